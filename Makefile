@@ -1,0 +1,53 @@
+# Everything a fresh machine needs comes from these targets; none asks for another first.
+PYTHON ?= python3.11
+VENV   := .venv
+BIN    := $(VENV)/bin
+STAMP  := $(VENV)/.setup-done
+
+.PHONY: setup demo test unit integration faults lint bench lock clean
+
+setup: $(STAMP)
+
+$(STAMP): requirements.lock pyproject.toml
+	@command -v $(PYTHON) >/dev/null || { echo "Ringfence needs Python 3.11: install python3.11 and python3.11-venv, or set PYTHON="; exit 2; }
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	$(BIN)/python -m app.embedded.jars
+	@touch $@
+
+demo: setup
+	$(BIN)/ringfence demo
+
+test: setup lint
+	$(BIN)/python -m pytest
+
+unit: setup
+	$(BIN)/python -m pytest tests/unit tests/property
+
+integration: setup
+	$(BIN)/python -m pytest tests/integration
+
+faults: setup
+	$(BIN)/python -m pytest tests/faults
+
+lint: setup
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-cache
+
+bench: setup
+	$(BIN)/python -m bench
+
+# Renews the lock after a change of pyproject.toml.
+lock:
+	$(PYTHON) -m venv $(VENV)-lock
+	$(VENV)-lock/bin/python -m pip install --quiet pip-tools
+	$(VENV)-lock/bin/pip-compile --quiet --extra dev --generate-hashes --allow-unsafe --strip-extras \
+		--no-header --no-emit-index-url --no-emit-trusted-host --no-emit-find-links --no-annotate \
+		--output-file requirements.lock pyproject.toml
+	rm -rf $(VENV)-lock
+
+clean:
+	rm -rf $(VENV) data .mypy_cache .ruff_cache .import_linter_cache *.egg-info build

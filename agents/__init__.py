@@ -1,0 +1,1 @@
+"""The path of a message: batch, home, verdict, emit; the lane; the address agent."""

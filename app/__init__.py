@@ -1,0 +1,1 @@
+"""Composition: command line, worker, transport, topics, embedded broker, web."""

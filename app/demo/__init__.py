@@ -1,0 +1,1 @@
+"""The demo: real traffic, a killed worker, and a check that imports nothing of Ringfence."""

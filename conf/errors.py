@@ -1,0 +1,31 @@
+"""Errors that a person sees. Each names the fault, then the next move.
+
+Exit codes are those of the command line: 0 well, 1 the checked thing is not well, 2 could not run,
+3 unknown because evidence is gone.
+"""
+
+from typing import ClassVar
+
+
+class RingfenceError(Exception):
+    """Base of all errors whose text is meant for an operator; carries the exit code of the process."""
+
+    exit_code: ClassVar[int] = 2
+
+
+class ConfigurationError(RingfenceError):
+    """The configuration cannot be used as it is written."""
+
+
+class BrokerUnavailableError(RingfenceError):
+    """No broker answered at the configured address within the time limit."""
+
+
+class PrerequisiteError(RingfenceError):
+    """The machine lacks something that Ringfence needs: Java, a free port, a writable folder."""
+
+
+class TopicError(RingfenceError):
+    """A topic does not exist or cannot be used as it is configured."""
+
+    exit_code: ClassVar[int] = 1

@@ -1,0 +1,42 @@
+"""The wire vocabulary: header names, topic names, transactional IDs.
+
+Other programs and the nightly reconciliation rely on these names; changing one is a change of the interface.
+"""
+
+from typing import Final
+
+HEADER_SOURCE: Final = "_RF_SOURCE"
+"""On every accepted record: ``<topic>/<partition>/<offset>`` of the input record it was made from."""
+
+RESERVED_PREFIX: Final = "_RF_"
+"""Headers that begin so belong to Ringfence; producers must not set them."""
+
+
+def input_topic(address: str) -> str:
+    """Topic that producers publish to."""
+    return address
+
+
+def accepted_topic(address: str) -> str:
+    """Topic that carries what was accepted, keyed by group."""
+    return f"{address}.accepted"
+
+
+def changelog_topic(app_id: str, address: str) -> str:
+    """Compacted topic with the rings of an address, partition p for lane p."""
+    return f"{app_id}-{address}-changelog"
+
+
+def transactional_id(app_id: str, address: str, partition: int) -> str:
+    """Transactional ID of a lane. It is the lane's fence: whoever initialises it last owns the lane."""
+    return f"{app_id}-{address}-{partition}"
+
+
+def lane_name(address: str, partition: int) -> str:
+    """How logs, health and folders name a lane."""
+    return f"{address}-{partition}"
+
+
+def source(topic: str, partition: int, offset: int) -> bytes:
+    """Value of :data:`HEADER_SOURCE`."""
+    return b"%b/%d/%d" % (topic.encode(), partition, offset)
