@@ -108,7 +108,7 @@ def _explain(error: ErrorDetails, data: Mapping[str, Any]) -> str:
     location = error["loc"]
     key = _place(location, data)
     value = error["input"]
-    message = error["msg"].removeprefix("Value error, ")
+    message = error["msg"].removeprefix("Value error, ").replace("valid tuple", "list")
     if not location:
         return message
     if error["type"] == "extra_forbidden":

@@ -62,6 +62,8 @@ class AppSettings(_Section):
     web_host: str = Field(default="127.0.0.1", min_length=1)
     web_port: int = Field(default=6066, ge=0, le=65535)
     """0 = no web server."""
+    resident_ids_max: int = Field(default=1_000_000, ge=0)
+    """A lane with a larger id_cache_size keeps its index in RocksDB instead of in memory."""
 
     @property
     def instance_name(self) -> str:
@@ -103,7 +105,9 @@ class AddressDefaults(_Section):
             if not name:
                 raise ValueError("an empty header name can match nothing; remove it")
             if name.startswith(wire.RESERVED_PREFIX):
-                raise ValueError(f"{name!r} begins with {wire.RESERVED_PREFIX}, which Ringfence itself writes")
+                raise ValueError(
+                    f"{name!r} begins with {wire.RESERVED_PREFIX}, which Ringfence itself writes"
+                )
         return value
 
 
@@ -145,7 +149,10 @@ class Settings(_Section):
         if not isinstance(data, dict):
             return data
         defaults, addresses = data.get("address_defaults", {}), data.get("addresses", ())
-        if not isinstance(defaults, dict) or not isinstance(addresses, list | tuple):
+        if not isinstance(addresses, list | tuple):
+            return data
+        data = {**data, "addresses": tuple(addresses)}
+        if not isinstance(defaults, dict):
             return data
         try:
             AddressDefaults.model_validate(defaults)
@@ -159,7 +166,9 @@ class Settings(_Section):
         names = Counter(address.name for address in self.addresses)
         for name, count in names.items():
             if count > 1:
-                raise ValueError(f"addresses: {name!r} stands {count} times; keep one [[addresses]] entry of it")
+                raise ValueError(
+                    f"addresses: {name!r} stands {count} times; keep one [[addresses]] entry of it"
+                )
         owners: dict[str, str] = {}
         for address in self.addresses:
             topics = {

@@ -37,6 +37,6 @@ def lane_name(address: str, partition: int) -> str:
     return f"{address}-{partition}"
 
 
-def source(topic: str, partition: int, offset: int) -> bytes:
-    """Value of :data:`HEADER_SOURCE`."""
-    return b"%b/%d/%d" % (topic.encode(), partition, offset)
+def source(topic: str, partition: int) -> bytes:
+    """What :data:`HEADER_SOURCE` begins with; the offset follows as decimal digits."""
+    return b"%b/%d/" % (topic.encode(), partition)

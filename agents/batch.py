@@ -1,0 +1,53 @@
+"""What a lane is given: the records of one fetch, and where the fetch began. Pure."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+
+class Record(Protocol):
+    """What the path reads of a consumed record (aiokafka's ConsumerRecord has it)."""
+
+    @property
+    def offset(self) -> int:
+        """Offset in the input partition."""
+        ...
+
+    @property
+    def timestamp(self) -> int:
+        """Milliseconds since the epoch."""
+        ...
+
+    @property
+    def key(self) -> bytes | None:
+        """Record key."""
+        ...
+
+    @property
+    def value(self) -> bytes | None:
+        """Record value."""
+        ...
+
+    @property
+    def headers(self) -> Sequence[tuple[str, bytes | None]]:
+        """Headers in order, repeats included."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class FetchedBatch:
+    """Committed records of one input partition, in order, with nothing missing between ``begin`` and ``end``.
+
+    ``begin`` is the position at which the fetch began, not the first record's offset: between the two may lie
+    markers and aborted records, and a batch that begins above what the lane expects shows that something was
+    stepped over.
+    """
+
+    topic: str
+    partition: int
+    begin: int
+    end: int
+    """Position after the batch; at least one more than the last record's offset."""
+    records: Sequence[Record]
+    seek: int
+    """How often the partition had been rewound when this was fetched."""

@@ -1,0 +1,265 @@
+"""A real Apache Kafka of one node (KRaft) in a folder, as a child of this process."""
+
+import base64
+import contextlib
+import fcntl
+import os
+import signal
+import subprocess
+import time
+import uuid
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Self
+
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient
+
+from app.embedded import child, jars, java, ports, server_files
+from conf.errors import PrerequisiteError
+
+HOST: Final = "127.0.0.1"
+
+_JVM_OPTIONS: Final = ("-XX:+UseSerialGC", "-XX:+ExitOnOutOfMemoryError")
+_OUTPUT: Final = "broker.out"
+_LINES_SHOWN: Final = 20
+_POLL_S: Final = 0.05
+_FORMAT_TIMEOUT_S: Final = 60
+
+
+class EmbeddedBroker:
+    """Starts, stops and disturbs one broker.
+
+    Folder and port are kept: a broker that starts again, whatever ended it, has its data and its cluster ID,
+    and clients find it where it was. Start it on the main thread: see :func:`app.embedded.child.launch`.
+
+    Args:
+        directory: Holds ``data/``, ``broker.log``, the generated configuration. Made when missing.
+        port: Where clients connect; 0 = a free one, chosen now.
+        properties: Broker properties over Ringfence's own, which are few.
+        heap: Largest heap of the Java process, as ``-Xmx`` has it.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        port: int = 0,
+        *,
+        properties: Mapping[str, str] | None = None,
+        heap: str = "512m",
+    ) -> None:
+        self.directory: Final = directory.absolute()
+        self.port: Final = port or ports.choose(HOST)
+        self._properties = dict(properties or {})
+        self._heap = heap
+        self._process: subprocess.Popen[bytes] | None = None
+        self._log_begin = 0
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """``host:port`` for clients; known before the broker runs."""
+        return f"{HOST}:{self.port}"
+
+    @property
+    def running(self) -> bool:
+        """Whether the Java process is there; a paused one is."""
+        return self._process is not None and self._process.poll() is None
+
+    @property
+    def pid(self) -> int:
+        """Process ID of the running broker.
+
+        Raises:
+            RuntimeError: it does not run.
+        """
+        if self._process is None or not self.running:
+            raise RuntimeError(f"the broker in {self.directory} does not run: call start() first")
+        return self._process.pid
+
+    @property
+    def cluster_id(self) -> str:
+        """The ID that formatting gave to the cluster.
+
+        Raises:
+            RuntimeError: it was never started.
+        """
+        with contextlib.suppress(FileNotFoundError):
+            for line in self._meta.read_text("utf-8").splitlines():
+                key, _, value = line.partition("=")
+                if key == "cluster.id":
+                    return value
+        raise RuntimeError(f"{self.directory} holds no cluster yet: call start() first")
+
+    def start(self, timeout: float = 60) -> None:
+        """Start the broker and wait until it answers clients.
+
+        Args:
+            timeout: Seconds, apart from fetching the jars, which happens once per machine.
+
+        Raises:
+            PrerequisiteError: no Java or jars; port or folder in use; or the broker ended early or did not
+                answer in time, with the last lines of its log. Nothing is left running.
+        """
+        program, class_path = java.find(), jars.class_path()
+        deadline = time.monotonic() + timeout
+        try:
+            self.directory.mkdir(parents=True, exist_ok=True)
+            with self._exclusive() as lock:
+                ports.require_free(HOST, self.port)
+                self._write_files()
+                command = [str(program), "-Dlog4j2.configurationFile=log4j2.xml", "-cp", class_path]
+                if not self._meta.exists():
+                    self._format(command)
+                command += [*_JVM_OPTIONS, f"-Xmx{self._heap}", "kafka.Kafka", "server.properties"]
+                self._log_begin = self._log_size()
+                with (self.directory / _OUTPUT).open("wb") as output:
+                    self._process = child.launch(command, cwd=self.directory, output=output, keep=lock)
+                os.pwrite(lock, f"{self._process.pid}\n".encode(), 0)
+        except OSError as error:
+            raise PrerequisiteError(
+                f"{error.filename or self.directory}: {error.strerror}: the broker needs a folder to write to, "
+                "name one with --dir"
+            ) from error
+        try:
+            self._await_answer(deadline, timeout)
+        except BaseException:
+            self.kill()
+            raise
+
+    def stop(self, timeout: float = 30) -> None:
+        """End the broker in order; kill it if that takes longer than ``timeout`` seconds. May be repeated."""
+        if self._process is None:
+            return
+        self._signal(signal.SIGCONT)
+        self._signal(signal.SIGTERM)
+        try:
+            self._process.wait(timeout)
+        except subprocess.TimeoutExpired:
+            self.kill()
+
+    def kill(self) -> None:
+        """End the broker at once, as a power cut would. May be repeated."""
+        if self._process is not None:
+            self._signal(signal.SIGKILL)
+            self._process.wait()
+
+    def pause(self) -> None:
+        """Freeze the broker: its port stays open and nothing answers."""
+        os.kill(self.pid, signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """End a :meth:`pause`."""
+        os.kill(self.pid, signal.SIGCONT)
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    @property
+    def _meta(self) -> Path:
+        """The file whose presence says that the data folder is formatted; Kafka writes it last."""
+        return self.directory / server_files.DATA / "meta.properties"
+
+    def _signal(self, number: signal.Signals) -> None:
+        """Signal the process unless it has ended: Popen knows, and spares a process that reuses the ID."""
+        if self._process is not None:
+            self._process.send_signal(number)
+
+    @contextlib.contextmanager
+    def _exclusive(self) -> Iterator[int]:
+        """Hold the folder's lock. The broker inherits it, so that it is free when the broker is gone, not before."""
+        lock = os.open(self.directory / "broker.lock", os.O_RDWR | os.O_CREAT, 0o644)
+        try:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                holder = os.pread(lock, 32, 0).decode().strip() or "just starting"
+                raise PrerequisiteError(
+                    f"{self.directory} already has a running broker (process {holder}): stop it, "
+                    "or name another folder with --dir"
+                ) from None
+            os.ftruncate(lock, 0)
+            yield lock
+        finally:
+            os.close(lock)
+
+    def _write_files(self) -> None:
+        properties = server_files.server_properties(
+            HOST, self.port, ports.choose(HOST, avoid=self.port), self._properties
+        )
+        (self.directory / "server.properties").write_text(properties, "utf-8")
+        (self.directory / "log4j2.xml").write_text(server_files.LOG4J2, "utf-8")
+
+    def _format(self, java_command: list[str]) -> None:
+        """Give the data folder its cluster ID: a UUID in base64, as Kafka writes it."""
+        # Kafka's command line takes a leading dash for an option; a letter first keeps 124 of 128 bits.
+        cluster_id = "R" + base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")[1:]
+        command = [
+            *java_command,
+            "kafka.tools.StorageTool",
+            "format",
+            "-t",
+            cluster_id,
+            "-c",
+            "server.properties",
+        ]
+        done = subprocess.run(  # noqa: S603 - arguments are our own
+            command,
+            cwd=self.directory,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+            timeout=_FORMAT_TIMEOUT_S,
+            check=False,
+        )
+        if done.returncode != 0:
+            raise PrerequisiteError(
+                f"{self.directory / server_files.DATA} could not be formatted: mend what Kafka names, or remove "
+                f"the folder:\n{_indented(done.stdout)}"
+            )
+
+    def _await_answer(self, deadline: float, timeout: float) -> None:
+        """Wait until the metadata that a client gets names this broker: then it is registered and unfenced."""
+        client: AdminClient | None = None
+        while True:
+            if not self.running:
+                raise PrerequisiteError(
+                    f"the broker ended while it started: mend what its log names:\n{self._tail()}"
+                )
+            if time.monotonic() > deadline:
+                raise PrerequisiteError(
+                    f"the broker did not answer at {self.bootstrap_servers} within {timeout:g} s: give it more time "
+                    f"or memory, or mend what its log names:\n{self._tail()}"
+                )
+            if client is None and ports.answers(HOST, self.port):
+                client = AdminClient({"bootstrap.servers": self.bootstrap_servers, "log_level": 0})
+            if client is not None:
+                with contextlib.suppress(KafkaException):
+                    if server_files.NODE_ID in client.list_topics(timeout=1).brokers:
+                        return
+            time.sleep(_POLL_S)
+
+    def _log_size(self) -> int:
+        log = self.directory / server_files.LOG
+        return log.stat().st_size if log.exists() else 0
+
+    def _tail(self) -> str:
+        """The last lines that this start logged, and the process's own output, such as Java's on a wrong option."""
+        begin = self._log_begin if self._log_size() >= self._log_begin else 0  # else it was rolled over
+        texts = []
+        for name, offset in ((server_files.LOG, begin), (_OUTPUT, 0)):
+            with contextlib.suppress(FileNotFoundError):
+                texts.append((self.directory / name).read_bytes()[offset:].decode("utf-8", "replace"))
+        return "\n".join(_indented(text) for text in texts if text.strip())
+
+
+def _indented(text: str) -> str:
+    return "\n".join(f"  {line}" for line in text.strip().splitlines()[-_LINES_SHOWN:])

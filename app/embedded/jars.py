@@ -1,0 +1,176 @@
+"""Resolves Kafka's jars once into a cache of the user.
+
+PySpark, a dependency anyway, brings Ivy along: so the embedded broker needs Java and nothing else that a
+package manager would have to install.
+"""
+
+import contextlib
+import fcntl
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator, Mapping
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Final
+
+import click
+
+from app.embedded import java
+from conf.errors import PrerequisiteError
+
+KAFKA_VERSION: Final = "4.1.0"
+SCALA_VERSION: Final = "2.13"
+
+_DEPENDENCIES: Final = (
+    ("org.apache.kafka", f"kafka_{SCALA_VERSION}", KAFKA_VERSION),
+    # Kafka logs through slf4j 1.7 and leaves the binding to its distribution: this one fits the log4j-core
+    # that it brings. Without it the broker says nothing.
+    ("org.apache.logging.log4j", "log4j-slf4j-impl", "2.24.3"),
+)
+_IVY_TIMEOUT_S: Final = 900
+_LINES_SHOWN: Final = 15
+
+
+def cache_directory(environ: Mapping[str, str] = os.environ) -> Path:
+    """Where things are kept that can be fetched again: ``RINGFENCE_CACHE``, else as XDG has it."""
+    if own := environ.get("RINGFENCE_CACHE"):
+        return Path(own).absolute()
+    if xdg := environ.get("XDG_CACHE_HOME"):
+        return Path(xdg).absolute() / "ringfence"
+    return Path.home() / ".cache" / "ringfence"
+
+
+def resolve(environ: Mapping[str, str] = os.environ) -> Path:
+    """The folder with the jars; fetches them the first time, about 45 MB.
+
+    The folder appears by a rename when it is complete, so its existence is the proof that it is. Of two
+    processes that come at once, one fetches and the other waits for it.
+
+    Raises:
+        PrerequisiteError: no Java, no Ivy, nowhere to write, or the jars could not be fetched.
+    """
+    cache = cache_directory(environ)
+    target = cache / f"kafka-{KAFKA_VERSION}"
+    if target.is_dir():
+        return target
+    try:
+        cache.mkdir(parents=True, exist_ok=True)
+        with _locked(cache / f".{target.name}.lock"):
+            if not target.is_dir():
+                _fetch(target, cache / "ivy", environ)
+    except OSError as error:
+        raise PrerequisiteError(
+            f"{error.filename or cache}: {error.strerror or error}: make {cache} writable, "
+            "or name another folder with RINGFENCE_CACHE"
+        ) from error
+    return target
+
+
+def class_path(environ: Mapping[str, str] = os.environ) -> str:
+    """Class path of the broker and of Kafka's tools. Raises as :func:`resolve` does."""
+    # Java expands the star itself: 45 paths in the process list would hide what a person looks for there.
+    return str(resolve(environ) / "*")
+
+
+def _fetch(target: Path, ivy_cache: Path, environ: Mapping[str, str]) -> None:
+    program, ivy = java.find(environ), _ivy_jar()
+    for abandoned in target.parent.glob(
+        f".{target.name}-*"
+    ):  # by a process that was killed: we hold the lock
+        shutil.rmtree(abandoned, ignore_errors=True)
+    click.echo(f"Fetching Kafka {KAFKA_VERSION} (45 MB, once) into {target} ...", err=True)
+    with tempfile.TemporaryDirectory(prefix=f".{target.name}-", dir=target.parent) as scratch:
+        jars = Path(scratch) / "jars"
+        jars.mkdir()
+        description = Path(scratch) / "ivy.xml"
+        description.write_text(_ivy_description(), "utf-8")
+        command = [
+            str(program), "-cp", str(ivy), "org.apache.ivy.Main", "-ivy", str(description), "-confs", "default",
+            "-cache", str(ivy_cache), "-retrieve", f"{jars}/[artifact]-[revision](-[classifier]).[ext]",
+        ]  # fmt: skip
+        if settings := environ.get("RINGFENCE_IVY_SETTINGS"):
+            command += ["-settings", settings]
+        _run_ivy(command)
+        if not (jars / f"kafka_{SCALA_VERSION}-{KAFKA_VERSION}.jar").is_file():
+            raise PrerequisiteError(
+                f"Ivy reported success, yet Kafka's jar is not in {jars}: remove {ivy_cache}, retry"
+            )
+        jars.rename(target)
+    # Kept on failure, so that the next try goes on where this one stopped; now it is 45 MB twice.
+    shutil.rmtree(ivy_cache, ignore_errors=True)
+
+
+def _run_ivy(command: list[str]) -> None:
+    try:
+        done = subprocess.run(  # noqa: S603 - arguments are our own
+            command,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+            timeout=_IVY_TIMEOUT_S,
+            check=False,
+        )
+    except subprocess.TimeoutExpired as error:
+        raise PrerequisiteError(
+            f"Kafka's jars could not be fetched within {_IVY_TIMEOUT_S} s: check the network and run again, it goes "
+            "on where it stopped; for a mirror set RINGFENCE_IVY_SETTINGS to an Ivy settings file"
+        ) from error
+    if done.returncode != 0:
+        last = "\n".join(f"  {line}" for line in done.stdout.strip().splitlines()[-_LINES_SHOWN:])
+        raise PrerequisiteError(
+            f"Kafka's jars could not be fetched (Ivy ended with {done.returncode}): check the network and proxy "
+            "(JAVA_TOOL_OPTIONS=-Dhttps.proxyHost=...), or set RINGFENCE_IVY_SETTINGS to an Ivy settings file that "
+            f"names a mirror, and run again. Ivy's last lines:\n{last}"
+        )
+
+
+def _ivy_description() -> str:
+    dependencies = "\n".join(
+        f'    <dependency org="{org}" name="{name}" rev="{revision}" conf="default->default"/>'
+        for org, name, revision in _DEPENDENCIES
+    )
+    return (
+        '<ivy-module version="2.0">\n'
+        '  <info organisation="ringfence" module="embedded-broker"/>\n'
+        '  <configurations><conf name="default"/></configurations>\n'
+        f"  <dependencies>\n{dependencies}\n  </dependencies>\n"
+        "</ivy-module>\n"
+    )
+
+
+def _ivy_jar() -> Path:
+    """The Ivy of the installed PySpark, found without importing it."""
+    spec = find_spec("pyspark")
+    if spec is None or spec.origin is None:
+        raise PrerequisiteError("PySpark, which brings Ivy along, is not installed: run 'make setup'")
+    found = sorted((Path(spec.origin).parent / "jars").glob("ivy-*.jar"))
+    if not found:
+        raise PrerequisiteError(
+            f"no ivy-*.jar in {Path(spec.origin).parent / 'jars'}: reinstall with 'make setup'"
+        )
+    return found[-1]
+
+
+@contextlib.contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    """Hold an exclusive lock that ends with the process, whatever ends it."""
+    with path.open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def main() -> None:
+    """Fetch what is missing and say where it is; called by ``make setup``."""
+    try:
+        folder = resolve()
+    except PrerequisiteError as error:
+        click.echo(str(error), err=True)
+        raise SystemExit(error.exit_code) from error
+    click.echo(f"Kafka {KAFKA_VERSION}: {len(list(folder.glob('*.jar')))} jars in {folder}")
+
+
+if __name__ == "__main__":
+    main()

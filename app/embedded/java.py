@@ -1,0 +1,79 @@
+"""Finds a Java that can run Kafka."""
+
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+from conf.errors import PrerequisiteError
+
+MINIMUM: Final = 17
+"""Kafka 4 brokers are compiled for Java 17."""
+
+_TIMEOUT_S: Final = 30
+_WAY_OUT: Final = (
+    f"install Java {MINIMUM} or newer (Debian, Ubuntu: openjdk-17-jre-headless; Fedora: java-17-openjdk-headless; "
+    "macOS: brew install openjdk@17) or set JAVA_HOME to one"
+)
+_VERSION: Final = re.compile(r'^\S+ version "(?P<version>[^"]*)"', re.MULTILINE)
+
+
+def find(environ: Mapping[str, str] = os.environ) -> Path:
+    """The ``java`` to run: that of ``JAVA_HOME`` if there is one, else the first on ``PATH``.
+
+    Raises:
+        PrerequisiteError: none was found, or it is too old; says what was found and what to install.
+    """
+    java = _candidate(environ)
+    if java is None:
+        home = environ.get("JAVA_HOME")
+        looked = (
+            f"JAVA_HOME={home} has no bin/java and PATH has none" if home else "not on PATH, no JAVA_HOME set"
+        )
+        raise PrerequisiteError(f"no java found ({looked}): {_WAY_OUT}")
+    text = _describe(java)
+    version = feature_version(text)
+    if version is None:
+        said = text.strip().splitlines()
+        raise PrerequisiteError(
+            f"{java} did not tell its version ({said[0] if said else 'no output'}): {_WAY_OUT}"
+        )
+    if version < MINIMUM:
+        raise PrerequisiteError(f"{java} is Java {version}, Kafka needs {MINIMUM} or newer: {_WAY_OUT}")
+    return java
+
+
+def feature_version(text: str) -> int | None:
+    """The feature number in the output of ``java -version``: 17 for "17.0.15", 8 for "1.8.0_392".
+
+    Returns:
+        None when the text names no version.
+    """
+    match = _VERSION.search(text)
+    if match is None:
+        return None
+    numbers = re.match(r"(?:1\.)?(\d+)", match["version"])
+    return int(numbers[1]) if numbers else None
+
+
+def _candidate(environ: Mapping[str, str]) -> Path | None:
+    home = environ.get("JAVA_HOME")
+    if home and os.access(Path(home) / "bin" / "java", os.X_OK):
+        return Path(home) / "bin" / "java"
+    # An empty PATH means that nothing is on it; shutil.which would look into its own default instead.
+    found = shutil.which("java", path=environ["PATH"]) if environ.get("PATH") else None
+    return Path(found) if found else None
+
+
+def _describe(java: Path) -> str:
+    """What ``java -version`` prints; it uses the error stream, after a line for each JAVA_TOOL_OPTIONS."""
+    try:
+        done = subprocess.run(  # noqa: S603 - the user's own java
+            [java, "-version"], capture_output=True, text=True, timeout=_TIMEOUT_S, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return str(error)
+    return done.stderr + done.stdout

@@ -1,0 +1,69 @@
+"""What the embedded broker is told: its server.properties and its log configuration.
+
+All paths in them are relative to the broker's folder, which is its working directory, so that no path needs
+escaping and the folder can be moved.
+"""
+
+from collections.abc import Mapping
+from typing import Final
+
+NODE_ID: Final = 1
+DATA: Final = "data"
+LOG: Final = "broker.log"
+
+LOG4J2: Final = f"""\
+<Configuration status="warn" shutdownHook="disable">
+  <Appenders>
+    <RollingFile name="file" fileName="{LOG}" filePattern="{LOG}.%i">
+      <PatternLayout pattern="%d %-5p %m (%c)%n"/>
+      <Policies><SizeBasedTriggeringPolicy size="16 MB"/></Policies>
+      <DefaultRolloverStrategy max="1"/>
+    </RollingFile>
+  </Appenders>
+  <Loggers>
+    <Logger name="org.apache.kafka.common.config.AbstractConfig" level="warn"/>
+    <Root level="info"><AppenderRef ref="file"/></Root>
+  </Loggers>
+</Configuration>
+"""
+"""At most 32 MB; without the 300 lines of every start that repeat the configuration. log4j's shutdown hook is off: it would end the log before Kafka has told how it stopped."""
+
+
+def server_properties(host: str, port: int, controller_port: int, overrides: Mapping[str, str]) -> str:
+    """The text of server.properties for one node that is broker and controller.
+
+    What is set here is what one node, or a quick start, makes necessary; everything else, and that includes
+    the verification of transactions, is Kafka's own default.
+    """
+    properties = {
+        "process.roles": "broker,controller",
+        "node.id": str(NODE_ID),
+        "controller.quorum.voters": f"{NODE_ID}@{host}:{controller_port}",
+        "controller.listener.names": "CONTROLLER",
+        "listeners": f"PLAINTEXT://{host}:{port},CONTROLLER://{host}:{controller_port}",
+        "advertised.listeners": f"PLAINTEXT://{host}:{port}",
+        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+        "log.dirs": DATA,
+        # One node can hold one replica.
+        "default.replication.factor": "1",
+        "min.insync.replicas": "1",
+        "offsets.topic.replication.factor": "1",
+        "transaction.state.log.replication.factor": "1",
+        "transaction.state.log.min.isr": "1",
+        "share.coordinator.state.topic.replication.factor": "1",
+        "share.coordinator.state.topic.min.isr": "1",
+        # 50 partitions each would cost files and a second of start-up, and nobody shares this broker.
+        "offsets.topic.num.partitions": "4",
+        "transaction.state.log.num.partitions": "4",
+        "share.coordinator.state.topic.num.partitions": "4",
+        # The first consumer of a group need not wait for others.
+        "group.initial.rebalance.delay.ms": "0",
+        # After a kill, the controller lets the broker register again when the session of the killed one has run
+        # out: 3 s and not the default 9.
+        "broker.session.timeout.ms": "3000",
+        "broker.heartbeat.interval.ms": "500",
+        # A misspelt topic is an error, not a new topic.
+        "auto.create.topics.enable": "false",
+        "log.cleaner.enable": "true",
+    } | dict(overrides)
+    return "".join(f"{key}={value}\n" for key, value in properties.items())

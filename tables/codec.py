@@ -1,0 +1,137 @@
+"""Byte layout of the changelog and of RocksDB. Pure; the one place that knows it.
+
+Every key begins with a record kind and every value with the format version (or carries it by name), so that
+later kinds - parked parts of transactions, bridge rings - find their place without a migration.
+
+Changelog (compacted topic, partition p for lane p):
+
+======== ======================================== =====================================================
+kind     key                                      value
+======== ======================================== =====================================================
+meta     ``00``                                   JSON, see :class:`Meta`
+ring     ``01`` capacity:u32 slot:u32             version:u8 sequence:u64 partition:i32 offset:i64
+                                                  timestamp:i64 id (kind byte, bytes)
+======== ======================================== =====================================================
+
+The capacity is part of a ring record's key: after a change of size, slots of the old and of the new size
+must not overwrite each other under compaction. All integers are big-endian.
+"""
+
+import json
+import struct
+from hashlib import blake2b
+from typing import Any, Final, NamedTuple
+
+FORMAT_VERSION: Final = 1
+
+KIND_META: Final = b"\x00"
+KIND_RING: Final = b"\x01"
+META_KEY: Final = KIND_META
+
+_RING_KEY: Final = struct.Struct(">cII")
+_RING_VALUE: Final = struct.Struct(">BQiqq")
+
+ID_BYTES_MAX: Final = 256
+"""Longer IDs are kept as their digest."""
+_RAW: Final = b"\x00"
+_DIGEST: Final = b"\x01"
+
+
+class FormatError(Exception):
+    """Bytes that this version cannot read: written by a later version, or damaged."""
+
+
+class Origin(NamedTuple):
+    """Where the accepted original stands in the input."""
+
+    partition: int
+    offset: int
+    timestamp: int
+    """Record timestamp, milliseconds since the epoch."""
+
+
+class Slot(NamedTuple):
+    """A ring record: the ID that got this sequence, and its origin."""
+
+    capacity: int
+    sequence: int
+    id: bytes
+    """Encoded by :func:`encode_id`."""
+    origin: Origin
+
+
+class Meta(NamedTuple):
+    """The lane's state besides its slots; one record in each transaction.
+
+    ``next_offsets`` maps an input topic of the lane to the first offset that is not yet processed.
+    ``partition_counts`` maps input and accepted topic to their counts when the lane began: a changed count
+    moves homes, so the lane refuses to go on.
+    """
+
+    capacity: int
+    head: int
+    """Sequence that the next accepted ID gets."""
+    floor: int
+    """Sequences below are dead, whatever the capacity says."""
+    next_offsets: dict[str, int]
+    partition_counts: dict[str, int]
+    incarnation: str
+    """Random, made with the changelog: RocksDB of another incarnation is not trusted."""
+
+
+def encode_id(value: bytes) -> bytes:
+    """The stored form of a duplicate ID.
+
+    IDs are compared as bytes. Over 256 bytes the BLAKE2b-256 digest stands for the ID; the kind byte keeps
+    an ID apart that happens to equal another one's digest.
+    """
+    if len(value) <= ID_BYTES_MAX:
+        return _RAW + value
+    return _DIGEST + blake2b(value, digest_size=32).digest()
+
+
+def ring_key(capacity: int, sequence: int) -> bytes:
+    """Key of the slot that ``sequence`` falls into in a ring of ``capacity`` slots (above 0)."""
+    return _RING_KEY.pack(KIND_RING, capacity, sequence % capacity)
+
+
+def ring_value(sequence: int, encoded_id: bytes, origin: Origin) -> bytes:
+    """Value of a ring record."""
+    return _RING_VALUE.pack(FORMAT_VERSION, sequence, *origin) + encoded_id
+
+
+def decode_ring(key: bytes, value: bytes) -> Slot:
+    """Read a ring record.
+
+    Raises:
+        FormatError: wrong length, or another format version.
+    """
+    try:
+        _, capacity, _ = _RING_KEY.unpack(key)
+        version, sequence, partition, offset, timestamp = _RING_VALUE.unpack_from(value)
+    except struct.error as error:
+        raise FormatError(f"ring record with key {key.hex()} is damaged: {error}") from error
+    if version != FORMAT_VERSION:
+        raise FormatError(f"ring record of format {version}; this version reads format {FORMAT_VERSION}")
+    return Slot(capacity, sequence, value[_RING_VALUE.size :], Origin(partition, offset, timestamp))
+
+
+def encode_meta(meta: Meta) -> bytes:
+    """Value of a meta record. JSON, so that an operator can read it with any Kafka tool."""
+    return json.dumps({"format": FORMAT_VERSION, **meta._asdict()}, separators=(",", ":")).encode()
+
+
+def decode_meta(value: bytes) -> Meta:
+    """Read a meta record.
+
+    Raises:
+        FormatError: not such a record, or another format version.
+    """
+    try:
+        data: dict[str, Any] = json.loads(value)
+        version = data.pop("format")
+        if version != FORMAT_VERSION:
+            raise FormatError(f"meta record of format {version}; this version reads format {FORMAT_VERSION}")
+        return Meta(**data)
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise FormatError(f"meta record is damaged: {error}") from error

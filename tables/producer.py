@@ -1,0 +1,123 @@
+"""The transactional producer of a lane. The only module that touches aiokafka's producer.
+
+The transactional ID is the fence: aiokafka sends no group generation with the offsets of a transaction, so the
+broker cannot tell a zombie by its generation. It can by its producer epoch: whoever initialises the
+transactional ID last owns the lane, and every earlier holder fails at its next transactional call.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, NamedTuple, cast
+
+from aiokafka import AIOKafkaProducer, TopicPartition
+from aiokafka.errors import ProducerFenced
+from aiokafka.structs import OffsetAndMetadata
+
+from conf.settings import KafkaSettings
+from tables.cluster import client_options
+from tables.failpoints import reach
+
+BATCH_BYTES_MAX: Final = 512 * 1024
+"""Of one record batch. Below the broker's default message.max.bytes of 1 MiB with room for overhead."""
+REQUEST_BYTES_MAX: Final = 64 * 2**20
+TRANSACTION_TIMEOUT_MS: Final = 60_000
+DISCARD_TIMEOUT_S: Final = 3.0
+
+Builder = Any
+"""aiokafka's BatchBuilder: ``append(timestamp=, key=, value=, headers=)`` returns None when it is full."""
+
+
+class FencedError(Exception):
+    """Somebody initialised the transactional ID after us, or the broker ended our transaction."""
+
+
+class Outgoing(NamedTuple):
+    """A record batch on its way to one partition."""
+
+    topic: str
+    partition: int
+    builder: Builder
+
+
+class TransactionalProducer:
+    """One producer, one transactional ID, one life: after any failure it is discarded, never mended."""
+
+    def __init__(self, kafka: KafkaSettings, transactional_id: str, lane: str) -> None:
+        self.transactional_id = transactional_id
+        self._lane = lane
+        self._producer = AIOKafkaProducer(
+            **client_options(kafka),
+            transactional_id=transactional_id,
+            transaction_timeout_ms=TRANSACTION_TIMEOUT_MS,
+            max_batch_size=BATCH_BYTES_MAX,
+            max_request_size=REQUEST_BYTES_MAX,
+            acks="all",
+        )
+        self._in_transaction = False
+
+    async def fence(self) -> None:
+        """Take the transactional ID: ends the former holder's open transaction and all its later writes."""
+        await self._producer.start()
+
+    def builder(self) -> Builder:
+        """An empty record batch of at most :data:`BATCH_BYTES_MAX` (one larger record fits alone)."""
+        return self._producer.create_batch()
+
+    async def transact(
+        self, batches: Sequence[Outgoing], offsets: Mapping[TopicPartition, int], group_id: str
+    ) -> list[int]:
+        """Write all batches and the offsets in one transaction.
+
+        Returns:
+            The base offset of each batch, in order; -1 where the broker did not say.
+
+        Raises:
+            FencedError: another holder has the transactional ID.
+            KafkaError: something was refused; the outcome is unknown, and this producer must be discarded.
+        """
+        try:
+            await self._producer.begin_transaction()
+            self._in_transaction = True
+            futures = []
+            await reach("before-send", self._lane)
+            for topic, partition, builder in batches:
+                futures.append(await self._producer.send_batch(builder, topic, partition=partition))
+            committed = {tp: OffsetAndMetadata(offset, "") for tp, offset in offsets.items()}
+            # Every future is awaited before the commit: aiokafka commits although a batch has failed, and
+            # what that batch held would simply be missing.
+            results = await _all(
+                [*futures, self._producer.send_offsets_to_transaction(committed, group_id)],
+            )
+            await reach("after-send", self._lane)
+            await reach("before-commit", self._lane)
+            await self._producer.commit_transaction()
+            self._in_transaction = False
+        except ProducerFenced as error:
+            raise FencedError(f"{self.transactional_id} is held by somebody else") from error
+        return [-1 if each is None else cast("int", each.offset) for each in results[: len(futures)]]
+
+    async def discard(self) -> None:
+        """End it within a few seconds, whatever state it and the broker are in. Never raises.
+
+        An open transaction is aborted so that readers of the outputs are not held back until the next fence.
+        """
+        if self._in_transaction:
+            with contextlib.suppress(Exception):
+                async with asyncio.timeout(DISCARD_TIMEOUT_S):
+                    await self._producer.abort_transaction()
+        try:
+            async with asyncio.timeout(DISCARD_TIMEOUT_S):
+                await self._producer.stop()
+        except Exception:  # noqa: BLE001 - it is thrown away; what it did not finish, the next fence ends
+            with contextlib.suppress(Exception):
+                await self._producer.client.close()
+
+
+async def _all(awaitables: Sequence[Any]) -> list[Any]:
+    """Wait for all, also when one fails, so that no failure goes unseen; then raise the first."""
+    results = await asyncio.gather(*awaitables, return_exceptions=True)
+    for result in results:
+        if isinstance(result, BaseException):
+            raise result
+    return results

@@ -1,0 +1,179 @@
+"""Brings a lane's state back from its changelog, and from RocksDB as far as it can be trusted."""
+
+import time
+from collections.abc import Sequence
+from typing import Any, Final, NamedTuple
+
+from tables import codec
+from tables.codec import FormatError, Meta, Slot
+from tables.store import Store, StoredState, Writes
+
+FLUSH_RECORDS: Final = 50_000
+"""RocksDB is written in WriteBatches of about so many records."""
+
+
+class UntrustedError(Exception):
+    """RocksDB does not fit the changelog; the text says where."""
+
+
+class ChangelogBounds(NamedTuple):
+    """What the cluster says of the lane's changelog partition, asked for after the fence."""
+
+    start: int
+    high_watermark: int
+    delete_retention_s: float
+
+
+def trusted_start(state: StoredState | None, bounds: ChangelogBounds, *, indexed: bool) -> int:
+    """The changelog offset from which records are missing in RocksDB.
+
+    One record before the position is read again: it is the meta record that the position follows, and a
+    changelog that lost its tail and grew again does not hold the same one.
+
+    Raises:
+        UntrustedError: RocksDB must be rebuilt.
+    """
+    if state is None:
+        return bounds.start
+    if state.position > bounds.high_watermark:
+        raise UntrustedError(
+            f"its position {state.position} lies beyond the changelog's end {bounds.high_watermark}"
+        )
+    if state.position < bounds.start:
+        raise UntrustedError(
+            f"its position {state.position} lies before the changelog's start {bounds.start}"
+        )
+    age = time.time() - state.written_at
+    if age > bounds.delete_retention_s / 2:
+        raise UntrustedError(f"it is {age:.0f} s old: tombstones that it has not seen may be compacted away")
+    if indexed and not state.indexed:
+        raise UntrustedError("it holds no index, which a ring of this size needs")
+    return max(bounds.start, state.position - 1)
+
+
+class Restore:
+    """Applies changelog records in order, to memory and (with a store) to RocksDB.
+
+    A ring record applies only if its sequence is newer than what its slot holds, whatever compaction left out.
+    """
+
+    def __init__(self, store: Store | None, epoch: int, *, resident: bool) -> None:
+        """Without a store nothing is written: a look at the changelog, used to show rings."""
+        self.store = store
+        self.count = 0
+        state = store.state() if store else None
+        self.meta: Meta | None = state.meta if state else None
+        self.position = state.position if state else 0
+        self._known = state
+        self._epoch = epoch
+        self._resident = resident
+        self.slots: dict[bytes, Slot] = dict(store.slots()) if store and resident else {}
+        """Ring key → occupant; filled only when the index is resident."""
+        self._pending: dict[bytes, tuple[Slot, bytes] | None] = {}
+
+    def consume(self, records: Sequence[Any]) -> None:
+        """Apply fetched changelog records.
+
+        Raises:
+            UntrustedError: what RocksDB holds is not what the changelog held at its position.
+            FormatError: a record of a later version.
+        """
+        for record in records:
+            key, value = record.key, record.value
+            kind = key[:1]
+            if kind == codec.KIND_RING:
+                self._ring_record(key, value)
+            elif kind == codec.KIND_META:
+                self._meta_record(record.offset, value)
+            else:
+                raise FormatError(
+                    f"changelog record {record.offset} is of kind {kind.hex()}, unknown to this version"
+                )
+        self.count += len(records)
+        if records:
+            self.position = max(self.position, records[-1].offset + 1)
+        if len(self._pending) >= FLUSH_RECORDS:
+            self._flush()
+
+    def _meta_record(self, offset: int, value: bytes) -> None:
+        meta = codec.decode_meta(value)
+        known = self._known
+        if known is not None:
+            if offset < known.position and value != codec.encode_meta(known.meta):
+                raise UntrustedError(
+                    f"the changelog holds another record at {offset}: it lost its tail and grew again"
+                )
+            if meta.incarnation != known.meta.incarnation:
+                raise UntrustedError(
+                    f"incarnation {known.meta.incarnation}, the changelog's is {meta.incarnation}"
+                )
+            if meta.head < known.meta.head:
+                raise UntrustedError(f"its head {known.meta.head} is above the changelog's {meta.head}")
+        self.meta = meta
+
+    def _ring_record(self, key: bytes, value: bytes | None) -> None:
+        if value is None:
+            self.slots.pop(key, None)
+            self._pending[key] = None
+            return
+        slot = codec.decode_ring(key, value)
+        if self._resident:
+            occupant = self.slots.get(key)
+            if occupant is not None and occupant.sequence >= slot.sequence:
+                return
+            self.slots[key] = slot
+        pending = self._pending.get(key)
+        if pending is None or pending[0].sequence < slot.sequence:
+            self._pending[key] = (slot, value)
+
+    def finish(self) -> None:
+        """Write what is still pending.
+
+        The position stays right behind the last record, which is a meta record, and not behind the marker of its
+        transaction: the next opening finds that record again and knows that the changelog is still the same.
+        """
+        self._flush()
+
+    def _flush(self) -> None:
+        if self.store is None:
+            self._pending.clear()
+            return
+        if self.meta is None:
+            return  # the first transaction's meta record is still to come
+        state = StoredState(self.meta, self.position, time.time(), indexed=not self._resident)
+        self.store.write(self._epoch, state, self._fill)
+        self._pending.clear()
+
+    def _fill(self, writes: Writes) -> None:
+        slots = {key: each for key, each in self._pending.items() if each is not None}
+        for key in self._pending.keys() - slots.keys():
+            writes.delete_slot(key)
+        if not self._resident:
+            slots = self._fill_index(writes, slots)
+        for key, (_, value) in slots.items():
+            writes.put_slot(key, value)
+
+    def _fill_index(
+        self, writes: Writes, slots: dict[bytes, tuple[Slot, bytes]]
+    ) -> dict[bytes, tuple[Slot, bytes]]:
+        """Index entries of the newer slots; returns those that are newer than what the store holds."""
+        assert self.store is not None  # noqa: S101 - called by _flush only
+        occupants = dict(zip(slots, self.store.slots_of(list(slots)), strict=True))
+        newer = {
+            key: each
+            for key, each in slots.items()
+            if (occupant := occupants[key]) is None or occupant.sequence < each[0].sequence
+        }
+        latest: dict[bytes, int] = {}
+        for slot, _ in newer.values():
+            latest[slot.id] = max(slot.sequence, latest.get(slot.id, -1))
+        gone = [each for key in newer if (each := occupants[key]) is not None and each.id not in latest]
+        for occupant, indexed in zip(gone, self.store.sequences([each.id for each in gone]), strict=True):
+            if indexed == occupant.sequence:
+                writes.delete_index(occupant.id)
+        for (encoded_id, sequence), indexed in zip(
+            latest.items(), self.store.sequences(list(latest)), strict=True
+        ):
+            if indexed is None or indexed < sequence:
+                writes.put_index(encoded_id, sequence)
+        return newer

@@ -1,0 +1,210 @@
+"""A lane's RocksDB: slots, and for very large rings the index. The only module that touches rocksdict.
+
+RocksDB is a cache of the changelog: it is written after the transaction was committed, in one WriteBatch that
+also holds the changelog position it reflects, so that it is always a prefix of the changelog and never ahead.
+
+Keys: ``m`` → :class:`StoredState`; ``s`` capacity:u32 slot:u32 → ring value; ``i`` id → sequence:u64.
+"""
+
+import json
+import shutil
+import struct
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, Final, NamedTuple, cast
+
+from rocksdict import AccessType, Options, Rdict, WriteBatch
+
+from conf.errors import PrerequisiteError
+from tables import codec
+from tables.codec import FormatError, Meta, Slot
+
+_STATE_KEY: Final = b"m"
+_SLOT_PREFIX: Final = b"s"
+_INDEX_PREFIX: Final = b"i"
+_SEQUENCE: Final = struct.Struct(">Q")
+_BUFFER_BYTES: Final = 8 * 2**20
+
+
+class StaleEpochError(Exception):
+    """A write of an older opening of the lane: refused."""
+
+
+class DamagedStoreError(Exception):
+    """The files are no RocksDB any more: delete and rebuild from the changelog."""
+
+
+class StoredState(NamedTuple):
+    """What RocksDB says of itself."""
+
+    meta: Meta
+    position: int
+    """Changelog offset after the last record that is reflected here."""
+    written_at: float
+    """Seconds since the epoch."""
+    indexed: bool
+    """The index ID → sequence is kept here too and complete."""
+
+
+class Store:
+    """RocksDB of one lane; open in one process only."""
+
+    def __init__(self, path: Path, *, read_only: bool = False) -> None:
+        """Open or create.
+
+        Raises:
+            PrerequisiteError: the folder cannot be written, or another process has it open.
+            DamagedStoreError: RocksDB refuses what it finds there.
+        """
+        self.path = path
+        self.epoch = 0
+        self._open = False
+        try:
+            if read_only:
+                self._db = Rdict(str(path), options=_options(), access_type=AccessType.read_only())
+            else:
+                path.mkdir(parents=True, exist_ok=True)
+                self._db = Rdict(str(path), options=_options())
+        except Exception as error:  # rocksdict raises plain Exception for every fault of RocksDB
+            raise _open_error(path, str(error)) from error
+        self._open = True
+
+    @classmethod
+    def create_afresh(cls, path: Path) -> "Store":
+        """Delete what is there and open an empty store."""
+        shutil.rmtree(path, ignore_errors=True)
+        return cls(path)
+
+    def begin_epoch(self) -> int:
+        """Start a new opening of the lane: writes of all earlier ones are refused from now on."""
+        self.epoch += 1
+        return self.epoch
+
+    def state(self) -> StoredState | None:
+        """What the store reflects; None when it is empty.
+
+        Raises:
+            FormatError: written by a later version, or damaged.
+        """
+        raw = self._db.get(_STATE_KEY)
+        if raw is None:
+            return None
+        try:
+            outer = json.loads(raw)
+            return StoredState(
+                codec.decode_meta(outer["meta"].encode()),
+                outer["position"],
+                outer["written_at"],
+                outer["indexed"],
+            )
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise FormatError(f"{self.path}: state record is damaged: {error}") from error
+
+    def slots(self) -> Iterator[tuple[bytes, Slot]]:
+        """All slots with their ring keys, of all capacities, in no particular order; live or not.
+
+        Raises:
+            FormatError: written by a later version, or damaged.
+        """
+        items = cast("Iterator[tuple[bytes, bytes]]", self._db.items(from_key=_SLOT_PREFIX))
+        for key, value in items:
+            if not key.startswith(_SLOT_PREFIX):
+                return
+            ring_key = codec.KIND_RING + key[1:]
+            yield ring_key, codec.decode_ring(ring_key, value)
+
+    def slots_of(self, ring_keys: Sequence[bytes]) -> list[Slot | None]:
+        """The occupants of these slots; None = empty."""
+        if not ring_keys:
+            return []
+        values = self._many([_SLOT_PREFIX + each[1:] for each in ring_keys])
+        return [
+            None if value is None else codec.decode_ring(key, value)
+            for key, value in zip(ring_keys, values, strict=True)
+        ]
+
+    def sequences(self, ids: Sequence[bytes]) -> list[int | None]:
+        """Index entries; None = not there."""
+        if not ids:
+            return []
+        return [
+            None if raw is None else int(_SEQUENCE.unpack(raw)[0])
+            for raw in self._many([_INDEX_PREFIX + each for each in ids])
+        ]
+
+    def _many(self, keys: list[bytes]) -> list[bytes | None]:
+        return cast("list[bytes | None]", self._db.get(cast("Any", keys)))
+
+    def write(self, epoch: int, state: StoredState, fill: "Callable[[Writes], None]") -> None:
+        """Write slots, index entries and the state that they bring about, all or nothing.
+
+        Raises:
+            StaleEpochError: the lane has been opened again since ``epoch``.
+        """
+        if epoch != self.epoch:
+            raise StaleEpochError(f"write of opening {epoch}, the lane is at opening {self.epoch}")
+        batch = WriteBatch(raw_mode=True)
+        fill(Writes(batch))
+        outer = {
+            "meta": codec.encode_meta(state.meta).decode(),
+            "position": state.position,
+            "written_at": state.written_at,
+            "indexed": state.indexed,
+        }
+        batch.put(_STATE_KEY, json.dumps(outer).encode())
+        self._db.write(batch)
+
+    def close(self) -> None:
+        """Close the files; a second call does nothing."""
+        if self._open:
+            self._open = False
+            self._db.close()
+
+
+class Writes:
+    """Collects the puts and deletes of one :meth:`Store.write`."""
+
+    def __init__(self, batch: WriteBatch) -> None:
+        self._batch = batch
+
+    def put_slot(self, ring_key: bytes, ring_value: bytes) -> None:
+        """A ring record as it stands in the changelog."""
+        self._batch.put(_SLOT_PREFIX + ring_key[1:], ring_value)
+
+    def delete_slot(self, ring_key: bytes) -> None:
+        """A ring record whose changelog key got a tombstone."""
+        self._batch.delete(_SLOT_PREFIX + ring_key[1:])
+
+    def put_index(self, encoded_id: bytes, sequence: int) -> None:
+        """An index entry."""
+        self._batch.put(_INDEX_PREFIX + encoded_id, _SEQUENCE.pack(sequence))
+
+    def delete_index(self, encoded_id: bytes) -> None:
+        """Forget an index entry."""
+        self._batch.delete(_INDEX_PREFIX + encoded_id)
+
+
+def _open_error(path: Path, fault: str) -> Exception:
+    """Tell apart what deleting the folder would mend and what it would not."""
+    lowered = fault.lower()
+    if "lock" in lowered:
+        return PrerequisiteError(
+            f"{path} is in use by another process: end it, or give this worker its own app.instance"
+        )
+    if any(each in lowered for each in ("permission denied", "read-only", "no space", "too many open files")):
+        return PrerequisiteError(
+            f"{path} cannot be written: {fault}: mend that, or point app.data_dir to another folder"
+        )
+    return DamagedStoreError(f"{path}: {fault}")
+
+
+def _options() -> Options:
+    """Small: a lane holds some MiB, and a worker has many lanes."""
+    options = Options(raw_mode=True)
+    options.create_if_missing(create_if_missing=True)
+    options.set_write_buffer_size(_BUFFER_BYTES)
+    options.set_max_write_buffer_number(2)
+    options.set_max_background_jobs(2)
+    options.set_keep_log_file_num(2)
+    options.set_max_total_wal_size(2 * _BUFFER_BYTES)
+    return options
