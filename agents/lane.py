@@ -16,16 +16,19 @@ import contextlib
 import logging
 import random
 from collections import Counter, deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from enum import StrEnum
 from typing import Final
 
 from aiokafka import TopicPartition
+from aiokafka.errors import KafkaError
 
 from agents.batch import FetchedBatch, Record
 from agents.emitter import changelog_batches
-from agents.opening import LaneRefusedError, NotOwnerError, Opened, Opening, Ownership
+from agents.opening import LaneRefusedError, NotOwnerError, Opened, Opening, Ownership, TopicMissingError
 from agents.verdict import identify
+from conf.errors import RingfenceError
+from tables.changelog import ChangelogStalledError
 from tables.codec import Origin
 from tables.failpoints import reach
 from tables.producer import FencedError
@@ -41,6 +44,15 @@ DRAIN_LIMIT_S: Final = 8.0
 """How long closing waits for the transaction under way."""
 BACKOFF_FIRST_S: Final = 0.1
 BACKOFF_MAX_S: Final = 5.0
+_EXPECTED: Final = (
+    KafkaError,
+    OSError,
+    TimeoutError,
+    TopicMissingError,
+    ChangelogStalledError,
+    RingfenceError,
+)
+"""What a cluster and a disk do; anything else shows its trace once."""
 
 
 class LaneState(StrEnum):
@@ -58,7 +70,8 @@ class LaneState(StrEnum):
 class Lane:
     """Runs one lane in a task of its own, so that Faust may cancel its actors at any await."""
 
-    def __init__(self, opening: Opening) -> None:
+    def __init__(self, opening: Opening, changed: Callable[[], None] = lambda: None) -> None:
+        """``changed`` is called whenever the state may have changed."""
         self.name = opening.name
         self.state = LaneState.CLOSED
         self.reason = ""
@@ -67,6 +80,7 @@ class Lane:
         self.next = 0
         """First input offset that is not yet processed; known once the lane is open."""
         self._opening = opening
+        self._changed = changed
         self._mail: deque[FetchedBatch] = deque()
         self._kept: FetchedBatch | None = None
         self._wake = asyncio.Event()
@@ -75,6 +89,8 @@ class Lane:
         self._task: asyncio.Task[None] | None = None
         self._opened: Opened | None = None
         self._seek = 0
+        self._busy = False
+        """A batch is being processed."""
 
     # -- what its owner calls ------------------------------------------------------------------------------
 
@@ -86,7 +102,7 @@ class Lane:
         self._mail.clear()
         self._kept = None
         self._seek = 0
-        self.state, self.reason = LaneState.OPENING, ""
+        self._set(LaneState.OPENING)
         self._task = asyncio.create_task(self._run(ownership), name=f"lane {self.name}")
 
     async def close(self) -> None:
@@ -97,12 +113,14 @@ class Lane:
         self._closing.set()
         self._wake.set()
         self._room.set()
+        if not self._busy:
+            task.cancel()  # opening or waiting: nothing is half-done that the next fence does not end
         done, _ = await asyncio.wait([task], timeout=DRAIN_LIMIT_S)
         if not done:
             log.warning("lane %s: its transaction does not end; left to the next owner's fence", self.name)
             task.cancel()
             await asyncio.wait([task])
-        self.state = LaneState.CLOSED
+        self._set(LaneState.CLOSED)
         log.info("lane %s closed at offset %d", self.name, self.next)
 
     async def dispose(self) -> None:
@@ -129,20 +147,28 @@ class Lane:
                 self._opened = await self._opening.open(ownership)
                 self.next = self._opened.next
                 if self._kept is None:
-                    self.state, self.reason = LaneState.OPEN, ""
+                    self._set(LaneState.OPEN)
                 while (batch := await self._take()) is not None:
+                    self._busy = True
                     await self._process(batch, self._opened, ownership)
-                    self._kept = None
-                    self.state, self.reason, attempt = LaneState.OPEN, "", 0
+                    self._busy, self._kept = False, None
+                    attempt = 0
+                    self._set(LaneState.OPEN)
             except LaneRefusedError as error:
-                self.state, self.reason = LaneState.REFUSED, str(error)
+                self._set(LaneState.REFUSED, str(error))
                 log.error("lane %s stopped: %s", self.name, error)
                 await self._closing.wait()
             except Exception as error:  # noqa: BLE001 - a lane that dies loses its partition in silence
                 attempt += 1
                 await self._retry_later(error, attempt)
             finally:
+                self._busy = False
                 await self._discard()
+
+    def _set(self, state: LaneState, reason: str = "") -> None:
+        if (state, reason) != (self.state, self.reason):
+            self.state, self.reason = state, reason
+            self._changed()
 
     async def _discard(self) -> None:
         opened, self._opened = self._opened, None
@@ -151,8 +177,9 @@ class Lane:
 
     async def _retry_later(self, error: Exception, attempt: int) -> None:
         delay = min(BACKOFF_MAX_S, BACKOFF_FIRST_S * 2 ** min(attempt - 1, 10)) * random.uniform(0.8, 1.2)  # noqa: S311
-        self.state = LaneState.RETRYING
-        self.reason = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+        self._set(
+            LaneState.RETRYING, f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+        )
         self.counts["fenced" if isinstance(error, FencedError) else "retries"] += 1
         if isinstance(error, FencedError):
             log.warning("lane %s fenced: %s; opening again in %.1f s", self.name, error, delay)
@@ -160,7 +187,8 @@ class Lane:
             log.warning("lane %s waits: %s", self.name, error)
         else:
             log.warning("lane %s retrying in %.1f s (attempt %d): %s", self.name, delay, attempt, self.reason)
-            log.debug("lane %s: the failure", self.name, exc_info=error)
+            if attempt == 1 and not isinstance(error, _EXPECTED):
+                log.error("lane %s: this should not happen", self.name, exc_info=error)
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._closing.wait(), delay)
 

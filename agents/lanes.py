@@ -30,6 +30,7 @@ class Lanes:
         self._lanes: dict[Partition, Lane] = {}
         self._lock = asyncio.Lock()
         self._assigned = False
+        self._was_ready = False
 
     async def assigned(self, partitions: Iterable[Partition], ownership: Ownership) -> None:
         """Open these lanes and no others. Returns at once; opening goes on in the lanes' own tasks."""
@@ -44,6 +45,7 @@ class Lanes:
                     lane = self._lanes[each] = self._new(each)
                 lane.start(ownership)
             self._assigned = True
+            self._state_changed()
             log.info("assigned %d lanes: %s", len(mine), ", ".join(sorted(map(str, self._names()))) or "none")
 
     async def revoked(self) -> None:
@@ -82,6 +84,17 @@ class Lanes:
             for lane in self._lanes.values()
         }
 
+    def _state_changed(self) -> None:
+        """Say it once when the worker becomes ready, and once when it no longer is."""
+        if self.ready == self._was_ready:
+            return
+        self._was_ready = self.ready
+        if self.ready:
+            log.info("ready: %d lanes open", len(self._lanes))
+        else:
+            waiting = [lane.name for lane in self._lanes.values() if lane.state is not LaneState.OPEN]
+            log.info("not ready: waiting for %s", ", ".join(waiting) or "an assignment")
+
     def _names(self) -> list[str]:
         return [lane.name for lane in self._lanes.values()]
 
@@ -91,5 +104,6 @@ class Lanes:
             Opening(
                 settings.kafka, settings.app.id, self._addresses[partition[0]], partition[1], self._cluster,
                 settings.state_dir, settings.app.resident_ids_max,
-            )
+            ),
+            self._state_changed,
         )  # fmt: skip

@@ -4,6 +4,8 @@ Faust's own table recovery counts a transaction's commit marker as a record that
 ten seconds for it, so a lane reads its changelog itself.
 """
 
+import asyncio
+import contextlib
 import time
 from collections.abc import Callable, Sequence
 from typing import Any, Final
@@ -15,6 +17,7 @@ from tables.cluster import client_options
 
 STALL_LIMIT_S: Final = 90.0
 """Longer than any transaction of ours can stay open."""
+STOP_LIMIT_S: Final = 5.0
 _POLL_MS: Final = 200
 _RECORDS_MAX: Final = 20_000
 _FETCH_BYTES: Final = 4 * 2**20
@@ -44,6 +47,8 @@ async def read(
     Raises:
         ChangelogStalledError: no progress for 90 s.
     """
+    if start >= high_watermark:
+        return start
     consumer = AIOKafkaConsumer(
         **client_options(kafka),
         isolation_level="read_committed",
@@ -53,9 +58,9 @@ async def read(
         fetch_max_wait_ms=_POLL_MS,
     )
     tp = TopicPartition(topic, partition)
-    consumer.assign([tp])
     await consumer.start()
     try:
+        consumer.assign([tp])
         consumer.seek(tp, start)
         position, moved_at = start, time.monotonic()
         while position < high_watermark:
@@ -72,4 +77,6 @@ async def read(
                 )
         return position
     finally:
-        await consumer.stop()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(STOP_LIMIT_S):
+                await consumer.stop()

@@ -1,11 +1,11 @@
 """Questions that a lane asks the cluster: watermarks, log starts, committed offsets, partition counts."""
 
-import asyncio
 from types import TracebackType
 from typing import Any, Final, Self
 
 from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient
+from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 from aiokafka.errors import KafkaError
 
 from conf.errors import BrokerUnavailableError
@@ -13,6 +13,7 @@ from conf.settings import KafkaSettings
 
 REQUEST_TIMEOUT_MS: Final = 10_000
 RETRY_BACKOFF_MS: Final = 40
+DELETE_RETENTION_DEFAULT_S: Final = 86_400.0
 
 
 def client_options(kafka: KafkaSettings) -> dict[str, Any]:
@@ -34,9 +35,6 @@ class Cluster:
     def __init__(self, kafka: KafkaSettings, group_id: str) -> None:
         self.kafka = kafka
         self.group_id = group_id
-        options = client_options(kafka)
-        self._consumer = AIOKafkaConsumer(isolation_level="read_uncommitted", **options)
-        self._admin = AIOKafkaAdminClient(**options)
 
     async def start(self) -> None:
         """Connect.
@@ -44,6 +42,9 @@ class Cluster:
         Raises:
             BrokerUnavailableError: nobody answers.
         """
+        options = client_options(self.kafka)
+        self._consumer = AIOKafkaConsumer(isolation_level="read_uncommitted", **options)
+        self._admin = AIOKafkaAdminClient(**options)
         try:
             await self._consumer.start()
             await self._admin.start()
@@ -96,18 +97,10 @@ class Cluster:
 
     async def delete_retention_s(self, topic: str) -> float:
         """``delete.retention.ms`` of a topic, in seconds: how long compaction keeps tombstones."""
-        from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType  # noqa: PLC0415
-
-        resource = ConfigResource(ConfigResourceType.TOPIC, topic, configs=["delete.retention.ms"])
+        resource = ConfigResource(ConfigResourceType.TOPIC, topic, configs={"delete.retention.ms": None})
         for response in await self._admin.describe_configs([resource]):
             for _, _, _, _, entries in response.resources:
-                for entry in entries:
-                    if entry[0] == "delete.retention.ms":
-                        return int(entry[1]) / 1000
-        return 86_400.0
-
-
-async def within(seconds: float, awaitable: Any) -> Any:
-    """``asyncio.wait_for`` whose time-out names itself as one."""
-    async with asyncio.timeout(seconds):
-        return await awaitable
+                for name, value, *_ in entries:
+                    if name == "delete.retention.ms":
+                        return int(value) / 1000
+        return DELETE_RETENTION_DEFAULT_S

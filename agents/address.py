@@ -1,0 +1,39 @@
+"""The Faust agent of an address: passes batches to its lanes. Nothing else happens in it.
+
+Faust cancels an actor at whatever it awaits and acknowledges what an exception leaves behind, so an actor holds
+no state and lets no exception out; the lane works in a task of its own.
+"""
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import faust
+from faust.types import EventT, Message
+
+from agents.batch import FetchedBatch
+from agents.lanes import Lanes
+from conf.settings import AddressSettings
+
+
+class BatchSchema(faust.Schema):  # type: ignore[misc]
+    """The value of a message is a batch already: there is nothing to decode."""
+
+    def compile(self, app: faust.App, **_: Any) -> Callable[..., Awaitable[EventT]]:
+        """The function by which Faust makes an event of a message."""
+        create_event = app.create_event
+
+        async def decode(message: Message, *, propagate: bool = False) -> EventT:  # noqa: ARG001 - Faust's signature
+            return create_event(None, message.value, message.headers, message)
+
+        return decode
+
+
+def register(app: faust.App, address: AddressSettings, lanes: Lanes) -> None:
+    """Make the agent: one actor a partition. Faust commits nothing for it; the lane's transaction does."""
+    topic = app.topic(address.input_topic, acks=False, internal=False, schema=BatchSchema())
+
+    async def address_agent(stream: faust.StreamT[FetchedBatch]) -> None:
+        async for batch in stream:
+            await lanes.offer(batch)
+
+    app.agent(topic, name=f"address-{address.name}", isolated_partitions=True)(address_agent)

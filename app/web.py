@@ -1,0 +1,37 @@
+"""``GET /live`` and ``GET /health``, on Faust's web server."""
+
+from typing import Any, ClassVar
+
+import faust
+from faust.web import Request, Response, View, Web
+from faust.web.drivers.aiohttp import Web as AiohttpWeb
+
+from agents.lanes import Lanes
+
+
+class StatusWeb(AiohttpWeb):  # type: ignore[misc]
+    """Faust's web server without its own pages: they show and route more than an operator asked for."""
+
+    default_blueprints: ClassVar[list[Any]] = []
+    production_blueprints: ClassVar[list[Any]] = []
+    debug_blueprints: ClassVar[list[Any]] = []
+    optional_blueprints: ClassVar[list[Any]] = []
+
+
+def register(app: faust.App, lanes: Lanes) -> None:
+    """Add the pages to the app's web server."""
+
+    async def live(view: View, request: Request) -> Response:  # noqa: ARG001 - Faust's signature
+        """Answers while the event loop turns."""
+        return view.json({"live": True})
+
+    async def health(view: View, request: Request) -> Response:  # noqa: ARG001 - Faust's signature
+        """503 until the first assignment is complete and every assigned lane is open, then 200."""
+        ready = lanes.ready
+        return view.json({"ready": ready, "lanes": lanes.report()}, status=200 if ready else 503)
+
+    app.page("/live", name="live")(live)
+    app.page("/health", name="health")(health)
+
+
+__all__ = ["StatusWeb", "Web", "register"]

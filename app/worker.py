@@ -1,0 +1,157 @@
+"""The worker: builds the Faust app and runs it."""
+
+import asyncio
+import contextlib
+import fcntl
+import logging
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import faust
+from yarl import URL
+
+from agents import address as address_agent
+from agents.lanes import Lanes
+from app import logs, topics, web
+from app.transport import BatchTransport, GroupOwnership
+from conf.errors import ConfigurationError, PrerequisiteError, TopicError
+from conf.settings import Settings
+from tables import failpoints
+from tables.cluster import Cluster
+
+log: Final = logging.getLogger("ringfence.worker")
+
+SESSION_TIMEOUT_S: Final = 10.0
+"""How long the group waits for a crashed worker; Faust's default is 60."""
+POLL_INTERVAL_MAX_S: Final = 86_400.0
+"""A worker whose lanes all wait for something polls nothing, and must not be thrown out for it."""
+STREAM_BUFFER_BATCHES: Final = 2
+FETCH_BYTES_MAX: Final = 2 * 2**20
+"""A fetch of one partition."""
+
+
+class RingfenceApp(faust.App):  # type: ignore[misc]
+    """A Faust app that starts and stops what the lanes need."""
+
+    lanes: Lanes
+    cluster: Cluster
+
+    async def on_start(self) -> None:
+        """Connect before anything is assigned."""
+        await self.cluster.start()
+        await super().on_start()
+
+    async def on_stop(self) -> None:
+        """Finish the lanes' transactions while we still are a member of the group, then leave it."""
+        log.info("stopping: finishing the transactions under way")
+        await self.lanes.stop()
+        await super().on_stop()
+        await self.cluster.stop()
+
+
+def create_app(settings: Settings) -> RingfenceApp:
+    """Build the app of a worker. Agents are registered here: autodiscovery only warns when an import fails."""
+    servers = ";".join(f"kafka://{server.strip()}" for server in settings.kafka.bootstrap_servers.split(","))
+    app = RingfenceApp(
+        settings.app.id,
+        autodiscover=False,
+        broker=servers,
+        broker_heartbeat_interval=SESSION_TIMEOUT_S / 5,
+        broker_max_poll_interval=POLL_INTERVAL_MAX_S,
+        broker_session_timeout=SESSION_TIMEOUT_S,
+        consumer_auto_offset_reset="earliest",
+        consumer_max_fetch_size=FETCH_BYTES_MAX,
+        datadir=settings.state_dir / "faust",
+        store="memory://",
+        stream_buffer_maxsize=STREAM_BUFFER_BATCHES,
+        stream_wait_empty=False,
+        topic_allow_declare=False,
+        topic_disable_leader=True,
+        web_bind=settings.app.web_host,
+        web_enabled=settings.app.web_port > 0,
+        web_port=settings.app.web_port or 6066,
+        worker_redirect_stdouts=False,
+    )
+    app.cluster = Cluster(settings.kafka, settings.app.id)
+    app.transport = BatchTransport([URL(each) for each in servers.split(";")], app)
+    app.lanes = Lanes(settings, app.cluster)
+    app.web = web.StatusWeb(app)
+    web.register(app, app.lanes)
+    for address in settings.addresses:
+        address_agent.register(app, address, app.lanes)
+    _connect(app)
+    return app
+
+
+def _connect(app: RingfenceApp) -> None:
+    """Let the lanes follow the assignment."""
+
+    async def assigned(sender: Any, assigned: set[Any], **_: Any) -> None:  # noqa: ARG001 - Faust's signature
+        await app.lanes.assigned({(tp.topic, tp.partition) for tp in assigned}, GroupOwnership(app))
+
+    async def revoked(sender: Any, revoked: set[Any], **_: Any) -> None:  # noqa: ARG001 - Faust's signature
+        await app.lanes.revoked()
+
+    app.on_partitions_assigned.connect(assigned, weak=False)
+    app.on_partitions_revoked.connect(revoked, weak=False)
+
+
+def run(settings: Settings, web_port: int | None = None) -> int:
+    """Run a worker until SIGTERM or SIGINT.
+
+    Raises:
+        RingfenceError: it cannot start; the text names the fault and the way out.
+    """
+    logs.configure()
+    failpoints.install_from_environment()
+    if web_port is not None:
+        settings = settings.model_copy(update={"app": settings.app.model_copy(update={"web_port": web_port})})
+    if not settings.addresses:
+        raise ConfigurationError("addresses: none configured: add an [[addresses]] entry with a name")
+    faults = asyncio.run(topics.verify(settings))
+    if faults:
+        raise TopicError("\n".join(faults))
+    with _own_folder(settings.state_dir):
+        log.info(
+            "worker %s of %s starts: %d addresses, state in %s",
+            settings.app.instance_name, settings.app.id, len(settings.addresses), settings.state_dir,
+        )  # fmt: skip
+        return _execute(create_app(settings))
+
+
+def _execute(app: RingfenceApp) -> int:
+    loop = asyncio.new_event_loop()
+    asyncio.set_event_loop(loop)
+    worker = faust.Worker(app, loop=loop, quiet=True, override_logging=False, loglevel=logging.WARNING)
+    worker.spinner = None
+    try:
+        worker.execute_from_commandline()
+    except SystemExit as end:
+        code = end.code if isinstance(end.code, int) else int(end.code is not None)
+    log.info("stopped")
+    return code
+
+
+@contextlib.contextmanager
+def _own_folder(folder: Path) -> Iterator[None]:
+    """Hold the folder of this worker's state for this process alone."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        lock = os.open(folder / "LOCK", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    except OSError as error:
+        raise PrerequisiteError(
+            f"app.data_dir: {folder} cannot be written ({error.strerror}): mend that, or name another folder"
+        ) from error
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        os.close(lock)
+        raise PrerequisiteError(
+            f"another worker runs in {folder}: give this one its own app.instance, or its own --web-port"
+        ) from error
+    try:
+        yield
+    finally:
+        os.close(lock)
