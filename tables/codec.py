@@ -90,6 +90,18 @@ def encode_id(value: bytes) -> bytes:
     return _DIGEST + blake2b(value, digest_size=32).digest()
 
 
+def display_id(encoded_id: bytes) -> str:
+    """An ID as a person reads it: text where it is printable text, else ``hex:…``, or ``digest:…``."""
+    kind, value = encoded_id[:1], encoded_id[1:]
+    if kind == _DIGEST:
+        return f"digest:{value.hex()}"
+    try:
+        text = value.decode()
+    except UnicodeDecodeError:
+        return f"hex:{value.hex()}"
+    return text if text.isprintable() else f"hex:{value.hex()}"
+
+
 def ring_key(capacity: int, sequence: int) -> bytes:
     """Key of the slot that ``sequence`` falls into in a ring of ``capacity`` slots (above 0)."""
     return _RING_KEY.pack(KIND_RING, capacity, sequence % capacity)

@@ -1,0 +1,148 @@
+"""``ringfence rings show``: what each lane's ring holds, read from the changelog.
+
+The changelog is the truth and RocksDB a cache of it, so this works beside a running worker, without one, and from
+another machine.
+"""
+
+import asyncio
+import datetime
+import json
+from dataclasses import asdict, dataclass
+from typing import Any, Final
+
+from rich.console import Console
+from rich.table import Table
+
+from conf import wire
+from conf.errors import ConfigurationError, TopicError
+from conf.settings import AddressSettings, Settings
+from tables import changelog, codec
+from tables.cluster import Cluster
+from tables.codec import Slot
+from tables.restore import Restore
+
+PARALLEL: Final = 8
+"""Changelog partitions read at once."""
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One ID of a ring."""
+
+    id: str
+    source: str
+    """``<topic>/<partition>/<offset>`` of the accepted original."""
+    timestamp: int
+    """Of the original's record, milliseconds since the epoch."""
+
+
+@dataclass(frozen=True, slots=True)
+class RingReport:
+    """One lane's ring. ``oldest`` and ``newest`` are None when it is empty."""
+
+    partition: int
+    size: int
+    capacity: int
+    """As of the lane's last transaction; the configured one before the first."""
+    oldest: Entry | None
+    newest: Entry | None
+    seconds_covered: float | None
+    """Between the records of the oldest and the newest ID."""
+
+
+def show(settings: Settings, address: str | None, as_json: bool) -> int:
+    """Print the rings of one address, or of all.
+
+    Raises:
+        ConfigurationError: unknown address.
+        TopicError: a changelog does not exist.
+        BrokerUnavailableError: nobody answers.
+    """
+    chosen = settings.addresses
+    if address is not None:
+        found = settings.address(address)
+        if found is None:
+            known = ", ".join(each.name for each in settings.addresses) or "none"
+            raise ConfigurationError(f"address {address!r} is not configured; known are: {known}")
+        chosen = (found,)
+    reports = asyncio.run(read(settings, chosen))
+    if as_json:
+        document = {name: [asdict(each) for each in lanes] for name, lanes in reports.items()}
+        print(json.dumps({"addresses": document}, indent=2))  # noqa: T201 - the document is the output
+    else:
+        _print_tables(reports)
+    return 0
+
+
+async def read(settings: Settings, addresses: tuple[AddressSettings, ...]) -> dict[str, list[RingReport]]:
+    """Read the rings of these addresses."""
+    reports = {}
+    async with Cluster(settings.kafka, settings.app.id) as cluster:
+        counts = await cluster.partition_counts(
+            [wire.changelog_topic(settings.app.id, each.name) for each in addresses]
+        )
+        limit = asyncio.Semaphore(PARALLEL)
+        for address in addresses:
+            topic = wire.changelog_topic(settings.app.id, address.name)
+            if topic not in counts:
+                raise TopicError(f"topic {topic} does not exist: `ringfence topics create` makes it")
+            lanes = (_lane(settings, address, cluster, limit, each) for each in range(counts[topic]))
+            reports[address.name] = list(await asyncio.gather(*lanes))
+    return reports
+
+
+async def _lane(
+    settings: Settings, address: AddressSettings, cluster: Cluster, limit: asyncio.Semaphore, partition: int
+) -> RingReport:
+    topic = wire.changelog_topic(settings.app.id, address.name)
+    async with limit:
+        restore = Restore(None, 0, resident=True)
+        start = await cluster.log_start(topic, partition)
+        end = await cluster.high_watermark(topic, partition)
+        await changelog.read(settings.kafka, topic, partition, start, end, restore.consume)
+    meta = restore.meta
+    if meta is None:
+        return RingReport(partition, 0, address.id_cache_size, None, None, None)
+    low = max(meta.floor, meta.head - meta.capacity, 0)
+    live = [slot for slot in restore.slots.values() if low <= slot.sequence < meta.head]
+    oldest = _entry(address, min(live, key=_sequence, default=None))
+    newest = _entry(address, max(live, key=_sequence, default=None))
+    covered = (newest.timestamp - oldest.timestamp) / 1000 if oldest and newest else None
+    return RingReport(partition, len(live), meta.capacity, oldest, newest, covered)
+
+
+def _sequence(slot: Slot) -> int:
+    return slot.sequence
+
+
+def _entry(address: AddressSettings, slot: Slot | None) -> Entry | None:
+    if slot is None:
+        return None
+    source = wire.source(address.input_topic, slot.origin.partition).decode() + str(slot.origin.offset)
+    return Entry(codec.display_id(slot.id), source, slot.origin.timestamp)
+
+
+def _print_tables(reports: dict[str, list[RingReport]]) -> None:
+    table = Table("lane", "size", "capacity", "oldest ID", "newest ID", "newest at (UTC)", "seconds covered")
+    for name, lanes in reports.items():
+        for each in lanes:
+            table.add_row(
+                wire.lane_name(name, each.partition),
+                f"{each.size:,}",
+                f"{each.capacity:,}",
+                *(_shown(entry) for entry in (each.oldest, each.newest)),
+                _moment(each.newest),
+                "" if each.seconds_covered is None else f"{each.seconds_covered:,.1f}",
+            )
+    Console().print(table)
+
+
+def _shown(entry: Entry | None) -> str:
+    return entry.id if entry else ""
+
+
+def _moment(entry: Any) -> str:
+    if entry is None:
+        return ""
+    moment = datetime.datetime.fromtimestamp(entry.timestamp / 1000, datetime.UTC)
+    return moment.strftime("%Y-%m-%d %H:%M:%S")
