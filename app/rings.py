@@ -5,7 +5,7 @@ another machine.
 """
 
 import asyncio
-import datetime
+import datetime as dt
 import json
 from dataclasses import asdict, dataclass
 from typing import Any, Final
@@ -144,5 +144,5 @@ def _shown(entry: Entry | None) -> str:
 def _moment(entry: Any) -> str:
     if entry is None:
         return ""
-    moment = datetime.datetime.fromtimestamp(entry.timestamp / 1000, datetime.UTC)
+    moment = dt.datetime.fromtimestamp(entry.timestamp / 1000, dt.UTC)
     return moment.strftime("%Y-%m-%d %H:%M:%S")

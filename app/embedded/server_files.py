@@ -26,7 +26,10 @@ LOG4J2: Final = f"""\
   </Loggers>
 </Configuration>
 """
-"""At most 32 MB; without the 300 lines of every start that repeat the configuration. log4j's shutdown hook is off: it would end the log before Kafka has told how it stopped."""
+"""At most 32 MB; without the 300 lines of each start that repeat the configuration.
+
+log4j's shutdown hook is off: it would end the log before Kafka has told how it stopped.
+"""
 
 
 def server_properties(host: str, port: int, controller_port: int, overrides: Mapping[str, str]) -> str:

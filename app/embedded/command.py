@@ -1,0 +1,82 @@
+"""``ringfence broker``: the embedded broker in the foreground."""
+
+import contextlib
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from types import FrameType
+from typing import Final
+
+import click
+
+from app.embedded import jars
+from app.embedded.broker import EmbeddedBroker
+from conf.errors import PrerequisiteError
+
+_STOP_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+
+
+class _StopRequestedError(BaseException):
+    """A signal asked the process to end; not an Exception, so that nothing on the way takes it for a fault."""
+
+
+def run_broker(port: int, directory: Path) -> int:
+    """Run the broker until SIGTERM, Ctrl-C or a closed terminal, then end it in order.
+
+    Args:
+        port: Where clients connect; 0 = a free one, which the line on standard output names.
+        directory: Keeps the data; the next start goes on with it.
+
+    Returns:
+        The exit code: 0.
+
+    Raises:
+        PrerequisiteError: it cannot run, or it ended by itself.
+    """
+    broker = EmbeddedBroker(directory, port)
+    try:
+        with _stop_signals():
+            try:
+                broker.start()
+                click.echo(
+                    f"Kafka {jars.KAFKA_VERSION} answers at {broker.bootstrap_servers}, data in {broker.directory}; "
+                    "Ctrl-C stops it"
+                )
+                broker.wait()
+            finally:
+                with _deaf():
+                    broker.stop()
+    except _StopRequestedError:
+        return 0
+    raise PrerequisiteError(
+        f"the broker ended by itself: mend what its log names, and start it again:\n{broker.log_tail()}"
+    )
+
+
+@contextlib.contextmanager
+def _stop_signals() -> Iterator[None]:
+    """Turn stop signals into an exception, save those that our starter chose to ignore (nohup does)."""
+
+    def stop(_number: int, _frame: FrameType | None) -> None:
+        raise _StopRequestedError
+
+    before = {each: signal.getsignal(each) for each in _STOP_SIGNALS}
+    heeded = [each for each in _STOP_SIGNALS if before[each] != signal.SIG_IGN]
+    try:
+        for each in heeded:
+            signal.signal(each, stop)
+        yield
+    finally:
+        for each in heeded:
+            signal.signal(each, before[each])
+
+
+@contextlib.contextmanager
+def _deaf() -> Iterator[None]:
+    """Let no second Ctrl-C interrupt the orderly end, which has a limit of its own."""
+    before = {each: signal.signal(each, signal.SIG_IGN) for each in _STOP_SIGNALS}
+    try:
+        yield
+    finally:
+        for each, handler in before.items():
+            signal.signal(each, handler)

@@ -1,0 +1,149 @@
+"""What the topics of an address must be like. Pure: descriptions in, findings out."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from conf import wire
+from conf.settings import AddressSettings, Settings
+
+REPLICAS_MAX: Final = 3
+"""With replication_factor = 0: what Kafka's own documentation runs in production, where there are brokers for it."""
+
+CHANGELOG_CONFIG: Final[Mapping[str, str]] = {
+    "cleanup.policy": "compact",
+    # Kafka compacts closed segments only: with its default of 1 GiB a lane would restore from up to 1 GiB of
+    # slots overwritten long ago.
+    "segment.bytes": str(64 * 2**20),
+    "min.cleanable.dirty.ratio": "0.3",
+    # Kafka's own default, written down: a lane judges by it whether its RocksDB is too old to trust.
+    "delete.retention.ms": str(24 * 3600 * 1000),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class TopicDescription:
+    """A topic as the cluster has it.
+
+    Attributes:
+        name: Its name.
+        partitions: Its partition count.
+        cleanup_policy: The words of ``cleanup.policy``; None = the cluster did not tell.
+    """
+
+    name: str
+    partitions: int
+    cleanup_policy: frozenset[str] | None
+
+
+@dataclass(frozen=True, slots=True)
+class TopicPlan:
+    """A topic that is to be created."""
+
+    name: str
+    partitions: int
+    replication_factor: int
+    config: Mapping[str, str]
+
+
+@dataclass(slots=True)
+class Findings:
+    """What a comparison found: faults keep a worker from its work, notes are worth knowing."""
+
+    faults: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+
+def required(settings: Settings) -> list[str]:
+    """Names of all topics that the configuration needs, in the order in which a person reads them."""
+    names: list[str] = []
+    for address in settings.addresses:
+        changelog = wire.changelog_topic(settings.app.id, address.name)
+        names += [address.input_topic, address.accepted_topic, changelog]
+    return names
+
+
+def missing(settings: Settings, existing: Mapping[str, TopicDescription], brokers: int) -> list[TopicPlan]:
+    """What to create so that all topics are there; existing ones stay as they are.
+
+    The changelog has a partition for each lane, and the input topic as it *is* decides how many lanes there are.
+    """
+    plans: list[TopicPlan] = []
+    for address in settings.addresses:
+        present = existing.get(address.input_topic)
+        lanes = present.partitions if present else address.partitions
+        replicas = address.replication_factor or min(REPLICAS_MAX, brokers)
+        changelog = wire.changelog_topic(settings.app.id, address.name)
+        plans += [
+            TopicPlan(address.input_topic, address.partitions, replicas, {}),
+            TopicPlan(address.accepted_topic, address.partitions, replicas, {}),
+            TopicPlan(changelog, lanes, replicas, CHANGELOG_CONFIG),
+        ]
+    return [plan for plan in plans if plan.name not in existing]
+
+
+def compare(settings: Settings, existing: Mapping[str, TopicDescription]) -> Findings:
+    """Hold the topics of all addresses against what Ringfence needs."""
+    findings = Findings()
+    for address in settings.addresses:
+        findings.faults += _flow_faults(address, existing)
+        findings.faults += _changelog_faults(settings, address, existing)
+        present = existing.get(address.input_topic)
+        if present is not None and present.partitions != address.partitions:
+            findings.notes.append(
+                f"{present.name} has {present.partitions} partitions, the configuration says partitions = "
+                f"{address.partitions}: an existing topic is used as it is"
+            )
+    return findings
+
+
+def _flow_faults(address: AddressSettings, existing: Mapping[str, TopicDescription]) -> Iterable[str]:
+    """Faults of the topics that carry messages: they exist, and compaction leaves them alone."""
+    for role, name in (("input", address.input_topic), ("accepted", address.accepted_topic)):
+        topic = existing.get(name)
+        if topic is None:
+            yield f"{name} ({role} topic of {address.name}) does not exist, or this user may not see it: {_CREATE}"
+        elif topic.cleanup_policy is None:
+            yield _untold(name)
+        elif "compact" in topic.cleanup_policy:
+            yield (
+                f"{name} ({role} topic of {address.name}) has cleanup.policy={_words(topic)}, and compaction deletes "
+                "messages of a group: set cleanup.policy=delete, or name the address after another topic"
+            )
+
+
+def _changelog_faults(
+    settings: Settings, address: AddressSettings, existing: Mapping[str, TopicDescription]
+) -> Iterable[str]:
+    """Faults of the topic that keeps the rings: compacted, never shortened by retention, a partition a lane."""
+    name = wire.changelog_topic(settings.app.id, address.name)
+    topic, source = existing.get(name), existing.get(address.input_topic)
+    if topic is None:
+        yield f"{name} (changelog of {address.name}) does not exist, or this user may not see it: {_CREATE}"
+        return
+    if topic.cleanup_policy is None:
+        yield _untold(name)
+    elif topic.cleanup_policy != {"compact"}:
+        yield (
+            f"{name} (changelog of {address.name}) has cleanup.policy={_words(topic)}, and retention would delete "
+            "duplicate IDs: set cleanup.policy=compact"
+        )
+    if source is not None and topic.partitions != source.partitions:
+        yield (
+            f"{name} (changelog of {address.name}) has {topic.partitions} partitions, {source.name} has "
+            f"{source.partitions}: recreate {source.name} with {topic.partitions}, or delete the changelog, which "
+            f"forgets all duplicate IDs of {address.name}, and run 'ringfence topics create'"
+        )
+
+
+_CREATE: Final = "run 'ringfence topics create'"
+
+
+def _untold(name: str) -> str:
+    return (
+        f"{name}: the cluster does not tell its configuration: allow this user DescribeConfigs on the topic"
+    )
+
+
+def _words(topic: TopicDescription) -> str:
+    return ",".join(sorted(topic.cleanup_policy or ()))

@@ -1,0 +1,217 @@
+"""Opening a lane: each step of the order has a test that fails when the step is left out or swapped."""
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+
+from confluent_kafka import Producer
+
+from agents.lane import LaneState
+from tables import failpoints
+from tests.support import kafka
+from tests.support.kafka import Sent
+from tests.support.lanes import LIMIT_S, Group, bench, ids, until
+
+
+class Gate:
+    """Holds whoever reaches a fail point until it is opened."""
+
+    def __init__(self) -> None:
+        self.reached = asyncio.Event()
+        self._opened = asyncio.Event()
+
+    async def __call__(self, point: str, lane: str) -> None:
+        self.reached.set()
+        await self._opened.wait()
+
+    def open(self) -> None:
+        self._opened.set()
+
+    async def wait(self) -> None:
+        async with asyncio.timeout(LIMIT_S):
+            await self.reached.wait()
+
+
+async def test_no_member_no_fence(bootstrap: str, tmp_path: Path) -> None:
+    """Who is no member of the group any more does not fence the lane's owner."""
+    async with bench(bootstrap, tmp_path) as lanes:
+        lanes.send(*ids(0, 10))
+        owner = await lanes.opened("owner")
+        zombie, group = lanes.lane("zombie"), Group()
+        group.member = False
+        zombie.start(group)
+        await until(lambda: group.asked >= 3, lambda: f"asked {group.asked} times")
+        await lanes.feed(owner, 0, 10)
+
+        assert zombie.state is LaneState.RETRYING
+        assert owner.counts["fenced"] == 0
+        assert len(lanes.output()) == 10
+
+
+async def test_membership_lost_during_the_fence(bootstrap: str, tmp_path: Path) -> None:
+    """Membership is asked for again after the fence: lost meanwhile, the lane is not opened."""
+    async with bench(bootstrap, tmp_path) as lanes:
+        lanes.send(*ids(0, 10))
+        group, gate = Group(), Gate()
+        remove = failpoints.install("after-fence", f"{lanes.name}-0", gate)
+        try:
+            lane = lanes.lane()
+            lane.start(group)
+            await gate.wait()
+            group.member = False
+        finally:
+            gate.open()
+            remove()
+        await lane.offer(await lanes.fetch(0, 10))
+        await until(lambda: group.asked >= 4, lambda: f"asked {group.asked} times")
+
+        assert lane.state is LaneState.RETRYING
+        assert lanes.output() == []
+
+
+async def test_fence_ends_the_former_owner(bootstrap: str, tmp_path: Path) -> None:
+    """The former owner, in the middle of a transaction, can commit nothing once the lane was opened elsewhere."""
+    async with bench(bootstrap, tmp_path) as lanes:
+        lanes.send(*ids(0, 10))
+        former_group = Group()
+        former = await lanes.opened("former", former_group)
+        gate = Gate()
+        remove = failpoints.install("before-commit", f"{lanes.name}-0", gate)
+        await former.offer(await lanes.fetch(0, 10))
+        await gate.wait()
+        remove()
+        owner = await lanes.opened("owner")
+        former_group.member = False
+        await lanes.feed(owner, 0, 10)
+        gate.open()
+        await until(lambda: former.counts["fenced"] == 1, lambda: f"{former.state}: {former.reason}")
+
+        assert lanes.accepted_ids() == [each.id for each in ids(0, 10)]
+        assert lanes.committed() == 10
+
+
+async def test_next_and_state_are_read_after_the_fence(bootstrap: str, tmp_path: Path) -> None:
+    """What the former owner commits just before the fence is neither repeated nor forgotten.
+
+    Records without an ID would be accepted twice if ``next`` were older than the fence; records with one would
+    be if the ring were.
+    """
+    async with bench(bootstrap, tmp_path) as lanes:
+        lanes.send(*ids(0, 5), *(Sent(None, b"group") for _ in range(5)), *ids(0, 5))
+        former = await lanes.opened("former")
+        gate = Gate()
+        remove = failpoints.install("before-fence", f"{lanes.name}-0", gate)
+        owner = lanes.lane("owner")
+        owner.start(Group())
+        await gate.wait()
+        remove()
+        await lanes.feed(former, 0, 10)
+        await former.close()
+        gate.open()
+        await until(lambda: owner.state is LaneState.OPEN, lambda: f"{owner.state}: {owner.reason}")
+
+        assert owner.next == 10
+        await lanes.feed(owner, 0, 15)
+        assert len(lanes.output()) == 10
+        assert owner.counts["duplicates"] == 5
+
+
+async def test_restore_reaches_the_high_watermark(bootstrap: str, tmp_path: Path) -> None:
+    """An open transaction on the changelog hides committed records behind it; the lane waits and misses none.
+
+    A restore up to the last stable offset would find nothing and accept all resends.
+    """
+    async with bench(bootstrap, tmp_path) as lanes:
+        lanes.send(*ids(0, 10), *ids(0, 10))
+        former = await lanes.opened("former")
+        foreign = Producer({"bootstrap.servers": bootstrap, "transactional.id": kafka.unique("foreign")})
+        foreign.init_transactions(LIMIT_S)
+        foreign.begin_transaction()
+        foreign.produce(lanes.changelog, key=b"\x00", value=b"never committed", partition=0)
+        assert foreign.flush(LIMIT_S) == 0
+        await lanes.feed(former, 0, 10)
+        await former.close()
+        gate = Gate()
+        remove = failpoints.install("restoring", f"{lanes.name}-0", gate)
+        lane = lanes.lane("owner")
+        lane.start(Group())
+        await gate.wait()
+        remove()
+        gate.open()
+        opened_early = await _within(2.0, lambda: lane.state is LaneState.OPEN)
+        foreign.abort_transaction(LIMIT_S)
+        await until(lambda: lane.state is LaneState.OPEN, lambda: f"{lane.state}: {lane.reason}")
+        await lanes.feed(lane, 0, 20)
+
+        assert not opened_early
+        assert lane.counts["duplicates"] == 10
+        assert len(lanes.output()) == 10
+
+
+async def _within(seconds: float, condition: Callable[[], bool]) -> bool:
+    """Whether the condition comes true in that time."""
+    try:
+        await until(condition, str, seconds)
+    except AssertionError:
+        return False
+    return True
+
+
+async def test_predecessor_must_be_closed(bootstrap: str, tmp_path: Path) -> None:
+    """A lane that still runs is not started a second time."""
+    async with bench(bootstrap, tmp_path) as lanes:
+        lane = await lanes.opened()
+        try:
+            lane.start(Group())
+        except AssertionError as error:
+            assert "while it runs" in str(error)
+        else:
+            raise AssertionError("a running lane was started")
+
+
+async def test_changed_partition_count_refuses(bootstrap: str, tmp_path: Path) -> None:
+    """A topic whose partition count changed stops the lane with the way out."""
+    from confluent_kafka.admin import AdminClient, NewPartitions
+
+    async with bench(bootstrap, tmp_path) as lanes:
+        lanes.send(*ids(0, 5))
+        lane = await lanes.opened()
+        await lanes.feed(lane, 0, 5)
+        await lane.close()
+        admin = AdminClient({"bootstrap.servers": bootstrap})
+        for future in admin.create_partitions([NewPartitions(lanes.accepted, 3)]).values():
+            future.result(LIMIT_S)
+        # Metadata of the new partitions spreads after the answer.
+        await until(lambda: len(admin.list_topics(timeout=LIMIT_S).topics[lanes.accepted].partitions) == 3, str)
+        lane.start(Group())
+        await until(lambda: lane.state is LaneState.REFUSED, lambda: f"{lane.state}: {lane.reason}")
+
+        assert f"{lanes.accepted} has 3 partitions, it had 1" in lane.reason
+
+
+async def test_input_that_ends_below_next_refuses(bootstrap: str, tmp_path: Path) -> None:
+    """An input that was deleted and created again is not taken for one that has nothing new."""
+    async with bench(bootstrap, tmp_path) as lanes:
+        lanes.send(*ids(0, 5))
+        lane = await lanes.opened()
+        await lanes.feed(lane, 0, 5)
+        await lane.close()
+        kafka.delete_topics(bootstrap, [lanes.name])
+        await _create_again(bootstrap, lanes.name)
+        lane.start(Group())
+        await until(lambda: lane.state is LaneState.REFUSED, lambda: f"{lane.state}: {lane.reason}")
+
+        assert "ends at 0, but this lane has processed it up to 5" in lane.reason
+
+
+async def _create_again(bootstrap: str, topic: str) -> None:
+    """A topic's deletion takes a moment."""
+
+    def created() -> bool:
+        try:
+            kafka.create_topics(bootstrap, {topic: (1, {})})
+        except Exception:  # noqa: BLE001 - it still exists
+            return False
+        return True
+
+    await until(created, lambda: f"{topic} cannot be created again")

@@ -1,0 +1,265 @@
+"""A lane at work: nothing is stepped over, and state follows the commit."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from agents.lane import LaneState
+from tables import failpoints
+from tables.store import Store
+from tests.support.kafka import Sent
+from tests.support.lanes import Group, bench, ids, until
+from tests.integration.test_lane_opening import Gate
+
+
+class FailOnce:
+    """Raises where it is installed, the first times it is reached."""
+
+    def __init__(self, times: int = 1) -> None:
+        self.left = times
+
+    async def __call__(self, point: str, lane: str) -> None:
+        if self.left:
+            self.left -= 1
+            raise OSError(f"planted at {point}")
+
+
+@pytest.mark.parametrize("point", ["before-send", "after-send", "before-commit", "after-commit", "before-store", "after-store"])
+async def test_failed_batch_is_kept(bootstrap: str, tmp_path: Path, point: str) -> None:
+    """A batch whose transaction fails runs again before those that were queued behind it, wherever it failed."""
+    async with bench(bootstrap, tmp_path) as lanes:
+        lanes.send(*ids(0, 10), *(Sent(None, b"group", b"%d" % each) for each in range(20)))
+        lane = await lanes.opened()
+        fail = FailOnce(2)
+        remove = failpoints.install(point, f"{lanes.name}-0", fail)
+        try:
+            for begin in (0, 10, 20):
+                await lane.offer(await lanes.fetch(begin, begin + 10))
+            await until(lambda: lane.next == 30, lambda: f"next {lane.next}, {lane.state}: {lane.reason}")
+        finally:
+            remove()
+
+        assert fail.left == 0
+        assert [each.source for each in lanes.output()] == [f"{lanes.name}/0/{each}" for each in range(30)]
+        assert lanes.committed() == 30
+
+
+async def test_gap_is_refused(bootstrap: str, tmp_path: Path) -> None:
+    """A batch that begins above what comes next is not processed; the lane asks for what is missing."""
+    async with bench(bootstrap, tmp_path) as lanes:
+        lanes.send(*ids(0, 30))
+        group = Group()
+        lane = await lanes.opened(group=group)
+        await lanes.feed(lane, 0, 10)
+        await lane.offer(await lanes.fetch(20, 30))
+        await until(lambda: group.rewinds == [10], lambda: f"rewound to {group.rewinds}")
+        # Fetched before the rewind took effect: dropped, and not a reason to rewind again.
+        await lane.offer(await lanes.fetch(25, 30))
+        await lane.offer(await lanes.fetch(10, 20, seek=1))
+        await lane.offer(await lanes.fetch(20, 30, seek=1))
+        await until(lambda: lane.next == 30, lambda: f"next {lane.next}, {lane.state}: {lane.reason}")
+
+        assert group.rewinds == [10]
+        assert lanes.accepted_ids() == [each.id for each in ids(0, 30)]
+
+
+async def test_records_deleted_by_retention_are_a_gap(
+    bootstrap: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Where retention took what is missing, the lane says GAP, counts it and goes on."""
+    from confluent_kafka import TopicPartition
+    from confluent_kafka.admin import AdminClient
+
+    async with bench(bootstrap, tmp_path) as lanes:
+        lanes.send(*ids(0, 30))
+        lane = await lanes.opened()
+        await lanes.feed(lane, 0, 10)
+        admin = AdminClient({"bootstrap.servers": bootstrap})
+        for future in admin.delete_records([TopicPartition(lanes.name, 0, 20)]).values():
+            future.result(30)
+        await lanes.feed(lane, 20, 30)
+
+        assert lane.counts["gap_records"] == 10
+        assert f"GAP: offsets 10 to 19 of {lanes.name}/0" in caplog.text
+        assert lanes.accepted_ids() == [each.id for each in [*ids(0, 10), *ids(20, 30)]]
+
+
+async def test_what_was_processed_is_trimmed(bootstrap: str, tmp_path: Path) -> None:
+    """A batch that reaches back below what comes next repeats nothing, also for records without an ID."""
+    async with bench(bootstrap, tmp_path) as lanes:
+        lanes.send(*(Sent(None, b"group", b"%d" % each) for each in range(20)))
+        lane = await lanes.opened()
+        await lanes.feed(lane, 0, 10)
+        await lane.offer(await lanes.fetch(0, 10))
+        await lanes.feed(lane, 5, 20)
+
+        assert [each.value for each in lanes.output()] == [b"%d" % each for each in range(20)]
+
+
+async def test_refused_record_stops_the_commit(bootstrap: str, tmp_path: Path) -> None:
+    """Every send is awaited before the commit: a batch that the broker refuses takes its transaction along.
+
+    aiokafka would commit all the same, and the refused batch would be missing.
+    """
+    async with bench(bootstrap, tmp_path, accepted_config={"max.message.bytes": "20000"}) as lanes:
+        lanes.send(*ids(0, 5), Sent(b"large", b"group", b"x" * 50_000), *ids(5, 10))
+        lane = await lanes.opened()
+        await lane.offer(await lanes.fetch(0, 11))
+        await until(lambda: lane.counts["retries"] >= 2, lambda: f"{lane.state}: {lane.reason}")
+
+        assert lane.state is LaneState.RETRYING
+        assert "MessageSizeTooLarge" in lane.reason
+        assert lanes.output() == []
+        assert lanes.committed() < 0
+
+
+async def test_state_follows_the_commit(bootstrap: str, tmp_path: Path) -> None:
+    """Before the commit neither ring nor RocksDB know of the batch: a crash there leaves no trace.
+
+    What a crash leaves behind is looked at by a second process that opens the same folder.
+    """
+    async with bench(bootstrap, tmp_path) as lanes:
+        lanes.send(*ids(0, 10), *ids(10, 20))
+        lane = await lanes.opened()
+        await lanes.feed(lane, 0, 10)
+        gate = Gate()
+        remove = failpoints.install("before-commit", f"{lanes.name}-0", gate)
+        await lane.offer(await lanes.fetch(10, 20))
+        await gate.wait()
+        store = Store(tmp_path / "one" / f"{lanes.name}-0", read_only=True)
+        before = store.state()
+        slots = len(list(store.slots()))
+        store.close()
+        remove()
+        gate.open()
+        await until(lambda: lane.next == 20, lambda: f"next {lane.next}")
+
+        assert before is not None
+        assert before.meta.head == 10
+        assert slots == 10
+        assert len(lanes.output()) == 20
+
+
+async def test_crash_before_the_commit_rejects_nothing(bootstrap: str, tmp_path: Path) -> None:
+    """A message whose transaction was never committed is no duplicate of itself when it comes again."""
+    async with bench(bootstrap, tmp_path) as lanes:
+        lanes.send(*ids(0, 10))
+        former = await lanes.opened("disk")
+        gate = Gate()
+        remove = failpoints.install("before-commit", f"{lanes.name}-0", gate)
+        await former.offer(await lanes.fetch(0, 10))
+        await gate.wait()
+        remove()
+        former._task.cancel()  # type: ignore[union-attr]
+        await former.dispose()
+        lane = await lanes.opened("disk")
+        await lanes.feed(lane, 0, 10)
+
+        assert lane.counts["duplicates"] == 0
+        assert lanes.accepted_ids() == [each.id for each in ids(0, 10)]
+
+
+async def test_crash_after_the_commit_repeats_nothing(bootstrap: str, tmp_path: Path) -> None:
+    """A committed batch that RocksDB never saw comes back from the changelog."""
+    async with bench(bootstrap, tmp_path) as lanes:
+        lanes.send(*ids(0, 10), *ids(0, 10))
+        former = await lanes.opened("disk")
+        gate = Gate()
+        remove = failpoints.install("after-commit", f"{lanes.name}-0", gate)
+        await former.offer(await lanes.fetch(0, 10))
+        await gate.wait()
+        remove()
+        former._task.cancel()  # type: ignore[union-attr]
+        await former.dispose()
+        lane = await lanes.opened("disk")
+
+        assert lane.next == 10
+        await lanes.feed(lane, 0, 20)
+        assert lane.counts["duplicates"] == 10
+        assert len(lanes.output()) == 10
+
+
+async def test_write_of_an_older_epoch_is_refused(bootstrap: str, tmp_path: Path) -> None:
+    """What an earlier opening still wants to write reaches neither ring nor RocksDB."""
+    async with bench(bootstrap, tmp_path) as lanes:
+        lanes.send(*ids(0, 10), *ids(0, 10))
+        lane = await lanes.opened()
+        gate = Gate()
+        remove = failpoints.install("before-store", f"{lanes.name}-0", gate)
+        await lane.offer(await lanes.fetch(0, 10))
+        await gate.wait()
+        remove()
+        # Another opening of the same lane, as after A → B → A, while the former still hangs after its commit.
+        await lane._opening.open(Group())
+        head_before = lane._opening.table.ring.head
+        gate.open()
+        await until(lambda: lane.counts["retries"] >= 1, lambda: f"{lane.state}")
+        refused = lane.reason
+        await lanes.feed(lane, 10, 20)
+
+        assert head_before == 10
+        assert "StaleEpochError" in refused
+        assert lane.counts["duplicates"] == 10
+        assert len(lanes.output()) == 10
+
+
+async def test_closing_finishes_the_transaction(bootstrap: str, tmp_path: Path) -> None:
+    """A lane that is closed in the middle of a batch commits it first, so that nobody has to repeat it."""
+    async with bench(bootstrap, tmp_path) as lanes:
+        lanes.send(*ids(0, 10))
+        lane = await lanes.opened()
+        gate = Gate()
+        remove = failpoints.install("before-send", f"{lanes.name}-0", gate)
+        await lane.offer(await lanes.fetch(0, 10))
+        await gate.wait()
+        remove()
+        closing = asyncio.create_task(lane.close())
+        await asyncio.sleep(0)
+        gate.open()
+        await closing
+
+        assert lane.state is LaneState.CLOSED
+        assert lanes.committed() == 10
+        assert len(lanes.output()) == 10
+
+
+async def test_restart_restores_only_what_is_newer(
+    bootstrap: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A lane that finds its RocksDB again reads only the changelog's newer records; without it, all of them."""
+    caplog.set_level("INFO", "ringfence")
+    async with bench(bootstrap, tmp_path) as lanes:
+        lanes.send(*ids(0, 100), *ids(50, 110))
+        first = await lanes.opened("disk")
+        await lanes.feed(first, 0, 100)
+        await first.dispose()
+        second = await lanes.opened("disk")
+        assert "1 changelog records restored" in caplog.messages[-1]
+        assert "RocksDB reused" in caplog.messages[-1]
+        await lanes.feed(second, 100, 160)
+        await second.dispose()
+        third = await lanes.opened("fresh disk")
+
+        assert "RocksDB new" in caplog.messages[-1]
+        assert third.next == 160
+        assert len(lanes.output()) == 110
+
+
+async def test_index_in_rocksdb_gives_the_same_verdicts(bootstrap: str, tmp_path: Path) -> None:
+    """A ring above the resident limit evicts, detects and comes back as one in memory does."""
+    async with bench(bootstrap, tmp_path, id_cache_size=8) as lanes:
+        lanes.send(*ids(0, 10), *ids(0, 3), *ids(5, 9))
+        lane = lanes.lane("disk", resident_ids_max=4)
+        lane.start(Group())
+        await until(lambda: lane.state is LaneState.OPEN, lambda: f"{lane.state}: {lane.reason}")
+        await lanes.feed(lane, 0, 10)
+        await lane.dispose()
+        again = lanes.lane("disk", resident_ids_max=4)
+        again.start(Group())
+        await until(lambda: again.state is LaneState.OPEN, lambda: f"{again.state}: {again.reason}")
+        await lanes.feed(again, 10, 17)
+
+        # 0 and 1 were evicted, 2 is the oldest of the eight that remain until 0 and 1 overwrite 2 and 3.
+        assert lanes.accepted_ids()[10:] == [b"0", b"1", b"2"]
+        assert again.counts["duplicates"] == 4

@@ -1,0 +1,213 @@
+"""What a message goes through, case by case, in a real worker."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support import kafka
+from tests.support.kafka import Got, Sent
+from tests.support.worker import WorkerProcess, configure, wait_for, worker
+
+APP = "semantics"
+ADDRESSES: list[dict[str, Any]] = [
+    {"name": "usual", "partitions": 2},
+    {"name": "other", "partitions": 1},
+    {"name": "off", "partitions": 1, "id_cache_size": 0},
+    {"name": "one", "partitions": 1, "id_cache_size": 1},
+    {"name": "three", "partitions": 1, "id_cache_size": 3},
+    {"name": "lookup", "partitions": 1, "id_cache_size": 3},
+    {"name": "named", "partitions": 1, "duplicate_id_headers": ["X-First", "X-Second"]},
+    {"name": "bytes", "partitions": 1},
+    {"name": "unchanged", "partitions": 3},
+    {"name": "aborted", "partitions": 1},
+    {"name": "markers", "partitions": 1},
+    {"name": "nokey", "partitions": 1},
+]
+
+
+@dataclass(frozen=True)
+class Running:
+    """The worker of this module and its broker."""
+
+    bootstrap: str
+    worker: WorkerProcess
+
+    def outcome(self, address: str, records: list[Sent], partition: int = 0) -> list[Got]:
+        """Send, wait until the lane is through, and read what was accepted."""
+        kafka.send(self.bootstrap, address, records, partition)
+        return self.settled(address)
+
+    def settled(self, address: str) -> list[Got]:
+        """What was accepted, once the lanes have committed all that is there."""
+        count = next(each["partitions"] for each in ADDRESSES if each["name"] == address)
+        ends = kafka.end_offsets(self.bootstrap, address, count)
+        wait_for(
+            lambda: self.nexts(address, count) == ends,
+            lambda: f"{address}: {self.nexts(address, count)} of {ends}\n{self.worker.log()}",
+        )
+        return kafka.read_all(self.bootstrap, f"{address}.accepted", count)
+
+    def nexts(self, address: str, count: int) -> list[int]:
+        """How far the lanes are."""
+        lanes = self.worker.health()[1].get("lanes", {})
+        return [lanes.get(f"{address}-{each}", {}).get("next", -1) for each in range(count)]
+
+
+@pytest.fixture(scope="module")
+def running(broker: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    """One worker over all addresses of this module."""
+    folder = tmp_path_factory.mktemp("semantics")
+    config = configure(folder, broker.bootstrap_servers, APP, ADDRESSES)
+    with worker(config, "semantics") as process:
+        yield Running(broker.bootstrap_servers, process)
+
+
+def ids(got: list[Got]) -> list[bytes | None]:
+    """IDs of accepted records."""
+    return [each.id for each in got]
+
+
+def test_a_resend_is_accepted_once(running: Running) -> None:
+    """The first message of an ID is accepted, each later one is dropped, within one batch and across batches."""
+    first = running.outcome("usual", [Sent(b"a", b"g"), Sent(b"a", b"g"), Sent(b"b", b"g"), Sent(b"a", b"g")])
+    second = running.outcome("usual", [Sent(b"b", b"g"), Sent(b"c", b"g")])
+
+    assert ids(first) == [b"a", b"b"]
+    assert ids(second) == [b"a", b"b", b"c"]
+
+
+def test_addresses_are_independent(running: Running) -> None:
+    """An ID that one address knows is new to another (HornetQ 37.2: each address has its own distinct cache)."""
+    running.outcome("usual", [Sent(b"shared", b"g")])
+    got = running.outcome("other", [Sent(b"shared", b"g")])
+
+    assert ids(got) == [b"shared"]
+
+
+def test_without_id_everything_passes(running: Running) -> None:
+    """A message without an ID passes unchecked, as often as it comes, and a null ID is none."""
+    before = len(running.settled("nokey"))
+    null_id = Sent(None, b"g", headers=(("_AMQ_DUPL_ID", None),))
+    got = running.outcome("nokey", [Sent(None, b"g"), Sent(None, b"g"), null_id, null_id])
+
+    assert len(got) - before == 4
+
+
+def test_size_zero_is_off(running: Running) -> None:
+    """id_cache_size = 0: resends pass."""
+    got = running.outcome("off", [Sent(b"a", b"g"), Sent(b"a", b"g")])
+
+    assert ids(got) == [b"a", b"a"]
+
+
+def test_size_one_knows_the_last(running: Running) -> None:
+    """id_cache_size = 1: the ID before the last is forgotten."""
+    got = running.outcome("one", [Sent(each, b"g") for each in (b"a", b"a", b"b", b"b", b"a")])
+
+    assert ids(got) == [b"a", b"b", b"a"]
+
+
+def test_eviction_exactly_at_n(running: Running) -> None:
+    """HornetQ 37.2: with a size of 3 the fourth ID overwrites the first, and not one message earlier."""
+    got = running.outcome("three", [Sent(each, b"g") for each in (b"1", b"2", b"3", b"1", b"4", b"2", b"3", b"4", b"1")])
+
+    assert ids(got) == [b"1", b"2", b"3", b"4", b"1"]
+
+
+def test_lookup_never_refreshes(running: Running) -> None:
+    """A resend does not make its ID younger: it is evicted in the order of acceptance."""
+    got = running.outcome("lookup", [Sent(each, b"g") for each in (b"1", b"2", b"3", b"1", b"1", b"4", b"1")])
+
+    assert ids(got) == [b"1", b"2", b"3", b"4", b"1"]
+
+
+def test_configured_header_names(running: Running) -> None:
+    """The first configured name that is present with a value counts; the usual names do not, then."""
+    records = [
+        Sent(None, b"g", headers=(("X-First", b"a"),)),
+        Sent(None, b"g", headers=(("X-Second", b"a"),)),
+        Sent(None, b"g", headers=(("X-First", None), ("X-Second", b"b"))),
+        Sent(None, b"g", headers=(("X-First", b"b"), ("X-Second", b"c"))),
+        Sent(b"same", b"g"),
+        Sent(b"same", b"g"),
+    ]
+    got = running.outcome("named", records)
+
+    assert [int(each.source.rsplit("/", 1)[1]) for each in got] == [0, 2, 4, 5]
+
+
+def test_ids_are_bytes(running: Running) -> None:
+    """IDs are compared as bytes: case, encodings and trailing zeros make another ID; an empty one is an ID."""
+    unlike = [b"id", b"ID", b"id\x00", b"\xff\xfe", "ü".encode(), "ü".encode("latin-1"), b"", b"x" * 300, b"x" * 301]
+    got = running.outcome("bytes", [Sent(each, b"g") for each in unlike * 2])
+
+    assert ids(got) == unlike
+
+
+def test_accepted_record_is_unchanged(running: Running) -> None:
+    """Key, value, headers and timestamp stay; ``_RF_SOURCE`` is added, and replaced where it was."""
+    headers = (("b", b"2"), ("a", None), ("b", b"1"))
+    records = [
+        Sent(b"1", b"key", b"value", headers, 1_600_000_000_123),
+        Sent(b"2", b"key", None, (("_RF_SOURCE", b"forged/0/0"),), 1_600_000_000_124),
+        Sent(b"3", b"key", b"", (), 1_600_000_000_125),
+    ]
+    got = running.outcome("unchanged", records, partition=2)
+
+    assert [(each.key, each.value, each.timestamp) for each in got] == [
+        (each.key, each.value, each.timestamp) for each in records
+    ]
+    assert [each.headers for each in got] == [
+        [*headers, ("_AMQ_DUPL_ID", b"1"), ("_RF_SOURCE", b"unchanged/2/0")],
+        [("_AMQ_DUPL_ID", b"2"), ("_RF_SOURCE", b"unchanged/2/1")],
+        [("_AMQ_DUPL_ID", b"3"), ("_RF_SOURCE", b"unchanged/2/2")],
+    ]
+    # The Java client's default partitioner puts this key there, whatever partition it came from.
+    assert {each.partition for each in got} == {(_signed_murmur2(b"key") & 0x7FFFFFFF) % 3}
+
+
+def test_group_is_kept_in_order(running: Running) -> None:
+    """Accepted messages of one key stand in one partition in the order of their arrival."""
+    records = [Sent(b"order-%d" % each, b"group-%d" % (each % 7)) for each in range(500)]
+    got = [each for each in running.outcome("usual", records, partition=1) if (each.id or b"").startswith(b"order-")]
+
+    for group in {each.key for each in got}:
+        mine = [each for each in got if each.key == group]
+        assert len({each.partition for each in mine}) == 1
+        assert [each.id for each in mine] == [each.id for each in records if each.key == group]
+
+
+def test_aborted_records_never_pass(running: Running) -> None:
+    """What a producer aborted is neither accepted nor remembered: its ID, sent again, is new."""
+    kafka.send_in_transaction(running.bootstrap, "aborted", [Sent(b"a", b"g"), Sent(b"b", b"g")], commit=False)
+    got = running.outcome("aborted", [Sent(b"a", b"g")])
+
+    assert ids(got) == [b"a"]
+
+
+def test_control_records_are_no_obstacle(running: Running) -> None:
+    """Markers and aborted records between committed ones make no gap and lose nothing."""
+    for number in range(5):
+        kafka.send_in_transaction(running.bootstrap, "markers", [Sent(b"no", b"g")], commit=False)
+        kafka.send_in_transaction(running.bootstrap, "markers", [Sent(b"%d" % number, b"g")], commit=True)
+    got = running.outcome("markers", [Sent(b"end", b"g")])
+
+    assert ids(got) == [b"0", b"1", b"2", b"3", b"4", b"end"]
+    assert "reading again" not in running.worker.log()
+
+
+def test_records_without_key_pass(running: Running) -> None:
+    """A null key is no group; the message passes with a null key, also as a null value."""
+    got = running.outcome("nokey", [Sent(b"nokey-1", None), Sent(b"nokey-2", None, None), Sent(b"nokey-1", None)])
+    mine = [each for each in got if (each.id or b"").startswith(b"nokey-")]
+
+    assert [(each.id, each.key, each.value) for each in mine] == [(b"nokey-1", None, b"value"), (b"nokey-2", None, None)]
+
+
+def _signed_murmur2(key: bytes) -> int:
+    from aiokafka.partitioner import murmur2
+
+    return int(murmur2(key))

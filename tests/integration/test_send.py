@@ -1,0 +1,187 @@
+"""``ringfence send`` against a real broker."""
+
+import io
+import json
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka.cimpl import murmur2
+
+from app import send
+from app.embedded.broker import EmbeddedBroker
+from app.send import InputError
+from conf.errors import BrokerUnavailableError, TopicError
+from conf.load import validate
+from conf.settings import Settings
+from tests.support import kafka
+
+PARTITIONS = 5
+
+
+def _settings(bootstrap: str, address: str) -> Settings:
+    return validate({"kafka": {"bootstrap_servers": bootstrap}, "addresses": [{"name": address}]})
+
+
+@pytest.fixture
+def address(bootstrap: str) -> str:
+    """An address whose input topic exists."""
+    name = kafka.unique("send")
+    kafka.create_topics(bootstrap, {name: (PARTITIONS, {})})
+    return name
+
+
+def _file(folder: Path, lines: list[Any]) -> str:
+    path = folder / "lines.jsonl"
+    path.write_text("".join((each if isinstance(each, str) else json.dumps(each)) + "\n" for each in lines))
+    return str(path)
+
+
+def test_what_arrives(
+    bootstrap: str, address: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Key, value and headers arrive as the line says, the ID as the header that the address looks for."""
+    lines: list[Any] = [
+        {"id": "1", "group": "g", "value": "text", "headers": [["hop", "a"], ["hop", "b"], ["none", None]]},
+        {"id": "2", "group": "g", "value": {"n": 1}},
+        "",
+        {"group": "g"},
+        {"value": "alone"},
+        {},
+    ]
+
+    assert send.run(_settings(bootstrap, address), address, _file(tmp_path, lines)) == 0
+    got = kafka.read_all(bootstrap, address, PARTITIONS)
+    of_group = [each for each in got if each.key == b"g"]
+    assert [(each.value, each.headers) for each in of_group] == [
+        (b"text", [("hop", b"a"), ("hop", b"b"), ("none", None), ("_AMQ_DUPL_ID", b"1")]),
+        (b'{"n":1}', [("_AMQ_DUPL_ID", b"2")]),
+        (None, []),
+    ]
+    assert {each.partition for each in of_group} == {murmur2(b"g", PARTITIONS)}
+    assert sorted((each.value for each in got if each.key is None), key=str) == [None, b"alone"]
+    assert capsys.readouterr().err.startswith(f"sent 5 messages to {address} in ")
+
+
+def test_without_group_the_id_is_the_home(bootstrap: str, address: str, tmp_path: Path) -> None:
+    """A resend without a group reaches the lane of its original: both go where their ID hashes to."""
+    ids = [f"id-{each}" for each in range(40)]
+    lines = [{"id": each, "value": each} for each in ids]
+
+    for _ in range(2):
+        send.run(_settings(bootstrap, address), address, _file(tmp_path, lines))
+    got = kafka.read_all(bootstrap, address, PARTITIONS)
+    assert len(got) == 80
+    assert len({each.partition for each in got}) > 1
+    assert all(each.id is not None and each.partition == murmur2(each.id, PARTITIONS) for each in got)
+    assert {each.key for each in got} == {None}
+
+
+def test_a_bad_line_stops_it(bootstrap: str, address: str, tmp_path: Path) -> None:
+    """What stands before the bad line is sent and counted, nothing after it is; the next move is named."""
+    good = [{"id": str(each), "group": "g"} for each in range(3)]
+
+    with pytest.raises(InputError) as caught:
+        send.run(_settings(bootstrap, address), address, _file(tmp_path, [*good, {"id": 7}, *good]))
+    assert "lines.jsonl line 4: id = 7 is no string" in str(caught.value)
+    assert "3 messages were sent before it ended: send it all again" in str(caught.value)
+    assert caught.value.exit_code == 2
+    assert len(kafka.read_all(bootstrap, address, PARTITIONS)) == 3
+
+
+def test_a_bad_line_after_one_without_an_id(bootstrap: str, address: str, tmp_path: Path) -> None:
+    """Sending again is not called harmless where it is not."""
+    lines: list[Any] = [{"id": "1"}, {"value": "no ID"}, "{"]
+
+    with pytest.raises(InputError, match=r"2 messages .* 1 of them without an ID: .* would repeat"):
+        send.run(_settings(bootstrap, address), address, _file(tmp_path, lines))
+
+
+def test_too_large(bootstrap: str, address: str, tmp_path: Path) -> None:
+    """A line that the broker refuses is named; those before it are sent."""
+    lines = [{"id": "1", "group": "g"}, {"id": "2", "group": "g", "value": "x" * 2_000_000}]
+
+    with pytest.raises(InputError, match=r"line 2: larger than the broker takes.*\n1 messages were sent"):
+        send.run(_settings(bootstrap, address), address, _file(tmp_path, lines))
+    assert [each.id for each in kafka.read_all(bootstrap, address, PARTITIONS)] == [b"1"]
+
+
+def test_standard_input(bootstrap: str, address: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """None and ``-`` read standard input."""
+    for file in (None, "-"):
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b'{"id": "x"}\n{"id": "y"}')))
+        assert send.run(_settings(bootstrap, address), address, file) == 0
+
+    assert len(kafka.read_all(bootstrap, address, PARTITIONS)) == 4
+
+
+def test_many(bootstrap: str, address: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """More than the producer's queue holds: every line arrives, in the order of its group."""
+    count = 120_000
+    lines = [{"id": str(each), "group": "g", "value": str(each)} for each in range(count)]
+
+    send.run(_settings(bootstrap, address), address, _file(tmp_path, lines))
+    assert [each.value for each in kafka.read_all(bootstrap, address, PARTITIONS)] == [
+        b"%d" % each for each in range(count)
+    ]
+    assert f"sent {count} messages" in capsys.readouterr().err
+
+
+def test_no_topic(bootstrap: str, tmp_path: Path) -> None:
+    """A topic that does not exist is named with the way out, and not made by asking."""
+    with pytest.raises(TopicError, match="'nowhere' does not exist: run 'ringfence topics create'"):
+        send.run(_settings(bootstrap, "nowhere"), "nowhere", _file(tmp_path, [{}]))
+
+
+def test_no_broker(tmp_path: Path) -> None:
+    """Within seconds, and naming the address."""
+    began = time.monotonic()
+
+    with pytest.raises(BrokerUnavailableError, match=r"no broker answers at .*'127\.0\.0\.1:1'.*refused"):
+        send.run(_settings("127.0.0.1:1", "orders"), "orders", _file(tmp_path, [{}]))
+    assert time.monotonic() - began < 10
+
+
+def test_the_broker_goes_away(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A broker that freezes in the middle ends it with an error that says how much was sent, not with a hang."""
+    monkeypatch.setattr(send, "DELIVERY_LIMIT_S", 3.0)
+    with EmbeddedBroker(tmp_path / "broker") as own:
+        kafka.create_topics(own.bootstrap_servers, {"orders": (1, {})})
+        real = send.Sender.send
+
+        def send_then_freeze(sender: send.Sender, number: int, line: send.Line) -> None:
+            if number == 2:
+                sender.finish()
+                own.pause()
+            real(sender, number, line)
+
+        monkeypatch.setattr(send.Sender, "send", send_then_freeze)
+        lines = [{"id": "1"}, {"id": "2"}, {"id": "3"}]
+        with pytest.raises(
+            BrokerUnavailableError, match=r"line 2: no broker .*\n1 messages were sent .* again"
+        ):
+            send.run(_settings(own.bootstrap_servers, "orders"), "orders", _file(tmp_path, lines))
+        own.kill()
+
+
+def test_interrupted(bootstrap: str, address: str, tmp_path: Path) -> None:
+    """Ctrl-C while it waits for standard input: what was read is delivered and counted; exit code 130."""
+    config = tmp_path / "ringfence.toml"
+    config.write_text(f'[kafka]\nbootstrap_servers = "{bootstrap}"\n[[addresses]]\nname = "{address}"\n')
+    command = [sys.executable, "-m", "app", "send", address, "--config", str(config)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdin is not None
+        process.stdin.write('{"id": "1"}\n')
+        process.stdin.flush()
+        deadline = time.monotonic() + kafka.WAIT_S
+        while sum(kafka.end_offsets(bootstrap, address, PARTITIONS)) < 1:
+            assert time.monotonic() < deadline, "nothing arrived"
+        process.send_signal(signal.SIGINT)
+        _, said = process.communicate(timeout=kafka.WAIT_S)
+
+    assert process.returncode == 130
+    assert "interrupted: 1 messages were sent before it ended" in said

@@ -1,0 +1,174 @@
+import socket
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka.admin import AdminClient, ConfigResource
+
+from app import topics
+from app.embedded.broker import EmbeddedBroker
+from conf.errors import BrokerUnavailableError, TopicError
+from conf.load import validate
+from conf.settings import Settings
+from tests.support.kafka import create_topics
+
+
+def _settings(bootstrap: str, address: str, **keys: Any) -> Settings:
+    return validate(
+        {
+            "kafka": {"bootstrap_servers": bootstrap},
+            "app": {"id": "topics-test"},
+            "addresses": [{"name": address} | keys],
+        }
+    )
+
+
+async def test_create_and_verify(bootstrap: str) -> None:
+    """What create makes, verify finds well; the changelog is compacted; a second create changes nothing."""
+    settings = _settings(bootstrap, "fresh", partitions=3)
+    expected = [("fresh", 3), ("fresh.accepted", 3), ("topics-test-fresh-changelog", 3)]
+
+    first = await topics.ensure(settings)
+    second = await topics.ensure(settings)
+
+    assert [(each.name, each.partitions) for each in first] == expected
+    assert [(each.name, each.partitions) for each in second] == expected
+    assert [each.created for each in (*first, *second)] == [True] * 3 + [False] * 3
+    assert await topics.verify(settings) == []
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    resource = ConfigResource(ConfigResource.Type.TOPIC, "topics-test-fresh-changelog")
+    config = admin.describe_configs([resource])[resource].result()
+    assert config["cleanup.policy"].value == "compact"
+    assert config["segment.bytes"].value == str(64 * 2**20)
+    assert config["min.cleanable.dirty.ratio"].value == "0.3"
+
+
+def test_lines_and_exit_codes(bootstrap: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """A line a topic and a line a fault; check exits with 1 before create and with 0 after it."""
+    settings = _settings(bootstrap, "lines")
+
+    assert topics.check(settings) == 1
+    faults = capsys.readouterr().out.splitlines()
+    assert [line.split()[1] for line in faults] == ["lines", "lines.accepted", "topics-test-lines-changelog"]
+    assert topics.create(settings) == 0
+    assert capsys.readouterr().out.splitlines() == [
+        "created  lines  4 partitions",
+        "created  lines.accepted  4 partitions",
+        "created  topics-test-lines-changelog  4 partitions",
+    ]
+    assert topics.check(settings) == 0
+    assert capsys.readouterr().out == "well   3 topics\n"
+
+
+async def test_existing_input_decides(bootstrap: str) -> None:
+    """An existing input topic is used as it is: it decides the lanes, and the other count is a note."""
+    create_topics(bootstrap, {"decides": (2, {})})
+    settings = _settings(bootstrap, "decides", partitions=5)
+
+    outcomes = await topics.ensure(settings)
+
+    assert [(each.partitions, each.created) for each in outcomes] == [(2, False), (5, True), (2, True)]
+    findings = await topics.examine(settings)
+    assert findings.faults == []
+    (note,) = findings.notes
+    assert note.startswith("decides has 2 partitions, the configuration says partitions = 5")
+
+
+@pytest.mark.parametrize(
+    ("address", "role", "partitions", "policy", "fault"),
+    [
+        ("f1", "input", 4, "compact", "f1 (input topic of f1) has cleanup.policy=compact"),
+        (
+            "f2",
+            "accepted",
+            4,
+            "compact,delete",
+            "f2.accepted (accepted topic of f2) has cleanup.policy=compact,delete",
+        ),
+        (
+            "f3",
+            "changelog",
+            4,
+            "delete",
+            "topics-test-f3-changelog (changelog of f3) has cleanup.policy=delete",
+        ),
+        (
+            "f4",
+            "changelog",
+            3,
+            "compact",
+            "topics-test-f4-changelog (changelog of f4) has 3 partitions, f4 has 4",
+        ),
+    ],
+)
+async def test_each_fault(
+    bootstrap: str, address: str, role: str, partitions: int, policy: str, fault: str
+) -> None:
+    """A topic that somebody made wrongly is found, and nothing else; create leaves it as it is."""
+    names = {
+        "input": address,
+        "accepted": f"{address}.accepted",
+        "changelog": f"topics-test-{address}-changelog",
+    }
+    create_topics(bootstrap, {names[role]: (partitions, {"cleanup.policy": policy})})
+    settings = _settings(bootstrap, address)
+
+    outcomes = await topics.ensure(settings)
+
+    assert [each.name for each in outcomes if not each.created] == [names[role]]
+    (found,) = await topics.verify(settings)
+    assert found.startswith(fault)
+    assert ": " in found
+
+
+async def test_refused_by_the_cluster(bootstrap: str) -> None:
+    """More replicas than brokers: the error names the topics, the number of brokers, and the key."""
+    settings = _settings(bootstrap, "refused", replication_factor=2)
+
+    with pytest.raises(
+        TopicError, match=r"refused was not created .* the cluster has 1 brokers: lower replication_factor"
+    ):
+        await topics.ensure(settings)
+
+
+@pytest.fixture
+def silent() -> Iterator[str]:
+    """The address of a server that accepts connections and never answers."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        yield f"127.0.0.1:{server.getsockname()[1]}"
+
+
+async def test_nobody_there() -> None:
+    """Nobody listens: the error names the address, at once."""
+    begin = time.monotonic()
+
+    with pytest.raises(BrokerUnavailableError, match=r"bootstrap_servers = '127.0.0.1:1': start the broker"):
+        await topics.verify(_settings("127.0.0.1:1", "any"))
+
+    assert time.monotonic() - begin < 5
+
+
+async def test_nobody_answers(silent: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Somebody listens and says nothing: the same error, after the time limit."""
+    monkeypatch.setattr(topics, "_REQUEST_TIMEOUT_MS", 300)
+
+    with pytest.raises(BrokerUnavailableError, match=f"'{silent}'"):
+        await topics.verify(_settings(silent, "any"))
+
+
+async def test_one_of_many_servers_is_enough(bootstrap: str) -> None:
+    """Servers of the list that are away do no harm as long as one answers."""
+    settings = _settings(f"127.0.0.1:1,{bootstrap}", "many")
+
+    assert len(await topics.verify(settings)) == 3
+
+
+def test_check_creates_nothing(tmp_path: Path) -> None:
+    """On a cluster that creates topics when asked for them, which is Kafka's default, check creates none."""
+    with EmbeddedBroker(tmp_path, properties={"auto.create.topics.enable": "true"}) as broker:
+        assert topics.check(_settings(broker.bootstrap_servers, "ghost")) == 1
+
+        admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
+        assert list(admin.list_topics(timeout=10).topics) == []

@@ -1,0 +1,150 @@
+"""Topics as tests write and read them, through a client that is not Ringfence's."""
+
+import itertools
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
+
+from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+
+_numbers = itertools.count(1)
+WAIT_S = 30.0
+
+
+class Sent(NamedTuple):
+    """A record to send. ``id`` None = no duplicate ID."""
+
+    id: bytes | None = None
+    key: bytes | None = None
+    value: bytes | None = b"value"
+    headers: tuple[tuple[str, bytes | None], ...] = ()
+    timestamp: int = 0
+
+
+class Got(NamedTuple):
+    """A record that was read."""
+
+    partition: int
+    offset: int
+    key: bytes | None
+    value: bytes | None
+    headers: list[tuple[str, bytes | None]]
+    timestamp: int
+
+    @property
+    def id(self) -> bytes | None:
+        """The duplicate ID under its usual name."""
+        return dict(self.headers).get("_AMQ_DUPL_ID")
+
+    @property
+    def source(self) -> str:
+        """``_RF_SOURCE``."""
+        return (dict(self.headers)["_RF_SOURCE"] or b"").decode()
+
+
+def unique(prefix: str) -> str:
+    """A name that no other test of this run uses."""
+    return f"{prefix}-{next(_numbers)}"
+
+
+def create_topics(bootstrap: str, topics: dict[str, tuple[int, dict[str, str]]]) -> None:
+    """Name → (partitions, configuration)."""
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    futures = admin.create_topics(
+        [NewTopic(name, count, 1, config=config) for name, (count, config) in topics.items()]
+    )
+    for future in futures.values():
+        future.result(WAIT_S)
+
+
+def delete_topics(bootstrap: str, topics: Sequence[str]) -> None:
+    """Delete, and wait for the answer."""
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    for future in admin.delete_topics(list(topics)).values():
+        future.result(WAIT_S)
+
+
+def send(bootstrap: str, topic: str, records: Iterable[Sent], partition: int = 0, **options: Any) -> None:
+    """Send to one partition, in order, and wait until all are there."""
+    producer = Producer({"bootstrap.servers": bootstrap, "enable.idempotence": True, **options})
+    for each in records:
+        _produce(producer, topic, each, partition)
+    assert producer.flush(WAIT_S) == 0
+
+
+def send_in_transaction(
+    bootstrap: str, topic: str, records: Iterable[Sent], *, commit: bool, partition: int = 0
+) -> None:
+    """Send within one transaction and commit or abort it."""
+    producer = Producer({"bootstrap.servers": bootstrap, "transactional.id": unique("test-transaction")})
+    producer.init_transactions(WAIT_S)
+    producer.begin_transaction()
+    for each in records:
+        _produce(producer, topic, each, partition)
+    assert producer.flush(WAIT_S) == 0
+    if commit:
+        producer.commit_transaction(WAIT_S)
+    else:
+        producer.abort_transaction(WAIT_S)
+
+
+def _produce(producer: Producer, topic: str, record: Sent, partition: int) -> None:
+    headers = list(record.headers)
+    if record.id is not None:
+        headers.append(("_AMQ_DUPL_ID", record.id))
+    producer.produce(
+        topic, value=record.value, key=record.key, partition=partition, headers=headers, timestamp=record.timestamp
+    )
+    producer.poll(0)
+
+
+def read_all(bootstrap: str, topic: str, partitions: int) -> list[Got]:
+    """All committed records up to the last stable offsets, partition by partition."""
+    consumer = Consumer(
+        {
+            "bootstrap.servers": bootstrap,
+            "group.id": "unused",
+            "isolation.level": "read_committed",
+            "enable.auto.commit": False,
+            "enable.partition.eof": True,
+            "auto.offset.reset": "earliest",
+        }
+    )
+    try:
+        consumer.assign([TopicPartition(topic, each, 0) for each in range(partitions)])
+        got: list[Got] = []
+        ended: set[int] = set()
+        while len(ended) < partitions:
+            message = consumer.poll(WAIT_S)
+            assert message is not None, f"{topic} does not answer"
+            if message.error():
+                ended.add(message.partition())
+                continue
+            got.append(
+                Got(
+                    message.partition(), message.offset(), message.key(), message.value(),
+                    message.headers() or [], message.timestamp()[1],
+                )
+            )  # fmt: skip
+        return sorted(got, key=lambda each: (each.partition, each.offset))
+    finally:
+        consumer.close()
+
+
+def committed(bootstrap: str, group: str, topic: str, partitions: int = 1) -> list[int]:
+    """The group's committed offsets; -1001 = none."""
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": group})
+    try:
+        wanted = [TopicPartition(topic, each) for each in range(partitions)]
+        return [each.offset for each in consumer.committed(wanted, WAIT_S)]
+    finally:
+        consumer.close()
+
+
+def end_offsets(bootstrap: str, topic: str, partitions: int = 1) -> list[int]:
+    """High watermarks."""
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "unused"})
+    try:
+        return [consumer.get_watermark_offsets(TopicPartition(topic, each), WAIT_S)[1] for each in range(partitions)]
+    finally:
+        consumer.close()

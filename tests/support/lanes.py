@@ -1,0 +1,151 @@
+"""Lanes on a real broker, without Faust: the test is the consumer group and decides what is fetched when."""
+
+import asyncio
+import contextlib
+import time
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+from aiokafka import AIOKafkaConsumer, TopicPartition
+
+from agents.batch import FetchedBatch
+from agents.lane import Lane, LaneState
+from agents.opening import Opening
+from conf.load import validate
+from conf.settings import Settings
+from tables.cluster import Cluster
+from tests.support import kafka
+
+LIMIT_S = 30.0
+
+
+class Group:
+    """The test's answer to what a lane asks of its consumer group."""
+
+    def __init__(self) -> None:
+        self.member = True
+        self.asked = 0
+        self.rewinds: list[int] = []
+
+    async def confirm(self) -> bool:
+        self.asked += 1
+        return self.member
+
+    async def rewind(self, topic: str, partition: int, offset: int) -> int:
+        self.rewinds.append(offset)
+        return len(self.rewinds)
+
+
+class Bench:
+    """One address with one partition, and any number of lanes that compete for it."""
+
+    def __init__(self, bootstrap: str, folder: Path, **address: Any) -> None:
+        self.bootstrap = bootstrap
+        self.name = kafka.unique("lane")
+        self.app_id = f"{self.name}-app"
+        self.settings: Settings = validate(
+            {
+                "kafka": {"bootstrap_servers": bootstrap},
+                "app": {"id": self.app_id, "data_dir": str(folder)},
+                "addresses": [{"name": self.name, **address}],
+            }
+        )
+        self.accepted = f"{self.name}.accepted"
+        self.changelog = f"{self.app_id}-{self.name}-changelog"
+        self.folder = folder
+        self.cluster = Cluster(self.settings.kafka, self.app_id)
+        self._lanes: list[Lane] = []
+
+    def lane(self, folder: str = "one", *, resident_ids_max: int = 1_000_000) -> Lane:
+        """A lane with its RocksDB in a folder of this name: another name is another worker."""
+        opening = Opening(
+            self.settings.kafka, self.app_id, self.settings.addresses[0], 0, self.cluster, self.folder / folder,
+            resident_ids_max,
+        )  # fmt: skip
+        lane = Lane(opening)
+        self._lanes.append(lane)
+        return lane
+
+    async def opened(self, folder: str = "one", group: Group | None = None) -> Lane:
+        """A lane that is open."""
+        lane = self.lane(folder)
+        lane.start(group or Group())
+        await until(lambda: lane.state is LaneState.OPEN, lambda: f"{lane.state}: {lane.reason}")
+        return lane
+
+    def send(self, *records: kafka.Sent) -> None:
+        """Into the input."""
+        kafka.send(self.bootstrap, self.name, records)
+
+    async def fetch(self, begin: int, end: int, seek: int = 0) -> FetchedBatch:
+        """The records ``begin <= offset < end`` of the input as one batch."""
+        consumer = AIOKafkaConsumer(bootstrap_servers=self.bootstrap, isolation_level="read_committed")
+        await consumer.start()
+        try:
+            tp = TopicPartition(self.name, 0)
+            consumer.assign([tp])
+            consumer.seek(tp, begin)
+            records: list[Any] = []
+            async with asyncio.timeout(LIMIT_S):
+                while await consumer.position(tp) < end:
+                    records += (await consumer.getmany(tp, timeout_ms=200)).get(tp, [])
+        finally:
+            await consumer.stop()
+        return FetchedBatch(self.name, 0, begin, end, [each for each in records if each.offset < end], seek)
+
+    async def feed(self, lane: Lane, begin: int, end: int) -> None:
+        """Hand the lane a batch and wait until it is processed."""
+        await lane.offer(await self.fetch(begin, end))
+        await until(lambda: lane.next >= end, lambda: f"next is {lane.next}, {lane.state}: {lane.reason}")
+
+    def output(self) -> list[kafka.Got]:
+        """What was accepted."""
+        return kafka.read_all(self.bootstrap, self.accepted, 1)
+
+    def accepted_ids(self) -> list[bytes | None]:
+        """IDs of what was accepted, in order."""
+        return [each.id for each in self.output()]
+
+    def committed(self) -> int:
+        """The group's committed input offset."""
+        return kafka.committed(self.bootstrap, self.app_id, self.name)[0]
+
+    async def close(self) -> None:
+        """Close all lanes."""
+        await asyncio.gather(*(lane.dispose() for lane in self._lanes))
+        await self.cluster.stop()
+
+
+@contextlib.asynccontextmanager
+async def bench(
+    bootstrap: str, folder: Path, accepted_config: dict[str, str] | None = None, **address: Any
+) -> AsyncIterator[Bench]:
+    """Topics, cluster connection and lanes of one test."""
+    made = Bench(bootstrap, folder, **address)
+    kafka.create_topics(
+        bootstrap,
+        {
+            made.name: (1, {}),
+            made.accepted: (1, accepted_config or {}),
+            made.changelog: (1, {"cleanup.policy": "compact"}),
+        },
+    )
+    await made.cluster.start()
+    try:
+        yield made
+    finally:
+        await made.close()
+
+
+async def until(condition: Callable[[], bool], otherwise: Callable[[], str], limit_s: float = LIMIT_S) -> None:
+    """Wait for a condition, with a limit; ``otherwise`` says what is there instead."""
+    deadline = time.monotonic() + limit_s
+    while not condition():
+        assert time.monotonic() < deadline, otherwise()
+        await asyncio.sleep(0.01)
+
+
+def ids(first: int, last: int) -> list[kafka.Sent]:
+    """Records with the IDs ``first`` to ``last - 1``."""
+    return [kafka.Sent(b"%d" % each, b"group") for each in range(first, last)]

@@ -1,0 +1,145 @@
+"""Worker processes: started from the command line as a user would, and ended by their process IDs."""
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from app.embedded import ports
+
+ROOT = Path(__file__).parents[2]
+LIMIT_S = 60.0
+
+
+class WorkerProcess:
+    """One ``ringfence worker``. Its log is kept over restarts."""
+
+    def __init__(self, config: Path, name: str, environment: dict[str, str] | None = None) -> None:
+        self.port = ports.choose("127.0.0.1")
+        self.log_file = config.parent / f"{name}.log"
+        self._config = config
+        self._environment = {"RINGFENCE_APP__INSTANCE": name, **(environment or {})}
+        self._process: subprocess.Popen[bytes] | None = None
+        self._log_begin = 0
+
+    def start(self, **environment: str) -> None:
+        """Start it; it may have run before."""
+        self._log_begin = self.log_file.stat().st_size if self.log_file.exists() else 0
+        with self.log_file.open("ab") as log:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "app", "worker", "--config", str(self._config), "--web-port", str(self.port)],
+                cwd=ROOT,
+                env={**os.environ, **self._environment, **environment},
+                stdout=log,
+                stderr=log,
+            )
+
+    def wait_ready(self) -> None:
+        """Until all its lanes are open."""
+        wait_for(lambda: self.health()[0] == 200, lambda: f"{self.health()}\n{self.log()}")
+
+    def health(self) -> tuple[int, dict[str, Any]]:
+        """Status code and document of ``/health``; (0, {}) while nobody answers."""
+        return self.get("/health")
+
+    def get(self, path: str) -> tuple[int, dict[str, Any]]:
+        """A page of its web server."""
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{self.port}{path}", timeout=5) as answer:  # noqa: S310
+                return answer.status, json.load(answer)
+        except urllib.error.HTTPError as error:
+            body = error.read()
+            return error.code, json.loads(body) if body.startswith(b"{") else {}
+        except (OSError, ValueError):
+            return 0, {}
+
+    def log(self) -> str:
+        """What it logged since it was last started."""
+        with self.log_file.open("rb") as log:
+            log.seek(self._log_begin)
+            return log.read().decode()
+
+    @property
+    def running(self) -> bool:
+        """Whether the process is there."""
+        return self._process is not None and self._process.poll() is None
+
+    def signal(self, number: int) -> None:
+        """Send a signal."""
+        assert self._process is not None
+        self._process.send_signal(number)
+
+    def kill(self) -> None:
+        """SIGKILL, and wait."""
+        self.signal(signal.SIGKILL)
+        assert self._process is not None
+        self._process.wait(LIMIT_S)
+
+    def stop(self) -> int:
+        """SIGTERM, and wait; returns the exit code."""
+        assert self._process is not None
+        self._process.terminate()
+        return self._process.wait(LIMIT_S)
+
+    def wait_end(self) -> int:
+        """Wait for it to end by itself; returns the exit code."""
+        assert self._process is not None
+        return self._process.wait(LIMIT_S)
+
+    def destroy(self) -> None:
+        """Leave nothing behind, whatever state it is in."""
+        if self.running:
+            self.signal(signal.SIGCONT)
+            self.kill()
+
+
+def configure(folder: Path, bootstrap: str, app_id: str, addresses: list[dict[str, Any]]) -> Path:
+    """Write a configuration file and create the topics."""
+    lines = [
+        f'[kafka]\nbootstrap_servers = "{bootstrap}"',
+        f'[app]\nid = "{app_id}"\ndata_dir = "{folder / "data"}"',
+    ]
+    for address in addresses:
+        lines.append("[[addresses]]")
+        lines += [f"{key} = {json.dumps(value)}" for key, value in address.items()]
+    config = folder / f"{app_id}.toml"
+    config.write_text("\n".join(lines) + "\n")
+    run_verb("topics", "create", "--config", str(config))
+    return config
+
+
+def run_verb(*arguments: str, check: bool = True, stdin: str = "") -> subprocess.CompletedProcess[str]:
+    """Run a verb to its end."""
+    return subprocess.run(
+        [sys.executable, "-m", "app", *arguments],
+        cwd=ROOT, check=check, capture_output=True, text=True, input=stdin, timeout=LIMIT_S,
+    )  # fmt: skip
+
+
+@contextlib.contextmanager
+def worker(config: Path, name: str, **environment: str) -> Iterator[WorkerProcess]:
+    """A worker that is ready, and gone at the end."""
+    process = WorkerProcess(config, name, environment)
+    try:
+        process.start()
+        process.wait_ready()
+        yield process
+    finally:
+        process.destroy()
+
+
+def wait_for(condition: Callable[[], bool], otherwise: Callable[[], str], limit_s: float = LIMIT_S) -> None:
+    """Wait for a condition, with a limit; ``otherwise`` says what is there instead."""
+    deadline = time.monotonic() + limit_s
+    while not condition():
+        if time.monotonic() > deadline:
+            raise AssertionError(otherwise())
+        time.sleep(0.05)

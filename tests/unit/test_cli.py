@@ -1,0 +1,119 @@
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+import pytest
+
+import app.topics
+from app import cli
+from conf.errors import BrokerUnavailableError, TopicError
+
+
+def _run(*arguments: str) -> int | str | None:
+    with pytest.raises(SystemExit) as caught:
+        cli.main(arguments)
+    return caught.value.code
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> str:
+    path = tmp_path / "ringfence.toml"
+    path.write_text('[[addresses]]\nname = "orders"\n')
+    return str(path)
+
+
+def _verbs(group: click.Group, prefix: str = "") -> Iterator[tuple[str, click.Command]]:
+    for name, command in group.commands.items():
+        if isinstance(command, click.Group):
+            yield from _verbs(command, f"{prefix}{name} ")
+        else:
+            yield prefix + name, command
+
+
+def test_every_verb_takes_a_configuration() -> None:
+    """--config, with the same default, is an option of each verb."""
+    found = {
+        name: [each.default for each in command.params if "--config" in each.opts]
+        for name, command in _verbs(cli.cli)
+    }
+
+    assert {"broker", "demo", "rings show", "send", "topics check", "topics create", "worker"} <= set(found)
+    assert [name for name, defaults in found.items() if defaults != [Path("conf/ringfence.toml")]] == []
+
+
+def test_no_such_file(capsys: pytest.CaptureFixture[str]) -> None:
+    """A configuration file that is not there: exit code 2, its name, the way out, no traceback."""
+    for verb in (["topics", "check"], ["topics", "create"], ["worker"], ["send", "orders"], ["rings", "show"],
+                 ["broker"], ["demo"]):  # fmt: skip
+        assert _run(*verb, "--config", "nowhere.toml") == 2
+        captured = capsys.readouterr()
+        assert captured.err.startswith("ringfence: nowhere.toml: No such file")
+        assert "--config FILE" in captured.err
+        assert "Traceback" not in captured.err
+        assert captured.out == ""
+
+
+def test_unknown_key(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A misspelt key: exit code 2, the key, its value, what was meant."""
+    path = tmp_path / "ringfence.toml"
+    path.write_text("[app]\nwebport = 1\n")
+
+    assert _run("topics", "check", "--config", str(path)) == 2
+    assert "app.webport = 1: unknown key: did you mean 'web_port'?" in capsys.readouterr().err
+
+
+def test_usage_errors(capsys: pytest.CaptureFixture[str]) -> None:
+    """What is no verb, no option, no port or lacks an argument: exit code 2."""
+    for arguments in (
+        ["dance"],
+        ["worker", "--fast"],
+        ["broker", "--port", "70000"],
+        ["send"],
+        ["topics", "dance"],
+    ):
+        assert _run(*arguments) == 2
+        assert "Error:" in capsys.readouterr().err
+
+
+def test_help_and_version(capsys: pytest.CaptureFixture[str]) -> None:
+    """Both answer on standard output and exit with 0."""
+    for arguments in (["--help"], ["worker", "--help"], ["topics", "create", "-h"]):
+        assert _run(*arguments) == 0
+        assert "Usage: ringfence" in capsys.readouterr().out
+    assert _run("--version") == 0
+    assert capsys.readouterr().out.startswith("ringfence")
+
+
+@pytest.mark.parametrize(
+    ("error", "expected"),
+    [
+        (TopicError("t is wrong: mend it"), 1),
+        (BrokerUnavailableError("b is away: start it"), 2),
+        (KeyboardInterrupt(), 130),
+    ],
+)
+def test_errors_become_exit_codes(
+    error: BaseException,
+    expected: int,
+    config: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """An error that a person sees ends with its own exit code and without a traceback; Ctrl-C with 130."""
+
+    def check(_settings: object) -> int:
+        raise error
+
+    monkeypatch.setattr(app.topics, "check", check)
+
+    assert _run("topics", "check", "--config", config) == expected
+    said = capsys.readouterr().err.strip()
+    assert said == (f"ringfence: {error}" if str(error) else "")
+
+
+@pytest.mark.parametrize("code", [0, 1, 3])
+def test_exit_code_of_the_verb(code: int, config: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the verb returns is the exit code of the process."""
+    monkeypatch.setattr(app.topics, "check", lambda _settings: code)
+
+    assert _run("topics", "check", "--config", config) == code

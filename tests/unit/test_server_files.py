@@ -1,0 +1,31 @@
+from app.embedded.server_files import server_properties
+
+
+def _lines() -> list[str]:
+    return server_properties("127.0.0.1", 20001, 20002, {}).splitlines()
+
+
+def test_one_node() -> None:
+    """A single node: every internal topic has one replica, and topics come into being only when created."""
+    lines = _lines()
+
+    assert "auto.create.topics.enable=false" in lines
+    replicas = [
+        line for line in lines if "replication.factor" in line or "min.isr" in line or "insync" in line
+    ]
+    assert len(replicas) == 7
+    assert all(line.endswith("=1") for line in replicas)
+
+
+def test_defaults_stay() -> None:
+    """Transactions are verified and sessions bounded as everywhere: those keys are left to Kafka."""
+    assert not [
+        line for line in _lines() if line.startswith(("transaction.partition", "group.min", "group.max"))
+    ]
+
+
+def test_overrides() -> None:
+    """A property of the caller replaces ours: a key never stands twice."""
+    lines = server_properties("127.0.0.1", 20001, 20002, {"auto.create.topics.enable": "true"}).splitlines()
+
+    assert [line for line in lines if line.startswith("auto.create")] == ["auto.create.topics.enable=true"]
