@@ -38,8 +38,8 @@ log: Final = logging.getLogger("ringfence.lane")
 
 MAIL_MAX: Final = 2
 """Batches waiting in the lane; more wait in Faust's buffer and then in the broker."""
-TRANSACTION_LIMIT_S: Final = 30.0
-"""For one transaction, longer than any healthy one and shorter than the broker's time-out of 60 s."""
+TRANSACTION_LIMIT_S: Final = 15.0
+"""For one transaction: longer than any healthy one, and shorter than the broker's time-out of 60 s."""
 DRAIN_LIMIT_S: Final = 8.0
 """How long closing waits for the transaction under way."""
 BACKOFF_FIRST_S: Final = 0.1

@@ -7,6 +7,7 @@ from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 from aiokafka.errors import KafkaError
+from aiokafka.protocol.metadata import MetadataRequest
 
 from conf.errors import BrokerUnavailableError
 from conf.settings import KafkaSettings
@@ -51,7 +52,7 @@ class Cluster:
         except (KafkaError, OSError) as error:
             await self.stop()
             raise BrokerUnavailableError(
-                f"no broker answers at kafka.bootstrap_servers = {self.kafka.bootstrap_servers!r} ({error}): "
+                f"no broker answers at kafka.bootstrap_servers = {self.kafka.bootstrap_servers!r}: "
                 "start it, or mend the address"
             ) from error
 
@@ -88,10 +89,12 @@ class Cluster:
 
     async def partition_counts(self, topics: list[str]) -> dict[str, int]:
         """Partition counts asked for now; a topic that does not exist is absent."""
-        described = await self._admin.describe_topics(topics)
+        # Not admin.describe_topics(): on a cluster that creates topics by itself, its question would be an order.
+        request = MetadataRequest(topics, allow_auto_topic_creation=False)
+        response = await self._admin._send_request(request)  # noqa: SLF001 - aiokafka has no public way to ask so
         return {
             each["topic"]: len(each["partitions"])
-            for each in described
+            for each in response.to_object()["topics"]
             if each["error_code"] == 0 and each["partitions"]
         }
 

@@ -1,0 +1,122 @@
+"""SIGKILL again and again, two workers, traffic all the while: exact at the end."""
+
+import random
+import threading
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from tests.support import kafka
+from tests.support.kafka import Got, Sent
+from tests.support.worker import WorkerProcess, configure, wait_for
+
+SEED = 20_111
+MESSAGES = 60_000
+GROUPS = 200
+PARTITIONS = 4
+KILLS = 6
+WITHOUT_ID = 500
+
+
+def _traffic(generator: random.Random) -> list[Sent]:
+    """Every ID of its own group; a tenth are resends, some of them far back; some messages without an ID."""
+    sent: list[Sent] = []
+    for number in range(MESSAGES):
+        if sent and generator.random() < 0.1:
+            sent.append(generator.choice(sent[-generator.choice([10, 20_000]) :]))
+        else:
+            group = b"g%d" % generator.randrange(GROUPS)
+            identifier = None if number % (MESSAGES // WITHOUT_ID) == 0 else b"id-%d" % number
+            sent.append(Sent(identifier, group, b"%d" % number))
+    return sent
+
+
+def _partition(record: Sent) -> int:
+    assert record.key is not None
+    return int(record.key[1:]) % PARTITIONS
+
+
+def _judge(inputs: list[Got], outputs: list[Got], topic: str) -> dict[str, int]:
+    """What is wrong: the input is the witness, and the first of each ID is due exactly once, in order."""
+    due: list[Got] = []
+    seen = set()
+    for each in inputs:
+        if each.id is None or each.id not in seen:
+            due.append(each)
+            seen.add(each.id)
+    expected = Counter(f"{topic}/{each.partition}/{each.offset}" for each in due)
+    found = Counter(each.source for each in outputs)
+    order: dict[bytes | None, list[int]] = {}
+    for each in outputs:
+        order.setdefault(each.key, []).append(int(each.source.rsplit("/", 1)[1]))
+    return {
+        "lost": (expected - found).total(),
+        "doubled or phantom": (found - expected).total(),
+        "out of order": sum(offsets != sorted(offsets) for offsets in order.values()),
+    }
+
+
+@pytest.mark.timeout(400)
+def test_exact_after_kills(bootstrap: str, tmp_path: Path) -> None:
+    """Whatever a kill interrupts, each ID is accepted once, messages without one too, groups in order."""
+    generator = random.Random(SEED)
+    name = kafka.unique("kills")
+    config = configure(tmp_path, bootstrap, name, [{"name": name, "partitions": PARTITIONS}])
+    traffic = _traffic(generator)
+    workers = [WorkerProcess(config, "w1"), WorkerProcess(config, "w2")]
+    producing = threading.Thread(target=_produce, args=(bootstrap, name, traffic))
+    try:
+        for each in workers:
+            each.start()
+        producing.start()
+        for number in range(KILLS):
+            goal = MESSAGES * (number + 1) // (KILLS + 2)
+            wait_for(lambda goal=goal: _progress(bootstrap, name) >= goal, lambda: _state(bootstrap, name, workers), 120)
+            victim = generator.choice(workers)
+            victim.kill()
+            victim.start()
+        producing.join(120)
+        wait_for(lambda: _progress(bootstrap, name) == MESSAGES, lambda: _state(bootstrap, name, workers), 120)
+    finally:
+        for each in workers:
+            each.destroy()
+        producing.join(120)
+
+    inputs = kafka.read_all(bootstrap, name, PARTITIONS)
+    outputs = kafka.read_all(bootstrap, f"{name}.accepted", PARTITIONS)
+    assert len(inputs) == MESSAGES
+    assert _judge(inputs, outputs, name) == {"lost": 0, "doubled or phantom": 0, "out of order": 0}, f"seed {SEED}"
+
+
+def _produce(bootstrap: str, topic: str, traffic: list[Sent]) -> None:
+    """Slowly enough that the kills fall into it."""
+    step = 2_000
+    for begin in range(0, len(traffic), step):
+        for partition in range(PARTITIONS):
+            part = [each for each in traffic[begin : begin + step] if _partition(each) == partition]
+            kafka.send(bootstrap, topic, part, partition)
+
+
+def _progress(bootstrap: str, name: str) -> int:
+    return sum(max(0, each) for each in kafka.committed(bootstrap, name, name, PARTITIONS))
+
+
+def _state(bootstrap: str, name: str, workers: list[WorkerProcess]) -> str:
+    return f"{_progress(bootstrap, name)} of {MESSAGES}\n" + "\n".join(each.log()[-3_000:] for each in workers)
+
+
+def test_judge_sees_what_is_wrong() -> None:
+    """The judge of this file is no yes-man: it finds what is lost, doubled, made up and swapped."""
+
+    def record(offset: int, identifier: bytes) -> Got:
+        return Got(0, offset, b"g", b"", [("_AMQ_DUPL_ID", identifier), ("_RF_SOURCE", b"t/0/%d" % offset)], 0)
+
+    inputs = [record(0, b"a"), record(1, b"a"), record(2, b"b")]
+    good = [inputs[0], inputs[2]]
+
+    assert _judge(inputs, good, "t") == {"lost": 0, "doubled or phantom": 0, "out of order": 0}
+    assert _judge(inputs, good[:1], "t")["lost"] == 1
+    assert _judge(inputs, [*good, good[0]], "t")["doubled or phantom"] == 1
+    assert _judge(inputs, [*good, inputs[1]], "t")["doubled or phantom"] == 1
+    assert _judge(inputs, good[::-1], "t")["out of order"] == 1

@@ -1,0 +1,210 @@
+"""The life of worker processes: start, share, restart, lose their disk, fail to write, stop."""
+
+import re
+import shutil
+import signal
+from pathlib import Path
+
+from tests.support import kafka
+from tests.support.kafka import Sent
+from tests.support.worker import WorkerProcess, configure, run_verb, wait_for, worker
+
+
+def _records(first: int, last: int) -> list[Sent]:
+    return [Sent(b"%d" % each, b"group") for each in range(first, last)]
+
+
+def _settle(process: WorkerProcess, bootstrap: str, address: str, partitions: int = 1) -> None:
+    """Wait until the worker's lanes have processed all that is in the input."""
+
+    def lag() -> int:
+        lanes = process.health()[1].get("lanes", {})
+        ends = kafka.end_offsets(bootstrap, address, partitions)
+        return sum(end - lanes.get(f"{address}-{p}", {}).get("next", -1) for p, end in enumerate(ends))
+
+    wait_for(lambda: lag() == 0, lambda: f"lag {lag()}\n{process.log()}")
+
+
+def test_restart_reuses_rocksdb(bootstrap: str, tmp_path: Path) -> None:
+    """A restarted worker remembers, and restores only what its RocksDB has not seen."""
+    name = kafka.unique("restart")
+    config = configure(tmp_path, bootstrap, name, [{"name": name, "partitions": 1}])
+    with worker(config, "w") as process:
+        kafka.send(bootstrap, name, _records(0, 500))
+        _settle(process, bootstrap, name)
+        assert process.stop() == 0
+        kafka.send(bootstrap, name, _records(0, 600))
+        process.start()
+        process.wait_ready()
+        _settle(process, bootstrap, name)
+        opened = re.search(r"open: (\d+) changelog records restored in [\d.]+ s \(RocksDB (\w+)\)", process.log())
+
+    assert opened is not None
+    assert opened.groups() == ("1", "reused")
+    assert [each.id for each in kafka.read_all(bootstrap, f"{name}.accepted", 1)] == [
+        each.id for each in _records(0, 600)
+    ]
+
+
+def test_lost_state_directory(bootstrap: str, tmp_path: Path) -> None:
+    """A worker whose disk is gone remembers all the same: the changelog holds what it knew."""
+    name = kafka.unique("disk")
+    config = configure(tmp_path, bootstrap, name, [{"name": name, "partitions": 1, "id_cache_size": 400}])
+    with worker(config, "w") as process:
+        kafka.send(bootstrap, name, _records(0, 500))
+        _settle(process, bootstrap, name)
+        process.kill()
+        shutil.rmtree(tmp_path / "data")
+        # The ring holds 100 to 499 in any case; 0 is the oldest evicted one and is new again.
+        kafka.send(bootstrap, name, [*_records(100, 500), *_records(0, 1)])
+        process.start()
+        process.wait_ready()
+        _settle(process, bootstrap, name)
+        log = process.log()
+
+    assert "RocksDB new" in log
+    assert [each.id for each in kafka.read_all(bootstrap, f"{name}.accepted", 1)] == [
+        each.id for each in [*_records(0, 500), *_records(0, 1)]
+    ]
+
+
+def test_two_workers_share_the_lanes(bootstrap: str, tmp_path: Path) -> None:
+    """Two workers of one configuration on one machine have half of the lanes each; one alone has all again."""
+    name = kafka.unique("two")
+    config = configure(tmp_path, bootstrap, name, [{"name": name, "partitions": 4}])
+    with worker(config, "w1") as one, worker(config, "w2") as two:
+
+        def lanes() -> list[set[str]]:
+            return [set(each.health()[1].get("lanes", {})) for each in (one, two)]
+
+        wait_for(
+            lambda: [len(each) for each in lanes()] == [2, 2] and {one.health()[0], two.health()[0]} == {200},
+            lambda: f"{lanes()}\n{one.log()}\n{two.log()}",
+        )
+        assert lanes()[0].isdisjoint(lanes()[1])
+        for partition in range(4):
+            kafka.send(bootstrap, name, _records(0, 100), partition)
+        ends = kafka.end_offsets(bootstrap, name, 4)
+        wait_for(
+            lambda: kafka.committed(bootstrap, name, name, 4) == ends,
+            lambda: f"{kafka.committed(bootstrap, name, name, 4)}\n{one.log()}\n{two.log()}",
+        )
+        assert two.stop() == 0
+        wait_for(lambda: len(lanes()[0]) == 4 and one.health()[0] == 200, lambda: f"{one.health()}\n{one.log()}")
+
+    got = kafka.read_all(bootstrap, f"{name}.accepted", 4)
+    assert len(got) == 400
+    assert len({each.source for each in got}) == 400
+
+
+def test_a_lane_that_cannot_write_keeps_to_itself(bootstrap: str, tmp_path: Path) -> None:
+    """With its output gone a lane retries and says so; health names it; other lanes flow; nothing is lost."""
+    name = kafka.unique("blocked")
+    free = f"{name}-free"
+    config = configure(tmp_path, bootstrap, name, [{"name": each, "partitions": 1} for each in (name, free)])
+    with worker(config, "w") as process:
+        kafka.send(bootstrap, name, _records(0, 10))
+        _settle(process, bootstrap, name)
+        kafka.delete_topics(bootstrap, [f"{name}.accepted"])
+        kafka.send(bootstrap, name, _records(5, 20))
+        wait_for(
+            lambda: process.health()[1].get("lanes", {}).get(f"{name}-0", {}).get("state") == "retrying",
+            lambda: f"{process.health()}\n{process.log()}",
+        )
+        kafka.send(bootstrap, free, _records(0, 10))
+        _settle(process, bootstrap, free)
+        # It may name the time-out of the write first; once it opens anew it names the topic.
+        wait_for(
+            lambda: f"{name}.accepted does not exist" in process.health()[1]["lanes"][f"{name}-0"].get("reason", ""),
+            lambda: f"{process.health()}\n{process.log()}",
+        )
+        status, report = process.health()
+        run_verb("topics", "create", "--config", str(config))
+        _settle(process, bootstrap, name)
+        process.wait_ready()
+
+    assert status == 503
+    assert report["lanes"][f"{free}-0"]["state"] == "open"
+    assert f"lane {name}-0 retrying in" in process.log_file.read_text()
+    assert [each.id for each in kafka.read_all(bootstrap, free + ".accepted", 1)] == [each.id for each in _records(0, 10)]
+    assert [each.id for each in kafka.read_all(bootstrap, name + ".accepted", 1)] == [each.id for each in _records(10, 20)]
+
+
+def test_health_tells_when_it_is_ready(bootstrap: str, tmp_path: Path) -> None:
+    """``/live`` answers as soon as the process runs; ``/health`` is 503 until all lanes are open."""
+    name = kafka.unique("health")
+    config = configure(tmp_path, bootstrap, name, [{"name": name, "partitions": 2}])
+    process = WorkerProcess(config, "w")
+    try:
+        process.start()
+        seen = set()
+        wait_for(lambda: bool(seen.add(process.health()[0])) or 200 in seen, lambda: f"{seen}\n{process.log()}")
+        assert seen - {0, 503} == {200}
+        assert process.get("/live") == (200, {"live": True})
+        assert process.get("/router")[0] == 404
+        assert process.health()[1]["ready"] is True
+        process.signal(signal.SIGINT)
+        process.wait_end()
+    finally:
+        process.destroy()
+
+    log = process.log()
+    for line in ("worker w of", "assigned 2 lanes", f"lane {name}-0 open", "ready: 2 lanes open", f"lane {name}-1 closed", "stopped"):
+        assert log.count(line) == 1, f"{line!r} {log.count(line)} times in\n{log}"
+    assert "Traceback" not in log
+
+
+def test_sigterm_drains_and_commits(bootstrap: str, tmp_path: Path) -> None:
+    """A worker that is stopped in the middle of traffic leaves nothing open and repeats nothing afterwards."""
+    name = kafka.unique("drain")
+    config = configure(tmp_path, bootstrap, name, [{"name": name, "partitions": 1}])
+    records = [Sent(None, b"group", b"%d" % each) for each in range(60_000)]
+    kafka.send(bootstrap, name, records)
+    with worker(config, "w") as process:
+        wait_for(lambda: kafka.committed(bootstrap, name, name)[0] > 0, process.log)
+        assert process.stop() == 0
+        done = kafka.committed(bootstrap, name, name)[0]
+        assert len(kafka.read_all(bootstrap, f"{name}.accepted", 1)) == done
+        process.start()
+        _settle(process, bootstrap, name)
+
+    assert [each.value for each in kafka.read_all(bootstrap, f"{name}.accepted", 1)] == [each.value for each in records]
+
+
+def test_same_instance_twice_is_refused(bootstrap: str, tmp_path: Path) -> None:
+    """A second worker in the folder of a running one ends at once and says how to have two."""
+    name = kafka.unique("twice")
+    config = configure(tmp_path, bootstrap, name, [{"name": name, "partitions": 1}])
+    with worker(config, "same"):
+        second = WorkerProcess(config, "same")
+        second.log_file = tmp_path / "second.log"
+        second.start()
+        try:
+            assert second.wait_end() == 2
+        finally:
+            second.destroy()
+
+    assert "another worker runs in" in second.log()
+    assert "app.instance" in second.log()
+
+
+def test_missing_topics_are_named(bootstrap: str, tmp_path: Path) -> None:
+    """A worker whose topics do not exist says which and how to create them."""
+    config = tmp_path / "c.toml"
+    config.write_text(f'[kafka]\nbootstrap_servers = "{bootstrap}"\n[[addresses]]\nname = "nowhere"\n')
+    done = run_verb("worker", "--config", str(config), check=False)
+
+    assert done.returncode == 1
+    assert "nowhere.accepted" in done.stderr
+    assert "ringfence topics create" in done.stderr
+
+
+def test_broker_away_is_named(tmp_path: Path) -> None:
+    """Without a broker the worker ends with 2 and names the address."""
+    config = tmp_path / "c.toml"
+    config.write_text('[kafka]\nbootstrap_servers = "127.0.0.1:1"\n[[addresses]]\nname = "orders"\n')
+    done = run_verb("worker", "--config", str(config), check=False)
+
+    assert done.returncode == 2
+    assert "127.0.0.1:1" in done.stderr
+    assert "Traceback" not in done.stderr
