@@ -160,7 +160,9 @@ class Lane:
                 await self._closing.wait()
             except Exception as error:  # noqa: BLE001 - a lane that dies loses its partition in silence
                 attempt += 1
-                await self._discard()  # before the wait: an open transaction holds back readers of the outputs
+                await (
+                    self._discard()
+                )  # before the wait: an open transaction holds back readers of the outputs
                 await self._retry_later(error, attempt)
             finally:
                 self._busy = False

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from app.embedded.broker import EmbeddedBroker
+from tests.support import kafka
 
 
 @pytest.fixture(scope="session")
@@ -15,7 +16,15 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedBroker]
     shared, so name them after the test.
     """
     with EmbeddedBroker(tmp_path_factory.mktemp("broker")) as running:
+        _settle(running.bootstrap_servers)
         yield running
+
+
+def _settle(bootstrap: str) -> None:
+    """Have the broker make its internal topics, so that no test is the one that meets them half-made."""
+    kafka.create_topics(bootstrap, {"settle": (1, {})})
+    kafka.send_in_transaction(bootstrap, "settle", [kafka.Sent()], commit=True)
+    kafka.committed(bootstrap, "settle", "settle")
 
 
 @pytest.fixture

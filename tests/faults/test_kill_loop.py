@@ -72,12 +72,12 @@ def test_exact_after_kills(bootstrap: str, tmp_path: Path) -> None:
         producing.start()
         for number in range(KILLS):
             goal = MESSAGES * (number + 1) // (KILLS + 2)
-            wait_for(lambda goal=goal: _progress(bootstrap, name) >= goal, lambda: _state(bootstrap, name, workers), 120)
+            _reach(goal, bootstrap, name, workers)
             victim = generator.choice(workers)
             victim.kill()
             victim.start()
         producing.join(120)
-        wait_for(lambda: _progress(bootstrap, name) == MESSAGES, lambda: _state(bootstrap, name, workers), 120)
+        _reach(MESSAGES, bootstrap, name, workers)
     finally:
         for each in workers:
             each.destroy()
@@ -86,7 +86,9 @@ def test_exact_after_kills(bootstrap: str, tmp_path: Path) -> None:
     inputs = kafka.read_all(bootstrap, name, PARTITIONS)
     outputs = kafka.read_all(bootstrap, f"{name}.accepted", PARTITIONS)
     assert len(inputs) == MESSAGES
-    assert _judge(inputs, outputs, name) == {"lost": 0, "doubled or phantom": 0, "out of order": 0}, f"seed {SEED}"
+    assert _judge(inputs, outputs, name) == {"lost": 0, "doubled or phantom": 0, "out of order": 0}, (
+        f"seed {SEED}"
+    )
 
 
 def _produce(bootstrap: str, topic: str, traffic: list[Sent]) -> None:
@@ -102,15 +104,23 @@ def _progress(bootstrap: str, name: str) -> int:
     return sum(max(0, each) for each in kafka.committed(bootstrap, name, name, PARTITIONS))
 
 
+def _reach(goal: int, bootstrap: str, name: str, workers: list[WorkerProcess]) -> None:
+    wait_for(lambda: _progress(bootstrap, name) >= goal, lambda: _state(bootstrap, name, workers), 120)
+
+
 def _state(bootstrap: str, name: str, workers: list[WorkerProcess]) -> str:
-    return f"{_progress(bootstrap, name)} of {MESSAGES}\n" + "\n".join(each.log()[-3_000:] for each in workers)
+    return f"{_progress(bootstrap, name)} of {MESSAGES}\n" + "\n".join(
+        each.log()[-3_000:] for each in workers
+    )
 
 
 def test_judge_sees_what_is_wrong() -> None:
     """The judge of this file is no yes-man: it finds what is lost, doubled, made up and swapped."""
 
     def record(offset: int, identifier: bytes) -> Got:
-        return Got(0, offset, b"g", b"", [("_AMQ_DUPL_ID", identifier), ("_RF_SOURCE", b"t/0/%d" % offset)], 0)
+        return Got(
+            0, offset, b"g", b"", [("_AMQ_DUPL_ID", identifier), ("_RF_SOURCE", b"t/0/%d" % offset)], 0
+        )
 
     inputs = [record(0, b"a"), record(1, b"a"), record(2, b"b")]
     good = [inputs[0], inputs[2]]

@@ -31,14 +31,18 @@ def test_woken_zombie_changes_nothing(bootstrap: str, tmp_path: Path) -> None:
         send(count)
         sleeper.signal(signal.SIGSTOP)
         with worker(config, "w2") as heir:
-            wait_for(lambda: len(heir.health()[1].get("lanes", {})) == 2 and heir.health()[0] == 200, heir.log, 90)
+            wait_for(
+                lambda: len(heir.health()[1].get("lanes", {})) == 2 and heir.health()[0] == 200, heir.log, 90
+            )
             wait_for(lambda: committed() == [2 * count] * 2, heir.log)
             sleeper.signal(signal.SIGCONT)
             send(2 * count)
             wait_for(lambda: committed() == [3 * count] * 2, lambda: heir.log() + sleeper.log())
             wait_for(
-                lambda: [each.health()[0] for each in (sleeper, heir)] == [200, 200]
-                and [len(each.health()[1]["lanes"]) for each in (sleeper, heir)] == [1, 1],
+                lambda: (
+                    [each.health()[0] for each in (sleeper, heir)] == [200, 200]
+                    and [len(each.health()[1]["lanes"]) for each in (sleeper, heir)] == [1, 1]
+                ),
                 lambda: heir.log() + sleeper.log(),
             )
 

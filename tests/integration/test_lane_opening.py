@@ -1,35 +1,17 @@
 """Opening a lane: each step of the order has a test that fails when the step is left out or swapped."""
 
-import asyncio
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
 from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, NewPartitions
 
 from agents.lane import LaneState
 from tables import failpoints
 from tests.support import kafka
 from tests.support.kafka import Sent
-from tests.support.lanes import LIMIT_S, Group, bench, ids, until
-
-
-class Gate:
-    """Holds whoever reaches a fail point until it is opened."""
-
-    def __init__(self) -> None:
-        self.reached = asyncio.Event()
-        self._opened = asyncio.Event()
-
-    async def __call__(self, point: str, lane: str) -> None:
-        self.reached.set()
-        await self._opened.wait()
-
-    def open(self) -> None:
-        self._opened.set()
-
-    async def wait(self) -> None:
-        async with asyncio.timeout(LIMIT_S):
-            await self.reached.wait()
+from tests.support.lanes import LIMIT_S, Gate, Group, bench, ids, until
 
 
 async def test_no_member_no_fence(bootstrap: str, tmp_path: Path) -> None:
@@ -161,18 +143,12 @@ async def test_predecessor_must_be_closed(bootstrap: str, tmp_path: Path) -> Non
     """A lane that still runs is not started a second time."""
     async with bench(bootstrap, tmp_path) as lanes:
         lane = await lanes.opened()
-        try:
+        with pytest.raises(AssertionError, match="while it runs"):
             lane.start(Group())
-        except AssertionError as error:
-            assert "while it runs" in str(error)
-        else:
-            raise AssertionError("a running lane was started")
 
 
 async def test_changed_partition_count_refuses(bootstrap: str, tmp_path: Path) -> None:
     """A topic whose partition count changed stops the lane with the way out."""
-    from confluent_kafka.admin import AdminClient, NewPartitions
-
     async with bench(bootstrap, tmp_path) as lanes:
         lanes.send(*ids(0, 5))
         lane = await lanes.opened()
@@ -182,7 +158,9 @@ async def test_changed_partition_count_refuses(bootstrap: str, tmp_path: Path) -
         for future in admin.create_partitions([NewPartitions(lanes.accepted, 3)]).values():
             future.result(LIMIT_S)
         # Metadata of the new partitions spreads after the answer.
-        await until(lambda: len(admin.list_topics(timeout=LIMIT_S).topics[lanes.accepted].partitions) == 3, str)
+        await until(
+            lambda: len(admin.list_topics(timeout=LIMIT_S).topics[lanes.accepted].partitions) == 3, str
+        )
         lane.start(Group())
         await until(lambda: lane.state is LaneState.REFUSED, lambda: f"{lane.state}: {lane.reason}")
 

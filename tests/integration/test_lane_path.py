@@ -4,13 +4,14 @@ import asyncio
 from pathlib import Path
 
 import pytest
+from confluent_kafka import TopicPartition
+from confluent_kafka.admin import AdminClient
 
 from agents.lane import LaneState
 from tables import failpoints
 from tables.store import Store
 from tests.support.kafka import Sent
-from tests.support.lanes import Group, bench, ids, until
-from tests.integration.test_lane_opening import Gate
+from tests.support.lanes import Gate, Group, bench, ids, until
 
 
 class FailOnce:
@@ -25,7 +26,9 @@ class FailOnce:
             raise OSError(f"planted at {point}")
 
 
-@pytest.mark.parametrize("point", ["before-send", "after-send", "before-commit", "after-commit", "before-store", "after-store"])
+@pytest.mark.parametrize(
+    "point", ["before-send", "after-send", "before-commit", "after-commit", "before-store", "after-store"]
+)
 async def test_failed_batch_is_kept(bootstrap: str, tmp_path: Path, point: str) -> None:
     """A batch whose transaction fails runs again before those that were queued behind it, wherever it failed."""
     async with bench(bootstrap, tmp_path) as lanes:
@@ -68,9 +71,6 @@ async def test_records_deleted_by_retention_are_a_gap(
     bootstrap: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Where retention took what is missing, the lane says GAP, counts it and goes on."""
-    from confluent_kafka import TopicPartition
-    from confluent_kafka.admin import AdminClient
-
     async with bench(bootstrap, tmp_path) as lanes:
         lanes.send(*ids(0, 30))
         lane = await lanes.opened()

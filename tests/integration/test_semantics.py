@@ -2,10 +2,10 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import pytest
+from aiokafka.partitioner import murmur2
 
 from tests.support import kafka
 from tests.support.kafka import Got, Sent
@@ -112,7 +112,9 @@ def test_size_one_knows_the_last(running: Running) -> None:
 
 def test_eviction_exactly_at_n(running: Running) -> None:
     """HornetQ 37.2: with a size of 3 the fourth ID overwrites the first, and not one message earlier."""
-    got = running.outcome("three", [Sent(each, b"g") for each in (b"1", b"2", b"3", b"1", b"4", b"2", b"3", b"4", b"1")])
+    got = running.outcome(
+        "three", [Sent(each, b"g") for each in (b"1", b"2", b"3", b"1", b"4", b"2", b"3", b"4", b"1")]
+    )
 
     assert ids(got) == [b"1", b"2", b"3", b"4", b"1"]
 
@@ -141,7 +143,17 @@ def test_configured_header_names(running: Running) -> None:
 
 def test_ids_are_bytes(running: Running) -> None:
     """IDs are compared as bytes: case, encodings and trailing zeros make another ID; an empty one is an ID."""
-    unlike = [b"id", b"ID", b"id\x00", b"\xff\xfe", "ü".encode(), "ü".encode("latin-1"), b"", b"x" * 300, b"x" * 301]
+    unlike = [
+        b"id",
+        b"ID",
+        b"id\x00",
+        b"\xff\xfe",
+        "ü".encode(),
+        "ü".encode("latin-1"),
+        b"",
+        b"x" * 300,
+        b"x" * 301,
+    ]
     got = running.outcome("bytes", [Sent(each, b"g") for each in unlike * 2])
 
     assert ids(got) == unlike
@@ -172,7 +184,11 @@ def test_accepted_record_is_unchanged(running: Running) -> None:
 def test_group_is_kept_in_order(running: Running) -> None:
     """Accepted messages of one key stand in one partition in the order of their arrival."""
     records = [Sent(b"order-%d" % each, b"group-%d" % (each % 7)) for each in range(500)]
-    got = [each for each in running.outcome("usual", records, partition=1) if (each.id or b"").startswith(b"order-")]
+    got = [
+        each
+        for each in running.outcome("usual", records, partition=1)
+        if (each.id or b"").startswith(b"order-")
+    ]
 
     for group in {each.key for each in got}:
         mine = [each for each in got if each.key == group]
@@ -182,7 +198,9 @@ def test_group_is_kept_in_order(running: Running) -> None:
 
 def test_aborted_records_never_pass(running: Running) -> None:
     """What a producer aborted is neither accepted nor remembered: its ID, sent again, is new."""
-    kafka.send_in_transaction(running.bootstrap, "aborted", [Sent(b"a", b"g"), Sent(b"b", b"g")], commit=False)
+    kafka.send_in_transaction(
+        running.bootstrap, "aborted", [Sent(b"a", b"g"), Sent(b"b", b"g")], commit=False
+    )
     got = running.outcome("aborted", [Sent(b"a", b"g")])
 
     assert ids(got) == [b"a"]
@@ -201,13 +219,16 @@ def test_control_records_are_no_obstacle(running: Running) -> None:
 
 def test_records_without_key_pass(running: Running) -> None:
     """A null key is no group; the message passes with a null key, also as a null value."""
-    got = running.outcome("nokey", [Sent(b"nokey-1", None), Sent(b"nokey-2", None, None), Sent(b"nokey-1", None)])
+    got = running.outcome(
+        "nokey", [Sent(b"nokey-1", None), Sent(b"nokey-2", None, None), Sent(b"nokey-1", None)]
+    )
     mine = [each for each in got if (each.id or b"").startswith(b"nokey-")]
 
-    assert [(each.id, each.key, each.value) for each in mine] == [(b"nokey-1", None, b"value"), (b"nokey-2", None, None)]
+    assert [(each.id, each.key, each.value) for each in mine] == [
+        (b"nokey-1", None, b"value"),
+        (b"nokey-2", None, None),
+    ]
 
 
 def _signed_murmur2(key: bytes) -> int:
-    from aiokafka.partitioner import murmur2
-
     return int(murmur2(key))

@@ -37,7 +37,9 @@ def test_restart_reuses_rocksdb(bootstrap: str, tmp_path: Path) -> None:
         process.start()
         process.wait_ready()
         _settle(process, bootstrap, name)
-        opened = re.search(r"open: (\d+) changelog records restored in [\d.]+ s \(RocksDB (\w+)\)", process.log())
+        opened = re.search(
+            r"open: (\d+) changelog records restored in [\d.]+ s \(RocksDB (\w+)\)", process.log()
+        )
 
     assert opened is not None
     assert opened.groups() == ("1", "reused")
@@ -90,7 +92,9 @@ def test_two_workers_share_the_lanes(bootstrap: str, tmp_path: Path) -> None:
             lambda: f"{kafka.committed(bootstrap, name, name, 4)}\n{one.log()}\n{two.log()}",
         )
         assert two.stop() == 0
-        wait_for(lambda: len(lanes()[0]) == 4 and one.health()[0] == 200, lambda: f"{one.health()}\n{one.log()}")
+        wait_for(
+            lambda: len(lanes()[0]) == 4 and one.health()[0] == 200, lambda: f"{one.health()}\n{one.log()}"
+        )
 
     got = kafka.read_all(bootstrap, f"{name}.accepted", 4)
     assert len(got) == 400
@@ -115,7 +119,10 @@ def test_a_lane_that_cannot_write_keeps_to_itself(bootstrap: str, tmp_path: Path
         _settle(process, bootstrap, free)
         # It may name the time-out of the write first; once it opens anew it names the topic.
         wait_for(
-            lambda: f"{name}.accepted does not exist" in process.health()[1]["lanes"][f"{name}-0"].get("reason", ""),
+            lambda: (
+                f"{name}.accepted does not exist"
+                in process.health()[1]["lanes"][f"{name}-0"].get("reason", "")
+            ),
             lambda: f"{process.health()}\n{process.log()}",
         )
         status, report = process.health()
@@ -126,8 +133,12 @@ def test_a_lane_that_cannot_write_keeps_to_itself(bootstrap: str, tmp_path: Path
     assert status == 503
     assert report["lanes"][f"{free}-0"]["state"] == "open"
     assert f"lane {name}-0 retrying in" in process.log_file.read_text()
-    assert [each.id for each in kafka.read_all(bootstrap, free + ".accepted", 1)] == [each.id for each in _records(0, 10)]
-    assert [each.id for each in kafka.read_all(bootstrap, name + ".accepted", 1)] == [each.id for each in _records(10, 20)]
+    assert [each.id for each in kafka.read_all(bootstrap, free + ".accepted", 1)] == [
+        each.id for each in _records(0, 10)
+    ]
+    assert [each.id for each in kafka.read_all(bootstrap, name + ".accepted", 1)] == [
+        each.id for each in _records(10, 20)
+    ]
 
 
 def test_health_tells_when_it_is_ready(bootstrap: str, tmp_path: Path) -> None:
@@ -137,9 +148,14 @@ def test_health_tells_when_it_is_ready(bootstrap: str, tmp_path: Path) -> None:
     process = WorkerProcess(config, "w")
     try:
         process.start()
-        seen = set()
-        wait_for(lambda: bool(seen.add(process.health()[0])) or 200 in seen, lambda: f"{seen}\n{process.log()}")
-        assert seen - {0, 503} == {200}
+        seen: list[int] = []
+
+        def ready() -> bool:
+            seen.append(process.health()[0])
+            return seen[-1] == 200
+
+        wait_for(ready, lambda: f"{seen}\n{process.log()}")
+        assert set(seen) <= {0, 503, 200}
         assert process.get("/live") == (200, {"live": True})
         assert process.get("/router")[0] == 404
         assert process.health()[1]["ready"] is True
@@ -149,7 +165,14 @@ def test_health_tells_when_it_is_ready(bootstrap: str, tmp_path: Path) -> None:
         process.destroy()
 
     log = process.log()
-    for line in ("worker w of", "assigned 2 lanes", f"lane {name}-0 open", "ready: 2 lanes open", f"lane {name}-1 closed", "stopped"):
+    for line in (
+        "worker w of",
+        "assigned 2 lanes",
+        f"lane {name}-0 open",
+        "ready: 2 lanes open",
+        f"lane {name}-1 closed",
+        "stopped",
+    ):
         assert log.count(line) == 1, f"{line!r} {log.count(line)} times in\n{log}"
     assert "Traceback" not in log
 
@@ -168,7 +191,9 @@ def test_sigterm_drains_and_commits(bootstrap: str, tmp_path: Path) -> None:
         process.start()
         _settle(process, bootstrap, name)
 
-    assert [each.value for each in kafka.read_all(bootstrap, f"{name}.accepted", 1)] == [each.value for each in records]
+    assert [each.value for each in kafka.read_all(bootstrap, f"{name}.accepted", 1)] == [
+        each.value for each in records
+    ]
 
 
 def test_same_instance_twice_is_refused(bootstrap: str, tmp_path: Path) -> None:

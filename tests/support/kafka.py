@@ -89,11 +89,16 @@ def send_in_transaction(
 
 
 def _produce(producer: Producer, topic: str, record: Sent, partition: int) -> None:
-    headers = list(record.headers)
+    headers: list[tuple[str, str | bytes | None]] = list(record.headers)
     if record.id is not None:
         headers.append(("_AMQ_DUPL_ID", record.id))
     producer.produce(
-        topic, value=record.value, key=record.key, partition=partition, headers=headers, timestamp=record.timestamp
+        topic,
+        value=record.value,
+        key=record.key,
+        partition=partition,
+        headers=headers,
+        timestamp=record.timestamp,
     )
     producer.poll(0)
 
@@ -118,17 +123,19 @@ def read_all(bootstrap: str, topic: str, partitions: int) -> list[Got]:
             message = consumer.poll(WAIT_S)
             assert message is not None, f"{topic} does not answer"
             if message.error():
-                ended.add(message.partition())
-                continue
-            got.append(
-                Got(
-                    message.partition(), message.offset(), message.key(), message.value(),
-                    message.headers() or [], message.timestamp()[1],
-                )
-            )  # fmt: skip
+                ended.add(int(message.partition() or 0))
+            else:
+                got.append(_got(message))
         return sorted(got, key=lambda each: (each.partition, each.offset))
     finally:
         consumer.close()
+
+
+def _got(message: Any) -> Got:
+    return Got(
+        message.partition(), message.offset(), message.key(), message.value(),
+        message.headers() or [], message.timestamp()[1],
+    )  # fmt: skip
 
 
 def committed(bootstrap: str, group: str, topic: str, partitions: int = 1) -> list[int]:
@@ -145,6 +152,9 @@ def end_offsets(bootstrap: str, topic: str, partitions: int = 1) -> list[int]:
     """High watermarks."""
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "unused"})
     try:
-        return [consumer.get_watermark_offsets(TopicPartition(topic, each), WAIT_S)[1] for each in range(partitions)]
+        return [
+            consumer.get_watermark_offsets(TopicPartition(topic, each), WAIT_S)[1]
+            for each in range(partitions)
+        ]
     finally:
         consumer.close()

@@ -37,6 +37,25 @@ class Group:
         return len(self.rewinds)
 
 
+class Gate:
+    """Holds whoever reaches a fail point until it is opened."""
+
+    def __init__(self) -> None:
+        self.reached = asyncio.Event()
+        self._opened = asyncio.Event()
+
+    async def __call__(self, point: str, lane: str) -> None:
+        self.reached.set()
+        await self._opened.wait()
+
+    def open(self) -> None:
+        self._opened.set()
+
+    async def wait(self) -> None:
+        async with asyncio.timeout(LIMIT_S):
+            await self.reached.wait()
+
+
 class Bench:
     """One address with one partition, and any number of lanes that compete for it."""
 
@@ -138,7 +157,9 @@ async def bench(
         await made.close()
 
 
-async def until(condition: Callable[[], bool], otherwise: Callable[[], str], limit_s: float = LIMIT_S) -> None:
+async def until(
+    condition: Callable[[], bool], otherwise: Callable[[], str], limit_s: float = LIMIT_S
+) -> None:
     """Wait for a condition, with a limit; ``otherwise`` says what is there instead."""
     deadline = time.monotonic() + limit_s
     while not condition():

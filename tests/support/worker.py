@@ -35,7 +35,16 @@ class WorkerProcess:
         self._log_begin = self.log_file.stat().st_size if self.log_file.exists() else 0
         with self.log_file.open("ab") as log:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "app", "worker", "--config", str(self._config), "--web-port", str(self.port)],
+                [
+                    sys.executable,
+                    "-m",
+                    "app",
+                    "worker",
+                    "--config",
+                    str(self._config),
+                    "--web-port",
+                    str(self.port),
+                ],
                 cwd=ROOT,
                 env={**os.environ, **self._environment, **environment},
                 stdout=log,
@@ -53,7 +62,7 @@ class WorkerProcess:
     def get(self, path: str) -> tuple[int, dict[str, Any]]:
         """A page of its web server."""
         try:
-            with urllib.request.urlopen(f"http://127.0.0.1:{self.port}{path}", timeout=5) as answer:  # noqa: S310
+            with urllib.request.urlopen(f"http://127.0.0.1:{self.port}{path}", timeout=5) as answer:
                 return answer.status, json.load(answer)
         except urllib.error.HTTPError as error:
             body = error.read()
