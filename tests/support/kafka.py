@@ -1,10 +1,11 @@
 """Topics as tests write and read them, through a client that is not Ringfence's."""
 
 import itertools
+import time
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 _numbers = itertools.count(1)
@@ -139,11 +140,18 @@ def _got(message: Any) -> Got:
 
 
 def committed(bootstrap: str, group: str, topic: str, partitions: int = 1) -> list[int]:
-    """The group's committed offsets; -1001 = none."""
+    """The group's committed offsets; -1001 = none. Asked again while the coordinator is not there yet."""
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": group})
+    wanted = [TopicPartition(topic, each) for each in range(partitions)]
+    deadline = time.monotonic() + WAIT_S
     try:
-        wanted = [TopicPartition(topic, each) for each in range(partitions)]
-        return [each.offset for each in consumer.committed(wanted, WAIT_S)]
+        while True:
+            try:
+                return [each.offset for each in consumer.committed(wanted, WAIT_S)]
+            except KafkaException:
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(0.05)
     finally:
         consumer.close()
 
