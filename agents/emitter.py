@@ -58,16 +58,17 @@ class Emitter:
         return full
 
 
-def changelog_batches(
-    topic: str, partition: int, change: Change, timestamp: int, new_builder: NewBuilder
-) -> list[Outgoing]:
-    """Batches of the lane's changelog: the slots, then the meta record, which closes each transaction."""
+def changelog_batches(topic: str, partition: int, change: Change, new_builder: NewBuilder) -> list[Outgoing]:
+    """Batches of the lane's changelog: the slots, then the meta record, which closes each transaction.
+
+    They carry the time of writing, not the messages': brokers refuse, and roll segments by, timestamps far off.
+    """
     batches = []
     builder = new_builder()
     for key, value in (*change.slots, (META_KEY, encode_meta(change.meta))):
-        if builder.append(timestamp=timestamp, key=key, value=value, headers=[]) is None:
+        if builder.append(timestamp=None, key=key, value=value, headers=[]) is None:
             batches.append(Outgoing(topic, partition, builder))
             builder = new_builder()
-            builder.append(timestamp=timestamp, key=key, value=value, headers=[])
+            builder.append(timestamp=None, key=key, value=value, headers=[])
     batches.append(Outgoing(topic, partition, builder))
     return batches

@@ -224,8 +224,7 @@ class Lane:
         ]
         change = table.record(checked, origins, {batch.topic: batch.end}, opened.partition_counts)
         outputs = opened.emitter.emit(batch, records, checked.verdicts, producer.builder)
-        timestamp = records[-1].timestamp if records else -1
-        state = changelog_batches(opening.changelog, opening.partition, change, timestamp, producer.builder)
+        state = changelog_batches(opening.changelog, opening.partition, change, producer.builder)
         async with asyncio.timeout(TRANSACTION_LIMIT_S):
             bases = await producer.transact(
                 [*outputs, *state],

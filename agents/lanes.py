@@ -58,6 +58,7 @@ class Lanes:
     async def stop(self) -> None:
         """Close all lanes for good."""
         async with self._lock:
+            self._assigned = self._was_ready = False
             await asyncio.gather(*(lane.dispose() for lane in self._lanes.values()))
             self._lanes.clear()
 

@@ -17,6 +17,7 @@ from agents.emitter import Emitter
 from conf import wire
 from conf.settings import AddressSettings, KafkaSettings
 from tables.cluster import Cluster
+from tables.codec import FormatError
 from tables.failpoints import reach
 from tables.producer import TransactionalProducer
 from tables.restore import ChangelogBounds
@@ -113,8 +114,12 @@ class Opening:
             await reach("after-restore", self.name)
             self._compare_counts(counts)
             next_offset = await self._next()
-        except BaseException:
+        except BaseException as error:
             await producer.discard()
+            if isinstance(error, FormatError):
+                raise LaneRefusedError(
+                    f"{self.changelog}/{self.partition}: {error}: run the version that wrote it, or a later one"
+                ) from error
             raise
         log.info(
             "lane %s open: %d changelog records restored in %.2f s (RocksDB %s), ring %d of %d, next offset %d",

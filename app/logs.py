@@ -1,17 +1,41 @@
 """Logging of a process: one clear line an event, on stderr."""
 
 import logging
+import time
 from typing import Final
 
 FORMAT: Final = "%(asctime)s %(levelname)-7s %(name)s: %(message)s"
 
 _NOISY: Final = ("faust", "aiokafka", "mode", "aiohttp", "kafka", "asyncio")
 """Libraries that build a debug record an event, at some 14 % of the time, unless their level forbids it."""
+REPEAT_AFTER_S: Final = 60.0
+"""While a broker is away its clients say so some forty times a second."""
+
+
+class Repeats(logging.Filter):
+    """Lets a library's message through once a minute; Ringfence's own lines always pass."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._last: dict[tuple[str, object], float] = {}
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Whether the record is shown."""
+        if record.name.startswith("ringfence"):
+            return True
+        what = (record.name, record.msg)
+        now = time.monotonic()
+        if now - self._last.get(what, -REPEAT_AFTER_S) < REPEAT_AFTER_S:
+            return False
+        self._last[what] = now
+        return True
 
 
 def configure(level: int = logging.INFO) -> None:
     """Set up logging once, at the start of a process."""
     logging.basicConfig(format=FORMAT, level=logging.WARNING, force=True)
+    for handler in logging.getLogger().handlers:
+        handler.addFilter(Repeats())
     logging.getLogger("ringfence").setLevel(level)
     for name in _NOISY:
         logging.getLogger(name).setLevel(logging.WARNING)

@@ -264,7 +264,7 @@ def run(settings: Settings, address: str, file: str | Path | None = None) -> int
     if fault is not None:
         fault.args = (f"{fault.args[0]}\n{_what_now(sender)}",)
         raise fault
-    sys.stderr.write(f"sent {sender.sent} messages to {address} in {time.monotonic() - began:.1f} s\n")
+    sys.stderr.write(f"sent {_messages(sender.sent)} to {address} in {time.monotonic() - began:.1f} s\n")
     return 0
 
 
@@ -287,11 +287,11 @@ def _send_all(
                 if sender.refused is not None:
                     break
                 advance(sender.sent, len(raw))
+            sender.finish()
         except KeyboardInterrupt:
             sender.finish()
             sys.stderr.write(f"interrupted: {_what_now(sender)}\n")
             raise
-        sender.finish()
     return fault
 
 
@@ -311,16 +311,20 @@ def _refusal(refused: tuple[int, KafkaError], name: str, kafka: KafkaSettings) -
 
 def _what_now(sender: Sender) -> str:
     """How much was sent, and whether sending all of it again does harm."""
-    said = f"{sender.sent} messages were sent before it ended"
+    said = f"{_messages(sender.sent)} sent before it ended"
     if sender.sent_without_id:
         return (
             f"{said}, {sender.sent_without_id} of them without an ID: sending those again would repeat them"
         )
     return (
-        f"{said}: send it all again, every one of them has an ID and is not accepted twice"
+        f"{said}: send it all again, whatever was sent has an ID and is not accepted twice"
         if sender.sent
         else said
     )
+
+
+def _messages(count: int) -> str:
+    return f"{count} message{'s' * (count != 1)}"
 
 
 @contextlib.contextmanager

@@ -7,6 +7,7 @@ from faust.web import Request, Response, View, Web
 from faust.web.drivers.aiohttp import Web as AiohttpWeb
 
 from agents.lanes import Lanes
+from app.watch import BrokerWatch
 
 
 class StatusWeb(AiohttpWeb):  # type: ignore[misc]
@@ -18,7 +19,7 @@ class StatusWeb(AiohttpWeb):  # type: ignore[misc]
     optional_blueprints: ClassVar[list[Any]] = []
 
 
-def register(app: faust.App, lanes: Lanes) -> None:
+def register(app: faust.App, lanes: Lanes, watch: BrokerWatch) -> None:
     """Add the pages to the app's web server."""
 
     async def live(view: View, request: Request) -> Response:  # noqa: ARG001 - Faust's signature
@@ -26,9 +27,10 @@ def register(app: faust.App, lanes: Lanes) -> None:
         return view.json({"live": True})
 
     async def health(view: View, request: Request) -> Response:  # noqa: ARG001 - Faust's signature
-        """503 until the first assignment is complete and every assigned lane is open, then 200."""
-        ready = lanes.ready
-        return view.json({"ready": ready, "lanes": lanes.report()}, status=200 if ready else 503)
+        """503 until the first assignment is complete, every assigned lane is open and the broker answers."""
+        ready = lanes.ready and not watch.away
+        report = {"ready": ready, "broker": "away" if watch.away else "answers", "lanes": lanes.report()}
+        return view.json(report, status=200 if ready else 503)
 
     app.page("/live", name="live")(live)
     app.page("/health", name="health")(health)

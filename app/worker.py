@@ -5,6 +5,7 @@ import contextlib
 import fcntl
 import logging
 import os
+import socket
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
@@ -16,6 +17,7 @@ from agents import address as address_agent
 from agents.lanes import Lanes
 from app import logs, topics, web
 from app.transport import BatchTransport, GroupOwnership
+from app.watch import BrokerWatch
 from conf.errors import ConfigurationError, PrerequisiteError, TopicError
 from conf.settings import Settings
 from tables import failpoints
@@ -37,11 +39,13 @@ class RingfenceApp(faust.App):  # type: ignore[misc]
 
     lanes: Lanes
     cluster: Cluster
+    watch: BrokerWatch
 
     async def on_start(self) -> None:
         """Connect before anything is assigned."""
         await self.cluster.start()
         await super().on_start()
+        self.add_future(self.watch.run())
 
     async def on_stop(self) -> None:
         """Finish the lanes' transactions while we still are a member of the group, then leave it."""
@@ -77,8 +81,9 @@ def create_app(settings: Settings) -> RingfenceApp:
     app.cluster = Cluster(settings.kafka, settings.app.id)
     app.transport = BatchTransport([URL(each) for each in servers.split(";")], app)
     app.lanes = Lanes(settings, app.cluster)
+    app.watch = BrokerWatch(app.cluster.ping)
     app.web = web.StatusWeb(app)
-    web.register(app, app.lanes)
+    web.register(app, app.lanes, app.watch)
     for address in settings.addresses:
         address_agent.register(app, address, app.lanes)
     _connect(app)
@@ -113,12 +118,27 @@ def run(settings: Settings, web_port: int | None = None) -> int:
     faults = asyncio.run(topics.verify(settings))
     if faults:
         raise TopicError("\n".join(faults))
+    _check_port(settings.app.web_host, settings.app.web_port)
     with _own_folder(settings.state_dir):
         log.info(
             "worker %s of %s starts: %d addresses, state in %s",
             settings.app.instance_name, settings.app.id, len(settings.addresses), settings.state_dir,
         )  # fmt: skip
         return _execute(create_app(settings))
+
+
+def _check_port(host: str, port: int) -> None:
+    """Say it before anything has started; the web server itself would say it with a trace."""
+    if not port:
+        return
+    try:
+        with socket.create_server((host, port)):
+            return
+    except OSError as error:
+        raise PrerequisiteError(
+            f"app.web_port = {port}: cannot listen on {host}:{port} ({error.strerror}): "
+            "choose another with --web-port, or 0 for none"
+        ) from error
 
 
 def _execute(app: RingfenceApp) -> int:

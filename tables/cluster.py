@@ -70,6 +70,10 @@ class Cluster:
     ) -> None:
         await self.stop()
 
+    async def ping(self) -> None:
+        """Returns when a broker answers."""
+        await self._admin._send_request(MetadataRequest([], allow_auto_topic_creation=False))  # noqa: SLF001
+
     async def high_watermark(self, topic: str, partition: int) -> int:
         """Offset that the next record gets, committed or not."""
         tp = TopicPartition(topic, partition)

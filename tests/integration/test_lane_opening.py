@@ -193,3 +193,16 @@ async def _create_again(bootstrap: str, topic: str) -> None:
         return True
 
     await until(created, lambda: f"{topic} cannot be created again")
+
+
+async def test_changelog_of_a_later_version_refuses(bootstrap: str, tmp_path: Path) -> None:
+    """What a later version wrote is not guessed at; the lane stops and says which version to run."""
+    async with bench(bootstrap, tmp_path) as lanes:
+        producer = Producer({"bootstrap.servers": bootstrap})
+        producer.produce(lanes.changelog, key=b"\x00", value=b'{"format":2}', partition=0)
+        assert producer.flush(LIMIT_S) == 0
+        lane = lanes.lane()
+        lane.start(Group())
+        await until(lambda: lane.state is LaneState.REFUSED, lambda: f"{lane.state}: {lane.reason}")
+
+        assert "format 2; this version reads format 1" in lane.reason

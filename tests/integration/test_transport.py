@@ -46,7 +46,11 @@ async def receiving(bootstrap: str, folder: Path) -> AsyncIterator[Received]:
     )
     kafka.create_topics(
         bootstrap,
-        {name: (1, {}), f"{name}.accepted": (1, {}), f"{name}-app-{name}-changelog": (1, {"cleanup.policy": "compact"})},
+        {
+            name: (1, {}),
+            f"{name}.accepted": (1, {}),
+            f"{name}-app-{name}-changelog": (1, {"cleanup.policy": "compact"}),
+        },
     )
     settings.state_dir.mkdir(parents=True)
     app = worker.create_app(settings)
@@ -66,7 +70,10 @@ def records(first: int, last: int) -> list[Sent]:
 
 def test_what_is_overridden_exists() -> None:
     """Faust still has the methods that are overridden, with the parameters that are relied on."""
-    for mine, theirs in ((BatchConsumer, driver.Consumer), (BatchConsumerThread, driver.AIOKafkaConsumerThread)):
+    for mine, theirs in (
+        (BatchConsumer, driver.Consumer),
+        (BatchConsumerThread, driver.AIOKafkaConsumerThread),
+    ):
         for name, method in vars(mine).items():
             if not callable(method) or name in {"rewind", "is_member", "_drain", "_batch", "_batch_message"}:
                 continue
@@ -86,12 +93,12 @@ async def test_a_fetch_is_one_batch(bootstrap: str, tmp_path: Path) -> None:
     assert sum(len(each.records) for each in batches) == 2_000
     assert len(batches) < 100
     assert [each.begin for each in batches] == [0, *(each.end for each in batches[:-1])]
-    assert all(each.records[0].offset == each.begin and each.records[-1].offset == each.end - 1 for each in batches)
+    assert all(
+        each.records[0].offset == each.begin and each.records[-1].offset == each.end - 1 for each in batches
+    )
 
 
-async def test_batches_are_bounded(
-    bootstrap: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_batches_are_bounded(bootstrap: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """No batch, and so no transaction, is larger than its limit."""
     monkeypatch.setattr(transport, "BATCH_RECORDS_MAX", 100)
     async with receiving(bootstrap, tmp_path) as received:

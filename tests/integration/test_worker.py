@@ -3,6 +3,7 @@
 import re
 import shutil
 import signal
+import socket
 from pathlib import Path
 
 from tests.support import kafka
@@ -211,6 +212,19 @@ def test_same_instance_twice_is_refused(bootstrap: str, tmp_path: Path) -> None:
 
     assert "another worker runs in" in second.log()
     assert "app.instance" in second.log()
+
+
+def test_web_port_in_use_is_named(bootstrap: str, tmp_path: Path) -> None:
+    """A port that somebody else has ends the start with the way out."""
+    name = kafka.unique("port")
+    config = configure(tmp_path, bootstrap, name, [{"name": name, "partitions": 1}])
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        done = run_verb("worker", "--config", str(config), "--web-port", str(port), check=False)
+
+    assert done.returncode == 2
+    assert f"app.web_port = {port}" in done.stderr
+    assert "--web-port" in done.stderr
 
 
 def test_missing_topics_are_named(bootstrap: str, tmp_path: Path) -> None:
