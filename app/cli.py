@@ -173,17 +173,20 @@ def rings_show(address: str | None, as_json: bool, config: Path) -> int:
 
 
 @cli.command()
+@click.option("--messages", type=int, default=240_000, show_default=True, help="How many to publish.")
+@click.option("--seed", type=int, default=1, show_default=True, help="Another seed, other traffic.")
+@click.option("--keep", is_flag=True, help="Keep data and logs, and say where.")
 @_config
-def demo(config: Path) -> int:
+def demo(messages: int, seed: int, keep: bool, config: Path) -> int:
     """Show it: broker, topics, worker, traffic with resends, a killed worker, an independent check.
 
     It brings its own broker and data and touches nothing else. Exit code 0 only if every message was accepted
-    exactly once.
+    exactly once, in order and unchanged.
     """
-    settings = _settings_if_any(config)
+    _settings_if_any(config)  # needs none of them, but a faulty file that was named is an error everywhere
     from app import demo as demo_module  # noqa: PLC0415
 
-    return demo_module.run(settings)
+    return demo_module.run(messages, keep, seed)
 
 
 def _silence_clients() -> None:
