@@ -171,9 +171,11 @@ def test_only_values_may_be_written() -> None:
         ),
         (
             {"address_defaults": {"name": "x"}},
-            "address_defaults.name = 'x': unknown key: known keys are default_group, duplicate_id_from, "
-            "duplicate_id_headers, duplicates, group_header, id_cache_size, id_max_age, partitioner, partitions, "
-            "persist_id_cache, replication_factor",
+            (
+                "address_defaults.name = 'x': unknown key: known keys are default_group, duplicate_id_from, "
+                "duplicate_id_headers, duplicates, group_header, id_cache_size, id_max_age, partitioner, partitions, "
+                "persist_id_cache, replication_factor"
+            ),
         ),
     ],
 )
@@ -185,8 +187,14 @@ def test_unknown_key(data: dict[str, Any], expected: str) -> None:
 @pytest.mark.parametrize(
     ("data", "expected"),
     [
-        (_orders(id_cache_size="4"), "addresses[orders].id_cache_size = '4': input should be a valid integer"),
-        (_orders(id_cache_size=True), "addresses[orders].id_cache_size = True: input should be a valid integer"),
+        (
+            _orders(id_cache_size="4"),
+            "addresses[orders].id_cache_size = '4': input should be a valid integer",
+        ),
+        (
+            _orders(id_cache_size=True),
+            "addresses[orders].id_cache_size = True: input should be a valid integer",
+        ),
         (_orders(partitions=2.0), "addresses[orders].partitions = 2.0: input should be a valid integer"),
         ({"app": {"web_port": "6066"}}, "app.web_port = '6066': input should be a valid integer"),
         ({"app": {"id": 4}}, "app.id = 4: input should be a valid string"),
@@ -587,7 +595,9 @@ def test_environment_wrong_type(file: Path) -> None:
 def test_environment_beside_the_settings(file: Path) -> None:
     """Variables with the prefix that are no settings, and others, are left alone."""
     file.write_text("")
-    others = {name: "x" for name in ("RINGFENCE_FAILPOINTS", "RINGFENCE_IVY_SETTINGS", "RINGFENCE_CACHE", "APP__ID")}
+    others = dict.fromkeys(
+        ("RINGFENCE_FAILPOINTS", "RINGFENCE_IVY_SETTINGS", "RINGFENCE_CACHE", "APP__ID"), "x"
+    )
 
     assert load(file, others) == validate({})
 

@@ -1,0 +1,119 @@
+"""What a person sees while the demo runs: a live panel on a terminal, a line now and then elsewhere."""
+
+import time
+from collections import deque
+from types import TracebackType
+from typing import Final, Self
+
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+PLAIN_EVERY_S: Final = 2.0
+REFRESHES_PER_S: Final = 8
+SPEED_WINDOW_S: Final = 2.0
+_BAR_WIDTH: Final = 60
+
+
+class Display:
+    """Shows the phase and the counts. It judges nothing.
+
+    Args:
+        total: How many messages the run has.
+        console: Where to; standard output by default.
+    """
+
+    def __init__(self, total: int, console: Console | None = None) -> None:
+        self.console: Final = console or Console()
+        self._total = total
+        self._began = time.monotonic()
+        self._phases: list[tuple[str, float]] = []
+        self._consumed = self._accepted = self._duplicates = self._sent = 0
+        self._samples: deque[tuple[float, int]] = deque()
+        self._printed = 0.0
+        self._live: Live | None = None
+
+    def __enter__(self) -> Self:
+        if self.console.is_terminal:
+            self._live = Live(
+                get_renderable=self._panel, console=self.console, refresh_per_second=REFRESHES_PER_S
+            )
+            self._live.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Leave the last picture on the screen. May be repeated."""
+        if self._live is not None:
+            self._live.stop()
+            self._live = None
+
+    def phase(self, name: str) -> None:
+        """A new phase begins."""
+        self._phases.append((name, time.monotonic()))
+        if self._live is None and not self.console.is_terminal:
+            self._print(name)
+
+    def say(self, text: str) -> None:
+        """A remark that stays."""
+        self.console.print(text, highlight=False, markup=False, soft_wrap=True)
+
+    def update(self, sent: int, consumed: int, accepted: int, duplicates: int) -> None:
+        """New counts."""
+        self._sent, self._consumed, self._accepted, self._duplicates = sent, consumed, accepted, duplicates
+        now = time.monotonic()
+        self._samples.append((now, consumed))
+        while now - self._samples[0][0] > SPEED_WINDOW_S:
+            self._samples.popleft()
+        if self._live is None and now - self._printed >= PLAIN_EVERY_S:
+            self._print(self._counts())
+
+    @property
+    def speed(self) -> float:
+        """Messages consumed a second, over the last two."""
+        if len(self._samples) < 2:  # noqa: PLR2004
+            return 0.0
+        (begin, first), (end, last) = self._samples[0], self._samples[-1]
+        return (last - first) / (end - begin) if end > begin else 0.0
+
+    def _counts(self) -> str:
+        return (
+            f"sent {self._sent:,}, consumed {self._consumed:,} of {self._total:,}: accepted {self._accepted:,}, "
+            f"duplicates {self._duplicates:,}; {self.speed:,.0f} messages/s"
+        )
+
+    def _print(self, text: str) -> None:
+        self._printed = time.monotonic()
+        self.console.print(
+            f"{self._printed - self._began:6.1f} s  {text}", highlight=False, markup=False, soft_wrap=True
+        )
+
+    def _panel(self) -> RenderableType:
+        now = time.monotonic()
+        phases = Table.grid(padding=(0, 2))
+        for index, (name, began) in enumerate(self._phases):
+            current = index == len(self._phases) - 1
+            ended = now if current else self._phases[index + 1][1]
+            phases.add_row(
+                Text("●" if current else "✓", "yellow" if current else "green"),
+                Text(name, "bold" if current else ""),
+                Text(f"{ended - began:.1f} s", "dim"),
+            )
+        counts = Table.grid(padding=(0, 2))
+        for name, number in (
+            ("sent", self._sent),
+            ("accepted", self._accepted),
+            ("duplicates", self._duplicates),
+            ("messages/s", round(self.speed)),
+        ):
+            counts.add_row(Text(name, "dim"), Text(f"{number:>9,}", "bold"))
+        bar = ProgressBar(self._total, self._consumed, width=_BAR_WIDTH)
+        return Group(
+            phases, Text(), bar, Text(f"consumed {self._consumed:,} of {self._total:,}"), counts, Text()
+        )

@@ -1,0 +1,290 @@
+"""``ringfence demo``: broker, topics, worker, traffic, a kill in the middle, a check from outside."""
+
+import contextlib
+import json
+import shutil
+import sys
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from app.demo.display import Display
+from app.demo.processes import Child, InterruptedDemoError, Interruption, WorkerProcess
+from app.demo.publish import Publisher
+from app.demo.traffic import ADDRESSES, Plan
+from app.demo.watch import Positions, Watch
+from app.embedded import ports
+from app.embedded.broker import EmbeddedBroker
+from conf import wire
+from conf.errors import RingfenceError
+
+MESSAGES: Final = 240_000
+SEED: Final = 1
+APP_ID: Final = "demo"
+HOST: Final = "127.0.0.1"
+CHECK: Final = Path(__file__).with_name("check.py")
+PARTITIONS: Final = 4
+READY_LIMIT_S: Final = 90.0
+"""For a worker to open its lanes; after a crash the group first waits for the dead one's session to end."""
+STALL_LIMIT_S: Final = 90.0
+"""A worker that commits nothing for so long is not well."""
+STOP_LIMIT_S: Final = 30.0
+CHECK_LIMIT_S: Final = 300.0
+SETTLE_LIMIT_S: Final = 5.0
+_LOOK_EVERY_S: Final = 0.05
+_HEALTH_EVERY_S: Final = 0.25
+
+
+class DemoError(RingfenceError):
+    """The demo came to no result."""
+
+
+class WorkerError(RingfenceError):
+    """The worker did not do what it must; this is a result, and not a good one."""
+
+    exit_code = 1
+
+
+def run(messages: int = MESSAGES, keep: bool = False, seed: int = SEED) -> int:
+    """Run the demo and print what came of it.
+
+    Args:
+        messages: How many to send, over all addresses.
+        keep: Keep the folder with configuration, logs and data. After a failure it is kept anyway.
+        seed: Reproduces the traffic and the point of the kill.
+
+    Returns:
+        The exit code: 0 every message accepted exactly once, in order, unchanged; 1 not so; 2 could not run;
+        128 + the signal's number when interrupted.
+
+    Raises:
+        RingfenceError: could not run. Nothing is left running.
+    """
+    plan = Plan(messages, seed)
+    directory = Path(tempfile.mkdtemp(prefix="ringfence-demo-"))
+    evidence = True
+    try:
+        with Interruption() as interruption, Display(messages) as display, contextlib.ExitStack() as stack:
+            code = Demo(plan, directory, display, interruption, stack).run()
+        evidence = code != 0
+        return code
+    except InterruptedDemoError as interrupted:
+        evidence = False
+        sys.stderr.write("interrupted: broker and worker are ended, nothing was judged\n")
+        return 128 + interrupted.number
+    finally:
+        if keep or evidence:
+            sys.stderr.write(f"configuration, logs and data are in {directory}\n")
+        else:
+            shutil.rmtree(directory, ignore_errors=True)
+
+
+@dataclass
+class _Kill:
+    """The kill: where the worker was in each partition, when it died, when its successor was ready."""
+
+    positions: Positions
+    at: float
+    back: float | None = None
+
+
+class Demo:
+    """One run. Whatever it starts is ended by ``stack``, in reverse order, however the run ends."""
+
+    _worker: WorkerProcess
+
+    def __init__(
+        self,
+        plan: Plan,
+        directory: Path,
+        display: Display,
+        interruption: Interruption,
+        stack: contextlib.ExitStack,
+    ) -> None:
+        self._plan = plan
+        self._directory = directory
+        self._display = display
+        self._interruption = interruption
+        self._stack = stack
+        self._broker = EmbeddedBroker(directory / "broker")
+        self._config = directory / "ringfence.toml"
+        self._web_port = ports.choose(HOST, avoid=self._broker.port)
+        self._workers = 0
+        self._killed: _Kill | None = None
+
+    def run(self) -> int:
+        """All phases; returns the exit code."""
+        self._display.phase("broker: a real Kafka of one node")
+        self._stack.callback(self._broker.stop)
+        with self._interruption.immediate():
+            self._broker.start()
+        self._display.phase("topics and worker")
+        self._create_topics()
+        self._worker = self._start_worker()
+        if not self._becomes_ready(self._worker):
+            raise DemoError(f"the worker did not come up: mend what its log names\n{_log(self._worker)}")
+        seconds = self._traffic()
+        stopped = self._stop_worker()
+        self._display.phase("check: another program compares all that went in with all that came out")
+        self._display.close()
+        code = self._check(seconds)
+        self._tell_outage(seconds)
+        if code == 1:
+            self._display.say(f"the worker's log ends so:\n{_log(self._worker)}")
+        if not stopped:
+            self._display.say(
+                f"the worker did not stop within {STOP_LIMIT_S:g} s of SIGTERM:\n{_log(self._worker)}"
+            )
+        return code if stopped else max(code, 1)
+
+    # -- before the traffic --------------------------------------------------------------------------------------
+
+    def _create_topics(self) -> None:
+        text = configuration(self._broker.bootstrap_servers, self._directory, self._plan, self._web_port)
+        self._config.write_text(text, "utf-8")
+        arguments = ["-m", "app", "topics", "create", "--config", str(self._config)]
+        child = Child(arguments, self._directory / "topics.log")
+        self._stack.callback(child.kill)
+        if child.wait(READY_LIMIT_S, self._interruption.check) != 0:
+            raise DemoError(f"the topics were not created: mend what is named here\n{_log(child)}")
+
+    def _start_worker(self) -> WorkerProcess:
+        self._workers += 1
+        log = self._directory / f"worker-{self._workers}.log"
+        worker = WorkerProcess(self._config, self._web_port, log)
+        self._stack.callback(worker.kill)
+        return worker
+
+    def _becomes_ready(self, worker: WorkerProcess) -> bool:
+        deadline = time.monotonic() + READY_LIMIT_S
+        while not worker.ready:
+            if worker.exit_code is not None or time.monotonic() > deadline:
+                return False
+            self._interruption.sleep(_HEALTH_EVERY_S)
+        return True
+
+    # -- traffic and kill ----------------------------------------------------------------------------------------
+
+    def _traffic(self) -> float:
+        """Send everything, kill the worker on the way, wait until all is consumed; returns the seconds it took."""
+        bootstrap = self._broker.bootstrap_servers
+        watch = Watch(bootstrap, APP_ID, {each: wire.accepted_topic(each) for each in ADDRESSES}, PARTITIONS)
+        self._stack.callback(watch.close)
+        publisher = Publisher(bootstrap, self._plan)
+        self._stack.callback(publisher.stop)
+        self._display.phase("producing")
+        publisher.start()
+        began = progressed = time.monotonic()
+        consumed = 0
+        while not (publisher.finished and consumed >= self._plan.messages):
+            before, consumed = consumed, _total(watch.positions())
+            self._display.update(publisher.handed_over, consumed, watch.accepted, watch.duplicates)
+            if publisher.error is not None:
+                raise DemoError(f"producing ended: {publisher.error}") from publisher.error
+            now = time.monotonic()
+            progressed = now if consumed > before else progressed
+            if now - progressed > STALL_LIMIT_S:
+                raise self._worker_error(f"consumed nothing for {STALL_LIMIT_S:g} s")
+            self._kill_or_greet(consumed, watch, publisher)
+            if self._worker.exit_code is not None:
+                raise self._worker_error("ended by itself")
+            self._interruption.sleep(_LOOK_EVERY_S)
+        seconds = time.monotonic() - began
+        self._settle(watch)
+        return seconds
+
+    def _settle(self, watch: Watch) -> None:
+        """Let the display's reader, which nothing waits for, catch up, so that the last picture is complete."""
+        deadline = time.monotonic() + SETTLE_LIMIT_S
+        before = -1
+        while before < watch.accepted and time.monotonic() < deadline:
+            before = watch.accepted
+            self._interruption.sleep(_HEALTH_EVERY_S)
+        total = self._plan.messages  # all is consumed: what was not accepted was dropped
+        self._display.update(total, total, watch.accepted, total - watch.accepted)
+
+    def _kill_or_greet(self, consumed: int, watch: Watch, publisher: Publisher) -> None:
+        """Kill the worker when it is due; afterwards notice when its successor is ready."""
+        if self._killed is None and consumed >= self._plan.kill_at:
+            self._worker.kill()
+            self._killed = _Kill(watch.positions(), time.monotonic())
+            self._display.phase(f"worker killed with SIGKILL after {consumed:,} messages")
+            publisher.release()
+            self._worker = self._start_worker()
+            self._display.phase("worker restarted: waits until the group gives up the dead one")
+        elif self._killed is not None and self._killed.back is None and self._worker.ready:
+            self._killed.back = time.monotonic()
+            self._display.phase("catching up")
+
+    def _worker_error(self, fault: str) -> WorkerError:
+        return WorkerError(f"the worker {fault}: mend what its log names\n{_log(self._worker)}")
+
+    # -- after the traffic ---------------------------------------------------------------------------------------
+
+    def _stop_worker(self) -> bool:
+        """Whether it ended in order."""
+        self._worker.terminate()
+        stopped = self._worker.wait(STOP_LIMIT_S, self._interruption.check) is not None
+        self._worker.kill()
+        return stopped
+
+    def _check(self, seconds: float) -> int:
+        """Run the check as a program of its own and return its exit code."""
+        arguments = [
+            "-P",
+            str(CHECK),
+            "--bootstrap",
+            self._broker.bootstrap_servers,
+            "--seconds",
+            f"{seconds:.1f}",
+        ]
+        for each in ADDRESSES:
+            arguments += ["--topics", f"{each}={wire.accepted_topic(each)}"]
+        if self._killed is not None:
+            killed = self._directory / "killed.json"
+            killed.write_text(json.dumps(self._killed.positions), "utf-8")
+            arguments += ["--killed", str(killed)]
+        child = Child(arguments, None)
+        self._stack.callback(child.kill)
+        code = child.wait(CHECK_LIMIT_S, self._interruption.check)
+        if code is None:
+            raise DemoError(
+                f"the check did not end within {CHECK_LIMIT_S:g} s: run it on a machine that is less busy"
+            )
+        return code
+
+    def _tell_outage(self, seconds: float) -> None:
+        if self._killed is None or self._killed.back is None:
+            return
+        outage = self._killed.back - self._killed.at
+        self._display.say(
+            f"Killed after {_total(self._killed.positions):,} messages, ready again {outage:.1f} s later; the seconds "
+            f"hold that outage. Without it: {self._plan.messages / (seconds - outage):,.0f} messages/s."
+        )
+
+
+def configuration(bootstrap: str, directory: Path, plan: Plan, web_port: int) -> str:
+    """The TOML of the demo's worker. Its rings hold every ID of the run, so that all resends are within the promise."""
+    head = f"""\
+[kafka]
+bootstrap_servers = {json.dumps(bootstrap)}
+[app]
+id = "{APP_ID}"
+data_dir = {json.dumps(str(directory / "state"))}
+instance = "worker"
+web_port = {web_port}
+[address_defaults]
+partitions = {PARTITIONS}
+id_cache_size = {plan.messages}
+"""
+    return head + "".join(f'[[addresses]]\nname = "{each}"\n' for each in ADDRESSES)
+
+
+def _total(positions: Positions) -> int:
+    return sum(offset for partitions in positions.values() for offset in partitions.values())
+
+
+def _log(child: Child) -> str:
+    return f"{child.log_tail()}\n  (all of it: {child.log})"

@@ -1,0 +1,141 @@
+"""What the demo sends: a plan of messages that a seed reproduces. Pure.
+
+A producer that is unsure whether a message arrived sends it again; it may do so at once or, after an outage of its
+own, much later. The plan holds both kinds, and resends whose original is sent before the worker can have been
+killed and which follow when it certainly was.
+"""
+
+import random
+from array import array
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from conf.errors import ConfigurationError
+
+ADDRESSES: Final = ("orders", "payments")
+GROUPS: Final = 1_000
+ID_HEADER: Final = "_AMQ_DUPL_ID"
+RESEND_SHARE: Final = 0.10
+FAR: Final = 5_000
+"""A resend further back than this many messages of its address is a late one; half of all are."""
+FAR_SHARE: Final = 0.5
+NO_ID_EVERY: Final = 500
+"""Each 500th message of an address has no ID: it must always pass."""
+NO_GROUP_EVERY: Final = 2
+"""Each second of those has no group either."""
+KILL_FIRST: Final = 0.3
+KILL_LAST: Final = 0.7
+"""The worker is killed when it has consumed between these shares of all messages."""
+STRADDLING_SHARE: Final = 0.5
+"""Of the late resends in the last stretch: their original lies in the first."""
+MESSAGES_MIN: Final = 20_000
+"""With fewer, late resends would not be half of all resends."""
+
+_NO_ORIGINAL: Final = -1
+
+
+class Message(NamedTuple):
+    """One message of the plan."""
+
+    address: str
+    group: bytes | None
+    value: bytes | None
+    headers: list[tuple[str, str | bytes | None]]
+    position: int
+    """Which message of its address it is."""
+    original: int
+    """Position of the message that it repeats; its own, when it repeats none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """The traffic of one run.
+
+    Args:
+        messages: How many there are, over all addresses.
+        seed: Reproduces the plan and the point of the kill.
+    """
+
+    messages: int
+    seed: int
+
+    def __post_init__(self) -> None:
+        if self.messages < MESSAGES_MIN:
+            raise ConfigurationError(
+                f"{self.messages} messages are too few for late resends: use {MESSAGES_MIN} or more"
+            )
+
+    @property
+    def kill_at(self) -> int:
+        """The worker is killed once it has consumed this many messages."""
+        share = random.Random(f"{self.seed}/kill").uniform(KILL_FIRST, KILL_LAST)
+        return int(share * self.messages)
+
+    @property
+    def hold_at(self) -> int:
+        """Messages from here on are sent after the kill, so that it always hits a worker amid its work."""
+        return int(KILL_LAST * self.messages)
+
+    def messages_of(self, address: str) -> int:
+        """How many go to this address; they take turns."""
+        index = ADDRESSES.index(address)
+        return (self.messages - index + len(ADDRESSES) - 1) // len(ADDRESSES)
+
+    def __iter__(self) -> Iterator[Message]:
+        streams = [self.stream(address) for address in ADDRESSES]
+        for index in range(self.messages):
+            yield next(streams[index % len(streams)])
+
+    def stream(self, address: str) -> Iterator[Message]:
+        """The messages of one address, in the order in which they are sent."""
+        count = self.messages_of(address)
+        rng = random.Random(f"{self.seed}/{address}")
+        groups = array("H", (rng.randrange(GROUPS) for _ in range(count)))
+        originals = array("q", [_NO_ORIGINAL]) * count
+        for position in range(count):
+            original = _choose(rng, position, count, originals)
+            originals[position] = position if original is None else _NO_ORIGINAL
+            if original is None and position % NO_ID_EVERY == NO_ID_EVERY - 1:
+                originals[position] = _NO_ORIGINAL  # nothing repeats a message that cannot be recognised
+                grouped = position // NO_ID_EVERY % NO_GROUP_EVERY == 0
+                yield _message(address, groups[position] if grouped else None, position, position, None)
+                continue
+            source = position if original is None else original
+            # IDs are those of an address: both use the same ones, and neither may take the other's for a duplicate.
+            yield _message(address, groups[source], position, source, b"id-%d" % source)
+
+
+def _choose(rng: random.Random, position: int, count: int, originals: "array[int]") -> int | None:
+    """The position of the original, if this message is to be a resend."""
+    if position == 0 or rng.random() >= RESEND_SHARE:
+        return None
+    # Late resends begin only after FAR messages, so that later on they must be more than half.
+    late = position > FAR + 1 and rng.random() < FAR_SHARE * count / (count - FAR)
+    for _ in range(100):  # most positions are originals; a few tries find one
+        if not late:
+            # Most near resends follow at once: the distance is spread evenly over its orders of magnitude.
+            candidate = position - int(min(FAR, position) ** rng.random())
+        elif position >= KILL_LAST * count and rng.random() < STRADDLING_SHARE:
+            candidate = rng.randrange(min(int(KILL_FIRST * count), position - FAR - 1))
+        else:
+            candidate = rng.randrange(position - FAR - 1)
+        if originals[candidate] != _NO_ORIGINAL:
+            return candidate
+    return None
+
+
+def _message(
+    address: str, group: int | None, position: int, source: int, duplicate_id: bytes | None
+) -> Message:
+    """A resend has the bytes of its original. Now and then a shape that an implementation may spoil."""
+    value: bytes | None = b'{"number":%d,"amount":%d,"note":"%s"}' % (source, source * 7 % 10_007, b"." * 40)
+    headers: list[tuple[str, str | bytes | None]] = [("content-type", b"application/json")]
+    if source % 97 == 0:
+        value = None
+    if source % 89 == 0:
+        headers += [("hop", b"first"), ("hop", b"second"), ("nothing", None)]
+    if duplicate_id is not None:
+        headers.append((ID_HEADER, duplicate_id))
+    key = None if group is None else b"customer-%04d" % group
+    return Message(address, key, value, headers, position, source)

@@ -1,0 +1,97 @@
+"""``python -m bench``: see README.md beside this file."""
+
+import signal
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+import click
+from confluent_kafka import KafkaException
+from rich.console import Console
+
+from app.embedded.broker import EmbeddedBroker
+from bench import profile, table
+from bench.contest import CONTENDERS, PLAIN, Contest, Outcome
+from bench.errors import BenchError
+from bench.traffic import Plan
+from conf.errors import RingfenceError
+
+RESULTS: Final = Path(__file__).parent / "results" / "latest.json"
+QUICK_MESSAGES: Final = 100_000
+PLAIN_SHARE: Final = 50
+"""The plain agent gets one message of so many: at its pace the whole would take minutes to hours."""
+PLAIN_MESSAGES_MIN: Final = 20_000
+"""Some ten seconds of work for it."""
+EXIT_NOT_WELL: Final = 1
+EXIT_COULD_NOT_RUN: Final = 2
+EXIT_TERMINATED: Final = 143
+_MESSAGES_MIN: Final = 50_000
+
+
+@contextmanager
+def _broker() -> Iterator[tuple[EmbeddedBroker, Path]]:
+    """A broker and a folder, both gone at the end."""
+    with tempfile.TemporaryDirectory(prefix="ringfence-bench-") as name:
+        folder = Path(name)
+        with EmbeddedBroker(folder / "broker") as broker:
+            yield broker, folder
+
+
+@click.group(invoke_without_command=True)
+@click.option("--messages", type=click.IntRange(min=_MESSAGES_MIN), default=1_000_000, show_default=True)
+@click.option(
+    "--rounds", type=click.IntRange(min=1), default=3, show_default=True, help="Of Ringfence and the copy."
+)
+@click.option("--quick", is_flag=True, help=f"{QUICK_MESSAGES:,} messages, one round: to see that it works.")
+@click.option("--only", type=click.Choice(list(CONTENDERS)), multiple=True, help="May be repeated.")
+@click.option("--seed", type=int, default=1, show_default=True, help="Of the traffic.")
+@click.pass_context
+def main(
+    context: click.Context, messages: int, rounds: int, quick: bool, only: tuple[str, ...], seed: int
+) -> None:
+    """Measure Ringfence beside a plain Faust agent and a bare transactional copy."""
+    if context.invoked_subcommand:
+        return
+    if quick:
+        messages, rounds = QUICK_MESSAGES, 1
+    chosen = [CONTENDERS[each] for each in only or CONTENDERS]
+    plain = max(messages // PLAIN_SHARE, PLAIN_MESSAGES_MIN)
+    outcome = Outcome(Plan(messages, seed=seed), Plan(plain, seed=seed))
+    console = Console()
+    with _broker() as (broker, folder):
+        Contest(broker, folder, outcome, console.print).run(rounds, chosen)
+    table.show(outcome, console)
+    table.save(outcome, RESULTS)
+    # The plain agent's exactness is a finding, not a fault of the benchmark.
+    exact = all(outcome.exact(each) for each in chosen if each != PLAIN)
+    complete = not outcome.failures
+    if not (exact and complete):
+        sys.exit(EXIT_NOT_WELL)
+
+
+@main.command("profile")
+@click.option("--messages", type=click.IntRange(min=_MESSAGES_MIN), default=500_000, show_default=True)
+@click.option(
+    "--functions", type=click.IntRange(min=0), default=20, show_default=True, help="Shown below the areas."
+)
+def profile_command(messages: int, functions: int) -> None:
+    """Show where a Ringfence worker spends its CPU time, by area and by function."""
+    with _broker() as (broker, folder):
+        profile.run(broker, folder, Plan(messages), functions, Console())
+
+
+def _terminated(*_: object) -> None:
+    """End as after an exception, so that every process that was started is ended too."""
+    sys.exit(EXIT_TERMINATED)
+
+
+if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, _terminated)
+    try:
+        main()
+    except (BenchError, KafkaException, RingfenceError) as error:
+        print(f"bench: {error}", file=sys.stderr)
+        sys.exit(EXIT_COULD_NOT_RUN)

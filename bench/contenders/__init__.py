@@ -1,0 +1,1 @@
+"""What is measured; each runs as a process of its own."""

@@ -1,0 +1,66 @@
+"""Ringfence itself: the worker as anyone would start it, on one address."""
+
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from app.embedded import ports
+from bench.errors import BenchError
+from bench.measure import ROOT, environment
+from conf import wire
+
+HOST: Final = "127.0.0.1"
+TOPICS_LIMIT_S: Final = 120
+
+
+@dataclass(frozen=True, slots=True)
+class Worker:
+    """A worker that is ready to be started; its topics exist."""
+
+    command: tuple[str, ...]
+    """To be run from the root of the project, after ``python``."""
+    output: str
+    internal_topics: tuple[str, ...]
+
+
+def prepare(folder: Path, bootstrap: str, app_id: str, address: str, ring: int) -> Worker:
+    """Write the configuration, create the topics.
+
+    Raises:
+        BenchError: they could not be created.
+    """
+    folder.mkdir(parents=True)
+    config = folder / "ringfence.toml"
+    config.write_text(
+        f"""\
+[kafka]
+bootstrap_servers = "{bootstrap}"
+[app]
+id = "{app_id}"
+instance = "bench"
+data_dir = "{folder / "data"}"
+[[addresses]]
+name = "{address}"
+id_cache_size = {ring}
+""",
+        "utf-8",
+    )
+    create = [sys.executable, "-m", "app", "topics", "create", "--config", str(config)]
+    done = subprocess.run(
+        create,
+        cwd=ROOT,
+        env=environment(),
+        capture_output=True,
+        text=True,
+        timeout=TOPICS_LIMIT_S,
+        check=False,
+    )
+    if done.returncode != 0:
+        raise BenchError(f"topics create ended with {done.returncode}:\n{done.stdout}{done.stderr}")
+    return Worker(
+        ("-m", "app", "worker", "--config", str(config), "--web-port", str(ports.choose(HOST))),
+        wire.accepted_topic(address),
+        (wire.changelog_topic(app_id, address),),
+    )

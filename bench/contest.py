@@ -1,0 +1,142 @@
+"""The contest: topics, traffic, rounds. What ran is kept although something else failed."""
+
+import itertools
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Final
+
+from confluent_kafka import KafkaException
+
+from app.embedded.broker import EmbeddedBroker
+from bench import topics
+from bench.contenders import ringfence
+from bench.errors import BenchError
+from bench.job import Job, Run, perform
+from bench.traffic import Expected, Plan, generate, publish
+
+RINGFENCE: Final = "ringfence"
+COPY: Final = "bare copy"
+PLAIN: Final = "plain Faust"
+CONTENDERS: Final = {"ringfence": RINGFENCE, "copy": COPY, "faust": PLAIN}
+"""As ``--only`` names them."""
+INPUT: Final = "bench"
+PLAIN_INPUT: Final = "bench-plain"
+
+Say = Callable[[str], None]
+
+
+@dataclass(slots=True)
+class Outcome:
+    """Everything that is known at the end."""
+
+    plan: Plan
+    plain_plan: Plan
+    expected: dict[str, int] = field(default_factory=dict)
+    """Contender → records that its output should have."""
+    rounds: list[dict[str, Run]] = field(default_factory=list)
+    """A round's runs by contender; a failed one is missing."""
+    failures: list[str] = field(default_factory=list)
+
+    def runs(self, contender: str) -> list[Run]:
+        """All runs of a contender, in order."""
+        return [each[contender] for each in self.rounds if contender in each]
+
+    def pairs(self) -> list[tuple[Run, Run]]:
+        """Ringfence and the copy of each round in which both succeeded."""
+        return [(each[RINGFENCE], each[COPY]) for each in self.rounds if RINGFENCE in each and COPY in each]
+
+    def exact(self, contender: str) -> bool:
+        """Whether each run's output is what is expected, by number of records and of IDs."""
+        distinct = self.expected[RINGFENCE] if contender == COPY else self.expected[contender]
+        return all(
+            each.outputs == self.expected[contender] and each.distinct_outputs == distinct
+            for each in self.runs(contender)
+        )
+
+
+class Contest:
+    """Runs the contenders on one broker; each run has a group and an output topic of its own."""
+
+    def __init__(self, broker: EmbeddedBroker, folder: Path, outcome: Outcome, say: Say) -> None:
+        self._broker = broker
+        self._bootstrap = broker.bootstrap_servers
+        self._folder = folder
+        self._outcome = outcome
+        self._say = say
+        self._numbers = itertools.count(1)
+
+    def run(self, rounds: int, only: Sequence[str]) -> None:
+        """Ringfence and the copy alternately, changing who begins; the plain agent once, at the end."""
+        outcome = self._outcome
+        rivals = [each for each in (RINGFENCE, COPY) if each in only]
+        if rivals:
+            expected = self._fill(INPUT, outcome.plan)
+            outcome.expected |= {RINGFENCE: expected.distinct, COPY: expected.total}
+        for number in range(rounds if rivals else 0):
+            order = rivals if number % 2 == 0 else rivals[::-1]
+            outcome.rounds.append({})
+            for contender in order:
+                self._attempt(self._ringfence if contender == RINGFENCE else self._copy)
+        if PLAIN in only:
+            outcome.expected[PLAIN] = self._fill(PLAIN_INPUT, outcome.plain_plan).distinct
+            outcome.rounds.append({})
+            self._attempt(self._plain)
+
+    def _fill(self, topic: str, plan: Plan) -> Expected:
+        self._say(f"producing {plan.messages:,} messages into {topic}")
+        topics.create(self._bootstrap, topic, plan.partitions)
+        expected = publish(self._bootstrap, topic, generate(plan))
+        self._say(f"  {expected.total - expected.distinct:,} of them are resends")
+        return expected
+
+    def _attempt(self, contender: Callable[[str, Path], Run]) -> None:
+        number = next(self._numbers)
+        name = f"bench-{number}"
+        try:
+            run = contender(name, self._folder / name)
+        except (BenchError, KafkaException) as error:
+            self._outcome.failures.append(str(error))
+            self._say(f"  failed: {error}")
+            return
+        self._outcome.rounds[-1][run.contender] = run
+        self._say(
+            f"  {run.rate:,.0f} messages/s, {run.cpu_s_per_million:.2f} CPU s per million, {run.outputs:,} outputs"
+        )
+
+    def _ringfence(self, name: str, folder: Path) -> Run:
+        plan = self._outcome.plan
+        worker = ringfence.prepare(folder, self._bootstrap, name, INPUT, plan.ring)
+        job = Job(RINGFENCE, worker.command, name, INPUT, worker.output, plan.partitions, plan.messages)
+        return self._perform(job, folder, worker.internal_topics)
+
+    def _copy(self, name: str, folder: Path) -> Run:
+        plan = self._outcome.plan
+        job = Job(COPY, (), name, INPUT, f"{name}-copied", plan.partitions, plan.messages)
+        return self._program("bare_copy", job, folder)
+
+    def _plain(self, name: str, folder: Path) -> Run:
+        plan = self._outcome.plain_plan
+        job = Job(
+            PLAIN, (), name, PLAIN_INPUT, f"{name}-accepted", plan.partitions, plan.messages, reports=True
+        )
+        changelog = f"{name}-seen-changelog"
+        return self._program("plain_faust", job, folder, ("--data", str(folder / "data")), (changelog,))
+
+    def _program(
+        self, module: str, job: Job, folder: Path, more: tuple[str, ...] = (), internal: Sequence[str] = ()
+    ) -> Run:
+        folder.mkdir(parents=True)
+        topics.create(self._bootstrap, job.output, job.partitions)
+        command = (
+            "-m", f"bench.contenders.{module}", "--bootstrap", self._bootstrap, "--group", job.group,
+            "--input", job.input, "--output", job.output, "--partitions", str(job.partitions), *more,
+        )  # fmt: skip
+        return self._perform(replace(job, command=command), folder, internal)
+
+    def _perform(self, job: Job, folder: Path, internal: Sequence[str]) -> Run:
+        self._say(f"{job.contender}: {job.messages:,} messages")
+        try:
+            return perform(job, self._bootstrap, self._broker.pid, folder / "output.log")
+        finally:
+            topics.delete(self._bootstrap, [job.output, *internal])

@@ -1,0 +1,105 @@
+"""What a run says: a table for people, a document for programs."""
+
+import json
+import os
+import platform
+from dataclasses import asdict
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, Final
+
+from rich.console import Console
+from rich.table import Table
+
+from bench.contest import CONTENDERS, COPY, PLAIN, RINGFENCE, Outcome
+from bench.job import spread
+
+_PACKAGES: Final = ("faust-streaming", "aiokafka", "rocksdict")
+_MIB: Final = 2**20
+
+
+def show(outcome: Outcome, console: Console) -> None:
+    """Print the table, the ratios and what failed."""
+    ran = [each for each in CONTENDERS.values() if outcome.runs(each)]
+    columns = [_column(outcome, each) for each in ran]
+    table = Table("", *ran)
+    for name in columns[0] if columns else ():
+        table.add_row(name, *(each[name] for each in columns))
+    if columns:
+        console.print(table)
+        console.print("Median (smallest to largest). The clock runs from the first commit seen to the last.")
+    for name, values in ratios(outcome).items():
+        pairs = ", ".join(f"{each:.2f}" for each in values)
+        console.print(f"{name}, {RINGFENCE} / {COPY}, pair by pair: {pairs}; median {spread(values)[1]:.2f}")
+    for failure in outcome.failures:
+        console.print(f"failed: {failure}", markup=False)
+
+
+def _column(outcome: Outcome, contender: str) -> dict[str, str]:
+    """What is said of one contender, by row."""
+    runs = outcome.runs(contender)
+    plan = outcome.plain_plan if contender == PLAIN else outcome.plan
+    return {
+        "runs": str(len(runs)),
+        "messages a run": f"{plan.messages:,}",
+        "messages/s": _range([each.rate for each in runs], 0),
+        "CPU s / million": _range([each.cpu_s_per_million for each in runs], 2),
+        "broker's CPU s / million": _range([each.broker_cpu_s / each.measured * 1e6 for each in runs], 2),
+        "peak RSS, MiB": _range([each.peak_rss_bytes / _MIB for each in runs], 0),
+        "outputs": " / ".join(f"{each:,}" for each in sorted({each.outputs for each in runs})),
+        "outputs expected": f"{outcome.expected[contender]:,}",
+        "exact": "yes" if outcome.exact(contender) else "NO",
+    }
+
+
+def _range(values: list[float], digits: int) -> str:
+    low, median, high = spread(values)
+    if len(values) == 1:
+        return f"{median:,.{digits}f}"
+    return f"{median:,.{digits}f}\n({low:,.{digits}f} to {high:,.{digits}f})"
+
+
+def ratios(outcome: Outcome) -> dict[str, list[float]]:
+    """Ringfence's figure by the copy's, a pair a round: noise that both of a pair suffered cancels out."""
+    pairs = outcome.pairs()
+    if not pairs:
+        return {}
+    return {
+        "messages/s": [ours.rate / copy.rate for ours, copy in pairs],
+        "CPU s / million": [ours.cpu_s_per_million / copy.cpu_s_per_million for ours, copy in pairs],
+    }
+
+
+def document(outcome: Outcome) -> dict[str, Any]:
+    """Everything measured, and where."""
+    return {
+        "machine": {
+            "cpus": os.cpu_count(),
+            "architecture": platform.machine(),
+            "system": platform.system(),
+            "python": platform.python_version(),
+        },
+        "versions": {each: version(each) for each in _PACKAGES},
+        "plan": asdict(outcome.plan),
+        "plain_plan": asdict(outcome.plain_plan),
+        "expected": outcome.expected,
+        "runs": [
+            {
+                "round": number,
+                **asdict(run),
+                "messages_per_s": run.rate,
+                "cpu_s_per_million": run.cpu_s_per_million,
+            }
+            for number, each in enumerate(outcome.rounds, 1)
+            for run in each.values()
+        ],
+        "ratios": ratios(outcome),
+        "exact": {each: outcome.exact(each) for each in CONTENDERS.values() if outcome.runs(each)},
+        "failures": outcome.failures,
+    }
+
+
+def save(outcome: Outcome, path: Path) -> None:
+    """Write the document."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(document(outcome), indent=2) + "\n", "utf-8")

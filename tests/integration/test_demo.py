@@ -1,0 +1,256 @@
+"""The demo as a person runs it, and its check on topics that were tampered with."""
+
+import contextlib
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Final
+
+import psutil
+import pytest
+
+from app.demo import check
+from tests.support import kafka
+from tests.support.kafka import Sent
+
+DEMO: Final = "import sys; from app.demo import run; sys.exit(run(20_000))"
+WITHOUT_RINGS: Final = """
+import sys
+from app.demo import run
+module = sys.modules["app.demo.run"]
+exact = module.configuration
+module.configuration = lambda *args: exact(*args).replace("id_cache_size = 20000", "id_cache_size = 0")
+sys.exit(run(20_000))
+"""
+WITHOUT_A_WORKER: Final = """
+import os, sys
+from app.demo import run
+from conf.errors import RingfenceError
+os.environ["RINGFENCE_FAILPOINTS"] = "before-fence:*=kill"
+try:
+    run(20_000)
+except RingfenceError as error:
+    print(error)
+    sys.exit(error.exit_code)
+"""
+LIMIT_S: Final = 100.0
+COLUMNS: Final = ("sent", "distinct", "accepted", "lost", "doubled", "out of order", "changed")
+
+
+class RunningDemo:
+    """A demo in a process of its own, with every process that it was seen to start."""
+
+    def __init__(self, program: str, folder: Path) -> None:
+        self._output = folder / "output.txt"
+        self._temporary = folder / "temporary"
+        self._temporary.mkdir()
+        with self._output.open("w") as output:
+            self._process = psutil.Popen(
+                [sys.executable, "-c", program],
+                stdout=output,
+                stderr=output,
+                env={**os.environ, "TMPDIR": str(self._temporary)},
+            )
+        self._seen: set[psutil.Process] = set()
+
+    def wait_for(self, condition: Callable[[], bool]) -> None:
+        """Wait, and note the processes that run meanwhile."""
+        deadline = time.monotonic() + LIMIT_S
+        while not condition():
+            assert time.monotonic() < deadline, self.output
+            with contextlib.suppress(psutil.NoSuchProcess):
+                self._seen |= set(self._process.children(recursive=True))
+            time.sleep(0.02)
+
+    def end(self) -> int:
+        """Wait for its end and return the exit code."""
+        self.wait_for(lambda: self._process.poll() is not None)
+        return int(self._process.returncode)
+
+    def signal(self, number: signal.Signals) -> None:
+        self._process.send_signal(number)
+
+    @property
+    def output(self) -> str:
+        """Both streams."""
+        return self._output.read_text("utf-8")
+
+    @property
+    def left_behind(self) -> list[str]:
+        """Processes and folders that are still there: none should be."""
+        processes = [str(each) for each in self._seen if each.is_running() and each.status() != "zombie"]
+        return processes + [str(each) for each in self._temporary.iterdir()]
+
+    @property
+    def started(self) -> int:
+        """How many processes it was seen to start."""
+        return len(self._seen)
+
+    def kill(self) -> None:
+        """Leave nothing behind, whatever the test found."""
+        for each in (*self._seen, self._process):
+            if each.is_running():
+                each.kill()
+
+
+@pytest.fixture
+def demo(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[RunningDemo]:
+    """A demo of 20,000 messages, or of the program that the test names."""
+    running = RunningDemo(getattr(request, "param", DEMO), tmp_path)
+    yield running
+    running.kill()
+
+
+def _totals(output: str) -> dict[str, int]:
+    """The total row of the table, by column."""
+    row = re.search(r"^│ total +│(.*)│$", output, re.MULTILINE)
+    assert row is not None, output
+    numbers = [cell.strip().replace(",", "") for cell in row.group(1).split("│")]
+    return dict(zip(COLUMNS, map(int, numbers[: len(COLUMNS)]), strict=True))
+
+
+def test_a_short_demo(demo: RunningDemo) -> None:
+    """Exit code 0, no fault in the table, resends across the kill; no process and no folder stays behind."""
+    assert demo.end() == 0, demo.output
+    totals = _totals(demo.output)
+    assert totals["sent"] == 20_000
+    assert 17_000 < totals["distinct"] == totals["accepted"] < 19_000
+    assert [totals[each] for each in COLUMNS[3:]] == [0, 0, 0, 0]
+    assert "worker killed with SIGKILL after " in demo.output
+    assert re.search(r"^\d+ resends came after the kill while their originals", demo.output, re.MULTILINE)
+    assert demo.started >= 4  # broker, topics, two workers
+    assert demo.left_behind == []
+
+
+@pytest.mark.parametrize("demo", [WITHOUT_RINGS], indirect=True)
+def test_a_worker_that_lets_duplicates_pass(demo: RunningDemo) -> None:
+    """A demo that could not fail would prove nothing: exit code 1, doubled, the worker's log, the evidence kept."""
+    assert demo.end() == 1, demo.output
+    totals = _totals(demo.output)
+    assert totals["doubled"] == totals["sent"] - totals["distinct"] > 1_000
+    assert (totals["lost"], totals["out of order"], totals["changed"]) == (0, 0, 0)
+    assert "the worker's log ends so:" in demo.output
+    [kept] = demo.left_behind
+    assert f"configuration, logs and data are in {kept}" in demo.output
+    assert (Path(kept) / "worker-2.log").read_text()
+
+
+@pytest.mark.parametrize("demo", [WITHOUT_A_WORKER], indirect=True)
+def test_a_worker_that_does_not_come_up(demo: RunningDemo) -> None:
+    """Exit code 2, what the worker logged, and where all of it is."""
+    assert demo.end() == 2, demo.output
+    assert "the worker did not come up: mend what its log names" in demo.output
+    assert "worker worker of demo starts" in demo.output
+    [kept] = demo.left_behind
+    assert f"(all of it: {kept}/worker-1.log)" in demo.output
+
+
+@pytest.mark.parametrize(
+    ("number", "moment"),
+    [
+        (signal.SIGINT, "broker: "),
+        (signal.SIGTERM, "topics and worker"),
+        (signal.SIGINT, "worker restarted"),
+    ],
+)
+def test_interrupted(demo: RunningDemo, number: signal.Signals, moment: str) -> None:
+    """Ctrl-C and SIGTERM end it whatever it is about: no process and no folder stays behind."""
+    demo.wait_for(lambda: moment in demo.output)
+
+    demo.signal(number)
+    assert demo.end() == 128 + number, demo.output
+    assert "interrupted: broker and worker are ended" in demo.output
+    assert demo.left_behind == []
+
+
+# -- the check, on topics made by hand -------------------------------------------------------------------------
+
+
+INPUTS: Final = [
+    Sent(b"1", b"g", b"one", (("trace", b"t"),)),
+    Sent(b"2", b"g", b"two"),
+    Sent(None, b"g", None),
+    Sent(b"3", b"h", b"three"),
+    Sent(b"1", b"g", b"one", (("trace", b"t"),)),
+]
+
+
+def _check(
+    bootstrap: str, accepted: Sequence[int], *, spoil: bool = False
+) -> tuple[int, dict[str, int], str]:
+    """Write the inputs and an output for each named one; returns exit code, total row, all that it printed."""
+    topic = kafka.unique("demo-check")
+    kafka.create_topics(bootstrap, {topic: (1, {}), f"{topic}.accepted": (1, {})})
+    now = int(time.time() * 1000)
+    inputs = [each._replace(timestamp=now + index) for index, each in enumerate(INPUTS)]
+    kafka.send(bootstrap, topic, inputs)
+    outputs = []
+    for index in accepted:
+        headers = (*inputs[index].headers, ("_AMQ_DUPL_ID", inputs[index].id))
+        source = ("_RF_SOURCE", f"{topic}/0/{index}".encode())
+        outputs.append(
+            inputs[index]._replace(
+                id=None, headers=(*headers, source) if inputs[index].id else (*inputs[index].headers, source)
+            )
+        )
+    if spoil:
+        outputs[0] = outputs[0]._replace(value=b"another")
+    kafka.send_in_transaction(bootstrap, f"{topic}.accepted", outputs, commit=True)
+    kafka.send_in_transaction(bootstrap, f"{topic}.accepted", outputs, commit=False)
+    done = subprocess.run(
+        [sys.executable, "-P", check.__file__, "--bootstrap", bootstrap,
+         "--topics", f"{topic}={topic}.accepted"],
+        capture_output=True, text=True, timeout=LIMIT_S, check=False,
+    )  # fmt: skip
+    return done.returncode, _totals(done.stdout), done.stdout
+
+
+def test_check_exact(bootstrap: str) -> None:
+    """What a faultless worker writes passes; what it aborted does not count."""
+    code, totals, _ = _check(bootstrap, [0, 1, 2, 3])
+
+    assert code == 0
+    assert totals == dict(zip(COLUMNS, [5, 4, 4, 0, 0, 0, 0], strict=True))
+
+
+@pytest.mark.parametrize(
+    ("accepted", "column", "said"),
+    [
+        ([0, 1, 3], "lost", r"lost: \S+/0/2 \(group g, ID none\): not accepted"),
+        ([0, 1, 2, 3, 4], "doubled", r"doubled: \S+/0/4 \(group g, ID 1\): accepted 2 times"),
+        ([0, 1, 1, 2, 3], "doubled", r"doubled: \S+/0/1 \(group g, ID 2\): accepted 2 times"),
+        ([1, 0, 2, 3], "out of order", r"out of order: \S+/0/0 \(group g, ID 1\): accepted after offset 1"),
+    ],
+)
+def test_check_tampered(bootstrap: str, accepted: list[int], column: str, said: str) -> None:
+    """One fault: exit code 1, its column and no other, and the record by its name."""
+    code, totals, output = _check(bootstrap, accepted)
+
+    assert code == 1
+    assert {each: totals[each] for each in COLUMNS[3:] if totals[each]} == {column: 1}
+    assert re.search(said, output)
+
+
+def test_check_changed(bootstrap: str) -> None:
+    """A value that was changed on the way."""
+    code, totals, output = _check(bootstrap, [0, 1, 2, 3], spoil=True)
+
+    assert code == 1
+    assert {each: totals[each] for each in COLUMNS[3:] if totals[each]} == {"changed": 1}
+    assert "value not as in the input" in output
+
+
+def test_check_without_topics(bootstrap: str) -> None:
+    """What cannot be read is not judged: exit code 2."""
+    done = subprocess.run(
+        [sys.executable, "-P", check.__file__, "--bootstrap", bootstrap, "--topics", "no=where"],
+        capture_output=True, text=True, timeout=LIMIT_S, check=False,
+    )  # fmt: skip
+
+    assert done.returncode == 2
+    assert "the check could not read everything: topic no" in done.stderr

@@ -1,0 +1,128 @@
+"""What is written to changelog and RocksDB is read again, whatever it is; what is not ours is refused."""
+
+from hashlib import blake2b
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tables import codec
+from tables.codec import FormatError, Meta, Origin, Slot
+
+fixed = settings(derandomize=True, deadline=None, max_examples=200)
+
+ids = st.one_of(st.binary(max_size=40), st.binary(min_size=250, max_size=270))
+capacities = st.integers(1, 2**31 - 1)
+sequences = st.one_of(st.integers(0, 100), st.integers(0, 2**64 - 1))
+origins = st.builds(
+    Origin,
+    partition=st.integers(0, 2**31 - 1),
+    offset=st.integers(0, 2**63 - 1),
+    timestamp=st.integers(-1, 2**63 - 1),
+)
+counts = st.dictionaries(st.text(max_size=20), st.integers(0, 2**63 - 1), max_size=4)
+metas = st.builds(
+    Meta,
+    capacity=st.integers(0, 2**31 - 1),
+    head=sequences,
+    floor=sequences,
+    next_offsets=counts,
+    partition_counts=counts,
+    incarnation=st.text(max_size=20),
+)
+
+
+@fixed
+@given(capacity=capacities, sequence=sequences, value=ids, origin=origins)
+def test_ring_record(capacity: int, sequence: int, value: bytes, origin: Origin) -> None:
+    """A ring record is read as it was written."""
+    encoded = codec.encode_id(value)
+    key, record = codec.ring_key(capacity, sequence), codec.ring_value(sequence, encoded, origin)
+
+    assert codec.decode_ring(key, record) == Slot(capacity, sequence, encoded, origin)
+
+
+@fixed
+@given(meta=metas)
+def test_meta_record(meta: Meta) -> None:
+    """A meta record is read as it was written, and written the same again: a restore compares the bytes."""
+    record = codec.encode_meta(meta)
+
+    assert codec.decode_meta(record) == meta
+    assert codec.encode_meta(codec.decode_meta(record)) == record
+
+
+@fixed
+@given(capacity=capacities, one=sequences, other=sequences)
+def test_slots_are_shared_modulo_capacity(capacity: int, one: int, other: int) -> None:
+    """Two sequences share a key exactly when the ring has one slot for both."""
+    shared = codec.ring_key(capacity, one) == codec.ring_key(capacity, other)
+
+    assert shared == ((one - other) % capacity == 0)
+
+
+@fixed
+@given(one=st.tuples(capacities, sequences), other=st.tuples(capacities, sequences))
+def test_sizes_share_no_key(one: tuple[int, int], other: tuple[int, int]) -> None:
+    """Slots of two sizes never share a key, nor does any ring record with the meta record."""
+    keys = codec.ring_key(*one), codec.ring_key(*other)
+
+    assert (keys[0] != keys[1]) or (one[0] == other[0])
+    assert codec.META_KEY not in {each[:1] for each in keys}
+
+
+@fixed
+@given(one=ids, other=ids)
+def test_ids_stay_apart(one: bytes, other: bytes) -> None:
+    """Two IDs have one stored form exactly when they are the same bytes."""
+    assert (codec.encode_id(one) == codec.encode_id(other)) == (one == other)
+
+
+@fixed
+@given(value=ids)
+def test_id_and_its_stored_form(value: bytes) -> None:
+    """Neither an ID's stored form nor its digest, sent as an ID, is taken for the ID."""
+    encoded = codec.encode_id(value)
+
+    assert codec.encode_id(encoded) != encoded
+    assert (codec.encode_id(blake2b(value, digest_size=32).digest()) == encoded) is False
+    assert len(encoded) <= 257
+
+
+@fixed
+@given(value=ids)
+def test_every_id_can_be_shown(value: bytes) -> None:
+    """Any ID has a form that fits on one line of a terminal."""
+    shown = codec.display_id(codec.encode_id(value))
+
+    assert shown.isprintable()
+
+
+@fixed
+@given(
+    key=st.one_of(st.binary(max_size=12), st.binary(min_size=9, max_size=9)),
+    value=st.one_of(
+        st.binary(max_size=60), st.binary(min_size=25, max_size=40).map(lambda each: b"\x01" + each)
+    ),
+)
+def test_any_bytes_as_ring_record(key: bytes, value: bytes) -> None:
+    """Bytes are a ring record of this version or refused; nothing else is raised."""
+    try:
+        slot = codec.decode_ring(key, value)
+    except FormatError:
+        return
+
+    assert codec.ring_value(slot.sequence, slot.id, slot.origin) == value
+
+
+@fixed
+@given(
+    value=st.one_of(st.binary(max_size=60), metas.map(codec.encode_meta).map(lambda each: each[:-2] + b"}"))
+)
+def test_any_bytes_as_meta_record(value: bytes) -> None:
+    """Bytes are a meta record of this version or refused; nothing else is raised."""
+    try:
+        meta = codec.decode_meta(value)
+    except FormatError:
+        return
+
+    assert codec.decode_meta(codec.encode_meta(meta)) == meta

@@ -1,0 +1,198 @@
+import json
+from hashlib import blake2b
+
+import pytest
+
+from tables import codec
+from tables.codec import FormatError, Meta, Origin, Slot
+
+META = Meta(
+    capacity=20_000,
+    head=31,
+    floor=5,
+    next_offsets={"orders": 77},
+    partition_counts={"orders": 4, "orders.accepted": 8},
+    incarnation="00ff00ff00ff00ff",
+)
+
+
+# -- the layout: these bytes are on disks and in topics. A change that breaks these tests needs a new version ---------
+
+
+def test_ring_key_layout() -> None:
+    """Kind 01, capacity and slot as big-endian u32; the slot is the sequence modulo the capacity."""
+    assert codec.ring_key(20_000, 40_007).hex() == "0100004e2000000007"
+
+
+def test_ring_value_layout() -> None:
+    """Version, sequence u64, partition i32, offset i64, timestamp i64, ID; all big-endian."""
+    value = codec.ring_value(40_007, codec.encode_id(b"A-1"), Origin(3, 258, 1_700_000_000_123))
+
+    assert value.hex() == "010000000000009c470000000300000000000001020000018bcfe5687b00412d31"
+
+
+def test_meta_layout() -> None:
+    """A meta record has the key 00 and is JSON that any Kafka tool shows, its format first."""
+    assert codec.META_KEY.hex() == "00"
+    assert codec.encode_meta(META) == (
+        b'{"format":1,"capacity":20000,"head":31,"floor":5,"next_offsets":{"orders":77},'
+        b'"partition_counts":{"orders":4,"orders.accepted":8},"incarnation":"00ff00ff00ff00ff"}'
+    )
+
+
+def test_id_layout() -> None:
+    """A raw ID has the kind 00 before it; the digest of a long one has the kind 01."""
+    assert codec.encode_id(b"A-1").hex() == "00412d31"
+    assert codec.encode_id(b"x" * 257).hex() == (
+        "0199da5101f1f947c80e6ecbf89498bea9946f231eb226e0ded7c80ec4cd723f57"
+    )
+
+
+# -- IDs ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("value", [b"", b"\x00", b"\x01", b"\xff" * 32, b"x" * 256])
+def test_short_id_is_kept_whole(value: bytes) -> None:
+    """Up to 256 bytes an ID is kept as it is; empty is an ID."""
+    assert codec.encode_id(value) == b"\x00" + value
+
+
+def test_long_id_is_kept_as_digest() -> None:
+    """From 257 bytes on the BLAKE2b-256 digest stands for the ID; one bit makes another ID."""
+    one, other = b"x" * 257, b"x" * 256 + b"y"
+
+    assert codec.encode_id(one) == b"\x01" + blake2b(one, digest_size=32).digest()
+    assert codec.encode_id(one) != codec.encode_id(other)
+    assert len(codec.encode_id(b"x" * 1_000_000)) == 33
+
+
+def test_id_that_equals_a_digest() -> None:
+    """An ID whose bytes equal another one's digest, or its stored form, stays apart from it."""
+    long = b"x" * 257
+    stored = codec.encode_id(long)
+
+    assert codec.encode_id(stored[1:]) != stored
+    assert codec.encode_id(stored) != stored
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        (b"A-1", "A-1"),
+        ("größe 7".encode(), "größe 7"),
+        (b"", ""),
+        (b"\xff\x00", "hex:ff00"),
+        (b"a\nb", "hex:610a62"),
+        (b"x" * 257, "digest:99da5101f1f947c80e6ecbf89498bea9946f231eb226e0ded7c80ec4cd723f57"),
+    ],
+)
+def test_display_id(value: bytes, shown: str) -> None:
+    """A person reads text where the ID is printable text, else hex, else the digest."""
+    assert codec.display_id(codec.encode_id(value)) == shown
+
+
+# -- ring records ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("capacity", "sequence", "origin"),
+    [
+        (1, 0, Origin(0, 0, 0)),
+        (2**31 - 1, 2**63, Origin(2**31 - 1, 2**63 - 1, 2**63 - 1)),
+        (2**32 - 1, 2**64 - 1, Origin(-(2**31), -(2**63), -1)),
+    ],
+)
+@pytest.mark.parametrize(
+    "encoded_id", [codec.encode_id(b""), codec.encode_id(b"x" * 256), codec.encode_id(b"x" * 300)]
+)
+def test_ring_round_trip(capacity: int, sequence: int, origin: Origin, encoded_id: bytes) -> None:
+    """What was written is read, at the extremes too."""
+    key = codec.ring_key(capacity, sequence)
+    value = codec.ring_value(sequence, encoded_id, origin)
+
+    assert codec.decode_ring(key, value) == Slot(capacity, sequence, encoded_id, origin)
+
+
+def test_slots_of_two_sizes_stay_apart() -> None:
+    """The same slot of two capacities has two keys: compaction must not let one overwrite the other."""
+    assert codec.ring_key(10, 3) == codec.ring_key(10, 13)
+    assert codec.ring_key(10, 3) != codec.ring_key(20, 3)
+    assert codec.ring_key(10, 3) != codec.ring_key(10, 4)
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        (codec.ring_key(10, 3)[:-1], codec.ring_value(3, b"\x00a", Origin(0, 0, 0))),
+        (codec.ring_key(10, 3) + b"x", codec.ring_value(3, b"\x00a", Origin(0, 0, 0))),
+        (codec.ring_key(10, 3), codec.ring_value(3, b"", Origin(0, 0, 0))[:-1]),
+        (codec.ring_key(10, 3), b""),
+    ],
+    ids=["short key", "long key", "short value", "empty value"],
+)
+def test_damaged_ring_record(key: bytes, value: bytes) -> None:
+    """A record of the wrong length is refused, and its key is named."""
+    with pytest.raises(FormatError, match=f"ring record with key {key.hex()} is damaged"):
+        codec.decode_ring(key, value)
+
+
+def test_ring_record_of_another_version() -> None:
+    """A later version's record is refused, not guessed at; the text names both versions."""
+    value = b"\x02" + codec.ring_value(3, b"\x00a", Origin(0, 0, 0))[1:]
+
+    with pytest.raises(FormatError, match="ring record of format 2; this version reads format 1"):
+        codec.decode_ring(codec.ring_key(10, 3), value)
+
+
+# -- meta records ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "meta",
+    [
+        META,
+        Meta(0, 0, 0, {}, {}, ""),
+        Meta(2**31 - 1, 2**64 - 1, 2**64 - 1, {"a": 2**63 - 1, "ä.b": 0}, {"a": 1}, "ü"),
+    ],
+)
+def test_meta_round_trip(meta: Meta) -> None:
+    """What was written is read, at the extremes too, and is written the same again."""
+    value = codec.encode_meta(meta)
+
+    assert codec.decode_meta(value) == meta
+    assert codec.encode_meta(codec.decode_meta(value)) == value
+
+
+def test_meta_of_another_version() -> None:
+    """A later version's record is refused; the text names both versions."""
+    value = json.dumps({"format": 2, **META._asdict()}).encode()
+
+    with pytest.raises(FormatError, match="meta record of format 2; this version reads format 1"):
+        codec.decode_meta(value)
+
+
+def _without(key: str) -> bytes:
+    data = {"format": 1, **META._asdict()}
+    del data[key]
+    return json.dumps(data).encode()
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        b"",
+        b"\xff\xfe",
+        b"{",
+        b"null",
+        b"[]",
+        b'"text"',
+        b"7",
+        b"{}",
+        *(_without(key) for key in ("format", *META._fields)),
+        json.dumps({"format": 1, **META._asdict(), "more": 1}).encode(),
+    ],
+)
+def test_damaged_meta_record(value: bytes) -> None:
+    """Anything else than exactly such a record is refused."""
+    with pytest.raises(FormatError, match="meta record is damaged: "):
+        codec.decode_meta(value)

@@ -1,0 +1,65 @@
+"""What the demo shows, and the configuration that it writes."""
+
+import io
+import tomllib
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from app.demo import display
+from app.demo.display import Display
+from app.demo.run import configuration
+from app.demo.traffic import ADDRESSES, Plan
+from conf.load import validate
+
+
+def _shown(*, terminal: bool) -> str:
+    output = io.StringIO()
+    console = Console(file=output, force_terminal=terminal, width=100)
+    with Display(1_000, console) as shown:
+        shown.phase("producing")
+        shown.update(500, 400, 350, 40)
+        shown.update(600, 500, 450, 45)
+        shown.phase("worker killed")
+    return output.getvalue()
+
+
+def test_plain_lines(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No terminal: a line a phase, counts now and then, and nothing that only a terminal understands."""
+    monkeypatch.setattr(display, "PLAIN_EVERY_S", 0.0)
+    lines = _shown(terminal=False).splitlines()
+
+    assert len(lines) == 4
+    assert lines[0].endswith("s  producing")
+    assert "sent 500, consumed 400 of 1,000: accepted 350, duplicates 40; 0 messages/s" in lines[1]
+    assert lines[3].endswith("s  worker killed")
+    assert "\x1b" not in "".join(lines)
+
+
+def test_plain_lines_are_few() -> None:
+    """Counts that follow each other closely are not all printed; phases are."""
+    assert [line.split("  ")[-1] for line in _shown(terminal=False).splitlines()] == [
+        "producing",
+        "worker killed",
+    ]
+
+
+def test_terminal() -> None:
+    """A terminal: the last picture stays, with both phases and the latest counts."""
+    picture = _shown(terminal=True)
+
+    assert "\x1b" in picture
+    for each in ("producing", "worker killed", "consumed 500 of 1,000", "450", "45"):
+        assert each in picture
+
+
+def test_configuration(tmp_path: Path) -> None:
+    """It is valid, and a ring holds every ID of the run."""
+    plan = Plan(30_000, 1)
+    settings = validate(tomllib.loads(configuration("127.0.0.1:9092", tmp_path / 'a "b"', plan, 7)))
+
+    assert [each.name for each in settings.addresses] == list(ADDRESSES)
+    assert {each.id_cache_size for each in settings.addresses} == {30_000}
+    assert settings.state_dir == tmp_path / 'a "b"' / "state" / "worker"
+    assert settings.app.web_port == 7

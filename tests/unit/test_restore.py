@@ -1,0 +1,657 @@
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple, cast
+
+import pytest
+
+from tables import codec
+from tables.codec import FormatError, Meta, Origin
+from tables.index import StoredIndex
+from tables.restore import ChangelogBounds, Restore, UntrustedError, trusted_start
+from tables.ring import Ring, Verdict
+from tables.store import Store, StoredState, Writes
+from tables.table import make_ring
+
+ALPHABET = [codec.encode_id(b"%c" % letter) for letter in b"abcdefghijklmnopqrstuvwxyz"]
+DAY_S = 86_400.0
+
+
+class Record(NamedTuple):
+    """A changelog record as a consumer gives it."""
+
+    offset: int
+    key: bytes
+    value: bytes | None
+
+
+class Log:
+    """A lane's changelog, written as a lane writes it, beside the ring that never stopped."""
+
+    def __init__(self, capacity: int, incarnation: str = "0011223344556677") -> None:
+        self.ring = Ring(capacity)
+        self.incarnation = incarnation
+        self.records: list[Record] = []
+        self.end = 0
+        """The high watermark: markers of transactions take an offset, too."""
+        self.next = 0
+        """The input offset that comes next."""
+        self.cuts = [0]
+        """The high watermark after each transaction."""
+
+    def transact(self, ids: str) -> str:
+        """One batch, an ID a letter; what was said of each, a letter a message."""
+        checked = self.ring.check(_ids(ids))
+        self.ring.apply(checked)
+        self.next += len(ids)
+        for sequence, each in enumerate(checked.new_ids, checked.first_sequence):
+            self.append(*_slot(self.ring.capacity, sequence, each))
+        self.append(codec.META_KEY, codec.encode_meta(self.meta))
+        self.end += 1
+        self.cuts.append(self.end)
+        return "".join(each.name[0] for each in checked.verdicts)
+
+    def append(self, key: bytes, value: bytes | None) -> None:
+        self.records.append(Record(self.end, key, value))
+        self.end += 1
+
+    def reopen(self, capacity: int) -> None:
+        """Go on at another capacity, with nothing left but the changelog."""
+        self.ring = make_ring(capacity, restored(self, None))
+
+    @property
+    def meta(self) -> Meta:
+        ring = self.ring
+        next_offsets, counts = {"orders": self.next}, {"orders": 4}
+        return Meta(ring.capacity, ring.head, ring.floor, next_offsets, counts, self.incarnation)
+
+    def last_meta(self) -> Meta:
+        """What the last record says."""
+        return codec.decode_meta(self.records[-1].value or b"")
+
+    def upto(self, end: int) -> "Log":
+        """What it was when its high watermark was ``end``."""
+        earlier = Log(self.ring.capacity, self.incarnation)
+        earlier.records = [each for each in self.records if each.offset < end]
+        earlier.end, earlier.next = end, self.next
+        return earlier
+
+    def bounds(self) -> ChangelogBounds:
+        return ChangelogBounds(0, self.end, DAY_S)
+
+
+def _ids(letters: str) -> list[bytes | None]:
+    return [codec.encode_id(each.encode()) for each in letters]
+
+
+def _slot(capacity: int, sequence: int, encoded_id: bytes) -> tuple[bytes, bytes]:
+    origin = Origin(0, 1_000 + sequence, 2_000 + sequence)
+    return codec.ring_key(capacity, sequence), codec.ring_value(sequence, encoded_id, origin)
+
+
+def restored(log: Log, store: Store | None, *, resident: bool = True, fetch: int = 1_000) -> Restore:
+    """Bring the store to the log's end as the opening of a lane does; ``fetch`` records at a time."""
+    state = store.state() if store else None
+    start = trusted_start(state, log.bounds(), indexed=not resident)
+    restore = Restore(store, store.begin_epoch() if store else 0, resident=resident)
+    records = [each for each in log.records if start <= each.offset < log.end]
+    for begin in range(0, len(records), fetch):
+        restore.consume(records[begin : begin + fetch])
+    restore.finish()
+    return restore
+
+
+def _ring(log: Log, store: Store, *, resident: bool = True, capacity: int | None = None) -> Ring:
+    """The ring of a lane that was opened over this store and changelog."""
+    capacity = log.ring.capacity if capacity is None else capacity
+    restore = restored(log, store, resident=resident)
+    return make_ring(capacity, restore, None if resident else StoredIndex(store, capacity))
+
+
+def known(ring: Ring) -> str:
+    """The letters that the ring calls duplicates, in order of their acceptance."""
+    checks = [(ring.check([each]), each) for each in ALPHABET]
+    found = [
+        (checked.originals[0], each) for checked, each in checks if checked.verdicts == [Verdict.DUPLICATE]
+    ]
+    return b"".join(each[1:] for _, each in sorted(found)).decode()
+
+
+def contents(store: Store) -> tuple[object, ...]:
+    """All that a store holds, save for the time of its writing."""
+    state = store.state()
+    entries = {key: value for key, value in store._db.items() if key != b"m"}
+    return (state and state._replace(written_at=0.0)), entries
+
+
+def _index_size(store: Store) -> int:
+    return sum(key[:1] == b"i" for key, _ in cast("Iterator[tuple[bytes, bytes]]", store._db.items()))
+
+
+@pytest.fixture
+def new_store(tmp_path: Path) -> Iterator[Callable[[], Store]]:
+    """Makes empty stores."""
+    made: list[Store] = []
+
+    def new() -> Store:
+        made.append(Store(tmp_path / f"store-{len(made)}"))
+        return made[-1]
+
+    yield new
+    for each in made:
+        each.close()
+
+
+@pytest.fixture
+def store(new_store: Callable[[], Store]) -> Store:
+    return new_store()
+
+
+both_kinds = pytest.mark.parametrize("resident", [True, False], ids=["resident index", "stored index"])
+
+
+def _history() -> Log:
+    """Evictions, IDs accepted again, a batch larger than the ring, batches without a new ID."""
+    log = Log(5)
+    for each in ("abc", "cba", "defg", "a", "", "bcdabcdhi", "ihd", "jklmna", "b", "ab"):
+        log.transact(each)
+    return log
+
+
+# -- what comes back -----------------------------------------------------------------------------------------------
+
+
+@both_kinds
+def test_empty(store: Store, resident: bool) -> None:
+    """A changelog without records is a ring without IDs; nothing is written."""
+    restore = restored(Log(5), store, resident=resident)
+    ring = make_ring(5, restore)
+
+    assert (restore.meta, restore.position, restore.count) == (None, 0, 0)
+    assert (ring.capacity, ring.head, ring.floor) == (5, 0, 0)
+    assert store.state() is None
+
+
+@both_kinds
+def test_fresh(store: Store, resident: bool) -> None:
+    """From the changelog alone comes the ring that wrote it, and a store that reflects all of it."""
+    log = _history()
+    before = time.time()
+
+    ring = _ring(log, store, resident=resident)
+
+    assert known(ring) == known(log.ring)
+    assert (ring.head, ring.floor, ring.low) == (log.ring.head, log.ring.floor, log.ring.low)
+    state = store.state()
+    assert state is not None
+    assert state.meta == log.last_meta()
+    assert state.indexed is not resident
+    assert before <= state.written_at <= time.time()
+    assert sorted(slot.sequence for _, slot in store.slots()) == list(range(ring.low, ring.head))
+
+
+@both_kinds
+def test_position_is_behind_the_last_record(store: Store, resident: bool) -> None:
+    """The position follows the last meta record and not its transaction's marker, however it was fetched."""
+    log = _history()
+
+    restore = restored(log, store, resident=resident, fetch=2)
+
+    state = store.state()
+    assert state is not None
+    assert state.position == restore.position == log.end - 1 == log.records[-1].offset + 1
+    assert restore.count == len(log.records)
+
+
+@both_kinds
+def test_incremental(store: Store, new_store: Callable[[], Store], resident: bool) -> None:
+    """A store that is behind is brought up by the missing records and the one before them, no more."""
+    log = _history()
+    cut = log.cuts[6]
+    restored(log.upto(cut), store, resident=resident)
+
+    restore = restored(log, store, resident=resident)
+
+    assert restore.count == 1 + sum(each.offset >= cut for each in log.records)
+    fresh = new_store()
+    restored(log, fresh, resident=resident)
+    assert contents(store) == contents(fresh)
+
+
+@both_kinds
+def test_nothing_is_missing(store: Store, resident: bool) -> None:
+    """A store that is up to date reads one record, changes no slot, and knows the same."""
+    log = _history()
+    restored(log, store, resident=resident)
+    before = contents(store)
+
+    restore = restored(log, store, resident=resident)
+
+    assert restore.count == 1
+    assert contents(store) == before
+    ring = make_ring(5, restore, None if resident else StoredIndex(store, 5))
+    assert known(ring) == known(log.ring)
+
+
+@both_kinds
+@pytest.mark.parametrize("fetch", [1, 3, 1_000])
+def test_any_point(new_store: Callable[[], Store], resident: bool, fetch: int) -> None:
+    """A restore that begins at any transaction equals a restore from the start."""
+    log = _history()
+    fresh = new_store()
+    restored(log, fresh, resident=resident)
+
+    for cut in log.cuts:
+        store = new_store()
+        restored(log.upto(cut), store, resident=resident)
+        restored(log, store, resident=resident, fetch=fetch)
+
+        assert contents(store) == contents(fresh)
+        assert known(_ring(log, store, resident=resident)) == known(log.ring)
+
+
+@both_kinds
+@pytest.mark.parametrize("fetch", [1, 2, 5])
+def test_killed_while_restoring(
+    new_store: Callable[[], Store], monkeypatch: pytest.MonkeyPatch, resident: bool, fetch: int
+) -> None:
+    """A restore that wrote a part, also half a transaction, and was killed is continued by the next one."""
+    monkeypatch.setattr("tables.restore.FLUSH_RECORDS", 2)
+    log = _history()
+    pieces = range(fetch, len(log.records), fetch)
+    written: set[tuple[int, ...]] = set()
+
+    for piece in pieces:
+        store = new_store()
+        killed = Restore(store, store.begin_epoch(), resident=resident)
+        for begin in range(0, piece, fetch):
+            killed.consume(log.records[begin : min(begin + fetch, piece)])
+        written.add(tuple(sorted(slot.sequence for _, slot in store.slots())))
+
+        assert known(_ring(log, store, resident=resident)) == known(log.ring)
+    assert len(written) > 3  # the pieces did leave different parts behind
+
+
+@both_kinds
+def test_kinds_agree(new_store: Callable[[], Store], resident: bool) -> None:
+    """Either index, over the store that the other one's lane left behind, or none, knows the same."""
+    log = _history()
+    other = new_store()
+    restored(log.upto(log.cuts[5]), other, resident=False)
+
+    assert known(_ring(log, other, resident=resident)) == known(log.ring)
+    assert known(_ring(log, new_store(), resident=resident)) == known(log.ring)
+
+
+def test_without_a_store() -> None:
+    """A mere look at the changelog restores the same ring and writes nothing."""
+    log = _history()
+
+    restore = restored(log, None)
+
+    assert restore.meta == log.last_meta()
+    assert (restore.position, restore.count) == (log.end - 1, len(log.records))
+    assert known(make_ring(5, restore)) == known(log.ring)
+
+
+def test_large_looks_stay_small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without a store nothing piles up to be written."""
+    monkeypatch.setattr("tables.restore.FLUSH_RECORDS", 3)
+    restore = Restore(None, 0, resident=True)
+
+    restore.consume(_history().records)
+
+    assert len(restore._pending) < 3
+
+
+# -- whether the store is trusted -------------------------------------------------------------------------------------
+
+
+def _state(position: int, *, age_s: float = 0.0, indexed: bool = False) -> StoredState:
+    return StoredState(Meta(5, 3, 0, {}, {}, "0011223344556677"), position, time.time() - age_s, indexed)
+
+
+@pytest.mark.parametrize(
+    ("position", "start", "high_watermark", "expected"),
+    [
+        (None, 0, 0, 0),
+        (None, 40, 90, 40),
+        (70, 40, 90, 69),
+        (90, 40, 90, 89),
+        (41, 40, 90, 40),
+        (40, 40, 90, 40),
+        (0, 0, 0, 0),
+    ],
+)
+def test_trusted(position: int | None, start: int, high_watermark: int, expected: int) -> None:
+    """Reading begins one record before the position, and never before the changelog's start."""
+    state = None if position is None else _state(position)
+
+    assert trusted_start(state, ChangelogBounds(start, high_watermark, DAY_S), indexed=False) == expected
+
+
+def test_position_beyond_the_end() -> None:
+    """A store that is ahead of the changelog reflects what was lost there."""
+    with pytest.raises(UntrustedError, match="position 91 lies beyond the changelog's end 90"):
+        trusted_start(_state(91), ChangelogBounds(40, 90, DAY_S), indexed=False)
+
+
+def test_position_before_the_start() -> None:
+    """A store that is behind the changelog's start has missed what was deleted there."""
+    with pytest.raises(UntrustedError, match="position 39 lies before the changelog's start 40"):
+        trusted_start(_state(39), ChangelogBounds(40, 90, DAY_S), indexed=False)
+
+
+def test_age() -> None:
+    """A store is trusted for half of the time for which tombstones are kept, and no longer."""
+    bounds = ChangelogBounds(0, 90, 1_000.0)
+
+    assert trusted_start(_state(70, age_s=490), bounds, indexed=False) == 69
+    with pytest.raises(UntrustedError, match="it is 510 s old"):
+        trusted_start(_state(70, age_s=510), bounds, indexed=False)
+
+
+def test_index_missing() -> None:
+    """A store without index does for a resident one only; a store with index does for both."""
+    bounds = ChangelogBounds(0, 90, DAY_S)
+
+    with pytest.raises(UntrustedError, match="it holds no index"):
+        trusted_start(_state(70), bounds, indexed=True)
+    assert trusted_start(_state(70, indexed=True), bounds, indexed=True) == 69
+    assert trusted_start(_state(70, indexed=True), bounds, indexed=False) == 69
+
+
+@both_kinds
+def test_wrong_incarnation(store: Store, resident: bool) -> None:
+    """A changelog that was deleted and made anew is not the one that the store knows."""
+    restored(_history(), store, resident=resident)
+    anew = Log(5, incarnation="ffffffffffffffff")
+    for each in "abcdefghijklmnopqrstuvwxyz":
+        anew.transact(each)
+
+    with pytest.raises(
+        UntrustedError, match="incarnation 0011223344556677, the changelog's is ffffffffffffffff"
+    ):
+        restored(anew, store, resident=resident)
+
+
+@both_kinds
+def test_head_above(store: Store, resident: bool) -> None:
+    """A store whose head is above that of a later record reflects what was lost."""
+    log = _history()
+    restored(log, store, resident=resident)
+    lost = log.upto(log.cuts[3])
+    lost.end = log.end + 1  # the log went on, over records that compaction has removed since
+    lost.append(codec.META_KEY, codec.encode_meta(log.last_meta()._replace(head=9)))
+
+    with pytest.raises(UntrustedError, match=r"its head [0-9]+ is above the changelog's 9"):
+        restored(lost, store, resident=resident)
+
+
+def _regrown(log: Log, cut: int, *batches: str) -> Log:
+    """The log without what lies behind ``cut``, and with these batches instead; the input went on meanwhile."""
+    regrown = log.upto(log.cuts[cut])
+    regrown.reopen(5)
+    for each in batches:
+        regrown.transact(each)
+    return regrown
+
+
+@both_kinds
+def test_tail_lost_and_regrown(store: Store, resident: bool) -> None:
+    """A changelog that holds another meta record where the store left it is another one, though head and end fit."""
+    log = _history()
+    cut = log.cuts[3]  # "defg": four slots, then the meta record
+    restored(log.upto(cut), store, resident=resident)
+    regrown = _regrown(log, 2, "stuv", "wxyz")
+    assert [each.key for each in regrown.records if each.offset == cut - 2] == [codec.META_KEY]
+
+    with pytest.raises(UntrustedError, match=f"another record at {cut - 2}: it lost its tail and grew again"):
+        restored(regrown, store, resident=resident)
+
+
+@both_kinds
+def test_tail_regrown_in_other_pieces(store: Store, resident: bool) -> None:
+    """A changelog that holds a ring record where the store knows a meta record lost its tail and grew again."""
+    log = _history()
+    cut = log.cuts[3]
+    restored(log.upto(cut), store, resident=resident)
+    regrown = _regrown(log, 2, "stuvwxyz")
+    assert [each.key[:1] for each in regrown.records if each.offset == cut - 2] == [codec.KIND_RING]
+
+    with pytest.raises(UntrustedError, match="it lost its tail and grew again"):
+        restored(regrown, store, resident=resident)
+
+
+@both_kinds
+def test_meta_record_compacted_away(store: Store, resident: bool) -> None:
+    """That compaction removed the record before the position is no fault: a later meta record replaced it."""
+    log = _history()
+    cut = log.cuts[3]
+    restored(log.upto(cut), store, resident=resident)
+    log.records = [each for each in log.records if each.offset != cut - 2]
+
+    assert known(_ring(log, store, resident=resident)) == known(log.ring)
+
+
+# -- single records -----------------------------------------------------------------------------------------------
+
+
+@both_kinds
+def test_older_sequence_does_not_apply(store: Store, resident: bool) -> None:
+    """A slot keeps its newest occupant whatever the order of the records, in one restore and over two."""
+    log = Log(5)
+    newer, older = _slot(5, 8, ALPHABET[0]), _slot(5, 3, ALPHABET[1])
+    log.append(*newer)
+    log.append(*older)
+    log.ring = Ring(5, 9, 0)
+    log.transact("")
+    restore = restored(log, store, resident=resident)
+    assert [slot.sequence for _, slot in store.slots()] == [8]
+    assert known(make_ring(5, restore, None if resident else StoredIndex(store, 5))) == "a"
+
+    log.append(*older)
+    log.transact("")
+    restore = restored(log, store, resident=resident)
+
+    assert [slot.sequence for _, slot in store.slots()] == [8]
+    assert known(make_ring(5, restore, None if resident else StoredIndex(store, 5))) == "a"
+
+
+@both_kinds
+def test_tombstone(store: Store, resident: bool) -> None:
+    """A tombstone frees its slot, in the restore that put it there and in a later one; what follows it stands."""
+    log = Log(5)
+    log.append(*_slot(5, 0, ALPHABET[0]))
+    log.append(*_slot(5, 1, ALPHABET[1]))
+    log.append(codec.ring_key(5, 0), None)
+    log.append(codec.ring_key(5, 4), None)
+    log.ring = Ring(5, 2, 2)
+    log.transact("")
+    restored(log, store, resident=resident)
+    assert [slot.sequence for _, slot in store.slots()] == [1]
+
+    log.append(codec.ring_key(5, 1), None)
+    log.append(codec.ring_key(5, 0), None)
+    log.append(*_slot(5, 5, ALPHABET[2]))
+    log.ring = Ring(5, 6, 2)
+    log.transact("")
+    restore = restored(log, store, resident=resident)
+
+    assert [slot.sequence for _, slot in store.slots()] == [5]
+    assert known(make_ring(5, restore, None if resident else StoredIndex(store, 5))) == "c"
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "says"),
+    [
+        (b"\x02later", b"", "record 4 is of kind 02, unknown to this version"),
+        (b"", b"", "unknown to this version"),
+        (codec.ring_key(5, 0), b"\x02" + bytes(40), "ring record of format 2"),
+        (codec.META_KEY, b'{"format":2}', "meta record of format 2"),
+        (codec.META_KEY, None, "meta record is damaged"),
+    ],
+)
+@both_kinds
+def test_records_of_a_later_version(
+    store: Store, resident: bool, key: bytes, value: bytes | None, says: str
+) -> None:
+    """What this version cannot read is refused, and never passed over."""
+    log = Log(5)
+    log.transact("ab")
+    log.append(key, value)
+
+    with pytest.raises(FormatError, match=says):
+        restored(log, store, resident=resident)
+
+
+# -- another capacity ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("before", "head", "floor", "now", "expected_floor", "expected_low"),
+    [
+        (10, 25, 0, 10, 0, 15),
+        (10, 25, 0, 4, 21, 21),
+        (10, 25, 0, 40, 15, 15),
+        (10, 25, 20, 40, 20, 20),
+        (10, 25, 20, 8, 20, 20),
+        (10, 25, 20, 4, 21, 21),
+        (10, 25, 20, 10, 20, 20),
+        (10, 3, 0, 4, -1, 0),
+        (10, 3, 0, 40, -7, 0),
+        (10, 25, 0, 0, 25, 25),
+        (0, 25, 0, 10, 25, 25),
+    ],
+)
+def test_floor(before: int, head: int, floor: int, now: int, expected_floor: int, expected_low: int) -> None:
+    """A change of size moves the floor to what the smaller of the two sizes keeps, and never down."""
+    log = Log(before)
+    log.ring = Ring(before, head, floor)
+    log.transact("")
+
+    ring = make_ring(now, restored(log, None))
+
+    assert (ring.capacity, ring.head, ring.low) == (now, head, expected_low)
+    assert max(ring.floor, 0) == max(expected_floor, 0)
+
+
+@both_kinds
+def test_shrink_keeps_the_newest(store: Store, resident: bool) -> None:
+    """After shrinking the newest N are known and no other; with the disk, and without."""
+    log = Log(8)
+    log.transact("abcdefghij")
+    restored(log, store, resident=resident)
+
+    assert known(_ring(log, store, resident=resident, capacity=3)) == "hij"
+
+
+@both_kinds
+def test_grow_loses_nothing(store: Store, resident: bool) -> None:
+    """After growing all that was known is known, nothing else comes back, and the new room is used."""
+    log = Log(3)
+    log.transact("abcdef")
+    restored(log, store, resident=resident)
+    assert known(_ring(log, store, resident=resident, capacity=8)) == "def"
+
+    log.reopen(8)
+    assert log.transact("ghaijd") == "AAAAAD"
+
+    assert known(log.ring) == "defghaij"
+    assert known(_ring(log, store, resident=resident)) == "defghaij"
+
+
+@both_kinds
+@pytest.mark.parametrize("disk_lost", [False, True])
+def test_shrink_then_grow(
+    store: Store, new_store: Callable[[], Store], resident: bool, disk_lost: bool
+) -> None:
+    """What was evicted under the smaller size never comes back, although its records are still in the changelog."""
+    log = Log(8)
+    log.transact("abcdefgh")
+    restored(log, store, resident=resident)
+    log.reopen(3)
+    assert log.transact("h") == "D"
+    restored(log, store, resident=resident)
+    log.reopen(8)
+
+    assert known(log.ring) == "fgh"
+    store = new_store() if disk_lost else store
+    assert known(_ring(log, store, resident=resident, capacity=8)) == "fgh"
+
+    assert log.transact("ah") == "AD"
+    assert known(_ring(log, store, resident=resident)) == "fgha"
+
+
+@both_kinds
+def test_sizes_that_return(store: Store, new_store: Callable[[], Store], resident: bool) -> None:
+    """Slots that a former use of the same size left behind stay dead, and give way to the new ones."""
+    log = Log(4)
+    for capacity, batch in [
+        (4, "abcd"),
+        (2, "ef"),
+        (4, "gh"),
+        (2, "ij"),
+        (4, "klmnopq"),
+        (9, "ab"),
+        (4, "cd"),
+    ]:
+        log.reopen(capacity)
+        assert log.transact(batch) == "A" * len(batch)
+
+        assert known(_ring(log, store, resident=resident)) == known(log.ring)
+        assert known(_ring(log, new_store(), resident=resident)) == known(log.ring)
+    assert known(log.ring) == "abcd"
+
+
+# -- the index in RocksDB -----------------------------------------------------------------------------------------
+
+
+def _persist(store: Store, index: StoredIndex, first_sequence: int, letters: str) -> None:
+    """What a lane does with the new IDs of a committed batch."""
+    ids = [each for each in _ids(letters) if each is not None]
+
+    def fill(writes: Writes) -> None:
+        index.persist(writes, first_sequence, ids)
+        for sequence, each in enumerate(ids, first_sequence):
+            writes.put_slot(*_slot(3, sequence, each))
+
+    store.write(store.epoch, _state(1, indexed=True), fill)
+
+
+def _entries(store: Store, letters: str) -> dict[str, int]:
+    ids: Sequence[bytes] = [each for each in _ids(letters) if each is not None]
+    found = zip(letters, store.sequences(ids), strict=True)
+    return {letter: sequence for letter, sequence in found if sequence is not None}
+
+
+def test_stored_index_forgets_who_is_overwritten(store: Store) -> None:
+    """An ID whose slot is overwritten leaves the index, which stays as small as the ring."""
+    index = StoredIndex(store, 3)
+    _persist(store, index, 0, "abc")
+    _persist(store, index, 3, "de")
+
+    assert _entries(store, "abcde") == {"c": 2, "d": 3, "e": 4}
+    assert _index_size(store) == 3
+
+
+def test_stored_index_keeps_who_came_back(store: Store) -> None:
+    """An ID that was accepted again keeps its newer entry when its older slot is overwritten."""
+    index = StoredIndex(store, 3)
+    _persist(store, index, 0, "abc")
+    _persist(store, index, 3, "da")  # one write: d overwrites a0, and a4 is noted
+    assert _entries(store, "abcd") == {"c": 2, "d": 3, "a": 4}
+
+    _persist(store, index, 5, "b")
+    _persist(store, index, 6, "e")  # overwrites d3; a4 stays
+    assert _entries(store, "abcde") == {"a": 4, "b": 5, "e": 6}
+
+
+def test_restored_index_is_as_small_as_the_ring(store: Store) -> None:
+    """A store that follows the changelog restore by restore forgets in the index what its slots forget."""
+    log = Log(5)
+    for number in range(40):
+        log.transact("abcdefghijklmnopqrstuvwxyz"[number % 17 : number % 17 + 3])
+        restored(log, store, resident=False)
+
+        assert _index_size(store) == len(log.ring)
