@@ -25,7 +25,8 @@ MAX_PARTITIONS: Final = 100_000
 MAX_ID_CACHE_SIZE: Final = 2**31 - 1
 """Slots are numbered with 31 bits in the changelog's keys."""
 
-TopicName = Annotated[str, StringConstraints(pattern=r"^[a-zA-Z0-9._-]+$", min_length=1, max_length=200)]
+TopicName = Annotated[str, StringConstraints(pattern=r"^[a-zA-Z0-9._-]*[a-zA-Z0-9_-][a-zA-Z0-9._-]*$", max_length=200)]
+"""Kafka's legal characters; ``.`` and ``..`` are no topics."""
 
 
 class _Section(BaseModel):
@@ -45,7 +46,7 @@ class KafkaSettings(_Section):
     def _host_and_port(cls, value: str) -> str:
         for server in value.split(","):
             host, _, port = server.strip().rpartition(":")
-            if not host or not port.isdigit() or not 0 < int(port) < 65536:  # noqa: PLR2004
+            if not host or not (port.isascii() and port.isdecimal()) or not 0 < int(port) < 65536:  # noqa: PLR2004
                 raise ValueError(f"{server.strip()!r} is not host:port; write for example 127.0.0.1:9092")
         return value
 
@@ -57,7 +58,7 @@ class AppSettings(_Section):
     """The consumer group; transactional IDs and internal topics derive from it."""
     data_dir: str = Field(default="data", min_length=1)
     """RocksDB lives in ``<data_dir>/<instance>/<address>-<p>``; relative to the working directory."""
-    instance: Annotated[str, StringConstraints(pattern=r"^[a-zA-Z0-9._-]*$", max_length=200)] = ""
+    instance: Annotated[str, StringConstraints(pattern=r"^$|^[a-zA-Z0-9._-]*[a-zA-Z0-9_-][a-zA-Z0-9._-]*$", max_length=200)] = ""
     """Name of this worker's folder; empty = host name and web port."""
     web_host: str = Field(default="127.0.0.1", min_length=1)
     web_port: int = Field(default=6066, ge=0, le=65535)

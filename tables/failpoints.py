@@ -24,7 +24,7 @@ POINTS: Final = frozenset(
 )  # fmt: skip
 
 _actions: dict[tuple[str, str], Action] = {}
-_SPECIFICATION: Final = re.compile(r"(?P<point>[a-z-]+):(?P<lane>[^=]+)=kill(@(?P<nth>\d+))?$")
+_SPECIFICATION: Final = re.compile(r"(?P<point>[a-z-]+):(?P<lane>[^=]+)=kill(@(?P<nth>[1-9]\d*))?$")
 
 
 def install(point: str, lane: str, action: Action) -> Callable[[], None]:

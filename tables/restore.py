@@ -27,8 +27,9 @@ class ChangelogBounds(NamedTuple):
 def trusted_start(state: StoredState | None, bounds: ChangelogBounds, *, indexed: bool) -> int:
     """The changelog offset from which records are missing in RocksDB.
 
-    One record before the position is read again: it is the meta record that the position follows, and a
-    changelog that lost its tail and grew again does not hold the same one.
+    One record before the position is read again: it is the meta record that the position follows. A changelog that
+    lost its tail and grew again does not hold the same one there. Where compaction has removed it, a newer one exists
+    in a later segment, RocksDB is far behind, and rebuilding it costs little more than catching up.
 
     Raises:
         UntrustedError: RocksDB must be rebuilt.
@@ -64,7 +65,9 @@ class Restore:
         state = store.state() if store else None
         self.meta: Meta | None = state.meta if state else None
         self.position = state.position if state else 0
+        """Behind the last meta record that was applied: slots behind it are applied again by the next restore."""
         self._known = state
+        self._verified = state is None
         self._epoch = epoch
         self._resident = resident
         self.slots: dict[bytes, Slot] = dict(store.slots()) if store and resident else {}
@@ -80,35 +83,48 @@ class Restore:
         """
         for record in records:
             key, value = record.key, record.value
+            if not self._verified:
+                self._verify(record)
             kind = key[:1]
             if kind == codec.KIND_RING:
                 self._ring_record(key, value)
             elif kind == codec.KIND_META:
-                self._meta_record(record.offset, value)
+                self._meta_record(value)
+                self.position = max(self.position, record.offset + 1)
             else:
                 raise FormatError(
                     f"changelog record {record.offset} is of kind {kind.hex()}, unknown to this version"
                 )
         self.count += len(records)
-        if records:
-            self.position = max(self.position, records[-1].offset + 1)
         if len(self._pending) >= FLUSH_RECORDS:
             self._flush()
 
-    def _meta_record(self, offset: int, value: bytes) -> None:
-        meta = codec.decode_meta(value)
+    def _verify(self, record: Any) -> None:
+        """The first record read must be the very one that RocksDB's position follows."""
         known = self._known
-        if known is not None:
-            if offset < known.position and value != codec.encode_meta(known.meta):
-                raise UntrustedError(
-                    f"the changelog holds another record at {offset}: it lost its tail and grew again"
-                )
-            if meta.incarnation != known.meta.incarnation:
-                raise UntrustedError(
-                    f"incarnation {known.meta.incarnation}, the changelog's is {meta.incarnation}"
-                )
-            if meta.head < known.meta.head:
-                raise UntrustedError(f"its head {known.meta.head} is above the changelog's {meta.head}")
+        if known is None:
+            return
+        if record.key == codec.META_KEY:
+            self._compare(known.meta, codec.decode_meta(record.value))
+        if record.offset != known.position - 1:
+            raise UntrustedError(f"its last record, at {known.position - 1}, is no longer in the changelog")
+        if record.key != codec.META_KEY or record.value != codec.encode_meta(known.meta):
+            raise UntrustedError(
+                f"the changelog holds another record at {record.offset}: it lost its tail and grew again"
+            )
+        self._verified = True
+
+    @staticmethod
+    def _compare(known: Meta, meta: Meta) -> None:
+        if meta.incarnation != known.incarnation:
+            raise UntrustedError(f"incarnation {known.incarnation}, the changelog's is {meta.incarnation}")
+        if meta.head < known.head:
+            raise UntrustedError(f"its head {known.head} is above the changelog's {meta.head}")
+
+    def _meta_record(self, value: bytes) -> None:
+        meta = codec.decode_meta(value)
+        if self._known is not None:
+            self._compare(self._known.meta, meta)
         self.meta = meta
 
     def _ring_record(self, key: bytes, value: bytes | None) -> None:
@@ -131,7 +147,12 @@ class Restore:
 
         The position stays right behind the last record, which is a meta record, and not behind the marker of its
         transaction: the next opening finds that record again and knows that the changelog is still the same.
+
+        Raises:
+            UntrustedError: the changelog did not hold what RocksDB's position follows.
         """
+        if not self._verified:
+            raise UntrustedError("the changelog no longer holds its last record")
         self._flush()
 
     def _flush(self) -> None:

@@ -6,6 +6,7 @@ also holds the changelog position it reflects, so that it is always a prefix of 
 Keys: ``m`` → :class:`StoredState`; ``s`` capacity:u32 slot:u32 → ring value; ``i`` id → sequence:u64.
 """
 
+import itertools
 import json
 import shutil
 import struct
@@ -23,6 +24,8 @@ _STATE_KEY: Final = b"m"
 _SLOT_PREFIX: Final = b"s"
 _INDEX_PREFIX: Final = b"i"
 _SEQUENCE: Final = struct.Struct(">Q")
+_ENVIRONMENT: Final = ("permission denied", "read-only", "no space", "too many open files", "not a directory")
+_epochs: Final = itertools.count(1)
 _BUFFER_BYTES: Final = 8 * 2**20
 
 
@@ -65,8 +68,12 @@ class Store:
             else:
                 path.mkdir(parents=True, exist_ok=True)
                 self._db = Rdict(str(path), options=_options())
+        except OSError as error:  # mkdir: a file is in the way, or the parent cannot be written
+            raise PrerequisiteError(
+                f"{path} cannot be written: {error.strerror}: mend that, or point app.data_dir to another folder"
+            ) from error
         except Exception as error:  # rocksdict raises plain Exception for every fault of RocksDB
-            raise _open_error(path, str(error)) from error
+            raise _fault(path, str(error)) from error
         self._open = True
 
     @classmethod
@@ -76,8 +83,11 @@ class Store:
         return cls(path)
 
     def begin_epoch(self) -> int:
-        """Start a new opening of the lane: writes of all earlier ones are refused from now on."""
-        self.epoch += 1
+        """Start a new opening of the lane: writes of all earlier ones are refused from now on.
+
+        Epochs are those of the process, so that a store made afresh does not begin with one that was used before.
+        """
+        self.epoch = next(_epochs)
         return self.epoch
 
     def state(self) -> StoredState | None:
@@ -86,7 +96,7 @@ class Store:
         Raises:
             FormatError: written by a later version, or damaged.
         """
-        raw = self._db.get(_STATE_KEY)
+        raw = self._many([_STATE_KEY])[0]
         if raw is None:
             return None
         try:
@@ -106,12 +116,19 @@ class Store:
         Raises:
             FormatError: written by a later version, or damaged.
         """
-        items = cast("Iterator[tuple[bytes, bytes]]", self._db.items(from_key=_SLOT_PREFIX))
-        for key, value in items:
+        iterator = self._db.iter()
+        iterator.seek(_SLOT_PREFIX)
+        while iterator.valid():
+            key = cast("bytes", iterator.key())
             if not key.startswith(_SLOT_PREFIX):
                 return
             ring_key = codec.KIND_RING + key[1:]
-            yield ring_key, codec.decode_ring(ring_key, value)
+            yield ring_key, codec.decode_ring(ring_key, cast("bytes", iterator.value()))
+            iterator.next()
+        try:
+            iterator.status()  # an iterator that meets damage just ends
+        except Exception as error:
+            raise _fault(self.path, str(error)) from error
 
     def slots_of(self, ring_keys: Sequence[bytes]) -> list[Slot | None]:
         """The occupants of these slots; None = empty."""
@@ -133,7 +150,10 @@ class Store:
         ]
 
     def _many(self, keys: list[bytes]) -> list[bytes | None]:
-        return cast("list[bytes | None]", self._db.get(cast("Any", keys)))
+        try:
+            return cast("list[bytes | None]", self._db.get(cast("Any", keys)))
+        except Exception as error:  # rocksdict raises plain Exception for every fault of RocksDB
+            raise _fault(self.path, str(error)) from error
 
     def write(self, epoch: int, state: StoredState, fill: "Callable[[Writes], None]") -> None:
         """Write slots, index entries and the state that they bring about, all or nothing.
@@ -184,14 +204,14 @@ class Writes:
         self._batch.delete(_INDEX_PREFIX + encoded_id)
 
 
-def _open_error(path: Path, fault: str) -> Exception:
-    """Tell apart what deleting the folder would mend and what it would not."""
-    lowered = fault.lower()
-    if "lock" in lowered:
+def _fault(path: Path, fault: str) -> Exception:
+    """Tell apart what deleting the folder would mend and what it would not. A path in the text is no fault."""
+    said = fault.replace(str(path), "").lower()
+    if "lock hold by" in said or "while lock file" in said:
         return PrerequisiteError(
             f"{path} is in use by another process: end it, or give this worker its own app.instance"
         )
-    if any(each in lowered for each in ("permission denied", "read-only", "no space", "too many open files")):
+    if any(each in said for each in _ENVIRONMENT):
         return PrerequisiteError(
             f"{path} cannot be written: {fault}: mend that, or point app.data_dir to another folder"
         )

@@ -210,7 +210,9 @@ class Demo:
         if self._killed is None and consumed >= self._plan.kill_at:
             self._worker.kill()
             self._killed = _Kill(watch.positions(), time.monotonic())
-            self._display.phase(f"worker killed with SIGKILL after {consumed:,} messages")
+            self._display.phase(
+                f"worker killed with SIGKILL after {_total(self._killed.positions):,} messages"
+            )
             publisher.release()
             self._worker = self._start_worker()
             self._display.phase("worker restarted: waits until the group gives up the dead one")
