@@ -20,7 +20,7 @@ demo: setup
 	$(BIN)/ringfence demo
 
 test: setup lint
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest --numprocesses 2 --dist loadfile
 
 unit: setup
 	$(BIN)/python -m pytest tests/unit tests/property

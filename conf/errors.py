@@ -18,7 +18,7 @@ class ConfigurationError(RingfenceError):
 
 
 class BrokerUnavailableError(RingfenceError):
-    """No broker answered at the configured address within the time limit."""
+    """No broker answered at the configured address within the time limit, or none let us in."""
 
 
 class PrerequisiteError(RingfenceError):

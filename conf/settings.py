@@ -4,6 +4,8 @@ Unknown keys, wrong types, impossible combinations and keys whose feature this v
 errors that name the key, its value and the way out. Nothing is ignored.
 """
 
+import os
+import re
 import socket
 from collections import Counter
 from pathlib import Path
@@ -19,13 +21,17 @@ from pydantic import (
     model_validator,
 )
 
-from conf import wire
+from conf import patterns, wire
 
 MAX_PARTITIONS: Final = 100_000
 MAX_ID_CACHE_SIZE: Final = 2**31 - 1
 """Slots are numbered with 31 bits in the changelog's keys."""
 
-TopicName = Annotated[str, StringConstraints(pattern=r"^[a-zA-Z0-9._-]*[a-zA-Z0-9_-][a-zA-Z0-9._-]*$", max_length=200)]
+DEFAULT_GROUP: Final = "qpid.no-group"
+
+TopicName = Annotated[
+    str, StringConstraints(pattern=r"^[a-zA-Z0-9._-]*[a-zA-Z0-9_-][a-zA-Z0-9._-]*$", max_length=200)
+]
 """Kafka's legal characters; ``.`` and ``..`` are no topics."""
 
 
@@ -36,10 +42,20 @@ class _Section(BaseModel):
 
 
 class KafkaSettings(_Section):
-    """How to reach the cluster."""
+    """How to reach the cluster, and how to get in. The password itself stands in the environment only."""
 
     bootstrap_servers: str = Field(default="127.0.0.1:9092", min_length=1)
     """Comma-separated ``host:port``."""
+    security_protocol: Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"] = "PLAINTEXT"
+    sasl_mechanism: Literal["", "PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"] = ""
+    sasl_username: str = ""
+    sasl_password_env: str = ""
+    """Name of the environment variable that holds the password."""
+    ssl_cafile: str = ""
+    """PEM file of the authority that signed the brokers' certificates; empty = the system's."""
+    ssl_certfile: str = ""
+    """PEM file of the client's certificate, where brokers ask for one."""
+    ssl_keyfile: str = ""
 
     @field_validator("bootstrap_servers")
     @classmethod
@@ -50,6 +66,57 @@ class KafkaSettings(_Section):
                 raise ValueError(f"{server.strip()!r} is not host:port; write for example 127.0.0.1:9092")
         return value
 
+    @property
+    def uses_sasl(self) -> bool:
+        """Whether clients log in with a name and a password."""
+        return self.security_protocol.startswith("SASL_")
+
+    @property
+    def uses_ssl(self) -> bool:
+        """Whether connections are encrypted."""
+        return self.security_protocol.endswith("SSL")
+
+    @model_validator(mode="after")
+    def _security_fits_together(self) -> Self:
+        sasl = {
+            each: getattr(self, each) for each in ("sasl_mechanism", "sasl_username", "sasl_password_env")
+        }
+        ssl = {each: getattr(self, each) for each in ("ssl_cafile", "ssl_certfile", "ssl_keyfile")}
+        protocol = f"security_protocol = {self.security_protocol!r}"
+        if self.uses_sasl and not all(sasl.values()):
+            missing = ", ".join(key for key, value in sasl.items() if not value)
+            raise ValueError(f"{protocol} needs {missing}: add them, or choose another protocol")
+        for keys, used in ((sasl, self.uses_sasl), (ssl, self.uses_ssl)):
+            extra = [
+                f"{key} = {_variable(value) if key == 'sasl_password_env' else repr(value)}"
+                for key, value in keys.items()
+                if value
+            ]
+            if extra and not used:
+                raise ValueError(
+                    f"{', '.join(extra)} has no effect with {protocol}: remove it, or set the protocol"
+                )
+        if bool(self.ssl_certfile) != bool(self.ssl_keyfile):
+            there, lacking = sorted(("ssl_certfile", "ssl_keyfile"), key=lambda each: not ssl[each])
+            raise ValueError(f"{there} = {ssl[there]!r} needs {lacking}: set both or neither")
+        for key, value in ssl.items():
+            if value and not Path(value).is_file():
+                raise ValueError(f"{key} = {value!r}: no such file: name a PEM file")
+        if self.uses_sasl and not os.environ.get(self.sasl_password_env):
+            raise ValueError(
+                f"sasl_password_env = {_variable(self.sasl_password_env)}: that variable is not set: export it"
+            )
+        return self
+
+    def sasl_password(self) -> str:
+        """The password, read when it is needed and kept nowhere."""
+        return os.environ[self.sasl_password_env]
+
+
+def _variable(name: str) -> str:
+    """The name of a variable for an error, unless it looks like a password that somebody put in its place."""
+    return repr(name) if re.fullmatch(r"[A-Z_][A-Z0-9_]*", name) else "(hidden: may be the password itself)"
+
 
 class AppSettings(_Section):
     """Identity of the application and of this worker."""
@@ -58,7 +125,9 @@ class AppSettings(_Section):
     """The consumer group; transactional IDs and internal topics derive from it."""
     data_dir: str = Field(default="data", min_length=1)
     """RocksDB lives in ``<data_dir>/<instance>/<address>-<p>``; relative to the working directory."""
-    instance: Annotated[str, StringConstraints(pattern=r"^$|^[a-zA-Z0-9._-]*[a-zA-Z0-9_-][a-zA-Z0-9._-]*$", max_length=200)] = ""
+    instance: Annotated[
+        str, StringConstraints(pattern=r"^$|^[a-zA-Z0-9._-]*[a-zA-Z0-9_-][a-zA-Z0-9._-]*$", max_length=200)
+    ] = ""
     """Name of this worker's folder; empty = host name and web port."""
     web_host: str = Field(default="127.0.0.1", min_length=1)
     web_port: int = Field(default=6066, ge=0, le=65535)
@@ -83,14 +152,19 @@ class AddressDefaults(_Section):
     """Duplicate IDs that each lane remembers; 0 = no detection (ActiveMQ Artemis: id-cache-size)."""
     duplicate_id_headers: tuple[str, ...] = ("_AMQ_DUPL_ID", "_HQ_DUPL_ID")
     """The first of these that is present with a value is the duplicate ID."""
-    # What follows has one value in this version: the behaviour that it describes is in force.
-    id_max_age: Literal[0] = 0
-    persist_id_cache: Literal[True] = True
-    duplicate_id_from: Literal["header"] = "header"
-    group_header: Literal[""] = ""
-    default_group: Literal["qpid.no-group"] = "qpid.no-group"
-    partitioner: Literal["murmur2"] = "murmur2"
-    duplicates: Literal["drop"] = "drop"
+    id_max_age: float = Field(default=0, ge=0, allow_inf_nan=False)
+    """Seconds, by the records' timestamps; an older ID no longer counts; 0 = no limit."""
+    persist_id_cache: bool = True
+    """False = the ring is in memory only: forgotten at restart and at every assignment."""
+    duplicate_id_from: Literal["header", "key", "value"] = "header"
+    """``value``: the digest of the record's value is its ID, for producers that nobody can change."""
+    group_header: str = ""
+    """The header that names the group (Qpid: qpid.group_header_key); empty = the record key does."""
+    default_group: str = Field(default=DEFAULT_GROUP, min_length=1)
+    """Group of messages whose group header is missing or empty (Qpid: qpid.no-group)."""
+    partitioner: Literal["murmur2", "crc32"] = "murmur2"
+    """How producers choose partitions: ``murmur2`` (Java, aiokafka) or ``crc32`` (librdkafka's default)."""
+    duplicates: Literal["drop", "divert"] = "drop"
 
     @field_validator("duplicate_id_headers", mode="before")
     @classmethod
@@ -116,23 +190,47 @@ class AddressSettings(AddressDefaults):
     """One logical destination: an input topic, an accepted topic, a ring a lane."""
 
     name: TopicName
+    input_topic: TopicName
+    accepted_topic: TopicName
+    duplicates_topic: TopicName
+    quarantine_topic: TopicName
 
-    @field_validator("name", mode="before")
+    @model_validator(mode="before")
     @classmethod
-    def _no_pattern(cls, value: object) -> object:
-        if isinstance(value, str) and set(value) & set("*?[]"):
-            raise ValueError("this version does not have patterns: write one [[addresses]] entry a name")
-        return value
+    def _topics_follow_the_name(cls, data: object) -> object:
+        if not isinstance(data, dict):
+            return data
+        name = data.get("name")
+        if not isinstance(name, str):
+            name = "unnamed"  # the name itself is reported
+        if "duplicates_topic" in data and data.get("duplicates", "drop") == "drop":
+            raise ValueError(
+                f"duplicates_topic = {data['duplicates_topic']!r} has no effect with duplicates = 'drop': "
+                "remove it, or set 'divert'"
+            )
+        if data.get("default_group", DEFAULT_GROUP) != DEFAULT_GROUP and not data.get("group_header"):
+            raise ValueError(
+                f"default_group = {data['default_group']!r} has no effect without group_header: "
+                "remove it, or name the header"
+            )
+        return {
+            "input_topic": wire.input_topic(name),
+            "accepted_topic": wire.accepted_topic(name),
+            "duplicates_topic": wire.duplicates_topic(name),
+            "quarantine_topic": wire.quarantine_topic(name),
+            **data,
+        }
 
-    @property
-    def input_topic(self) -> str:
-        """Topic that producers publish to."""
-        return wire.input_topic(self.name)
-
-    @property
-    def accepted_topic(self) -> str:
-        """Topic that carries what was accepted."""
-        return wire.accepted_topic(self.name)
+    def topics(self, app_id: str) -> dict[str, str]:
+        """All topics of the address by their role."""
+        roles = {
+            "input topic": self.input_topic,
+            "accepted topic": self.accepted_topic,
+            "quarantine topic": self.quarantine_topic,
+            "changelog": wire.changelog_topic(app_id, self.name),
+            "forward topic": wire.forward_topic(app_id, self.name),
+        }
+        return roles | ({"duplicates topic": self.duplicates_topic} if self.duplicates == "divert" else {})
 
 
 class Settings(_Section):
@@ -146,21 +244,17 @@ class Settings(_Section):
     @model_validator(mode="before")
     @classmethod
     def _defaults_reach_addresses(cls, data: object) -> object:
-        """Put ``[address_defaults]`` under each address before validation, so that errors name the key once."""
+        """Put ``[address_defaults]`` and matching patterns under each address before validation."""
         if not isinstance(data, dict):
             return data
         defaults, addresses = data.get("address_defaults", {}), data.get("addresses", ())
         if not isinstance(addresses, list | tuple):
             return data
-        data = {**data, "addresses": tuple(addresses)}
-        if not isinstance(defaults, dict):
-            return data
         try:
             AddressDefaults.model_validate(defaults)
         except ValidationError:
-            return data  # reported once, at address_defaults, and not again at each address
-        merged = tuple({**defaults, **each} if isinstance(each, dict) else each for each in addresses)
-        return {**data, "addresses": merged}
+            defaults = {}  # reported once, at address_defaults, and not again at each address
+        return {**data, "addresses": patterns.resolve(defaults, addresses)}
 
     @model_validator(mode="after")
     def _names_are_distinct(self) -> Self:
@@ -172,16 +266,12 @@ class Settings(_Section):
                 )
         owners: dict[str, str] = {}
         for address in self.addresses:
-            topics = {
-                "input topic": address.input_topic,
-                "accepted topic": address.accepted_topic,
-                "changelog": wire.changelog_topic(self.app.id, address.name),
-            }
+            topics = address.topics(self.app.id)
             for role, topic in topics.items():
                 claim = f"the {role} of address {address.name!r}"
                 if topic in owners:
                     raise ValueError(
-                        f"addresses: topic {topic!r} would be both {owners[topic]} and {claim}; rename one address"
+                        f"addresses: topic {topic!r} would be both {owners[topic]} and {claim}; rename one"
                     )
                 owners[topic] = claim
         return self

@@ -8,6 +8,15 @@ from typing import Final
 HEADER_SOURCE: Final = "_RF_SOURCE"
 """On every accepted record: ``<topic>/<partition>/<offset>`` of the input record it was made from."""
 
+HEADER_KEY: Final = "_RF_KEY"
+"""On an accepted record: the input record's key, where it differs from the group."""
+
+HEADER_ORIGINAL: Final = "_RF_ORIGINAL"
+"""On a diverted duplicate: ``<topic>/<partition>/<offset>`` of the original's input record."""
+
+HEADER_REASON: Final = "_RF_REASON"
+"""On a quarantined record: why it was refused for good."""
+
 RESERVED_PREFIX: Final = "_RF_"
 """Headers that begin so belong to Ringfence; producers must not set them."""
 
@@ -20,6 +29,21 @@ def input_topic(address: str) -> str:
 def accepted_topic(address: str) -> str:
     """Topic that carries what was accepted, keyed by group."""
     return f"{address}.accepted"
+
+
+def duplicates_topic(address: str) -> str:
+    """Topic that duplicates are diverted to, where that is configured."""
+    return f"{address}.duplicates"
+
+
+def quarantine_topic(address: str) -> str:
+    """Topic for what was refused for good."""
+    return f"{address}.quarantine"
+
+
+def forward_topic(app_id: str, address: str) -> str:
+    """Topic by which records that reached another lane than their home travel there; partition = home."""
+    return f"{app_id}-{address}-forward"
 
 
 def changelog_topic(app_id: str, address: str) -> str:
