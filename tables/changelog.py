@@ -13,7 +13,7 @@ from typing import Any, Final
 from aiokafka import AIOKafkaConsumer, TopicPartition
 
 from conf.settings import KafkaSettings
-from tables.cluster import client_options
+from tables.access import client_options
 
 STALL_LIMIT_S: Final = 90.0
 """Longer than any transaction of ours can stay open."""

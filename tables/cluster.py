@@ -1,29 +1,30 @@
 """Questions that a lane asks the cluster: watermarks, log starts, committed offsets, partition counts."""
 
+import asyncio
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, NamedTuple, Self
 
 from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 from aiokafka.errors import KafkaError
 from aiokafka.protocol.metadata import MetadataRequest
+from confluent_kafka import TopicCollection
+from confluent_kafka.admin import AdminClient
 
 from conf.errors import BrokerUnavailableError
 from conf.settings import KafkaSettings
-
-REQUEST_TIMEOUT_MS: Final = 10_000
-RETRY_BACKOFF_MS: Final = 40
-DELETE_RETENTION_DEFAULT_S: Final = 86_400.0
+from tables.access import REQUEST_TIMEOUT_MS, client_options, confluent_options, refusal
 
 
-def client_options(kafka: KafkaSettings) -> dict[str, Any]:
-    """Options that every aiokafka client takes: where the cluster is and how to get in."""
-    return {
-        "bootstrap_servers": [server.strip() for server in kafka.bootstrap_servers.split(",")],
-        "request_timeout_ms": REQUEST_TIMEOUT_MS,
-        "retry_backoff_ms": RETRY_BACKOFF_MS,
-    }
+class TopicConfig(NamedTuple):
+    """Settings of a topic."""
+
+    cleanup_policy: str
+    delete_retention_s: float
+    """How long compaction keeps tombstones."""
+    message_bytes_max: int
+    """Largest record batch that the topic takes."""
 
 
 class Cluster:
@@ -41,7 +42,7 @@ class Cluster:
         """Connect.
 
         Raises:
-            BrokerUnavailableError: nobody answers.
+            BrokerUnavailableError: nobody answers, or lets us in.
         """
         options = client_options(self.kafka)
         self._consumer = AIOKafkaConsumer(isolation_level="read_uncommitted", **options)
@@ -51,7 +52,7 @@ class Cluster:
             await self._admin.start()
         except (KafkaError, OSError) as error:
             await self.stop()
-            raise BrokerUnavailableError(
+            raise await refusal(self.kafka) or BrokerUnavailableError(
                 f"no broker answers at kafka.bootstrap_servers = {self.kafka.bootstrap_servers!r}: "
                 "start it, or mend the address"
             ) from error
@@ -102,12 +103,27 @@ class Cluster:
             if each["error_code"] == 0 and each["partitions"]
         }
 
-    async def delete_retention_s(self, topic: str) -> float:
-        """``delete.retention.ms`` of a topic, in seconds: how long compaction keeps tombstones."""
-        resource = ConfigResource(ConfigResourceType.TOPIC, topic, configs={"delete.retention.ms": None})
-        for response in await self._admin.describe_configs([resource]):
-            for _, _, _, _, entries in response.resources:
-                for name, value, *_ in entries:
-                    if name == "delete.retention.ms":
-                        return int(value) / 1000
-        return DELETE_RETENTION_DEFAULT_S
+    async def topic_configs(self, topics: list[str]) -> dict[str, TopicConfig]:
+        """The settings of topics that matter to a lane."""
+        wanted = {"cleanup.policy": None, "delete.retention.ms": None, "max.message.bytes": None}
+        resources = [ConfigResource(ConfigResourceType.TOPIC, topic, configs=wanted) for topic in topics]
+        configs = {}
+        for response in await self._admin.describe_configs(resources):
+            for _, _, _, topic, entries in response.resources:
+                values = {name: value for name, value, *_ in entries}
+                configs[topic] = TopicConfig(
+                    values["cleanup.policy"],
+                    int(values["delete.retention.ms"]) / 1000,
+                    int(values["max.message.bytes"]),
+                )
+        return configs
+
+    async def topic_ids(self, topics: list[str]) -> dict[str, str]:
+        """Kafka's own IDs of topics. aiokafka does not know them; librdkafka's admin client does."""
+        return await asyncio.to_thread(_topic_ids, confluent_options(self.kafka), topics)
+
+
+def _topic_ids(options: dict[str, Any], topics: list[str]) -> dict[str, str]:
+    admin = AdminClient(options)
+    futures = admin.describe_topics(TopicCollection(topics), request_timeout=REQUEST_TIMEOUT_MS / 1000)
+    return {name: str(future.result().topic_id) for name, future in futures.items()}

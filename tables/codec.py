@@ -31,6 +31,8 @@ META_KEY: Final = KIND_META
 _RING_KEY: Final = struct.Struct(">cII")
 _RING_VALUE: Final = struct.Struct(">BQiqq")
 
+DISPLAY_PREFIXES: Final = ("hex:", "base64:", "digest:", "text:")
+"""How IDs that are no plain text are written by and for people."""
 ID_BYTES_MAX: Final = 256
 """Longer IDs are kept as their digest."""
 _RAW: Final = b"\x00"
@@ -77,6 +79,13 @@ class Meta(NamedTuple):
     partition_counts: dict[str, int]
     incarnation: str
     """Random, made with the changelog: RocksDB of another incarnation is not trusted."""
+    older: list[list[int]] = []  # noqa: RUF012 - never changed in place
+    """Capacities before this one whose slots may still be there: [capacity, sequence below which it was in force,
+    slots already removed]."""
+    persistent: bool = True
+    """False: IDs accepted since the floor are in no slot; the next opening knows none of them."""
+    topic_ids: dict[str, str] = {}  # noqa: RUF012 - never changed in place
+    """Kafka's own ID of each input: a topic that was deleted and made again has another."""
 
 
 def encode_id(value: bytes) -> bytes:
@@ -87,11 +96,30 @@ def encode_id(value: bytes) -> bytes:
     """
     if len(value) <= ID_BYTES_MAX:
         return _RAW + value
+    return digest_id(value)
+
+
+def digest_id(value: bytes) -> bytes:
+    """The stored form of an ID that is a digest, whatever the length of what it stands for."""
     return _DIGEST + blake2b(value, digest_size=32).digest()
 
 
+def stored_digest(digest: bytes) -> bytes:
+    """The stored form of an ID of which only the digest is known.
+
+    Raises:
+        ValueError: not 32 bytes.
+    """
+    if len(digest) != 32:  # noqa: PLR2004
+        raise ValueError(f"a digest has 32 bytes, this has {len(digest)}")
+    return _DIGEST + digest
+
+
 def display_id(encoded_id: bytes) -> str:
-    """An ID as a person reads it: text where it is printable text, else ``hex:…``, or ``digest:…``."""
+    """An ID as a person reads it: text where it is printable text, else ``hex:…``, or ``digest:…``.
+
+    A text that begins like one of these is shown as ``text:…``, so that what is shown can be asked for.
+    """
     kind, value = encoded_id[:1], encoded_id[1:]
     if kind == _DIGEST:
         return f"digest:{value.hex()}"
@@ -99,7 +127,9 @@ def display_id(encoded_id: bytes) -> str:
         text = value.decode()
     except UnicodeDecodeError:
         return f"hex:{value.hex()}"
-    return text if text.isprintable() else f"hex:{value.hex()}"
+    if not text.isprintable():
+        return f"hex:{value.hex()}"
+    return f"text:{text}" if text.startswith(DISPLAY_PREFIXES) else text
 
 
 def ring_key(capacity: int, sequence: int) -> bytes:

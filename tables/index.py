@@ -1,8 +1,9 @@
 """The index in RocksDB, for rings too large to keep their IDs in memory."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from tables import codec
+from tables.codec import Slot
 from tables.store import Store, Writes
 
 
@@ -13,15 +14,23 @@ class StoredIndex:
     compaction or an earlier capacity left behind are dead by their sequence and cost space only.
     """
 
-    def __init__(self, store: Store, capacity: int) -> None:
+    def __init__(
+        self, store: Store, capacity: int, find: Callable[[Sequence[int]], list[Slot | None]]
+    ) -> None:
+        """``find`` looks up live sequences in the slots, those of earlier capacities included."""
         self._store = store
         self._capacity = capacity
+        self._find = find
 
     def lookup(self, ids: Sequence[bytes]) -> list[int | None]:
         """The latest sequence known for each ID."""
         return self._store.sequences(ids)
 
-    def add(self, first_sequence: int, ids: Sequence[bytes], low: int) -> None:
+    def times(self, sequences: Sequence[int]) -> list[int]:
+        """Record timestamps of live sequences."""
+        return [0 if slot is None else slot.origin.timestamp for slot in self._find(sequences)]
+
+    def add(self, first_sequence: int, ids: Sequence[bytes], times: Sequence[int], low: int) -> None:
         """Nothing to do: :meth:`persist` has written it."""
 
     def persist(self, writes: Writes, first_sequence: int, ids: Sequence[bytes]) -> None:

@@ -15,7 +15,7 @@ from aiokafka.errors import ProducerFenced
 from aiokafka.structs import OffsetAndMetadata
 
 from conf.settings import KafkaSettings
-from tables.cluster import client_options
+from tables.access import client_options
 from tables.failpoints import reach
 
 BATCH_BYTES_MAX: Final = 512 * 1024
@@ -43,14 +43,17 @@ class Outgoing(NamedTuple):
 class TransactionalProducer:
     """One producer, one transactional ID, one life: after any failure it is discarded, never mended."""
 
-    def __init__(self, kafka: KafkaSettings, transactional_id: str, lane: str) -> None:
+    def __init__(
+        self, kafka: KafkaSettings, transactional_id: str, lane: str, batch_bytes_max: int = BATCH_BYTES_MAX
+    ) -> None:
+        """``batch_bytes_max`` is the smallest ``max.message.bytes`` of the topics that will be written to."""
         self.transactional_id = transactional_id
         self._lane = lane
         self._producer = AIOKafkaProducer(
             **client_options(kafka),
             transactional_id=transactional_id,
             transaction_timeout_ms=TRANSACTION_TIMEOUT_MS,
-            max_batch_size=BATCH_BYTES_MAX,
+            max_batch_size=min(batch_bytes_max, BATCH_BYTES_MAX),
             max_request_size=REQUEST_BYTES_MAX,
             acks="all",
         )
@@ -86,9 +89,12 @@ class TransactionalProducer:
             committed = {tp: OffsetAndMetadata(offset, "") for tp, offset in offsets.items()}
             # Every future is awaited before the commit: aiokafka commits although a batch has failed, and
             # what that batch held would simply be missing.
-            results = await _all(
-                [*futures, self._producer.send_offsets_to_transaction(committed, group_id)],
-            )
+            if committed:
+                results = await _all(
+                    [*futures, self._producer.send_offsets_to_transaction(committed, group_id)]
+                )
+            else:
+                results = await _all(futures)
             await reach("after-send", self._lane)
             await reach("before-commit", self._lane)
             await self._producer.commit_transaction()

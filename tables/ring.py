@@ -13,9 +13,11 @@ Checking and applying are apart because state follows the commit: :meth:`Ring.ch
 :meth:`Ring.apply` is called once the transaction that carries the outcome has been committed.
 """
 
+from array import array
 from collections import deque
 from collections.abc import Iterable, Sequence
 from enum import IntEnum
+from itertools import repeat
 from typing import NamedTuple, Protocol
 
 
@@ -38,6 +40,8 @@ class Checked(NamedTuple):
     first_sequence: int
     new_ids: list[bytes]
     """IDs to add; the i-th gets ``first_sequence + i``."""
+    new_times: list[int]
+    """Their record timestamps, milliseconds."""
 
 
 class Index(Protocol):
@@ -47,7 +51,11 @@ class Index(Protocol):
         """The latest sequence known for each ID, dead or alive; None = unknown."""
         ...
 
-    def add(self, first_sequence: int, ids: Sequence[bytes], low: int) -> None:
+    def times(self, sequences: Sequence[int]) -> list[int]:
+        """Record timestamps of live sequences, milliseconds; asked for only where IDs have a maximum age."""
+        ...
+
+    def add(self, first_sequence: int, ids: Sequence[bytes], times: Sequence[int], low: int) -> None:
         """Note new IDs and forget what lies below ``low``."""
         ...
 
@@ -55,19 +63,25 @@ class Index(Protocol):
 class ResidentIndex:
     """Index in memory: a dict, and the IDs in order of sequence to find what to forget."""
 
-    def __init__(self, low: int = 0) -> None:
+    def __init__(self, low: int = 0, capacity: int = 0) -> None:
+        """With a capacity the timestamps of that many sequences are kept too, 8 bytes each."""
         self._sequences: dict[bytes, int] = {}
         self._order: deque[bytes | None] = deque()
         self._low = low
+        self._times = array("q", bytes(8 * capacity))
 
     @classmethod
-    def rebuild(cls, entries: Iterable[tuple[int, bytes]], low: int, head: int) -> "ResidentIndex":
-        """From (sequence, ID) pairs in any order; those outside ``low <= sequence < head`` are dead."""
-        index = cls(low)
+    def rebuild(
+        cls, entries: Iterable[tuple[int, bytes, int]], low: int, head: int, capacity: int = 0
+    ) -> "ResidentIndex":
+        """From (sequence, ID, timestamp) in any order; those outside ``low <= sequence < head`` are dead."""
+        index = cls(low, capacity)
         order: list[bytes | None] = [None] * (head - low)
-        for sequence, each in entries:
+        for sequence, each, time in entries:
             if low <= sequence < head:
                 order[sequence - low] = each
+                if capacity:
+                    index._times[sequence % capacity] = time
         index._order.extend(order)
         # In order of sequence, so that of two entries of one ID the later stands.
         index._sequences.update((each, low + i) for i, each in enumerate(order) if each is not None)
@@ -78,12 +92,20 @@ class ResidentIndex:
         get = self._sequences.get
         return [get(each) for each in ids]
 
-    def add(self, first_sequence: int, ids: Sequence[bytes], low: int) -> None:
+    def times(self, sequences: Sequence[int]) -> list[int]:
+        """Record timestamps of live sequences."""
+        times = self._times
+        return [times[sequence % len(times)] for sequence in sequences]
+
+    def add(self, first_sequence: int, ids: Sequence[bytes], times: Sequence[int], low: int) -> None:
         """Note new IDs and forget what lies below ``low``."""
         sequences, order = self._sequences, self._order
         for sequence, each in enumerate(ids, first_sequence):
             sequences[each] = sequence
         order.extend(ids)
+        if self._times:
+            for sequence, time in enumerate(times, first_sequence):
+                self._times[sequence % len(self._times)] = time
         while self._low < low and order:
             oldest = order.popleft()
             # An ID that was evicted and accepted again is known under its newer sequence: keep that.
@@ -99,12 +121,20 @@ class ResidentIndex:
 class Ring:
     """Verdicts for one lane."""
 
-    def __init__(self, capacity: int, head: int = 0, floor: int = 0, index: Index | None = None) -> None:
-        """Capacity in IDs, 0 = off; ``index`` must know all live IDs of the given head and floor."""
+    def __init__(
+        self, capacity: int, head: int = 0, floor: int = 0, index: Index | None = None, max_age_ms: int = 0
+    ) -> None:
+        """Capacity in IDs, 0 = off; ``index`` must know all live IDs of the given head and floor.
+
+        An ID older than ``max_age_ms``, by the timestamps of the two records, no longer counts; 0 = no limit.
+        """
         self.capacity = capacity
         self.head = head
         self.floor = floor
-        self.index: Index = index if index is not None else ResidentIndex(self.low)
+        self.max_age_ms = max_age_ms
+        self.index: Index = (
+            index if index is not None else ResidentIndex(self.low, capacity if max_age_ms else 0)
+        )
 
     @property
     def low(self) -> int:
@@ -115,25 +145,34 @@ class Ring:
         """How many IDs are live."""
         return self.head - self.low
 
-    def check(self, ids: Sequence[bytes | None]) -> Checked:
-        """Verdicts for messages with these encoded IDs (None = no ID), in order. Changes nothing."""
+    def check(self, ids: Sequence[bytes | None], times: Iterable[int] = repeat(0)) -> Checked:
+        """Verdicts for messages with these encoded IDs (None = no ID), in order. Changes nothing.
+
+        ``times`` are the messages' record timestamps, milliseconds; they matter where IDs have a maximum age.
+        """
         capacity, floor, head = self.capacity, self.floor, self.head
         if capacity == 0:
-            return Checked([Verdict.UNCHECKED] * len(ids), [None] * len(ids), head, [])
+            return Checked([Verdict.UNCHECKED] * len(ids), [None] * len(ids), head, [], [])
         accepted, duplicate, unchecked = Verdict.ACCEPTED, Verdict.DUPLICATE, Verdict.UNCHECKED
         verdicts: list[Verdict] = []
         originals: list[int | None] = []
         new_ids: list[bytes] = []
+        new_times: list[int] = []
         fresh: dict[bytes, int] = {}
         known = iter(self.index.lookup([each for each in ids if each is not None]))
-        for each in ids:
+        for each, time in zip(ids, times, strict=False):
             if each is None:
                 verdicts.append(unchecked)
                 originals.append(None)
                 continue
             stored = next(known)
             sequence = fresh.get(each, stored)
-            if sequence is not None and sequence >= head - capacity and sequence >= floor:
+            if (
+                sequence is not None
+                and sequence >= head - capacity
+                and sequence >= floor
+                and not (self.max_age_ms and self._too_old(sequence, time, new_times))
+            ):
                 verdicts.append(duplicate)
                 originals.append(sequence)
             else:
@@ -141,8 +180,15 @@ class Ring:
                 originals.append(None)
                 fresh[each] = head
                 new_ids.append(each)
+                new_times.append(time)
                 head += 1
-        return Checked(verdicts, originals, self.head, new_ids)
+        return Checked(verdicts, originals, self.head, new_ids, new_times)
+
+    def _too_old(self, sequence: int, time: int, new_times: Sequence[int]) -> bool:
+        """Whether the original of a live sequence lies further back than IDs count."""
+        fresh = sequence - self.head
+        original = new_times[fresh] if fresh >= 0 else self.index.times([sequence])[0]
+        return time - original > self.max_age_ms
 
     def apply(self, checked: Checked) -> None:
         """Make the outcome part of the ring, after its transaction was committed.
@@ -153,4 +199,4 @@ class Ring:
         if checked.first_sequence != self.head:
             raise AssertionError(f"checked at head {checked.first_sequence}, but the head is {self.head}")
         self.head += len(checked.new_ids)
-        self.index.add(checked.first_sequence, checked.new_ids, self.low)
+        self.index.add(checked.first_sequence, checked.new_ids, checked.new_times, self.low)

@@ -9,15 +9,17 @@ import logging
 import secrets
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, NamedTuple
 
 from conf.settings import KafkaSettings
 from tables import changelog, codec
-from tables.codec import FormatError, Meta, Origin
+from tables.codec import FormatError, Meta, Origin, Slot
 from tables.index import StoredIndex
+from tables.resize import collect_garbage, make_ring, older_capacities
 from tables.restore import ChangelogBounds, Restore, UntrustedError, trusted_start
-from tables.ring import Checked, Index, ResidentIndex, Ring
+from tables.ring import Checked, Ring
 from tables.store import DamagedStoreError, Store, StoredState, Writes
 
 log: Final = logging.getLogger("ringfence.table")
@@ -39,25 +41,42 @@ class Change(NamedTuple):
     checked: Checked
     slots: list[tuple[bytes, bytes]]
     """Ring records: key, value."""
+    removed: list[bytes]
+    """Keys of slots of an earlier capacity that hold nothing alive any more: tombstones."""
     meta: Meta
+
+
+@dataclass(frozen=True, slots=True)
+class TableOptions:
+    """What the configuration says of a lane's table."""
+
+    capacity: int
+    resident_ids_max: int
+    """Above so many IDs the index stays in RocksDB."""
+    max_age_ms: int = 0
+    persistent: bool = True
+    """False: IDs are in memory only and forgotten at every opening."""
 
 
 class LaneTable:
     """Ring and store of one lane. Not safe for concurrent use: a lane is serial."""
 
-    def __init__(self, path: Path, capacity: int, resident_ids_max: int) -> None:
-        """``path`` is the lane's RocksDB folder; above ``resident_ids_max`` IDs the index stays in RocksDB."""
+    def __init__(self, path: Path, options: TableOptions) -> None:
+        """``path`` is the lane's RocksDB folder."""
         self._path = path
-        self._capacity = capacity
-        self._resident = capacity <= resident_ids_max
+        self._options = options
+        self._resident = options.capacity <= options.resident_ids_max or not options.persistent
         self._store: Store | None = None
         self._stored_index: StoredIndex | None = None
-        self.ring = Ring(capacity)
+        self._volatile: dict[int, Slot] = {}
+        """Sequence → slot, where nothing is persisted."""
+        self.ring = Ring(options.capacity)
         self.meta: Meta | None = None
         """As last committed; None before the lane's first transaction."""
         self.position = 0
         """Changelog offset after the last record that ring and store reflect."""
         self._incarnation = ""
+        self._older: list[list[int]] = []
 
     async def open(
         self, kafka: KafkaSettings, topic: str, partition: int, bounds: ChangelogBounds
@@ -87,10 +106,7 @@ class LaneTable:
             restore = await self._restore(
                 self._store, kafka, topic, partition, bounds.start, bounds.high_watermark
             )
-        self.meta, self.position = restore.meta, restore.position
-        self._incarnation = self.meta.incarnation if self.meta else secrets.token_hex(8)
-        self._stored_index = None if self._resident else StoredIndex(self._store, self._capacity)
-        self.ring = make_ring(self._capacity, restore, self._stored_index)
+        self._begin(self._store, restore)
         return self._store.epoch, Restored(restore.count, time.monotonic() - began, reused)
 
     async def _restore(
@@ -101,9 +117,54 @@ class LaneTable:
         restore.finish()
         return restore
 
-    def check(self, ids: Sequence[bytes | None]) -> Checked:
-        """Verdicts for a batch of encoded IDs. Changes nothing."""
-        return self.ring.check(ids)
+    def _begin(self, store: Store, restore: Restore) -> None:
+        """Take over what was restored, at the configured capacity."""
+        options = self._options
+        self.meta, self.position = restore.meta, restore.position
+        self._incarnation = self.meta.incarnation if self.meta else secrets.token_hex(8)
+        self._older = older_capacities(options.capacity, self.meta)
+        self._volatile = {}
+        self._stored_index = None if self._resident else StoredIndex(store, options.capacity, self.find)
+        self.ring = make_ring(
+            options.capacity,
+            restore,
+            self._stored_index,
+            max_age_ms=options.max_age_ms,
+            persistent=options.persistent,
+        )
+
+    def check(self, ids: Sequence[bytes | None], times: Sequence[int]) -> Checked:
+        """Verdicts for a batch of encoded IDs and record timestamps (ms). Changes nothing."""
+        return self.ring.check(ids, times)
+
+    def find(self, sequences: Sequence[int]) -> list[Slot | None]:
+        """The slots of these sequences, as far as they are committed; None = not there."""
+        if not self._options.persistent:
+            return [self._volatile.get(each) for each in sequences]
+        found: dict[int, Slot] = {}
+        for capacity in (self._options.capacity, *(each[0] for each in self._older)):
+            missing = [each for each in sequences if each not in found]
+            if not missing or not capacity:
+                continue
+            slots = self._opened().slots_of([codec.ring_key(capacity, each) for each in missing])
+            found |= {
+                sequence: slot
+                for sequence, slot in zip(missing, slots, strict=True)
+                if slot is not None and slot.sequence == sequence
+            }
+        return [found.get(each) for each in sequences]
+
+    def seconds_covered(self) -> float | None:
+        """Between the records of the oldest and the newest live ID; None with fewer than two."""
+        ring = self.ring
+        if len(ring) < 2:  # noqa: PLR2004
+            return None
+        oldest, newest = self.find([ring.low, ring.head - 1])
+        return (
+            None
+            if oldest is None or newest is None
+            else (newest.origin.timestamp - oldest.origin.timestamp) / 1000
+        )
 
     def record(
         self,
@@ -111,6 +172,7 @@ class LaneTable:
         origins: Sequence[Origin],
         next_offsets: Mapping[str, int],
         partition_counts: Mapping[str, int],
+        topic_ids: Mapping[str, str],
     ) -> Change:
         """The changelog records of an outcome; ``origins`` are those of the new IDs, in order. Changes nothing."""
         ring = self.ring
@@ -120,15 +182,25 @@ class LaneTable:
                 enumerate(checked.new_ids, checked.first_sequence), origins, strict=True
             )
         ]
+        head = ring.head + len(checked.new_ids)
+        older, removed = collect_garbage(self._older, max(ring.floor, head - ring.capacity))
         meta = Meta(
             capacity=ring.capacity,
-            head=ring.head + len(checked.new_ids),
+            head=head,
             floor=ring.floor,
             next_offsets=dict(next_offsets),
             partition_counts=dict(partition_counts),
             incarnation=self._incarnation,
+            older=older,
+            persistent=self._options.persistent,
+            topic_ids=dict(topic_ids),
         )
-        return Change(checked, slots, meta)
+        return Change(checked, slots, removed, meta)
+
+    def persisted(self, change: Change) -> list[tuple[bytes, bytes | None]]:
+        """What of a change goes into the changelog before its meta record; None = tombstone."""
+        tombstones: list[tuple[bytes, bytes | None]] = [(key, None) for key in change.removed]
+        return [*tombstones, *change.slots] if self._options.persistent else tombstones
 
     def apply(self, epoch: int, change: Change, position: int) -> None:
         """Make a committed change part of store and ring.
@@ -142,42 +214,39 @@ class LaneTable:
         Raises:
             StaleEpochError: the lane has been opened again since; nothing is written.
         """
-        store, stored_index = self._store, self._stored_index
-        if store is None:
-            raise AssertionError("the table is closed")
+        stored_index = self._stored_index
 
         def fill(writes: Writes) -> None:
+            for key in change.removed:
+                writes.delete_slot(key)
+            if not self._options.persistent:
+                return
             if stored_index is not None:
                 stored_index.persist(writes, change.checked.first_sequence, change.checked.new_ids)
             for key, value in change.slots:
                 writes.put_slot(key, value)
 
         position = max(position, self.position)
-        store.write(epoch, StoredState(change.meta, position, time.time(), indexed=not self._resident), fill)
+        state = StoredState(change.meta, position, time.time(), indexed=not self._resident)
+        self._opened().write(epoch, state, fill)
+        if not self._options.persistent:
+            self._remember(change)
         self.ring.apply(change.checked)
-        self.meta, self.position = change.meta, position
+        self.meta, self.position, self._older = change.meta, position, change.meta.older
+
+    def _remember(self, change: Change) -> None:
+        for key, value in change.slots:
+            slot = codec.decode_ring(key, value)
+            self._volatile[slot.sequence] = slot
+            self._volatile.pop(slot.sequence - self.ring.capacity, None)
+
+    def _opened(self) -> Store:
+        if self._store is None:
+            raise AssertionError("the table is closed")
+        return self._store
 
     def close(self) -> None:
         """Close RocksDB; a second call does nothing."""
         if self._store is not None:
             self._store.close()
             self._store = None
-
-
-def make_ring(capacity: int, restore: Restore, index: Index | None = None) -> Ring:
-    """The ring as the changelog tells it, at the configured capacity.
-
-    A change of capacity moves the floor: shrinking keeps the newest N, and what was evicted under the smaller
-    size stays evicted when the ring grows again.
-    """
-    meta = restore.meta
-    if meta is None:
-        return Ring(capacity, index=index)
-    floor = meta.floor
-    if capacity != meta.capacity:
-        floor = max(floor, meta.head - min(capacity, meta.capacity))
-    ring = Ring(capacity, meta.head, floor, index)
-    if index is None:
-        entries = ((slot.sequence, slot.id) for slot in restore.slots.values())
-        ring.index = ResidentIndex.rebuild(entries, ring.low, ring.head)
-    return ring
