@@ -12,6 +12,7 @@ from faust.types import EventT, Message
 
 from agents.batch import FetchedBatch
 from agents.lanes import Lanes
+from conf import wire
 from conf.settings import AddressSettings
 
 
@@ -28,9 +29,14 @@ class BatchSchema(faust.Schema):  # type: ignore[misc]
         return decode
 
 
-def register(app: faust.App, address: AddressSettings, lanes: Lanes) -> None:
-    """Make the agent: one actor a partition. Faust commits nothing for it; the lane's transaction does."""
-    topic = app.topic(address.input_topic, acks=False, internal=False, schema=BatchSchema())
+def register(app: faust.App, app_id: str, address: AddressSettings, lanes: Lanes) -> None:
+    """Make the agent: one actor a partition of input and forward topic.
+
+    Faust commits nothing for it; the lane's transaction does. Both topics have the same partition count and the same
+    subscribers, so Faust's assignor gives partition p of both to one worker.
+    """
+    topics = (address.input_topic, wire.forward_topic(app_id, address.name))
+    topic = app.topic(*topics, acks=False, internal=False, schema=BatchSchema())
 
     async def address_agent(stream: faust.StreamT[FetchedBatch]) -> None:
         async for batch in stream:

@@ -1,71 +1,210 @@
-"""Builds the record batches of a transaction: accepted messages by output partition, and the changelog."""
+"""Builds the record batches of a transaction: every output of a lane, and its changelog."""
 
-from collections.abc import Callable, Sequence
+import json
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from hashlib import blake2b
+from typing import Final
 
-from agents.batch import FetchedBatch, Record
+from agents.batch import Record
 from agents.home import Home
+from agents.path import Outcome
 from conf import wire
+from conf.settings import AddressSettings
 from tables.codec import META_KEY, encode_meta
 from tables.producer import Builder, Outgoing
 from tables.ring import Verdict
-from tables.table import Change
+from tables.table import Change, LaneTable
 
 NewBuilder = Callable[[], Builder]
+Headers = list[tuple[str, bytes | None]]
+
+_OURS: Final = frozenset({wire.HEADER_SOURCE, wire.HEADER_KEY})
+"""Replaced on what is accepted, if they were there."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outputs:
+    """The topics that a lane writes to, besides its changelog: partition counts and largest record batches."""
+
+    partitions: dict[str, int]
+    bytes_max: dict[str, int]
+    """``max.message.bytes`` of each topic."""
+
+
+class TooLargeError(Exception):
+    """Records that fit into no batch that their topic takes; ``reasons`` by input offset."""
+
+    def __init__(self, reasons: dict[int, str]) -> None:
+        super().__init__(f"{len(reasons)} records are too large")
+        self.reasons = reasons
+
+
+class _Batches:
+    """Record batches of one topic that are being filled, one open a partition."""
+
+    def __init__(
+        self, topic: str, bytes_max: int, new_builder: NewBuilder, too_large: dict[int, str]
+    ) -> None:
+        self._topic = topic
+        self._bytes_max = bytes_max
+        self._new = new_builder
+        self._too_large = too_large
+        self._open: dict[int, Builder] = {}
+        self._full: list[Outgoing] = []
+
+    def add(
+        self, partition: int, record: Record, key: bytes | None, value: bytes | None, headers: Headers
+    ) -> None:
+        """Append a record. One that is too large for the topic even alone is noted, and left out."""
+        builder = self._open.get(partition)
+        timestamp = record.timestamp
+        if builder is not None:
+            if builder.append(timestamp=timestamp, key=key, value=value, headers=headers) is not None:
+                return
+            self._full.append(Outgoing(self._topic, partition, builder))
+        builder = self._new()
+        builder.append(timestamp=timestamp, key=key, value=value, headers=headers)
+        if builder.size() > self._bytes_max:
+            self._open.pop(partition, None)
+            self._too_large[record.offset] = (
+                f"{builder.size()} bytes, {self._topic} takes max.message.bytes = {self._bytes_max}"
+            )
+        else:
+            self._open[partition] = builder
+
+    def finish(self) -> list[Outgoing]:
+        """All batches, in order within each partition."""
+        return [*self._full, *(Outgoing(self._topic, each, builder) for each, builder in self._open.items())]
 
 
 class Emitter:
-    """Turns accepted records of one lane into batches of the accepted topic."""
+    """Turns the outcome of one lane's batches into record batches."""
 
-    def __init__(self, topic: str, partitions: int) -> None:
-        self.topic = topic
-        self._partitions = partitions
-        self._home = Home(partitions)
+    def __init__(self, address: AddressSettings, forward_topic: str, outputs: Outputs) -> None:
+        self._address = address
+        self._forward_topic = forward_topic
+        self._outputs = outputs
+        self._home = Home(outputs.partitions[address.accepted_topic], address.partitioner)
         self._spread = 0
 
-    def emit(
-        self,
-        batch: FetchedBatch,
-        records: Sequence[Record],
-        verdicts: Sequence[Verdict],
-        new_builder: NewBuilder,
-    ) -> list[Outgoing]:
-        """Batches of what was not found to be a duplicate, in order within each output partition.
+    def emit(self, outcome: Outcome, new_builder: NewBuilder) -> list[Outgoing]:
+        """All output batches of an outcome.
 
-        Key, value, headers and timestamp stay as they are; ``_RF_SOURCE`` is added, or replaced. A record
-        without key belongs to no group: those of one batch go to one partition, those of the next to another.
+        Raises:
+            TooLargeError: some records must go to quarantine instead: decide again, with them refused.
         """
-        self._spread = (self._spread + 1) % self._partitions
-        source = wire.source(batch.topic, batch.partition)
-        full: list[Outgoing] = []
-        open_: dict[int, Builder] = {}
-        home, duplicate, name = self._home, Verdict.DUPLICATE, wire.HEADER_SOURCE
-        for record, verdict in zip(records, verdicts, strict=True):
+        too_large: dict[int, str] = {}
+
+        def batches(topic: str) -> _Batches:
+            return _Batches(topic, self._outputs.bytes_max[topic], new_builder, too_large)
+
+        written = self._accepted(outcome, batches(self._address.accepted_topic))
+        if outcome.originals:
+            written += self._diverted(outcome, batches(self._address.duplicates_topic))
+        if outcome.forwarded:
+            written += self._forwarded(outcome, batches(self._forward_topic))
+        if too_large:
+            raise TooLargeError(too_large)
+        if outcome.quarantined:
+            written += self._quarantined(outcome, new_builder)
+        return written
+
+    def _accepted(self, outcome: Outcome, batches: _Batches) -> list[Outgoing]:
+        """Key = group; value, headers and timestamp unchanged; ``_RF_SOURCE``, and ``_RF_KEY`` where it differs.
+
+        A record without a group is spread: those of one batch go to one partition, those of the next to another.
+        """
+        self._spread = (self._spread + 1) % self._outputs.partitions[self._address.accepted_topic]
+        home, spread, duplicate = self._home, self._spread, Verdict.DUPLICATE
+        for record, verdict, group, source in zip(
+            outcome.records, outcome.checked.verdicts, outcome.groups, outcome.sources, strict=True
+        ):
             if verdict is duplicate:
                 continue
-            key = record.key
-            partition = self._spread if key is None else home[key]
-            headers = [header for header in record.headers if header[0] != name]
-            headers.append((name, source + b"%d" % record.offset))
-            builder = open_.get(partition)
-            if builder is None:
-                builder = open_[partition] = new_builder()
-            timestamp, value = record.timestamp, record.value
-            if builder.append(timestamp=timestamp, key=key, value=value, headers=headers) is None:
-                full.append(Outgoing(self.topic, partition, builder))
-                builder = open_[partition] = new_builder()
-                builder.append(timestamp=timestamp, key=key, value=value, headers=headers)
-        full.extend(Outgoing(self.topic, partition, builder) for partition, builder in open_.items())
-        return full
+            headers = [header for header in record.headers if header[0] not in _OURS]
+            headers.append((wire.HEADER_SOURCE, source))
+            if record.key != group:
+                headers.append((wire.HEADER_KEY, record.key))
+            batches.add(spread if group is None else home[group], record, group, record.value, headers)
+        return batches.finish()
+
+    def _diverted(self, outcome: Outcome, batches: _Batches) -> list[Outgoing]:
+        """Duplicates as they came, with ``_RF_SOURCE`` and ``_RF_ORIGINAL``."""
+        count = self._outputs.partitions[self._address.duplicates_topic]
+        home = Home(count, self._address.partitioner)
+        for record, verdict, group, source, original in zip(
+            outcome.records,
+            outcome.checked.verdicts,
+            outcome.groups,
+            outcome.sources,
+            outcome.originals,
+            strict=True,
+        ):
+            if verdict is Verdict.DUPLICATE:
+                headers = _with(record, {wire.HEADER_SOURCE: source, wire.HEADER_ORIGINAL: original})
+                partition = self._spread % count if group is None else home[group]
+                batches.add(partition, record, record.key, record.value, headers)
+        return batches.finish()
+
+    @staticmethod
+    def _forwarded(outcome: Outcome, batches: _Batches) -> list[Outgoing]:
+        """To the home lane as they came, with the source that the accepted record will carry."""
+        for home, record, source in outcome.forwarded:
+            batches.add(home, record, record.key, record.value, _with(record, {wire.HEADER_SOURCE: source}))
+        return batches.finish()
+
+    def _quarantined(self, outcome: Outcome, new_builder: NewBuilder) -> list[Outgoing]:
+        """With ``_RF_REASON`` and ``_RF_SOURCE``; what does not fit even here is named by size and digest."""
+        topic = self._address.quarantine_topic
+        count = self._outputs.partitions[topic]
+        written = []
+        for record, source, reason in outcome.quarantined:
+            ours = {wire.HEADER_SOURCE: source, wire.HEADER_REASON: reason.encode()}
+            digest = _digest(record)
+            forms: Iterable[tuple[bytes | None, bytes | None, Headers]] = (
+                (record.key, record.value, _with(record, ours)),
+                (record.key, digest, _with(record, ours)),
+                (None, digest, list(ours.items())),
+            )
+            for key, value, headers in forms:
+                probe: dict[int, str] = {}
+                batches = _Batches(topic, self._outputs.bytes_max[topic], new_builder, probe)
+                partition = int(source.rsplit(b"/", 2)[1]) % count
+                batches.add(partition, record, key, value, headers)
+                if not probe:
+                    written += batches.finish()
+                    break
+        return written
 
 
-def changelog_batches(topic: str, partition: int, change: Change, new_builder: NewBuilder) -> list[Outgoing]:
+def _with(record: Record, ours: dict[str, bytes | None] | dict[str, bytes]) -> Headers:
+    headers: Headers = [header for header in record.headers if header[0] not in ours]
+    headers.extend(ours.items())
+    return headers
+
+
+def _digest(record: Record) -> bytes:
+    """What stands for a value that is too large."""
+    value = record.value or b""
+    digest = blake2b(value, digest_size=32).hexdigest()
+    return json.dumps({"bytes": len(value), "blake2b_256": digest}).encode()
+
+
+def changelog_batches(
+    topic: str, partition: int, table: LaneTable, change: Change, new_builder: NewBuilder
+) -> list[Outgoing]:
     """Batches of the lane's changelog: the slots, then the meta record, which closes each transaction.
 
     They carry the time of writing, not the messages': brokers refuse, and roll segments by, timestamps far off.
     """
     batches = []
     builder = new_builder()
-    for key, value in (*change.slots, (META_KEY, encode_meta(change.meta))):
+    entries: Sequence[tuple[bytes, bytes | None]] = [
+        *table.persisted(change),
+        (META_KEY, encode_meta(change.meta)),
+    ]
+    for key, value in entries:
         if builder.append(timestamp=None, key=key, value=value, headers=[]) is None:
             batches.append(Outgoing(topic, partition, builder))
             builder = new_builder()

@@ -1,8 +1,12 @@
 """Which partition a group belongs to. Pure.
 
-``murmur2`` is what the Java client's default partitioner and aiokafka use for records with a key.
+``murmur2`` is what the Java client's default partitioner and aiokafka use for records with a key; ``crc32`` is what
+librdkafka's default uses. Both give an empty key a partition; librdkafka's spreads empty keys at random, so under
+``crc32`` such records are brought to partition 0.
 """
 
+import zlib
+from collections.abc import Callable
 from typing import Final
 
 MEMO_MAX: Final = 100_000
@@ -28,16 +32,29 @@ def murmur2(data: bytes) -> int:
     return h ^ (h >> 15)
 
 
+def crc32(data: bytes) -> int:
+    """The hash of librdkafka's default partitioner, ``consistent_random``."""
+    return zlib.crc32(data)
+
+
+_HASHES: Final[dict[str, Callable[[bytes], int]]] = {
+    # toPositive of the Java client: the sign bit is cleared before the modulo.
+    "murmur2": lambda key: murmur2(key) & 0x7FFFFFFF,
+    "crc32": crc32,
+}
+
+
 class Home(dict[bytes, int]):
     """Partition of a key, memoised: ``home[key]``. Groups repeat, so the hash is rarely computed."""
 
-    def __init__(self, partitions: int) -> None:
+    def __init__(self, partitions: int, partitioner: str = "murmur2") -> None:
+        """``partitioner`` as in the configuration: ``murmur2`` or ``crc32``."""
         super().__init__()
         self._partitions = partitions
+        self._hash = _HASHES[partitioner]
 
     def __missing__(self, key: bytes) -> int:
         if len(self) >= MEMO_MAX:
             self.clear()
-        # toPositive of the Java client: the sign bit is cleared before the modulo.
-        partition = self[key] = (murmur2(key) & 0x7FFFFFFF) % self._partitions
+        partition = self[key] = self._hash(key) % self._partitions
         return partition

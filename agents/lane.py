@@ -15,6 +15,7 @@ import asyncio
 import contextlib
 import logging
 import random
+import time
 from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from enum import StrEnum
@@ -24,14 +25,16 @@ from aiokafka import TopicPartition
 from aiokafka.errors import KafkaError
 
 from agents.batch import FetchedBatch, Record
-from agents.emitter import changelog_batches
-from agents.opening import LaneRefusedError, NotOwnerError, Opened, Opening, Ownership, TopicMissingError
-from agents.verdict import identify
+from agents.cursor import Cursor, TopicRecreatedError
+from agents.emitter import TooLargeError, changelog_batches
+from agents.hint import ForwardingHint
+from agents.opening import LaneRefusedError, NotOwnerError, Opened, Opening, TopicMissingError
+from agents.ownership import Ownership
+from agents.path import Outcome
 from conf.errors import RingfenceError
 from tables.changelog import ChangelogStalledError
-from tables.codec import Origin
 from tables.failpoints import reach
-from tables.producer import FencedError
+from tables.producer import FencedError, Outgoing
 from tables.ring import Verdict
 
 log: Final = logging.getLogger("ringfence.lane")
@@ -45,6 +48,7 @@ DRAIN_LIMIT_S: Final = 8.0
 BACKOFF_FIRST_S: Final = 0.1
 BACKOFF_MAX_S: Final = 5.0
 _EXPECTED: Final = (
+    TopicRecreatedError,
     KafkaError,
     OSError,
     TimeoutError,
@@ -77,8 +81,10 @@ class Lane:
         self.reason = ""
         """Why the lane is not open, for logs and health."""
         self.counts: Counter[str] = Counter()
-        self.next = 0
-        """First input offset that is not yet processed; known once the lane is open."""
+        self.lag: int | None = None
+        """Input records that are there and not yet processed, when last asked."""
+        self.batch_seconds: Callable[[float], None] = lambda _: None
+        """Told of each batch how long it took."""
         self._opening = opening
         self._changed = changed
         self._mail: deque[FetchedBatch] = deque()
@@ -88,9 +94,30 @@ class Lane:
         self._closing = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self._opened: Opened | None = None
-        self._seek = 0
+        self._cursors: dict[str, Cursor] = {}
+        self._forwarding = ForwardingHint(opening.address)
         self._busy = False
         """A batch is being processed."""
+
+    @property
+    def next(self) -> int:
+        """First input offset that is not yet processed; 0 until the lane was open."""
+        cursor = self._cursors.get(self._opening.address.input_topic)
+        return cursor.next if cursor else 0
+
+    def seconds_covered(self) -> float | None:
+        """How far back the ring reaches; None while the lane is not open, or knows fewer than two IDs."""
+        return self._opening.table.seconds_covered() if self._opened is not None else None
+
+    @property
+    def opening(self) -> Opening:
+        """What the lane is made from."""
+        return self._opening
+
+    @property
+    def cursors(self) -> dict[str, Cursor]:
+        """How far it is, by topic; empty until it was open."""
+        return self._cursors
 
     # -- what its owner calls ------------------------------------------------------------------------------
 
@@ -101,7 +128,6 @@ class Lane:
         self._closing.clear()
         self._mail.clear()
         self._kept = None
-        self._seek = 0
         self._set(LaneState.OPENING)
         self._task = asyncio.create_task(self._run(ownership), name=f"lane {self.name}")
 
@@ -145,7 +171,7 @@ class Lane:
         while not self._closing.is_set():
             try:
                 self._opened = await self._opening.open(ownership)
-                self.next = self._opened.next
+                self._cursors = self._opened.cursors
                 if self._kept is None:
                     self._set(LaneState.OPEN)
                 while (batch := await self._take()) is not None:
@@ -211,20 +237,23 @@ class Lane:
     # -- one batch -----------------------------------------------------------------------------------------
 
     async def _process(self, batch: FetchedBatch, opened: Opened, ownership: Ownership) -> None:
-        """Verdicts, one transaction, then the state."""
-        records = await self._admit(batch, opened, ownership)
+        """Decide, one transaction, then the state."""
+        cursor = opened.cursors.get(batch.topic)
+        if cursor is None:
+            return
+        before = cursor.gap_records
+        records = await cursor.admit(batch, opened.cluster, ownership)
+        self.counts["gap_records"] += cursor.gap_records - before
         if records is None:
             return
         table, producer, opening = opened.table, opened.producer, self._opening
-        checked = table.check(identify(records, opening.address.duplicate_id_headers))
-        origins = [
-            Origin(batch.partition, record.offset, record.timestamp)
-            for record, verdict in zip(records, checked.verdicts, strict=True)
-            if verdict is Verdict.ACCEPTED
-        ]
-        change = table.record(checked, origins, {batch.topic: batch.end}, opened.partition_counts)
-        outputs = opened.emitter.emit(batch, records, checked.verdicts, producer.builder)
-        state = changelog_batches(opening.changelog, opening.partition, change, producer.builder)
+        began = time.perf_counter()
+        outcome, outputs = self._plan(batch, records, opened)
+        next_offsets = {each.topic: each.next for each in opened.cursors.values()} | {batch.topic: batch.end}
+        change = table.record(
+            outcome.checked, outcome.new_origins, next_offsets, opened.partition_counts, opened.topic_ids
+        )
+        state = changelog_batches(opening.changelog, opening.partition, table, change, producer.builder)
         async with asyncio.timeout(TRANSACTION_LIMIT_S):
             bases = await producer.transact(
                 [*outputs, *state],
@@ -236,42 +265,33 @@ class Lane:
         await reach("before-store", self.name)
         table.apply(opened.epoch, change, position)
         await reach("after-store", self.name)
-        self.next = batch.end
-        self._count(checked.verdicts)
+        cursor.next = batch.end
+        self._count(outcome, time.perf_counter() - began)
 
-    async def _admit(
-        self, batch: FetchedBatch, opened: Opened, ownership: Ownership
-    ) -> Sequence[Record] | None:
-        """The records that are due: what is below ``next`` was processed, what begins above it is refused."""
-        if batch.end <= self.next:
-            return None
-        if batch.begin > self.next:
-            if batch.seek < self._seek:
-                return None  # fetched before the rewind that is already under way
-            start = await opened.cluster.log_start(batch.topic, batch.partition)
-            if start > self.next:
-                self.counts["gap_records"] += start - self.next
-                log.error(
-                    "lane %s GAP: offsets %d to %d of %s/%d were deleted by retention before they were processed; "
-                    "going on at %d",
-                    self.name, self.next, start - 1, batch.topic, batch.partition, start,
-                )  # fmt: skip
-                self.next = start
-            if batch.begin > self.next:
-                log.info(
-                    "lane %s: batch begins at %d, %d is next: reading again",
-                    self.name,
-                    batch.begin,
-                    self.next,
-                )
-                self._seek = await ownership.rewind(batch.topic, batch.partition, self.next)
-                return None
-        if batch.begin >= self.next:
-            return batch.records
-        return [record for record in batch.records if record.offset >= self.next]
+    def _plan(
+        self, batch: FetchedBatch, records: Sequence[Record], opened: Opened
+    ) -> tuple[Outcome, list[Outgoing]]:
+        """Decide and build; again without the records that turn out to fit nowhere."""
+        refused: dict[int, str] = {}
+        while True:
+            outcome = opened.path.decide(batch, records, opened.table, refused)
+            try:
+                return outcome, opened.emitter.emit(outcome, opened.producer.builder)
+            except TooLargeError as error:
+                refused |= error.reasons
+                for offset, reason in error.reasons.items():
+                    log.warning(
+                        "lane %s: %s/%d/%d goes to quarantine: %s",
+                        self.name, batch.topic, batch.partition, offset, reason,
+                    )  # fmt: skip
 
-    def _count(self, verdicts: Sequence[Verdict]) -> None:
+    def _count(self, outcome: Outcome, seconds: float) -> None:
+        verdicts = outcome.checked.verdicts
         self.counts["accepted"] += verdicts.count(Verdict.ACCEPTED)
         self.counts["duplicates"] += verdicts.count(Verdict.DUPLICATE)
         self.counts["unchecked"] += verdicts.count(Verdict.UNCHECKED)
+        self.counts["forwarded"] += len(outcome.forwarded)
+        self.counts["quarantined"] += len(outcome.quarantined)
         self.counts["batches"] += 1
+        self.batch_seconds(seconds)
+        self._forwarding.note(self.name, len(outcome.forwarded), len(verdicts))

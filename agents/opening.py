@@ -10,18 +10,20 @@ is anything processed.
 import asyncio
 import logging
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Final, Protocol
+from typing import Final
 
-from agents.emitter import Emitter
+from agents.cursor import Cursor
+from agents.emitter import Emitter, Outputs
+from agents.ownership import Ownership
+from agents.path import Path
 from conf import wire
-from conf.settings import AddressSettings, KafkaSettings
+from conf.settings import AddressSettings, Settings
 from tables.cluster import Cluster
 from tables.codec import FormatError
 from tables.failpoints import reach
 from tables.producer import TransactionalProducer
 from tables.restore import ChangelogBounds
-from tables.table import LaneTable
+from tables.table import LaneTable, Restored, TableOptions
 
 log: Final = logging.getLogger("ringfence.lane")
 
@@ -42,18 +44,6 @@ class TopicMissingError(Exception):
     """A topic that the lane needs does not exist (any more); it may come back."""
 
 
-class Ownership(Protocol):
-    """What a lane asks of the consumer group; one object for each assignment."""
-
-    async def confirm(self) -> bool:
-        """Whether the broker says, now, that this process is a member of the assignment's generation."""
-        ...
-
-    async def rewind(self, topic: str, partition: int, offset: int) -> int:
-        """Fetch from ``offset`` again; returns the number that batches fetched from then on carry at least."""
-        ...
-
-
 @dataclass(frozen=True, slots=True)
 class Opened:
     """All that a lane works with until its next failure or close."""
@@ -61,9 +51,12 @@ class Opened:
     producer: TransactionalProducer
     table: LaneTable
     epoch: int
-    next: int
+    cursors: dict[str, Cursor]
+    """By topic: the input and the forward topic."""
+    path: Path
     emitter: Emitter
     partition_counts: dict[str, int]
+    topic_ids: dict[str, str]
     cluster: Cluster
 
 
@@ -71,22 +64,23 @@ class Opening:
     """Knows how to open one lane, any number of times."""
 
     def __init__(
-        self,
-        kafka: KafkaSettings,
-        app_id: str,
-        address: AddressSettings,
-        partition: int,
-        cluster: Cluster,
-        state_dir: Path,
-        resident_ids_max: int,
+        self, settings: Settings, address: AddressSettings, partition: int, cluster: Cluster
     ) -> None:
+        app_id = settings.app.id
         self.name = wire.lane_name(address.name, partition)
         self.address = address
         self.partition = partition
         self.group_id = app_id
         self.changelog = wire.changelog_topic(app_id, address.name)
-        self.table = LaneTable(state_dir / self.name, address.id_cache_size, resident_ids_max)
-        self._kafka = kafka
+        self.forward_topic = wire.forward_topic(app_id, address.name)
+        options = TableOptions(
+            capacity=address.id_cache_size,
+            resident_ids_max=settings.app.resident_ids_max,
+            max_age_ms=round(address.id_max_age * 1000),
+            persistent=address.persist_id_cache,
+        )
+        self.table = LaneTable(settings.state_dir / self.name, options)
+        self._kafka = settings.kafka
         self._cluster = cluster
         self._transactional_id = wire.transactional_id(app_id, address.name, partition)
 
@@ -100,20 +94,31 @@ class Opening:
         """
         await reach("opening", self.name)
         await self._confirm(ownership)
-        producer = TransactionalProducer(self._kafka, self._transactional_id, self.name)
+        facts = await self._facts()
+        producer = TransactionalProducer(
+            self._kafka, self._transactional_id, self.name, min(facts.outputs.bytes_max.values())
+        )
         try:
             await reach("before-fence", self.name)
             async with asyncio.timeout(FENCE_LIMIT_S):
                 await producer.fence()
             await reach("after-fence", self.name)
             await self._confirm(ownership)
-            counts = await self._partition_counts()
-            bounds = await self._changelog_bounds()
+            bounds = await self._changelog_bounds(facts.delete_retention_s)
             await reach("restoring", self.name)
             epoch, restored = await self.table.open(self._kafka, self.changelog, self.partition, bounds)
             await reach("after-restore", self.name)
-            self._compare_counts(counts)
-            next_offset = await self._next()
+            self._compare_counts(facts.counts)
+            cursors = {
+                topic: Cursor(
+                    self.name,
+                    topic,
+                    self.partition,
+                    await self._next(topic, facts, ownership),
+                    facts.topic_ids[topic],
+                )
+                for topic in (self.address.input_topic, self.forward_topic)
+            }
         except BaseException as error:
             await producer.discard()
             if isinstance(error, FormatError):
@@ -121,13 +126,21 @@ class Opening:
                     f"{self.changelog}/{self.partition}: {error}: run the version that wrote it, or a later one"
                 ) from error
             raise
+        self._say_open(restored, cursors[self.address.input_topic].next)
+        path = Path(self.address, self.partition, facts.counts[self.address.input_topic], self.forward_topic)
+        emitter = Emitter(self.address, self.forward_topic, facts.outputs)
+        return Opened(
+            producer, self.table, epoch, cursors, path, emitter, facts.counts, facts.topic_ids, self._cluster
+        )
+
+    def _say_open(self, restored: Restored, next_offset: int) -> None:
+        ring = self.table.ring
+        covered = self.table.seconds_covered()
         log.info(
-            "lane %s open: %d changelog records restored in %.2f s (RocksDB %s), ring %d of %d, next offset %d",
-            self.name, restored.records, restored.seconds, "reused" if restored.reused else "new",
-            len(self.table.ring), self.table.ring.capacity, next_offset,
+            "lane %s open: %d changelog records restored in %.2f s (RocksDB %s), ring %d of %d%s, next offset %d",
+            self.name, restored.records, restored.seconds, "reused" if restored.reused else "new", len(ring),
+            ring.capacity, "" if covered is None else f" covering {covered:.0f} s", next_offset,
         )  # fmt: skip
-        emitter = Emitter(self.address.accepted_topic, counts[self.address.accepted_topic])
-        return Opened(producer, self.table, epoch, next_offset, emitter, counts, self._cluster)
 
     async def _confirm(self, ownership: Ownership) -> None:
         async with asyncio.timeout(QUESTION_LIMIT_S):
@@ -136,20 +149,34 @@ class Opening:
                     "the group does not confirm this worker's membership; a new assignment will come"
                 )
 
-    async def _partition_counts(self) -> dict[str, int]:
-        topics = [self.address.input_topic, self.address.accepted_topic, self.changelog]
+    async def _facts(self) -> "_Facts":
+        """What the cluster says of the lane's topics, asked for at each opening."""
+        roles = self.address.topics(self.group_id)
         async with asyncio.timeout(QUESTION_LIMIT_S):
-            counts = await self._cluster.partition_counts(topics)
-        for topic in topics:
-            if topic not in counts:
-                raise TopicMissingError(f"topic {topic} does not exist: `ringfence topics create` makes it")
-        changelog = counts.pop(self.changelog)
-        if changelog <= self.partition:
-            raise LaneRefusedError(
-                f"{self.changelog} has {changelog} partitions, {self.address.input_topic} has "
-                f"{counts[self.address.input_topic]}: give the changelog as many"
-            )
-        return counts
+            counts = await self._cluster.partition_counts(list(roles.values()))
+            for role, topic in roles.items():
+                if topic not in counts:
+                    raise TopicMissingError(
+                        f"{role} {topic} does not exist: `ringfence topics create` makes it"
+                    )
+            configs = await self._cluster.topic_configs(list(roles.values()))
+            topic_ids = await self._cluster.topic_ids([self.address.input_topic, self.forward_topic])
+        inputs = counts[self.address.input_topic]
+        for topic in (self.changelog, self.forward_topic):
+            if counts[topic] != inputs:
+                raise LaneRefusedError(
+                    f"{topic} has {counts[topic]} partitions, {self.address.input_topic} has {inputs}: "
+                    "delete the one that was made with another count and create it with the input's"
+                )
+        for role in ("input topic", "accepted topic"):
+            if "compact" in configs[roles[role]].cleanup_policy:
+                raise LaneRefusedError(
+                    f"{role} {roles[role]} is compacted, and compaction deletes messages of a group: "
+                    "set its cleanup.policy to delete"
+                )
+        outputs = Outputs(counts, {topic: each.message_bytes_max for topic, each in configs.items()})
+        kept = {each: counts[each] for each in (self.address.input_topic, self.address.accepted_topic)}
+        return _Facts(kept, outputs, configs[self.changelog].delete_retention_s, topic_ids)
 
     def _compare_counts(self, counts: dict[str, int]) -> None:
         """A changed partition count moves groups to other lanes: their rings and their order would be lost."""
@@ -162,31 +189,54 @@ class Opening:
                     f"other partitions. Recreate {topic} with {before} partitions, or begin anew under another app.id"
                 )
 
-    async def _changelog_bounds(self) -> ChangelogBounds:
+    async def _changelog_bounds(self, delete_retention_s: float) -> ChangelogBounds:
         async with asyncio.timeout(QUESTION_LIMIT_S):
             return ChangelogBounds(
                 await self._cluster.log_start(self.changelog, self.partition),
                 await self._cluster.high_watermark(self.changelog, self.partition),
-                await self._cluster.delete_retention_s(self.changelog),
+                delete_retention_s,
             )
 
-    async def _next(self) -> int:
+    async def _next(self, topic: str, facts: "_Facts", ownership: Ownership) -> int:
         """First offset to process: the larger of the group's and the changelog's; none = the log's start."""
-        topic = self.address.input_topic
+        meta = self.table.meta
+        recorded = meta.next_offsets.get(topic) if meta else None
         async with asyncio.timeout(QUESTION_LIMIT_S):
+            start = await self._cluster.log_start(topic, self.partition)
+            if meta and meta.topic_ids.get(topic, facts.topic_ids[topic]) != facts.topic_ids[topic]:
+                log.warning(
+                    "lane %s: %s was deleted and created again: beginning at its start, %d; known IDs stay known",
+                    self.name, topic, start,
+                )  # fmt: skip
+                return start
             committed = await self._cluster.committed(topic, self.partition)
             end = await self._cluster.high_watermark(topic, self.partition)
-            known = [each for each in (committed, self._recorded_next()) if each is not None]
+            known = [each for each in (committed, recorded) if each is not None]
             if not known:
-                return await self._cluster.log_start(topic, self.partition)
-        next_offset = max(known)
-        if next_offset > end:
-            raise LaneRefusedError(
-                f"{topic}/{self.partition} ends at {end}, but this lane has processed it up to {next_offset}: the topic "
-                "was deleted and created again, or lost its tail. Begin anew under another app.id, or restore the topic"
-            )
+                return start
+            next_offset = max(known)
+            if next_offset > end:
+                raise LaneRefusedError(
+                    f"{topic}/{self.partition} ends at {end}, but this lane has processed it up to {next_offset}: it lost "
+                    "its tail. What comes next at those offsets would be taken for processed: restore the topic, or "
+                    "begin anew under another app.id"
+                )
+            if committed is None:
+                # The group's offsets have expired: the consumer would begin at the log's start.
+                log.info(
+                    "lane %s: the group has no offset for %s; the changelog says %d",
+                    self.name,
+                    topic,
+                    next_offset,
+                )
+                await ownership.rewind(topic, self.partition, next_offset)
         return next_offset
 
-    def _recorded_next(self) -> int | None:
-        meta = self.table.meta
-        return meta.next_offsets.get(self.address.input_topic) if meta else None
+
+@dataclass(frozen=True, slots=True)
+class _Facts:
+    counts: dict[str, int]
+    """Of input and accepted topic."""
+    outputs: Outputs
+    delete_retention_s: float
+    topic_ids: dict[str, str]

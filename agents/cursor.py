@@ -1,0 +1,73 @@
+"""How far a lane is in one of its inputs: nothing below is processed again, nothing above is stepped to."""
+
+import logging
+from collections.abc import Sequence
+from typing import Final
+
+from agents.batch import FetchedBatch, Record
+from agents.ownership import Ownership
+from tables.cluster import Cluster
+
+log: Final = logging.getLogger("ringfence.lane")
+
+
+class TopicRecreatedError(Exception):
+    """An input was deleted and created again while the lane was open: it must be opened anew."""
+
+
+class Cursor:
+    """The first offset of one topic partition that is not yet processed."""
+
+    def __init__(self, lane: str, topic: str, partition: int, next_offset: int, topic_id: str) -> None:
+        """``topic_id`` is Kafka's own, of when the lane was opened."""
+        self.topic = topic
+        self.partition = partition
+        self.next = next_offset
+        self.gap_records = 0
+        """Records that retention deleted before they were processed."""
+        self._lane = lane
+        self._topic_id = topic_id
+        self._seek = 0
+
+    async def admit(
+        self, batch: FetchedBatch, cluster: Cluster, ownership: Ownership
+    ) -> Sequence[Record] | None:
+        """The records that are due; None = none.
+
+        What lies below ``next`` was processed. A batch that begins above it is refused, and what is missing is fetched
+        again; where retention deleted it, GAP is said and the lane goes on.
+
+        Raises:
+            TopicRecreatedError: offsets went back because it is another topic of that name: not a replay.
+        """
+        if batch.begin < self.next:
+            now = (await cluster.topic_ids([self.topic]))[self.topic]
+            if now != self._topic_id:
+                raise TopicRecreatedError(f"{self.topic} was deleted and created again")
+        if batch.end <= self.next:
+            return None
+        if batch.begin > self.next:
+            if batch.seek < self._seek:
+                return None  # fetched before the rewind that is already under way
+            start = await cluster.log_start(self.topic, self.partition)
+            if start > self.next:
+                self._say_gap(start)
+                self.next = start
+            if batch.begin > self.next:
+                log.info(
+                    "lane %s: a batch of %s begins at %d, %d is next: reading again",
+                    self._lane, self.topic, batch.begin, self.next,
+                )  # fmt: skip
+                self._seek = await ownership.rewind(self.topic, self.partition, self.next)
+                return None
+        if batch.begin >= self.next:
+            return batch.records
+        return [record for record in batch.records if record.offset >= self.next]
+
+    def _say_gap(self, start: int) -> None:
+        self.gap_records += start - self.next
+        log.error(
+            "lane %s GAP: offsets %d to %d of %s/%d were deleted by retention before they were processed; "
+            "going on at %d",
+            self._lane, self.next, start - 1, self.topic, self.partition, start,
+        )  # fmt: skip

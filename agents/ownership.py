@@ -1,0 +1,15 @@
+"""What a lane asks of the consumer group."""
+
+from typing import Protocol
+
+
+class Ownership(Protocol):
+    """What a lane asks of the consumer group; one object for each assignment."""
+
+    async def confirm(self) -> bool:
+        """Whether the broker says, now, that this process is a member of the assignment's generation."""
+        ...
+
+    async def rewind(self, topic: str, partition: int, offset: int) -> int:
+        """Fetch from ``offset`` again; returns the number that batches fetched from then on carry at least."""
+        ...
