@@ -172,6 +172,34 @@ def rings_show(address: str | None, as_json: bool, config: Path) -> int:
     return rings_module.show(settings, address, as_json)
 
 
+@rings.command("find")
+@click.argument("address")
+@click.argument("identifier", metavar="ID")
+@click.option("--json", "as_json", is_flag=True, help="One JSON document for programs.")
+@_config
+def rings_find(address: str, identifier: str, as_json: bool, config: Path) -> int:
+    """Is ID known to ADDRESS, and where is its original? Exit code 1 if it is not known.
+
+    ID is text, or hex:… or base64:… for other bytes, or digest:… as `rings show` names a long one; text:… for a text
+    that begins so.
+    """
+    settings = load(config)
+    from app import ring_verbs  # noqa: PLC0415
+
+    return ring_verbs.find(settings, address, identifier, as_json)
+
+
+@rings.command("clear")
+@click.argument("address")
+@_config
+def rings_clear(address: str, config: Path) -> int:
+    """Forget all IDs of ADDRESS. Running workers take notice at their next message; resends pass from there on."""
+    settings = load(config)
+    from app import ring_verbs  # noqa: PLC0415
+
+    return ring_verbs.clear(settings, address)
+
+
 @cli.command()
 @click.option("--messages", type=int, default=240_000, show_default=True, help="How many to publish.")
 @click.option("--seed", type=int, default=1, show_default=True, help="Another seed, other traffic.")

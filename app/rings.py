@@ -58,13 +58,7 @@ def show(settings: Settings, address: str | None, as_json: bool) -> int:
         TopicError: a changelog does not exist.
         BrokerUnavailableError: nobody answers.
     """
-    chosen = settings.addresses
-    if address is not None:
-        found = settings.address(address)
-        if found is None:
-            known = ", ".join(each.name for each in settings.addresses) or "none"
-            raise ConfigurationError(f"address {address!r} is not configured; known are: {known}")
-        chosen = (found,)
+    chosen = settings.addresses if address is None else (configured(settings, address),)
     reports = asyncio.run(read(settings, chosen))
     if as_json:
         document = {name: [asdict(each) for each in lanes] for name, lanes in reports.items()}
@@ -74,48 +68,83 @@ def show(settings: Settings, address: str | None, as_json: bool) -> int:
     return 0
 
 
+def configured(settings: Settings, name: str) -> AddressSettings:
+    """The address of that name.
+
+    Raises:
+        ConfigurationError: there is none; the known ones are listed.
+    """
+    found = settings.address(name)
+    if found is None:
+        known = ", ".join(each.name for each in settings.addresses) or "none"
+        raise ConfigurationError(f"address {name!r} is not configured; known are: {known}")
+    return found
+
+
 async def read(settings: Settings, addresses: tuple[AddressSettings, ...]) -> dict[str, list[RingReport]]:
     """Read the rings of these addresses."""
     reports = {}
     async with Cluster(settings.kafka, settings.app.id) as cluster:
-        counts = await cluster.partition_counts(
-            [wire.changelog_topic(settings.app.id, each.name) for each in addresses]
-        )
-        limit = asyncio.Semaphore(PARALLEL)
         for address in addresses:
-            topic = wire.changelog_topic(settings.app.id, address.name)
-            if topic not in counts:
-                raise TopicError(f"topic {topic} does not exist: `ringfence topics create` makes it")
-            lanes = (_lane(settings, address, cluster, limit, each) for each in range(counts[topic]))
-            reports[address.name] = list(await asyncio.gather(*lanes))
+            restored = await snapshots(settings, address, cluster)
+            reports[address.name] = [_report(address, number, each) for number, each in enumerate(restored)]
     return reports
 
 
-async def _lane(
-    settings: Settings, address: AddressSettings, cluster: Cluster, limit: asyncio.Semaphore, partition: int
-) -> RingReport:
+async def snapshots(settings: Settings, address: AddressSettings, cluster: Cluster) -> list[Restore]:
+    """What the changelog says of each lane, now.
+
+    Raises:
+        TopicError: there is no changelog.
+    """
     topic = wire.changelog_topic(settings.app.id, address.name)
-    async with limit:
-        restore = Restore(None, 0, resident=True)
-        start = await cluster.log_start(topic, partition)
-        end = await cluster.high_watermark(topic, partition)
-        await changelog.read(settings.kafka, topic, partition, start, end, restore.consume)
+    counts = await cluster.partition_counts([topic])
+    if topic not in counts:
+        raise TopicError(f"topic {topic} does not exist: `ringfence topics create` makes it")
+    limit = asyncio.Semaphore(PARALLEL)
+
+    async def one(partition: int) -> Restore:
+        async with limit:
+            return await snapshot(settings, address, cluster, partition)
+
+    return list(await asyncio.gather(*(one(each) for each in range(counts[topic]))))
+
+
+async def snapshot(settings: Settings, address: AddressSettings, cluster: Cluster, partition: int) -> Restore:
+    """What the changelog says of one lane, now."""
+    topic = wire.changelog_topic(settings.app.id, address.name)
+    restore = Restore(None, 0, resident=True)
+    start = await cluster.log_start(topic, partition)
+    end = await cluster.high_watermark(topic, partition)
+    await changelog.read(settings.kafka, topic, partition, start, end, restore.consume)
+    return restore
+
+
+def live_slots(restore: Restore) -> list[Slot]:
+    """The slots that count, in no order."""
     meta = restore.meta
     if meta is None:
-        return RingReport(partition, 0, address.id_cache_size, None, None, None)
+        return []
     low = max(meta.floor, meta.head - meta.capacity, 0)
-    live = [slot for slot in restore.slots.values() if low <= slot.sequence < meta.head]
-    oldest = _entry(address, min(live, key=_sequence, default=None))
-    newest = _entry(address, max(live, key=_sequence, default=None))
+    return [slot for slot in restore.slots.values() if low <= slot.sequence < meta.head]
+
+
+def _report(address: AddressSettings, partition: int, restore: Restore) -> RingReport:
+    if restore.meta is None:
+        return RingReport(partition, 0, address.id_cache_size, None, None, None)
+    live = live_slots(restore)
+    oldest = entry(address, min(live, key=_sequence, default=None))
+    newest = entry(address, max(live, key=_sequence, default=None))
     covered = (newest.timestamp - oldest.timestamp) / 1000 if oldest and newest else None
-    return RingReport(partition, len(live), meta.capacity, oldest, newest, covered)
+    return RingReport(partition, len(live), restore.meta.capacity, oldest, newest, covered)
 
 
 def _sequence(slot: Slot) -> int:
     return slot.sequence
 
 
-def _entry(address: AddressSettings, slot: Slot | None) -> Entry | None:
+def entry(address: AddressSettings, slot: Slot | None) -> Entry | None:
+    """A slot as it is shown."""
     if slot is None:
         return None
     source = wire.source(address.input_topic, slot.origin.partition).decode() + str(slot.origin.offset)

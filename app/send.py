@@ -4,6 +4,7 @@ A line is ``{"id": …, "group": …, "value": …, "headers": {…}}``. It spea
 and is no part of the guarantees: the worker makes them.
 """
 
+import asyncio
 import contextlib
 import difflib
 import functools
@@ -24,6 +25,7 @@ from agents.home import Home
 from conf import wire
 from conf.errors import BrokerUnavailableError, ConfigurationError, RingfenceError, TopicError
 from conf.settings import AddressSettings, KafkaSettings, Settings
+from tables.access import confluent_options, refusal
 
 ANSWER_LIMIT_S: Final = 5.0
 """How long a person waits for the first answer of a broker."""
@@ -37,6 +39,8 @@ _AWAY: Final = frozenset(
     getattr(KafkaError, name)
     for name in ("_MSG_TIMED_OUT", "_TIMED_OUT", "_TRANSPORT", "_ALL_BROKERS_DOWN", "_RESOLVE")
 )
+
+_REFUSED: Final = frozenset({KafkaError._AUTHENTICATION, KafkaError._SSL})  # noqa: SLF001 - their public names
 
 
 class InputError(RingfenceError):
@@ -143,15 +147,19 @@ def _shown(value: object) -> str:
 
 def client_options(kafka: KafkaSettings) -> dict[str, Any]:
     """What every librdkafka client needs to reach the cluster."""
-    return {"bootstrap.servers": kafka.bootstrap_servers, "client.id": "ringfence-send", "log_level": 0}
+    return {**confluent_options(kafka), "client.id": "ringfence-send"}
 
 
-def producer_options(kafka: KafkaSettings) -> dict[str, Any]:
-    """A producer that neither loses nor doubles within its life, and agrees with Java's on the partition."""
+_PARTITIONERS: Final = {"murmur2": "murmur2_random", "crc32": "consistent_random"}
+"""Ringfence's names of partitioners → librdkafka's."""
+
+
+def producer_options(kafka: KafkaSettings, partitioner: str) -> dict[str, Any]:
+    """A producer that neither loses nor doubles within its life, and agrees with the address on the partition."""
     return client_options(kafka) | {
         "acks": "all",
         "enable.idempotence": True,
-        "partitioner": "murmur2_random",
+        "partitioner": _PARTITIONERS[partitioner],
         "message.timeout.ms": int(DELIVERY_LIMIT_S * 1000),
         "message.max.bytes": RECORD_BYTES_MAX,
     }
@@ -161,7 +169,7 @@ def partition_count(kafka: KafkaSettings, topic: str) -> int:
     """Partitions of the topic. Asked through the admin client, which creates no topic by asking.
 
     Raises:
-        BrokerUnavailableError: nobody answers.
+        BrokerUnavailableError: nobody answers, or lets us in.
         TopicError: there is no such topic, or this user may not see it.
     """
     reasons: list[KafkaError] = []
@@ -173,8 +181,10 @@ def partition_count(kafka: KafkaSettings, topic: str) -> int:
         code = error.args[0].code()
         if code == KafkaError.UNKNOWN_TOPIC_OR_PART:
             raise TopicError(f"topic {topic!r} does not exist: run 'ringfence topics create'") from error
-        if code not in _AWAY:
+        if code not in _AWAY | _REFUSED:
             raise TopicError(f"topic {topic!r} cannot be used ({error.args[0].str()}): mend that") from error
+        if refused := asyncio.run(refusal(kafka)):
+            raise refused from error
         admin.poll(0)
         reason = f" ({reasons[0].str()})" if reasons else ""
         raise BrokerUnavailableError(
@@ -194,8 +204,9 @@ class Sender:
         """The first line that the broker refused, and why."""
         self._topic = address.input_topic
         self._id_headers = address.duplicate_id_headers
-        self._home = Home(partitions)
-        self._producer = Producer(producer_options(kafka))
+        self._group_header = address.group_header
+        self._home = Home(partitions, address.partitioner)
+        self._producer = Producer(producer_options(kafka, address.partitioner))
 
     def send(self, number: int, line: Line) -> None:
         """Hand a line to the producer; waits while its queue is full."""
@@ -203,6 +214,8 @@ class Sender:
             (name, None if content is None else content.encode()) for name, content in line.headers
         ]
         key, partition = None if line.group is None else line.group.encode(), -1
+        if self._group_header and line.group is not None:
+            headers.append((self._group_header, line.group.encode()))
         has_id = any(name in self._id_headers and content is not None for name, content in headers)
         if line.id is not None:
             has_id = True

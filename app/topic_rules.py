@@ -20,6 +20,12 @@ CHANGELOG_CONFIG: Final[Mapping[str, str]] = {
     "delete.retention.ms": str(24 * 3600 * 1000),
 }
 
+FORWARD_CONFIG: Final[Mapping[str, str]] = {
+    "cleanup.policy": "delete",
+    # A forwarded record carries one header more than the input's largest.
+    "max.message.bytes": str(1_048_588 + 65_536),
+}
+
 
 @dataclass(frozen=True, slots=True)
 class TopicDescription:
@@ -56,11 +62,7 @@ class Findings:
 
 def required(settings: Settings) -> list[str]:
     """Names of all topics that the configuration needs, in the order in which a person reads them."""
-    names: list[str] = []
-    for address in settings.addresses:
-        changelog = wire.changelog_topic(settings.app.id, address.name)
-        names += [address.input_topic, address.accepted_topic, changelog]
-    return names
+    return [topic for address in settings.addresses for topic in address.topics(settings.app.id).values()]
 
 
 def missing(settings: Settings, existing: Mapping[str, TopicDescription], brokers: int) -> list[TopicPlan]:
@@ -73,11 +75,13 @@ def missing(settings: Settings, existing: Mapping[str, TopicDescription], broker
         present = existing.get(address.input_topic)
         lanes = present.partitions if present else address.partitions
         replicas = address.replication_factor or min(REPLICAS_MAX, brokers)
-        changelog = wire.changelog_topic(settings.app.id, address.name)
+        own: dict[str, tuple[int, Mapping[str, str]]] = {
+            "changelog": (lanes, CHANGELOG_CONFIG),
+            "forward topic": (lanes, FORWARD_CONFIG),
+        }
         plans += [
-            TopicPlan(address.input_topic, address.partitions, replicas, {}),
-            TopicPlan(address.accepted_topic, address.partitions, replicas, {}),
-            TopicPlan(changelog, lanes, replicas, CHANGELOG_CONFIG),
+            TopicPlan(topic, own.get(role, (address.partitions, {}))[0], replicas, own.get(role, (0, {}))[1])
+            for role, topic in address.topics(settings.app.id).items()
         ]
     return [plan for plan in plans if plan.name not in existing]
 
@@ -86,7 +90,7 @@ def compare(settings: Settings, existing: Mapping[str, TopicDescription]) -> Fin
     """Hold the topics of all addresses against what Ringfence needs."""
     findings = Findings()
     for address in settings.addresses:
-        findings.faults += _flow_faults(address, existing)
+        findings.faults += _flow_faults(settings, address, existing)
         findings.faults += _changelog_faults(settings, address, existing)
         present = existing.get(address.input_topic)
         if present is not None and present.partitions != address.partitions:
@@ -97,19 +101,30 @@ def compare(settings: Settings, existing: Mapping[str, TopicDescription]) -> Fin
     return findings
 
 
-def _flow_faults(address: AddressSettings, existing: Mapping[str, TopicDescription]) -> Iterable[str]:
+def _flow_faults(
+    settings: Settings, address: AddressSettings, existing: Mapping[str, TopicDescription]
+) -> Iterable[str]:
     """Faults of the topics that carry messages: they exist, and compaction leaves them alone."""
-    for role, name in (("input", address.input_topic), ("accepted", address.accepted_topic)):
+    for role, name in address.topics(settings.app.id).items():
+        if role == "changelog":
+            continue
         topic = existing.get(name)
         if topic is None:
-            yield f"{name} ({role} topic of {address.name}) does not exist, or this user may not see it: {_CREATE}"
+            yield f"{name} ({role} of {address.name}) does not exist, or this user may not see it: {_CREATE}"
         elif topic.cleanup_policy is None:
             yield _untold(name)
         elif "compact" in topic.cleanup_policy:
             yield (
-                f"{name} ({role} topic of {address.name}) has cleanup.policy={_words(topic)}, and compaction deletes "
-                "messages of a group: set cleanup.policy=delete, or name the address after another topic"
+                f"{name} ({role} of {address.name}) has cleanup.policy={_words(topic)}, and compaction deletes "
+                f"messages of a group: set cleanup.policy=delete, or name another {role}"
             )
+    forward = existing.get(wire.forward_topic(settings.app.id, address.name))
+    source = existing.get(address.input_topic)
+    if forward is not None and source is not None and forward.partitions != source.partitions:
+        yield (
+            f"{forward.name} (forward topic of {address.name}) has {forward.partitions} partitions, {source.name} has "
+            f"{source.partitions}: delete it once its lag is 0, and run 'ringfence topics create'"
+        )
 
 
 def _changelog_faults(

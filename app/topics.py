@@ -24,8 +24,9 @@ from aiokafka.errors import (
 from app.topic_rules import Findings, TopicDescription, TopicPlan, compare, missing, required
 from conf.errors import BrokerUnavailableError, TopicError
 from conf.settings import KafkaSettings, Settings
-from tables.cluster import client_options
+from tables.access import client_options, refusal
 
+_APPEAR_LIMIT_S: Final = 10.0
 _REQUEST_TIMEOUT_MS: Final = 5_000
 """A person waits: each server of the list gets this long to answer."""
 
@@ -106,10 +107,20 @@ async def ensure(settings: Settings) -> list[Outcome]:
         plans = missing(settings, existing, brokers)
         created = await _create(admin, plans, brokers)
         if len(created) < len(plans):  # somebody else was faster: say what is, not what was planned
-            existing |= await _describe(admin, names)
+            existing |= await _appeared(admin, {plan.name for plan in plans} - created)
     counts = {plan.name: plan.partitions for plan in plans}
     counts |= {name: topic.partitions for name, topic in existing.items()}
     return [Outcome(name, counts[name], name in created) for name in names]
+
+
+async def _appeared(admin: AIOKafkaAdminClient, names: set[str]) -> dict[str, TopicDescription]:
+    """Topics that exist; a broker's metadata shows them a moment after they were created."""
+    async with asyncio.timeout(_APPEAR_LIMIT_S):
+        while True:
+            found = await _describe(admin, sorted(names))
+            if names <= found.keys():
+                return found
+            await asyncio.sleep(0.05)
 
 
 _NO_ADDRESSES: Final = "no topics: the configuration has no [[addresses]]; add one"
@@ -117,7 +128,7 @@ _NO_ADDRESSES: Final = "no topics: the configuration has no [[addresses]]; add o
 
 @contextlib.asynccontextmanager
 async def _connected(kafka: KafkaSettings) -> AsyncIterator[AIOKafkaAdminClient]:
-    """An admin client; what goes wrong with the connection becomes one error that names the address."""
+    """An admin client; what goes wrong with the connection becomes one error that names the address, or the refusal."""
     admin = AIOKafkaAdminClient(**client_options(kafka) | {"request_timeout_ms": _REQUEST_TIMEOUT_MS})
     try:
         await admin.start()
@@ -125,7 +136,7 @@ async def _connected(kafka: KafkaSettings) -> AsyncIterator[AIOKafkaAdminClient]
     except (KafkaError, OSError, TimeoutError) as error:
         away = isinstance(error, KafkaConnectionError | OSError | TimeoutError)
         fault = "no broker answers" if away else f"no usable answer ({error or type(error).__name__})"
-        raise BrokerUnavailableError(
+        raise await refusal(kafka) or BrokerUnavailableError(
             f"{fault} at kafka.bootstrap_servers = {kafka.bootstrap_servers!r}: start the broker "
             "('ringfence broker' for a first trial) or mend the address"
         ) from error

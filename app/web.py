@@ -1,4 +1,4 @@
-"""``GET /live`` and ``GET /health``, on Faust's web server."""
+"""``GET /live``, ``GET /health`` and ``GET /metrics``, on Faust's web server."""
 
 from typing import Any, ClassVar
 
@@ -7,6 +7,7 @@ from faust.web import Request, Response, View, Web
 from faust.web.drivers.aiohttp import Web as AiohttpWeb
 
 from agents.lanes import Lanes
+from app.metrics import Metrics
 from app.watch import BrokerWatch
 
 
@@ -19,7 +20,7 @@ class StatusWeb(AiohttpWeb):  # type: ignore[misc]
     optional_blueprints: ClassVar[list[Any]] = []
 
 
-def register(app: faust.App, lanes: Lanes, watch: BrokerWatch) -> None:
+def register(app: faust.App, lanes: Lanes, watch: BrokerWatch, metrics: Metrics) -> None:
     """Add the pages to the app's web server."""
 
     async def live(view: View, request: Request) -> Response:  # noqa: ARG001 - Faust's signature
@@ -29,10 +30,21 @@ def register(app: faust.App, lanes: Lanes, watch: BrokerWatch) -> None:
     async def health(view: View, request: Request) -> Response:  # noqa: ARG001 - Faust's signature
         """503 until the first assignment is complete, every assigned lane is open and the broker answers."""
         ready = lanes.ready and not watch.away
-        report = {"ready": ready, "broker": "away" if watch.away else "answers", "lanes": lanes.report()}
+        report: dict[str, Any] = {
+            "ready": ready,
+            "broker": "away" if watch.away else "answers",
+            "lanes": lanes.report(),
+        }
+        if lanes.halves:
+            report["not_opened"] = lanes.halves
         return view.json(report, status=200 if ready else 503)
 
+    async def exposition(view: View, request: Request) -> Response:  # noqa: ARG001 - Faust's signature
+        """For Prometheus."""
+        return view.bytes(metrics.text(), content_type="text/plain")
+
     app.page("/live", name="live")(live)
+    app.page("/metrics", name="metrics")(exposition)
     app.page("/health", name="health")(health)
 
 

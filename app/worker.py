@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import fcntl
+import gc
 import logging
 import os
 import socket
@@ -11,16 +12,19 @@ from pathlib import Path
 from typing import Any, Final
 
 import faust
+from aiokafka.errors import KafkaError
 from yarl import URL
 
 from agents import address as address_agent
 from agents.lanes import Lanes
-from app import logs, topics, web
+from app import logs, rights, topics, web
+from app.metrics import Metrics
 from app.transport import BatchTransport, GroupOwnership
 from app.watch import BrokerWatch
 from conf.errors import ConfigurationError, PrerequisiteError, TopicError
-from conf.settings import Settings
+from conf.settings import KafkaSettings, Settings
 from tables import failpoints
+from tables.access import ssl_context
 from tables.cluster import Cluster
 
 log: Final = logging.getLogger("ringfence.worker")
@@ -29,6 +33,9 @@ SESSION_TIMEOUT_S: Final = 10.0
 """How long the group waits for a crashed worker; Faust's default is 60."""
 POLL_INTERVAL_MAX_S: Final = 86_400.0
 """A worker whose lanes all wait for something polls nothing, and must not be thrown out for it."""
+LAG_EVERY_S: Final = 5.0
+COLLECTOR_THRESHOLDS: Final = (200_000, 20, 100)
+"""Of Python's garbage collector."""
 STREAM_BUFFER_BATCHES: Final = 2
 FETCH_BYTES_MAX: Final = 2 * 2**20
 """A fetch of one partition."""
@@ -46,6 +53,14 @@ class RingfenceApp(faust.App):  # type: ignore[misc]
         await self.cluster.start()
         await super().on_start()
         self.add_future(self.watch.run())
+        self.add_future(self._watch_lag())
+
+    async def _watch_lag(self) -> None:
+        """Keep the lag that ``/metrics`` shows a few seconds old at most."""
+        while True:
+            with contextlib.suppress(KafkaError, OSError, TimeoutError):
+                await self.lanes.measure_lag()
+            await asyncio.sleep(LAG_EVERY_S)
 
     async def on_stop(self) -> None:
         """Finish the lanes' transactions while we still are a member of the group, then leave it."""
@@ -62,6 +77,7 @@ def create_app(settings: Settings) -> RingfenceApp:
         settings.app.id,
         autodiscover=False,
         broker=servers,
+        broker_credentials=_credentials(settings.kafka),
         broker_heartbeat_interval=SESSION_TIMEOUT_S / 5,
         broker_max_poll_interval=POLL_INTERVAL_MAX_S,
         broker_session_timeout=SESSION_TIMEOUT_S,
@@ -83,11 +99,24 @@ def create_app(settings: Settings) -> RingfenceApp:
     app.lanes = Lanes(settings, app.cluster)
     app.watch = BrokerWatch(app.cluster.ping)
     app.web = web.StatusWeb(app)
-    web.register(app, app.lanes, app.watch)
+    web.register(app, app.lanes, app.watch, Metrics(app.lanes))
     for address in settings.addresses:
-        address_agent.register(app, address, app.lanes)
+        address_agent.register(app, settings.app.id, address, app.lanes)
     _connect(app)
     return app
+
+
+def _credentials(kafka: KafkaSettings) -> Any:
+    """What Faust takes to get into the cluster."""
+    context = ssl_context(kafka) if kafka.uses_ssl else None
+    if kafka.uses_sasl:
+        return faust.SASLCredentials(
+            username=kafka.sasl_username,
+            password=kafka.sasl_password(),
+            mechanism=kafka.sasl_mechanism,
+            ssl_context=context,
+        )
+    return faust.SSLCredentials(context) if context else None
 
 
 def _connect(app: RingfenceApp) -> None:
@@ -115,7 +144,7 @@ def run(settings: Settings, web_port: int | None = None) -> int:
         settings = settings.model_copy(update={"app": settings.app.model_copy(update={"web_port": web_port})})
     if not settings.addresses:
         raise ConfigurationError("addresses: none configured: add an [[addresses]] entry with a name")
-    faults = asyncio.run(topics.verify(settings))
+    faults = asyncio.run(topics.verify(settings)) or asyncio.run(rights.missing(settings))
     if faults:
         raise TopicError("\n".join(faults))
     _check_port(settings.app.web_host, settings.app.web_port)
@@ -141,7 +170,18 @@ def _check_port(host: str, port: int) -> None:
         ) from error
 
 
+def _tune_collector() -> None:
+    """Collect rarely: a batch makes some hundred thousand objects that reference counting alone frees again.
+
+    With Python's default thresholds the collector takes some 30 % of the time (docs/performance.md).
+    """
+    gc.collect()
+    gc.freeze()  # what is loaded by now stays
+    gc.set_threshold(*COLLECTOR_THRESHOLDS)
+
+
 def _execute(app: RingfenceApp) -> int:
+    _tune_collector()
     loop = asyncio.new_event_loop()
     asyncio.set_event_loop(loop)
     worker = faust.Worker(app, loop=loop, quiet=True, override_logging=False, loglevel=logging.WARNING)

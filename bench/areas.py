@@ -46,6 +46,7 @@ RULES: Final = (
     Rule(FETCH, "aiokafka/consumer/"),
     Rule(FETCH, "aiokafka/coordinator/"),
     Rule(VERDICTS, "agents/verdict"),
+    Rule(VERDICTS, "agents/path"),
     Rule(VERDICTS, "tables/ring"),
     Rule(VERDICTS, "tables/index"),
     Rule(VERDICTS, "tables/table", frozenset({"check", "record", "admit"})),

@@ -1,0 +1,99 @@
+"""``GET /metrics`` for Prometheus. Read from the lanes when asked: counting costs nothing meanwhile."""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+from prometheus_client import CollectorRegistry, Histogram, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from agents.lane import Lane, LaneState
+from agents.lanes import Lanes
+
+_COUNTERS: Final = {
+    "forwarded": "Records that were not at home where they arrived.",
+    "quarantined": "Records refused for good.",
+    "fenced": "Times a lane lost its transactional ID to another owner.",
+    "retries": "Times a lane opened again after a failure.",
+    "gap_records": "Input records that retention deleted before they were processed.",
+}
+_VERDICTS: Final = ("accepted", "duplicates", "unchecked")
+_SECONDS: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
+
+
+class Metrics:
+    """The registry of one worker."""
+
+    def __init__(self, lanes: Lanes) -> None:
+        self._registry = CollectorRegistry()
+        self._registry.register(_LaneCollector(lanes))
+        batch_seconds = Histogram(
+            "ringfence_batch_seconds",
+            "From verdicts to the written state, a batch.",
+            ["address"],
+            registry=self._registry,
+            buckets=_SECONDS,
+        )
+
+        def observe(address: str, seconds: float) -> None:
+            batch_seconds.labels(address).observe(seconds)
+
+        lanes.observe_batch = observe
+
+    def text(self) -> bytes:
+        """The exposition."""
+        return generate_latest(self._registry)
+
+
+class _LaneCollector(Collector):
+    """Counters survive a lane's departure: they only ever grow, as Prometheus expects."""
+
+    def __init__(self, lanes: Lanes) -> None:
+        self._lanes = lanes
+
+    def collect(self) -> Iterator[Metric]:
+        yield from _counters(self._lanes)
+        yield from _gauges(self._lanes.lanes)
+
+
+def _counters(lanes: Lanes) -> Iterable[Metric]:
+    messages = CounterMetricFamily(
+        "ringfence_messages", "Messages by address and verdict.", labels=["address", "verdict"]
+    )
+    others = {
+        name: CounterMetricFamily(f"ringfence_{name}", text, labels=["address"])
+        for name, text in _COUNTERS.items()
+    }
+    counts: dict[str, Counter[str]] = lanes.totals()
+    for address, each in sorted(counts.items()):
+        for verdict in _VERDICTS:
+            messages.add_metric([address, verdict], each[verdict])
+        for name, family in others.items():
+            family.add_metric([address], each[name])
+    return [messages, *others.values()]
+
+
+def _gauges(lanes: list[Lane]) -> Iterable[Metric]:
+    labels = ["address", "lane"]
+    is_open = GaugeMetricFamily("ringfence_lane_open", "1 = the lane is open.", labels=labels)
+    size = GaugeMetricFamily("ringfence_ring_ids", "Live duplicate IDs of a lane.", labels=labels)
+    capacity = GaugeMetricFamily("ringfence_ring_capacity_ids", "Capacity of a lane's ring.", labels=labels)
+    covered = GaugeMetricFamily(
+        "ringfence_ring_covered_seconds", "Between the oldest and the newest live ID.", labels=labels
+    )
+    lag = GaugeMetricFamily(
+        "ringfence_lag_records", "Input records that are not yet processed.", labels=labels
+    )
+    for lane in lanes:
+        label = [lane.opening.address.name, lane.name]
+        ring = lane.opening.table.ring
+        is_open.add_metric(label, float(lane.state is LaneState.OPEN))
+        size.add_metric(label, len(ring))
+        capacity.add_metric(label, ring.capacity)
+        seconds = lane.seconds_covered()
+        if seconds is not None:
+            covered.add_metric(label, seconds)
+        if lane.lag is not None:
+            lag.add_metric(label, lane.lag)
+    return [is_open, size, capacity, covered, lag]

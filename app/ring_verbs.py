@@ -1,0 +1,124 @@
+"""``ringfence rings find`` and ``ringfence rings clear``."""
+
+import asyncio
+import base64
+import binascii
+import json
+from dataclasses import asdict
+from typing import Final
+
+import click
+
+from app import rings
+from conf import wire
+from conf.errors import RingfenceError
+from conf.settings import AddressSettings, Settings
+from tables import codec
+from tables.cluster import Cluster
+from tables.producer import Outgoing, TransactionalProducer
+
+FENCE_LIMIT_S: Final = 30.0
+
+
+class IdFormatError(RingfenceError):
+    """An ID that cannot be read as what it says it is."""
+
+
+def parse_id(text: str) -> bytes:
+    """The stored form of an ID as a person writes it: text, ``hex:…``, ``base64:…``, ``digest:…``, ``text:…``.
+
+    Raises:
+        IdFormatError: what follows the prefix is not that.
+    """
+    kind, colon, rest = text.partition(":")
+    try:
+        match kind if colon else "":
+            case "hex":
+                return codec.encode_id(bytes.fromhex(rest))
+            case "base64":
+                return codec.encode_id(base64.b64decode(rest, validate=True))
+            case "digest":
+                return codec.stored_digest(bytes.fromhex(rest))
+            case "text":
+                return codec.encode_id(rest.encode())
+            case _:
+                return codec.encode_id(text.encode())
+    except (ValueError, binascii.Error) as error:
+        raise IdFormatError(
+            f"{text!r} is no {kind} ({error}): mend it, or write text:{text} if the ID itself begins so"
+        ) from error
+
+
+def find(settings: Settings, address: str, identifier: str, as_json: bool) -> int:
+    """Say whether an ID is known, and where its original is.
+
+    Returns:
+        0 known, 1 not known.
+    """
+    found = asyncio.run(_find(settings, rings.configured(settings, address), parse_id(identifier)))
+    if as_json:
+        click.echo(json.dumps({"known": bool(found), "lanes": found}, indent=2))
+    for each in () if as_json else found:
+        click.echo(f"known  lane {each['lane']}  original {each['source']}  timestamp {each['timestamp']} ms")
+    if not found and not as_json:
+        click.echo(f"not known  {identifier} in {address}: never accepted, or overwritten, or cleared")
+    return 0 if found else 1
+
+
+async def _find(settings: Settings, address: AddressSettings, encoded_id: bytes) -> list[dict[str, object]]:
+    async with Cluster(settings.kafka, settings.app.id) as cluster:
+        restored = await rings.snapshots(settings, address, cluster)
+    found: list[dict[str, object]] = []
+    for number, restore in enumerate(restored):
+        known = [slot for slot in rings.live_slots(restore) if slot.id == encoded_id]
+        latest = rings.entry(address, max(known, key=lambda slot: slot.sequence, default=None))
+        if latest is not None:
+            found.append({"lane": wire.lane_name(address.name, number), **asdict(latest)})
+    return found
+
+
+def clear(settings: Settings, address: str) -> int:
+    """Forget all IDs of an address, exactly-once too: at one definite point of each lane."""
+    forgotten = asyncio.run(_clear(settings, rings.configured(settings, address)))
+    for lane, count in forgotten.items():
+        click.echo(f"cleared  {lane}  {count} IDs forgotten")
+    return 0
+
+
+async def _clear(settings: Settings, address: AddressSettings) -> dict[str, int]:
+    topic = wire.changelog_topic(settings.app.id, address.name)
+    async with Cluster(settings.kafka, settings.app.id) as cluster:
+        lanes = len(await rings.snapshots(settings, address, cluster))
+        return {
+            wire.lane_name(address.name, each): await _clear_lane(settings, address, cluster, topic, each)
+            for each in range(lanes)
+        }
+
+
+async def _clear_lane(
+    settings: Settings, address: AddressSettings, cluster: Cluster, topic: str, partition: int
+) -> int:
+    """Write a floor as the lane itself: who runs it is fenced, opens again, and finds the floor.
+
+    Returns:
+        How many IDs were live.
+    """
+    producer = TransactionalProducer(
+        settings.kafka,
+        wire.transactional_id(settings.app.id, address.name, partition),
+        wire.lane_name(address.name, partition),
+    )
+    try:
+        async with asyncio.timeout(FENCE_LIMIT_S):
+            await producer.fence()
+        restore = await rings.snapshot(settings, address, cluster, partition)
+        if restore.meta is None:
+            return 0
+        builder = producer.builder()
+        meta = restore.meta._replace(floor=restore.meta.head)
+        builder.append(timestamp=None, key=codec.META_KEY, value=codec.encode_meta(meta), headers=[])
+        async with asyncio.timeout(FENCE_LIMIT_S):
+            await producer.transact([Outgoing(topic, partition, builder)], {}, settings.app.id)
+        return len(rings.live_slots(restore))
+    finally:
+        await producer.discard()
