@@ -167,8 +167,10 @@ async def test_changed_partition_count_refuses(bootstrap: str, tmp_path: Path) -
         assert f"{lanes.accepted} has 3 partitions, it had 1" in lane.reason
 
 
-async def test_input_that_ends_below_next_refuses(bootstrap: str, tmp_path: Path) -> None:
-    """An input that was deleted and created again is not taken for one that has nothing new."""
+async def test_recreated_input_begins_anew(
+    bootstrap: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """An input that was deleted and created again is read from its start; known IDs stay known."""
     async with bench(bootstrap, tmp_path) as lanes:
         lanes.send(*ids(0, 5))
         lane = await lanes.opened()
@@ -176,10 +178,31 @@ async def test_input_that_ends_below_next_refuses(bootstrap: str, tmp_path: Path
         await lane.close()
         kafka.delete_topics(bootstrap, [lanes.name])
         await _create_again(bootstrap, lanes.name)
+        lanes.send(*ids(3, 8), Sent(None, b"group"))
         lane.start(Group())
-        await until(lambda: lane.state is LaneState.REFUSED, lambda: f"{lane.state}: {lane.reason}")
+        await until(lambda: lane.state is LaneState.OPEN, lambda: f"{lane.state}: {lane.reason}")
+        await lanes.feed(lane, 0, 6)
 
-        assert "ends at 0, but this lane has processed it up to 5" in lane.reason
+        assert "was deleted and created again" in caplog.text
+        assert lanes.accepted_ids() == [*(b"%d" % each for each in range(8)), None]
+        assert lane.counts["duplicates"] == 2
+
+
+async def test_input_recreated_under_an_open_lane(bootstrap: str, tmp_path: Path) -> None:
+    """Offsets that go back because it is another topic are no replay, also where the lane never closed."""
+    async with bench(bootstrap, tmp_path) as lanes:
+        lanes.send(*ids(0, 5))
+        lane = await lanes.opened()
+        await lanes.feed(lane, 0, 5)
+        kafka.delete_topics(bootstrap, [lanes.name])
+        await _create_again(bootstrap, lanes.name)
+        lanes.send(*ids(10, 13))
+        await lane.offer(await lanes.fetch(0, 3))
+        await until(
+            lambda: lane.next == 3 and lane.counts["accepted"] == 8, lambda: f"{lane.state}: {lane.reason}"
+        )
+
+        assert lanes.accepted_ids() == [b"%d" % each for each in [*range(5), *range(10, 13)]]
 
 
 async def _create_again(bootstrap: str, topic: str) -> None:

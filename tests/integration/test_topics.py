@@ -28,14 +28,20 @@ def _settings(bootstrap: str, address: str, **keys: Any) -> Settings:
 async def test_create_and_verify(bootstrap: str) -> None:
     """What create makes, verify finds well; the changelog is compacted; a second create changes nothing."""
     settings = _settings(bootstrap, "fresh", partitions=3)
-    expected = [("fresh", 3), ("fresh.accepted", 3), ("topics-test-fresh-changelog", 3)]
+    expected = [
+        ("fresh", 3),
+        ("fresh.accepted", 3),
+        ("fresh.quarantine", 3),
+        ("topics-test-fresh-changelog", 3),
+        ("topics-test-fresh-forward", 3),
+    ]
 
     first = await topics.ensure(settings)
     second = await topics.ensure(settings)
 
     assert [(each.name, each.partitions) for each in first] == expected
     assert [(each.name, each.partitions) for each in second] == expected
-    assert [each.created for each in (*first, *second)] == [True] * 3 + [False] * 3
+    assert [each.created for each in (*first, *second)] == [True] * 5 + [False] * 5
     assert await topics.verify(settings) == []
     admin = AdminClient({"bootstrap.servers": bootstrap})
     resource = ConfigResource(ConfigResource.Type.TOPIC, "topics-test-fresh-changelog")
@@ -51,15 +57,18 @@ def test_lines_and_exit_codes(bootstrap: str, capsys: pytest.CaptureFixture[str]
 
     assert topics.check(settings) == 1
     faults = capsys.readouterr().out.splitlines()
-    assert [line.split()[1] for line in faults] == ["lines", "lines.accepted", "topics-test-lines-changelog"]
-    assert topics.create(settings) == 0
-    assert capsys.readouterr().out.splitlines() == [
-        "created  lines  4 partitions",
-        "created  lines.accepted  4 partitions",
-        "created  topics-test-lines-changelog  4 partitions",
+    names = [
+        "lines",
+        "lines.accepted",
+        "lines.quarantine",
+        "topics-test-lines-changelog",
+        "topics-test-lines-forward",
     ]
+    assert sorted(line.split()[1] for line in faults) == sorted(names)
+    assert topics.create(settings) == 0
+    assert capsys.readouterr().out.splitlines() == [f"created  {each}  4 partitions" for each in names]
     assert topics.check(settings) == 0
-    assert capsys.readouterr().out == "well   3 topics\n"
+    assert capsys.readouterr().out == "well   5 topics\n"
 
 
 async def test_existing_input_decides(bootstrap: str) -> None:
@@ -69,7 +78,9 @@ async def test_existing_input_decides(bootstrap: str) -> None:
 
     outcomes = await topics.ensure(settings)
 
-    assert [(each.partitions, each.created) for each in outcomes] == [(2, False), (5, True), (2, True)]
+    assert [(each.partitions, each.created) for each in outcomes] == [
+        (2, False), (5, True), (5, True), (2, True), (2, True),
+    ]  # fmt: skip
     findings = await topics.examine(settings)
     assert findings.faults == []
     (note,) = findings.notes
@@ -162,7 +173,7 @@ async def test_one_of_many_servers_is_enough(bootstrap: str) -> None:
     """Servers of the list that are away do no harm as long as one answers."""
     settings = _settings(f"127.0.0.1:1,{bootstrap}", "many")
 
-    assert len(await topics.verify(settings)) == 3
+    assert len(await topics.verify(settings)) == 5
 
 
 def test_check_creates_nothing(tmp_path: Path) -> None:

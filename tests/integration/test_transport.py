@@ -9,7 +9,7 @@ import pytest
 from faust.transport.drivers import aiokafka as driver
 
 from agents.batch import FetchedBatch
-from app import transport, worker
+from app import topics, transport, worker
 from app.transport import BatchConsumer, BatchConsumerThread, GroupOwnership
 from conf.load import validate
 from tests.support import kafka
@@ -41,17 +41,10 @@ async def receiving(bootstrap: str, folder: Path) -> AsyncIterator[Received]:
         {
             "kafka": {"bootstrap_servers": bootstrap},
             "app": {"id": f"{name}-app", "data_dir": str(folder), "web_port": 0},
-            "addresses": [{"name": name}],
+            "addresses": [{"name": name, "partitions": 1}],
         }
     )
-    kafka.create_topics(
-        bootstrap,
-        {
-            name: (1, {}),
-            f"{name}.accepted": (1, {}),
-            f"{name}-app-{name}-changelog": (1, {"cleanup.policy": "compact"}),
-        },
-    )
+    await topics.ensure(settings)
     settings.state_dir.mkdir(parents=True)
     app = worker.create_app(settings)
     received = Received(app, name)

@@ -86,10 +86,13 @@ def test_two_workers_share_the_lanes(bootstrap: str, tmp_path: Path) -> None:
         )
         assert lanes()[0].isdisjoint(lanes()[1])
         for partition in range(4):
-            kafka.send(bootstrap, name, _records(0, 100), partition)
+            kafka.send(bootstrap, name, _records(100 * partition, 100 * partition + 100), partition)
         ends = kafka.end_offsets(bootstrap, name, 4)
         wait_for(
-            lambda: kafka.committed(bootstrap, name, name, 4) == ends,
+            lambda: (
+                kafka.committed(bootstrap, name, name, 4) == ends
+                and len(kafka.read_all(bootstrap, f"{name}.accepted", 4)) == 400
+            ),
             lambda: f"{kafka.committed(bootstrap, name, name, 4)}\n{one.log()}\n{two.log()}",
         )
         assert two.stop() == 0

@@ -1,5 +1,6 @@
 """What is written to changelog and RocksDB is read again, whatever it is; what is not ours is refused."""
 
+import json
 from hashlib import blake2b
 
 from hypothesis import given, settings
@@ -28,6 +29,11 @@ metas = st.builds(
     next_offsets=counts,
     partition_counts=counts,
     incarnation=st.text(max_size=20),
+    older=st.lists(
+        st.tuples(st.integers(1, 2**31 - 1), sequences, st.integers(0, 2**31 - 1)).map(list), max_size=3
+    ),
+    persistent=st.booleans(),
+    topic_ids=st.dictionaries(st.text(max_size=20), st.text(max_size=20), max_size=2),
 )
 
 
@@ -49,6 +55,29 @@ def test_meta_record(meta: Meta) -> None:
 
     assert codec.decode_meta(record) == meta
     assert codec.encode_meta(codec.decode_meta(record)) == record
+
+
+@fixed
+@given(meta=metas)
+def test_meta_record_of_the_first_version(meta: Meta) -> None:
+    """A meta record from before changes of capacity were kept track of is read as one without any."""
+    first = meta._replace(older=[], persistent=True, topic_ids={})
+    data = json.loads(codec.encode_meta(meta))
+    for key in ("older", "persistent", "topic_ids"):
+        del data[key]
+
+    assert codec.decode_meta(json.dumps(data).encode()) == first
+
+
+@fixed
+@given(value=ids)
+def test_digest(value: bytes) -> None:
+    """The digest of a value is one stored form, however it is come by, and never that of an ID sent as it is."""
+    encoded = codec.digest_id(value)
+
+    assert codec.stored_digest(blake2b(value, digest_size=32).digest()) == encoded
+    assert (codec.encode_id(value) == encoded) == (len(value) > codec.ID_BYTES_MAX)
+    assert codec.encode_id(encoded[1:]) != encoded
 
 
 @fixed

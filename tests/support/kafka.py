@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic
 
 _numbers = itertools.count(1)
 WAIT_S = 30.0
@@ -56,12 +56,26 @@ def create_topics(bootstrap: str, topics: dict[str, tuple[int, dict[str, str]]])
     )
     for future in futures.values():
         future.result(WAIT_S)
+    # The answer comes before every broker's metadata shows them.
+    deadline = time.monotonic() + WAIT_S
+    while not topics.keys() <= admin.list_topics(timeout=WAIT_S).topics.keys():
+        assert time.monotonic() < deadline, f"{sorted(topics)} do not appear"
+        time.sleep(0.02)
 
 
 def delete_topics(bootstrap: str, topics: Sequence[str]) -> None:
     """Delete, and wait for the answer."""
     admin = AdminClient({"bootstrap.servers": bootstrap})
     for future in admin.delete_topics(list(topics)).values():
+        future.result(WAIT_S)
+
+
+def alter_topic(bootstrap: str, topic: str, name: str, value: str) -> None:
+    """Set one configuration of a topic."""
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    entry = ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)
+    resource = ConfigResource(ConfigResource.Type.TOPIC, topic, incremental_configs=[entry])
+    for future in admin.incremental_alter_configs([resource]).values():
         future.result(WAIT_S)
 
 
@@ -104,8 +118,14 @@ def _produce(producer: Producer, topic: str, record: Sent, partition: int) -> No
     producer.poll(0)
 
 
+SETTLE_S = 5.0
+"""A commit is acknowledged before its markers are written; an open transaction is waited for no longer than this."""
+
+
 def read_all(bootstrap: str, topic: str, partitions: int) -> list[Got]:
-    """All committed records up to the last stable offsets, partition by partition."""
+    """All committed records up to the present end, partition by partition."""
+    ends = end_offsets(bootstrap, topic, partitions)
+    deadline = time.monotonic() + SETTLE_S
     consumer = Consumer(
         {
             "bootstrap.servers": bootstrap,
@@ -119,14 +139,17 @@ def read_all(bootstrap: str, topic: str, partitions: int) -> list[Got]:
     try:
         consumer.assign([TopicPartition(topic, each, 0) for each in range(partitions)])
         got: list[Got] = []
-        ended: set[int] = set()
-        while len(ended) < partitions:
-            message = consumer.poll(WAIT_S)
-            assert message is not None, f"{topic} does not answer"
-            if message.error():
-                ended.add(int(message.partition() or 0))
-            else:
+        waiting = set(range(partitions))
+        while waiting and time.monotonic() < deadline:
+            message = consumer.poll(0.2)
+            if message is None:
+                continue
+            if not message.error():
                 got.append(_got(message))
+            elif (message.offset() or 0) >= ends[message.partition() or 0]:
+                waiting.discard(message.partition() or 0)
+                continue
+            deadline = time.monotonic() + SETTLE_S
         return sorted(got, key=lambda each: (each.partition, each.offset))
     finally:
         consumer.close()
@@ -166,3 +189,20 @@ def end_offsets(bootstrap: str, topic: str, partitions: int = 1) -> list[int]:
         ]
     finally:
         consumer.close()
+
+
+def data_ends(bootstrap: str, topic: str, partitions: int = 1) -> list[int]:
+    """Offset after the last committed record of each partition; markers behind it do not count."""
+    ends = [0] * partitions
+    for each in read_all(bootstrap, topic, partitions):
+        ends[each.partition] = each.offset + 1
+    return ends
+
+
+def wait_count(bootstrap: str, topic: str, count: int, partitions: int = 1) -> list[Got]:
+    """Wait until so many committed records are there; returns all."""
+    deadline = time.monotonic() + WAIT_S
+    while len(got := read_all(bootstrap, topic, partitions)) < count:
+        assert time.monotonic() < deadline, f"{len(got)} of {count} records in {topic}"
+        time.sleep(0.05)
+    return got

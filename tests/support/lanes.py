@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from aiokafka import AIOKafkaConsumer, TopicPartition
+from confluent_kafka.admin import AdminClient
 
 from agents.batch import FetchedBatch
 from agents.lane import Lane, LaneState
@@ -76,12 +77,15 @@ class Bench:
         self.cluster = Cluster(self.settings.kafka, self.app_id)
         self._lanes: list[Lane] = []
 
-    def lane(self, folder: str = "one", *, resident_ids_max: int = 1_000_000) -> Lane:
-        """A lane with its RocksDB in a folder of this name: another name is another worker."""
-        opening = Opening(
-            self.settings.kafka, self.app_id, self.settings.addresses[0], 0, self.cluster, self.folder / folder,
-            resident_ids_max,
-        )  # fmt: skip
+    def lane(self, folder: str = "one", *, resident_ids_max: int = 1_000_000, **address: Any) -> Lane:
+        """A lane with its RocksDB in a folder of this name: another name is another worker.
+
+        ``address`` overrides settings of the address, for this lane.
+        """
+        app = self.settings.app.model_copy(update={"instance": folder, "resident_ids_max": resident_ids_max})
+        settings = self.settings.model_copy(update={"app": app})
+        own = settings.addresses[0].model_copy(update=address)
+        opening = Opening(settings, own, 0, self.cluster)
         lane = Lane(opening)
         self._lanes.append(lane)
         return lane
@@ -130,6 +134,12 @@ class Bench:
         """The group's committed input offset."""
         return kafka.committed(self.bootstrap, self.app_id, self.name)[0]
 
+    def delete_group(self) -> None:
+        """As Kafka does with offsets that have expired."""
+        admin = AdminClient({"bootstrap.servers": self.bootstrap})
+        for future in admin.delete_consumer_groups([self.app_id]).values():
+            future.result(LIMIT_S)
+
     async def close(self) -> None:
         """Close all lanes."""
         await asyncio.gather(*(lane.dispose() for lane in self._lanes))
@@ -148,6 +158,9 @@ async def bench(
             made.name: (1, {}),
             made.accepted: (1, accepted_config or {}),
             made.changelog: (1, {"cleanup.policy": "compact"}),
+            f"{made.app_id}-{made.name}-forward": (1, {}),
+            f"{made.name}.quarantine": (1, {}),
+            f"{made.name}.duplicates": (1, {}),
         },
     )
     await made.cluster.start()

@@ -70,6 +70,11 @@ class WorkerProcess:
         except (OSError, ValueError):
             return 0, {}
 
+    def page(self, path: str) -> str:
+        """A page of its web server, as text."""
+        with urllib.request.urlopen(f"http://127.0.0.1:{self.port}{path}", timeout=5) as answer:
+            return str(answer.read().decode())
+
     def log(self) -> str:
         """What it logged since it was last started."""
         with self.log_file.open("rb") as log:

@@ -13,7 +13,12 @@ META = Meta(
     next_offsets={"orders": 77},
     partition_counts={"orders": 4, "orders.accepted": 8},
     incarnation="00ff00ff00ff00ff",
+    older=[[500, 12, 0], [70, 9, 33]],
+    persistent=False,
+    topic_ids={"orders": "Zm9yZ2V0bWVub3Q"},
 )
+OPTIONAL = tuple(Meta._field_defaults)
+"""Fields that a meta record may lack."""
 
 
 # -- the layout: these bytes are on disks and in topics. A change that breaks these tests needs a new version ---------
@@ -36,7 +41,16 @@ def test_meta_layout() -> None:
     assert codec.META_KEY.hex() == "00"
     assert codec.encode_meta(META) == (
         b'{"format":1,"capacity":20000,"head":31,"floor":5,"next_offsets":{"orders":77},'
-        b'"partition_counts":{"orders":4,"orders.accepted":8},"incarnation":"00ff00ff00ff00ff"}'
+        b'"partition_counts":{"orders":4,"orders.accepted":8},"incarnation":"00ff00ff00ff00ff",'
+        b'"older":[[500,12,0],[70,9,33]],"persistent":false,"topic_ids":{"orders":"Zm9yZ2V0bWVub3Q"}}'
+    )
+
+
+def test_meta_layout_of_a_plain_ring() -> None:
+    """Fields that say nothing are written too: a reader need not know what they default to."""
+    assert codec.encode_meta(Meta(9, 1, 0, {}, {}, "0f")) == (
+        b'{"format":1,"capacity":9,"head":1,"floor":0,"next_offsets":{},"partition_counts":{},'
+        b'"incarnation":"0f","older":[],"persistent":true,"topic_ids":{}}'
     )
 
 
@@ -75,20 +89,51 @@ def test_id_that_equals_a_digest() -> None:
     assert codec.encode_id(stored) != stored
 
 
+@pytest.mark.parametrize("value", [b"", b"A-1", b"x" * 256, b"x" * 257])
+def test_digest_id(value: bytes) -> None:
+    """An ID that is a digest by choice has the digest's form at any length, apart from the raw ID up to 256 bytes."""
+    assert codec.digest_id(value) == b"\x01" + blake2b(value, digest_size=32).digest()
+    assert (codec.digest_id(value) == codec.encode_id(value)) == (len(value) > 256)
+
+
+def test_stored_digest() -> None:
+    """Of an ID of which only the digest is known, the stored form is the same as of the ID itself."""
+    assert codec.stored_digest(blake2b(b"value", digest_size=32).digest()) == codec.digest_id(b"value")
+
+
+@pytest.mark.parametrize("length", [0, 1, 31, 33, 64])
+def test_stored_digest_of_another_length(length: int) -> None:
+    """What has not 32 bytes is no digest; the text says how many it has."""
+    with pytest.raises(ValueError, match=f"a digest has 32 bytes, this has {length}"):
+        codec.stored_digest(b"x" * length)
+
+
 @pytest.mark.parametrize(
     ("value", "shown"),
     [
         (b"A-1", "A-1"),
         ("größe 7".encode(), "größe 7"),
         (b"", ""),
+        (b"order:7", "order:7"),
+        (b"hex:ff00", "text:hex:ff00"),
+        (b"base64:", "text:base64:"),
+        (b"digest:99", "text:digest:99"),
+        (b"text:", "text:text:"),
         (b"\xff\x00", "hex:ff00"),
         (b"a\nb", "hex:610a62"),
         (b"x" * 257, "digest:99da5101f1f947c80e6ecbf89498bea9946f231eb226e0ded7c80ec4cd723f57"),
     ],
 )
 def test_display_id(value: bytes, shown: str) -> None:
-    """A person reads text where the ID is printable text, else hex, else the digest."""
+    """A person reads text where the ID is printable text, else hex, else the digest; and cannot mistake one for another."""
     assert codec.display_id(codec.encode_id(value)) == shown
+
+
+def test_display_of_a_digest_by_choice() -> None:
+    """A short value's digest is shown as a digest, not as the value, which nobody kept."""
+    shown = "digest:" + blake2b(b"A-1", digest_size=32).hexdigest()
+
+    assert codec.display_id(codec.digest_id(b"A-1")) == shown
 
 
 # -- ring records ------------------------------------------------------------------------------------------------
@@ -153,6 +198,7 @@ def test_ring_record_of_another_version() -> None:
         META,
         Meta(0, 0, 0, {}, {}, ""),
         Meta(2**31 - 1, 2**64 - 1, 2**64 - 1, {"a": 2**63 - 1, "ä.b": 0}, {"a": 1}, "ü"),
+        Meta(9, 1, 0, {}, {}, "", [[2**31 - 1, 2**64 - 1, 2**31 - 1]] * 20, True, {"ä": "ö", "": ""}),
     ],
 )
 def test_meta_round_trip(meta: Meta) -> None:
@@ -177,6 +223,21 @@ def _without(key: str) -> bytes:
     return json.dumps(data).encode()
 
 
+def test_meta_with_what_is_needed_only() -> None:
+    """Fields that came later may be absent: such a ring is persistent, was never resized, and knows no topic's ID."""
+    data = {"format": 1, **META._asdict()}
+    value = json.dumps({key: each for key, each in data.items() if key not in OPTIONAL}).encode()
+
+    assert OPTIONAL == ("older", "persistent", "topic_ids")
+    assert codec.decode_meta(value) == META._replace(older=[], persistent=True, topic_ids={})
+
+
+@pytest.mark.parametrize("key", OPTIONAL)
+def test_meta_without_one_field(key: str) -> None:
+    """Of the fields that may be absent each may be so alone; the others are read."""
+    assert codec.decode_meta(_without(key)) == META._replace(**{key: Meta._field_defaults[key]})
+
+
 @pytest.mark.parametrize(
     "value",
     [
@@ -188,7 +249,7 @@ def _without(key: str) -> bytes:
         b'"text"',
         b"7",
         b"{}",
-        *(_without(key) for key in ("format", *META._fields)),
+        *(_without(key) for key in ("format", *META._fields) if key not in OPTIONAL),
         json.dumps({"format": 1, **META._asdict(), "more": 1}).encode(),
     ],
 )

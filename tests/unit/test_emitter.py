@@ -1,7 +1,11 @@
+import json
 import random
 import time
+import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from hashlib import blake2b
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
@@ -9,16 +13,18 @@ from aiokafka.partitioner import murmur2
 from aiokafka.producer.message_accumulator import BatchBuilder
 from aiokafka.record import MemoryRecords
 
-from agents.batch import FetchedBatch
-from agents.emitter import Emitter, changelog_batches
+from agents.emitter import Emitter, Outputs, TooLargeError, changelog_batches
+from agents.path import Outcome
+from conf.load import validate
 from tables import codec
 from tables.codec import Meta, Origin
 from tables.producer import Outgoing
 from tables.ring import Checked, Verdict
-from tables.table import Change
+from tables.table import Change, LaneTable, TableOptions
 
 ACCEPTED, DUPLICATE, UNCHECKED = Verdict.ACCEPTED, Verdict.DUPLICATE, Verdict.UNCHECKED
 Headers = Sequence[tuple[str, bytes | None]]
+FORWARD = "ringfence-orders-forward"
 
 
 @dataclass(frozen=True)
@@ -56,16 +62,49 @@ def _read(batches: Sequence[Outgoing]) -> list[Written]:
     return found
 
 
+def _emitter(
+    accepted: int = 4,
+    *,
+    partitions: dict[str, int] | None = None,
+    bytes_max: dict[str, int] | None = None,
+    **keys: Any,
+) -> Emitter:
+    """Of the address ``orders``, configured by ``keys``; topics have 4 partitions and 1 MiB, but for those named."""
+    address = validate({"addresses": [{"name": "orders", **keys}]}).addresses[0]
+    topics = (address.accepted_topic, address.duplicates_topic, address.quarantine_topic, FORWARD)
+    counts = dict.fromkeys(topics, 4) | {address.accepted_topic: accepted} | (partitions or {})
+    return Emitter(address, FORWARD, Outputs(counts, dict.fromkeys(topics, 2**20) | (bytes_max or {})))
+
+
+def _outcome(
+    records: Sequence[Given],
+    verdicts: Sequence[Verdict] | None = None,
+    groups: Sequence[bytes | None] | None = None,
+    originals: Sequence[bytes | None] = (),
+) -> Outcome:
+    """What the path says of records of ``orders``, partition 3: accepted and grouped by key, unless told otherwise."""
+    verdicts = [ACCEPTED] * len(records) if verdicts is None else verdicts
+    return Outcome(
+        checked=Checked(list(verdicts), [None] * len(verdicts), 0, [], []),
+        records=list(records),
+        groups=[each.key for each in records] if groups is None else list(groups),
+        sources=[b"orders/3/%d" % each.offset for each in records],
+        originals=list(originals),
+        new_origins=[],
+    )
+
+
 def _emit(
     emitter: Emitter,
     records: Sequence[Given],
     verdicts: Sequence[Verdict] | None = None,
     new_builder: Callable[[], Any] | None = None,
 ) -> list[Outgoing]:
-    end = records[-1].offset + 1 if records else 0
-    batch = FetchedBatch("orders", 3, 0, end, records, 0)
-    verdicts = [ACCEPTED] * len(records) if verdicts is None else verdicts
-    return emitter.emit(batch, records, verdicts, new_builder or _builders())
+    return emitter.emit(_outcome(records, verdicts), new_builder or _builders())
+
+
+def _only(batches: Sequence[Outgoing], topic: str) -> list[Outgoing]:
+    return [each for each in batches if each.topic == topic]
 
 
 def _partition(key: bytes, partitions: int) -> int:
@@ -80,7 +119,7 @@ def test_unchanged() -> None:
     headers: Headers = [("b", b"1"), ("_AMQ_DUPL_ID", b"id"), ("a", None), ("b", b""), ("ä", b"\xff")]
     record = Given(77, b"g\x00\xff", bytes(range(256)), headers, timestamp=1_234_567_890_123)
 
-    (written,) = _read(_emit(Emitter("orders.accepted", 4), [record]))
+    (written,) = _read(_emit(_emitter(4), [record]))
 
     expected = Written(
         b"g\x00\xff", bytes(range(256)), [*headers, ("_RF_SOURCE", b"orders/3/77")], 1_234_567_890_123
@@ -93,7 +132,7 @@ def test_unchanged() -> None:
 )
 def test_null_and_empty(key: bytes | None, value: bytes | None) -> None:
     """Null stays null and empty stays empty, in key and value; a message without headers gets the source only."""
-    (written,) = _read(_emit(Emitter("orders.accepted", 4), [Given(0, key, value)]))
+    (written,) = _read(_emit(_emitter(4), [Given(0, key, value)]))
 
     assert (written.key, written.value) == (key, value)
     assert written.headers == [("_RF_SOURCE", b"orders/3/0")]
@@ -104,14 +143,14 @@ def test_timestamps(timestamps: tuple[int, ...]) -> None:
     """Timestamps stay, also when they go backwards or are zero."""
     records = [Given(offset, timestamp=each) for offset, each in enumerate(timestamps)]
 
-    assert tuple(each.timestamp for each in _read(_emit(Emitter("o", 1), records))) == timestamps
+    assert tuple(each.timestamp for each in _read(_emit(_emitter(1), records))) == timestamps
 
 
 def test_source_is_replaced() -> None:
     """A source that is already there, in any number, gives way to the true one, which stands last."""
     headers: Headers = [("_RF_SOURCE", b"forged/0/1"), ("a", b"1"), ("_RF_SOURCE", None)]
 
-    (written,) = _read(_emit(Emitter("orders.accepted", 4), [Given(5, headers=headers)]))
+    (written,) = _read(_emit(_emitter(4), [Given(5, headers=headers)]))
 
     assert written.headers == [("a", b"1"), ("_RF_SOURCE", b"orders/3/5")]
 
@@ -120,7 +159,7 @@ def test_input_is_left_alone() -> None:
     """The record that came in is not changed: a kept batch is emitted again after a failure."""
     headers: list[tuple[str, bytes | None]] = [("a", b"1")]
     record = Given(5, headers=headers)
-    emitter = Emitter("orders.accepted", 4)
+    emitter = _emitter(4)
 
     first, second = _read(_emit(emitter, [record])), _read(_emit(emitter, [record]))
 
@@ -132,7 +171,7 @@ def test_only_duplicates_are_left_out() -> None:
     """What was accepted or not checked passes, in order; duplicates do not."""
     records = [Given(each) for each in range(5)]
 
-    written = _read(_emit(Emitter("o", 1), records, [ACCEPTED, DUPLICATE, UNCHECKED, DUPLICATE, ACCEPTED]))
+    written = _read(_emit(_emitter(1), records, [ACCEPTED, DUPLICATE, UNCHECKED, DUPLICATE, ACCEPTED]))
 
     assert [each.headers[-1][1] for each in written] == [b"orders/3/0", b"orders/3/2", b"orders/3/4"]
 
@@ -140,13 +179,13 @@ def test_only_duplicates_are_left_out() -> None:
 @pytest.mark.parametrize("count", [0, 3])
 def test_nothing_to_write(count: int) -> None:
     """Without accepted messages there is no batch: an empty one would be refused."""
-    assert _emit(Emitter("o", 4), [Given(each) for each in range(count)], [DUPLICATE] * count) == []
+    assert _emit(_emitter(4), [Given(each) for each in range(count)], [DUPLICATE] * count) == []
 
 
 def test_a_verdict_a_record() -> None:
     """Verdicts and records that do not match are a programmer error and never cut short."""
     with pytest.raises(ValueError, match="zip"):
-        _emit(Emitter("o", 4), [Given(0), Given(1)], [ACCEPTED])
+        _emit(_emitter(4), [Given(0), Given(1)], [ACCEPTED])
 
 
 def test_partitions_and_order() -> None:
@@ -154,7 +193,7 @@ def test_partitions_and_order() -> None:
     source = random.Random(3)
     records = [Given(each, key=b"group-%d" % source.randint(0, 30)) for each in range(2_000)]
 
-    batches = _emit(Emitter("orders.accepted", 8), records)
+    batches = _emit(_emitter(8), records)
 
     assert {each.topic for each in batches} == {"orders.accepted"}
     assert sorted(each.partition for each in batches) == list(range(8))
@@ -171,7 +210,7 @@ def test_overflow_goes_on_in_order() -> None:
         Given(each, key=b"%d" % source.randint(0, 9), value=source.randbytes(source.randint(0, 400)))
         for each in range(500)
     ]
-    batches = _emit(Emitter("o", 3), records, new_builder=_builders(2_048))
+    batches = _emit(_emitter(3), records, new_builder=_builders(2_048))
 
     assert len(batches) > 30
     assert all(each.builder.size() <= 2_048 for each in batches)
@@ -186,7 +225,7 @@ def test_large_record_goes_alone() -> None:
     """A record larger than a batch goes in one of its own, between its neighbours."""
     records = [Given(0), Given(1, value=b"x" * 5_000), Given(2)]
 
-    batches = _emit(Emitter("o", 1), records, new_builder=_builders(1_000))
+    batches = _emit(_emitter(1), records, new_builder=_builders(1_000))
 
     assert [each.builder.record_count() for each in batches] == [1, 1, 1]
     assert [each.value for each in _read(batches)] == [b"value", b"x" * 5_000, b"value"]
@@ -194,7 +233,7 @@ def test_large_record_goes_alone() -> None:
 
 def test_null_keys_spread_by_batch() -> None:
     """Records without group go to one partition a batch, and from batch to batch to each in turn."""
-    emitter = Emitter("o", 3)
+    emitter = _emitter(3)
     chosen = []
     for _ in range(7):
         batches = _emit(emitter, [Given(each, key=None) for each in range(10)])
@@ -207,7 +246,7 @@ def test_null_keys_spread_by_batch() -> None:
 
 def test_null_keys_beside_groups() -> None:
     """Records without group do not move groups: those stay at home in every batch."""
-    emitter = Emitter("o", 3)
+    emitter = _emitter(3)
     for _ in range(3):
         batches = _emit(emitter, [Given(0, key=None), Given(1, key=b"g"), Given(2, key=None)])
         homes = [each.partition for each in batches for written in _read([each]) if written.key == b"g"]
@@ -215,25 +254,304 @@ def test_null_keys_beside_groups() -> None:
         assert homes == [_partition(b"g", 3)]
 
 
+@pytest.mark.parametrize("partitioner", ["murmur2", "crc32"])
+def test_partitioner(partitioner: str) -> None:
+    """Groups are placed in the accepted topic as the address's own producers would place them."""
+    emitter = _emitter(8, partitioner=partitioner)
+    keys = [b"group-%d" % each for each in range(50)]
+
+    batches = _emit(emitter, [Given(each, key=key) for each, key in enumerate(keys)])
+
+    found = {written.key: each.partition for each in batches for written in _read([each])}
+    hashes: dict[str, Callable[[bytes], int]] = {
+        "murmur2": lambda key: _partition(key, 8),
+        "crc32": zlib.crc32,
+    }
+    assert found == {key: hashes[partitioner](key) % 8 for key in keys}
+
+
+# -- the group is not the key ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("key", [b"key", b"", None])
+def test_key_that_is_not_the_group(key: bytes | None) -> None:
+    """The accepted record's key is the group; the input's key, null and empty too, stands in a header behind the source."""
+    outcome = _outcome([Given(7, key=key, headers=[("a", b"1")])], groups=[b"group"])
+
+    (batch,) = _emitter(8).emit(outcome, _builders())
+
+    assert batch.partition == _partition(b"group", 8)
+    (written,) = _read([batch])
+    assert written.key == b"group"
+    assert written.headers == [("a", b"1"), ("_RF_SOURCE", b"orders/3/7"), ("_RF_KEY", key)]
+
+
+@pytest.mark.parametrize("key", [b"group", None])
+def test_forged_key_header(key: bytes | None) -> None:
+    """A key header that a producer wrote gives way: none stands where the key is the group, and only the true one else."""
+    headers: Headers = [("_RF_KEY", b"forged"), ("a", b"1"), ("_RF_KEY", None)]
+    outcome = _outcome([Given(7, key=key, headers=headers)], groups=[b"group"])
+
+    (written,) = _read(_emitter().emit(outcome, _builders()))
+
+    true = [] if key == b"group" else [("_RF_KEY", None)]
+    assert written.headers == [("a", b"1"), ("_RF_SOURCE", b"orders/3/7"), *true]
+
+
+# -- diverted duplicates ---------------------------------------------------------------------------------------------
+
+
+def test_diverted() -> None:
+    """A diverted duplicate is as it came, its own key included, and names its source and its original's."""
+    headers: Headers = [("b", b"1"), ("a", None), ("b", b"")]
+    outcome = _outcome(
+        [Given(4, key=b"k", value=None, headers=headers, timestamp=5), Given(5)],
+        [DUPLICATE, ACCEPTED],
+        [b"group", b"group"],
+        [b"orders/0/77", None],
+    )
+
+    batches = _emitter(duplicates="divert").emit(outcome, _builders())
+
+    (diverted,) = _only(batches, "orders.duplicates")
+    assert diverted.partition == _partition(b"group", 4)
+    expected = [*headers, ("_RF_SOURCE", b"orders/3/4"), ("_RF_ORIGINAL", b"orders/0/77")]
+    assert _read([diverted]) == [Written(b"k", None, expected, 5)]
+    assert [each.headers[0][1] for each in _read(_only(batches, "orders.accepted"))] == [b"orders/3/5"]
+
+
+def test_diverted_replaces_forged_headers() -> None:
+    """Source and original that a producer wrote give way to the true ones; an original that is not known is null."""
+    headers: Headers = [("_RF_ORIGINAL", b"x"), ("_RF_SOURCE", b"y"), ("a", b"1"), ("_RF_ORIGINAL", b"z")]
+    outcome = _outcome([Given(4, headers=headers)], [DUPLICATE], originals=[None])
+
+    (written,) = _read(_emitter(duplicates="divert").emit(outcome, _builders()))
+
+    assert written.headers == [("a", b"1"), ("_RF_SOURCE", b"orders/3/4"), ("_RF_ORIGINAL", None)]
+
+
+def test_diverted_in_order() -> None:
+    """Duplicates of a group stay in order, in a partition of the duplicates topic's own count; without group they are spread."""
+    source = random.Random(5)
+    records = [
+        Given(each, key=source.choice([None, b"g", b"h"]), value=source.randbytes(200)) for each in range(300)
+    ]
+    outcome = _outcome(records, [DUPLICATE] * 300, originals=[b"orders/3/0"] * 300)
+    emitter = _emitter(8, partitions={"orders.duplicates": 3}, duplicates="divert")
+
+    batches = emitter.emit(outcome, _builders(2_048))
+
+    assert {each.topic for each in batches} == {"orders.duplicates"}
+    for key in (b"g", b"h"):
+        mine = [each for batch in batches for each in _read([batch]) if each.key == key]
+        assert [each.value for each in mine] == [each.value for each in records if each.key == key]
+        homes = {each.partition for each in batches for written in _read([each]) if written.key == key}
+        assert homes == {_partition(key, 3)}
+    ungrouped = {each.partition for each in batches for written in _read([each]) if written.key is None}
+    assert len(ungrouped) == 1
+    assert ungrouped <= {0, 1, 2}
+
+
+# -- forwarded records -----------------------------------------------------------------------------------------------
+
+
+def test_forwarded() -> None:
+    """A forwarded record is as it came, in its home's partition, and carries the source that will be accepted."""
+    headers: Headers = [("_RF_SOURCE", b"forged"), ("b", None), ("_RF_KEY", b"theirs"), ("b", b"1")]
+    outcome = _outcome([Given(1)])
+    record = Given(2, key=None, value=b"", headers=headers, timestamp=9)
+    outcome.forwarded.append((2, record, b"orders/3/2"))
+
+    batches = _emitter().emit(outcome, _builders())
+
+    (forwarded,) = _only(batches, FORWARD)
+    assert forwarded.partition == 2
+    kept = [("b", None), ("_RF_KEY", b"theirs"), ("b", b"1")]
+    assert _read([forwarded]) == [Written(None, b"", [*kept, ("_RF_SOURCE", b"orders/3/2")], 9)]
+    assert len(_read(_only(batches, "orders.accepted"))) == 1
+
+
+def test_forwarded_in_order() -> None:
+    """To each home the order of arrival stays, through full batches too."""
+    source = random.Random(6)
+    outcome = _outcome([])
+    for each in range(400):
+        record = Given(each, value=source.randbytes(100))
+        outcome.forwarded.append((source.randint(0, 3), record, b"orders/3/%d" % each))
+
+    batches = _emitter().emit(outcome, _builders(2_048))
+
+    assert len(batches) > 10
+    for partition in range(4):
+        written = _read([each for each in batches if each.partition == partition])
+        mine = [each for each in outcome.forwarded if each[0] == partition]
+        assert [each.headers[0][1] for each in written] == [source for _, _, source in mine]
+        assert [each.value for each in written] == [record.value for _, record, _ in mine]
+
+
+# -- too large -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("topic", ["orders.accepted", "orders.duplicates", FORWARD])
+def test_too_large(topic: str) -> None:
+    """Each record that fits into no batch that its topic takes is named by its offset, with size, topic and limit."""
+    large, small = b"x" * 3_000, b"x"
+    verdict = DUPLICATE if topic == "orders.duplicates" else ACCEPTED
+    values = [small, large, small, small, large]
+    records = [Given(10 + each, value=value) for each, value in enumerate(values)]
+    outcome = _outcome([] if topic == FORWARD else records, None if topic == FORWARD else [verdict] * 5)
+    outcome.originals = [None] * 5 if topic == "orders.duplicates" else []
+    if topic == FORWARD:
+        outcome.forwarded = [(0, each, b"orders/3/%d" % each.offset) for each in records]
+    emitter = _emitter(bytes_max={topic: 2_000}, duplicates="divert")
+
+    with pytest.raises(TooLargeError) as raised:
+        emitter.emit(outcome, _builders(2_000))
+
+    assert sorted(raised.value.reasons) == [11, 14]
+    for reason in raised.value.reasons.values():
+        size, _, rest = reason.partition(" ")
+        assert int(size) > 3_000
+        assert rest == f"bytes, {topic} takes max.message.bytes = 2000"
+
+
+def test_all_that_is_too_large_is_named_at_once() -> None:
+    """Records that are too large for different topics are named together: deciding again once is enough."""
+    large = b"x" * 3_000
+    outcome = _outcome(
+        [Given(0, value=large), Given(1), Given(2, value=large)], [ACCEPTED, ACCEPTED, DUPLICATE]
+    )
+    outcome.originals = [None, None, b"orders/3/0"]
+    outcome.forwarded = [(1, Given(3, value=large), b"orders/3/3"), (1, Given(4), b"orders/3/4")]
+    limits = dict.fromkeys(("orders.accepted", "orders.duplicates", FORWARD), 2_000)
+
+    with pytest.raises(TooLargeError) as raised:
+        _emitter(bytes_max=limits, duplicates="divert").emit(outcome, _builders(2_000))
+
+    assert sorted(raised.value.reasons) == [0, 2, 3]
+
+
+def test_just_fits() -> None:
+    """A record whose batch is exactly as large as the topic takes is written; with one byte more it is not."""
+    (batch,) = _emit(_emitter(), [Given(0, value=b"x" * 3_000)])
+    size = batch.builder.size()
+    exact, short = (_emitter(bytes_max={"orders.accepted": each}) for each in (size, size - 1))
+
+    assert len(_emit(exact, [Given(0, value=b"x" * 3_000)], new_builder=_builders(1_000))) == 1
+    with pytest.raises(TooLargeError):
+        _emit(short, [Given(0, value=b"x" * 3_000)], new_builder=_builders(1_000))
+
+
+# -- quarantine ------------------------------------------------------------------------------------------------------
+
+OURS: Headers = [("_RF_SOURCE", b"orders/3/8"), ("_RF_REASON", b"too large")]
+
+
+def _quarantine(record: Given, bytes_max: int = 2**20, partitions: int = 4) -> list[Outgoing]:
+    outcome = _outcome([])
+    outcome.quarantined.append((record, b"orders/3/8", "too large"))
+    emitter = _emitter(
+        bytes_max={"orders.quarantine": bytes_max}, partitions={"orders.quarantine": partitions}
+    )
+    return emitter.emit(outcome, _builders(1_000))
+
+
+def _digest(value: bytes) -> bytes:
+    return json.dumps(
+        {"bytes": len(value), "blake2b_256": blake2b(value, digest_size=32).hexdigest()}
+    ).encode()
+
+
+def test_quarantine_whole() -> None:
+    """What fits goes to quarantine as it came, with source and reason; forged ones give way."""
+    headers: Headers = [("_RF_REASON", b"forged"), ("a", None), ("_RF_SOURCE", b"forged"), ("a", b"1")]
+
+    (batch,) = _quarantine(Given(8, key=b"k", value=b"x" * 3_000, headers=headers, timestamp=9))
+
+    assert (batch.topic, batch.partition) == ("orders.quarantine", 3)
+    assert _read([batch]) == [Written(b"k", b"x" * 3_000, [("a", None), ("a", b"1"), *OURS], 9)]
+
+
+@pytest.mark.parametrize("value", [b"v", b"", None])
+def test_quarantine_keeps_null(value: bytes | None) -> None:
+    """A value that fits is not touched: null stays null and empty stays empty."""
+    (written,) = _read(_quarantine(Given(8, key=None, value=value)))
+
+    assert (written.key, written.value) == (None, value)
+
+
+def test_quarantine_without_value() -> None:
+    """Where the value does not fit its size and digest stand for it; key and headers stay."""
+    value = bytes(range(256)) * 16
+
+    (written,) = _read(
+        _quarantine(Given(8, key=b"k", value=value, headers=[("a", b"1")], timestamp=9), 2_000)
+    )
+
+    assert written == Written(b"k", _digest(value), [("a", b"1"), *OURS], 9)
+
+
+@pytest.mark.parametrize("large", ["key", "header"])
+def test_quarantine_bare(large: str) -> None:
+    """Where key or headers alone do not fit, source, reason, size and digest remain: nothing vanishes."""
+    filler = b"x" * 4_000
+    record = (
+        Given(8, key=filler, timestamp=9)
+        if large == "key"
+        else Given(8, headers=[("a", filler)], timestamp=9)
+    )
+
+    assert _read(_quarantine(record, 2_000)) == [Written(None, _digest(b"value"), OURS, 9)]
+
+
+def test_quarantine_with_few_partitions() -> None:
+    """The partition follows the source's, within what the quarantine topic has."""
+    (batch,) = _quarantine(Given(8), partitions=2)
+
+    assert batch.partition == 1
+
+
+def test_quarantine_in_order() -> None:
+    """Every refused record is written, each with its own reason, in order, beside what is accepted."""
+    outcome = _outcome([Given(0), Given(9)])
+    for each in range(1, 9):
+        outcome.quarantined.append((Given(each), b"orders/3/%d" % each, f"reason {each}"))
+
+    batches = _emitter().emit(outcome, _builders())
+
+    written = _read(_only(batches, "orders.quarantine"))
+    assert [each.headers for each in written] == [
+        [("_RF_SOURCE", b"orders/3/%d" % each), ("_RF_REASON", b"reason %d" % each)] for each in range(1, 9)
+    ]
+    assert len(_read(_only(batches, "orders.accepted"))) == 2
+
+
 # -- the changelog --------------------------------------------------------------------------------------------------
 
 
-def _change(count: int) -> Change:
+def _table(tmp_path: Path, *, persistent: bool = True) -> LaneTable:
+    """A lane's table of 500 IDs that was never opened: enough to say what belongs into its changelog."""
+    return LaneTable(tmp_path, TableOptions(capacity=500, resident_ids_max=500, persistent=persistent))
+
+
+def _change(count: int, removed: Sequence[bytes] = ()) -> Change:
     ids = [codec.encode_id(b"id-%d" % each) for each in range(count)]
     slots = [
         (codec.ring_key(500, each), codec.ring_value(each, ids[each], Origin(3, each, 1)))
         for each in range(count)
     ]
     meta = Meta(500, count, 0, {"orders": 9}, {"orders": 4}, "0011")
-    return Change(Checked([ACCEPTED] * count, [None] * count, 0, ids), slots, meta)
+    return Change(
+        Checked([ACCEPTED] * count, [None] * count, 0, ids, [1] * count), slots, list(removed), meta
+    )
 
 
 @pytest.mark.parametrize("size", [512 * 1024, 300])
-def test_changelog(size: int) -> None:
+def test_changelog(size: int, tmp_path: Path) -> None:
     """All slots in order, then the meta record that closes the transaction, in as many batches as it takes."""
     change = _change(40)
 
-    batches = changelog_batches("changelog", 3, change, _builders(size))
+    batches = changelog_batches("changelog", 3, _table(tmp_path), change, _builders(size))
 
     assert {(each.topic, each.partition) for each in batches} == {("changelog", 3)}
     assert (len(batches) > 5) == (size == 300)
@@ -243,20 +561,47 @@ def test_changelog(size: int) -> None:
     assert {tuple(each.headers) for each in written} == {()}
 
 
-def test_changelog_without_new_ids() -> None:
+def test_changelog_without_new_ids(tmp_path: Path) -> None:
     """A batch of duplicates writes its meta record: the input offset has moved."""
     change = _change(0)
 
-    (batch,) = changelog_batches("changelog", 0, change, _builders())
+    (batch,) = changelog_batches("changelog", 0, _table(tmp_path), change, _builders())
 
     expected = [(codec.META_KEY, codec.encode_meta(change.meta))]
     assert [(each.key, each.value) for each in _read([batch])] == expected
 
 
-def test_changelog_has_the_time_of_writing() -> None:
+def test_changelog_with_removed_slots(tmp_path: Path) -> None:
+    """Removed slots of an earlier capacity are tombstones; the meta record closes the transaction all the same."""
+    removed = [codec.ring_key(700, each) for each in range(30)]
+    change = _change(10, removed)
+
+    written = _read(changelog_batches("changelog", 0, _table(tmp_path), change, _builders(300)))
+
+    tombstones = [(each, None) for each in removed]
+    meta = (codec.META_KEY, codec.encode_meta(change.meta))
+    assert [(each.key, each.value) for each in written] == [*tombstones, *change.slots, meta]
+
+
+def test_changelog_of_a_ring_in_memory(tmp_path: Path) -> None:
+    """Of a ring that is in memory only no slot is written; what an earlier one left behind is removed still."""
+    removed = [codec.ring_key(700, 1)]
+    change = _change(10, removed)
+
+    written = _read(
+        changelog_batches("changelog", 0, _table(tmp_path, persistent=False), change, _builders())
+    )
+
+    meta = (codec.META_KEY, codec.encode_meta(change.meta))
+    assert [(each.key, each.value) for each in written] == [(removed[0], None), meta]
+
+
+def test_changelog_has_the_time_of_writing(tmp_path: Path) -> None:
     """Changelog records are as old as their writing, however old the messages are."""
     before = int(time.time() * 1000)
+    change = _change(3, [codec.ring_key(700, 1)])
 
-    written = _read(changelog_batches("changelog", 0, _change(3), _builders()))
+    written = _read(changelog_batches("changelog", 0, _table(tmp_path), change, _builders()))
 
+    assert len(written) == 5
     assert all(before <= each.timestamp <= time.time() * 1000 for each in written)

@@ -1,10 +1,12 @@
 import random
+import zlib
+from collections.abc import Callable
 
 import pytest
 from aiokafka.partitioner import murmur2 as murmur2_of_aiokafka
 
 from agents import home
-from agents.home import Home, murmur2
+from agents.home import Home, crc32, murmur2
 
 
 @pytest.mark.parametrize(
@@ -31,17 +33,83 @@ def test_agrees_with_aiokafka() -> None:
     assert [murmur2(each) for each in keys] == [murmur2_of_aiokafka(each) & 0xFFFFFFFF for each in keys]
 
 
+@pytest.mark.parametrize(
+    ("data", "expected"),
+    [
+        (b"", 0),
+        (b"a", 0xE8B7BE43),
+        (b"abc", 0x352441C2),
+        (b"123456789", 0xCBF43926),
+        (b"message digest", 0x20159D7F),
+        (b"abcdefghijklmnopqrstuvwxyz", 0x4C2750BD),
+        (b"The quick brown fox jumps over the lazy dog", 0x414FA339),
+        (b"\x00" * 32, 0x190A55AD),
+        (b"\xff" * 32, 0xFF6CAB0B),
+    ],
+)
+def test_vectors_of_crc32(data: bytes, expected: int) -> None:
+    """The hash of librdkafka is the CRC-32 of IEEE 802.3, unsigned: published vectors, its check value among them."""
+    assert crc32(data) == expected
+
+
+LIBRDKAFKA_KEYS = {
+    b"23456": (0xB1B451D7, 0x058D780F),
+    b"this is another string with more length to it perhaps": (0xB0150DF7, 0x4F7703DA),
+    b"hejsan": (0xD077037E, 0x5EC19395),
+    b"": (0, 0x106E08D9),
+}
+"""Keys of librdkafka's own test of its partitioners (0048-partitioner.c), with its hashes: crc32, and murmur2 without sign."""
+
+
+@pytest.mark.parametrize("key", LIBRDKAFKA_KEYS)
+def test_vectors_of_librdkafka(key: bytes) -> None:
+    """In 7 and in 17 partitions these keys lie where its own test expects them, with either of its partitioners."""
+    crc, murmur = LIBRDKAFKA_KEYS[key]
+
+    for partitions in (7, 17):
+        assert Home(partitions, "crc32")[key] == crc % partitions
+        assert Home(partitions, "murmur2")[key] == murmur % partitions
+
+
+@pytest.mark.parametrize("partitioner", ["murmur2", "crc32"])
 @pytest.mark.parametrize("partitions", [1, 2, 4, 7, 100])
-def test_home(partitions: int) -> None:
-    """The home is the hash without its sign, modulo the partitions; asked again, it is the same."""
+def test_home(partitions: int, partitioner: str) -> None:
+    """The home is the hash (murmur2: without its sign) modulo the partitions; asked again, it is the same."""
     source = random.Random(partitions)
     keys = [b"%d" % source.randint(0, 10**9) for _ in range(500)]
-    homes = Home(partitions)
+    homes = Home(partitions, partitioner)
+    hashed: dict[str, Callable[[bytes], int]] = {
+        "murmur2": lambda key: int(murmur2_of_aiokafka(key)) & 0x7FFFFFFF,
+        "crc32": zlib.crc32,
+    }
 
-    expected = [(murmur2_of_aiokafka(each) & 0x7FFFFFFF) % partitions for each in keys]
+    expected = [hashed[partitioner](each) % partitions for each in keys]
     assert [homes[each] for each in keys] == expected
     assert [homes[each] for each in keys] == expected
     assert set(expected) == set(range(partitions))
+
+
+def test_sign_of_the_hash() -> None:
+    """A hash with its top bit set loses it under murmur2 and keeps it under crc32, as the clients do it."""
+    assert murmur2(b"21") == 0xC5F2F8EC
+    assert Home(1_000_003)[b"21"] == 0x45F2F8EC % 1_000_003
+    assert Home(1_000_003, "crc32")[b"a"] == 0xE8B7BE43 % 1_000_003
+
+
+@pytest.mark.parametrize("partitions", [1, 4, 7, 100])
+def test_empty_key(partitions: int) -> None:
+    """An empty key has one home: partition 0 under crc32, whose producers spread it, and its hash's under murmur2."""
+    assert Home(partitions, "crc32")[b""] == 0
+    assert Home(partitions, "murmur2")[b""] == 0x106E08D9 % partitions
+
+
+def test_default_partitioner() -> None:
+    """Unless told otherwise the home is the Java client's; the two partitioners place keys differently."""
+    keys = [b"%d" % each for each in range(100)]
+    default, java, other = Home(50), Home(50, "murmur2"), Home(50, "crc32")
+
+    assert [default[each] for each in keys] == [java[each] for each in keys]
+    assert [default[each] for each in keys] != [other[each] for each in keys]
 
 
 def test_hash_is_computed_once(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,12 +6,12 @@ from typing import NamedTuple, cast
 import pytest
 
 from tables import codec
-from tables.codec import FormatError, Meta, Origin
+from tables.codec import FormatError, Meta, Origin, Slot
 from tables.index import StoredIndex
+from tables.resize import make_ring
 from tables.restore import ChangelogBounds, Restore, UntrustedError, trusted_start
 from tables.ring import Ring, Verdict
 from tables.store import Store, StoredState, Writes
-from tables.table import make_ring
 
 ALPHABET = [codec.encode_id(b"%c" % letter) for letter in b"abcdefghijklmnopqrstuvwxyz"]
 DAY_S = 86_400.0
@@ -105,7 +105,16 @@ def _ring(log: Log, store: Store, *, resident: bool = True, capacity: int | None
     """The ring of a lane that was opened over this store and changelog."""
     capacity = log.ring.capacity if capacity is None else capacity
     restore = restored(log, store, resident=resident)
-    return make_ring(capacity, restore, None if resident else StoredIndex(store, capacity))
+    return make_ring(capacity, restore, None if resident else _index(store, capacity))
+
+
+def _index(store: Store, capacity: int) -> StoredIndex:
+    """An index whose live slots are all of one capacity."""
+
+    def find(sequences: Sequence[int]) -> list[Slot | None]:
+        return store.slots_of([codec.ring_key(capacity, each) for each in sequences])
+
+    return StoredIndex(store, capacity, find)
 
 
 def known(ring: Ring) -> str:
@@ -229,7 +238,7 @@ def test_nothing_is_missing(store: Store, resident: bool) -> None:
 
     assert restore.count == 1
     assert contents(store) == before
-    ring = make_ring(5, restore, None if resident else StoredIndex(store, 5))
+    ring = make_ring(5, restore, None if resident else _index(store, 5))
     assert known(ring) == known(log.ring)
 
 
@@ -363,11 +372,15 @@ def test_index_missing() -> None:
 
 @both_kinds
 def test_wrong_incarnation(store: Store, resident: bool) -> None:
-    """A changelog that was deleted and made anew is not the one that the store knows."""
+    """A changelog that was deleted and made anew is not the one that the store knows, even if it says the same."""
     restored(_history(), store, resident=resident)
-    anew = Log(5, incarnation="ffffffffffffffff")
-    for each in "abcdefghijklmnopqrstuvwxyz":
-        anew.transact(each)
+    anew = _history()
+    anew.records = [
+        each._replace(value=codec.encode_meta(codec.decode_meta(each.value)._replace(incarnation="f" * 16)))
+        if each.key == codec.META_KEY and each.value
+        else each
+        for each in anew.records
+    ]
 
     with pytest.raises(
         UntrustedError, match="incarnation 0011223344556677, the changelog's is ffffffffffffffff"
@@ -376,8 +389,20 @@ def test_wrong_incarnation(store: Store, resident: bool) -> None:
 
 
 @both_kinds
+def test_made_anew_in_other_pieces(store: Store, resident: bool) -> None:
+    """A changelog that was made anew is noticed whatever lies at the store's position."""
+    restored(_history(), store, resident=resident)
+    anew = Log(5, incarnation="ffffffffffffffff")
+    for each in "abcdefghijklmnopqrstuvwxyz":
+        anew.transact(each)
+
+    with pytest.raises(UntrustedError):
+        restored(anew, store, resident=resident)
+
+
+@both_kinds
 def test_head_above(store: Store, resident: bool) -> None:
-    """A store whose head is above that of a later record reflects what was lost."""
+    """A store whose head is above that of the record found in its place reflects what was lost."""
     log = _history()
     restored(log, store, resident=resident)
     lost = log.upto(log.cuts[3])
@@ -386,6 +411,17 @@ def test_head_above(store: Store, resident: bool) -> None:
 
     with pytest.raises(UntrustedError, match=r"its head [0-9]+ is above the changelog's 9"):
         restored(lost, store, resident=resident)
+
+
+@both_kinds
+def test_head_above_a_later_one(store: Store, resident: bool) -> None:
+    """A head never goes back: a later meta record with a smaller one is noticed although the first record fits."""
+    log = _history()
+    restored(log, store, resident=resident)
+    log.append(codec.META_KEY, codec.encode_meta(log.last_meta()._replace(head=9)))
+
+    with pytest.raises(UntrustedError, match=r"its head [0-9]+ is above the changelog's 9"):
+        restored(log, store, resident=resident)
 
 
 def _regrown(log: Log, cut: int, *batches: str) -> Log:
@@ -424,13 +460,57 @@ def test_tail_regrown_in_other_pieces(store: Store, resident: bool) -> None:
 
 
 @both_kinds
-def test_meta_record_compacted_away(store: Store, resident: bool) -> None:
-    """That compaction removed the record before the position is no fault: a later meta record replaced it."""
+@pytest.mark.parametrize(
+    "batches", [("", "stuvwxyz"), ("s", "tuvwxyz"), ("stuvwx", "yz"), ("stu", "", "", "vw", "xyz")]
+)
+def test_tail_regrown_whatever_the_pieces(store: Store, resident: bool, batches: tuple[str, ...]) -> None:
+    """However the tail grew again, with records or markers in the store's place: never trusted."""
+    log = _history()
+    restored(log.upto(log.cuts[3]), store, resident=resident)
+
+    with pytest.raises(UntrustedError):
+        restored(_regrown(log, 2, *batches), store, resident=resident)
+
+
+@both_kinds
+def test_meta_record_compacted_away(store: Store, new_store: Callable[[], Store], resident: bool) -> None:
+    """A store that compaction has passed is not trusted, since it looks like a lost tail; built anew it knows all."""
     log = _history()
     cut = log.cuts[3]
     restored(log.upto(cut), store, resident=resident)
+    before = contents(store)
     log.records = [each for each in log.records if each.offset != cut - 2]
 
+    with pytest.raises(UntrustedError, match=f"its last record, at {cut - 2}, is no longer in the changelog"):
+        restored(log, store, resident=resident)
+    assert contents(store) == before
+    assert known(_ring(log, new_store(), resident=resident)) == known(log.ring)
+
+
+@both_kinds
+def test_nothing_left_to_compare(store: Store, resident: bool) -> None:
+    """Where the last record is gone and nothing follows it, the store is not trusted either."""
+    log = _history()
+    restored(log, store, resident=resident)
+    log.records = log.records[:-1]
+
+    with pytest.raises(UntrustedError, match="no longer holds its last record"):
+        restored(log, store, resident=resident)
+
+
+@both_kinds
+def test_position_stays_behind_a_meta_record(store: Store, resident: bool) -> None:
+    """Of a transaction that was read in part the position tells nothing, so that the next restore can verify it."""
+    log = _history()
+    cut = log.cuts[3]
+    half = [each for each in log.records if each.offset < cut + 1]  # one slot of the next transaction
+    restore = Restore(store, store.begin_epoch(), resident=resident)
+    restore.consume(half)
+    restore.finish()
+
+    state = store.state()
+    assert state is not None
+    assert state.position == restore.position == cut - 1
     assert known(_ring(log, store, resident=resident)) == known(log.ring)
 
 
@@ -448,14 +528,14 @@ def test_older_sequence_does_not_apply(store: Store, resident: bool) -> None:
     log.transact("")
     restore = restored(log, store, resident=resident)
     assert [slot.sequence for _, slot in store.slots()] == [8]
-    assert known(make_ring(5, restore, None if resident else StoredIndex(store, 5))) == "a"
+    assert known(make_ring(5, restore, None if resident else _index(store, 5))) == "a"
 
     log.append(*older)
     log.transact("")
     restore = restored(log, store, resident=resident)
 
     assert [slot.sequence for _, slot in store.slots()] == [8]
-    assert known(make_ring(5, restore, None if resident else StoredIndex(store, 5))) == "a"
+    assert known(make_ring(5, restore, None if resident else _index(store, 5))) == "a"
 
 
 @both_kinds
@@ -479,7 +559,7 @@ def test_tombstone(store: Store, resident: bool) -> None:
     restore = restored(log, store, resident=resident)
 
     assert [slot.sequence for _, slot in store.slots()] == [5]
-    assert known(make_ring(5, restore, None if resident else StoredIndex(store, 5))) == "c"
+    assert known(make_ring(5, restore, None if resident else _index(store, 5))) == "c"
 
 
 @pytest.mark.parametrize(
@@ -627,7 +707,7 @@ def _entries(store: Store, letters: str) -> dict[str, int]:
 
 def test_stored_index_forgets_who_is_overwritten(store: Store) -> None:
     """An ID whose slot is overwritten leaves the index, which stays as small as the ring."""
-    index = StoredIndex(store, 3)
+    index = _index(store, 3)
     _persist(store, index, 0, "abc")
     _persist(store, index, 3, "de")
 
@@ -637,7 +717,7 @@ def test_stored_index_forgets_who_is_overwritten(store: Store) -> None:
 
 def test_stored_index_keeps_who_came_back(store: Store) -> None:
     """An ID that was accepted again keeps its newer entry when its older slot is overwritten."""
-    index = StoredIndex(store, 3)
+    index = _index(store, 3)
     _persist(store, index, 0, "abc")
     _persist(store, index, 3, "da")  # one write: d overwrites a0, and a4 is noted
     assert _entries(store, "abcd") == {"c": 2, "d": 3, "a": 4}

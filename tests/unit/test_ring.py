@@ -4,7 +4,7 @@ from itertools import permutations
 
 import pytest
 
-from tables.ring import ResidentIndex, Ring, Verdict
+from tables.ring import Checked, ResidentIndex, Ring, Verdict
 
 ACCEPTED, DUPLICATE, UNCHECKED = Verdict.ACCEPTED, Verdict.DUPLICATE, Verdict.UNCHECKED
 
@@ -49,6 +49,7 @@ def test_originals() -> None:
     assert checked.originals == [None, 1, None, 3, 0]
     assert checked.first_sequence == 3
     assert checked.new_ids == [b"x"]
+    assert checked.new_times == [0]
 
 
 @pytest.mark.parametrize("capacity", [1, 2, 3, 7])
@@ -250,7 +251,7 @@ def test_low(capacity: int, head: int, floor: int, low: int) -> None:
 
 def test_below_the_floor_is_dead() -> None:
     """What lies below the floor is accepted again although the ring has room for it."""
-    index = ResidentIndex.rebuild(enumerate([b"a", b"b", b"c"]), 0, 3)
+    index = ResidentIndex.rebuild([(0, b"a", 0), (1, b"b", 0), (2, b"c", 0)], 0, 3)
     ring = Ring(10, head=3, floor=2, index=index)
 
     checked = ring.check(_ids("abc"))
@@ -261,7 +262,7 @@ def test_below_the_floor_is_dead() -> None:
 
 def test_floor_is_overtaken() -> None:
     """A floor holds until the ring has moved past it; then the capacity decides."""
-    index = ResidentIndex.rebuild([(4, b"e")], 4, 5)
+    index = ResidentIndex.rebuild([(4, b"e", 0)], 4, 5)
     ring = Ring(3, head=5, floor=4, index=index)
 
     assert _accept(ring, "ab") == "AA"
@@ -305,7 +306,7 @@ def test_index_forgets_within_one_batch() -> None:
 @pytest.mark.parametrize("order", list(permutations(range(4))))
 def test_rebuild_in_any_order(order: Sequence[int]) -> None:
     """Entries come from RocksDB in no order; of two of one ID the later stands."""
-    entries = [(10, b"a"), (11, b"b"), (12, b"a"), (13, b"c")]
+    entries = [(10, b"a", 0), (11, b"b", 0), (12, b"a", 0), (13, b"c", 0)]
 
     index = ResidentIndex.rebuild([entries[each] for each in order], 10, 14)
 
@@ -314,23 +315,23 @@ def test_rebuild_in_any_order(order: Sequence[int]) -> None:
 
 def test_rebuild_forgets_in_order() -> None:
     """A rebuilt index forgets by sequence, and keeps an ID whose older sequence goes."""
-    index = ResidentIndex.rebuild([(13, b"c"), (12, b"a"), (10, b"a"), (11, b"b")], 10, 14)
+    index = ResidentIndex.rebuild([(13, b"c", 0), (12, b"a", 0), (10, b"a", 0), (11, b"b", 0)], 10, 14)
 
-    index.add(14, [b"d"], 11)
+    index.add(14, [b"d"], [0], 11)
     assert _known(index, "abcd") == {"a": 12, "b": 11, "c": 13, "d": 14}
-    index.add(15, [b"e"], 13)
+    index.add(15, [b"e"], [0], 13)
     assert _known(index, "abcde") == {"c": 13, "d": 14, "e": 15}
 
 
 def test_rebuild_with_missing_sequences() -> None:
     """Sequences that nobody knows any more are gaps: what follows them is forgotten at its own time."""
-    index = ResidentIndex.rebuild([(12, b"c"), (15, b"f")], 10, 17)
+    index = ResidentIndex.rebuild([(12, b"c", 0), (15, b"f", 0)], 10, 17)
 
-    index.add(17, [b"h"], 12)
+    index.add(17, [b"h"], [0], 12)
     assert _known(index, "cfh") == {"c": 12, "f": 15, "h": 17}
-    index.add(18, [], 13)
+    index.add(18, [], [], 13)
     assert _known(index, "cfh") == {"f": 15, "h": 17}
-    index.add(18, [], 17)
+    index.add(18, [], [], 17)
     assert _known(index, "cfh") == {"h": 17}
 
 
@@ -338,7 +339,7 @@ def test_rebuild_leaves_out_the_dead() -> None:
     """Entries below low or from head on are dead, also where they name an ID that lives."""
     entries = [(9, b"x"), (10, b"a"), (11, b"b"), (9, b"b"), (12, b"a"), (12, b"y"), (99, b"z"), (-1, b"w")]
 
-    index = ResidentIndex.rebuild(entries, 10, 12)
+    index = ResidentIndex.rebuild([(*each, 0) for each in entries], 10, 12)
 
     assert _known(index, "abwxyz") == {"a": 10, "b": 11}
     assert len(index) == 2
@@ -366,7 +367,7 @@ def test_rebuilt_ring_goes_on_the_same(cut: int) -> None:
         running.apply(running.check(batch()))
     letters = [b"%c" % each for each in b"abcdefgh"]
     found = zip(running.index.lookup(letters), letters, strict=True)
-    entries = [(sequence, each) for sequence, each in found if sequence is not None]
+    entries = [(sequence, each, 0) for sequence, each in found if sequence is not None]
     index = ResidentIndex.rebuild(entries, running.low, running.head)
     rebuilt = Ring(6, running.head, running.floor, index)
 
@@ -377,3 +378,184 @@ def test_rebuilt_ring_goes_on_the_same(cut: int) -> None:
         running.apply(checked)
         rebuilt.apply(checked)
     assert len(index) == 6
+
+
+# -- maximum age ----------------------------------------------------------------------------------------------------
+
+
+def _aged(capacity: int = 10, max_age_ms: int = 1_000) -> Ring:
+    return Ring(capacity, max_age_ms=max_age_ms)
+
+
+def _accept_at(ring: Ring, *messages: tuple[str, int]) -> str:
+    """Check and apply one batch of (ID, timestamp); what was said, a letter a message."""
+    ids, times = [_ids(each)[0] for each, _ in messages], [time for _, time in messages]
+    checked = ring.check(ids, times)
+    ring.apply(checked)
+    return "".join(each.name[0] for each in checked.verdicts)
+
+
+together = pytest.mark.parametrize("together", [True, False], ids=["one batch", "single batches"])
+
+
+def _both(ring: Ring, together: bool, *messages: tuple[str, int]) -> str:
+    if together:
+        return _accept_at(ring, *messages)
+    return "".join(_accept_at(ring, each) for each in messages)
+
+
+@together
+def test_age(together: bool) -> None:
+    """An ID exactly as old as the limit counts still; one millisecond more and it is accepted again."""
+    assert _both(_aged(), together, ("a", 5_000), ("a", 6_000)) == "AD"
+    assert _both(_aged(), together, ("a", 5_000), ("a", 6_001)) == "AA"
+
+
+@together
+def test_age_counts_from_the_last_acceptance(together: bool) -> None:
+    """Accepted again, an ID counts from then on; a duplicate does not make it younger."""
+    said = _both(_aged(), together, ("a", 0), ("a", 900), ("a", 1_001), ("a", 2_001), ("a", 2_002))
+
+    assert said == "ADADA"
+
+
+@together
+def test_age_is_the_records_own(together: bool) -> None:
+    """Age is between the two records: one that is older than its original is no later, and not too old."""
+    assert _both(_aged(), together, ("a", 5_000), ("a", 0), ("b", 0), ("b", -1)) == "ADAD"
+
+
+@together
+def test_age_of_each_id(together: bool) -> None:
+    """Times that go back and forth, and messages without ID between them, count for their own IDs only."""
+    said = _both(_aged(), together, (".", 9_000), ("a", 500), ("b", 0), (".", 0), ("b", 1_001), ("a", 1_001))
+
+    assert said == "UAAUAD"
+
+
+def test_too_old_takes_a_slot() -> None:
+    """What is accepted again takes a slot of its own, and its original is named by the new one from then on."""
+    ring = _aged()
+    _accept_at(ring, ("a", 0), ("a", 1_001))
+
+    assert ring.head == 2
+    assert ring.check(_ids("a"), [1_500]).originals == [1]
+    assert len(ring) == 2
+
+
+@pytest.mark.parametrize("max_age_ms", [0, 10**15])
+def test_no_age_or_a_large_one(max_age_ms: int) -> None:
+    """Without a limit no ID is too old; and none is before a limit that lies far off."""
+    ring = Ring(10, max_age_ms=max_age_ms)
+
+    assert _accept_at(ring, ("a", 0), ("a", 10**14)) == "AD"
+
+
+@together
+def test_size_counts_beside_age(together: bool) -> None:
+    """An ID that is young enough is forgotten all the same when N newer were accepted."""
+    messages = [("a", 0), ("b", 1), ("c", 2), ("d", 3), ("a", 4), ("d", 5)]
+
+    assert _both(_aged(3), together, *messages) == "AAAAAD"
+
+
+def test_age_in_new_times() -> None:
+    """The outcome names the record time of each new ID, of no other message, in order."""
+    ring = _aged()
+
+    checked = ring.check(_ids("a.ab"), [7, 8, 9, 5])
+
+    expected = Checked(
+        [ACCEPTED, UNCHECKED, DUPLICATE, ACCEPTED], [None, None, 0, None], 0, [b"a", b"b"], [7, 5]
+    )
+    assert checked == expected
+
+
+def test_age_check_changes_nothing() -> None:
+    """With an age too, a check that is not applied leaves no trace."""
+    ring = _aged()
+    _accept_at(ring, ("a", 0))
+
+    first = ring.check(_ids("aab"), [2_000, 2_001, 0])
+    second = ring.check(_ids("aab"), [2_000, 2_001, 0])
+
+    assert first == second
+    assert ring.check(_ids("a"), [1_000]).verdicts == _verdicts("D")
+
+
+def test_age_after_rebuild() -> None:
+    """A rebuilt index knows the time of each live sequence, in whatever order they come."""
+    entries = [
+        (12, b"c", 300),
+        (10, b"a", 100),
+        (13, b"a", 900),
+        (11, b"b", 0),
+        (9, b"x", 900),
+        (14, b"y", 900),
+    ]
+    index = ResidentIndex.rebuild(entries, 10, 14, capacity=5)
+    ring = Ring(5, head=14, floor=10, index=index, max_age_ms=1_000)
+
+    assert index.times([10, 11, 12, 13]) == [100, 0, 300, 900]
+    assert ring.check(_ids("abcxy"), [1_300] * 5).verdicts == _verdicts("DADAA")
+    assert ring.check(_ids("a"), [1_901]).verdicts == _verdicts("A")
+
+
+def test_age_takes_little_memory() -> None:
+    """Times take 8 bytes a slot however long the ring runs, and none where IDs have no maximum age."""
+    aged, plain = ResidentIndex(0, 5), ResidentIndex()
+    rings = Ring(5, index=aged, max_age_ms=10), Ring(5, index=plain)
+    for number in range(100):
+        for ring in rings:
+            ring.apply(ring.check([b"%d" % number], [number]))
+
+    assert len(aged._times) == 5
+    assert aged.times([95, 99]) == [95, 99]
+    assert len(plain._times) == 0
+
+
+def test_age_against_a_plain_reading() -> None:
+    """With ages and sizes mixed, in any batches, the ring says what a list of (ID, time) of the last N says."""
+    source = random.Random(11)
+    for capacity in (0, 1, 3, 8):
+        ring, accepted = Ring(capacity, max_age_ms=50), list[tuple[str, int]]()
+        now = 0
+        for _ in range(200):
+            messages = []
+            for _ in range(source.randint(0, 9)):
+                now += source.randint(0, 12)
+                messages.append((source.choice("abcdef."), now - source.randint(0, 30)))
+            expected = ""
+            for each, time in messages:
+                live = dict(accepted[-capacity:] if capacity else [])
+                if each == "." or not capacity:
+                    expected += "U"
+                elif each in live and time - live[each] <= 50:
+                    expected += "D"
+                else:
+                    expected += "A"
+                    accepted.append((each, time))
+
+            assert _accept_at(ring, *messages) == expected
+
+
+@pytest.mark.parametrize("capacity", [1, 4, 9])
+def test_aged_ring_goes_on_after_rebuild(capacity: int) -> None:
+    """A ring rebuilt from slots says what the ring that never stopped says, times included."""
+    source = random.Random(capacity)
+    running = _aged(capacity, 40)
+    slots: list[tuple[int, bytes, int]] = []
+    for step in range(300):
+        ids = _ids("".join(source.choice("abcdefgh.") for _ in range(source.randint(0, 6))))
+        times = [step * 10 + source.randint(-20, 20) for _ in ids]
+        shuffled = source.sample(slots, len(slots))
+        index = ResidentIndex.rebuild(shuffled, running.low, running.head, capacity)
+        rebuilt = Ring(capacity, running.head, running.floor, index, max_age_ms=40)
+
+        checked = running.check(ids, times)
+
+        assert rebuilt.check(ids, times) == checked
+        running.apply(checked)
+        new = zip(checked.new_ids, checked.new_times, strict=True)
+        slots += [(sequence, *each) for sequence, each in enumerate(new, checked.first_sequence)]
+        slots = slots[-2 * capacity :]

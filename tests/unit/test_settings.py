@@ -35,7 +35,16 @@ def _orders(**keys: Any) -> dict[str, Any]:
 def test_defaults() -> None:
     """Without any key the documented defaults are in force."""
     expected = {
-        "kafka": {"bootstrap_servers": "127.0.0.1:9092"},
+        "kafka": {
+            "bootstrap_servers": "127.0.0.1:9092",
+            "security_protocol": "PLAINTEXT",
+            "sasl_mechanism": "",
+            "sasl_username": "",
+            "sasl_password_env": "",
+            "ssl_cafile": "",
+            "ssl_certfile": "",
+            "ssl_keyfile": "",
+        },
         "app": {
             "id": "ringfence",
             "data_dir": "data",
@@ -91,10 +100,157 @@ def test_address_by_name() -> None:
 
 
 def test_topics_of_an_address() -> None:
-    """Input and accepted topic derive from the name."""
-    (address,) = validate(_orders()).addresses
+    """All topics derive from the names of address and application; duplicates have one only where they are diverted."""
+    (dropping,) = validate(_orders()).addresses
+    (diverting,) = validate(_orders(duplicates="divert")).addresses
 
-    assert (address.input_topic, address.accepted_topic) == ("orders", "orders.accepted")
+    expected = {
+        "input topic": "orders",
+        "accepted topic": "orders.accepted",
+        "quarantine topic": "orders.quarantine",
+        "changelog": "rf-orders-changelog",
+        "forward topic": "rf-orders-forward",
+    }
+    assert dropping.topics("rf") == expected
+    assert diverting.topics("rf") == expected | {"duplicates topic": "orders.duplicates"}
+
+
+def test_topics_of_other_names() -> None:
+    """Each topic that messages flow through may be named; the internal ones follow the address all the same."""
+    names = {
+        "input_topic": "a",
+        "accepted_topic": "b",
+        "quarantine_topic": "c",
+        "duplicates_topic": "d",
+    }
+    (address,) = validate(_orders(duplicates="divert", **names)).addresses
+
+    assert address.topics("rf") == {
+        "input topic": "a",
+        "accepted topic": "b",
+        "quarantine topic": "c",
+        "changelog": "rf-orders-changelog",
+        "forward topic": "rf-orders-forward",
+        "duplicates topic": "d",
+    }
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("id_max_age", 0.5),
+        ("id_max_age", 86_400),
+        ("persist_id_cache", False),
+        ("duplicate_id_from", "key"),
+        ("duplicate_id_from", "value"),
+        ("partitioner", "crc32"),
+        ("duplicates", "divert"),
+        ("group_header", "X"),
+    ],
+)
+@pytest.mark.parametrize("section", ["address_defaults", "addresses", "pattern"])
+def test_values_other_than_the_default(section: str, key: str, value: Any) -> None:
+    """Each of these keys is in force at the address, whether it stands there, in the defaults or in a pattern."""
+    data = {
+        "address_defaults": {"address_defaults": {key: value}} | _orders(),
+        "addresses": _orders(**{key: value}),
+        "pattern": {"addresses": [{"name": "orders"}, {"name": "ord*", key: value}]},
+    }[section]
+    (address,) = validate(data).addresses
+
+    assert getattr(address, key) == value
+
+
+def test_default_group() -> None:
+    """A default group of one's own goes with a group header, wherever the header is named."""
+    (together,) = validate(_orders(group_header="X", default_group="none")).addresses
+    (apart,) = validate({"address_defaults": {"group_header": "X"}} | _orders(default_group="none")).addresses
+
+    assert together == apart
+    assert (together.group_header, together.default_group) == ("X", "none")
+
+
+# -- patterns ---------------------------------------------------------------------------------------------------
+
+
+def _sizes(*entries: dict[str, Any], **defaults: Any) -> dict[str, int]:
+    """``id_cache_size`` of the addresses under these entries."""
+    settings = validate({"address_defaults": defaults, "addresses": list(entries)})
+    return {each.name: each.id_cache_size for each in settings.addresses}
+
+
+@pytest.mark.parametrize(
+    ("pattern", "matched"),
+    [
+        ("*", {"orders", "orders-1", "orders-12", "Orders-1"}),
+        ("orders-*", {"orders-1", "orders-12"}),
+        ("orders-?", {"orders-1"}),
+        ("orders-[12]", {"orders-1"}),
+        ("orders-[!2]", {"orders-1"}),
+        ("[A-Z]*", {"Orders-1"}),
+        ("*-1*", {"orders-1", "orders-12", "Orders-1"}),
+        ("orders-[2]", set()),
+    ],
+)
+def test_pattern_matches(pattern: str, matched: set[str]) -> None:
+    """A pattern matches whole names, as a shell does, upper and lower case apart; it is no address itself."""
+    names = ("orders", "orders-1", "orders-12", "Orders-1")
+
+    sizes = _sizes(
+        {"name": pattern, "id_cache_size": 7}, *({"name": each} for each in names), id_cache_size=5
+    )
+
+    assert sizes == {each: 7 if each in matched else 5 for each in names}
+
+
+def test_most_specific_pattern_wins_key_by_key() -> None:
+    """The entry of the name, then patterns with more literal characters, then the defaults; each key for itself."""
+    settings = validate(
+        {
+            "address_defaults": {
+                "id_cache_size": 1,
+                "partitions": 1,
+                "replication_factor": 1,
+                "id_max_age": 1,
+            },
+            "addresses": [
+                {"name": "orders-eu-1", "id_cache_size": 4},
+                {"name": "orders-eu-*", "id_cache_size": 3, "partitions": 3},
+                {"name": "orders-*", "id_cache_size": 2, "partitions": 2, "replication_factor": 2},
+            ],
+        }
+    )
+
+    (address,) = settings.addresses
+    found = (address.id_cache_size, address.partitions, address.replication_factor, address.id_max_age)
+    assert found == (4, 3, 2, 1)
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_order_in_the_file_does_not_matter(order: int) -> None:
+    """The more specific pattern wins wherever it stands; wildcards and sets count as no characters."""
+    entries: list[dict[str, Any]] = [
+        {"name": "orders-*", "id_cache_size": 2},
+        {"name": "order[s][-]??", "id_cache_size": 9},
+        {"name": "orders-12"},
+    ]
+
+    assert _sizes(*entries[::order]) == {"orders-12": 2}
+
+
+def test_later_of_equal_patterns_wins() -> None:
+    """Of two patterns with as many literal characters the later in the file counts."""
+    first, second = {"name": "orders-*", "id_cache_size": 2}, {"name": "*rders-1", "id_cache_size": 3}
+
+    assert _sizes(first, second, {"name": "orders-1"}) == {"orders-1": 3}
+    assert _sizes({"name": "orders-1"}, second, first) == {"orders-1": 2}
+
+
+def test_literal_beats_every_pattern() -> None:
+    """What an entry says of its own name counts, also where a pattern has as many characters and comes later."""
+    entries = {"name": "orders", "id_cache_size": 2}, {"name": "orders*", "id_cache_size": 3}
+
+    assert _sizes(*entries) == {"orders": 2}
 
 
 def test_instance_name() -> None:
@@ -138,21 +294,6 @@ def test_bootstrap_servers(servers: str) -> None:
     assert validate({"kafka": {"bootstrap_servers": servers}}).kafka.bootstrap_servers == servers
 
 
-def test_only_values_may_be_written() -> None:
-    """A key that has one value in this version may be written with that value."""
-    only = {
-        "id_max_age": 0,
-        "persist_id_cache": True,
-        "duplicate_id_from": "header",
-        "group_header": "",
-        "default_group": "qpid.no-group",
-        "partitioner": "murmur2",
-        "duplicates": "drop",
-    }
-
-    assert validate(_orders(**only)) == validate(_orders())
-
-
 # -- what is not: each text names key, value and way out ---------------------------------------------------------
 
 
@@ -167,7 +308,10 @@ def test_only_values_may_be_written() -> None:
         ({"app": {"webport": 1}}, "app.webport = 1: unknown key: did you mean 'web_port'?"),
         (
             {"kafka": {"zzz": "x"}},
-            "kafka.zzz = 'x': unknown key: known keys are bootstrap_servers",
+            (
+                "kafka.zzz = 'x': unknown key: known keys are bootstrap_servers, sasl_mechanism, sasl_password_env, "
+                "sasl_username, security_protocol, ssl_cafile, ssl_certfile, ssl_keyfile"
+            ),
         ),
         (
             {"address_defaults": {"name": "x"}},
@@ -254,48 +398,114 @@ def test_number_out_of_range(data: dict[str, Any], expected: str) -> None:
     assert _fault(data) == f"settings: {expected}"
 
 
-@pytest.mark.parametrize(
-    ("data", "key"),
-    [
-        (_orders(input_topic="x"), "addresses[orders].input_topic = 'x'"),
-        (_orders(quarantine_topic="x"), "addresses[orders].quarantine_topic = 'x'"),
-        ({"kafka": {"security_protocol": "SSL"}}, "kafka.security_protocol = 'SSL'"),
-        ({"bridges": []}, "bridges = []"),
-    ],
-)
-def test_planned_key(data: dict[str, Any], key: str) -> None:
+@pytest.mark.parametrize("key", ["reconcile", "bridges", "consumer"])
+def test_planned_key(key: str) -> None:
     """A key whose feature does not exist yet is told apart from a misspelt one."""
-    assert _fault(data) == f"settings: {key}: this version does not have that feature: remove the key"
-
-
-@pytest.mark.parametrize(
-    ("key", "value", "only"),
-    [
-        ("id_max_age", 5, "0"),
-        ("persist_id_cache", False, "True"),
-        ("duplicate_id_from", "key", "'header'"),
-        ("group_header", "X", "''"),
-        ("default_group", "none", "'qpid.no-group'"),
-        ("partitioner", "crc32", "'murmur2'"),
-        ("duplicates", "divert", "'drop'"),
-    ],
-)
-def test_value_of_a_later_version(key: str, value: Any, only: str) -> None:
-    """Another value of a key that has one value in this version is refused with the one that is in force."""
-    expected = (
-        f"addresses[orders].{key} = {value!r}: this version supports {only} only: "
-        "remove the key or set it to that"
+    assert _fault({key: []}) == (
+        f"settings: {key} = []: this version does not have that feature: remove the key"
     )
 
-    assert _fault(_orders(**{key: value})) == f"settings: {expected}"
+
+@pytest.mark.parametrize(
+    ("key", "value", "expected"),
+    [
+        ("id_max_age", -1, "input should be greater than or equal to 0"),
+        ("id_max_age", -0.5, "input should be greater than or equal to 0"),
+        ("id_max_age", "5", "input should be a valid number"),
+        ("id_max_age", True, "input should be a valid number"),
+        ("id_max_age", float("nan"), "input should be a finite number"),
+        ("id_max_age", float("inf"), "input should be a finite number"),
+        ("persist_id_cache", 1, "input should be a valid boolean"),
+        ("persist_id_cache", "true", "input should be a valid boolean"),
+        ("duplicate_id_from", "body", "must be 'header', 'key' or 'value'"),
+        ("duplicate_id_from", "", "must be 'header', 'key' or 'value'"),
+        ("partitioner", "random", "must be 'murmur2' or 'crc32'"),
+        ("duplicates", "keep", "must be 'drop' or 'divert'"),
+        ("duplicates", True, "must be 'drop' or 'divert'"),
+        ("group_header", 3, "input should be a valid string"),
+        ("input_topic", 3, "input should be a valid string"),
+    ],
+)
+def test_value_that_cannot_be(key: str, value: Any, expected: str) -> None:
+    """A value that the key does not take is refused with what it takes."""
+    assert _fault(_orders(**{key: value})) == f"settings: addresses[orders].{key} = {value!r}: {expected}"
+
+
+@pytest.mark.parametrize("key", ["input_topic", "accepted_topic", "duplicates_topic", "quarantine_topic"])
+@pytest.mark.parametrize("topic", ["a b", "", "..", "a" * 201, "orders-*"])
+def test_topic_name_that_is_none(key: str, topic: str) -> None:
+    """A topic name that Kafka would refuse is refused here."""
+    fault = _fault(_orders(duplicates="divert", **{key: topic}))
+
+    assert fault.startswith(f"settings: addresses[orders].{key} = {topic!r}: string should ")
+
+
+def test_default_group_is_not_empty() -> None:
+    """An empty group is no group."""
+    fault = _fault(_orders(group_header="X", default_group=""))
+
+    assert fault == "settings: addresses[orders].default_group = '': string should have at least 1 character"
+
+
+def test_default_group_without_header() -> None:
+    """A default group can take effect only where a header names groups."""
+    assert _fault(_orders(default_group="none")) == (
+        "settings: addresses[orders]: default_group = 'none' has no effect without group_header: "
+        "remove it, or name the header"
+    )
+
+
+@pytest.mark.parametrize("keys", [{}, {"duplicates": "drop"}])
+def test_duplicates_topic_without_divert(keys: dict[str, str]) -> None:
+    """A topic for duplicates can take effect only where they are diverted."""
+    assert _fault(_orders(duplicates_topic="d", **keys)) == (
+        "settings: addresses[orders]: duplicates_topic = 'd' has no effect with duplicates = 'drop': "
+        "remove it, or set 'divert'"
+    )
 
 
 @pytest.mark.parametrize(
-    ("key", "value"), [("id_max_age", False), ("id_max_age", 0.0), ("persist_id_cache", 1)]
+    ("key", "value", "expected"),
+    [
+        ("id_cach_size", 3, "3: unknown key: did you mean 'id_cache_size'?"),
+        ("id_cache_size", "3", "'3': input should be a valid integer"),
+        ("duplicates", "keep", "'keep': must be 'drop' or 'divert'"),
+        ("duplicate_id_headers", [""], "['']: an empty header name can match nothing; remove it"),
+        ("password", "hunter2", "'(hidden)': unknown key: known keys are accepted_topic, default_group, "),
+        ("input_topic", "x", "'x': only the entry of one name can have it: move it there"),
+        ("accepted_topic", "x", "'x': only the entry of one name can have it: move it there"),
+        ("duplicates_topic", "x", "'x': only the entry of one name can have it: move it there"),
+        ("quarantine_topic", "x", "'x': only the entry of one name can have it: move it there"),
+    ],
 )
-def test_only_value_of_another_type(key: str, value: Any) -> None:
-    """A value that merely equals the only one is of the wrong type: false is no number, 1 is no truth value."""
-    assert _fault(_orders(**{key: value})).startswith(f"settings: addresses[orders].{key} = {value!r}: ")
+@pytest.mark.parametrize("others", [[], ["orders-1", "orders-2"]], ids=["matching nothing", "matching"])
+def test_fault_in_a_pattern(key: str, value: Any, expected: str, others: list[str]) -> None:
+    """A fault in a pattern is told as elsewhere, once and at the pattern, also where nothing matches it yet."""
+    entries: list[dict[str, Any]] = [{"name": each} for each in others]
+
+    fault = _fault({"addresses": [{"name": "orders-*", key: value}, *entries]})
+
+    assert fault.startswith(f"settings: addresses[orders-*].{key} = {expected}")
+    assert len(fault.splitlines()) == 1
+
+
+@pytest.mark.parametrize("name", ["orders [eu", "[ab", "a b*", "ä*", "a/?", "[]*"])
+def test_pattern_that_can_match_nothing(name: str) -> None:
+    """A pattern that matches no name that a topic can have would do nothing in silence: it is refused."""
+    assert _fault({"addresses": [{"name": name}]}) == (
+        f"settings: addresses[{name}].name = {name!r}: no topic can have such a name: "
+        "use letters, digits, ., _, -, *, ? and closed [sets]"
+    )
+
+
+def test_fault_behind_a_pattern() -> None:
+    """A fault of an address is told at that address, wherever patterns stand in the file."""
+    entries = [{"name": "*"}, {"name": "orders", "partitions": 0}, {"name": "x*"}, {"partitions": 3}]
+
+    assert [line.split(": ")[1] for line in _fault({"addresses": entries}).splitlines()] == [
+        "addresses[orders].partitions = 0",
+        "addresses[4].name",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -333,15 +543,6 @@ def test_bad_bootstrap_servers(servers: str, culprit: str) -> None:
     assert _fault({"kafka": {"bootstrap_servers": servers}}) == (
         f"settings: kafka.bootstrap_servers = {servers!r}: {culprit!r} is not host:port; "
         "write for example 127.0.0.1:9092"
-    )
-
-
-@pytest.mark.parametrize("name", ["orders-*", "orders-?", "order[s]"])
-def test_pattern(name: str) -> None:
-    """A pattern is refused as a feature of a later version, not as a misspelt name."""
-    assert _fault({"addresses": [{"name": name}]}) == (
-        f"settings: addresses[{name}].name = {name!r}: this version does not have patterns: "
-        "write one [[addresses]] entry a name"
     )
 
 
@@ -404,15 +605,57 @@ def test_colliding_topics(names: list[str], topic: str, first: str, second: str)
     data = {"app": {"id": "rf"}, "addresses": [{"name": each} for each in names]}
 
     assert _fault(data) == (
-        f"settings: addresses: topic {topic!r} would be both {first} and {second}; rename one address"
+        f"settings: addresses: topic {topic!r} would be both {first} and {second}; rename one"
     )
+
+
+@pytest.mark.parametrize(
+    ("keys", "topic", "first", "second"),
+    [
+        ({"input_topic": "x", "accepted_topic": "x"}, "x", "input topic", "accepted topic"),
+        ({"quarantine_topic": "orders"}, "orders", "input topic", "quarantine topic"),
+        ({"input_topic": "ringfence-orders-forward"}, None, "input topic", "forward topic"),
+        ({"accepted_topic": "ringfence-orders-changelog"}, None, "accepted topic", "changelog"),
+        (
+            {"duplicates": "divert", "duplicates_topic": "orders.accepted"},
+            "orders.accepted",
+            "accepted topic",
+            "duplicates topic",
+        ),
+    ],
+)
+def test_colliding_topics_of_one_address(
+    keys: dict[str, str], topic: str | None, first: str, second: str
+) -> None:
+    """Topic names that let one topic serve two purposes of an address are refused."""
+    expected = topic or next(iter(keys.values()))
+
+    assert _fault(_orders(**keys)) == (
+        f"settings: addresses: topic {expected!r} would be both the {first} of address 'orders' and the {second} of "
+        "address 'orders'; rename one"
+    )
+
+
+def test_colliding_names_of_topics() -> None:
+    """Two addresses cannot share a topic; a duplicates topic that nobody writes to is nobody's."""
+    shared = [{"name": "orders", "input_topic": "t"}, {"name": "returns", "input_topic": "t"}]
+    assert _fault({"addresses": shared}) == (
+        "settings: addresses: topic 't' would be both the input topic of address 'orders' and the input topic of "
+        "address 'returns'; rename one"
+    )
+
+    unused = [{"name": "orders"}, {"name": "orders.duplicates"}]
+    assert len(validate({"addresses": unused}).addresses) == 2
 
 
 def test_every_fault_is_told_at_once() -> None:
     """Several faults are several lines, so that one run suffices to mend them."""
-    fault = _fault({"app": {"web_port": -1}} | _orders(id_cache_size=-1))
+    pattern = {"name": "x*", "partitions": 0, "id_max_age": -1}
+    fault = _fault({"app": {"web_port": -1}, "addresses": [{"name": "orders", "id_cache_size": -1}, pattern]})
 
     assert [line.split(" = ")[0] for line in fault.splitlines()] == [
+        "settings: addresses[x*].partitions",
+        "settings: addresses[x*].id_max_age",
         "settings: app.web_port",
         "settings: addresses[orders].id_cache_size",
     ]
@@ -423,7 +666,7 @@ def test_fault_of_the_defaults_is_told_once() -> None:
     fault = _fault(
         {
             "address_defaults": {"partitions": 0},
-            "addresses": [{"name": "orders"}, {"name": "returns", "id_cache_size": -1}],
+            "addresses": [{"name": "o*"}, {"name": "orders"}, {"name": "returns", "id_cache_size": -1}],
         }
     )
 
@@ -445,7 +688,7 @@ def test_file(file: Path) -> None:
     assert settings == Settings(
         app=validate({"app": {"id": "x"}}).app,
         address_defaults=AddressDefaults(id_cache_size=5),
-        addresses=(AddressSettings(name="orders", id_cache_size=5),),
+        addresses=(AddressSettings.model_validate({"name": "orders", "id_cache_size": 5}),),
     )
 
 
@@ -513,6 +756,14 @@ def test_bad_encoding(file: Path) -> None:
             ("address_defaults", "duplicate_id_headers"),
             ("A", "B"),
         ),
+        ("RINGFENCE_ADDRESS_DEFAULTS__ID_MAX_AGE", "0.5", ("address_defaults", "id_max_age"), 0.5),
+        (
+            "RINGFENCE_ADDRESS_DEFAULTS__PERSIST_ID_CACHE",
+            "false",
+            ("address_defaults", "persist_id_cache"),
+            False,
+        ),
+        ("RINGFENCE_ADDRESS_DEFAULTS__DUPLICATES", "divert", ("address_defaults", "duplicates"), "divert"),
     ],
 )
 def test_environment_sets_a_key(
@@ -537,8 +788,10 @@ def test_environment_beats_the_file(file: Path) -> None:
 
 
 def test_environment_reaches_addresses(file: Path) -> None:
-    """A default from the environment reaches the addresses, and an address of the file still overrides it."""
-    file.write_text(ORDERS + '[[addresses]]\nname = "returns"\nid_cache_size = 9\n')
+    """A default from the environment reaches the addresses, and an entry of the file still overrides it."""
+    file.write_text(
+        ORDERS + '[[addresses]]\nname = "r*"\nid_cache_size = 9\n[[addresses]]\nname = "returns"\n'
+    )
 
     settings = load(file, {"RINGFENCE_ADDRESS_DEFAULTS__ID_CACHE_SIZE": "7"})
 
@@ -564,7 +817,7 @@ def test_environment_unknown_section(file: Path, variable: str) -> None:
         load(file, {variable: "x"})
 
     assert str(caught.value) == (
-        f"environment: {variable}='x' names no setting: use RINGFENCE_<SECTION>__<KEY> with a section of "
+        f"environment: {variable} names no setting: use RINGFENCE_<SECTION>__<KEY> with a section of "
         "address_defaults, app, kafka, or unset it"
     )
 

@@ -1,6 +1,15 @@
 from typing import Any
 
-from app.topic_rules import CHANGELOG_CONFIG, TopicDescription, compare, missing, required
+import pytest
+
+from app.topic_rules import (
+    CHANGELOG_CONFIG,
+    FORWARD_CONFIG,
+    TopicDescription,
+    compare,
+    missing,
+    required,
+)
 from conf.load import validate
 from conf.settings import Settings
 
@@ -9,57 +18,113 @@ def _settings(**keys: Any) -> Settings:
     return validate({"addresses": [{"name": "orders"} | keys]})
 
 
+NAMES = {
+    "input": "orders",
+    "accepted": "orders.accepted",
+    "quarantine": "orders.quarantine",
+    "duplicates": "orders.duplicates",
+    "changelog": "ringfence-orders-changelog",
+    "forward": "ringfence-orders-forward",
+}
+MESSAGES = ["input", "accepted", "quarantine", "duplicates", "forward"]
+"""Topics that messages flow through."""
+
+
 def _topics(**changes: tuple[int, str | None]) -> dict[str, TopicDescription]:
-    """The three topics of ``orders`` as Ringfence makes them, save for the changes."""
-    found: dict[str, tuple[int, str | None]] = {
-        "orders": (4, "delete"),
-        "accepted": (4, "delete"),
-        "changelog": (4, "compact"),
-    }
-    found |= changes
-    names = {"orders": "orders", "accepted": "orders.accepted", "changelog": "ringfence-orders-changelog"}
+    """The topics of ``orders`` as Ringfence makes them, save for the changes."""
+    found: dict[str, tuple[int, str | None]] = dict.fromkeys(NAMES, (4, "delete"))
+    found |= {"changelog": (4, "compact")} | changes
     return {
-        names[role]: TopicDescription(
-            names[role], partitions, None if policy is None else frozenset(policy.split(","))
+        NAMES[role]: TopicDescription(
+            NAMES[role], partitions, None if policy is None else frozenset(policy.split(","))
         )
         for role, (partitions, policy) in found.items()
     }
 
 
+def test_required() -> None:
+    """All topics of all addresses are needed; that of the duplicates only where they are diverted."""
+    settings = validate(
+        {"addresses": [{"name": "a", "accepted_topic": "x"}, {"name": "b", "duplicates": "divert"}]}
+    )
+
+    assert required(settings) == [
+        "a",
+        "x",
+        "a.quarantine",
+        "ringfence-a-changelog",
+        "ringfence-a-forward",
+        "b",
+        "b.accepted",
+        "b.quarantine",
+        "ringfence-b-changelog",
+        "ringfence-b-forward",
+        "b.duplicates",
+    ]
+
+
 def test_well() -> None:
     """Topics as Ringfence makes them have no faults."""
-    findings = compare(_settings(), _topics())
+    findings = compare(_settings(duplicates="divert"), _topics())
 
     assert findings.faults == []
     assert findings.notes == []
 
 
-def test_each_missing_topic_is_a_fault() -> None:
+@pytest.mark.parametrize("role", NAMES)
+def test_each_missing_topic_is_a_fault(role: str) -> None:
     """Whichever topic is missing, there is one fault, it names that topic, and the way to create it."""
-    for name in required(_settings()):
-        topics = _topics()
-        del topics[name]
+    topics = _topics()
+    del topics[NAMES[role]]
 
-        (fault,) = compare(_settings(), topics).faults
+    (fault,) = compare(_settings(duplicates="divert"), topics).faults
 
-        assert fault.startswith(f"{name} (")
-        assert "topics create" in fault
-
-
-def test_compacted_input() -> None:
-    """Compaction would delete messages of a group: refused on the input topic, also beside retention."""
-    for policy in ("compact", "compact,delete"):
-        (fault,) = compare(_settings(), _topics(orders=(4, policy))).faults
-
-        assert fault.startswith(f"orders (input topic of orders) has cleanup.policy={policy}")
-        assert "set cleanup.policy=delete" in fault
+    assert fault.startswith(f"{NAMES[role]} ({role}")
+    assert fault.endswith("run 'ringfence topics create'")
 
 
-def test_compacted_accepted() -> None:
-    """Compaction is refused on the accepted topic, too."""
-    (fault,) = compare(_settings(), _topics(accepted=(4, "compact"))).faults
+@pytest.mark.parametrize("role", MESSAGES)
+@pytest.mark.parametrize("policy", ["compact", "compact,delete"])
+def test_compacted(role: str, policy: str) -> None:
+    """Compaction would delete messages of a group: refused wherever messages flow, also beside retention."""
+    (fault,) = compare(_settings(duplicates="divert"), _topics(**{role: (4, policy)})).faults
 
-    assert fault.startswith("orders.accepted (accepted topic of orders) has cleanup.policy=compact")
+    assert fault.startswith(f"{NAMES[role]} ({role} topic of orders) has cleanup.policy={policy}")
+    assert "set cleanup.policy=delete" in fault
+
+
+def test_topic_that_nobody_writes_to() -> None:
+    """Where duplicates are dropped their topic may be as it likes."""
+    assert compare(_settings(), _topics(duplicates=(1, "compact"))).faults == []
+
+
+def test_forward_topic_of_another_size() -> None:
+    """Partition = home: a forward topic of another size is refused, with the way that loses nothing."""
+    (fault,) = compare(_settings(), _topics(forward=(3, "delete"))).faults
+
+    assert fault == (
+        "ringfence-orders-forward (forward topic of orders) has 3 partitions, orders has 4: "
+        "delete it once its lag is 0, and run 'ringfence topics create'"
+    )
+
+
+@pytest.mark.parametrize("role", ["accepted", "quarantine", "duplicates"])
+def test_outputs_of_another_size(role: str) -> None:
+    """Outputs may have any number of partitions."""
+    findings = compare(_settings(duplicates="divert"), _topics(**{role: (9, "delete")}))
+
+    assert (findings.faults, findings.notes) == ([], [])
+
+
+def test_topics_of_other_names() -> None:
+    """A topic that the configuration names is the one that is looked at."""
+    settings = _settings(quarantine_topic="x")
+
+    (fault,) = compare(settings, _topics()).faults
+    assert fault.startswith("x (quarantine topic of orders) does not exist")
+
+    x = {"x": TopicDescription("x", 1, frozenset({"delete"}))}
+    assert compare(settings, _topics() | x).faults == []
 
 
 def test_changelog_with_retention() -> None:
@@ -90,24 +155,35 @@ def test_configured_count_differs() -> None:
     ]
 
 
-def test_untold_configuration() -> None:
+@pytest.mark.parametrize("role", NAMES)
+def test_untold_configuration(role: str) -> None:
     """What the cluster does not tell is not taken for well."""
-    for role in ("orders", "accepted", "changelog"):
-        (fault,) = compare(_settings(), _topics(**{role: (4, None)})).faults
+    (fault,) = compare(_settings(duplicates="divert"), _topics(**{role: (4, None)})).faults
 
-        assert "DescribeConfigs" in fault
+    assert fault.startswith(f"{NAMES[role]}: ")
+    assert "DescribeConfigs" in fault
 
 
-def test_changelog_follows_the_input_as_it_is() -> None:
-    """The changelog gets the partition count of the input topic that exists, the accepted topic that configured."""
+def test_lanes_follow_the_input_as_it_is() -> None:
+    """Changelog and forward topic get the partition count of the input topic that exists, outputs that configured."""
     topics = {"orders": TopicDescription("orders", 3, frozenset({"delete"}))}
 
-    plans = missing(_settings(partitions=5, replication_factor=2), topics, brokers=3)
+    plans = missing(_settings(partitions=5, replication_factor=2, duplicates="divert"), topics, brokers=3)
 
     assert [(plan.name, plan.partitions, plan.replication_factor, plan.config) for plan in plans] == [
         ("orders.accepted", 5, 2, {}),
+        ("orders.quarantine", 5, 2, {}),
         ("ringfence-orders-changelog", 3, 2, CHANGELOG_CONFIG),
+        ("ringfence-orders-forward", 3, 2, FORWARD_CONFIG),
+        ("orders.duplicates", 5, 2, {}),
     ]
+
+
+def test_all_missing() -> None:
+    """Where nothing is there, the configuration decides all counts."""
+    plans = missing(_settings(partitions=5), {}, brokers=1)
+
+    assert {plan.name: plan.partitions for plan in plans} == dict.fromkeys(required(_settings()), 5)
 
 
 def test_replicas() -> None:
@@ -115,7 +191,7 @@ def test_replicas() -> None:
     for brokers, expected in ((1, 1), (2, 2), (3, 3), (9, 3)):
         plans = missing(_settings(), {}, brokers)
 
-        assert [plan.replication_factor for plan in plans] == [expected] * 3
+        assert [plan.replication_factor for plan in plans] == [expected] * len(required(_settings()))
 
 
 def test_nothing_missing() -> None:

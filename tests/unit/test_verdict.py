@@ -1,9 +1,11 @@
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from typing import Any
 
 import pytest
 
-from agents.verdict import duplicate_id, identify
-from tables.codec import encode_id
+from agents.verdict import Reader, duplicate_id, last_header
+from conf.load import validate
+from tables.codec import digest_id, encode_id
 
 NAMES = ("_AMQ_DUPL_ID", "_HQ_DUPL_ID")
 Headers = list[tuple[str, bytes | None]]
@@ -17,7 +19,15 @@ class Given:
     offset: int = 0
     timestamp: int = 0
     key: bytes | None = None
-    value: bytes | None = field(default=b"v")
+    value: bytes | None = b"v"
+
+
+def _reader(**keys: Any) -> Reader:
+    """As an address is configured by these keys."""
+    return Reader(validate({"addresses": [{"name": "orders", **keys}]}).addresses[0])
+
+
+# -- the ID from a header -------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -86,7 +96,7 @@ def test_bytes_are_compared_as_bytes() -> None:
     assert len({duplicate_id([("_AMQ_DUPL_ID", each)], NAMES) for each in values}) == len(values)
 
 
-def test_identify() -> None:
+def test_ids_from_header() -> None:
     """One answer a record, in order; key and value are never taken for an ID."""
     records = [
         Given([("_AMQ_DUPL_ID", b"1")]),
@@ -94,5 +104,104 @@ def test_identify() -> None:
         Given([("_HQ_DUPL_ID", b"")]),
     ]
 
-    assert identify(records, NAMES) == [encode_id(b"1"), None, encode_id(b"")]
-    assert identify([], NAMES) == []
+    assert _reader().ids(records) == [encode_id(b"1"), None, encode_id(b"")]
+    assert _reader().ids([]) == []
+
+
+def test_ids_from_configured_headers() -> None:
+    """The names of the configuration count, in its order, and no others."""
+    record = Given([("_AMQ_DUPL_ID", b"1"), ("b", b"2"), ("a", b"3")])
+
+    assert _reader(duplicate_id_headers=["a", "b"]).ids([record]) == [encode_id(b"3")]
+    assert _reader(duplicate_id_headers=["b", "a"]).ids([record]) == [encode_id(b"2")]
+    assert _reader(duplicate_id_headers=["c"]).ids([record]) == [None]
+
+
+# -- the ID from key or value ---------------------------------------------------------------------------------------
+
+
+def test_ids_from_key() -> None:
+    """The key is the ID, as bytes: null is none, empty is one, a long one is its digest; headers say nothing."""
+    headers: Headers = [("_AMQ_DUPL_ID", b"other")]
+    keys = [b"k", None, b"", b"x" * 257]
+
+    ids = _reader(duplicate_id_from="key").ids([Given(headers, key=each) for each in keys])
+
+    assert ids == [encode_id(b"k"), None, encode_id(b""), digest_id(b"x" * 257)]
+
+
+def test_ids_from_value() -> None:
+    """The digest of the value is the ID, however short: null is none, empty is one; headers and key say nothing."""
+    headers: Headers = [("_AMQ_DUPL_ID", b"other")]
+    values = [b"v", None, b"", b"x" * 1_000]
+
+    ids = _reader(duplicate_id_from="value").ids([Given(headers, key=b"k", value=each) for each in values])
+
+    assert ids == [digest_id(b"v"), None, digest_id(b""), digest_id(b"x" * 1_000)]
+    assert {len(each) for each in ids if each is not None} == {33}
+
+
+def test_value_is_no_raw_id() -> None:
+    """A value and the ID that has its bytes are two: the digest is kept apart from raw IDs."""
+    (of_value,) = _reader(duplicate_id_from="value").ids([Given([], value=b"v")])
+    (of_key,) = _reader(duplicate_id_from="key").ids([Given([], key=b"v")])
+
+    assert of_value != of_key
+
+
+# -- groups ---------------------------------------------------------------------------------------------------------
+
+
+def test_group_is_the_key() -> None:
+    """Without a group header the key is the group, null is none and empty is one."""
+    headers: Headers = [("g", b"header")]
+    records = [Given(headers, key=each) for each in (b"k", None, b"", b"\xff\x00")]
+
+    assert _reader().groups(records) == [b"k", None, b"", b"\xff\x00"]
+    assert _reader().groups([]) == []
+
+
+@pytest.mark.parametrize(
+    ("headers", "expected"),
+    [
+        ([("g", b"1")], b"1"),
+        ([("g", b"1"), ("x", b"0"), ("g", b"2")], b"2"),
+        ([], b"qpid.no-group"),
+        ([("G", b"1")], b"qpid.no-group"),
+        ([("g", None)], b"qpid.no-group"),
+        ([("g", b"")], b"qpid.no-group"),
+        ([("g", b"1"), ("g", None)], b"qpid.no-group"),
+        ([("g", b"1"), ("g", b"")], b"qpid.no-group"),
+    ],
+    ids=["present", "last repeat", "none", "names have case", "null", "empty", "null last", "empty last"],
+)
+def test_group_header(headers: Headers, expected: bytes) -> None:
+    """The named header is the group; missing, null or empty, the message is of the default group, whatever its key."""
+    assert _reader(group_header="g").groups([Given(headers, key=b"k")]) == [expected]
+
+
+def test_default_group() -> None:
+    """The default group is named as configured, in UTF-8."""
+    reader = _reader(group_header="g", default_group="größe")
+
+    assert reader.groups([Given([]), Given([("g", b"1")]), Given([("g", b"")])]) == [
+        "größe".encode(),
+        b"1",
+        "größe".encode(),
+    ]
+
+
+def test_group_and_id_are_apart() -> None:
+    """The group's header is no ID and the ID's is no group."""
+    record = Given([("g", b"group"), ("_AMQ_DUPL_ID", b"id")], key=b"key")
+    reader = _reader(group_header="g")
+
+    assert reader.ids([record]) == [encode_id(b"id")]
+    assert reader.groups([record]) == [b"group"]
+
+
+def test_last_header() -> None:
+    """Of repeats the last counts, null included; a name that is not there has no value."""
+    headers: Headers = [("a", b"1"), ("b", b""), ("a", b"2"), ("c", b"3"), ("c", None)]
+
+    assert [last_header(headers, each) for each in "abcd"] == [b"2", b"", None, None]

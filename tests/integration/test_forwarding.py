@@ -1,0 +1,214 @@
+"""Any client, any key: a duplicate reaches the same lane, and a group stays in order."""
+
+import random
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Producer
+
+from tests.support import kafka
+from tests.support.kafka import Got, Sent
+from tests.support.running import Running
+from tests.support.worker import WorkerProcess, configure, wait_for, worker
+
+APP = "forwarding"
+PARTITIONS = 4
+ADDRESSES: list[dict[str, Any]] = [
+    {"name": name, "partitions": PARTITIONS, **more}
+    for name, more in {
+        "java": {},
+        "librdkafka": {"partitioner": "crc32"},
+        "mismatch": {},
+        "nokeys": {},
+        "regrouped": {"group_header": "GROUP"},
+        "mixed": {},
+        "forged": {},
+    }.items()
+]
+
+
+@pytest.fixture(scope="module")
+def running(broker: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    """One worker over all addresses of this module."""
+    config = configure(tmp_path_factory.mktemp(APP), broker.bootstrap_servers, APP, ADDRESSES)
+    with worker(config, APP) as process:
+        yield Running(broker.bootstrap_servers, process, ADDRESSES, APP)
+
+
+def publish(running: Running, topic: str, records: list[Sent], **options: Any) -> None:
+    """With a client that chooses the partitions itself."""
+    producer = Producer({"bootstrap.servers": running.bootstrap, "enable.idempotence": True, **options})
+    for each in records:
+        headers: list[tuple[str, str | bytes | None]] = list(each.headers)
+        if each.id is not None:
+            headers.append(("_AMQ_DUPL_ID", each.id))
+        producer.produce(topic, key=each.key, value=each.value, headers=headers)
+        producer.poll(0)
+    assert producer.flush(30) == 0
+
+
+def counted(running: Running, address: str) -> Counter[str]:
+    """What the lanes counted."""
+    lanes = running.worker.health()[1]["lanes"]
+    return Counter(
+        {
+            name: sum(lanes[f"{address}-{p}"].get(name, 0) for p in range(PARTITIONS))
+            for name in ("forwarded", "accepted", "duplicates")
+        }
+    )
+
+
+def traffic(count: int, groups: int) -> list[Sent]:
+    """Two resends of each message, in all."""
+    records = [Sent(b"%d" % each, b"group-%d" % (each % groups), b"%d" % each) for each in range(count)]
+    return [*records, *records]
+
+
+def assert_exact(got: list[Got], records: list[Sent]) -> None:
+    """Each ID once."""
+    expected = {each.id for each in records}
+    assert Counter(each.id for each in got) == Counter(dict.fromkeys(expected, 1))
+
+
+def test_java_partitioner_forwards_nothing(running: Running) -> None:
+    """Traffic of a client with the Java client's partitioner is at home where it arrives."""
+    records = traffic(500, 50)
+    publish(running, "java", records, partitioner="murmur2_random")
+
+    assert_exact(running.settled("java"), records)
+    assert counted(running, "java") == Counter(forwarded=0, accepted=500, duplicates=500)
+
+
+def test_librdkafka_partitioner_forwards_nothing(running: Running) -> None:
+    """With partitioner = "crc32" the traffic of librdkafka's default partitioner is at home where it arrives."""
+    records = traffic(500, 50)
+    publish(running, "librdkafka", records)
+
+    assert_exact(running.settled("librdkafka"), records)
+    assert counted(running, "librdkafka") == Counter(forwarded=0, accepted=500, duplicates=500)
+
+
+def test_other_partitioner_is_brought_home(running: Running) -> None:
+    """Two clients with different partitioners send the same IDs: detected all the same, order kept, remedy named."""
+    records = [Sent(b"%d" % each, b"group-%d" % (each % 50), b"%d" % each) for each in range(2_000)]
+    publish(running, "mismatch", records)
+    publish(running, "mismatch", records, partitioner="murmur2_random")
+    got = running.settled("mismatch")
+
+    assert_exact(got, records)
+    assert counted(running, "mismatch")["forwarded"] > 1_000
+    for group in {each.key for each in got}:
+        mine = [each for each in got if each.key == group]
+        assert len({each.partition for each in mine}) == 1
+    assert 'set partitioner = "crc32"' in running.worker.log()
+
+
+def test_null_keys_with_ids(running: Running) -> None:
+    """Without a key the ID decides about the home: resends that were spread over partitions are found."""
+    records = [Sent(b"%d" % each, None, b"%d" % each) for each in range(300)]
+    for partition in range(PARTITIONS):
+        kafka.send(running.bootstrap, "nokeys", records[partition:] + records[:partition], partition)
+
+    assert_exact(running.settled("nokeys"), records)
+    assert counted(running, "nokeys")["duplicates"] == 900
+
+
+def test_group_header_other_than_key(running: Running) -> None:
+    """Where the group is not the key, its messages go to the group's lane, in the order of one input partition."""
+    records = [
+        Sent(b"%d" % each, b"key-%d" % (each % 3), b"%d" % each, (("GROUP", b"group-%d" % (each % 20)),))
+        for each in range(1_000)
+    ]
+    kafka.send(running.bootstrap, "regrouped", records, 1)
+    got = running.settled("regrouped")
+
+    assert_exact(got, records)
+    for number in range(20):
+        mine = [each for each in got if each.key == b"group-%d" % number]
+        assert [each.id for each in mine] == [b"%d" % each for each in range(number, 1_000, 20)]
+
+
+def test_forwarded_record_is_unchanged(running: Running) -> None:
+    """Key, value, headers and timestamp survive the detour, and ``_RF_SOURCE`` names the input, not the detour."""
+    records = [
+        Sent(
+            b"%d" % each,
+            b"k-%d" % each,
+            b"v",
+            (("h", b"1"), ("_RF_SOURCE", b"forged/9/9")),
+            1_600_000_000_000 + each,
+        )
+        for each in range(40)
+    ]
+    before = len(running.settled("mixed"))
+    kafka.send(running.bootstrap, "mixed", records, 3)
+    got = sorted(running.settled("mixed"), key=lambda each: each.timestamp)
+
+    assert before == 0
+    assert [(each.key, each.value, each.timestamp) for each in got] == [
+        (each.key, b"v", each.timestamp) for each in records
+    ]
+    assert [each.headers for each in got] == [
+        [("h", b"1"), ("_AMQ_DUPL_ID", b"%d" % each), ("_RF_SOURCE", b"mixed/3/%d" % each)]
+        for each in range(40)
+    ]
+
+
+def test_forged_forward_goes_to_quarantine(running: Running) -> None:
+    """What somebody else wrote into the forward topic is named in quarantine, and stops nothing."""
+    kafka.send(
+        running.bootstrap,
+        f"{APP}-forged-forward",
+        [Sent(b"x", b"k"), Sent(b"y", b"k", headers=(("_RF_SOURCE", b"nonsense"),))],
+    )
+    kafka.send(running.bootstrap, "forged", [Sent(b"z", b"k")], 0)
+    got = running.settled("forged")
+    quarantined = running.read("forged.quarantine", PARTITIONS)
+
+    assert [each.id for each in got] == [b"z"]
+    assert sorted(each.id or b"" for each in quarantined) == [b"x", b"y"]
+    assert {dict(each.headers)["_RF_REASON"] for each in quarantined} == {
+        b"a forwarded record without a valid _RF_SOURCE"
+    }
+
+
+@pytest.mark.timeout(300)
+def test_kill_while_forwarding(bootstrap: str, tmp_path: Path) -> None:
+    """SIGKILL again and again while everything is mixed and three quarters are forwarded: exact all the same."""
+    name = kafka.unique("forward-kill")
+    config = configure(tmp_path, bootstrap, name, [{"name": name, "partitions": PARTITIONS}])
+    generator = random.Random(7)
+    records = [
+        Sent(b"%d" % each, generator.choice([None, b"g%d" % (each % 97)]), b"%d" % each)
+        for each in range(20_000)
+    ]
+    process = WorkerProcess(config, "w")
+    try:
+        process.start()
+        for part in range(4):
+            for partition in range(PARTITIONS):
+                mine = [
+                    each
+                    for each in records[part * 5_000 : (part + 1) * 5_000]
+                    if int(each.id or 0) % PARTITIONS == partition
+                ]
+                kafka.send(bootstrap, name, mine, partition)
+                # The same again where it is not at home either.
+                kafka.send(bootstrap, name, mine[::7], (partition + 1) % PARTITIONS)
+            wait_for(lambda goal=part * 3_000: _accepted(bootstrap, name) > goal, process.log, 120)  # type: ignore[misc]
+            process.kill()
+            process.start()
+        wait_for(lambda: _accepted(bootstrap, name) >= len(records), process.log, 120)
+        running = Running(bootstrap, process, [{"name": name, "partitions": PARTITIONS}], name)
+        got = running.settled(name)
+    finally:
+        process.destroy()
+
+    assert_exact(got, records)
+
+
+def _accepted(bootstrap: str, name: str) -> int:
+    return len(kafka.read_all(bootstrap, f"{name}.accepted", PARTITIONS))

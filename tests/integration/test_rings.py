@@ -1,0 +1,144 @@
+"""``rings show``, ``find`` and ``clear``: without a worker and beside one."""
+
+import asyncio
+import base64
+import json
+from pathlib import Path
+from typing import Any
+
+from agents.lanes import Lanes
+from conf.load import load
+from tables.cluster import Cluster
+from tests.support import kafka
+from tests.support.kafka import Sent
+from tests.support.lanes import Group
+from tests.support.running import Running
+from tests.support.worker import configure, run_verb, worker
+
+
+def test_rings_beside_a_worker_and_without(bootstrap: str, tmp_path: Path) -> None:
+    """What a ring holds is told from the changelog, the same while a worker runs and when none does."""
+    name = kafka.unique("rings")
+    addresses = [{"name": name, "partitions": 2, "id_cache_size": 3}]
+    config = configure(tmp_path, bootstrap, name, addresses)
+    raw = b"\xff\x00raw"
+    long = b"l" * 400
+    with worker(config, "w") as process:
+        running = Running(bootstrap, process, addresses, name)
+        start = 1_700_000_000_000
+        records = [
+            Sent(each, None, timestamp=start + number * 1_000)
+            for number, each in enumerate([b"plain", raw, long])
+        ]
+        running.outcome(name, records)
+        beside = _look(config, name, raw, long)
+    without = _look(config, name, raw, long)
+
+    assert beside == without
+    shown = beside["show"]["addresses"][name]
+    assert [each["capacity"] for each in shown] == [3, 3]
+    assert sum(each["size"] for each in shown) == 3
+    assert {"plain", "hex:ff00726177"} & {
+        each[side]["id"] for each in shown for side in ("oldest", "newest") if each[side]
+    }
+    for found in beside["found"]:
+        assert found["known"] is True
+        assert found["lanes"][0]["source"].startswith(f"{name}/0/")
+    assert beside["unknown"] == {"known": False, "lanes": []}
+
+
+def _look(config: Path, name: str, raw: bytes, long: bytes) -> dict[str, Any]:
+    def find(identifier: str) -> object:
+        done = run_verb("rings", "find", name, identifier, "--json", "--config", str(config), check=False)
+        assert done.returncode in (0, 1), done.stderr
+        document = json.loads(done.stdout)
+        assert document["known"] is (done.returncode == 0)
+        return document
+
+    return {
+        "show": json.loads(run_verb("rings", "show", name, "--json", "--config", str(config)).stdout),
+        "found": [
+            find("plain"),
+            find("text:plain"),
+            find(f"hex:{raw.hex()}"),
+            find(f"base64:{base64.b64encode(raw).decode()}"),
+            find(long.decode()),
+        ],
+        "unknown": find("nobody"),
+    }
+
+
+def test_clear_is_honoured_by_a_running_worker(bootstrap: str, tmp_path: Path) -> None:
+    """After ``clear`` resends pass from one point on, each once; the worker says why; a restart does not bring IDs back."""
+    name = kafka.unique("clear")
+    addresses = [{"name": name, "partitions": 1}]
+    config = configure(tmp_path, bootstrap, name, addresses)
+    with worker(config, "w") as process:
+        running = Running(bootstrap, process, addresses, name)
+        running.outcome(name, [Sent(b"a", b"g"), Sent(b"b", b"g")])
+        cleared = run_verb("rings", "clear", name, "--config", str(config)).stdout
+        got = running.outcome(name, [Sent(b"a", b"g"), Sent(b"a", b"g")])
+        log = process.log()
+        process.kill()
+        process.start()
+        process.wait_ready()
+        after = running.outcome(name, [Sent(b"a", b"g"), Sent(b"b", b"g"), Sent(b"b", b"g")])
+
+    assert "2 IDs forgotten" in cleared
+    assert [each.id for each in got] == [b"a", b"b", b"a"]
+    assert f"lane {name}-0 fenced" in log
+    assert [each.id for each in after] == [b"a", b"b", b"a", b"b"]
+
+
+def test_clear_without_a_worker(bootstrap: str, tmp_path: Path) -> None:
+    """``clear`` needs no worker; the next one finds the floor, also on its old disk."""
+    name = kafka.unique("clear-alone")
+    addresses = [{"name": name, "partitions": 1}]
+    config = configure(tmp_path, bootstrap, name, addresses)
+    with worker(config, "w") as process:
+        Running(bootstrap, process, addresses, name).outcome(name, [Sent(b"a", b"g")])
+        process.stop()
+        run_verb("rings", "clear", name, "--config", str(config))
+        process.start()
+        process.wait_ready()
+        got = Running(bootstrap, process, addresses, name).outcome(name, [Sent(b"a", b"g"), Sent(b"a", b"g")])
+
+    assert [each.id for each in got] == [b"a", b"a"]
+
+
+def test_unknown_address_and_unreadable_id(bootstrap: str, tmp_path: Path) -> None:
+    """An address that is not configured and an ID that is not what it says are named, with the way out."""
+    name = kafka.unique("rings-errors")
+    config = configure(tmp_path, bootstrap, name, [{"name": name, "partitions": 1}])
+    for verb in (["find", "nobody", "x"], ["clear", "nobody"], ["show", "nobody"]):
+        done = run_verb("rings", *verb, "--config", str(config), check=False)
+        assert done.returncode == 2
+        assert f"address 'nobody' is not configured; known are: {name}" in done.stderr
+    done = run_verb("rings", "find", name, "hex:zz", "--config", str(config), check=False)
+    assert done.returncode == 2
+    assert "write text:hex:zz" in done.stderr
+    done = run_verb("rings", "clear", name, "--config", str(config), check=False)
+    assert (done.returncode, done.stdout) == (0, f"cleared  {name}-0  0 IDs forgotten\n")
+
+
+def test_half_a_lane_is_not_opened(bootstrap: str, tmp_path: Path) -> None:
+    """A worker that is given one half of a lane leaves it closed, says why, and is not ready."""
+    name = kafka.unique("half")
+    config = configure(tmp_path, bootstrap, name, [{"name": name, "partitions": 2}])
+
+    async def assign() -> tuple[bool, list[str], list[str]]:
+        settings = load(config, {})
+        async with Cluster(settings.kafka, name) as cluster:
+            lanes = Lanes(settings, cluster)
+            forward = f"{name}-{name}-forward"
+            await lanes.assigned({(name, 0), (forward, 0), (name, 1)}, Group())
+            try:
+                return lanes.ready, lanes.halves, [each.name for each in lanes.lanes]
+            finally:
+                await lanes.stop()
+
+    ready, halves, opened = asyncio.run(assign())
+
+    assert not ready
+    assert opened == [f"{name}-0"]
+    assert halves == [f"{name}-1: {name}-{name}-forward/1 was given to another worker"]

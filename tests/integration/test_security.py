@@ -1,0 +1,269 @@
+"""Security of connections: each client of each verb gets in as it is configured, or says why it does not.
+
+One broker has a listener for each way in; Ringfence knows only the secured addresses.
+"""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Final
+
+import pytest
+from confluent_kafka.admin import AclOperation, ResourcePatternType, ResourceType
+
+from conf.load import load
+from tests.support import kafka
+from tests.support.secured import (
+    PASSWORD,
+    PASSWORD_VARIABLE,
+    WRONG_PASSWORD,
+    Access,
+    Right,
+    SecuredBroker,
+)
+from tests.support.worker import ROOT, WorkerProcess, wait_for
+
+PARTITIONS: Final = 2
+LIMIT_S: Final = 30.0
+"""Of a verb that is refused."""
+LINES: Final = [{"id": str(each % 5), "group": f"g{each % 5}", "value": f"{each}"} for each in range(8)]
+"""Five distinct messages and three resends."""
+
+
+@pytest.fixture(scope="module")
+def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredBroker]:
+    """The broker; its own configuration, which holds passwords, is outside the folders of the tests."""
+    broker = SecuredBroker(tmp_path_factory.mktemp("secured"))
+    try:
+        broker.start()
+        yield broker
+    finally:
+        broker.stop()
+
+
+def _start(access: Access, config: Path, *verb: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-m", "app", *verb, "--config", str(config)],
+        cwd=ROOT, env={**os.environ, **access.environment}, text=True,
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+    )  # fmt: skip
+
+
+def _finish(process: subprocess.Popen[str], stdin: str = "") -> tuple[int, str, str]:
+    """Exit code, standard output, standard error; a verb that hangs is killed and fails the test."""
+    try:
+        out, err = process.communicate(stdin, LIMIT_S)
+    finally:
+        process.kill()
+    return process.returncode, out, err
+
+
+def _run(access: Access, config: Path, *verb: str, stdin: str = "") -> tuple[int, str, str]:
+    return _finish(_start(access, config, *verb), stdin)
+
+
+def _jsonl() -> str:
+    return "".join(json.dumps(each) + "\n" for each in LINES)
+
+
+def _settle(secured: SecuredBroker, process: WorkerProcess, app_id: str, topic: str) -> None:
+    """Wait until the input is processed; asked through the broker's plaintext listener."""
+    ends = kafka.end_offsets(secured.plaintext, topic, PARTITIONS)
+
+    def settled() -> bool:
+        done = kafka.committed(secured.plaintext, app_id, topic, PARTITIONS)
+        return [max(0, each) for each in done] == ends
+
+    wait_for(settled, lambda: f"{process.health()}\n{process.log()}")
+
+
+def _accepted(secured: SecuredBroker, name: str) -> list[str]:
+    got = kafka.read_all(secured.plaintext, f"{name}.accepted", PARTITIONS)
+    return sorted((each.id or b"").decode() for each in got)
+
+
+@pytest.mark.parametrize("way", ["tls", "plain", "scram"])
+def test_every_verb_gets_in(
+    secured: SecuredBroker, way: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Topics, check, send, worker and rings work through a secured listener; the password shows up nowhere."""
+    access: Access = getattr(secured, way)
+    name = kafka.unique(f"secured-{way}")
+    config = access.configure(tmp_path, f"{name}-app", [{"name": name, "partitions": PARTITIONS}])
+    said = [_run(access, config, "topics", "create"), _run(access, config, "topics", "check")]
+    said.append(_run(access, config, "send", name, stdin=_jsonl()))
+    process = WorkerProcess(config, "w", dict(access.environment))
+    try:
+        process.start()
+        process.wait_ready()
+        _settle(secured, process, f"{name}-app", name)
+        said.append(_run(access, config, "rings", "show", "--json"))
+        document = json.loads(said[-1][1])
+        ended = process.stop()
+    finally:
+        process.destroy()
+    for variable, value in access.environment.items():
+        monkeypatch.setenv(variable, value)
+    settings = load(config)
+    shown = [text for _, *texts in said for text in texts] + [repr(settings), settings.model_dump_json()]
+    files = [each for each in tmp_path.rglob("*") if each.is_file()]
+
+    assert [code for code, *_ in said] == [0, 0, 0, 0], said
+    assert ended == 0
+    assert _accepted(secured, name) == ["0", "1", "2", "3", "4"]
+    assert sum(each["size"] for each in document["addresses"][name]) == 5
+    assert process.log_file in files
+    assert [text for text in shown if PASSWORD in text] == []
+    assert [each for each in files if PASSWORD.encode() in each.read_bytes()] == []
+
+
+REFUSED: Final[dict[str, tuple[Callable[[SecuredBroker], Access], str]]] = {
+    "no client certificate": (
+        lambda broker: broker.tls.but("ssl_certfile", "ssl_keyfile"),
+        "it asks for a certificate",
+    ),
+    "authority unknown": (
+        lambda broker: broker.tls.but(ssl_cafile=str(broker.certificates.stranger())),
+        "its certificate is not trusted",
+    ),
+    "wrong password of PLAIN": (
+        lambda broker: broker.plain.with_password(WRONG_PASSWORD),
+        f"'ringfence-user' (PLAIN): mend the name, or the password in ${PASSWORD_VARIABLE}",
+    ),
+    "wrong password of SCRAM": (
+        lambda broker: broker.scram.with_password(WRONG_PASSWORD),
+        "it refuses the password of kafka.sasl_username = 'ringfence-user' (SCRAM-SHA-512)",
+    ),
+    "mechanism not enabled": (
+        lambda broker: broker.scram.but(sasl_mechanism="SCRAM-SHA-256"),
+        "it does not take kafka.sasl_mechanism = 'SCRAM-SHA-256'",
+    ),
+    "no login where one is due": (
+        lambda broker: Access(broker.scram.bootstrap, {}, {}),
+        "is kafka.security_protocol = 'PLAINTEXT' what that port speaks?",
+    ),
+    "no TLS where it is due": (
+        lambda broker: Access(broker.tls.bootstrap, {}, {}),
+        "is kafka.security_protocol = 'PLAINTEXT' what that port speaks?",
+    ),
+    "TLS where none is": (
+        lambda broker: Access(broker.plaintext, broker.tls.options, {}),
+        "is kafka.security_protocol = 'SSL' what that port speaks?",
+    ),
+}
+"""Name → a way that is not let in, and what is said of it."""
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_refused(secured: SecuredBroker, case: str, tmp_path: Path) -> None:
+    """Every verb that is not let in ends with 2 and one error: which broker, why, what to do. No trace, no secret."""
+    make, reason = REFUSED[case]
+    access = make(secured)
+    config = access.configure(tmp_path, "refused", [{"name": "refused"}])
+    verbs = [("topics", "create"), ("topics", "check"), ("send", "refused"), ("rings", "show"), ("worker",)]
+    running = [_start(access, config, *verb) for verb in verbs]
+    ended = [_finish(each, _jsonl()) for each in running]
+
+    for verb, (code, out, err) in zip(verbs, ended, strict=True):
+        error = err.strip().splitlines()[-1]
+        assert (verb, code) == (verb, 2), err
+        assert error.startswith(f"ringfence: the broker at {access.bootstrap} does not let us in: "), verb
+        assert reason in error, verb
+        assert "Traceback" not in err
+        for password in (PASSWORD, WRONG_PASSWORD):
+            assert password not in out + err
+
+
+def _rights(name: str, app_id: str) -> dict[str, list[Right]]:
+    """What docs/security.md lists, by who needs it."""
+    topic, exactly, prefix = ResourceType.TOPIC, ResourcePatternType.LITERAL, ResourcePatternType.PREFIXED
+    topics = [(topic, name, exactly), (topic, f"{name}.", prefix), (topic, f"{app_id}-", prefix)]
+    see = [(*each, AclOperation.DESCRIBE_CONFIGS) for each in topics]
+    make = [(*each, right) for each in topics for right in (AclOperation.CREATE, AclOperation.DESCRIBE)]
+    return {
+        "creator": [*see, *make],
+        "sender": [(topic, name, exactly, AclOperation.WRITE)],
+        "worker": [
+            *see,
+            (topic, name, exactly, AclOperation.READ),
+            (topic, f"{name}.", prefix, AclOperation.WRITE),
+            (topic, f"{app_id}-", prefix, AclOperation.READ),
+            (topic, f"{app_id}-", prefix, AclOperation.WRITE),
+            (ResourceType.GROUP, app_id, exactly, AclOperation.READ),
+            (ResourceType.TRANSACTIONAL_ID, f"{app_id}-", prefix, AclOperation.WRITE),
+        ],
+        "viewer": [(topic, f"{app_id}-", prefix, AclOperation.READ)],
+    }
+
+
+def test_documented_rights_are_enough(secured: SecuredBroker, tmp_path: Path) -> None:
+    """Each part does its work with the rights that docs/security.md lists for it, and no others."""
+    name = kafka.unique("rights")
+    app_id = f"{name}-app"
+    configs: dict[str, tuple[Access, Path]] = {}
+    for who, rights in _rights(name, app_id).items():
+        secured.add_user(f"{name}-{who}", rights)
+        access = secured.scram.with_user(f"{name}-{who}")
+        folder = tmp_path / who
+        folder.mkdir()
+        addresses = [{"name": name, "partitions": PARTITIONS, "duplicates": "divert"}]
+        configs[who] = access, access.configure(folder, app_id, addresses)
+    said = [_run(*configs["creator"], "topics", "create"), _run(*configs["creator"], "topics", "check")]
+    said.append(_run(*configs["sender"], "send", name, stdin=_jsonl()))
+    process = WorkerProcess(configs["worker"][1], "w", dict(configs["worker"][0].environment))
+    try:
+        process.start()
+        process.wait_ready()
+        _settle(secured, process, app_id, name)
+        ended = process.stop()
+    finally:
+        process.destroy()
+    said.append(_run(*configs["viewer"], "rings", "find", name, "3"))
+    said.append(_run(*configs["worker"], "rings", "clear", name))
+
+    assert [code for code, *_ in said] == [0, 0, 0, 0, 0], said
+    assert ended == 0
+    assert _accepted(secured, name) == ["0", "1", "2", "3", "4"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "operation", "lacking"),
+    [
+        (ResourceType.GROUP, AclOperation.READ, ["group {app}: {why}: allow Read on it"]),
+        (
+            ResourceType.TOPIC,
+            AclOperation.READ,
+            [
+                "topic {name}: {why}: allow Read on it",
+                "topic {app}-{name}-changelog: {why}: allow Read on it",
+                "topic {app}-{name}-forward: {why}: allow Read on it",
+            ],
+        ),
+    ],
+)
+def test_a_missing_right_is_named(
+    secured: SecuredBroker, tmp_path: Path, kind: ResourceType, operation: AclOperation, lacking: list[str]
+) -> None:
+    """A worker that lacks a right on its group or a topic ends before it starts, and says which right and on what."""
+    name = kafka.unique("lacking")
+    app_id = f"{name}-app"
+    rights = [each for each in _rights(name, app_id)["worker"] if (each[0], each[3]) != (kind, operation)]
+    if kind == ResourceType.TOPIC:  # seen, as far as the topics' other rights go
+        rights.append((kind, name, ResourcePatternType.LITERAL, AclOperation.DESCRIBE))
+    secured.add_user(name, rights)
+    access = secured.scram.with_user(name)
+    config = access.configure(tmp_path, app_id, [{"name": name, "partitions": 1}])
+    owner = tmp_path / "owner"
+    owner.mkdir()
+    made = secured.scram.configure(owner, app_id, [{"name": name, "partitions": 1}])
+    assert _run(secured.scram, made, "topics", "create")[0] == 0
+    code, _, err = _run(access, config, "worker", "--web-port", "0")
+    why = "this user may not use it as a worker does"
+
+    assert code == 1
+    assert err.removeprefix("ringfence: ").splitlines() == [
+        each.format(name=name, app=app_id, why=why) for each in lacking
+    ]

@@ -1,0 +1,230 @@
+"""A broker that clients may only enter in one of three secured ways, and the configurations that get them in.
+
+The broker itself, and the tests' own clients, keep the plaintext listener that every embedded broker has.
+"""
+
+import dataclasses
+import json
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import trustme
+from confluent_kafka.admin import (
+    AclBinding,
+    AclOperation,
+    AclPermissionType,
+    AdminClient,
+    ResourcePatternType,
+    ResourceType,
+    ScramCredentialInfo,
+    ScramMechanism,
+    UserScramCredentialUpsertion,
+)
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+    load_pem_private_key,
+)
+
+from app.embedded import ports
+from app.embedded.broker import HOST, EmbeddedBroker
+from tests.support.kafka import WAIT_S
+
+USER: Final = "ringfence-user"
+PASSWORD: Final = "correct horse, battery; staple"  # noqa: S105 - a test's own, with what might need quoting
+WRONG_PASSWORD: Final = "not-the-horse-at-all"  # noqa: S105 - a test's own
+PASSWORD_VARIABLE: Final = "RINGFENCE_KAFKA_PASSWORD"  # noqa: S105 - a name
+"""With the prefix of the settings: the name that comes to mind first must work."""
+
+SCRAM_ITERATIONS: Final = 4096
+
+Right = tuple[ResourceType, str, ResourcePatternType, AclOperation]
+"""What a principal may do to what."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Access:
+    """One way into the broker, as a person would configure it."""
+
+    bootstrap: str
+    options: Mapping[str, str]
+    """Keys of ``[kafka]`` beside ``bootstrap_servers``."""
+    environment: Mapping[str, str]
+
+    def but(self, *without: str, **options: str) -> "Access":
+        """The same with other options, and without some."""
+        kept = {key: value for key, value in self.options.items() if key not in without}
+        return dataclasses.replace(self, options=kept | options)
+
+    def with_password(self, password: str) -> "Access":
+        """The same with another password."""
+        return dataclasses.replace(self, environment={**self.environment, PASSWORD_VARIABLE: password})
+
+    def with_user(self, user: str) -> "Access":
+        """The same as somebody else."""
+        return self.but(sasl_username=user)
+
+    @property
+    def section(self) -> dict[str, str]:
+        """All of ``[kafka]``."""
+        return {"bootstrap_servers": self.bootstrap, **self.options}
+
+    def configure(self, folder: Path, app_id: str, addresses: Iterable[Mapping[str, Any]]) -> Path:
+        """Write a configuration file."""
+        tables = [("[kafka]", self.section), ("[app]", {"id": app_id, "data_dir": str(folder / "data")})]
+        tables += [("[[addresses]]", dict(each)) for each in addresses]
+        lines: list[str] = []
+        for heading, table in tables:
+            lines += [heading, *(f"{key} = {json.dumps(value)}" for key, value in table.items())]
+        config = folder / "ringfence.toml"
+        config.write_text("\n".join(lines) + "\n")
+        return config
+
+
+class Certificates:
+    """An authority, and PEM files of what it signed, as brokers and clients want them."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._authority = trustme.CA()
+        self.authority = self._write("ca.pem", self._authority.cert_pem.bytes())
+        server = self._authority.issue_cert(HOST)
+        chain = b"".join(each.bytes() for each in server.cert_chain_pems)
+        # Kafka reads private keys as PKCS#8 only.
+        key = load_pem_private_key(server.private_key_pem.bytes(), password=None)
+        pkcs8 = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+        self.server = self._write("server.pem", pkcs8 + chain)
+        client = self._authority.issue_cert("client.test", common_name=USER)
+        self.client = self._write("client.pem", b"".join(each.bytes() for each in client.cert_chain_pems))
+        self.client_key = self._write("client.key", client.private_key_pem.bytes())
+
+    def stranger(self) -> Path:
+        """Another authority, which signed nothing of this broker."""
+        return self._write("stranger.pem", trustme.CA().cert_pem.bytes())
+
+    def _write(self, name: str, content: bytes) -> Path:
+        path = self._folder / name
+        path.write_bytes(content)
+        return path
+
+
+class SecuredBroker:
+    """A broker with three listeners: TLS with client certificates, SASL_SSL with PLAIN, SASL_PLAINTEXT with SCRAM.
+
+    :data:`USER` may do everything, others what they are granted.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.certificates = Certificates(folder)
+        self._ports: dict[str, int] = {}
+        for name in ("TLS", "PLAIN", "SCRAM"):
+            self._ports[name] = _port(set(self._ports.values()))
+        plain = _port(set(self._ports.values()))
+        controller = _port({*self._ports.values(), plain})
+        self.broker = EmbeddedBroker(folder / "broker", plain, properties=self._properties(plain, controller))
+
+    def start(self) -> None:
+        """Start it, and give :data:`USER` its SCRAM password."""
+        self.broker.start()
+        self.add_user(USER)
+
+    def stop(self) -> None:
+        """Stop it."""
+        self.broker.stop()
+
+    @property
+    def plaintext(self) -> str:
+        """The tests' own way in."""
+        return self.broker.bootstrap_servers
+
+    @property
+    def tls(self) -> Access:
+        """With a certificate."""
+        files = {
+            "ssl_cafile": str(self.certificates.authority),
+            "ssl_certfile": str(self.certificates.client),
+            "ssl_keyfile": str(self.certificates.client_key),
+        }
+        return Access(self._address("TLS"), {"security_protocol": "SSL", **files}, {})
+
+    @property
+    def plain(self) -> Access:
+        """With a password, over TLS."""
+        return self._sasl("PLAIN", "SASL_SSL", "PLAIN").but(ssl_cafile=str(self.certificates.authority))
+
+    @property
+    def scram(self) -> Access:
+        """With a password that does not travel."""
+        return self._sasl("SCRAM", "SASL_PLAINTEXT", "SCRAM-SHA-512")
+
+    def add_user(self, name: str, rights: Iterable[Right] = ()) -> None:
+        """A user who logs in by SCRAM with :data:`PASSWORD`."""
+        admin = AdminClient({"bootstrap.servers": self.plaintext})
+        credential = ScramCredentialInfo(ScramMechanism.SCRAM_SHA_512, SCRAM_ITERATIONS)
+        added = UserScramCredentialUpsertion(name, credential, PASSWORD.encode())
+        for future in admin.alter_user_scram_credentials([added]).values():
+            future.result(WAIT_S)
+        acls = [
+            AclBinding(kind, resource, pattern, f"User:{name}", "*", operation, AclPermissionType.ALLOW)
+            for kind, resource, pattern, operation in rights
+        ]
+        if acls:
+            for granted in admin.create_acls(acls).values():
+                granted.result(WAIT_S)
+
+    def _address(self, listener: str) -> str:
+        return f"{HOST}:{self._ports[listener]}"
+
+    def _sasl(self, listener: str, protocol: str, mechanism: str) -> Access:
+        options = {
+            "security_protocol": protocol,
+            "sasl_mechanism": mechanism,
+            "sasl_username": USER,
+            "sasl_password_env": PASSWORD_VARIABLE,
+        }
+        return Access(self._address(listener), options, {PASSWORD_VARIABLE: PASSWORD})
+
+    def _properties(self, plain: int, controller: int) -> dict[str, str]:
+        protocols = {
+            "PLAINTEXT": "PLAINTEXT",
+            "CONTROLLER": "PLAINTEXT",
+            "TLS": "SSL",
+            "PLAIN": "SASL_SSL",
+            "SCRAM": "SASL_PLAINTEXT",
+        }
+        addresses = {"PLAINTEXT": f"{HOST}:{plain}"} | {name: self._address(name) for name in self._ports}
+        listeners = addresses | {"CONTROLLER": f"{HOST}:{controller}"}
+        plain_login = "org.apache.kafka.common.security.plain.PlainLoginModule"
+        scram_login = "org.apache.kafka.common.security.scram.ScramLoginModule"
+        properties = {
+            "listener.security.protocol.map": ",".join(f"{k}:{v}" for k, v in protocols.items()),
+            "listeners": ",".join(f"{k}://{v}" for k, v in listeners.items()),
+            "advertised.listeners": ",".join(f"{k}://{v}" for k, v in addresses.items()),
+            "controller.quorum.voters": f"1@{HOST}:{controller}",
+            "listener.name.tls.ssl.client.auth": "required",
+            "listener.name.tls.ssl.principal.mapping.rules": "RULE:^.*CN=([^,]*).*$/$1/",
+            "listener.name.plain.sasl.enabled.mechanisms": "PLAIN",
+            "listener.name.plain.plain.sasl.jaas.config": f'{plain_login} required user_{USER}="{PASSWORD}";',
+            "listener.name.scram.sasl.enabled.mechanisms": "SCRAM-SHA-512",
+            "listener.name.scram.scram-sha-512.sasl.jaas.config": f"{scram_login} required;",
+            "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+            "super.users": f"User:ANONYMOUS;User:{USER}",
+        }
+        for listener in ("tls", "plain"):
+            prefix = f"listener.name.{listener}.ssl"
+            properties |= {
+                f"{prefix}.keystore.type": "PEM",
+                f"{prefix}.keystore.location": str(self.certificates.server),
+                f"{prefix}.truststore.type": "PEM",
+                f"{prefix}.truststore.location": str(self.certificates.authority),
+            }
+        return properties
+
+
+def _port(taken: set[int]) -> int:
+    """A free port that is not one of those."""
+    while (port := ports.choose(HOST)) in taken:
+        pass
+    return port

@@ -1,0 +1,80 @@
+"""Certificate files that cannot be used: one error that names them, and no question on the terminal."""
+
+from pathlib import Path
+
+import pytest
+import trustme
+from cryptography.hazmat.primitives.serialization import (
+    BestAvailableEncryption,
+    Encoding,
+    PrivateFormat,
+    load_pem_private_key,
+)
+
+from conf.errors import ConfigurationError
+from conf.settings import KafkaSettings
+from tables import access
+
+
+@pytest.fixture
+def certificate(tmp_path: Path) -> dict[str, str]:
+    """A client's certificate and key."""
+    issued = trustme.CA().issue_cert("client.test")
+    (tmp_path / "client.pem").write_bytes(issued.cert_chain_pems[0].bytes())
+    (tmp_path / "client.key").write_bytes(issued.private_key_pem.bytes())
+    return {"ssl_certfile": str(tmp_path / "client.pem"), "ssl_keyfile": str(tmp_path / "client.key")}
+
+
+def _fault(**files: str) -> str:
+    """What a person reads; both kinds of client say the same."""
+    kafka = KafkaSettings.model_validate({"security_protocol": "SSL", **files})
+    with pytest.raises(ConfigurationError) as aiokafka:
+        access.client_options(kafka)
+    with pytest.raises(ConfigurationError) as librdkafka:
+        access.confluent_options(kafka)
+
+    assert str(aiokafka.value) == str(librdkafka.value)
+    return str(aiokafka.value)
+
+
+def test_good_files(certificate: dict[str, str]) -> None:
+    """A certificate with its key is taken as it is by both kinds of client."""
+    kafka = KafkaSettings.model_validate({"security_protocol": "SSL", **certificate})
+    options = access.confluent_options(kafka)
+
+    assert access.client_options(kafka)["ssl_context"].check_hostname
+    assert options["ssl.certificate.location"] == certificate["ssl_certfile"]
+    assert options["ssl.key.location"] == certificate["ssl_keyfile"]
+
+
+def test_authority_without_certificates(certificate: dict[str, str]) -> None:
+    """A key where certificates belong."""
+    file = certificate["ssl_keyfile"]
+
+    assert _fault(ssl_cafile=file) == (
+        f"kafka.ssl_cafile = {file!r} cannot be used (no certificate or crl found): "
+        "name a readable PEM file of certificates"
+    )
+
+
+def test_key_of_another_certificate(certificate: dict[str, str]) -> None:
+    """A certificate and a key that do not belong together."""
+    Path(certificate["ssl_keyfile"]).write_bytes(
+        trustme.CA().issue_cert("other.test").private_key_pem.bytes()
+    )
+
+    fault = _fault(**certificate)
+    assert "(key values mismatch): name readable PEM files of a certificate and of its own key" in fault
+    for key, file in certificate.items():
+        assert f"kafka.{key} = {file!r}" in fault
+
+
+def test_encrypted_key(certificate: dict[str, str]) -> None:
+    """A key with a passphrase: OpenSSL would ask on the terminal, and a worker would wait there for ever."""
+    file = Path(certificate["ssl_keyfile"])
+    key = load_pem_private_key(file.read_bytes(), password=None)
+    file.write_bytes(
+        key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, BestAvailableEncryption(b"passphrase"))
+    )
+
+    assert f"kafka.ssl_keyfile = {str(file)!r} is encrypted: decrypt it" in _fault(**certificate)

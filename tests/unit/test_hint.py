@@ -1,0 +1,118 @@
+import logging
+
+import pytest
+
+from agents import hint
+from agents.hint import AGAIN_AFTER_S, RECORDS_MIN, ForwardingHint
+from conf.load import validate
+
+
+class Clock:
+    """Stands still until it is told; begins near zero, as on a machine that has just booted."""
+
+    def __init__(self) -> None:
+        self.now = 0.001
+
+    def monotonic(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    clock = Clock()
+    monkeypatch.setattr(hint, "time", clock)
+    return clock
+
+
+def _hint(partitioner: str = "murmur2") -> ForwardingHint:
+    settings = validate({"addresses": [{"name": "orders", "partitioner": partitioner}]})
+    return ForwardingHint(settings.addresses[0])
+
+
+def _said(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [each.getMessage() for each in caplog.records if each.name == "ringfence.lane"]
+
+
+@pytest.mark.parametrize(
+    ("partitioner", "remedy"),
+    [
+        (
+            "murmur2",
+            'set partitioner = "crc32" for orders if its producers use that one (librdkafka\'s default)',
+        ),
+        ("crc32", 'set partitioner = "murmur2" for orders if its producers use that one (Java, aiokafka)'),
+    ],
+)
+def test_names_share_and_remedy(
+    partitioner: str, remedy: str, clock: Clock, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The line names the lane, the share, the other partitioner with its clients, and what no partitioner mends."""
+    _hint(partitioner).note("orders-3", 750, 250)
+
+    (said,) = _said(caplog)
+    assert said.startswith("lane orders-3: 75 % of the records are forwarded to their home: " + remedy)
+    assert said.endswith("records without a key, or with a key other than the group, are always forwarded")
+    assert [each.levelno for each in caplog.records] == [logging.WARNING]
+
+
+@pytest.mark.parametrize(("forwarded", "says"), [(0, False), (100, False), (101, True), (1_000, True)])
+def test_above_the_share(forwarded: int, says: bool, clock: Clock, caplog: pytest.LogCaptureFixture) -> None:
+    """Up to a tenth is nothing to speak of; more is."""
+    _hint().note("orders-3", forwarded, 1_000 - forwarded)
+
+    assert len(_said(caplog)) == says
+
+
+def test_few_records_say_nothing(clock: Clock, caplog: pytest.LogCaptureFixture) -> None:
+    """A share of a handful is no share: batches are added up until there are enough."""
+    watched = _hint()
+    watched.note("orders-3", RECORDS_MIN - 1, 0)
+    assert _said(caplog) == []
+
+    watched.note("orders-3", 0, 1)
+    assert len(_said(caplog)) == 1
+
+
+def test_share_is_of_all_since_the_last_look(clock: Clock, caplog: pytest.LogCaptureFixture) -> None:
+    """Batches count together, and each thousand begins anew: what is mended is not held against anybody."""
+    watched = _hint()
+    for _ in range(10):
+        watched.note("orders-3", 9, 91)
+    assert _said(caplog) == []
+
+    clock.now += 2 * AGAIN_AFTER_S
+    for forwarded in (20, 20, *[10] * 8):
+        watched.note("orders-3", forwarded, 100 - forwarded)
+    assert [each.split(": ")[1] for each in _said(caplog)] == [
+        "12 % of the records are forwarded to their home"
+    ]
+
+    clock.now += 2 * AGAIN_AFTER_S
+    watched.note("orders-3", 10, 1_990)
+    assert len(_said(caplog)) == 1
+
+
+def test_once_per_interval(clock: Clock, caplog: pytest.LogCaptureFixture) -> None:
+    """However much is forwarded, it is said once, and again when the interval is over."""
+    watched = _hint()
+    for _ in range(20):
+        watched.note("orders-3", 5_000, 0)
+    assert len(_said(caplog)) == 1
+
+    clock.now += AGAIN_AFTER_S
+    watched.note("orders-3", 5_000, 0)
+    assert len(_said(caplog)) == 1
+
+    clock.now += 0.1
+    for _ in range(20):
+        watched.note("orders-3", 5_000, 0)
+    assert len(_said(caplog)) == 2
+
+
+def test_nothing_seen(clock: Clock, caplog: pytest.LogCaptureFixture) -> None:
+    """Empty batches, any number of them, are no reason to say or to divide anything."""
+    watched = _hint()
+    for _ in range(RECORDS_MIN + 1):
+        watched.note("orders-3", 0, 0)
+
+    assert _said(caplog) == []

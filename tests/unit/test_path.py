@@ -1,0 +1,550 @@
+import random
+import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, cast
+
+import pytest
+
+from agents.batch import FetchedBatch
+from agents.home import Home
+from agents.path import MALFORMED_SOURCE, Outcome, Path
+from conf.load import validate
+from tables.codec import Origin, Slot, encode_id, ring_value
+from tables.ring import Checked, Ring, Verdict
+from tables.table import LaneTable
+
+ACCEPTED, DUPLICATE, UNCHECKED = Verdict.ACCEPTED, Verdict.DUPLICATE, Verdict.UNCHECKED
+Headers = Sequence[tuple[str, bytes | None]]
+FORWARD = "ringfence-orders-forward"
+PARTITIONS = 4
+HERE = 3
+
+
+@dataclass(frozen=True)
+class Given:
+    """A consumed record."""
+
+    offset: int
+    key: bytes | None = None
+    headers: Headers = ()
+    value: bytes | None = b"value"
+    timestamp: int = 5
+
+
+class Table:
+    """What the path asks of a lane's table: a real ring, and slots in memory."""
+
+    def __init__(self, capacity: int = 100, max_age_ms: int = 0) -> None:
+        self.ring = Ring(capacity, max_age_ms=max_age_ms)
+        self.slots: dict[int, Slot] = {}
+        self.asked: list[int] = []
+
+    def check(self, ids: Sequence[bytes | None], times: Sequence[int]) -> Checked:
+        return self.ring.check(ids, times)
+
+    def find(self, sequences: Sequence[int]) -> list[Slot | None]:
+        self.asked += sequences
+        return [self.slots.get(each) for each in sequences]
+
+    def apply(self, outcome: Outcome) -> None:
+        """As after the commit."""
+        checked = outcome.checked
+        for i, (each, origin) in enumerate(zip(checked.new_ids, outcome.new_origins, strict=True)):
+            sequence = checked.first_sequence + i
+            self.slots[sequence] = Slot(self.ring.capacity, sequence, each, origin)
+        self.ring.apply(checked)
+
+
+def _path(partition: int = HERE, **keys: Any) -> Path:
+    """Of one of four lanes of the address ``orders``, configured by ``keys``."""
+    address = validate({"addresses": [{"name": "orders", **keys}]}).addresses[0]
+    return Path(address, partition, PARTITIONS, FORWARD)
+
+
+def _decide(
+    path: Path,
+    records: Sequence[Given],
+    table: Table | None = None,
+    refused: dict[int, str] | None = None,
+    topic: str = "orders",
+    partition: int = HERE,
+) -> Outcome:
+    end = records[-1].offset + 1 if records else 0
+    batch = FetchedBatch(topic, partition, 0, end, records, 0)
+    table = Table() if table is None else table
+    return path.decide(batch, records, cast("LaneTable", table), {} if refused is None else refused)
+
+
+def _keys(home: int, count: int, partitioner: str = "murmur2") -> list[bytes]:
+    """Keys whose home is that lane."""
+    homes = Home(PARTITIONS, partitioner)
+    return [key for key in (b"key-%d" % each for each in range(1_000)) if homes[key] == home][:count]
+
+
+HOME, HOME_2, HOME_3 = _keys(HERE, 3)
+AWAY, AWAY_2 = _keys(1, 2)
+
+
+def _id(value: bytes) -> tuple[str, bytes]:
+    return ("_AMQ_DUPL_ID", value)
+
+
+def _offsets(records: Sequence[Any]) -> list[int]:
+    return [each.offset for each in records]
+
+
+# -- homes -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("partitioner", ["murmur2", "crc32"])
+def test_home_of_the_group(partitioner: str) -> None:
+    """A group's home is where producers with that partitioner put it; what is elsewhere is forwarded there."""
+    keys = [b"key-%d" % each for each in range(200)]
+    records = [Given(each, key) for each, key in enumerate(keys)]
+    hashes = {"murmur2": Home(PARTITIONS), "crc32": {key: zlib.crc32(key) % PARTITIONS for key in keys}}
+
+    outcome = _decide(_path(partitioner=partitioner), records)
+
+    homes = [hashes[partitioner][key] for key in keys]
+    assert _offsets(outcome.records) == [each for each, home in enumerate(homes) if home == HERE]
+    assert [(home, record.offset) for home, record, _ in outcome.forwarded] == [
+        (home, each) for each, home in enumerate(homes) if home != HERE
+    ]
+
+
+@pytest.mark.parametrize("partitioner", ["murmur2", "crc32"])
+def test_home_of_the_id(partitioner: str) -> None:
+    """Without a group the ID's bytes decide, as if they were the key: a resend with another client meets the first."""
+    (here,), (away,) = _keys(HERE, 1, partitioner), _keys(2, 1, partitioner)
+    records = [Given(0, headers=[_id(here)]), Given(1, headers=[_id(away)])]
+
+    outcome = _decide(_path(partitioner=partitioner), records)
+
+    assert _offsets(outcome.records) == [0]
+    assert [(home, record.offset) for home, record, _ in outcome.forwarded] == [(2, 1)]
+
+
+def test_home_of_a_long_id() -> None:
+    """The home of a long ID is its digest's: all lanes agree without keeping the bytes."""
+    ids = [b"%d" % each * 300 for each in range(20)]
+    homes = Home(PARTITIONS)
+    expected = [homes[encode_id(each)[1:]] for each in ids]
+
+    for lane in range(PARTITIONS):
+        records = [Given(each, headers=[_id(value)]) for each, value in enumerate(ids)]
+        outcome = _decide(_path(lane), records, partition=lane)
+
+        assert _offsets(outcome.records) == [each for each, home in enumerate(expected) if home == lane]
+        assert [home for home, _, _ in outcome.forwarded] == [home for home in expected if home != lane]
+
+
+def test_group_goes_before_id() -> None:
+    """With a group the ID says nothing of the home: a group's messages meet in one lane."""
+    records = [Given(0, HOME, [_id(AWAY)]), Given(1, AWAY, [_id(HOME)])]
+
+    outcome = _decide(_path(), records)
+
+    assert _offsets(outcome.records) == [0]
+    assert [(home, record.offset) for home, record, _ in outcome.forwarded] == [(1, 1)]
+
+
+def test_neither_group_nor_id() -> None:
+    """A message with neither is at home where it is, in every lane."""
+    for lane in range(PARTITIONS):
+        outcome = _decide(_path(lane), [Given(0), Given(1, headers=[("x", b"1")])], partition=lane)
+
+        assert _offsets(outcome.records) == [0, 1]
+        assert outcome.forwarded == []
+        assert outcome.checked.verdicts == [UNCHECKED, UNCHECKED]
+
+
+@pytest.mark.parametrize("lane", range(PARTITIONS))
+def test_empty_group_and_empty_id(lane: int) -> None:
+    """Empty is a group like any other, and an ID like any other: both have one home, the same for all lanes."""
+    home = Home(PARTITIONS)[b""]
+
+    outcome = _decide(_path(lane), [Given(0, b""), Given(1, headers=[_id(b"")])], partition=lane)
+
+    assert _offsets(outcome.records) == ([0, 1] if lane == home else [])
+    assert [each[0] for each in outcome.forwarded] == ([] if lane == home else [home, home])
+
+
+def test_home_of_a_group_header() -> None:
+    """Where a header names the group, its home counts and not the key's; without it the default group's does."""
+    default_home = Home(PARTITIONS)[b"qpid.no-group"]
+    records = [
+        Given(0, AWAY, [("g", HOME)]),
+        Given(1, HOME, [("g", AWAY)]),
+        Given(2, HOME),
+        Given(3, None, [("g", b"")]),
+    ]
+
+    outcome = _decide(_path(group_header="g"), records)
+
+    assert default_home != HERE
+    assert _offsets(outcome.records) == [0]
+    assert outcome.groups == [HOME]
+    assert [(home, record.offset) for home, record, _ in outcome.forwarded] == [
+        (1, 1), (default_home, 2), (default_home, 3),
+    ]  # fmt: skip
+
+
+def test_order_is_kept() -> None:
+    """Here and to each home the order of arrival stays; every record goes to exactly one place."""
+    source = random.Random(9)
+    keys = [*_keys(0, 3), *_keys(1, 3), *_keys(2, 3), *_keys(HERE, 3), None]
+    records = [Given(each * 2, source.choice(keys)) for each in range(500)]
+
+    outcome = _decide(_path(), records, refused={40: "x", 80: "x"})
+
+    places = [
+        _offsets(outcome.records),
+        *([record.offset for to, record, _ in outcome.forwarded if to == home] for home in range(3)),
+        [record.offset for record, _, _ in outcome.quarantined],
+    ]
+    assert all(place == sorted(place) for place in places)
+    assert sorted(offset for place in places for offset in place) == _offsets(records)
+
+
+def test_sources() -> None:
+    """Each record's source is where it stands in the input, whether it stays, is forwarded or refused."""
+    outcome = _decide(_path(), [Given(7, HOME), Given(9, AWAY), Given(12, HOME)], refused={12: "too large"})
+
+    assert outcome.sources == [b"orders/3/7"]
+    assert [source for _, _, source in outcome.forwarded] == [b"orders/3/9"]
+    assert [source for _, source, _ in outcome.quarantined] == [b"orders/3/12"]
+
+
+def test_forged_source_in_the_input() -> None:
+    """What a producer wrote as source into the input says nothing."""
+    outcome = _decide(_path(), [Given(7, HOME, [("_RF_SOURCE", b"orders/0/1"), _id(b"a")])])
+
+    assert outcome.sources == [b"orders/3/7"]
+    assert outcome.new_origins == [Origin(3, 7, 5)]
+
+
+def test_forwarded_burns_no_slot() -> None:
+    """What is forwarded is not checked here: its ID becomes known at its home only."""
+    table = Table()
+
+    outcome = _decide(_path(), [Given(0, AWAY, [_id(b"a")]), Given(1, HOME, [_id(b"a")])], table)
+
+    assert outcome.checked.verdicts == [ACCEPTED]
+    assert outcome.checked.new_ids == [encode_id(b"a")]
+    assert outcome.new_origins == [Origin(3, 1, 5)]
+
+
+# -- verdicts --------------------------------------------------------------------------------------------------------
+
+
+def test_verdicts_and_origins() -> None:
+    """Records that stay get a verdict each, and only the accepted IDs an origin: partition, offset, timestamp."""
+    records = [
+        Given(10, HOME, [_id(b"a")], timestamp=100),
+        Given(11, HOME, timestamp=101),
+        Given(12, HOME, [_id(b"a")], timestamp=102),
+        Given(13, HOME_2, [_id(b"b")], timestamp=103),
+    ]
+
+    outcome = _decide(_path(), records)
+
+    assert outcome.checked.verdicts == [ACCEPTED, UNCHECKED, DUPLICATE, ACCEPTED]
+    assert outcome.new_origins == [Origin(3, 10, 100), Origin(3, 13, 103)]
+    assert outcome.groups == [HOME, HOME, HOME, HOME_2]
+    assert outcome.checked.new_times == [100, 103]
+
+
+def test_times_reach_the_ring() -> None:
+    """The records' own timestamps decide what is too old, those of the records that stay."""
+    records = [
+        Given(0, HOME, [_id(b"a")], timestamp=0),
+        Given(1, AWAY, [_id(b"a")], timestamp=900),
+        Given(2, HOME, [_id(b"a")], timestamp=1_001),
+    ]
+
+    assert _decide(_path(), records, Table(max_age_ms=1_000)).checked.verdicts == [ACCEPTED, ACCEPTED]
+    assert _decide(_path(), records, Table(max_age_ms=1_001)).checked.verdicts == [ACCEPTED, DUPLICATE]
+
+
+def test_detection_off() -> None:
+    """Without a ring all passes unchecked, and homes stay what they are: groups are in order still."""
+    records = [Given(0, HOME, [_id(b"a")]), Given(1, HOME, [_id(b"a")]), Given(2, AWAY, [_id(b"a")])]
+
+    outcome = _decide(_path(), records, Table(capacity=0))
+
+    assert outcome.checked.verdicts == [UNCHECKED, UNCHECKED]
+    assert outcome.new_origins == []
+    assert len(outcome.forwarded) == 1
+
+
+def test_nothing_to_decide() -> None:
+    """A batch without due records, or with such as go elsewhere only, has an outcome all the same."""
+    for records in ([], [Given(0, AWAY)]):
+        outcome = _decide(_path(duplicates="divert"), records)
+
+        assert (outcome.records, outcome.groups, outcome.sources, outcome.originals) == ([], [], [], [])
+        assert outcome.checked == Checked([], [], 0, [], [])
+
+
+def test_deciding_changes_nothing() -> None:
+    """Decided again after a failure, the same batch has the same outcome."""
+    records = [Given(0, HOME, [_id(b"a")]), Given(1, HOME, [_id(b"a")]), Given(2, AWAY)]
+    path, table = _path(duplicates="divert"), Table()
+
+    assert _decide(path, records, table) == _decide(path, records, table)
+
+
+# -- originals -------------------------------------------------------------------------------------------------------
+
+
+def test_originals() -> None:
+    """A diverted duplicate's original is named, from the slots or from earlier in the same batch; others have none."""
+    path, table = _path(duplicates="divert"), Table()
+    table.apply(_decide(path, [Given(5, HOME, [_id(b"a")]), Given(6, HOME, [_id(b"b")])], table))
+    records = [
+        Given(10, HOME, [_id(b"b")]),
+        Given(11, HOME, [_id(b"c")]),
+        Given(12, HOME),
+        Given(13, HOME, [_id(b"d")]),
+        Given(14, HOME, [_id(b"d")]),
+        Given(15, HOME, [_id(b"c")]),
+        Given(16, HOME, [_id(b"b")]),
+        Given(17, HOME, [_id(b"a")]),
+    ]
+
+    outcome = _decide(path, records, table)
+
+    assert outcome.originals == [
+        b"orders/3/6", None, None, None, b"orders/3/13", b"orders/3/11", b"orders/3/6", b"orders/3/5",
+    ]  # fmt: skip
+    assert table.asked == [0, 1]
+
+
+def test_original_that_was_forwarded() -> None:
+    """An original that came by the forward topic is named where it stood in the input."""
+    path, table = _path(duplicates="divert"), Table()
+    forwarded = Given(0, HOME, [_id(b"a"), ("_RF_SOURCE", b"orders/1/44")], timestamp=9)
+    table.apply(_decide(path, [forwarded], table, topic=FORWARD))
+
+    outcome = _decide(path, [Given(5, HOME, [_id(b"a")])], table)
+
+    assert table.slots[0].origin == Origin(1, 44, 9)
+    assert outcome.originals == [b"orders/1/44"]
+
+
+def test_original_of_an_address_with_a_topic_of_its_own() -> None:
+    """The original is named by the input topic, whatever the address is called."""
+    path, table = _path(duplicates="divert", input_topic="shop.in"), Table()
+    first = Given(5, HOME, [_id(b"a")])
+    table.apply(_decide(path, [first], table, topic="shop.in"))
+
+    outcome = _decide(path, [Given(6, HOME, [_id(b"a")])], table, topic="shop.in")
+
+    assert outcome.originals == [b"shop.in/3/5"]
+
+
+def test_original_that_nobody_knows() -> None:
+    """Where the slot cannot be found the duplicate is one all the same, and its original unknown."""
+    path, table = _path(duplicates="divert"), Table()
+    table.apply(_decide(path, [Given(5, HOME, [_id(b"a")])], table))
+    table.slots.clear()
+
+    outcome = _decide(path, [Given(6, HOME, [_id(b"a")])], table)
+
+    assert outcome.checked.verdicts == [DUPLICATE]
+    assert outcome.originals == [None]
+
+
+def test_dropped_duplicates_ask_for_no_originals() -> None:
+    """Where duplicates are dropped no slot is read."""
+    path, table = _path(), Table()
+    table.apply(_decide(path, [Given(5, HOME, [_id(b"a")])], table))
+
+    outcome = _decide(path, [Given(6, HOME, [_id(b"a")])], table)
+
+    assert outcome.checked.verdicts == [DUPLICATE]
+    assert outcome.originals == []
+    assert table.asked == []
+
+
+# -- the forward topic -----------------------------------------------------------------------------------------------
+
+
+def _forwarded(
+    offset: int, source: bytes | None, key: bytes | None = HOME, *more: tuple[str, bytes]
+) -> Given:
+    return Given(offset, key, [*more, ("_RF_SOURCE", source)])
+
+
+def test_forwarded_is_never_forwarded_again() -> None:
+    """What was forwarded stays, whatever its home: two lanes of different opinion would pass it round for ever."""
+    records = [_forwarded(0, b"orders/0/7", AWAY), _forwarded(1, b"orders/1/8", None, _id(AWAY))]
+
+    outcome = _decide(_path(), records, topic=FORWARD)
+
+    assert _offsets(outcome.records) == [0, 1]
+    assert outcome.forwarded == []
+    assert outcome.sources == [b"orders/0/7", b"orders/1/8"]
+    assert outcome.checked.verdicts == [UNCHECKED, ACCEPTED]
+    assert outcome.new_origins == [Origin(1, 8, 5)]
+
+
+def test_forwarded_meets_the_original() -> None:
+    """A resend that reached another lane is found out at its home."""
+    path, table = _path(), Table()
+    table.apply(_decide(path, [Given(5, HOME, [_id(b"a")])], table))
+
+    outcome = _decide(path, [_forwarded(0, b"orders/1/9", HOME, _id(b"a"))], table, topic=FORWARD)
+
+    assert outcome.checked.verdicts == [DUPLICATE]
+
+
+def test_last_source_counts() -> None:
+    """Of several sources the last counts, as of any header."""
+    record = _forwarded(0, b"orders/1/9", HOME, ("_RF_SOURCE", b"orders/0/1"))
+
+    assert _decide(_path(), [record], topic=FORWARD).sources == [b"orders/1/9"]
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        None,
+        b"",
+        b"orders",
+        b"orders/1",
+        b"orders/1/",
+        b"orders//1",
+        b"other/1/9",
+        b"/1/9",
+        b"x/orders/1/9",
+        b"orders/1/9/9",
+        b"orders/1/x",
+        b"orders/-1/9",
+        b"orders/1/-9",
+        b"orders/1/9 ",
+        b"orders/\xd9\xa1/9",
+        b"orders/1/9\n",
+        b"orders/2147483648/9",
+        b"orders/1/9223372036854775808",
+        b"orders/1/" + b"9" * 5_000,
+    ],
+)
+def test_malformed_source(source: bytes | None) -> None:
+    """What nobody of us forwarded is refused, names itself as its source, and holds up nothing: its neighbours flow."""
+    records = [
+        _forwarded(20, b"orders/999999999/0", HOME, _id(b"a")),
+        _forwarded(21, source, HOME, _id(b"b")),
+        _forwarded(22, b"orders/3/999999999999999999", HOME, _id(b"c")),
+    ]
+    refused: dict[int, str] = {}
+
+    outcome = _decide(_path(), records, refused=refused, topic=FORWARD)
+
+    assert outcome.quarantined == [(records[1], b"ringfence-orders-forward/3/21", MALFORMED_SOURCE)]
+    assert refused == {21: MALFORMED_SOURCE}
+    assert outcome.sources == [b"orders/999999999/0", b"orders/3/999999999999999999"]
+    assert outcome.checked.new_ids == [encode_id(b"a"), encode_id(b"c")]
+    for sequence, (each, origin) in enumerate(zip(outcome.checked.new_ids, outcome.new_origins, strict=True)):
+        ring_value(sequence, each, origin)  # has room for it
+
+
+def test_name_of_the_input_is_taken_as_it_is() -> None:
+    """A dot in the input topic's name is a dot, not any character."""
+    path, good, bad = _path(input_topic="shop.in"), b"shop.in/1/9", b"shop-in/1/9"
+
+    outcome = _decide(path, [_forwarded(0, good), _forwarded(1, bad)], topic=FORWARD)
+
+    assert outcome.sources == [good]
+    assert _offsets([record for record, _, _ in outcome.quarantined]) == [1]
+
+
+def test_missing_source() -> None:
+    """A record of the forward topic without the header is refused."""
+    outcome = _decide(_path(), [Given(0, HOME)], topic=FORWARD)
+
+    assert [reason for _, _, reason in outcome.quarantined] == [MALFORMED_SOURCE]
+
+
+# -- refused records -------------------------------------------------------------------------------------------------
+
+
+def test_refused_burns_no_slot() -> None:
+    """A refused record is not checked: the same ID in a record that fits is accepted."""
+    records = [Given(0, HOME, [_id(b"a")]), Given(1, HOME, [_id(b"a")]), Given(2, AWAY)]
+
+    outcome = _decide(_path(), records, refused={0: "too large", 2: "too large there"})
+
+    assert outcome.checked.verdicts == [ACCEPTED]
+    assert outcome.checked.new_ids == [encode_id(b"a")]
+    assert outcome.new_origins == [Origin(3, 1, 5)]
+    assert outcome.forwarded == []
+    assert outcome.quarantined == [
+        (records[0], b"orders/3/0", "too large"),
+        (records[2], b"orders/3/2", "too large there"),
+    ]
+
+
+def test_refused_of_the_forward_topic() -> None:
+    """A forwarded record that fits nowhere goes to quarantine under the source that was named for it."""
+    record = _forwarded(4, b"orders/1/9", HOME, _id(b"a"))
+
+    outcome = _decide(_path(), [record], refused={4: "too large"}, topic=FORWARD)
+
+    assert outcome.quarantined == [(record, b"orders/1/9", "too large")]
+    assert outcome.checked.new_ids == []
+
+
+def test_refused_that_is_not_there() -> None:
+    """Offsets that are not among the records refuse nothing."""
+    outcome = _decide(_path(), [Given(1, HOME)], refused={0: "too large"})
+
+    assert (_offsets(outcome.records), outcome.quarantined) == ([1], [])
+
+
+def test_all_refused() -> None:
+    """A batch may go to quarantine whole."""
+    outcome = _decide(_path(), [Given(0, HOME), Given(1, AWAY)], refused={0: "x", 1: "y"})
+
+    assert (outcome.records, outcome.forwarded) == ([], [])
+    assert [reason for _, _, reason in outcome.quarantined] == ["x", "y"]
+
+
+# -- the ID that is not in a header ----------------------------------------------------------------------------------
+
+
+def test_home_of_an_id_from_the_value() -> None:
+    """Without a group the digest of the value is the home: the same bytes meet in one lane, whoever sent them."""
+    records = [Given(each, value=b"value-%d" % (each % 10)) for each in range(20)]
+
+    found: dict[bytes | None, set[int]] = {}
+    for lane in range(PARTITIONS):
+        outcome = _decide(_path(lane, duplicate_id_from="value"), records, partition=lane)
+        assert outcome.checked.verdicts == [
+            ACCEPTED if each.offset < 10 else DUPLICATE for each in outcome.records
+        ]
+        for record in outcome.records:
+            found.setdefault(record.value, set()).add(lane)
+        for home, record, _ in outcome.forwarded:
+            found.setdefault(record.value, set()).add(home)
+
+    assert len(found) == 10
+    assert all(len(each) == 1 for each in found.values())
+
+
+def test_id_from_the_key() -> None:
+    """Where the key is the ID it is the group too, and at home where the key hashes to."""
+    records = [
+        Given(0, HOME),
+        Given(1, AWAY),
+        Given(2, HOME),
+        Given(3, HOME_2),
+        Given(4, AWAY_2),
+        Given(5, HOME_3),
+    ]
+
+    outcome = _decide(_path(duplicate_id_from="key"), records)
+
+    assert outcome.checked.verdicts == [ACCEPTED, DUPLICATE, ACCEPTED, ACCEPTED]
+    assert [(home, record.offset) for home, record, _ in outcome.forwarded] == [(1, 1), (1, 4)]

@@ -1,0 +1,305 @@
+from collections.abc import Sequence
+
+import pytest
+
+from tables import resize
+from tables.codec import Meta, Origin, Slot, ring_key
+from tables.resize import collect_garbage, make_ring, older_capacities
+from tables.restore import Restore
+from tables.ring import ResidentIndex, Ring, Verdict
+
+META = Meta(
+    capacity=10,
+    head=25,
+    floor=0,
+    next_offsets={"orders": 1},
+    partition_counts={"orders": 4},
+    incarnation="00ff",
+)
+
+
+def _meta(capacity: int = 10, head: int = 25, floor: int = 0, *, persistent: bool = True) -> Meta:
+    return META._replace(capacity=capacity, head=head, floor=floor, persistent=persistent)
+
+
+def _restored(meta: Meta | None, sequences: Sequence[int] = (), capacity: int = 10) -> Restore:
+    """As read from a changelog: slots of these sequences, whose IDs are their numbers and times ten times those."""
+    restore = Restore(None, 0, resident=True)
+    restore.meta = meta
+    for each in sequences:
+        slot = Slot(capacity, each, b"%d" % each, Origin(3, each, each * 10))
+        restore.slots[ring_key(capacity, each)] = slot
+    return restore
+
+
+def _known(ring: Ring, count: int = 40) -> list[int]:
+    """Sequences whose IDs the ring knows, each asked for alone."""
+    return [each for each in range(count) if ring.check([b"%d" % each]).verdicts == [Verdict.DUPLICATE]]
+
+
+# -- the ring at the configured capacity -----------------------------------------------------------------------------
+
+
+def test_first_opening() -> None:
+    """Without any transaction before, the ring is empty, at the configured capacity and age."""
+    ring = make_ring(10, _restored(None), max_age_ms=7)
+
+    assert (ring.capacity, ring.head, ring.floor, ring.low, ring.max_age_ms) == (10, 0, 0, 0, 7)
+    assert _known(ring) == []
+
+
+@pytest.mark.parametrize("floor", [0, 18, 25])
+def test_same_capacity(floor: int) -> None:
+    """At the same capacity head and floor are as they were, and the live IDs are known."""
+    ring = make_ring(10, _restored(_meta(floor=floor), range(15, 25)))
+
+    assert (ring.capacity, ring.head, ring.floor) == (10, 25, floor)
+    assert _known(ring) == list(range(max(15, floor), 25))
+
+
+@pytest.mark.parametrize("capacity", [0, 1, 4, 9])
+def test_shrinking(capacity: int) -> None:
+    """Shrinking keeps the newest N."""
+    ring = make_ring(capacity, _restored(_meta(), range(15, 25)))
+
+    assert (ring.head, ring.low, len(ring)) == (25, 25 - capacity, capacity)
+    assert _known(ring) == list(range(25 - capacity, 25))
+
+
+@pytest.mark.parametrize("capacity", [11, 20, 1_000])
+def test_growing(capacity: int) -> None:
+    """Growing loses nothing, and brings nothing back: slots that were overwritten in thought only stay dead."""
+    ring = make_ring(capacity, _restored(_meta(), range(5, 25), capacity=20))
+
+    assert ring.floor == 15
+    assert _known(ring) == list(range(15, 25))
+
+
+def test_growing_holds_more() -> None:
+    """The larger ring fills up to its size from where it was."""
+    ring = make_ring(20, _restored(_meta(), range(15, 25)))
+    for number in range(25, 35):
+        ring.apply(ring.check([b"%d" % number]))
+    assert _known(ring) == list(range(15, 35))
+
+    ring.apply(ring.check([b"35"]))
+    assert _known(ring) == list(range(16, 36))
+
+
+def test_shrunk_and_grown_again() -> None:
+    """What was evicted while the ring was small stays evicted, also where its slots are still there."""
+    small = make_ring(3, _restored(_meta(), range(15, 25)))
+
+    grown = make_ring(10, _restored(_meta(capacity=3, floor=small.floor), range(15, 25)))
+
+    assert _known(grown) == [22, 23, 24]
+
+
+@pytest.mark.parametrize("capacity", [3, 10, 30])
+def test_a_higher_floor_stays(capacity: int) -> None:
+    """Cleared is cleared: a change of size never lowers the floor."""
+    ring = make_ring(capacity, _restored(_meta(floor=24), range(15, 25)))
+
+    assert ring.floor == 24
+    assert _known(ring) == [24]
+
+
+def test_off_and_on_again() -> None:
+    """Size 0 forgets all; switched on again the ring begins empty, and sequences go on."""
+    off = make_ring(0, _restored(_meta(), range(15, 25)))
+    assert (off.head, len(off)) == (25, 0)
+
+    on = make_ring(10, _restored(_meta(capacity=0, floor=off.floor), range(15, 25)))
+    assert (on.head, on.floor, len(on)) == (25, 25, 0)
+    assert _known(on) == []
+
+
+@pytest.mark.parametrize(
+    ("was", "becomes"), [(False, False), (True, False), (False, True)], ids=["stays", "becomes", "was"]
+)
+@pytest.mark.parametrize("capacity", [5, 10, 20])
+def test_in_memory_only(was: bool, becomes: bool, capacity: int) -> None:
+    """A ring that is in memory only, or was, knows nothing from before, whatever slots are still there."""
+    restore = _restored(_meta(persistent=was), range(15, 25))
+
+    ring = make_ring(capacity, restore, persistent=becomes)
+
+    assert (ring.capacity, ring.head, ring.floor, len(ring)) == (capacity, 25, 25, 0)
+    assert _known(ring) == []
+
+
+def test_times_come_back() -> None:
+    """Where IDs have a maximum age the slots' times are known; it counts across a change of size too."""
+    for capacity in (4, 10, 20):
+        ring = make_ring(capacity, _restored(_meta(), range(15, 25)), max_age_ms=30)
+
+        verdicts = ring.check([b"22", b"21"], [250, 250]).verdicts
+        assert verdicts == [Verdict.DUPLICATE, Verdict.ACCEPTED]
+
+
+def test_times_take_no_room_without_an_age() -> None:
+    """Without a maximum age no times are kept."""
+    index = make_ring(10, _restored(_meta(), range(15, 25))).index
+
+    assert isinstance(index, ResidentIndex)
+    assert len(index._times) == 0
+
+
+@pytest.mark.parametrize("meta", [None, _meta()])
+def test_index_that_is_given(meta: Meta | None) -> None:
+    """An index that lives elsewhere is used as it is and not built."""
+    index = ResidentIndex.rebuild([(20, b"x", 0)], 15, 25)
+
+    ring = make_ring(10, _restored(meta, range(15, 25)), index)
+
+    assert ring.index is index
+
+
+# -- earlier capacities ----------------------------------------------------------------------------------------------
+
+
+def test_none_before_the_first_transaction() -> None:
+    """Without any transaction there is no earlier capacity."""
+    assert older_capacities(10, None) == []
+
+
+@pytest.mark.parametrize(
+    ("meta", "capacity", "expected"),
+    [
+        (_meta(10, 25), 10, []),
+        (_meta(10, 25), 20, [[10, 25, 0]]),
+        (_meta(10, 25)._replace(older=[[7, 9, 3]]), 10, [[7, 9, 3]]),
+        (_meta(10, 25)._replace(older=[[7, 9, 3], [5, 4, 0]]), 20, [[10, 25, 0], [7, 9, 3], [5, 4, 0]]),
+        (_meta(10, 25), 0, [[10, 25, 0]]),
+        (_meta(0, 25), 10, []),
+        (_meta(0, 25)._replace(older=[[7, 9, 3]]), 10, [[7, 9, 3]]),
+        (_meta(10, 25)._replace(older=[[20, 9, 3], [5, 4, 0]]), 20, [[10, 25, 0], [5, 4, 0]]),
+    ],
+    ids=["same", "other", "same again", "third", "to none", "from none", "from none again", "one returns"],
+)
+def test_older_capacities(meta: Meta, capacity: int, expected: list[list[int]]) -> None:
+    """The capacity before this one comes first, with the head at which it ended; 0 has no slots; one that returns is none."""
+    assert older_capacities(capacity, meta) == expected
+
+
+def test_older_is_a_copy() -> None:
+    """The meta record that they come from is not changed through them."""
+    meta = _meta()._replace(older=[[7, 9, 3]])
+
+    older_capacities(20, meta)[1].append(1)
+
+    assert meta.older == [[7, 9, 3]]
+
+
+# -- removing what is dead -------------------------------------------------------------------------------------------
+
+
+def _slots(capacity: int, *slots: int) -> list[bytes]:
+    return [ring_key(capacity, each) for each in slots]
+
+
+@pytest.mark.parametrize("low", [0, 24])
+def test_alive_is_left(low: int) -> None:
+    """While a sequence of an earlier capacity may be alive, none of its slots is removed."""
+    assert collect_garbage([[10, 25, 0]], low) == ([[10, 25, 0]], [])
+
+
+@pytest.mark.parametrize("low", [25, 1_000])
+def test_dead_is_removed(low: int) -> None:
+    """Once all of an earlier capacity is dead its slots go, each once, and it is forgotten."""
+    assert collect_garbage([[3, 25, 0]], low) == ([], _slots(3, 0, 1, 2))
+
+
+def test_bounded_and_resumes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A transaction removes so many and no more; the next goes on where it ended, until nothing is left."""
+    monkeypatch.setattr(resize, "TOMBSTONES_MAX", 4)
+    older: Sequence[Sequence[int]] = [[10, 25, 0]]
+    steps = []
+    for _ in range(4):
+        older, removed = collect_garbage(older, 25)
+        steps.append((older, removed))
+
+    assert steps == [
+        ([[10, 25, 4]], _slots(10, 0, 1, 2, 3)),
+        ([[10, 25, 8]], _slots(10, 4, 5, 6, 7)),
+        ([], _slots(10, 8, 9)),
+        ([], []),
+    ]
+
+
+def test_bound_is_for_all_capacities(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The bound is a transaction's: what one capacity leaves of it the next may use."""
+    monkeypatch.setattr(resize, "TOMBSTONES_MAX", 4)
+    older: Sequence[Sequence[int]] = [[3, 25, 0], [2, 20, 0], [4, 10, 1]]
+
+    older, first = collect_garbage(older, 25)
+    assert (older, first) == ([[2, 20, 1], [4, 10, 1]], [*_slots(3, 0, 1, 2), *_slots(2, 0)])
+
+    older, second = collect_garbage(older, 25)
+    assert (older, second) == ([], [*_slots(2, 1), *_slots(4, 1, 2, 3)])
+
+
+def test_a_large_ring_takes_many_transactions() -> None:
+    """A ring of a million is removed in steps of the limit that is in force."""
+    older: Sequence[Sequence[int]] = [[1_000_000, 25, 998_500]]
+
+    older, first = collect_garbage(older, 25)
+    assert (older, len(first)) == ([[1_000_000, 25, 999_500]], resize.TOMBSTONES_MAX)
+
+    older, second = collect_garbage(older, 25)
+    assert (older, second) == ([], _slots(1_000_000, *range(999_500, 1_000_000)))
+
+
+def test_dead_ones_behind_a_living_one() -> None:
+    """A capacity that is alive still does not keep the older ones behind it."""
+    assert collect_garbage([[10, 25, 0], [2, 20, 0]], 20) == ([[10, 25, 0]], _slots(2, 0, 1))
+
+
+def test_nothing_to_remove() -> None:
+    """Without earlier capacities there is nothing to do, and what was given stays as it was."""
+    given = [[3, 25, 1]]
+
+    assert collect_garbage([], 100) == ([], [])
+    collect_garbage(given, 25)
+    assert given == [[3, 25, 1]]
+
+
+# -- together --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "capacities", [(10, 3), (3, 10), (10, 0, 10), (10, 3, 10), (3, 10, 5, 7, 5, 10), (4, 5, 4, 5, 4)]
+)
+def test_changelog_stays_bounded(capacities: Sequence[int], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Through changes of size no live ID is lost, and in the end only slots of the present size are left."""
+    monkeypatch.setattr(resize, "TOMBSTONES_MAX", 2)
+    slots: dict[bytes, Slot] = {}
+    meta: Meta | None = None
+    for capacity in capacities:
+        restore = Restore(None, 0, resident=True)
+        restore.meta, restore.slots = meta, dict(slots)
+        ring, older = make_ring(capacity, restore), older_capacities(capacity, meta)
+        alive = range(ring.low, ring.head)
+        assert _known(ring, ring.head) == list(alive)
+        for _ in range(8):
+            checked = ring.check([b"%d" % ring.head])
+            head = ring.head + len(checked.new_ids)
+            low = max(ring.floor, head - capacity)
+            older, removed = collect_garbage(older, low)
+            assert [slots[key] for key in removed if key in slots and slots[key].sequence >= low] == []
+            for key in removed:
+                slots.pop(key, None)
+            for sequence, each in enumerate(checked.new_ids, checked.first_sequence):
+                slots[ring_key(capacity, sequence)] = Slot(capacity, sequence, each, Origin(3, sequence, 0))
+            ring.apply(checked)
+            meta = META._replace(capacity=capacity, head=head, floor=ring.floor, older=older)
+
+    last = capacities[-1]
+    assert meta is not None
+    for _ in range(20):
+        older, removed = collect_garbage(meta.older, meta.head + 100)
+        slots = {key: each for key, each in slots.items() if key not in removed}
+        meta = meta._replace(older=older)
+    assert meta.older == []
+    assert {each.capacity for each in slots.values()} <= {last}
+    assert len(slots) <= last

@@ -1,0 +1,94 @@
+import base64
+from hashlib import blake2b
+
+import pytest
+
+from app.ring_verbs import IdFormatError, parse_id
+from tables.codec import digest_id, display_id, encode_id
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("A-1", b"A-1"),
+        ("", b""),
+        ("größe 7", "größe 7".encode()),
+        ("order:7", b"order:7"),
+        (":7", b":7"),
+        ("HEX:ff", b"HEX:ff"),
+        ("hex", b"hex"),
+        ("hex:ff00", b"\xff\x00"),
+        ("hex:FF 00", b"\xff\x00"),
+        ("hex:", b""),
+        ("base64:/wA=", b"\xff\x00"),
+        ("base64:", b""),
+        ("text:A-1", b"A-1"),
+        ("text:", b""),
+        ("text:hex:ff", b"hex:ff"),
+        ("text:digest:00", b"digest:00"),
+        ("text:text:x", b"text:x"),
+    ],
+)
+def test_forms(text: str, expected: bytes) -> None:
+    """Text is the ID itself, unless it begins as one of the other forms; ``text:`` says that it does not."""
+    assert parse_id(text) == encode_id(expected)
+
+
+@pytest.mark.parametrize("form", ["text", "hex", "base64"])
+def test_long_id(form: str) -> None:
+    """A long ID may be given whole, in any form: its digest is what is looked for."""
+    value = b"x" * 257
+    written = {
+        "text": value.decode(),
+        "hex": "hex:" + value.hex(),
+        "base64": "base64:" + base64.b64encode(value).decode(),
+    }
+
+    assert parse_id(written[form]) == digest_id(value)
+
+
+def test_digest() -> None:
+    """An ID of which only the digest was kept is found by the digest."""
+    digest = blake2b(b"some value", digest_size=32).hexdigest()
+
+    assert parse_id(f"digest:{digest}") == digest_id(b"some value")
+    assert parse_id(f"digest:{digest}") != parse_id(f"hex:{digest}")
+
+
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [
+        ("hex:f", "hex"),
+        ("hex:xy", "hex"),
+        ("base64:/wA", "base64"),
+        ("base64:!!!!", "base64"),
+        ("base64:ä", "base64"),
+        ("digest:", "digest"),
+        ("digest:ff", "digest"),
+        ("digest:" + "0" * 66, "digest"),
+        ("digest:xy", "digest"),
+    ],
+)
+def test_malformed(text: str, kind: str) -> None:
+    """What is not what it says it is, is refused; the text names it and the way out, which works."""
+    with pytest.raises(IdFormatError) as raised:
+        parse_id(text)
+
+    message = str(raised.value)
+    assert message.startswith(f"{text!r} is no {kind} (")
+    assert message.endswith(f"): mend it, or write text:{text} if the ID itself begins so")
+    assert parse_id(f"text:{text}") == encode_id(text.encode())
+    assert raised.value.exit_code == 2
+
+
+@pytest.mark.parametrize(
+    "encoded",
+    [
+        *map(encode_id, (b"A-1", b"", "größe 7".encode(), b"\xff\x00", b"a\nb", b"order:7", b"x" * 300)),
+        *map(encode_id, (b"hex:ff", b"hex:xy", b"base64:AA==", b"digest:00", b"text:x")),
+        digest_id(b"A-1"),
+    ],
+)
+def test_what_is_shown_can_be_found(encoded: bytes) -> None:
+    """An ID as ``rings show`` writes it is the one that ``rings find`` looks for."""
+    assert parse_id(display_id(encoded)) == encoded

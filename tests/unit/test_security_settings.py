@@ -1,0 +1,198 @@
+"""Which settings of security are refused: each error names key, value and way out, and no secret."""
+
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from conf.errors import ConfigurationError
+from conf.load import load, validate
+from conf.settings import KafkaSettings
+
+SECRET: Final = "hunter2-and-more"  # noqa: S105 - a test's own
+SASL: Final = {
+    "security_protocol": "SASL_SSL",
+    "sasl_mechanism": "PLAIN",
+    "sasl_username": "ringfence",
+    "sasl_password_env": "RINGFENCE_KAFKA_PASSWORD",
+}
+
+
+@pytest.fixture(autouse=True)
+def _password(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RINGFENCE_KAFKA_PASSWORD", SECRET)
+
+
+@pytest.fixture
+def pem(tmp_path: Path) -> str:
+    """A file that is there; what it holds is looked at when it is used."""
+    path = tmp_path / "some.pem"
+    path.write_text("")
+    return str(path)
+
+
+def _fault(**kafka: Any) -> str:
+    with pytest.raises(ConfigurationError) as caught:
+        validate({"kafka": kafka})
+    return str(caught.value).removeprefix("settings: ")
+
+
+# -- what is valid ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"])
+@pytest.mark.parametrize("protocol", ["SASL_PLAINTEXT", "SASL_SSL"])
+def test_sasl(protocol: str, mechanism: str) -> None:
+    """A login is complete with mechanism, name and variable; over TLS the system's authorities are enough."""
+    kafka = validate({"kafka": SASL | {"security_protocol": protocol, "sasl_mechanism": mechanism}}).kafka
+
+    assert kafka.uses_sasl
+    assert kafka.uses_ssl == (protocol == "SASL_SSL")
+    assert kafka.sasl_password() == SECRET
+
+
+def test_ssl(pem: str) -> None:
+    """TLS needs no file; a client certificate comes with its key."""
+    alone = validate({"kafka": {"security_protocol": "SSL"}}).kafka
+    full = {"ssl_cafile": pem, "ssl_certfile": pem, "ssl_keyfile": pem}
+    kafka = validate({"kafka": {"security_protocol": "SSL", **full}}).kafka
+
+    assert (alone.uses_ssl, alone.uses_sasl) == (True, False)
+    assert {each: getattr(kafka, each) for each in full} == full
+
+
+def test_the_password_is_no_part_of_the_settings() -> None:
+    """However settings are shown, the password is not in them."""
+    settings = validate({"kafka": SASL})
+    shown = (
+        f"{settings!r} {settings} {settings.model_dump()} {settings.model_dump_json()} {vars(settings.kafka)}"
+    )
+
+    assert "RINGFENCE_KAFKA_PASSWORD" in shown
+    assert SECRET not in shown
+
+
+@pytest.mark.parametrize("named_by", ["file", "environment"])
+def test_the_variable_may_have_the_prefix_of_settings(tmp_path: Path, named_by: str) -> None:
+    """A password variable that begins with RINGFENCE_ is not taken for a setting, wherever it is named."""
+    keys = dict(SASL)
+    environment = {"RINGFENCE_KAFKA_PASSWORD": SECRET}
+    if named_by == "environment":
+        environment["RINGFENCE_KAFKA__SASL_PASSWORD_ENV"] = keys.pop("sasl_password_env")
+    file = tmp_path / "ringfence.toml"
+    file.write_text("[kafka]\n" + "".join(f'{key} = "{value}"\n' for key, value in keys.items()))
+
+    assert load(file, environment).kafka == KafkaSettings.model_validate(SASL)
+
+
+# -- what does not fit together -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("missing", ["sasl_mechanism", "sasl_username", "sasl_password_env"])
+def test_incomplete_login(missing: str) -> None:
+    """A login without one of its three keys is refused."""
+    given = {key: value for key, value in SASL.items() if key != missing}
+    expected = f"kafka: security_protocol = 'SASL_SSL' needs {missing}: add them, or choose another protocol"
+
+    assert _fault(**given) == expected
+
+
+@pytest.mark.parametrize("protocol", ["PLAINTEXT", "SSL"])
+@pytest.mark.parametrize("key", ["sasl_mechanism", "sasl_username", "sasl_password_env"])
+def test_login_that_nobody_asks_for(protocol: str, key: str) -> None:
+    """A key of a login without SASL would silently do nothing: refused."""
+    expected = (
+        f"kafka: {key} = {SASL[key]!r} has no effect with security_protocol = {protocol!r}: "
+        "remove it, or set the protocol"
+    )
+
+    assert _fault(security_protocol=protocol, **{key: SASL[key]}) == expected
+
+
+@pytest.mark.parametrize("key", ["ssl_cafile", "ssl_certfile", "ssl_keyfile"])
+def test_certificates_without_tls(key: str, pem: str) -> None:
+    """A certificate on a connection without TLS would pretend to protect: refused."""
+    plain = SASL | {"security_protocol": "SASL_PLAINTEXT"}
+    expected = (
+        f"kafka: {key} = {pem!r} has no effect with security_protocol = 'SASL_PLAINTEXT': "
+        "remove it, or set the protocol"
+    )
+
+    assert _fault(**plain, **{key: pem}) == expected
+
+
+@pytest.mark.parametrize(("key", "other"), [("ssl_certfile", "ssl_keyfile"), ("ssl_keyfile", "ssl_certfile")])
+def test_half_a_client_certificate(key: str, other: str, pem: str) -> None:
+    """A certificate without its key, or a key without its certificate, is refused."""
+    expected = f"kafka: {key} = {pem!r} needs {other}: set both or neither"
+
+    assert _fault(security_protocol="SSL", **{key: pem}) == expected
+
+
+def test_file_that_is_not_there() -> None:
+    """A file that does not exist is named with its key."""
+    expected = "kafka: ssl_cafile = '/nowhere/ca.pem': no such file: name a PEM file"
+
+    assert _fault(security_protocol="SSL", ssl_cafile="/nowhere/ca.pem") == expected
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [("security_protocol", "ssl"), ("sasl_mechanism", "GSSAPI"), ("sasl_mechanism", "SCRAM")],
+)
+def test_unknown_choice(key: str, value: str) -> None:
+    """A protocol or mechanism that there is not is refused with those that there are."""
+    assert _fault(**SASL | {key: value}).startswith(f"kafka.{key} = {value!r}: must be ")
+
+
+# -- secrets ------------------------------------------------------------------------------------------------
+
+
+def test_variable_that_is_not_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A password variable that is not set, or is empty, is named."""
+    expected = "kafka: sasl_password_env = 'RINGFENCE_KAFKA_PASSWORD': that variable is not set: export it"
+    monkeypatch.setenv("RINGFENCE_KAFKA_PASSWORD", "")
+
+    assert _fault(**SASL) == expected
+    monkeypatch.delenv("RINGFENCE_KAFKA_PASSWORD")
+    assert _fault(**SASL) == expected
+
+
+@pytest.mark.parametrize("protocol", ["SASL_SSL", "SSL"])
+def test_password_in_place_of_the_variable(protocol: str) -> None:
+    """Who writes the password where its variable's name belongs does not read it again in a log."""
+    fault = _fault(**SASL | {"security_protocol": protocol, "sasl_password_env": SECRET})
+
+    assert "sasl_password_env = (hidden: may be the password itself)" in fault
+    assert SECRET not in fault
+
+
+@pytest.mark.parametrize("key", ["sasl_password", "sasl_plain_password", "ssl_key_passphrase", "secret"])
+def test_password_in_the_file(key: str) -> None:
+    """A password in the file is refused, and the error does not repeat it."""
+    fault = _fault(**SASL, **{key: SECRET})
+
+    assert fault.startswith(f"kafka.{key} = '(hidden)': unknown key: ")
+    assert SECRET not in fault
+
+
+def test_password_in_a_section_that_is_not_known() -> None:
+    """The same within a table that nobody knows."""
+    with pytest.raises(ConfigurationError) as caught:
+        validate({"kafkaa": {"sasl_password": SECRET, "all": [{"token": SECRET}]}})
+
+    assert "kafkaa = {'sasl_password': '(hidden)'" in str(caught.value)
+    assert SECRET not in str(caught.value)
+
+
+@pytest.mark.parametrize("variable", ["RINGFENCE_PASSWORD", "RINGFENCE_KAFKA__SASL_PASSWORD"])
+def test_password_in_a_variable_that_is_no_setting(tmp_path: Path, variable: str) -> None:
+    """A variable with the prefix that names no setting is refused without its value."""
+    file = tmp_path / "ringfence.toml"
+    file.write_text("")
+
+    with pytest.raises(ConfigurationError) as caught:
+        load(file, {variable: SECRET})
+
+    assert variable in str(caught.value)
+    assert SECRET not in str(caught.value)
