@@ -61,6 +61,8 @@ class Store:
         """
         self.path = path
         self.epoch = 0
+        self.damaged = False
+        """A read met damage, which opening alone might not meet again."""
         self._open = False
         try:
             if read_only:
@@ -117,18 +119,21 @@ class Store:
             FormatError: written by a later version, or damaged.
         """
         iterator = self._db.iter()
-        iterator.seek(_SLOT_PREFIX)
-        while iterator.valid():
-            key = cast("bytes", iterator.key())
-            if not key.startswith(_SLOT_PREFIX):
-                return
-            ring_key = codec.KIND_RING + key[1:]
-            yield ring_key, codec.decode_ring(ring_key, cast("bytes", iterator.value()))
-            iterator.next()
         try:
-            iterator.status()  # an iterator that meets damage just ends
-        except Exception as error:
-            raise _fault(self.path, str(error)) from error
+            iterator.seek(_SLOT_PREFIX)
+            while iterator.valid():
+                key = cast("bytes", iterator.key())
+                if not key.startswith(_SLOT_PREFIX):
+                    return
+                ring_key = codec.KIND_RING + key[1:]
+                yield ring_key, codec.decode_ring(ring_key, cast("bytes", iterator.value()))
+                iterator.next()
+            try:
+                iterator.status()  # an iterator that meets damage just ends
+            except Exception as error:
+                raise self._read_fault(error) from error
+        finally:
+            del iterator  # RocksDB keeps its lock while the trace of an exception holds the iterator
 
     def slots_of(self, ring_keys: Sequence[bytes]) -> list[Slot | None]:
         """The occupants of these slots; None = empty."""
@@ -153,7 +158,12 @@ class Store:
         try:
             return cast("list[bytes | None]", self._db.get(cast("Any", keys)))
         except Exception as error:  # rocksdict raises plain Exception for every fault of RocksDB
-            raise _fault(self.path, str(error)) from error
+            raise self._read_fault(error) from error
+
+    def _read_fault(self, error: Exception) -> Exception:
+        fault = _fault(self.path, str(error))
+        self.damaged = self.damaged or isinstance(fault, DamagedStoreError)
+        return fault
 
     def write(self, epoch: int, state: StoredState, fill: "Callable[[Writes], None]") -> None:
         """Write slots, index entries and the state that they bring about, all or nothing.

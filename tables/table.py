@@ -93,8 +93,7 @@ class LaneTable:
         """
         began = time.monotonic()
         try:
-            if self._store is None:
-                self._store = Store(self._path)
+            self._store = self._sound_store()
             reused = self._store.state() is not None
             start = trusted_start(self._store.state(), bounds, indexed=not self._resident)
             restore = await self._restore(self._store, kafka, topic, partition, start, bounds.high_watermark)
@@ -108,6 +107,18 @@ class LaneTable:
             )
         self._begin(self._store, restore)
         return self._store.epoch, Restored(restore.count, time.monotonic() - began, reused)
+
+    def _sound_store(self) -> Store:
+        """The open store, or the one on disk.
+
+        Raises:
+            DamagedStoreError: damage was met, now or while it was in use.
+        """
+        if self._store is None:
+            return Store(self._path)
+        if self._store.damaged:
+            raise DamagedStoreError(f"{self._path}: damage was met while it was in use")
+        return self._store
 
     async def _restore(
         self, store: Store, kafka: KafkaSettings, topic: str, partition: int, start: int, high_watermark: int

@@ -192,6 +192,7 @@ class Lane(RuleBasedStateMachine):
         """What the changelog may be cut back to: since the last compaction."""
         self.next = 0
         self.now = 1_000
+        self.incarnation = ""
         self.fail_after: int | None = None
         self.in_step = False
         """The store reflects the whole changelog, and knows it."""
@@ -224,6 +225,8 @@ class Lane(RuleBasedStateMachine):
 
     def append(self, slots: Sequence[tuple[bytes, bytes | None]], meta: codec.Meta) -> int:
         """A committed transaction; returns the position behind its last record."""
+        self.incarnation = self.incarnation or meta.incarnation
+        assert meta.incarnation == self.incarnation
         for key, value in (*slots, (codec.META_KEY, codec.encode_meta(meta))):
             self.records.append(Record(self.end, key, value))
             self.end += 1
@@ -293,6 +296,7 @@ class Lane(RuleBasedStateMachine):
     def batch(self, batch: Batch) -> None:
         change = self.change(batch)
         self.table.apply(self.epoch, change, self.commit(change, batch))
+        self.in_step = True
 
     @rule(batch=batches)
     def batch_of_unknown_position(self, batch: Batch) -> None:
@@ -314,12 +318,17 @@ class Lane(RuleBasedStateMachine):
 
     @rule(batch=batches, in_process=st.booleans())
     def crash_after_commit(self, batch: Batch, in_process: bool) -> None:
-        """The store is left behind; with the process, or with the answer of the broker only."""
-        self.commit(self.change(batch), batch)
-        if in_process:
-            self.open()
-        else:
-            self.restart()
+        """The store is left behind by one transaction, and reads that one and no more.
+
+        It is left behind by the whole process, or only by a broker whose answer was lost.
+        """
+        change, in_step = self.change(batch), self.in_step
+        self.commit(change, batch)
+        restored = self.open() if in_process else self.restart()
+
+        if in_step:
+            written = len(self.table.persisted(change))
+            assert (restored.reused, restored.records) == (True, 1 + written + 1)
 
     @rule(batch=batches)
     def late_write(self, batch: Batch) -> None:

@@ -1,17 +1,19 @@
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple, cast
+from typing import Any, NamedTuple, cast
 
 import pytest
 
-from tables import codec
+from conf.settings import KafkaSettings
+from tables import changelog, codec
 from tables.codec import FormatError, Meta, Origin, Slot
 from tables.index import StoredIndex
 from tables.resize import make_ring
 from tables.restore import ChangelogBounds, Restore, UntrustedError, trusted_start
 from tables.ring import Ring, Verdict
-from tables.store import Store, StoredState, Writes
+from tables.store import DamagedStoreError, Store, StoredState, Writes
+from tables.table import LaneTable, Restored, TableOptions
 
 ALPHABET = [codec.encode_id(b"%c" % letter) for letter in b"abcdefghijklmnopqrstuvwxyz"]
 DAY_S = 86_400.0
@@ -41,7 +43,11 @@ class Log:
 
     def transact(self, ids: str) -> str:
         """One batch, an ID a letter; what was said of each, a letter a message."""
-        checked = self.ring.check(_ids(ids))
+        return "".join(each.name[0] for each in self.transact_ids(_ids(ids)))
+
+    def transact_ids(self, ids: Sequence[bytes | None]) -> list[Verdict]:
+        """One batch of encoded IDs."""
+        checked = self.ring.check(ids)
         self.ring.apply(checked)
         self.next += len(ids)
         for sequence, each in enumerate(checked.new_ids, checked.first_sequence):
@@ -49,7 +55,7 @@ class Log:
         self.append(codec.META_KEY, codec.encode_meta(self.meta))
         self.end += 1
         self.cuts.append(self.end)
-        return "".join(each.name[0] for each in checked.verdicts)
+        return checked.verdicts
 
     def append(self, key: bytes, value: bytes | None) -> None:
         self.records.append(Record(self.end, key, value))
@@ -159,9 +165,9 @@ def store(new_store: Callable[[], Store]) -> Store:
 both_kinds = pytest.mark.parametrize("resident", [True, False], ids=["resident index", "stored index"])
 
 
-def _history() -> Log:
+def _history(incarnation: str = "0011223344556677") -> Log:
     """Evictions, IDs accepted again, a batch larger than the ring, batches without a new ID."""
-    log = Log(5)
+    log = Log(5, incarnation)
     for each in ("abc", "cba", "defg", "a", "", "bcdabcdhi", "ihd", "jklmna", "b", "ab"):
         log.transact(each)
     return log
@@ -559,6 +565,7 @@ def test_tombstone(store: Store, resident: bool) -> None:
     restore = restored(log, store, resident=resident)
 
     assert [slot.sequence for _, slot in store.slots()] == [5]
+    assert {slot.sequence for slot in restore.slots.values()} == ({5} if resident else set())
     assert known(make_ring(5, restore, None if resident else _index(store, 5))) == "c"
 
 
@@ -684,6 +691,118 @@ def test_sizes_that_return(store: Store, new_store: Callable[[], Store], residen
     assert known(log.ring) == "abcd"
 
 
+@both_kinds
+def test_id_in_a_slot_of_a_former_size(store: Store, new_store: Callable[[], Store], resident: bool) -> None:
+    """An ID that lives is not forgotten because a slot is overwritten in which it died under another size."""
+    log = Log(2)
+    for capacity, batch in [(2, "xy"), (4, "za"), (2, "bcdefa"), (4, "g"), (4, "h")]:
+        log.reopen(capacity)
+        assert log.transact(batch) == "A" * len(batch)
+
+        assert known(_ring(log, store, resident=resident)) == known(log.ring)
+        assert known(_ring(log, new_store(), resident=resident)) == known(log.ring)
+    # h11 overwrote a3 in the fourth slot of four; a9 is another acceptance of it.
+    assert known(log.ring) == "fagh"
+
+
+# -- damage -----------------------------------------------------------------------------------------------------------
+
+
+def _served(log: Log, monkeypatch: pytest.MonkeyPatch) -> Callable[[LaneTable], Awaitable[Restored]]:
+    """Opens tables over this log; only the consumer that would fetch its records is replaced."""
+
+    async def read(*arguments: Any) -> int:
+        *_, start, high_watermark, consume = arguments
+        consume([each for each in log.records if start <= each.offset < high_watermark])
+        return int(high_watermark)
+
+    async def open_table(table: LaneTable) -> Restored:
+        _, restored = await table.open(KafkaSettings(), "changelog", 0, log.bounds())
+        return restored
+
+    monkeypatch.setattr(changelog, "read", read)
+    return open_table
+
+
+@both_kinds
+@pytest.mark.parametrize("at", [0.05, 0.3, 0.6, 0.9])
+async def test_damage_heals(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, resident: bool, at: float
+) -> None:
+    """Damage to RocksDB, found on opening or only by a batch, is healed by opening again: the changelog has it all."""
+    log = Log(2_000)
+    ids = [codec.encode_id(b"%d" % each) for each in range(2_000)]
+    times = [0] * len(ids)
+    log.transact_ids(ids)
+    open_table = _served(log, monkeypatch)
+    table = LaneTable(tmp_path / "orders-0", TableOptions(2_000, 2_000 if resident else 0))
+    await open_table(table)
+    table.close()
+    Store(tmp_path / "orders-0").close()  # moves RocksDB's log into a table file
+    (file,) = (tmp_path / "orders-0").glob("*.sst")
+    content = bytearray(file.read_bytes())
+    begin = int(len(content) * at)
+    content[begin : begin + 64] = b"\xff" * 64
+    file.write_bytes(content)
+
+    await open_table(table)
+    try:
+        verdicts = table.check(ids, times).verdicts
+    except DamagedStoreError:
+        await open_table(table)
+        verdicts = table.check(ids, times).verdicts
+    afterwards = await open_table(table)
+    table.close()
+
+    assert verdicts == [Verdict.DUPLICATE] * 2_000
+    assert afterwards.reused
+
+
+async def test_incarnation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each new changelog gets an incarnation of its own; one that has records keeps that which they name."""
+
+    async def incarnation(name: str, log: Log) -> str:
+        table = LaneTable(tmp_path / name, TableOptions(5, 5))
+        await _served(log, monkeypatch)(table)
+        meta = table.record(table.check([], []), [], {}, {}, {}).meta
+        table.close()
+        return meta.incarnation
+
+    assert await incarnation("one", Log(5)) != await incarnation("two", Log(5))
+    assert await incarnation("three", _history(incarnation="ab")) == "ab"
+
+
+async def test_slot_of_a_later_version(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A RocksDB that this version cannot read is rebuilt from the changelog, which it can."""
+    log = _history()
+    open_table = _served(log, monkeypatch)
+    table = LaneTable(tmp_path / "orders-0", TableOptions(5, 5))
+    await open_table(table)
+    table.close()
+    store = Store(tmp_path / "orders-0")
+    store._db.put(b"s" + codec.ring_key(5, 3)[1:], b"\x02")
+    store.close()
+
+    restored = await open_table(table)
+
+    assert (restored.reused, restored.records) == (False, len(log.records))
+    assert known(table.ring) == known(log.ring)
+    table.close()
+
+
+async def test_record_of_a_later_version_in_the_changelog(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A changelog that this version cannot read is refused, and rebuilding does not help; it is not passed over."""
+    log = _history()
+    log.append(b"\x02", b"")
+    table = LaneTable(tmp_path / "orders-0", TableOptions(5, 5))
+
+    with pytest.raises(FormatError, match="unknown to this version"):
+        await _served(log, monkeypatch)(table)
+    table.close()
+
+
 # -- the index in RocksDB -----------------------------------------------------------------------------------------
 
 
@@ -725,6 +844,33 @@ def test_stored_index_keeps_who_came_back(store: Store) -> None:
     _persist(store, index, 5, "b")
     _persist(store, index, 6, "e")  # overwrites d3; a4 stays
     assert _entries(store, "abcde") == {"a": 4, "b": 5, "e": 6}
+
+
+def test_stored_index_keeps_who_lives_elsewhere(store: Store) -> None:
+    """An ID that died in this slot under a former size and lives in another one keeps its entry."""
+
+    def fill(writes: Writes) -> None:
+        writes.put_slot(*_slot(3, 0, ALPHABET[0]))
+        writes.put_index(ALPHABET[0], 9)
+
+    store.write(store.epoch, _state(1, indexed=True), fill)
+    _persist(store, _index(store, 3), 12, "b")
+
+    assert _entries(store, "ab") == {"a": 9, "b": 12}
+
+
+def test_restored_index_is_not_turned_back(store: Store) -> None:
+    """A record of another slot with an older acceptance of an ID leaves the newer entry as it is."""
+    log = Log(3)
+    log.append(*_slot(3, 9, ALPHABET[0]))
+    log.ring = Ring(3, 10, 0)
+    log.transact("")
+    restored(log, store, resident=False)
+    log.append(*_slot(4, 3, ALPHABET[0]))
+    log.transact("")
+    restored(log, store, resident=False)
+
+    assert _entries(store, "a") == {"a": 9}
 
 
 def test_restored_index_is_as_small_as_the_ring(store: Store) -> None:

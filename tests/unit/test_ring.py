@@ -345,6 +345,18 @@ def test_rebuild_leaves_out_the_dead() -> None:
     assert len(index) == 2
 
 
+def test_index_may_forget_more_than_it_has() -> None:
+    """An index whose low leaps over its end, as a clearing makes it, goes on from there."""
+    index = ResidentIndex.rebuild([(3, b"a", 0)], 3, 4)
+
+    index.add(4, [], [], 9)
+    index.add(9, [b"b", b"c"], [0, 0], 9)
+    assert _known(index, "abc") == {"b": 9, "c": 10}
+
+    index.add(11, [], [], 10)
+    assert _known(index, "abc") == {"c": 10}
+
+
 def test_rebuild_of_nothing() -> None:
     """An empty index is one that forgets properly from where it begins."""
     index = ResidentIndex.rebuild([], 5, 5)

@@ -94,6 +94,7 @@ def test_slots_round_trip(store: Store) -> None:
         writes.put_index(b"\xffz", 4)
 
     store.write(store.epoch, _state(15, 4), fill)
+    store._db.put(b"z", b"a kind of a later version")
 
     assert dict(store.slots()) == {key: slot for key, _, slot in slots}
     assert store.slots_of([slots[2][0], codec.ring_key(10, 5), slots[0][0]]) == [
@@ -484,7 +485,11 @@ def _unprivileged() -> Iterator[Path]:
     """A folder that may be read and not written; root, whom nothing stops, becomes nobody for that time."""
     root = os.geteuid() == 0
     folder = Path(tempfile.mkdtemp(prefix="ringfence-"))
-    Store(folder / "mine").close()
+    for name in ("mine", "theirs"):
+        Store(folder / name).close()
+    for each in (folder / "theirs").iterdir():
+        each.chmod(0o000 if each.name == "CURRENT" else 0o666)
+    (folder / "theirs").chmod(0o777)
     for each in (folder, folder / "mine"):
         each.chmod(0o555)
     if root:
@@ -507,6 +512,17 @@ def test_unwritable_folder(name: str) -> None:
             Store(folder / name)
 
         assert str(caught.value).startswith(f"{folder / name} cannot be written: ")
+        assert "app.data_dir" in str(caught.value)
+
+
+def test_file_of_somebody_else() -> None:
+    """A file in the folder that may not be read is no damage: deleting it would not be ours."""
+    with _unprivileged() as folder:
+        path = folder / "theirs"
+        with pytest.raises(PrerequisiteError) as caught:
+            Store(path)
+
+        assert str(caught.value).startswith(f"{path} cannot be written: ")
         assert "app.data_dir" in str(caught.value)
 
 
