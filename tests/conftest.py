@@ -15,7 +15,9 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedBroker]
     Do not stop, kill or pause it: a test that does makes an EmbeddedBroker of its own. Topics and groups are
     shared, so name them after the test.
     """
-    with EmbeddedBroker(tmp_path_factory.mktemp("broker")) as running:
+    # Some tests send records of long ago, which retention would delete from under them.
+    forever = {"log.retention.ms": "-1"}
+    with EmbeddedBroker(tmp_path_factory.mktemp("broker"), properties=forever) as running:
         _settle(running.bootstrap_servers)
         yield running
 

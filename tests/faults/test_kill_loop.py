@@ -78,6 +78,20 @@ def test_exact_after_kills(bootstrap: str, tmp_path: Path) -> None:
             victim.start()
         producing.join(120)
         _reach(MESSAGES, bootstrap, name, workers)
+        # What is not at home where it arrived is on its way through the forward topic.
+        forward = f"{name}-{name}-forward"
+        wait_for(
+            lambda: all(
+                done >= end
+                for done, end in zip(
+                    kafka.committed(bootstrap, name, forward, PARTITIONS),
+                    kafka.data_ends(bootstrap, forward, PARTITIONS),
+                    strict=True,
+                )
+            ),
+            lambda: _state(bootstrap, name, workers),
+            120,
+        )
     finally:
         for each in workers:
             each.destroy()
