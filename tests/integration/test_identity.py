@@ -17,7 +17,7 @@ ADDRESSES: list[dict[str, Any]] = [
     {"name": "grouped", "partitions": 1, "group_header": "GROUP"},
     {"name": "renamed", "partitions": 1, "group_header": "GROUP", "default_group": "nobody"},
     {"name": "aged", "partitions": 1, "id_max_age": 10},
-    {"name": "off", "partitions": 1, "id_cache_size": 0},
+    {"name": "identity-off", "partitions": 1, "id_cache_size": 0},
 ]
 
 
@@ -129,11 +129,11 @@ def test_an_old_id_no_longer_counts(running: Running) -> None:
 def test_counters_by_verdict(running: Running) -> None:
     """``/metrics`` counts messages by address and verdict, and shows ring, coverage, lag and batch seconds."""
     running.outcome("by-value", [Sent(None, b"g", b"metric"), Sent(None, b"g", b"metric")])
-    running.outcome("off", [Sent(b"a", b"g"), Sent(b"a", b"g")])
+    running.outcome("identity-off", [Sent(b"a", b"g"), Sent(b"a", b"g")])
     # A lane counts a batch when all of it is done, a moment after others see the commit.
     wait_for(
         lambda: (
-            'ringfence_messages_total{address="off",verdict="unchecked"} 2.0'
+            'ringfence_messages_total{address="identity-off",verdict="unchecked"} 2.0'
             in running.worker.page("/metrics")
         ),
         lambda: running.worker.page("/metrics"),
