@@ -86,6 +86,9 @@ class Emitter:
         self._forward_topic = forward_topic
         self._outputs = outputs
         self._home = Home(outputs.partitions[address.accepted_topic], address.partitioner)
+        self._duplicates_home = self._home
+        if address.duplicates == "divert":
+            self._duplicates_home = Home(outputs.partitions[address.duplicates_topic], address.partitioner)
         self._spread = 0
 
     def emit(self, outcome: Outcome, new_builder: NewBuilder) -> list[Outgoing]:
@@ -132,7 +135,7 @@ class Emitter:
     def _diverted(self, outcome: Outcome, batches: _Batches) -> list[Outgoing]:
         """Duplicates as they came, with ``_RF_SOURCE`` and ``_RF_ORIGINAL``."""
         count = self._outputs.partitions[self._address.duplicates_topic]
-        home = Home(count, self._address.partitioner)
+        home = self._duplicates_home
         for record, verdict, group, source, original in zip(
             outcome.records,
             outcome.checked.verdicts,

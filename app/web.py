@@ -3,7 +3,7 @@
 from typing import Any, ClassVar
 
 import faust
-from faust.web import Request, Response, View, Web
+from faust.web import Request, Response, View
 from faust.web.drivers.aiohttp import Web as AiohttpWeb
 
 from agents.lanes import Lanes
@@ -46,6 +46,3 @@ def register(app: faust.App, lanes: Lanes, watch: BrokerWatch, metrics: Metrics)
     app.page("/live", name="live")(live)
     app.page("/metrics", name="metrics")(exposition)
     app.page("/health", name="health")(health)
-
-
-__all__ = ["StatusWeb", "Web", "register"]
