@@ -33,6 +33,7 @@ from agents.ownership import Ownership
 from agents.path import Outcome
 from conf.errors import RingfenceError
 from tables.changelog import ChangelogStalledError
+from tables.codec import Meta
 from tables.failpoints import reach
 from tables.producer import FencedError, Outgoing
 from tables.ring import Verdict
@@ -241,6 +242,7 @@ class Lane:
         cursor = opened.cursors.get(batch.topic)
         if cursor is None:
             return
+        await reach("after-fetch", self.name)
         before = cursor.gap_records
         records = await cursor.admit(batch, opened.cluster, ownership)
         self.counts["gap_records"] += cursor.gap_records - before
@@ -259,6 +261,7 @@ class Lane:
                 [*outputs, *state],
                 {TopicPartition(batch.topic, batch.partition): batch.end},
                 opening.group_id,
+                _points(outcome, change.meta.capacity, table.meta),
             )
         await reach("after-commit", self.name)
         position = bases[-1] + state[-1].builder.record_count() if bases[-1] >= 0 else 0
@@ -295,3 +298,9 @@ class Lane:
         self.counts["batches"] += 1
         self.batch_seconds(seconds)
         self._forwarding.note(self.name, len(outcome.forwarded), len(verdicts))
+
+
+def _points(outcome: Outcome, capacity: int, last: Meta | None) -> list[str]:
+    """Fail points of a transaction that is not like the others."""
+    points = ["forwarding"] if outcome.forwarded else []
+    return [*points, "re-slotting"] if last is not None and last.capacity != capacity else points

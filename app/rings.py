@@ -7,6 +7,7 @@ another machine.
 import asyncio
 import datetime as dt
 import json
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
@@ -116,7 +117,11 @@ async def snapshot(settings: Settings, address: AddressSettings, cluster: Cluste
     restore = Restore(None, 0, resident=True)
     start = await cluster.log_start(topic, partition)
     end = await cluster.high_watermark(topic, partition)
-    await changelog.read(settings.kafka, topic, partition, start, end, restore.consume)
+
+    async def consume(records: Sequence[Any]) -> None:
+        restore.consume(records)
+
+    await changelog.read(settings.kafka, topic, partition, start, end, consume)
     return restore
 
 

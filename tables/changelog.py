@@ -7,7 +7,7 @@ ten seconds for it, so a lane reads its changelog itself.
 import asyncio
 import contextlib
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final
 
 from aiokafka import AIOKafkaConsumer, TopicPartition
@@ -33,7 +33,7 @@ async def read(
     partition: int,
     start: int,
     high_watermark: int,
-    consume: Callable[[Sequence[Any]], None],
+    consume: Callable[[Sequence[Any]], Awaitable[None]],
 ) -> int:
     """Pass all committed records of ``start <= offset < high_watermark`` to ``consume``, in order.
 
@@ -66,7 +66,7 @@ async def read(
         while position < high_watermark:
             records = (await consumer.getmany(tp, timeout_ms=_POLL_MS, max_records=_RECORDS_MAX)).get(tp, [])
             if records:
-                consume(records)
+                await consume(records)
             reached = await consumer.position(tp)
             if reached > position:
                 position, moved_at = reached, time.monotonic()

@@ -2,8 +2,9 @@
 
 A promise about crashes is worth what its tests are, and a kill at a random moment rarely hits the few lines
 that matter. ``RINGFENCE_FAILPOINTS="after-commit:orders-0=kill@3"`` ends the process by SIGKILL when lane
-orders-0 reaches the point for the third time; ``*`` stands for any lane, ``@n`` may be left out, several are
-separated by commas. Inside one process :func:`install` puts any coroutine function at a point.
+orders-0 reaches the point for the third time; ``=stop`` freezes it there by SIGSTOP, until somebody sends
+SIGCONT. ``*`` stands for any lane, ``@n`` may be left out, several are separated by commas. Inside one process
+:func:`install` puts any coroutine function at a point.
 """
 
 import os
@@ -19,12 +20,19 @@ Action = Callable[[str, str], Awaitable[None]]
 """Called with the point and the lane."""
 
 POINTS: Final = frozenset(
-    {"opening", "before-fence", "after-fence", "restoring", "after-restore", "before-send", "after-send",
-     "before-commit", "after-commit", "before-store", "after-store"}
+    {"opening", "before-fence", "after-fence", "restoring", "mid-restore", "after-restore", "after-fetch",
+     "before-send", "mid-send", "after-send", "forwarding", "re-slotting", "before-commit", "after-commit",
+     "before-store", "after-store"}
 )  # fmt: skip
+"""In the order in which a lane reaches them. ``mid-restore`` after each part of the changelog, ``mid-send`` after each
+record batch; ``forwarding`` and ``re-slotting`` in a transaction, sent and not committed, that forwards records or is
+the first at another ring size."""
 
 _actions: dict[tuple[str, str], Action] = {}
-_SPECIFICATION: Final = re.compile(r"(?P<point>[a-z-]+):(?P<lane>[^=]+)=kill(@(?P<nth>[1-9]\d*))?$")
+_SIGNALS: Final = {"kill": signal.SIGKILL, "stop": signal.SIGSTOP}
+_SPECIFICATION: Final = re.compile(
+    r"(?P<point>[a-z-]+):(?P<lane>[^=]+)=(?P<signal>kill|stop)(@(?P<nth>[1-9]\d*))?$"
+)
 
 
 def install(point: str, lane: str, action: Action) -> Callable[[], None]:
@@ -58,17 +66,17 @@ def install_from_environment() -> None:
         match = _SPECIFICATION.match(each.strip())
         if match is None:
             raise ConfigurationError(
-                f"environment: RINGFENCE_FAILPOINTS: {each!r} is not POINT:LANE=kill or POINT:LANE=kill@N"
+                f"environment: RINGFENCE_FAILPOINTS: {each!r} is not POINT:LANE=kill or POINT:LANE=stop, with or without @N"
             )
-        install(match["point"], match["lane"], _kill_at(int(match["nth"] or 1)))
+        install(match["point"], match["lane"], _signal_at(_SIGNALS[match["signal"]], int(match["nth"] or 1)))
 
 
-def _kill_at(nth: int) -> Action:
+def _signal_at(number: signal.Signals, nth: int) -> Action:
     reached: Counter[str] = Counter()
 
     async def act(point: str, lane: str) -> None:  # noqa: ARG001 - an action takes both
         reached[lane] += 1
         if reached[lane] == nth:
-            os.kill(os.getpid(), signal.SIGKILL)
+            os.kill(os.getpid(), number)
 
     return act

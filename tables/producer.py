@@ -68,9 +68,13 @@ class TransactionalProducer:
         return self._producer.create_batch()
 
     async def transact(
-        self, batches: Sequence[Outgoing], offsets: Mapping[TopicPartition, int], group_id: str
+        self,
+        batches: Sequence[Outgoing],
+        offsets: Mapping[TopicPartition, int],
+        group_id: str,
+        points: Sequence[str] = (),
     ) -> list[int]:
-        """Write all batches and the offsets in one transaction.
+        """Write all batches and the offsets in one transaction, which reaches these fail points too.
 
         Returns:
             The base offset of each batch, in order; -1 where the broker did not say.
@@ -86,6 +90,7 @@ class TransactionalProducer:
             await reach("before-send", self._lane)
             for topic, partition, builder in batches:
                 futures.append(await self._producer.send_batch(builder, topic, partition=partition))
+                await reach("mid-send", self._lane)
             committed = {tp: OffsetAndMetadata(offset, "") for tp, offset in offsets.items()}
             # Every future is awaited before the commit: aiokafka commits although a batch has failed, and
             # what that batch held would simply be missing.
@@ -95,7 +100,8 @@ class TransactionalProducer:
                 )
             else:
                 results = await _all(futures)
-            await reach("after-send", self._lane)
+            for point in ("after-send", *points):
+                await reach(point, self._lane)
             await reach("before-commit", self._lane)
             await self._producer.commit_transaction()
             self._in_transaction = False

@@ -11,11 +11,12 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from conf.settings import KafkaSettings
 from tables import changelog, codec
 from tables.codec import FormatError, Meta, Origin, Slot
+from tables.failpoints import reach
 from tables.index import StoredIndex
 from tables.resize import collect_garbage, make_ring, older_capacities
 from tables.restore import ChangelogBounds, Restore, UntrustedError, trusted_start
@@ -124,7 +125,12 @@ class LaneTable:
         self, store: Store, kafka: KafkaSettings, topic: str, partition: int, start: int, high_watermark: int
     ) -> Restore:
         restore = Restore(store, store.begin_epoch(), resident=self._resident)
-        await changelog.read(kafka, topic, partition, start, high_watermark, restore.consume)
+
+        async def consume(records: Sequence[Any]) -> None:
+            restore.consume(records)
+            await reach("mid-restore", self._path.name)
+
+        await changelog.read(kafka, topic, partition, start, high_watermark, consume)
         restore.finish()
         return restore
 

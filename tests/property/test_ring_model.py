@@ -12,7 +12,7 @@ import random
 import shutil
 import tempfile
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, Self
@@ -213,14 +213,14 @@ class Lane(RuleBasedStateMachine):
         partition: int,
         start: int,
         high_watermark: int,
-        consume: Callable[[Sequence[Any]], None],
+        consume: Callable[[Sequence[Any]], Awaitable[None]],
     ) -> int:
         """Pass the records on, a few at a time."""
         records = [each for each in self.records if start <= each.offset < high_watermark]
         for number, begin in enumerate(range(0, len(records), FETCH_RECORDS)):
             if number == self.fail_after:
                 raise TimeoutError
-            consume(records[begin : begin + FETCH_RECORDS])
+            await consume(records[begin : begin + FETCH_RECORDS])
         return high_watermark
 
     def append(self, slots: Sequence[tuple[bytes, bytes | None]], meta: codec.Meta) -> int:

@@ -111,7 +111,7 @@ def test_environment_says_nothing(monkeypatch: pytest.MonkeyPatch, setting: str 
         ("after-commit:orders-0", "after-commit:orders-0"),
         ("after-commit=kill", "after-commit=kill"),
         ("after-commit:=kill", "after-commit:=kill"),
-        ("after-commit:orders-0=stop", "after-commit:orders-0=stop"),
+        ("after-commit:orders-0=sleep", "after-commit:orders-0=sleep"),
         ("after-commit:orders-0=kill@", "after-commit:orders-0=kill@"),
         ("after-commit:orders-0=kill@x", "after-commit:orders-0=kill@x"),
         ("after-commit:orders-0=kill@-1", "after-commit:orders-0=kill@-1"),
@@ -128,7 +128,7 @@ def test_environment_cannot_be_read(monkeypatch: pytest.MonkeyPatch, setting: st
         install_from_environment()
 
     assert str(caught.value) == (
-        f"environment: RINGFENCE_FAILPOINTS: {culprit!r} is not POINT:LANE=kill or POINT:LANE=kill@N"
+        f"environment: RINGFENCE_FAILPOINTS: {culprit!r} is not POINT:LANE=kill or POINT:LANE=stop, with or without @N"
     )
 
 
@@ -171,3 +171,14 @@ async def test_any_lane_counts_for_itself(
     await reach("after-commit", "orders-1")
 
     assert len(kills) == 1
+
+
+async def test_stop(monkeypatch: pytest.MonkeyPatch, kills: list[tuple[int, int]]) -> None:
+    """``=stop`` freezes the process at the point instead."""
+    monkeypatch.setenv("RINGFENCE_FAILPOINTS", "before-commit:orders-0=stop@2")
+    install_from_environment()
+
+    for _ in range(3):
+        await reach("before-commit", "orders-0")
+
+    assert kills == [(os.getpid(), signal.SIGSTOP)]

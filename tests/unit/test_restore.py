@@ -713,7 +713,7 @@ def _served(log: Log, monkeypatch: pytest.MonkeyPatch) -> Callable[[LaneTable], 
 
     async def read(*arguments: Any) -> int:
         *_, start, high_watermark, consume = arguments
-        consume([each for each in log.records if start <= each.offset < high_watermark])
+        await consume([each for each in log.records if start <= each.offset < high_watermark])
         return int(high_watermark)
 
     async def open_table(table: LaneTable) -> Restored:
