@@ -1,1 +1,1 @@
-"""The benchmark: Ringfence beside a plain Faust agent and beside a bare transactional copy. See README.md."""
+"""The benchmark: Ringfence, at home and forwarding, beside a plain Faust agent and a bare transactional copy. See README.md."""

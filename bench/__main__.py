@@ -43,7 +43,7 @@ def _broker() -> Iterator[tuple[EmbeddedBroker, Path]]:
 @click.group(invoke_without_command=True)
 @click.option("--messages", type=click.IntRange(min=_MESSAGES_MIN), default=1_000_000, show_default=True)
 @click.option(
-    "--rounds", type=click.IntRange(min=1), default=3, show_default=True, help="Of Ringfence and the copy."
+    "--rounds", type=click.IntRange(min=1), default=3, show_default=True, help="Of all but the plain agent."
 )
 @click.option("--quick", is_flag=True, help=f"{QUICK_MESSAGES:,} messages, one round: to see that it works.")
 @click.option("--only", type=click.Choice(list(CONTENDERS)), multiple=True, help="May be repeated.")
@@ -52,7 +52,7 @@ def _broker() -> Iterator[tuple[EmbeddedBroker, Path]]:
 def main(
     context: click.Context, messages: int, rounds: int, quick: bool, only: tuple[str, ...], seed: int
 ) -> None:
-    """Measure Ringfence beside a plain Faust agent and a bare transactional copy."""
+    """Measure Ringfence, at home and forwarding, beside a plain Faust agent and a bare transactional copy."""
     if context.invoked_subcommand:
         return
     if quick:

@@ -16,10 +16,15 @@ from bench.job import Job, Run, perform
 from bench.traffic import Expected, Plan, generate, publish
 
 RINGFENCE: Final = "ringfence"
+FORWARDED: Final = "forwarded"
 COPY: Final = "bare copy"
 PLAIN: Final = "plain Faust"
-CONTENDERS: Final = {"ringfence": RINGFENCE, "copy": COPY, "faust": PLAIN}
+CONTENDERS: Final = {"ringfence": RINGFENCE, "forwarded": FORWARDED, "copy": COPY, "faust": PLAIN}
 """As ``--only`` names them."""
+COMPARED: Final = ((RINGFENCE, COPY), (FORWARDED, RINGFENCE))
+"""Each by the other."""
+_ROUND: Final = (COPY, RINGFENCE, FORWARDED)
+"""Those that are compared run one after the other, in this order or the reverse one."""
 INPUT: Final = "bench"
 PLAIN_INPUT: Final = "bench-plain"
 
@@ -42,15 +47,17 @@ class Outcome:
         """All runs of a contender, in order."""
         return [each[contender] for each in self.rounds if contender in each]
 
-    def pairs(self) -> list[tuple[Run, Run]]:
-        """Ringfence and the copy of each round in which both succeeded."""
-        return [(each[RINGFENCE], each[COPY]) for each in self.rounds if RINGFENCE in each and COPY in each]
+    def pairs(self, contender: str, other: str) -> list[tuple[Run, Run]]:
+        """The two of each round in which both succeeded."""
+        return [(each[contender], each[other]) for each in self.rounds if contender in each and other in each]
 
     def exact(self, contender: str) -> bool:
-        """Whether each run's output is what is expected, by number of records and of IDs."""
+        """Whether each run's output is what is expected, by number of records and of IDs, and by order in a group."""
         distinct = self.expected[RINGFENCE] if contender == COPY else self.expected[contender]
         return all(
-            each.outputs == self.expected[contender] and each.distinct_outputs == distinct
+            each.outputs == self.expected[contender]
+            and each.distinct_outputs == distinct
+            and each.out_of_order == 0
             for each in self.runs(contender)
         )
 
@@ -67,17 +74,18 @@ class Contest:
         self._numbers = itertools.count(1)
 
     def run(self, rounds: int, only: Sequence[str]) -> None:
-        """Ringfence and the copy alternately, changing who begins; the plain agent once, at the end."""
+        """Ringfence, at home and forwarding, and the copy in turn, changing who begins; the plain agent once, at the end."""
         outcome = self._outcome
-        rivals = [each for each in (RINGFENCE, COPY) if each in only]
-        if rivals:
+        rivals = {COPY: self._copy, RINGFENCE: self._ringfence, FORWARDED: self._forwarded}
+        chosen = [each for each in _ROUND if each in only]
+        if chosen:
             expected = self._fill(INPUT, outcome.plan)
-            outcome.expected |= {RINGFENCE: expected.distinct, COPY: expected.total}
-        for number in range(rounds if rivals else 0):
-            order = rivals if number % 2 == 0 else rivals[::-1]
+            outcome.expected |= dict.fromkeys((RINGFENCE, FORWARDED), expected.distinct)
+            outcome.expected[COPY] = expected.total
+        for number in range(rounds if chosen else 0):
             outcome.rounds.append({})
-            for contender in order:
-                self._attempt(self._ringfence if contender == RINGFENCE else self._copy)
+            for contender in chosen if number % 2 == 0 else chosen[::-1]:
+                self._attempt(rivals[contender])
         if PLAIN in only:
             outcome.expected[PLAIN] = self._fill(PLAIN_INPUT, outcome.plain_plan).distinct
             outcome.rounds.append({})
@@ -102,13 +110,32 @@ class Contest:
         self._outcome.rounds[-1][run.contender] = run
         self._say(
             f"  {run.rate:,.0f} messages/s, {run.cpu_s_per_million:.2f} CPU s per million, {run.outputs:,} outputs"
+            + (f", {run.forwarded:,} forwarded" if run.forwarded else "")
         )
 
     def _ringfence(self, name: str, folder: Path) -> Run:
+        worker = ringfence.prepare(folder, self._bootstrap, name, INPUT, self._outcome.plan.ring)
+        return self._worker(RINGFENCE, worker, name, folder)
+
+    def _forwarded(self, name: str, folder: Path) -> Run:
+        """The same traffic, to a worker that is told of another partitioner than its producer's."""
+        ring = self._outcome.plan.forwarded_ring
+        worker = ringfence.prepare(folder, self._bootstrap, name, INPUT, ring, "crc32")
+        return self._worker(FORWARDED, worker, name, folder)
+
+    def _worker(self, contender: str, worker: ringfence.Worker, name: str, folder: Path) -> Run:
         plan = self._outcome.plan
-        worker = ringfence.prepare(folder, self._bootstrap, name, INPUT, plan.ring)
-        job = Job(RINGFENCE, worker.command, name, INPUT, worker.output, plan.partitions, plan.messages)
-        return self._perform(job, folder, worker.internal_topics)
+        job = Job(
+            contender,
+            worker.command,
+            name,
+            INPUT,
+            worker.output,
+            plan.partitions,
+            plan.messages,
+            worker.forward,
+        )
+        return self._perform(job, folder, (worker.forward, *worker.more_topics))
 
     def _copy(self, name: str, folder: Path) -> Run:
         plan = self._outcome.plan

@@ -1,8 +1,9 @@
 """One run of one contender, measured from its first commit to its last."""
 
+import functools
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -10,7 +11,7 @@ from typing import Final
 from bench import measure, topics
 from bench.errors import BenchError
 from bench.measure import Child, Reading
-from bench.topics import Progress
+from bench.topics import Committed, Progress
 
 POLL_S: Final = 0.05
 STALL_LIMIT_S: Final = 90.0
@@ -30,6 +31,8 @@ class Job:
     partitions: int
     messages: int
     """In the input topic."""
+    forward: str = ""
+    """Topic that the contender forwards through; what is in it has to be consumed too. Empty = none."""
     reports: bool = False
     """Its commits are too rare to measure by: it prints how many messages it has finished."""
 
@@ -48,6 +51,10 @@ class Run:
     peak_rss_bytes: int
     outputs: int
     distinct_outputs: int
+    out_of_order: int = 0
+    """Outputs behind a later one of their group, where they name their source."""
+    forwarded: int | None = None
+    """Committed records in the forward topic; None = there is no such topic."""
 
     @property
     def rate(self) -> float:
@@ -65,6 +72,8 @@ class _Sample:
     """Finished messages, and what had been spent on them."""
 
     finished: int
+    position: int
+    """Grows although none was finished, when what had been forwarded was consumed."""
     contender: Reading
     broker: Reading
 
@@ -74,7 +83,8 @@ def perform(job: Job, bootstrap: str, broker_pid: int, log: Path) -> Run:
 
     The clock runs from the first progress that is seen to the last, and what was finished in between is what
     counts. So start-up, joining the group and stopping are left out, for all alike. Progress is what the group
-    has committed, or what the contender reports.
+    has committed, or what the contender reports. What is forwarded of the messages before the first progress is
+    consumed within the measured time: it counts as cost and not as messages.
 
     Raises:
         BenchError: it ended early, stood still, or did not stop.
@@ -82,13 +92,15 @@ def perform(job: Job, bootstrap: str, broker_pid: int, log: Path) -> Run:
     try:
         with (
             measure.child([sys.executable, *job.command], log) as child,
-            Progress(bootstrap, job.group, job.input, job.partitions) as progress,
+            Progress(bootstrap, job.group, job.input, job.partitions, job.forward) as progress,
         ):
-            first, last, peak_rss_bytes = _follow(job, child, broker_pid, progress)
+            ends = _ends(job, bootstrap)
+            first, last, peak_rss_bytes = _follow(job, child, broker_pid, progress, ends)
             life_cpu_s = child.stop()
     except BenchError as error:
         raise BenchError(f"{job.contender}: {error}") from error
     counted = topics.count(bootstrap, job.output, job.partitions)
+    forwarded = topics.count(bootstrap, job.forward, job.partitions).records if job.forward else None
     return Run(
         contender=job.contender,
         measured=last.finished - first.finished,
@@ -99,30 +111,48 @@ def perform(job: Job, bootstrap: str, broker_pid: int, log: Path) -> Run:
         peak_rss_bytes=peak_rss_bytes,
         outputs=counted.records,
         distinct_outputs=counted.distinct,
+        out_of_order=counted.out_of_order,
+        forwarded=forwarded,
     )
 
 
-def _follow(job: Job, child: Child, broker_pid: int, progress: Progress) -> tuple[_Sample, _Sample, int]:
+def _ends(job: Job, bootstrap: str) -> Callable[[], Sequence[int]]:
+    """Where the forward topic ends; found out once."""
+    return functools.cache(
+        lambda: topics.data_ends(bootstrap, job.forward, job.partitions) if job.forward else ()
+    )
+
+
+def _follow(
+    job: Job, child: Child, broker_pid: int, progress: Progress, forward_ends: Callable[[], Sequence[int]]
+) -> tuple[_Sample, _Sample, int]:
     """First and last sample that show progress, and peak RSS, once all is committed; gives up on a long silence."""
     first = last = None
-    committed = finished = 0
+    committed, position = Committed(0), 0
     changed = time.monotonic()
     while True:
         before, committed = committed, progress.committed()
-        now = _Sample(child.reported() if job.reports else committed, child.read(), measure.read(broker_pid))
-        if now.finished > finished:
-            finished = now.finished
+        finished = child.reported() if job.reports else committed.messages
+        now = _Sample(
+            finished,
+            finished if job.reports else committed.position,
+            child.read(),
+            measure.read(broker_pid),
+        )
+        if now.position > position:
+            position = now.position
             first, last = first or now, now
-        if committed >= job.messages:
+        if committed.complete(job.messages, forward_ends):
             break
-        if committed > before:
+        if committed.position > before.position:
             changed = time.monotonic()
         elif time.monotonic() - changed > STALL_LIMIT_S:
             raise BenchError(
-                f"stands still at {committed} of {job.messages} messages for {STALL_LIMIT_S:.0f} s:\n{child.tail()}"
+                f"stands still at {committed.messages} of {job.messages} messages for {STALL_LIMIT_S:.0f} s:\n"
+                f"{child.tail()}"
             )
         time.sleep(POLL_S)
-    if first is None or last is None or first is last:
+    if first is None or last is None or first.finished == last.finished:
         raise BenchError(f"all {job.messages} messages were done before it could be measured: take more")
     return first, last, now.contender.peak_rss_bytes
 

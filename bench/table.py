@@ -11,7 +11,7 @@ from typing import Any, Final
 from rich.console import Console
 from rich.table import Table
 
-from bench.contest import CONTENDERS, COPY, PLAIN, RINGFENCE, Outcome
+from bench.contest import COMPARED, CONTENDERS, PLAIN, Outcome
 from bench.job import spread
 
 _PACKAGES: Final = ("faust-streaming", "aiokafka", "rocksdict")
@@ -28,9 +28,12 @@ def show(outcome: Outcome, console: Console) -> None:
     if columns:
         console.print(table)
         console.print("Median (smallest to largest). The clock runs from the first commit seen to the last.")
-    for name, values in ratios(outcome).items():
-        pairs = ", ".join(f"{each:.2f}" for each in values)
-        console.print(f"{name}, {RINGFENCE} / {COPY}, pair by pair: {pairs}; median {spread(values)[1]:.2f}")
+    for compared in COMPARED:
+        for name, values in ratios(outcome, *compared).items():
+            pairs = ", ".join(f"{each:.2f}" for each in values)
+            console.print(
+                f"{name}, {' / '.join(compared)}, pair by pair: {pairs}; median {spread(values)[1]:.2f}"
+            )
     for failure in outcome.failures:
         console.print(f"failed: {failure}", markup=False)
 
@@ -39,9 +42,11 @@ def _column(outcome: Outcome, contender: str) -> dict[str, str]:
     """What is said of one contender, by row."""
     runs = outcome.runs(contender)
     plan = outcome.plain_plan if contender == PLAIN else outcome.plan
+    forwarded = [each.forwarded / plan.messages * 100 for each in runs if each.forwarded is not None]
     return {
         "runs": str(len(runs)),
         "messages a run": f"{plan.messages:,}",
+        "forwarded, %": _range(forwarded, 1) if forwarded else "-",
         "messages/s": _range([each.rate for each in runs], 0),
         "CPU s / million": _range([each.cpu_s_per_million for each in runs], 2),
         "broker's CPU s / million": _range([each.broker_cpu_s / each.measured * 1e6 for each in runs], 2),
@@ -59,14 +64,14 @@ def _range(values: list[float], digits: int) -> str:
     return f"{median:,.{digits}f}\n({low:,.{digits}f} to {high:,.{digits}f})"
 
 
-def ratios(outcome: Outcome) -> dict[str, list[float]]:
-    """Ringfence's figure by the copy's, a pair a round: noise that both of a pair suffered cancels out."""
-    pairs = outcome.pairs()
+def ratios(outcome: Outcome, contender: str, other: str) -> dict[str, list[float]]:
+    """The contender's figure by the other's, a pair a round: noise that both of a pair suffered cancels out."""
+    pairs = outcome.pairs(contender, other)
     if not pairs:
         return {}
     return {
-        "messages/s": [ours.rate / copy.rate for ours, copy in pairs],
-        "CPU s / million": [ours.cpu_s_per_million / copy.cpu_s_per_million for ours, copy in pairs],
+        "messages/s": [one.rate / two.rate for one, two in pairs],
+        "CPU s / million": [one.cpu_s_per_million / two.cpu_s_per_million for one, two in pairs],
     }
 
 
@@ -93,7 +98,7 @@ def document(outcome: Outcome) -> dict[str, Any]:
             for number, each in enumerate(outcome.rounds, 1)
             for run in each.values()
         ],
-        "ratios": ratios(outcome),
+        "ratios": {" / ".join(each): ratios(outcome, *each) for each in COMPARED},
         "exact": {each: outcome.exact(each) for each in CONTENDERS.values() if outcome.runs(each)},
         "failures": outcome.failures,
     }

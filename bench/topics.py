@@ -1,27 +1,64 @@
 """Topics and offsets, seen through a client that none of the contenders uses."""
 
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, Self
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from bench.errors import BenchError
 from bench.traffic import ID_HEADER, LOG_LEVEL
+from conf import wire
 
 LIMIT_S: Final = 30.0
 """For one answer of the broker."""
 _READ_AT_ONCE: Final = 10_000
+_TAIL_RECORDS: Final = 100
+"""Behind the last record lie markers, one a transaction; rarely more than a few."""
+
+Header = bytes | str | None
 
 
 @dataclass(frozen=True, slots=True)
 class Counted:
-    """What a reader of committed data finds in an output topic."""
+    """What a reader of committed data finds in a topic."""
 
     records: int
     distinct: int
+    """Different duplicate IDs."""
+    out_of_order: int
+    """Records behind a later one of their group and input partition, where they name their source."""
+
+
+@dataclass(frozen=True, slots=True)
+class Committed:
+    """How far a group is."""
+
+    messages: int
+    """Of the input, all partitions together; its log must start at 0 and hold no markers."""
+    forward: tuple[int, ...] = ()
+    """The offset in each partition of the forward topic. It counts markers, so it is no number of messages."""
+
+    @property
+    def position(self) -> int:
+        """Grows with each commit that consumed something."""
+        return self.messages + sum(self.forward)
+
+    def complete(self, messages: int, forward_ends: Callable[[], Sequence[int]]) -> bool:
+        """Whether the input and all that was forwarded are consumed.
+
+        A record is forwarded in the transaction that commits its input offset: a consumed input says that everything
+        was forwarded, not that it was judged.
+
+        Args:
+            messages: In the input.
+            forward_ends: Asked when the input is consumed, and not before: then nobody forwards any more.
+        """
+        return self.messages >= messages and all(
+            offset >= end for offset, end in zip(self.forward, forward_ends(), strict=True)
+        )
 
 
 def create(bootstrap: str, topic: str, partitions: int) -> None:
@@ -53,9 +90,10 @@ def delete(bootstrap: str, topics: Iterable[str]) -> None:
 
 
 class Progress:
-    """How far a group has committed a topic."""
+    """How far a group has committed a topic, and the one that it forwards through."""
 
-    def __init__(self, bootstrap: str, group: str, topic: str, partitions: int) -> None:
+    def __init__(self, bootstrap: str, group: str, topic: str, partitions: int, forward: str = "") -> None:
+        """``forward`` has as many partitions as the topic; empty = there is none."""
         # Read-uncommitted: otherwise the client waits for a moment at which no transaction is open.
         self._consumer = Consumer(
             {
@@ -65,10 +103,13 @@ class Progress:
                 "log_level": LOG_LEVEL,
             }
         )
-        self._partitions = [TopicPartition(topic, each) for each in range(partitions)]
+        self._topic = topic
+        self._partitions = [
+            TopicPartition(name, each) for name in (topic, forward) if name for each in range(partitions)
+        ]
 
-    def committed(self) -> int:
-        """Messages committed in all partitions together; the topic's log must start at 0.
+    def committed(self) -> Committed:
+        """What is committed now.
 
         Raises:
             KafkaException: the group's coordinator did not answer well for :data:`LIMIT_S`.
@@ -82,7 +123,11 @@ class Progress:
                     raise
                 time.sleep(0.1)
             else:
-                return sum(max(each.offset, 0) for each in found)
+                offsets = [(each.topic, max(each.offset, 0)) for each in found]
+                return Committed(
+                    sum(offset for name, offset in offsets if name == self._topic),
+                    tuple(offset for name, offset in offsets if name != self._topic),
+                )
 
     def __enter__(self) -> Self:
         return self
@@ -97,6 +142,66 @@ def count(bootstrap: str, topic: str, partitions: int) -> Counted:
     Raises:
         BenchError: the broker stopped answering.
     """
+    records = out_of_order = 0
+    distinct: set[Header] = set()
+    newest: dict[tuple[bytes | None, bytes], int] = {}
+    """By group and input partition: the input offset of the record read last."""
+    for message in _read(bootstrap, topic, [0] * partitions):
+        records += 1
+        headers: dict[str, Header] = dict(message.headers() or ())
+        distinct.add(headers.get(ID_HEADER))
+        source = headers.get(wire.HEADER_SOURCE)
+        if isinstance(source, bytes):
+            place, _, offset = source.rpartition(b"/")
+            lane = (message.key(), place)
+            number = int(offset)
+            out_of_order += number < newest.get(lane, 0)
+            newest[lane] = number
+    return Counted(records, len(distinct), out_of_order)
+
+
+def data_ends(bootstrap: str, topic: str, partitions: int) -> list[int]:
+    """The offset after the last committed record of each partition: markers behind it do not count.
+
+    Only the tail is read. Nobody may begin to write to the topic meanwhile; markers may be still on their way.
+
+    Raises:
+        BenchError: the broker stopped answering.
+    """
+    ends = [0] * partitions
+    starts = highs = _high_watermarks(bootstrap, topic, partitions)
+    tail = _TAIL_RECORDS
+    while any(start > 0 and end == 0 for start, end in zip(starts, ends, strict=True)):
+        starts = [max(high - tail, 0) for high in highs]
+        for message in _read(bootstrap, topic, starts, highs):
+            ends[message.partition() or 0] = (message.offset() or 0) + 1
+        tail *= 10
+    return ends
+
+
+def _high_watermarks(bootstrap: str, topic: str, partitions: int) -> list[int]:
+    consumer = Consumer(
+        {
+            "bootstrap.servers": bootstrap,
+            "group.id": "bench-count",
+            "isolation.level": "read_uncommitted",
+            "log_level": LOG_LEVEL,
+        }
+    )
+    try:
+        return [
+            consumer.get_watermark_offsets(TopicPartition(topic, each), LIMIT_S)[1]
+            for each in range(partitions)
+        ]
+    finally:
+        consumer.close()
+
+
+def _read(bootstrap: str, topic: str, starts: Sequence[int], ends: Sequence[int] = ()) -> Iterator[Message]:
+    """The committed records of all partitions from these offsets on, to the end of what is readable.
+
+    ``ends``: offsets which that end must have reached; a transaction that is open holds it back.
+    """
     consumer = Consumer(
         {
             "bootstrap.servers": bootstrap,
@@ -107,26 +212,22 @@ def count(bootstrap: str, topic: str, partitions: int) -> Counted:
             "log_level": LOG_LEVEL,
         }
     )
-    records = 0
-    distinct: set[bytes | str | None] = set()
-    ended: set[int | None] = set()
+    ended: set[int] = set()
     try:
-        consumer.assign([TopicPartition(topic, each, 0) for each in range(partitions)])
-        while len(ended) < partitions:
+        consumer.assign([TopicPartition(topic, each, start) for each, start in enumerate(starts)])
+        while len(ended) < len(starts):
             messages = consumer.consume(_READ_AT_ONCE, timeout=1.0)
             if not messages:
                 messages = consumer.consume(1, timeout=LIMIT_S)
                 if not messages:
                     raise BenchError(f"{topic}: no answer within {LIMIT_S:.0f} s while counting")
             for message in messages:
-                error = message.error()
+                error, partition = message.error(), message.partition() or 0
                 if error is None:
-                    records += 1
-                    distinct.add(dict(message.headers() or ()).get(ID_HEADER))
-                elif error.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001 - the constant's public name
-                    ended.add(message.partition())
-                else:
+                    yield message
+                elif error.code() != KafkaError._PARTITION_EOF:  # noqa: SLF001 - the constant's public name
                     raise BenchError(f"{topic}: {error}")
+                elif not ends or (message.offset() or 0) >= ends[partition]:
+                    ended.add(partition)
     finally:
         consumer.close()
-    return Counted(records, len(distinct))

@@ -32,6 +32,16 @@ class Plan:
     value_bytes: int = 100
     seed: int = 1
 
+    @property
+    def forwarded_ring(self) -> int:
+        """Size of rings that forget nothing where the plan's messages are at home in other lanes.
+
+        There a lane hears from all input partitions, and how far one of them is ahead of another nothing bounds while a
+        backlog is read; a resend may come many more IDs after its original than here. Twice an even share is more than
+        any lane gets.
+        """
+        return 2 * self.messages // self.partitions
+
 
 class Message(NamedTuple):
     """One message and the partition that Java's partitioner would choose for its key."""

@@ -22,11 +22,18 @@ class Worker:
     command: tuple[str, ...]
     """To be run from the root of the project, after ``python``."""
     output: str
-    internal_topics: tuple[str, ...]
+    forward: str
+    """Topic by which records travel to their home."""
+    more_topics: tuple[str, ...]
+    """What else was created for it."""
 
 
-def prepare(folder: Path, bootstrap: str, app_id: str, address: str, ring: int) -> Worker:
+def prepare(
+    folder: Path, bootstrap: str, app_id: str, address: str, ring: int, partitioner: str = "murmur2"
+) -> Worker:
     """Write the configuration, create the topics.
+
+    ``partitioner``: ``murmur2`` is the traffic's own; with ``crc32`` most messages are not at home where they arrive.
 
     Raises:
         BenchError: they could not be created.
@@ -44,6 +51,7 @@ data_dir = "{folder / "data"}"
 [[addresses]]
 name = "{address}"
 id_cache_size = {ring}
+partitioner = "{partitioner}"
 """,
         "utf-8",
     )
@@ -62,5 +70,6 @@ id_cache_size = {ring}
     return Worker(
         ("-m", "app", "worker", "--config", str(config), "--web-port", str(ports.choose(HOST))),
         wire.accepted_topic(address),
-        (wire.changelog_topic(app_id, address),),
+        wire.forward_topic(app_id, address),
+        (wire.changelog_topic(app_id, address), wire.quarantine_topic(address)),
     )

@@ -2,22 +2,25 @@
 
 import pytest
 
-from bench.contest import COPY, RINGFENCE, Outcome
+from bench.contest import COPY, FORWARDED, RINGFENCE, Outcome
 from bench.job import Run, spread
 from bench.measure import environment
 from bench.table import ratios
+from bench.topics import Committed
 from bench.traffic import Plan
 
 
-def _run(contender: str, seconds: float = 1.0, outputs: int = 95, distinct: int = 95) -> Run:
+def _run(
+    contender: str, seconds: float = 1.0, outputs: int = 95, distinct: int = 95, out_of_order: int = 0
+) -> Run:
     return Run(
         contender, measured=100, seconds=seconds, cpu_s=seconds / 2, broker_cpu_s=1.0, life_cpu_s=9.0,
-        peak_rss_bytes=2**20, outputs=outputs, distinct_outputs=distinct,
+        peak_rss_bytes=2**20, outputs=outputs, distinct_outputs=distinct, out_of_order=out_of_order,
     )  # fmt: skip
 
 
 def _outcome(*rounds: tuple[Run, ...]) -> Outcome:
-    expected = {RINGFENCE: 95, COPY: 100}
+    expected = {RINGFENCE: 95, FORWARDED: 95, COPY: 100}
     return Outcome(Plan(100), Plan(10), expected, [{run.contender: run for run in each} for each in rounds])
 
 
@@ -27,20 +30,49 @@ def _outcome(*rounds: tuple[Run, ...]) -> Outcome:
         (_run(RINGFENCE), True),
         (_run(RINGFENCE, outputs=96), False),
         (_run(RINGFENCE, outputs=95, distinct=94), False),
+        (_run(FORWARDED), True),
+        (_run(FORWARDED, outputs=96), False),
+        (_run(FORWARDED, out_of_order=1), False),
         (_run(COPY, outputs=100), True),
         (_run(COPY, outputs=100, distinct=100), False),
     ],
 )
-def test_exact_means_the_number_of_records_and_of_ids(run: Run, exact: bool) -> None:
+def test_exact_means_the_number_of_records_and_of_ids_and_their_order(run: Run, exact: bool) -> None:
     """One lost and one doubled make the right number of records."""
     assert _outcome((run,)).exact(run.contender) == exact
 
 
 def test_ratios_compare_the_two_of_one_round() -> None:
     """A round in which one of them failed has no ratio."""
-    outcome = _outcome((_run(RINGFENCE, 4.0), _run(COPY, 2.0)), (_run(RINGFENCE, 1.0),))
+    outcome = _outcome((_run(RINGFENCE, 4.0), _run(COPY, 2.0)), (_run(FORWARDED, 8.0), _run(RINGFENCE, 1.0)))
 
-    assert ratios(outcome) == {"messages/s": [0.5], "CPU s / million": [2.0]}
+    assert ratios(outcome, RINGFENCE, COPY) == {"messages/s": [0.5], "CPU s / million": [2.0]}
+    assert ratios(outcome, FORWARDED, RINGFENCE) == {"messages/s": [0.125], "CPU s / million": [8.0]}
+    assert ratios(outcome, FORWARDED, COPY) == {}
+
+
+@pytest.mark.parametrize(
+    ("committed", "complete"),
+    [
+        (Committed(100, (7, 0)), True),
+        (Committed(100, (8, 1)), True),  # a commit may lie behind the markers
+        (Committed(100, (6, 0)), False),
+        (Committed(100, (6, 1)), False),  # one partition does not stand in for another
+    ],
+)
+def test_what_was_forwarded_must_be_consumed_too(committed: Committed, complete: bool) -> None:
+    """The input's last offset is committed while forwarded records still wait for their verdict."""
+    assert committed.complete(100, lambda: [7, 0]) == complete
+
+
+def test_the_end_of_the_forward_topic_is_asked_for_when_the_input_is_consumed() -> None:
+    """Before that it still grows, and a run would count as finished too early."""
+
+    def too_early() -> list[int]:
+        raise AssertionError
+
+    assert not Committed(99, (7, 0)).complete(100, too_early)
+    assert Committed(100).complete(100, list)
 
 
 @pytest.mark.parametrize(

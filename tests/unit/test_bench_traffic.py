@@ -1,6 +1,6 @@
 """What the benchmark's traffic promises, and without which its count of outputs would judge wrongly."""
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 
 from agents.home import Home
 from bench.traffic import Message, Plan, generate
@@ -56,3 +56,15 @@ def test_messages_go_to_their_home() -> None:
     home = Home(PLAN.partitions)
 
     assert all(home[each.key] == each.partition for each in generate(PLAN))
+
+
+def test_with_the_other_partitioner_most_messages_are_not_at_home() -> None:
+    """About three of four, so that forwarding is what is measured; and no lane gets more IDs than its ring holds."""
+    plan = Plan(messages=20_000)
+    home = Home(plan.partitions, "crc32")
+    messages = list(generate(plan))
+    away = sum(home[each.key] != each.partition for each in messages)
+    lanes = Counter(home[key] for key, _ in {(each.key, each.id) for each in messages})
+
+    assert 0.7 < away / plan.messages < 0.8
+    assert max(lanes.values()) < plan.forwarded_ring
