@@ -7,6 +7,7 @@ import pytest
 
 from agents.lane import Lane, LaneState
 from tables.table import LaneTable
+from tests.support import kafka
 from tests.support.kafka import Sent
 from tests.support.lanes import Bench, Group, bench, ids, until
 
@@ -187,3 +188,25 @@ async def test_expired_group_offsets(bootstrap: str, tmp_path: Path) -> None:
         assert 10 in group.rewinds
         await lanes.feed(lane, 0, 15)
         assert len(lanes.output()) == 15
+
+
+async def test_expired_group_offsets_of_both_inputs(bootstrap: str, tmp_path: Path) -> None:
+    """The changelog says how far the lane is in input and forward topic, whichever its last batch came from."""
+    async with bench(bootstrap, tmp_path) as lanes:
+        lanes.send(*(Sent(None, b"g", b"%d" % each) for each in range(10)))
+        forwarded = [
+            Sent(None, b"g", b"f", (("_RF_SOURCE", f"{lanes.name}/1/{each}".encode()),)) for each in range(5)
+        ]
+        kafka.send(bootstrap, lanes.forward, forwarded)
+        lane = await lanes.opened()
+        await lanes.feed(lane, 0, 10)
+        await lane.offer(await lanes.fetch(0, 5, topic=lanes.forward))
+        await until(lambda: lane.cursors[lanes.forward].next == 5, lambda: f"{lane.state}: {lane.reason}")
+        await lane.dispose()
+        lanes.delete_group()
+        lane = await lanes.opened("again")
+
+        assert {topic: cursor.next for topic, cursor in lane.cursors.items()} == {
+            lanes.name: 10,
+            lanes.forward: 5,
+        }

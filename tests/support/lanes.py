@@ -28,6 +28,8 @@ class Group:
         self.member = True
         self.asked = 0
         self.rewinds: list[int] = []
+        self.rewound: set[str] = set()
+        """Topics."""
 
     async def confirm(self) -> bool:
         self.asked += 1
@@ -35,6 +37,7 @@ class Group:
 
     async def rewind(self, topic: str, partition: int, offset: int) -> int:
         self.rewinds.append(offset)
+        self.rewound.add(topic)
         return len(self.rewinds)
 
 
@@ -58,10 +61,11 @@ class Gate:
 
 
 class Bench:
-    """One address with one partition, and any number of lanes that compete for it."""
+    """One address, and any number of lanes that compete for its partition 0."""
 
-    def __init__(self, bootstrap: str, folder: Path, **address: Any) -> None:
+    def __init__(self, bootstrap: str, folder: Path, partitions: int, **address: Any) -> None:
         self.bootstrap = bootstrap
+        self.partitions = partitions
         self.name = kafka.unique("lane")
         self.app_id = f"{self.name}-app"
         self.settings: Settings = validate(
@@ -73,6 +77,7 @@ class Bench:
         )
         self.accepted = f"{self.name}.accepted"
         self.changelog = f"{self.app_id}-{self.name}-changelog"
+        self.forward = f"{self.app_id}-{self.name}-forward"
         self.folder = folder
         self.cluster = Cluster(self.settings.kafka, self.app_id)
         self._lanes: list[Lane] = []
@@ -101,12 +106,13 @@ class Bench:
         """Into the input."""
         kafka.send(self.bootstrap, self.name, records)
 
-    async def fetch(self, begin: int, end: int, seek: int = 0) -> FetchedBatch:
-        """The records ``begin <= offset < end`` of the input as one batch."""
+    async def fetch(self, begin: int, end: int, seek: int = 0, topic: str = "") -> FetchedBatch:
+        """The records ``begin <= offset < end`` of the input, or of another topic, as one batch."""
+        topic = topic or self.name
         consumer = AIOKafkaConsumer(bootstrap_servers=self.bootstrap, isolation_level="read_committed")
         await consumer.start()
         try:
-            tp = TopicPartition(self.name, 0)
+            tp = TopicPartition(topic, 0)
             consumer.assign([tp])
             consumer.seek(tp, begin)
             records: list[Any] = []
@@ -115,7 +121,7 @@ class Bench:
                     records += (await consumer.getmany(tp, timeout_ms=200)).get(tp, [])
         finally:
             await consumer.stop()
-        return FetchedBatch(self.name, 0, begin, end, [each for each in records if each.offset < end], seek)
+        return FetchedBatch(topic, 0, begin, end, [each for each in records if each.offset < end], seek)
 
     async def feed(self, lane: Lane, begin: int, end: int) -> None:
         """Hand the lane a batch and wait until it is processed."""
@@ -124,7 +130,7 @@ class Bench:
 
     def output(self) -> list[kafka.Got]:
         """What was accepted."""
-        return kafka.read_all(self.bootstrap, self.accepted, 1)
+        return kafka.read_all(self.bootstrap, self.accepted, self.partitions)
 
     def accepted_ids(self) -> list[bytes | None]:
         """IDs of what was accepted, in order."""
@@ -148,19 +154,23 @@ class Bench:
 
 @contextlib.asynccontextmanager
 async def bench(
-    bootstrap: str, folder: Path, accepted_config: dict[str, str] | None = None, **address: Any
+    bootstrap: str,
+    folder: Path,
+    accepted_config: dict[str, str] | None = None,
+    partitions: int = 1,
+    **address: Any,
 ) -> AsyncIterator[Bench]:
     """Topics, cluster connection and lanes of one test."""
-    made = Bench(bootstrap, folder, **address)
+    made = Bench(bootstrap, folder, partitions, **address)
     kafka.create_topics(
         bootstrap,
         {
-            made.name: (1, {}),
-            made.accepted: (1, accepted_config or {}),
-            made.changelog: (1, {"cleanup.policy": "compact"}),
-            f"{made.app_id}-{made.name}-forward": (1, {}),
-            f"{made.name}.quarantine": (1, {}),
-            f"{made.name}.duplicates": (1, {}),
+            made.name: (partitions, {}),
+            made.accepted: (partitions, accepted_config or {}),
+            made.changelog: (partitions, {"cleanup.policy": "compact"}),
+            made.forward: (partitions, {}),
+            f"{made.name}.quarantine": (partitions, {}),
+            f"{made.name}.duplicates": (partitions, {}),
         },
     )
     await made.cluster.start()

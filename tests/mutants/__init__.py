@@ -1,0 +1,1 @@
+"""Deliberate bugs in the product, each caught by a named test: ``python -m tests.mutants``."""

@@ -1,0 +1,117 @@
+"""``python -m tests.mutants``: put one deliberate bug after the other into a copy and see it caught."""
+
+import signal
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Final
+
+import click
+from rich.console import Console
+from rich.table import Table
+
+from tests.mutants.catalog import CATALOG
+from tests.mutants.mutant import Mutant
+from tests.mutants.trial import Fate, Laboratory, Verdict
+
+EXIT_NOT_WELL: Final = 1
+EXIT_COULD_NOT_RUN: Final = 2
+EXIT_TERMINATED: Final = 143
+_TAIL_CHARACTERS: Final = 6_000
+
+
+@click.command()
+@click.argument("names", nargs=-1)
+@click.option("--list", "only_list", is_flag=True, help="Show the catalog and run nothing.")
+@click.option("--jobs", type=click.IntRange(1, 8), default=1, show_default=True, help="At the same time.")
+def main(names: tuple[str, ...], only_list: bool, jobs: int) -> None:
+    """Show that each deliberate bug of the catalog is caught by its test.
+
+    NAMES choose some of them. Exit codes: 0 all caught; 1 one survived, or its patch no longer fits; 2 a test fails
+    without any bug.
+    """
+    chosen = _chosen(names)
+    console = Console()
+    if only_list:
+        for each in chosen:
+            console.print(
+                f"[bold]{each.name}[/bold]  {each.why}\n    {', '.join(each.tests)}", highlight=False
+            )
+        return
+    with tempfile.TemporaryDirectory(prefix="ringfence-mutants-") as folder:
+        laboratory = Laboratory(Path(folder))
+        try:
+            _require_sound(laboratory, chosen, console)
+            verdicts = _judge_all(laboratory, chosen, jobs, console)
+        finally:
+            laboratory.end_all()
+    _show(verdicts, console)
+    if any(each.fate is not Fate.CAUGHT for each in verdicts):
+        sys.exit(EXIT_NOT_WELL)
+
+
+def _chosen(names: Sequence[str]) -> list[Mutant]:
+    known = {each.name: each for each in CATALOG}
+    unknown = [each for each in names if each not in known]
+    if unknown:
+        raise click.BadParameter(f"no such mutant: {', '.join(unknown)}; --list shows all")
+    return [known[each] for each in names] if names else list(CATALOG)
+
+
+def _require_sound(laboratory: Laboratory, chosen: Sequence[Mutant], console: Console) -> None:
+    """A test that fails without any bug catches nothing."""
+    tests = {test for mutant in chosen for test in mutant.tests}
+    console.print(f"{len(tests)} tests without any bug ...")
+    began = time.monotonic()
+    run = laboratory.unmutated(tests)
+    if run.exit_code != 0:
+        console.print(run.output[-_TAIL_CHARACTERS:], markup=False, highlight=False)
+        console.print("Not all pass without any bug: mend that first.")
+        sys.exit(EXIT_COULD_NOT_RUN)
+    console.print(f"all pass, {time.monotonic() - began:.0f} s")
+
+
+def _judge_all(
+    laboratory: Laboratory, chosen: Sequence[Mutant], jobs: int, console: Console
+) -> list[Verdict]:
+    verdicts = []
+    with ThreadPoolExecutor(jobs) as pool:
+        try:
+            for verdict in pool.map(laboratory.judge, chosen):
+                verdicts.append(verdict)
+                line = f"{verdict.fate:9} {verdict.mutant.name} ({verdict.seconds:.1f} s): {verdict.reason}"
+                console.print(line, markup=False, highlight=False, soft_wrap=True)
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            laboratory.end_all()
+            raise
+    return verdicts
+
+
+def _show(verdicts: Sequence[Verdict], console: Console) -> None:
+    table = Table("mutant", "caught by")
+    table.add_column("seconds", justify="right")
+    for each in verdicts:
+        caught = each.fate is Fate.CAUGHT
+        tests = "\n".join(_short(test) for test in each.mutant.tests)
+        table.add_row(each.mutant.name, tests if caught else f"[red]{each.fate}[/red]", f"{each.seconds:.1f}")
+    console.print(table)
+    console.print(f"{sum(each.fate is Fate.CAUGHT for each in verdicts)} of {len(verdicts)} caught")
+
+
+def _short(test: str) -> str:
+    """A node ID that is not broken in the middle, nor taken for markup."""
+    return test.removeprefix("tests/").replace("[", r"\[")
+
+
+def _terminated(*_: object) -> None:
+    """End as after an exception, so that every process that was started is ended too."""
+    sys.exit(EXIT_TERMINATED)
+
+
+if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, _terminated)
+    main()

@@ -1,0 +1,212 @@
+"""Bugs in a lane at work: what it is given, what it does with a failed batch, what is in its transaction."""
+
+from typing import Final
+
+from tests.mutants.mutant import Mutant, Patch
+
+_LANE: Final = "agents/lane.py"
+_CURSOR: Final = "agents/cursor.py"
+_TRANSPORT: Final = "app/transport.py"
+_LANE_TESTS: Final = "tests/integration/test_lane_path.py"
+_TRANSPORT_TESTS: Final = "tests/integration/test_transport.py"
+_ONE_TRANSACTION: Final = f"{_LANE_TESTS}::test_a_batch_is_one_transaction"
+_OFFSETS: Final = "{TopicPartition(batch.topic, batch.partition): batch.end}"
+_TRANSACT: Final = f"""\
+            bases = await producer.transact(
+                [*outputs, *state],
+                {_OFFSETS},
+                opening.group_id,
+            )
+"""
+_FAILED: Final = "                attempt += 1\n"
+
+MUTANTS: Final = (
+    Mutant(
+        "rocksdb-before-commit",
+        "After a crash before the commit the replayed message is a duplicate of itself: a silent loss.",
+        (
+            Patch(
+                _LANE,
+                "        async with asyncio.timeout(TRANSACTION_LIMIT_S):\n",
+                "        table.apply(opened.epoch, change, 0)\n"
+                "        async with asyncio.timeout(TRANSACTION_LIMIT_S):\n",
+            ),
+            Patch(_LANE, "        table.apply(opened.epoch, change, position)\n", ""),
+        ),
+        f"{_LANE_TESTS}::test_state_follows_the_commit",
+        (f"{_LANE_TESTS}::test_crash_before_the_commit_rejects_nothing",),
+    ),
+    Mutant(
+        "sends-not-awaited",
+        "The commit succeeds although the broker refused a batch, and what that held is missing.",
+        (
+            Patch(
+                "tables/producer.py",
+                "[*futures, self._producer.send_offsets_to_transaction(committed, group_id)]",
+                "[self._producer.send_offsets_to_transaction(committed, group_id)]",
+            ),
+        ),
+        f"{_LANE_TESTS}::test_refused_record_stops_the_commit",
+    ),
+    Mutant(
+        "changelog-outside",
+        "IDs are stored in a transaction of their own: if the outputs fail then, the resend is dropped.",
+        (
+            Patch(
+                _LANE,
+                _TRANSACT,
+                f"""\
+            bases = await producer.transact(state, {{}}, opening.group_id)
+            await producer.transact(outputs, {_OFFSETS}, opening.group_id)
+""",
+            ),
+        ),
+        _ONE_TRANSACTION,
+        (f"{_LANE_TESTS}::test_refused_record_stops_the_commit",),
+    ),
+    Mutant(
+        "forward-outside",
+        "What is forwarded is committed apart from the offset: after a failure it is forwarded twice.",
+        (
+            Patch(
+                _LANE,
+                _TRANSACT,
+                f"""\
+            forward = [each for each in outputs if each.topic == opening.forward_topic]
+            outputs = [each for each in outputs if each.topic != opening.forward_topic]
+            await producer.transact(forward, {{}}, opening.group_id)
+            bases = await producer.transact([*outputs, *state], {_OFFSETS}, opening.group_id)
+""",
+            ),
+        ),
+        _ONE_TRANSACTION,
+    ),
+    Mutant(
+        "offset-outside",
+        "The input offset is committed ahead of the outputs: if these fail then, the batch is lost.",
+        (
+            Patch(
+                _LANE,
+                _TRANSACT,
+                f"""\
+            await producer.transact([], {_OFFSETS}, opening.group_id)
+            bases = await producer.transact([*outputs, *state], {{}}, opening.group_id)
+""",
+            ),
+        ),
+        _ONE_TRANSACTION,
+        (f"{_LANE_TESTS}::test_refused_record_stops_the_commit",),
+    ),
+    Mutant(
+        "next-of-one-input",
+        "The meta record forgets how far the lane is in its other input, which is repeated when offsets expire.",
+        (
+            Patch(
+                _LANE,
+                "{each.topic: each.next for each in opened.cursors.values()} | {batch.topic: batch.end}",
+                "{batch.topic: batch.end}",
+            ),
+        ),
+        "tests/integration/test_sizes.py::test_expired_group_offsets_of_both_inputs",
+    ),
+    Mutant(
+        "failed-batch-dropped",
+        "The batches that are queued behind a failed one commit over it.",
+        (Patch(_LANE, _FAILED, f"{_FAILED}                self._kept = None\n"),),
+        f"{_LANE_TESTS}::test_failed_batch_is_kept[after-send]",
+    ),
+    Mutant(
+        "failed-batch-sought-back-to",
+        "A failed batch is left to a seek, which what was already fetched overtakes.",
+        (
+            Patch(
+                _LANE,
+                _FAILED,
+                f"""\
+{_FAILED}                kept, self._kept = self._kept, None
+                if kept is not None:
+                    await ownership.rewind(kept.topic, kept.partition, kept.begin)
+""",
+            ),
+        ),
+        f"{_LANE_TESTS}::test_failed_batch_is_kept[before-commit]",
+    ),
+    Mutant(
+        "closing-cancels",
+        "A lane that is closed in the middle of a transaction leaves it to be done again.",
+        (
+            Patch(
+                _LANE,
+                "        if not self._busy:\n            task.cancel()",
+                "        if task is not None:\n            task.cancel()",
+            ),
+        ),
+        f"{_LANE_TESTS}::test_closing_finishes_the_transaction",
+    ),
+    Mutant(
+        "gap-accepted",
+        "A batch that begins above what comes next is processed, and what lies between is lost.",
+        (
+            Patch(
+                _CURSOR,
+                "        if batch.begin > self.next:\n            if batch.seek",
+                "        if batch.begin > batch.end:\n            if batch.seek",
+            ),
+        ),
+        f"{_LANE_TESTS}::test_gap_is_refused",
+    ),
+    Mutant(
+        "rewound-for-what-was-fetched-before",
+        "Each batch that was fetched before a rewind asks for one more, and the lane never gets on.",
+        (Patch(_CURSOR, "            if batch.seek < self._seek:\n", "            if batch.seek < 0:\n"),),
+        f"{_LANE_TESTS}::test_gap_is_refused",
+    ),
+    Mutant(
+        "gap-of-retention-unsaid",
+        "Records that retention deleted unprocessed are missing, and nobody is told.",
+        (Patch(_CURSOR, "                self._say_gap(start)\n", ""),),
+        f"{_LANE_TESTS}::test_records_deleted_by_retention_are_a_gap",
+    ),
+    Mutant(
+        "processed-not-trimmed",
+        "A batch that reaches back below the offset that comes next repeats records without an ID.",
+        (
+            Patch(
+                _CURSOR,
+                "return [record for record in batch.records if record.offset >= self.next]",
+                "return batch.records",
+            ),
+        ),
+        f"{_LANE_TESTS}::test_what_was_processed_is_trimmed",
+    ),
+    Mutant(
+        "input-read-uncommitted",
+        "Records that their producer aborted are accepted.",
+        (
+            Patch(
+                _TRANSPORT,
+                'consumer._isolation_level = "read_committed"',
+                'consumer._isolation_level = "read_uncommitted"',
+            ),
+        ),
+        f"{_TRANSPORT_TESTS}::test_aborted_records_are_bridged",
+    ),
+    Mutant(
+        "batch-begins-at-its-first-record",
+        "A stretch of aborted records looks like a gap: the lane reads it again for ever.",
+        (
+            Patch(
+                _TRANSPORT,
+                "return FetchedBatch(tp.topic, tp.partition, begin, end,",
+                "return FetchedBatch(tp.topic, tp.partition, records[0].offset, end,",
+            ),
+        ),
+        f"{_TRANSPORT_TESTS}::test_aborted_records_are_bridged",
+    ),
+    Mutant(
+        "rewind-unmarked",
+        "What was fetched before a rewind cannot be told from what was fetched after it.",
+        (Patch(_TRANSPORT, "        self._seeks[tp] += 1\n", ""),),
+        f"{_TRANSPORT_TESTS}::test_rewind_fetches_again",
+    ),
+)

@@ -1,0 +1,230 @@
+"""Bugs in how a lane is opened: fence, membership, restore, ``next``."""
+
+from typing import Final
+
+from tests.mutants.mutant import Mutant, Patch
+
+_OPENING: Final = "agents/opening.py"
+_OPENING_TESTS: Final = "tests/integration/test_lane_opening.py"
+_AFTER_THE_FENCE: Final = f"{_OPENING_TESTS}::test_next_and_state_are_read_after_the_fence"
+_FENCE: Final = """\
+            await reach("before-fence", self.name)
+            async with asyncio.timeout(FENCE_LIMIT_S):
+                await producer.fence()
+            await reach("after-fence", self.name)
+            await self._confirm(ownership)
+"""
+_BOUNDS: Final = "            bounds = await self._changelog_bounds(facts.delete_retention_s)\n"
+_CURSORS_MADE: Final = """\
+                for topic in (self.address.input_topic, self.forward_topic)
+            }
+        except BaseException as error:
+"""
+_KNOWN: Final = "            known = [each for each in (committed, recorded) if each is not None]\n"
+
+MUTANTS: Final = (
+    Mutant(
+        "no-fence",
+        "Two owners of one lane commit side by side, since neither initialises the other's transactional ID.",
+        (
+            Patch(
+                _OPENING,
+                "self._transactional_id = wire.transactional_id(app_id, address.name, partition)",
+                'self._transactional_id = f"{wire.transactional_id(app_id, address.name, partition)}-{id(self)}"',
+            ),
+        ),
+        f"{_OPENING_TESTS}::test_fence_ends_an_idle_owner",
+    ),
+    Mutant(
+        "fence-after-restore",
+        "What the former owner commits between the restore and the fence is neither known nor skipped.",
+        (
+            Patch(_OPENING, _FENCE + _BOUNDS, _BOUNDS),
+            Patch(
+                _OPENING,
+                _CURSORS_MADE,
+                _CURSORS_MADE.replace(
+                    "        except BaseException", f"{_FENCE}        except BaseException"
+                ),
+            ),
+        ),
+        _AFTER_THE_FENCE,
+    ),
+    Mutant(
+        "bounds-before-fence",
+        "The changelog is restored to where it ended before the fence: IDs accepted in between are forgotten.",
+        (Patch(_OPENING, _FENCE + _BOUNDS, _BOUNDS + _FENCE),),
+        _AFTER_THE_FENCE,
+    ),
+    Mutant(
+        "next-before-fence",
+        "The offset is not read again after the fence: what the former owner still committed is repeated.",
+        (
+            Patch(
+                _OPENING,
+                _FENCE,
+                """\
+            early = {
+                topic: await self._next(topic, facts, ownership)
+                for topic in (self.address.input_topic, self.forward_topic)
+            }
+"""
+                + _FENCE,
+            ),
+            Patch(
+                _OPENING,
+                "                    await self._next(topic, facts, ownership),\n",
+                "                    early[topic],\n",
+            ),
+        ),
+        _AFTER_THE_FENCE,
+    ),
+    Mutant(
+        "committed-offset-ignored",
+        "Where the changelog was lost the group's offset no longer counts, and all of the input is repeated.",
+        (Patch(_OPENING, _KNOWN, _KNOWN.replace("(committed, recorded)", "(recorded,)")),),
+        f"{_OPENING_TESTS}::test_lost_changelog_repeats_nothing",
+    ),
+    Mutant(
+        "changelog-offset-ignored",
+        "Where the group's offsets expired the changelog's own no longer counts, and the input is repeated.",
+        (Patch(_OPENING, _KNOWN, _KNOWN.replace("(committed, recorded)", "(committed,)")),),
+        "tests/integration/test_sizes.py::test_expired_group_offsets",
+    ),
+    Mutant(
+        "membership-unchecked-before-fence",
+        "A woken zombie fences the lane's owner and steals its lane back.",
+        (
+            Patch(
+                _OPENING,
+                "        await self._confirm(ownership)\n        facts =",
+                "        facts =",
+            ),
+        ),
+        f"{_OPENING_TESTS}::test_no_member_no_fence",
+    ),
+    Mutant(
+        "membership-unchecked-after-fence",
+        "Who lost the lane while it fenced works on in it.",
+        (Patch(_OPENING, f"            await self._confirm(ownership)\n{_BOUNDS}", _BOUNDS),),
+        f"{_OPENING_TESTS}::test_membership_lost_during_the_fence",
+    ),
+    Mutant(
+        "membership-believed",
+        "A process that slept past its session takes its own idea of the generation for the broker's.",
+        (
+            Patch(
+                "app/transport.py",
+                "return bool(response.error_code == 0 and coordinator.generation == generation)",
+                "return bool(response is not None and coordinator.generation == generation)",
+            ),
+        ),
+        "tests/integration/test_transport.py::test_membership_is_asked_of_the_broker",
+    ),
+    Mutant(
+        "restore-to-last-stable-offset",
+        "A restore that ends at the last stable offset misses the records behind an open transaction.",
+        (
+            Patch(
+                "tables/cluster.py",
+                'isolation_level="read_uncommitted"',
+                'isolation_level="read_committed"',
+            ),
+        ),
+        f"{_OPENING_TESTS}::test_restore_reaches_the_high_watermark",
+    ),
+    Mutant(
+        "restore-not-awaited",
+        "The lane works while its ring is still being read: resends are accepted meanwhile.",
+        (
+            Patch("tables/table.py", "import logging\n", "import asyncio\nimport logging\n"),
+            Patch(
+                "tables/table.py",
+                "await changelog.read(kafka, topic, partition, start, high_watermark, restore.consume)",
+                "self.reading = asyncio.create_task(\n"
+                "            changelog.read(kafka, topic, partition, start, high_watermark, restore.consume)\n"
+                "        )",
+            ),
+        ),
+        "tests/integration/test_lane_path.py::test_crash_after_the_commit_repeats_nothing",
+    ),
+    Mutant(
+        "restore-skipped",
+        "A batch that was committed and never reached RocksDB is forgotten.",
+        (
+            Patch(
+                "tables/table.py",
+                "await changelog.read(kafka, topic, partition, start, high_watermark, restore.consume)",
+                "await changelog.read(kafka, topic, partition, high_watermark, high_watermark, restore.consume)",
+            ),
+        ),
+        "tests/integration/test_lane_path.py::test_crash_after_the_commit_repeats_nothing",
+    ),
+    Mutant(
+        "partition-counts-not-compared",
+        "After a change of the partition count groups and IDs go on in other lanes, which know nothing of them.",
+        (Patch(_OPENING, "            if now != before:\n", "            if now < before:\n"),),
+        f"{_OPENING_TESTS}::test_changed_partition_count_refuses",
+    ),
+    Mutant(
+        "recreated-input-unnoticed",
+        "The first records of an input that was made again are taken for processed ones and lost.",
+        (
+            Patch(
+                _OPENING,
+                "if meta and meta.topic_ids.get(topic, facts.topic_ids[topic]) != facts.topic_ids[topic]:",
+                'if meta and meta.topic_ids.get(topic) == "":',
+            ),
+        ),
+        f"{_OPENING_TESTS}::test_recreated_input_begins_anew",
+    ),
+    Mutant(
+        "started-while-it-runs",
+        "Two tasks of one process work in the same lane.",
+        (
+            Patch(
+                "agents/lane.py",
+                "        if self._task is not None:\n            raise AssertionError",
+                "        if self._task is None and self._kept:\n            raise AssertionError",
+            ),
+        ),
+        f"{_OPENING_TESTS}::test_predecessor_must_be_closed",
+    ),
+    Mutant(
+        "assigned-without-closing",
+        "An assignment that follows another without a revocation meets lanes that still run.",
+        (
+            Patch(
+                "agents/lanes.py",
+                "            await asyncio.gather(*(lane.close() for lane in self._lanes.values()))\n"
+                "            for each in self._lanes.keys() - mine:\n",
+                "            for each in self._lanes.keys() - mine:\n",
+            ),
+        ),
+        f"{_OPENING_TESTS}::test_assignment_closes_what_ran",
+    ),
+    Mutant(
+        "half-a-lane",
+        "A lane whose forward partition another worker has is opened in both.",
+        (
+            Patch(
+                "agents/lanes.py",
+                "                if not missing:\n",
+                "                if (topic, number) not in missing:\n",
+            ),
+        ),
+        "tests/integration/test_rings.py::test_half_a_lane_is_not_opened",
+    ),
+    Mutant(
+        "clear-without-fence",
+        "The running worker overwrites the new floor with its own, and what was cleared is known again.",
+        (
+            Patch(
+                "app/ring_verbs.py",
+                "        wire.transactional_id(settings.app.id, address.name, partition),\n",
+                '        wire.transactional_id(settings.app.id, address.name, partition) + "-clear",\n',
+            ),
+        ),
+        "tests/integration/test_rings.py::test_clear_is_honoured_by_a_running_worker",
+    ),
+)

@@ -1,0 +1,147 @@
+"""Bugs in what becomes of a message: ID, group, home, forwarding, what is written."""
+
+from typing import Final
+
+from tests.mutants.mutant import Mutant, Patch
+
+_PATH: Final = "agents/path.py"
+_EMITTER: Final = "agents/emitter.py"
+_PATH_TESTS: Final = "tests/unit/test_path.py"
+_EMITTER_TESTS: Final = "tests/unit/test_emitter.py"
+
+MUTANTS: Final = (
+    Mutant(
+        "forwarded-again",
+        "Two lanes of different opinion pass a record round for ever.",
+        (
+            Patch(
+                _PATH,
+                "homes = None if batch.topic == self._forward_topic else self._homes(ids, groups)",
+                "homes = self._homes(ids, groups)",
+            ),
+        ),
+        f"{_PATH_TESTS}::test_forwarded_is_never_forwarded_again",
+    ),
+    Mutant(
+        "home-of-the-stored-id",
+        "Without a group the home is not where a producer that keys by the ID sends it: resends do not meet.",
+        (Patch(_PATH, "else home[each[1:]]", "else home[each]"),),
+        f"{_PATH_TESTS}::test_home_of_the_id",
+    ),
+    Mutant(
+        "home-keeps-the-sign",
+        "Half of the keys have another home than the Java client gives them, and all their traffic is forwarded.",
+        (Patch("agents/home.py", "murmur2(key) & 0x7FFFFFFF", "murmur2(key)"),),
+        "tests/unit/test_home.py::test_sign_of_the_hash",
+    ),
+    Mutant(
+        "forged-source-believed",
+        "What somebody else wrote into the forward topic is accepted under a source that does not exist.",
+        (Patch(_PATH, "if not self._source.fullmatch(source):", "if not source:"),),
+        f"{_PATH_TESTS}::test_malformed_source",
+    ),
+    Mutant(
+        "origin-in-the-forward-topic",
+        "The original of a duplicate is named where it was forwarded to, not where it arrived.",
+        (
+            Patch(
+                _PATH,
+                "        if batch.topic != self._forward_topic:\n            number",
+                "        if batch.topic:\n            number",
+            ),
+        ),
+        f"{_PATH_TESTS}::test_original_that_was_forwarded",
+    ),
+    Mutant(
+        "refused-burns-a-slot",
+        "The ID of a record that went to quarantine is known: the same message, made smaller, is dropped.",
+        (
+            Patch(
+                _PATH,
+                "                quarantined.append((record, source, reason))\n            else:\n"
+                "                kept.append(record)\n                kept_sources.append(source)\n",
+                "                quarantined.append((record, source, reason))\n"
+                "            kept.append(record)\n            kept_sources.append(source)\n",
+            ),
+        ),
+        f"{_PATH_TESTS}::test_refused_burns_no_slot",
+    ),
+    Mutant(
+        "empty-id-is-none",
+        "A message whose ID is empty passes as often as it comes.",
+        (
+            Patch(
+                "agents/verdict.py",
+                "        if found is not None:\n            return encode_id(found)\n",
+                "        if found:\n            return encode_id(found)\n",
+            ),
+        ),
+        "tests/unit/test_verdict.py::test_empty_value_is_an_id",
+    ),
+    Mutant(
+        "first-repeat-wins",
+        "Of a repeated ID header another one counts than for every other Kafka client.",
+        (
+            Patch(
+                "agents/verdict.py",
+                "        if key == name:\n",
+                "        if key == name and found is None:\n",
+            ),
+        ),
+        "tests/unit/test_verdict.py::test_last_repeat_wins",
+    ),
+    Mutant(
+        "accepted-under-its-key",
+        "The accepted record's key is not its group: whoever partitions by it tears the group apart.",
+        (
+            Patch(
+                _EMITTER,
+                "batches.add(spread if group is None else home[group], record, group, record.value, headers)",
+                "batches.add(spread if group is None else home[group], record, record.key, record.value, headers)",
+            ),
+        ),
+        f"{_EMITTER_TESTS}::test_key_that_is_not_the_group",
+    ),
+    Mutant(
+        "forged-source-kept",
+        "A source that a producer wrote stands before the true one.",
+        (
+            Patch(
+                _EMITTER,
+                "headers = [header for header in record.headers if header[0] not in _OURS]",
+                "headers = list(record.headers)",
+            ),
+        ),
+        f"{_EMITTER_TESTS}::test_source_is_replaced",
+    ),
+    Mutant(
+        "duplicates-accepted",
+        "Duplicates are counted, and written all the same.",
+        (
+            Patch(
+                _EMITTER,
+                "            if verdict is duplicate:\n                continue\n",
+                "            if verdict is None:\n                continue\n",
+            ),
+        ),
+        f"{_EMITTER_TESTS}::test_only_duplicates_are_left_out",
+    ),
+    Mutant(
+        "too-large-left-out",
+        "A record that its output does not take is in no output, and nobody is told.",
+        (Patch(_EMITTER, "        if too_large:\n            raise TooLargeError(too_large)\n", ""),),
+        f"{_EMITTER_TESTS}::test_too_large",
+    ),
+    Mutant(
+        "meta-record-missing",
+        "A batch of duplicates leaves no trace in the changelog: neither its offset nor its floor.",
+        (
+            Patch(
+                _EMITTER,
+                "        (META_KEY, encode_meta(change.meta)),\n",
+                "        *([(META_KEY, encode_meta(change.meta))] if change.slots else []),\n",
+            ),
+        ),
+        f"{_EMITTER_TESTS}::test_changelog_without_new_ids",
+    ),
+)

@@ -1,0 +1,13 @@
+"""All deliberate bugs, in the order in which they are tried."""
+
+from typing import Final
+
+from tests.mutants import bugs_in_lanes, bugs_in_opening, bugs_in_state, bugs_in_the_path
+from tests.mutants.mutant import Mutant
+
+CATALOG: Final[tuple[Mutant, ...]] = (
+    *bugs_in_opening.MUTANTS,
+    *bugs_in_lanes.MUTANTS,
+    *bugs_in_state.MUTANTS,
+    *bugs_in_the_path.MUTANTS,
+)

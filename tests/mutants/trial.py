@@ -1,0 +1,184 @@
+"""Runs a test in a copy of the sources, with a bug in them or without."""
+
+import contextlib
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import xml.etree.ElementTree as ET
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Final
+
+from tests.mutants.mutant import Mutant, PatchError
+
+ROOT: Final = Path(__file__).parents[2]
+COPIED: Final = ("agents", "app", "conf", "tables", "tests", "pyproject.toml")
+"""What tests and worker processes need; nothing else is copied."""
+TEST_LIMIT_S: Final = 120
+"""For one test; several times what the slowest needs on a quiet machine."""
+RUN_LIMIT_S: Final = 600
+"""For one run of pytest, the broker's start included; past it the run is ended from outside."""
+_FAILED: Final = 1
+_TAIL_CHARACTERS: Final = 3_000
+_REASON_CHARACTERS: Final = 100
+_BROKEN: Final = re.compile(
+    r"\b(NameError|UnboundLocalError|ImportError|ModuleNotFoundError|SyntaxError|AttributeError|TypeError)\b"
+)
+"""A patch that makes nonsense of the code fails any test, and shows nothing."""
+
+
+class Fate(StrEnum):
+    """What became of a mutant."""
+
+    CAUGHT = "caught"
+    SURVIVED = "SURVIVED"
+    """The test passes with the bug in the code."""
+    BROKEN = "BROKEN"
+    """The patch does not apply, or the test could not say anything; the reason tells."""
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What is said of a mutant."""
+
+    mutant: Mutant
+    fate: Fate
+    reason: str
+    """What the failing test said first, or what is wrong."""
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One run of pytest."""
+
+    exit_code: int | None
+    """None: ended because its time was up."""
+    failures: list[str]
+    """What each failing test said."""
+    errors: list[str]
+    """What fixtures and collection said."""
+    output: str
+
+
+class Laboratory:
+    """Copies of the sources, and the runs of pytest in them."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._pristine = folder / "pristine"
+        self._running: set[subprocess.Popen[str]] = set()
+        self._closed = False
+        self._lock = threading.Lock()
+        for name in COPIED:
+            source, target = ROOT / name, self._pristine / name
+            if source.is_dir():
+                shutil.copytree(source, target, ignore=shutil.ignore_patterns("__pycache__", "*.log"))
+            else:
+                shutil.copy2(source, target)
+
+    def unmutated(self, tests: Iterable[str]) -> Run:
+        """Run these tests together, with no bug in the code."""
+        return self._pytest(self._pristine, sorted(set(tests)))
+
+    def judge(self, mutant: Mutant) -> Verdict:
+        """Run the mutant's tests with its bug in the code: each must fail."""
+        began = time.monotonic()
+        root = Path(tempfile.mkdtemp(prefix=f"{mutant.name}-", dir=self._folder))
+        # Compiled modules come along: their sources keep size and time, and what a patch changes is compiled anew.
+        shutil.copytree(self._pristine, root, dirs_exist_ok=True)
+        fate, reason = Fate.BROKEN, ""
+        try:
+            mutant.apply(root)
+            for test in mutant.tests:
+                fate, said = self._fate(self._pytest(root, [test]))
+                reason = reason or said
+                if fate is not Fate.CAUGHT:
+                    reason = f"{test}: {said}"
+                    break
+        except PatchError as error:
+            reason = str(error)
+        finally:
+            shutil.rmtree(root, ignore_errors=True)
+        return Verdict(mutant, fate, reason, time.monotonic() - began)
+
+    @staticmethod
+    def _fate(run: Run) -> tuple[Fate, str]:
+        if run.exit_code == 0:
+            return Fate.SURVIVED, "passes with the bug in the code"
+        if run.exit_code is None:
+            return Fate.BROKEN, f"pytest did not end within {RUN_LIMIT_S} s"
+        if run.exit_code != _FAILED or not run.failures:
+            said = "\n".join(run.errors) or run.output[-_TAIL_CHARACTERS:]
+            return Fate.BROKEN, f"pytest ended with {run.exit_code}, and no test failed:\n{said}"
+        if broken := _BROKEN.search("\n".join(run.failures)):
+            return Fate.BROKEN, f"the patch makes nonsense ({broken[0]}):\n{run.failures[0]}"
+        return Fate.CAUGHT, run.failures[0].strip().split("\n")[0][:_REASON_CHARACTERS]
+
+    def _pytest(self, root: Path, tests: Sequence[str]) -> Run:
+        report = root / "report.xml"
+        report.unlink(missing_ok=True)
+        command = [
+            sys.executable, "-m", "pytest", "--quiet", "--tb=short", f"--timeout={TEST_LIMIT_S}",
+            f"--junit-xml={report}", *tests,
+        ]  # fmt: skip
+        with self._started(command, root) as process:
+            try:
+                output, _ = process.communicate(timeout=RUN_LIMIT_S * max(1, len(tests) // 10))
+            except subprocess.TimeoutExpired:
+                return Run(None, [], [], "")
+        return Run(process.returncode, *_read(report), output)
+
+    @contextlib.contextmanager
+    def _started(self, command: list[str], root: Path) -> Iterator[subprocess.Popen[str]]:
+        """A process group of its own, none of which is left at the end."""
+        with subprocess.Popen(
+            command,
+            cwd=root,
+            env={**os.environ, "PYTHONPATH": str(root)},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            start_new_session=True,
+        ) as process:
+            with self._lock:
+                self._running.add(process)
+                if self._closed:
+                    _end(process)
+            try:
+                yield process
+            finally:
+                _end(process)
+                with self._lock:
+                    self._running.discard(process)
+
+    def end_all(self) -> None:
+        """End what still runs, and all that would be started yet."""
+        with self._lock:
+            self._closed = True
+            for each in self._running:
+                _end(each)
+
+
+def _end(process: subprocess.Popen[str]) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+
+
+def _read(report: Path) -> tuple[list[str], list[str]]:
+    """What failing tests and what broken fixtures said."""
+    if not report.exists():
+        return [], []
+    document = ET.parse(report)  # noqa: S314 - pytest wrote it, a moment ago
+    failures, errors = (
+        [each.get("message", "") for each in document.iter(kind)] for kind in ("failure", "error")
+    )
+    return failures, errors

@@ -1,0 +1,60 @@
+import ast
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from tests.mutants.catalog import CATALOG
+from tests.mutants.mutant import Mutant, Patch, PatchError
+
+ROOT = Path(__file__).parents[2]
+every_mutant = pytest.mark.parametrize("mutant", CATALOG, ids=[each.name for each in CATALOG])
+
+
+@every_mutant
+def test_patches_apply(mutant: Mutant) -> None:
+    """Each old text stands exactly once in the present sources, and what comes out is other code, that compiles."""
+    for file, source in mutant.sources(ROOT).items():
+        before = ast.parse((ROOT / file).read_text("utf-8"))
+
+        assert ast.dump(ast.parse(source)) != ast.dump(before)
+
+
+@every_mutant
+def test_named_tests_exist(mutant: Mutant) -> None:
+    """Each test that is to catch the bug is a function of its module."""
+    for test in mutant.tests:
+        file, _, name = test.partition("::")
+        module = ast.parse((ROOT / file).read_text("utf-8"))
+        functions = [
+            each.name for each in module.body if isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef)
+        ]
+
+        assert name.partition("[")[0] in functions
+
+
+def test_names_are_unique() -> None:
+    """A mutant is chosen by its name."""
+    names = Counter(each.name for each in CATALOG)
+
+    assert [name for name, count in names.items() if count > 1] == []
+
+
+@pytest.mark.parametrize(("old", "count"), [("y = 1\n", 0), ("x = 1\n", 2)])
+def test_patch_that_does_not_fit(tmp_path: Path, old: str, count: int) -> None:
+    """A text that is gone, or stands there more than once, is named and not guessed at."""
+    (tmp_path / "a.py").write_text("x = 1\nx = 1\n")
+    mutant = Mutant("m", "Nothing.", (Patch("a.py", old, "x = 2\n"),), "t")
+
+    with pytest.raises(PatchError, match=f"m: stands {count} times in a.py"):
+        mutant.apply(tmp_path)
+    assert (tmp_path / "a.py").read_text() == "x = 1\nx = 1\n"
+
+
+def test_patches_of_one_file(tmp_path: Path) -> None:
+    """Several patches of one file are all applied, one upon the other."""
+    (tmp_path / "a.py").write_text("x = 1\ny = 1\n")
+    patches = (Patch("a.py", "x = 1\n", "x = 2\n"), Patch("a.py", "y = 1\n", "y = 2\n"))
+    Mutant("m", "Nothing.", patches, "t").apply(tmp_path)
+
+    assert (tmp_path / "a.py").read_text() == "x = 2\ny = 2\n"
