@@ -4,7 +4,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.setup-done
 
-.PHONY: setup demo test unit integration faults lint bench lock clean
+.PHONY: setup demo test unit integration faults mutants lint bench lock clean
 
 setup: $(STAMP)
 
@@ -30,6 +30,10 @@ integration: setup
 
 faults: setup
 	$(BIN)/python -m pytest tests/faults
+
+# Puts deliberate bugs into a copy, one at a time, and shows that each is caught by a named test.
+mutants: setup
+	$(BIN)/python -m tests.mutants --jobs 2
 
 lint: setup
 	$(BIN)/ruff check .

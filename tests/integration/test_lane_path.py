@@ -58,8 +58,8 @@ async def test_failed_batch_is_kept(bootstrap: str, tmp_path: Path, point: str) 
         finally:
             remove()
 
-        assert fail.left == 0
         assert lanes.name not in group.rewound
+        assert fail.left == 0
         assert [each.source for each in lanes.output()] == [f"{lanes.name}/0/{each}" for each in range(30)]
         assert lanes.committed() == 30
 

@@ -17,6 +17,8 @@ from tests.mutants.catalog import CATALOG
 from tests.mutants.mutant import Mutant
 from tests.mutants.trial import Fate, Laboratory, Verdict
 
+WIDTH_OF_A_FILE: Final = 140
+"""Characters of a line where nobody looks at a terminal."""
 EXIT_NOT_WELL: Final = 1
 EXIT_COULD_NOT_RUN: Final = 2
 EXIT_TERMINATED: Final = 143
@@ -35,6 +37,8 @@ def main(names: tuple[str, ...], only_list: bool, jobs: int) -> None:
     """
     chosen = _chosen(names)
     console = Console()
+    if not console.is_terminal:
+        console.width = WIDTH_OF_A_FILE
     if only_list:
         for each in chosen:
             console.print(
@@ -92,7 +96,9 @@ def _judge_all(
 
 
 def _show(verdicts: Sequence[Verdict], console: Console) -> None:
-    table = Table("mutant", "caught by")
+    table = Table()
+    for name in ("mutant", "caught by"):
+        table.add_column(name, overflow="fold")
     table.add_column("seconds", justify="right")
     for each in verdicts:
         caught = each.fate is Fate.CAUGHT

@@ -18,23 +18,36 @@ _TRANSACT: Final = f"""\
                 opening.group_id,
             )
 """
+_ROCKSDB_FIRST: Final = (
+    Patch(
+        _LANE,
+        "        async with asyncio.timeout(TRANSACTION_LIMIT_S):\n",
+        "        table.apply(opened.epoch, change, 0)\n"
+        "        async with asyncio.timeout(TRANSACTION_LIMIT_S):\n",
+    ),
+    Patch(_LANE, "        table.apply(opened.epoch, change, position)\n", ""),
+)
 _FAILED: Final = "                attempt += 1\n"
 
 MUTANTS: Final = (
     Mutant(
         "rocksdb-before-commit",
         "After a crash before the commit the replayed message is a duplicate of itself: a silent loss.",
-        (
-            Patch(
-                _LANE,
-                "        async with asyncio.timeout(TRANSACTION_LIMIT_S):\n",
-                "        table.apply(opened.epoch, change, 0)\n"
-                "        async with asyncio.timeout(TRANSACTION_LIMIT_S):\n",
-            ),
-            Patch(_LANE, "        table.apply(opened.epoch, change, position)\n", ""),
-        ),
+        _ROCKSDB_FIRST,
         f"{_LANE_TESTS}::test_state_follows_the_commit",
-        (f"{_LANE_TESTS}::test_crash_before_the_commit_rejects_nothing",),
+    ),
+    Mutant(
+        "rocksdb-before-commit-and-believed",
+        "The same, where the restore does not hold RocksDB against the changelog: it would heal a single crash.",
+        (
+            *_ROCKSDB_FIRST,
+            Patch(
+                "tables/restore.py",
+                "        self._verified = state is None\n",
+                "        self._verified = True\n",
+            ),
+        ),
+        f"{_LANE_TESTS}::test_crash_before_the_commit_rejects_nothing",
     ),
     Mutant(
         "sends-not-awaited",

@@ -12,6 +12,11 @@ _RING_TESTS: Final = "tests/unit/test_ring.py"
 _RESTORE_TESTS: Final = "tests/unit/test_restore.py"
 _RESIZE_TESTS: Final = "tests/unit/test_resize.py"
 _STORE_TESTS: Final = "tests/unit/test_store.py"
+_OCCUPANTS: Final = "        occupants = [each for each in self._store.slots_of(keys) if each is not None]\n"
+_NOTED: Final = """\
+        for sequence, each in zip(sequences, ids, strict=True):
+            writes.put_index(each, sequence)
+"""
 _WITHIN: Final = "                and sequence >= head - capacity\n"
 _FLOOR: Final = "                and sequence >= floor\n"
 _KNOWN_ALREADY: Final = """\
@@ -102,7 +107,28 @@ MUTANTS: Final = (
                 "            if sequence is not None:\n",
             ),
         ),
+        f"{_RESTORE_TESTS}::test_stored_index_keeps_who_lives_elsewhere",
+    ),
+    Mutant(
+        "stored-index-entry-dropped-too-late",
+        "With the index in RocksDB an ID that overwrites itself in one batch is forgotten.",
+        (
+            Patch("tables/index.py", _OCCUPANTS, f"{_NOTED}{_OCCUPANTS}"),
+            Patch("tables/index.py", f"delete_index(occupant.id)\n{_NOTED}", "delete_index(occupant.id)\n"),
+        ),
         f"{_RESTORE_TESTS}::test_stored_index_keeps_who_came_back",
+    ),
+    Mutant(
+        "restored-index-entry-dropped-unseen",
+        "A restore drops an ID whose slot of a former size is overwritten while it lives in another one.",
+        (
+            Patch(
+                _RESTORE,
+                "            if indexed == occupant.sequence:\n",
+                "            if indexed is not None:\n",
+            ),
+        ),
+        f"{_RESTORE_TESTS}::test_id_in_a_slot_of_a_former_size",
     ),
     Mutant(
         "restored-index-turned-back",

@@ -29,6 +29,8 @@ RUN_LIMIT_S: Final = 600
 _FAILED: Final = 1
 _TAIL_CHARACTERS: Final = 3_000
 _REASON_CHARACTERS: Final = 100
+_DENIED: Final = re.compile(r"(AssertionError|assert |Failed: |TimeoutError)")
+"""A test that denies what it found, or waited in vain; code that merely falls over shows little."""
 _BROKEN: Final = re.compile(
     r"\b(NameError|UnboundLocalError|ImportError|ModuleNotFoundError|SyntaxError|AttributeError|TypeError)\b"
 )
@@ -99,7 +101,7 @@ class Laboratory:
         try:
             mutant.apply(root)
             for test in mutant.tests:
-                fate, said = self._fate(self._pytest(root, [test]))
+                fate, said = self.fate(self._pytest(root, [test]))
                 reason = reason or said
                 if fate is not Fate.CAUGHT:
                     reason = f"{test}: {said}"
@@ -111,7 +113,8 @@ class Laboratory:
         return Verdict(mutant, fate, reason, time.monotonic() - began)
 
     @staticmethod
-    def _fate(run: Run) -> tuple[Fate, str]:
+    def fate(run: Run) -> tuple[Fate, str]:
+        """What a run of a mutant's test shows, and what it said."""
         if run.exit_code == 0:
             return Fate.SURVIVED, "passes with the bug in the code"
         if run.exit_code is None:
@@ -119,9 +122,10 @@ class Laboratory:
         if run.exit_code != _FAILED or not run.failures:
             said = "\n".join(run.errors) or run.output[-_TAIL_CHARACTERS:]
             return Fate.BROKEN, f"pytest ended with {run.exit_code}, and no test failed:\n{said}"
-        if broken := _BROKEN.search("\n".join(run.failures)):
-            return Fate.BROKEN, f"the patch makes nonsense ({broken[0]}):\n{run.failures[0]}"
-        return Fate.CAUGHT, run.failures[0].strip().split("\n")[0][:_REASON_CHARACTERS]
+        denials = [each for each in run.failures if _DENIED.match(each) and not _BROKEN.search(each)]
+        if not denials:
+            return Fate.BROKEN, f"the code falls over, and no test denies what it does:\n{run.failures[0]}"
+        return Fate.CAUGHT, denials[0].split("\n")[0][:_REASON_CHARACTERS]
 
     def _pytest(self, root: Path, tests: Sequence[str]) -> Run:
         report = root / "report.xml"

@@ -6,6 +6,7 @@ import pytest
 
 from tests.mutants.catalog import CATALOG
 from tests.mutants.mutant import Mutant, Patch, PatchError
+from tests.mutants.trial import Fate, Laboratory, Run
 
 ROOT = Path(__file__).parents[2]
 every_mutant = pytest.mark.parametrize("mutant", CATALOG, ids=[each.name for each in CATALOG])
@@ -58,3 +59,47 @@ def test_patches_of_one_file(tmp_path: Path) -> None:
     Mutant("m", "Nothing.", patches, "t").apply(tmp_path)
 
     assert (tmp_path / "a.py").read_text() == "x = 2\ny = 2\n"
+
+
+@pytest.mark.parametrize(
+    ("exit_code", "failures", "errors", "fate"),
+    [
+        (0, [], [], Fate.SURVIVED),
+        (1, ["assert 1 == 2"], [], Fate.CAUGHT),
+        (1, ["AssertionError: retrying"], [], Fate.CAUGHT),
+        (1, ["Failed: DID NOT RAISE FormatError"], [], Fate.CAUGHT),
+        (1, ["Failed: Timeout (>120.0s) from pytest-timeout."], [], Fate.CAUGHT),
+        (1, ["KeyError: 'x'", "assert 1 == 2"], [], Fate.CAUGHT),
+        (1, ["KeyError: 'x'"], [], Fate.BROKEN),
+        (1, ["AssertionError: retrying: NameError: name 'x' is not defined"], [], Fate.BROKEN),
+        (1, [], ["failed on setup: the broker did not answer"], Fate.BROKEN),
+        (2, [], ["collection failure"], Fate.BROKEN),
+        (4, [], [], Fate.BROKEN),
+        (5, [], [], Fate.BROKEN),
+        (-9, [], [], Fate.BROKEN),
+        (None, [], [], Fate.BROKEN),
+    ],
+)
+def test_only_a_denial_catches(
+    exit_code: int | None, failures: list[str], errors: list[str], fate: Fate
+) -> None:
+    """A test catches a bug by denying what it sees; what falls over, cannot start or is not found catches nothing."""
+    assert Laboratory.fate(Run(exit_code, failures, errors, ""))[0] is fate
+
+
+def test_trial(tmp_path: Path) -> None:
+    """In its copy the bug is there, is caught, and is gone with the copy; a bug that a test does not see survives it."""
+    patch = Patch("agents/home.py", "murmur2(key) & 0x7FFFFFFF", "murmur2(key)")
+    seen, unseen = "tests/unit/test_home.py::test_sign_of_the_hash", "tests/unit/test_home.py::test_empty_key"
+    before = (ROOT / "agents/home.py").read_bytes()
+    laboratory = Laboratory(tmp_path)
+
+    assert laboratory.unmutated([seen, unseen]).exit_code == 0
+    assert laboratory.judge(Mutant("m", "", (patch,), seen)).fate is Fate.CAUGHT
+    assert laboratory.judge(Mutant("m", "", (patch,), unseen)).fate is Fate.SURVIVED
+    assert laboratory.judge(Mutant("m", "", (patch,), seen, (unseen,))).fate is Fate.SURVIVED
+    assert (
+        laboratory.judge(Mutant("m", "", (patch,), "tests/unit/test_home.py::test_gone")).fate is Fate.BROKEN
+    )
+    assert laboratory.judge(Mutant("m", "", (Patch("agents/home.py", "gone", ""),), seen)).fate is Fate.BROKEN
+    assert (ROOT / "agents/home.py").read_bytes() == before
