@@ -26,6 +26,9 @@ TEST_LIMIT_S: Final = 120
 """For one test; several times what the slowest needs on a quiet machine."""
 RUN_LIMIT_S: Final = 600
 """For one run of pytest, the broker's start included; past it the run is ended from outside."""
+_WITHOUT_HYPOTHESIS_PLUGIN: Final = ("-p", "no:hypothesispytest")
+"""It adds statistics that nobody reads here; and where no test has imported Hypothesis it does so at the very end, in
+the middle of which CPython 3.11 may fail with "AST constructor recursion depth mismatch"."""
 _FAILED: Final = 1
 _TAIL_CHARACTERS: Final = 3_000
 _REASON_CHARACTERS: Final = 100
@@ -130,15 +133,18 @@ class Laboratory:
     def _pytest(self, root: Path, tests: Sequence[str]) -> Run:
         report = root / "report.xml"
         report.unlink(missing_ok=True)
+        scratch = root.parent / f"{root.name}.scratch"
         command = [
             sys.executable, "-m", "pytest", "--quiet", "--tb=short", f"--timeout={TEST_LIMIT_S}",
-            f"--junit-xml={report}", *tests,
+            f"--junit-xml={report}", f"--basetemp={scratch}", *_WITHOUT_HYPOTHESIS_PLUGIN, *tests,
         ]  # fmt: skip
         with self._started(command, root) as process:
             try:
                 output, _ = process.communicate(timeout=RUN_LIMIT_S * max(1, len(tests) // 10))
             except subprocess.TimeoutExpired:
                 return Run(None, [], [], "")
+            finally:
+                shutil.rmtree(scratch, ignore_errors=True)
         return Run(process.returncode, *_read(report), output)
 
     @contextlib.contextmanager
