@@ -1,0 +1,131 @@
+"""What happened in a run: what was sent, what the topics hold. The checker judges it, and nothing else.
+
+A history knows nothing of Ringfence but its wire vocabulary, and comes from clients that are not Ringfence's.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Final, NamedTuple, Self
+
+from conf import wire
+
+TOKEN_HEADER: Final = "t"  # noqa: S105 - the name of a header
+"""Header with what is unique to one attempt of a producer: resends of one ID differ in it."""
+ID_HEADER: Final = "_AMQ_DUPL_ID"
+
+Headers = tuple[tuple[str, bytes | None], ...]
+
+
+class Outcome(StrEnum):
+    """What a producer knows of an attempt."""
+
+    OK = "ok"
+    """Acknowledged, and its transaction committed: it must be in the input."""
+    FAIL = "fail"
+    """Certainly not written, or its transaction aborted: it must not be there."""
+    UNKNOWN = "unknown"
+    """In doubt: it may be there or not."""
+
+
+@dataclass(frozen=True, slots=True)
+class Send:
+    """One attempt of a producer. A resend of the same ID is another one."""
+
+    token: bytes
+    id: bytes | None
+    group: bytes | None
+    outcome: Outcome
+
+
+class Place(NamedTuple):
+    """Where a record stands."""
+
+    topic: str
+    partition: int
+    offset: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}/{self.partition}/{self.offset}"
+
+    @classmethod
+    def parse(cls, text: bytes | None) -> Self | None:
+        """Of ``<topic>/<partition>/<offset>``; None where it is not of that form."""
+        parts = (text or b"").rsplit(b"/", 2)
+        if len(parts) != 3 or not parts[0] or not (parts[1].isdigit() and parts[2].isdigit()):
+            return None
+        return cls(parts[0].decode("utf-8", "replace"), int(parts[1]), int(parts[2]))
+
+
+class Record(NamedTuple):
+    """A record as a read_committed consumer got it. ``timestamp`` in milliseconds."""
+
+    topic: str
+    partition: int
+    offset: int
+    key: bytes | None
+    value: bytes | None
+    headers: Headers
+    timestamp: int
+
+    @property
+    def place(self) -> Place:
+        """Where it stands."""
+        return Place(self.topic, self.partition, self.offset)
+
+    @property
+    def token(self) -> bytes | None:
+        """Of the attempt that it came from."""
+        return self.header(TOKEN_HEADER)
+
+    @property
+    def source(self) -> Place | None:
+        """The input record that it names; None where it names none."""
+        return Place.parse(self.header(wire.HEADER_SOURCE))
+
+    def header(self, name: str) -> bytes | None:
+        """Of repeats the last wins, as in Kafka. None = missing or null."""
+        found = None
+        for each, value in self.headers:
+            if each == name:
+                found = value
+        return found
+
+
+def id_in_header(record: Record) -> bytes | None:
+    """The duplicate ID where the configuration says nothing else. Null = none; empty = an ID."""
+    return record.header(ID_HEADER)
+
+
+def group_in_key(record: Record) -> bytes | None:
+    """The group where the configuration says nothing else."""
+    return record.key
+
+
+@dataclass(slots=True)
+class History:
+    """A run of one address, after it came to rest."""
+
+    input_topic: str
+    partitions: int
+    """Of the input."""
+    capacity: int
+    """What the ring promises, in IDs a lane, throughout the run; 0 = off."""
+    home: Callable[[bytes], int]
+    """Group, or ID, to home lane: by an implementation that is not Ringfence's."""
+    sends: list[Send] = field(default_factory=list)
+    """Every attempt, or none at all: then the producers' side is not judged."""
+    inputs: list[Record] = field(default_factory=list)
+    """All committed records of the input, in any order."""
+    accepted: list[Record] = field(default_factory=list)
+    """All of the topic, in any order; so the next two."""
+    diverted: list[Record] = field(default_factory=list)
+    quarantined: list[Record] = field(default_factory=list)
+    log_starts: dict[int, int] = field(default_factory=dict)
+    """Input partition to the first offset that is still there; missing = 0."""
+    divert: bool = False
+    """Duplicates go to a topic: a duplicate that is not there is lost."""
+    id_of: Callable[[Record], bytes | None] = id_in_header
+    """Duplicate ID of an input record. One that is made of the value is the value's BLAKE2b-256 digest."""
+    group_of: Callable[[Record], bytes | None] = group_in_key
+    """Group of an input record."""
