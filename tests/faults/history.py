@@ -52,7 +52,11 @@ class Place(NamedTuple):
     def parse(cls, text: bytes | None) -> Self | None:
         """Of ``<topic>/<partition>/<offset>``; None where it is not of that form."""
         parts = (text or b"").rsplit(b"/", 2)
-        if len(parts) != 3 or not parts[0] or not (parts[1].isdigit() and parts[2].isdigit()):
+        if (
+            len(parts) != 3
+            or not parts[0]
+            or not all(each.isdigit() and len(each) < 20 for each in parts[1:])
+        ):
             return None
         return cls(parts[0].decode("utf-8", "replace"), int(parts[1]), int(parts[2]))
 

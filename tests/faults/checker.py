@@ -1,0 +1,161 @@
+"""Judges a history: names every anomaly, and none where there is none. Pure; imports of the product its wire names only.
+
+A checker that shared code with the checked would share its mistakes. Homes come in as a function, from an
+implementation that is not Ringfence's.
+
+What it takes as given: the topics were read whole (save for what ``log_starts`` says of the input), after all came to
+rest; the ring's capacity was the same throughout, no ring was cleared, and IDs have no maximum age. An attempt that
+its client wrote twice (retries without idempotence) is two inputs, and no anomaly.
+"""
+
+from collections.abc import Iterable
+from typing import Final
+
+from conf import wire
+from tests.faults.content import corrupted
+from tests.faults.evidence import Evidence, Input, shown
+from tests.faults.finding import Anomaly, Finding, counts
+from tests.faults.history import History, Outcome, Place, Send
+from tests.faults.order import reordered
+from tests.faults.ring import Originals, Standing, remembered
+from tests.faults.transactions import Transactions
+
+__all__ = ["Anomaly", "Finding", "check", "counts"]
+
+_RANK: Final = {each: number for number, each in enumerate(Anomaly)}
+
+
+def check(history: History) -> list[Finding]:
+    """All anomalies of a run, by name in the order of :class:`Anomaly`. Linear but for sorting."""
+    evidence = Evidence(history)
+    originals = Originals(evidence)
+    transactions = Transactions(evidence)
+    unfound, findings = _producers(evidence)
+    if not any(history.log_starts.values()):
+        findings += [_lost_send(each) for each in unfound]
+    findings += evidence.phantoms
+    findings += _fates(evidence, originals, transactions.dropped(originals))
+    findings += reordered(evidence)
+    findings += remembered(evidence, originals)
+    findings += corrupted(evidence)
+    findings += transactions.torn()
+    findings += _gaps(evidence, len(unfound))
+    return sorted(findings, key=lambda each: _RANK[each.anomaly])
+
+
+# -- what producers know -------------------------------------------------------------------------------------------
+
+
+def _producers(evidence: Evidence) -> tuple[list[Send], list[Finding]]:
+    """Acknowledged attempts that are not in the input; inputs that nobody sent."""
+    sends = {each.token: each for each in evidence.history.sends}
+    if not sends:
+        return [], []
+    findings = []
+    found = set()
+    for each in evidence.inputs():
+        token = each.record.token
+        send = None if token is None else sends.get(token)
+        if send is not None:
+            found.add(send.token)
+        why = None
+        if send is None:
+            # What a quarantine kept of a deleted record need not have its headers.
+            why = None if each.deleted else f"token {shown(token)} is of no attempt"
+        elif send.outcome is Outcome.FAIL:
+            why = f"attempt {shown(token)} failed for certain"
+        if why:
+            findings.append(
+                Finding(Anomaly.PHANTOM, (each.place,), f"{each.describe()} is in the input, but {why}")
+            )
+    missing = [send for send in sends.values() if send.outcome is Outcome.OK and send.token not in found]
+    return missing, findings
+
+
+def _lost_send(send: Send) -> Finding:
+    text = (
+        f"attempt {shown(send.token)} (ID {shown(send.id)}, group {shown(send.group)}) "
+        "was acknowledged and is not in the input"
+    )
+    return Finding(Anomaly.LOST, (), text)
+
+
+# -- what became of each input -------------------------------------------------------------------------------------
+
+
+def _fates(evidence: Evidence, originals: Originals, dropped: set[Input]) -> Iterable[Finding]:
+    for each in evidence.inputs():
+        if each.again is None and each.accepted is not None and not (each.diverted or each.quarantined):
+            continue
+        outputs = each.outputs()
+        if len(outputs) > 1:
+            fates = ", ".join(f"{fate} at {output.place}" for fate, output in outputs)
+            places = (each.place, *(output.place for _, output in outputs))
+            yield Finding(Anomaly.DOUBLED, places, f"{each.describe()} has several fates: {fates}")
+        elif each.quarantined is None and each not in dropped:
+            yield from _duplicate(evidence, each, originals)
+
+
+def _duplicate(evidence: Evidence, each: Input, originals: Originals) -> Iterable[Finding]:
+    """An input that was not accepted must be a duplicate, and be seen as one where duplicates are diverted."""
+    history = evidence.history
+    if history.divert and each.diverted is None:
+        yield Finding(
+            Anomaly.LOST, (each.place,), f"{each.describe()} is neither accepted, diverted nor quarantined"
+        )
+        return
+    standing = originals.standing(each) if history.capacity else Standing.NONE
+    if standing is Standing.NONE and each.diverted is None:
+        why = "has no ID" if each.id is None else "no other of its ID was accepted in its lane"
+        if each.id is not None and not history.capacity:
+            why = "IDs are not checked"
+        yield Finding(
+            Anomaly.LOST, (each.place,), f"{each.describe()} is neither accepted nor quarantined, and {why}"
+        )
+    elif standing is not Standing.FOUND:
+        why = "the accepted of its ID came later" if standing is Standing.LATER else "no original exists"
+        yield Finding(
+            Anomaly.WRONG_VERDICT, (each.place,), f"{each.describe()} was called duplicate, but {why}"
+        )
+    elif each.diverted is not None and (wrong := _wrong_original(evidence, each)):
+        yield Finding(
+            Anomaly.WRONG_VERDICT,
+            (each.place, each.diverted.place),
+            f"{each.describe()} was called duplicate at {each.diverted.place}, with {wrong}",
+        )
+
+
+def _wrong_original(evidence: Evidence, each: Input) -> str | None:
+    """What is wrong with the original that a diverted duplicate names. Null says that it is no longer known."""
+    diverted = each.diverted
+    if diverted is None or (wire.HEADER_ORIGINAL, None) in diverted.headers:
+        return None
+    named = diverted.header(wire.HEADER_ORIGINAL)
+    place = Place.parse(named)
+    original = None if place is None else evidence.find(place)
+    if original is None:
+        return f"an original that is no input: {shown(named)}"
+    if original.id != each.id or original.lane != each.lane or original.accepted is None:
+        return f"an original of another ID or lane, or not accepted: {original.describe()}"
+    if original.place.partition == each.place.partition and original.place.offset >= each.place.offset:
+        return f"an original that came later: {original.place}"
+    return None
+
+
+# -- what nobody can know ------------------------------------------------------------------------------------------
+
+
+def _gaps(evidence: Evidence, unfound: int) -> list[Finding]:
+    """Each input partition of which retention deleted the beginning."""
+    history = evidence.history
+    sends = f"; {unfound} acknowledged attempts are found nowhere, perhaps for that reason" if unfound else ""
+    return [
+        Finding(
+            Anomaly.GAP,
+            (Place(history.input_topic, partition, start),),
+            f"{history.input_topic}/{partition} begins at {start}: what became of the records before is unknown; "
+            f"{evidence.from_deleted[partition]} outputs came from there{sends}",
+        )
+        for partition, start in sorted(history.log_starts.items())
+        if start > 0
+    ]

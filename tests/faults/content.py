@@ -1,0 +1,97 @@
+"""Judges what came out against what came in, byte by byte: CORRUPTED."""
+
+import json
+from hashlib import blake2b
+
+from conf import wire
+from tests.faults.evidence import Evidence, Fate, Input
+from tests.faults.finding import Anomaly, Finding
+from tests.faults.history import Headers, Record
+
+
+def corrupted(evidence: Evidence) -> list[Finding]:
+    """Every output that is not what its input promises; one finding an output."""
+    findings = []
+    for each in evidence.inputs():
+        if each.deleted:
+            continue
+        for fate, output in each.outputs():
+            if wrong := _JUDGES[fate](each, output):
+                findings.append(
+                    Finding(
+                        Anomaly.CORRUPTED,
+                        (each.place, output.place),
+                        f"{each.describe()} was {fate} at {output.place} with {', '.join(wrong)}",
+                    )
+                )
+    return findings
+
+
+def _accepted(each: Input, output: Record) -> list[str]:
+    """Key = group; value, timestamp and the user's headers unchanged; ours are true, and there once."""
+    record = each.record
+    wrong = _differences(record, output)
+    if output.key != each.group:
+        wrong.append(f"key {output.key!r}, not the group")
+    if output.timestamp != record.timestamp:
+        wrong.append(f"timestamp {output.timestamp}, not {record.timestamp}")
+    if _all(output, wire.HEADER_SOURCE) != [str(each.place).encode()]:
+        wrong.append(f"more than one {wire.HEADER_SOURCE}, or another spelling of it")
+    keys = _all(output, wire.HEADER_KEY)
+    if keys != ([] if record.key == each.group else [record.key]):
+        wrong.append(f"{wire.HEADER_KEY} {keys!r} where the input's key is {record.key!r}")
+    return wrong
+
+
+def _diverted(each: Input, output: Record) -> list[str]:
+    wrong = _differences(each.record, output)
+    if output.key != each.record.key:
+        wrong.append(f"key {output.key!r}, not {each.record.key!r}")
+    return wrong
+
+
+def _quarantined(each: Input, output: Record) -> list[str]:
+    """With a reason; what did not fit is named by size and digest, and then key and headers may be left out."""
+    record = each.record
+    wrong = []
+    if not output.header(wire.HEADER_REASON):
+        wrong.append(f"no {wire.HEADER_REASON}")
+    whole = output.value == record.value
+    if not whole and not _is_digest(record.value or b"", output.value):
+        wrong.append("another value, which is no digest of it either")
+    if not whole and output.key is None and not _user_headers(output.headers):
+        return wrong
+    if output.key != record.key:
+        wrong.append(f"key {output.key!r}, not {record.key!r}")
+    if _user_headers(output.headers) != _user_headers(record.headers):
+        wrong.append("other headers")
+    return wrong
+
+
+_JUDGES = {Fate.ACCEPTED: _accepted, Fate.DIVERTED: _diverted, Fate.QUARANTINED: _quarantined}
+
+
+def _differences(record: Record, output: Record) -> list[str]:
+    wrong = []
+    if output.value != record.value:
+        wrong.append("another value")
+    if _user_headers(output.headers) != _user_headers(record.headers):
+        wrong.append("other headers")
+    return wrong
+
+
+def _user_headers(headers: Headers) -> list[tuple[str, bytes | None]]:
+    prefix = wire.RESERVED_PREFIX
+    return [each for each in headers if not each[0].startswith(prefix)]
+
+
+def _all(record: Record, name: str) -> list[bytes | None]:
+    return [value for each, value in record.headers if each == name]
+
+
+def _is_digest(value: bytes, instead: bytes | None) -> bool:
+    expected = {"bytes": len(value), "blake2b_256": blake2b(value, digest_size=32).hexdigest()}
+    try:
+        return bool(json.loads(instead or b"") == expected)
+    except ValueError:
+        return False
