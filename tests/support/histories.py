@@ -1,0 +1,91 @@
+"""Histories written by hand, in a few words; for the tests of the fault tests' checker."""
+
+from dataclasses import replace
+from itertools import count
+from typing import Any, Final
+
+from tests.faults.checker import Finding, check, counts
+from tests.faults.history import Headers, History, Outcome, Record, Send
+
+TOPIC: Final = "orders"
+A, B, C, D = b"a", b"b", b"c", b"d"
+"""IDs."""
+
+
+def home(key: bytes) -> int:
+    """Groups and IDs in these histories end in the number of their home, or are at home in 0."""
+    return key[-1] - ord("0") if key[-1:].isdigit() else 0
+
+
+def arrive(
+    offset: int,
+    id: bytes | None,  # noqa: A002 - the field's term
+    group: bytes | None = b"g",
+    partition: int = 0,
+    headers: Headers = (),
+) -> Record:
+    """A record of the input."""
+    own: Headers = (("t", b"%d-%d" % (partition, offset)), *headers)
+    if id is not None:
+        own = (("_AMQ_DUPL_ID", id), *own)
+    return Record(TOPIC, partition, offset, group, b"v", own, 1_000 + offset)
+
+
+def source(record: Record) -> tuple[str, bytes]:
+    """The header that names it."""
+    return ("_RF_SOURCE", str(record.place).encode())
+
+
+def accept(*records: Record, partition: int = 0) -> list[Record]:
+    """What a faultless lane writes for these inputs, with gaps for transaction markers."""
+    offsets = count(0, 2)
+    return [
+        each._replace(
+            topic="orders.accepted",
+            partition=partition,
+            offset=next(offsets),
+            headers=(*each.headers, source(each)),
+        )
+        for each in records
+    ]
+
+
+def divert(record: Record, original: Record | bytes | None, offset: int = 0) -> Record:
+    """A duplicate in its topic."""
+    named = str(original.place).encode() if isinstance(original, Record) else original
+    headers = (*record.headers, source(record), ("_RF_ORIGINAL", named))
+    return record._replace(topic="orders.duplicates", offset=offset, headers=headers)
+
+
+def quarantine(record: Record, reason: bytes | None = b"too large") -> Record:
+    """A refused record in its topic."""
+    headers = (*record.headers, source(record), ("_RF_REASON", reason))
+    return record._replace(topic="orders.quarantine", offset=0, headers=headers)
+
+
+def attempts(*records: Record, outcome: Outcome = Outcome.OK) -> list[Send]:
+    """The producer's side of these inputs."""
+    return [Send(each.token or b"", None, each.key, outcome) for each in records]
+
+
+def story(inputs: list[Record], accepted: list[Record], **more: Any) -> History:
+    """A history of two lanes with rings of ten."""
+    return replace(History(TOPIC, 2, 10, home, inputs=inputs, accepted=accepted), **more)
+
+
+def found(history: History) -> dict[str, int]:
+    """The anomalies that there are."""
+    return {name: number for name, number in counts(check(history)).items() if number}
+
+
+def only(history: History) -> Finding:
+    """The one finding that there is."""
+    (finding,) = check(history)
+    return finding
+
+
+FIRST, SECOND, THIRD = arrive(0, A), arrive(1, B), arrive(2, C)
+RESEND = arrive(3, A)
+INPUTS = [FIRST, SECOND, THIRD, RESEND]
+EXACT = story(INPUTS, accept(FIRST, SECOND, THIRD), sends=attempts(*INPUTS))
+"""Each ID once, in order, unchanged; the resend is dropped."""

@@ -1,0 +1,156 @@
+"""The fault tests' checker on contents and transactions: CORRUPTED, TORN, and what is neither."""
+
+import json
+from dataclasses import replace
+from hashlib import blake2b
+from typing import Any
+
+import pytest
+
+from tests.faults.checker import Anomaly, check
+from tests.faults.history import Record
+from tests.support.histories import (
+    EXACT,
+    FIRST,
+    RESEND,
+    SECOND,
+    A,
+    B,
+    C,
+    D,
+    accept,
+    arrive,
+    divert,
+    found,
+    only,
+    quarantine,
+    source,
+    story,
+)
+
+# -- CORRUPTED -----------------------------------------------------------------------------------------------------
+
+
+RICH = arrive(
+    0, A, headers=(("x", b"1"), ("x", None), ("y", b""), ("_RF_SOURCE", b"mine"), ("_RF_KEY", b"k"))
+)
+GOOD = RICH._replace(
+    topic="orders.accepted",
+    headers=(("_AMQ_DUPL_ID", A), ("t", b"0-0"), ("x", b"1"), ("x", None), ("y", b""), source(RICH)),
+)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"value": b"w"},
+        {"value": None},
+        {"value": b""},
+        {"key": b"other"},
+        {"key": None},
+        {"timestamp": 999},
+        {"headers": (*GOOD.headers[1:],)},
+        {"headers": (*GOOD.headers, ("z", b""))},
+        {"headers": (*GOOD.headers[:2], ("x", None), ("x", b"1"), *GOOD.headers[4:])},
+        {"headers": (*GOOD.headers[:3], *GOOD.headers[4:])},
+        {"headers": (*GOOD.headers[:3], ("x", b""), *GOOD.headers[4:])},
+        {"headers": (("_RF_SOURCE", b"mine"), *GOOD.headers)},
+        {"headers": (*GOOD.headers, ("_RF_KEY", b"g"))},
+    ],
+)
+def test_corrupted(changes: dict[str, Any]) -> None:
+    """Whatever of an accepted record is not as it came; and what the user wrote under our names is replaced."""
+    assert check(story([RICH], [GOOD])) == []
+    finding = only(story([RICH], [GOOD._replace(**changes)]))
+    assert finding.anomaly is Anomaly.CORRUPTED
+    assert finding.places == (RICH.place, GOOD.place)
+
+
+def test_our_headers_anywhere() -> None:
+    """Only the user's headers have an order among themselves."""
+    assert check(story([RICH], [GOOD._replace(headers=(GOOD.headers[-1], *GOOD.headers[:-1]))])) == []
+
+
+def test_key_and_group() -> None:
+    """Where the group is not the key, the accepted key is the group, and ``_RF_KEY`` has the key, null too."""
+
+    def group(record: Record) -> bytes | None:
+        return record.header("region") or b"qpid.no-group"
+
+    plain = arrive(0, A, b"k")
+    north = arrive(1, B, b"n", headers=(("region", b"n"),))
+    keyless = arrive(2, C, None)
+    good = accept(plain, north, keyless)
+    good[0] = good[0]._replace(key=b"qpid.no-group", headers=(*good[0].headers, ("_RF_KEY", b"k")))
+    good[2] = good[2]._replace(key=b"qpid.no-group", headers=(*good[2].headers, ("_RF_KEY", None)))
+    history = story([plain, north, keyless], good, group_of=group)
+
+    assert check(history) == []
+    for number in (0, 2):
+        bad = list(good)
+        bad[number] = bad[number]._replace(headers=bad[number].headers[:-1])
+        assert found(replace(history, accepted=bad)) == {"CORRUPTED": 1}
+    assert found(replace(history, group_of=lambda record: record.key))["CORRUPTED"] == 2
+
+
+def test_corrupted_elsewhere() -> None:
+    """Diverted records are as they came, quarantined ones have a reason, and their value or what stands for it."""
+    diverted = divert(RESEND, FIRST)
+    for change in ({"value": b"w"}, {"key": b"h"}, {"headers": diverted.headers[1:]}):
+        assert found(replace(EXACT, diverted=[diverted._replace(**change)])) == {"CORRUPTED": 1}
+    history = story([SECOND], [])
+    for bad in (
+        quarantine(SECOND, None),
+        quarantine(SECOND)._replace(value=b"w"),
+        quarantine(SECOND)._replace(headers=quarantine(SECOND).headers[1:]),
+    ):
+        assert found(replace(history, quarantined=[bad])) == {"CORRUPTED": 1}
+
+
+def test_quarantined_by_size_and_digest() -> None:
+    """A value that did not fit is named by both; then headers may be missing as well, ours excepted."""
+    digest = {"bytes": 1, "blake2b_256": blake2b(b"v", digest_size=32).hexdigest()}
+    named = quarantine(SECOND)._replace(value=json.dumps(digest).encode())
+    bare = named._replace(key=None, headers=named.headers[-2:])
+    history = story([SECOND], [])
+
+    assert check(replace(history, quarantined=[named])) == []
+    assert check(replace(history, quarantined=[bare])) == []
+    wrong = named._replace(value=json.dumps(digest | {"bytes": 2}).encode())
+    assert found(replace(history, quarantined=[wrong])) == {"CORRUPTED": 1}
+    assert found(replace(history, quarantined=[bare._replace(value=b"v")])) == {"CORRUPTED": 1}
+
+
+# -- TORN ----------------------------------------------------------------------------------------------------------
+
+
+def _part(offset: int, part: bytes, id: bytes | None, transaction: bytes = b"tx") -> Record:  # noqa: A002
+    return arrive(offset, id, headers=(("_RF_TX", transaction), ("_RF_TX_PART", part)))
+
+
+def test_torn() -> None:
+    """Two parts of three are accepted: one finding, and the third is not called lost besides."""
+    parts = [_part(0, b"1/3", A), _part(1, b"2/3", B), _part(2, b"3/3", None)]
+
+    assert check(story(parts, accept(*parts))) == []
+    finding = only(story(parts, accept(*parts[:2])))
+    assert finding.anomaly is Anomaly.TORN
+    assert finding.places == tuple(each.place for each in parts)
+
+
+def test_not_torn() -> None:
+    """None of it: one ID was known, or a part never came. Without such a reason, the whole is lost."""
+    parts = [_part(1, b"1/2", A), _part(2, b"2/2", None)]
+
+    assert check(story([FIRST, *parts], accept(FIRST))) == []
+    assert check(story(parts[:1], [])) == []
+    assert found(story(parts, [])) == {"LOST": 2}
+    assert found(story(parts[:1], accept(parts[0]))) == {"TORN": 1}
+
+
+def test_a_resent_transaction() -> None:
+    """Its parts are dropped, those without an ID too; other transactions are nothing to it."""
+    parts = [_part(0, b"0/2", A), _part(1, b"1/2", None), _part(2, b"0/2", A), _part(3, b"1/2", None)]
+    other = [_part(4, b"0/2", C, b"ty"), _part(5, b"1/2", D, b"ty")]
+
+    assert check(story([*parts, *other], accept(*parts[:2], *other))) == []

@@ -1,0 +1,163 @@
+"""The fault tests' checker on order and memory: REORDERED, FORGOTTEN, OVERRUN, CROSS-LANE, and what is none."""
+
+from dataclasses import replace
+from hashlib import blake2b
+
+import pytest
+
+from tests.faults.checker import Anomaly, check
+from tests.faults.history import Place
+from tests.support.histories import (
+    EXACT,
+    FIRST,
+    INPUTS,
+    RESEND,
+    SECOND,
+    THIRD,
+    A,
+    B,
+    C,
+    D,
+    accept,
+    arrive,
+    found,
+    only,
+    story,
+)
+
+# -- REORDERED -----------------------------------------------------------------------------------------------------
+
+
+def test_swapped() -> None:
+    """Two records of one group in the wrong order: one place, and it is named."""
+    finding = only(replace(EXACT, accepted=accept(FIRST, THIRD, SECOND)))
+
+    assert finding.anomaly is Anomaly.REORDERED
+    assert finding.places == (SECOND.place, Place("orders.accepted", 0, 4), THIRD.place)
+
+
+@pytest.mark.parametrize("shift", ["late", "early"])
+def test_a_shift_is_one_finding(shift: str) -> None:
+    """One record that comes late, or early, by a thousand breaks the order in one place."""
+    inputs = [arrive(number, b"id-%d-" % number) for number in range(1_000)]
+    moved = [*inputs[1:], inputs[0]] if shift == "late" else [inputs[-1], *inputs[:-1]]
+
+    assert found(story(inputs, accept(*moved))) == {"REORDERED": 1}
+
+
+def test_no_order_among_others() -> None:
+    """Other groups, records without a group, and records of another input partition may overtake."""
+    one, two = arrive(0, A, b"g"), arrive(1, B, b"h")
+    plain, later = arrive(2, C, None), arrive(3, D, None)
+    elsewhere = arrive(9, b"e", b"g", partition=1)
+    inputs = [one, two, plain, later, elsewhere]
+
+    assert found(story(inputs, accept(elsewhere, later, two, plain, one))) == {}
+    scattered = [*accept(one, two, later), *accept(plain, partition=1), *accept(elsewhere)[:0]]
+    assert found(story(inputs[:-1], scattered)) == {}
+
+
+def test_scattered_group() -> None:
+    """A group in two partitions of the output has no order, even if each half has."""
+    finding = only(replace(EXACT, accepted=[*accept(FIRST), *accept(SECOND, THIRD, partition=1)]))
+
+    assert finding.anomaly is Anomaly.REORDERED
+    assert "several partitions" in finding.text
+    assert Place("orders.accepted", 1, 0) in finding.places
+
+
+# -- FORGOTTEN, OVERRUN, CROSS-LANE --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("capacity", "expected"), [(1, "OVERRUN"), (2, "OVERRUN"), (3, "FORGOTTEN"), (4, "FORGOTTEN")]
+)
+def test_forgotten_or_overrun(capacity: int, expected: str) -> None:
+    """With two IDs in between a ring of three still holds the first, a ring of two does not."""
+    finding = only(replace(EXACT, capacity=capacity, accepted=accept(*INPUTS)))
+
+    assert finding.anomaly.value == expected
+    assert finding.places == (RESEND.place, FIRST.place)
+    assert f"with 2 IDs between them; the ring promises {capacity}" in finding.text
+
+
+def test_only_ids_of_the_lane_count() -> None:
+    """What has no ID, was dropped, or is at home elsewhere, burns no slot."""
+    inputs = [FIRST, arrive(1, None), arrive(2, A), arrive(3, B, b"g1"), arrive(4, A)]
+    accepted = [*accept(inputs[0], inputs[1], inputs[4]), *accept(inputs[3], partition=1)]
+
+    assert found(story(inputs, accepted, capacity=1)) == {"FORGOTTEN": 1}
+
+
+def test_each_repetition_counts() -> None:
+    """Three of one ID are two findings; a capacity of 0 promises nothing."""
+    inputs = [FIRST, arrive(1, A), arrive(2, A)]
+
+    assert found(story(inputs, accept(*inputs))) == {"FORGOTTEN": 2}
+    assert found(story(inputs, accept(*inputs), capacity=0)) == {}
+
+
+def test_forwarded_records_may_have_come_between() -> None:
+    """Where the output does not show it, all that was forwarded may have come between the two."""
+    forwarded = [arrive(number, b"f%d-" % number, b"h", partition=1) for number in range(3)]
+    inputs = [FIRST, arrive(1, A), *forwarded]
+    accepted = [*accept(FIRST, inputs[1]), *accept(*forwarded, partition=1)]
+
+    assert found(story(inputs, accepted, capacity=4)) == {"FORGOTTEN": 1}
+    assert found(story(inputs, accepted, capacity=3)) == {"OVERRUN": 1}
+
+
+def test_the_output_shows_what_came_between() -> None:
+    """A lane's records are in its own order in each partition of the output."""
+    forwarded = [arrive(number, b"f%d-" % number, b"h", partition=1) for number in range(3)]
+    again = arrive(1, A)
+    inputs = [FIRST, again, *forwarded]
+
+    after = accept(FIRST, again, *forwarded)
+    assert found(story(inputs, after, capacity=1)) == {"FORGOTTEN": 1}
+    between = accept(FIRST, forwarded[0], forwarded[1], again, forwarded[2])
+    assert found(story(inputs, between, capacity=3)) == {"FORGOTTEN": 1}
+    assert found(story(inputs, between, capacity=2)) == {"OVERRUN": 1}
+
+
+def test_an_original_from_another_partition() -> None:
+    """Two of one ID from two partitions, in an order that nobody saw: the larger distance counts."""
+    mine = [FIRST, SECOND, THIRD]
+    copy = arrive(0, A, None, partition=1)
+    inputs = [*mine, copy]
+    accepted = [*accept(*mine), *accept(copy, partition=1)]
+
+    assert found(story(inputs, accepted, capacity=3)) == {"FORGOTTEN": 1}
+    assert found(story(inputs, accepted, capacity=2)) == {"OVERRUN": 1}
+
+
+def test_cross_lane() -> None:
+    """One ID in two lanes, because the resend had another group."""
+    here, there = arrive(0, A, b"g0"), arrive(0, A, b"g1", partition=1)
+
+    finding = only(story([here, there], [*accept(here), *accept(there, partition=1)]))
+    assert finding.anomaly is Anomaly.CROSS_LANE
+    assert finding.places == (here.place, there.place)
+
+
+def test_not_cross_lane() -> None:
+    """In two input partitions, but at home in one lane: the second is a duplicate, and forgotten if accepted."""
+    here, there = arrive(0, A, b"g0"), arrive(0, A, b"g0", partition=1)
+
+    assert found(story([here, there], accept(here))) == {}
+    assert found(story([here, there], accept(there))) == {}
+    assert found(story([here, there], accept(here, there))) == {"FORGOTTEN": 1}
+
+
+def test_an_id_without_a_group_is_at_home_by_its_hash() -> None:
+    """A long ID by that of its digest."""
+    asked: list[bytes] = []
+
+    def home(key: bytes) -> int:
+        asked.append(key)
+        return 0
+
+    short, long = arrive(0, b"x" * 256, None), arrive(1, b"x" * 257, None)
+
+    assert check(story([short, long], accept(short, long), home=home)) == []
+    assert asked == [b"x" * 256, blake2b(b"x" * 257, digest_size=32).digest()]
