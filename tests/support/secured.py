@@ -28,9 +28,10 @@ from cryptography.hazmat.primitives.serialization import (
     load_pem_private_key,
 )
 
-from app.embedded import ports
 from app.embedded.broker import HOST, EmbeddedBroker
+from tests.support import listeners
 from tests.support.kafka import WAIT_S
+from tests.support.listeners import Listener
 
 USER: Final = "ringfence-user"
 PASSWORD: Final = "correct horse, battery; staple"  # noqa: S105 - a test's own, with what might need quoting
@@ -39,6 +40,9 @@ PASSWORD_VARIABLE: Final = "RINGFENCE_KAFKA_PASSWORD"  # noqa: S105 - a name
 """With the prefix of the settings: the name that comes to mind first must work."""
 
 SCRAM_ITERATIONS: Final = 4096
+
+_PROTOCOLS: Final = {"TLS": "SSL", "PLAIN": "SASL_SSL", "SCRAM": "SASL_PLAINTEXT"}
+"""By listener."""
 
 Right = tuple[ResourceType, str, ResourcePatternType, AclOperation]
 """What a principal may do to what."""
@@ -118,11 +122,8 @@ class SecuredBroker:
 
     def __init__(self, folder: Path) -> None:
         self.certificates = Certificates(folder)
-        self._ports: dict[str, int] = {}
-        for name in ("TLS", "PLAIN", "SCRAM"):
-            self._ports[name] = _port(set(self._ports.values()))
-        plain = _port(set(self._ports.values()))
-        controller = _port({*self._ports.values(), plain})
+        plain, controller, *rest = listeners.free_ports(2 + len(_PROTOCOLS))
+        self._ports = dict(zip(_PROTOCOLS, rest, strict=True))
         self.broker = EmbeddedBroker(folder / "broker", plain, properties=self._properties(plain, controller))
 
     def start(self) -> None:
@@ -187,22 +188,10 @@ class SecuredBroker:
         return Access(self._address(listener), options, {PASSWORD_VARIABLE: PASSWORD})
 
     def _properties(self, plain: int, controller: int) -> dict[str, str]:
-        protocols = {
-            "PLAINTEXT": "PLAINTEXT",
-            "CONTROLLER": "PLAINTEXT",
-            "TLS": "SSL",
-            "PLAIN": "SASL_SSL",
-            "SCRAM": "SASL_PLAINTEXT",
-        }
-        addresses = {"PLAINTEXT": f"{HOST}:{plain}"} | {name: self._address(name) for name in self._ports}
-        listeners = addresses | {"CONTROLLER": f"{HOST}:{controller}"}
+        further = {name: Listener(self._ports[name], protocol) for name, protocol in _PROTOCOLS.items()}
         plain_login = "org.apache.kafka.common.security.plain.PlainLoginModule"
         scram_login = "org.apache.kafka.common.security.scram.ScramLoginModule"
-        properties = {
-            "listener.security.protocol.map": ",".join(f"{k}:{v}" for k, v in protocols.items()),
-            "listeners": ",".join(f"{k}://{v}" for k, v in listeners.items()),
-            "advertised.listeners": ",".join(f"{k}://{v}" for k, v in addresses.items()),
-            "controller.quorum.voters": f"1@{HOST}:{controller}",
+        properties = listeners.properties(plain, controller, further) | {
             "listener.name.tls.ssl.client.auth": "required",
             "listener.name.tls.ssl.principal.mapping.rules": "RULE:^.*CN=([^,]*).*$/$1/",
             "listener.name.plain.sasl.enabled.mechanisms": "PLAIN",
@@ -221,10 +210,3 @@ class SecuredBroker:
                 f"{prefix}.truststore.location": str(self.certificates.authority),
             }
         return properties
-
-
-def _port(taken: set[int]) -> int:
-    """A free port that is not one of those."""
-    while (port := ports.choose(HOST)) in taken:
-        pass
-    return port

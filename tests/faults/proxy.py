@@ -1,0 +1,221 @@
+"""A network link that can be disturbed: a TCP relay whose behaviour changes under open connections."""
+
+import asyncio
+import contextlib
+import dataclasses
+import socket
+import struct
+import threading
+from collections.abc import Coroutine
+from enum import Enum
+from types import TracebackType
+from typing import Any, Final, Self
+
+from app.embedded import ports
+from app.embedded.broker import HOST
+
+CALL_LIMIT_S: Final = 10.0
+_CHUNK_BYTES: Final = 64 * 1024
+_CHUNKS_MAX: Final = 256
+"""On their way in one direction of one connection; beyond them the sender is slowed down, as by a full window."""
+_RESET_ON_CLOSE: Final = struct.pack("ii", 1, 0)
+
+
+class _Way(Enum):
+    REQUESTS = "client to broker"
+    ANSWERS = "broker to client"
+
+
+@dataclasses.dataclass(frozen=True)
+class _Mode:
+    refusing: bool = False
+    delay_s: float = 0.0
+    dropped: frozenset[_Way] = frozenset()
+    held: bool = False
+
+
+_OPEN: Final = _Mode()
+_CUT: Final = _Mode(refusing=True)
+
+
+class TcpProxy:
+    """Relays one port of this machine to another, in a thread with a loop of its own.
+
+    The mode may be changed at any time and from any thread; the call returns when it holds. No connection ever
+    delivers a torn stream: one that may have lost bytes is reset when they could flow again.
+
+    Attributes:
+        connections_cut: Open connections that :meth:`cut` has reset.
+        bytes_withheld: Bytes that were dropped or held.
+        bytes_delayed: Bytes that came late.
+    """
+
+    def __init__(self, upstream_port: int, port: int = 0) -> None:
+        """``port`` 0 = a free one, chosen now; it stays the same over cuts."""
+        self.port: Final = port or ports.choose(HOST)
+        self.connections_cut = 0
+        self.bytes_withheld = 0
+        self.bytes_delayed = 0
+        self._upstream_port = upstream_port
+        self._mode = _OPEN
+        self._connections: set[asyncio.Task[None]] = set()
+        self._server: asyncio.Server | None = None
+        self._loop = asyncio.new_event_loop()
+        self._flowing = asyncio.Event()
+        self._thread = threading.Thread(target=self._loop.run_forever, name=f"proxy {self.port}", daemon=True)
+
+    @property
+    def bootstrap(self) -> str:
+        """``host:port`` for clients."""
+        return f"{HOST}:{self.port}"
+
+    @property
+    def struck(self) -> int:
+        """Grows whenever the link did harm: a nemesis that leaves it as it was has tested nothing."""
+        return self.connections_cut + self.bytes_withheld + self.bytes_delayed
+
+    # -- modes ---------------------------------------------------------------------------------------------
+
+    def open(self) -> None:
+        """Let everything pass."""
+        self._call(self._switch(_OPEN))
+
+    def cut(self) -> None:
+        """Reset all connections and refuse new ones."""
+        self._call(self._switch(_CUT))
+
+    def delay(self, seconds: float) -> None:
+        """Let everything pass so much later, each way; what is under way stays in order."""
+        self._call(self._switch(_Mode(delay_s=seconds)))
+
+    def blackhole(self) -> None:
+        """Keep connections and drop what they carry, their ends included: neither side learns anything."""
+        self._call(self._switch(_Mode(dropped=frozenset(_Way))))
+
+    def hold(self) -> None:
+        """Keep connections and what they carry: all of it arrives, late, at :meth:`open`, as TCP resends it."""
+        self._call(self._switch(_Mode(held=True)))
+
+    def lose_answers(self) -> None:
+        """Let requests reach the broker and drop what it answers."""
+        self._call(self._switch(_Mode(dropped=frozenset({_Way.ANSWERS}))))
+
+    # -- life ----------------------------------------------------------------------------------------------
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        try:
+            self.open()
+        except BaseException:
+            self._end()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            self.cut()
+        finally:
+            self._end()
+
+    def _end(self) -> None:
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join(CALL_LIMIT_S)
+        assert not self._thread.is_alive(), f"{self._thread.name} does not end"
+        self._loop.close()
+
+    def _call(self, work: Coroutine[Any, Any, None]) -> None:
+        """Do it on the proxy's loop, and wait for it."""
+        asyncio.run_coroutine_threadsafe(work, self._loop).result(CALL_LIMIT_S)
+
+    # -- on the proxy's loop -------------------------------------------------------------------------------
+
+    async def _switch(self, mode: _Mode) -> None:
+        before, self._mode = self._mode, mode
+        if mode.refusing:
+            self.connections_cut += len(self._connections)
+        if mode.refusing or before.dropped - mode.dropped:
+            for each in self._connections:
+                each.cancel()
+            await asyncio.gather(*self._connections, return_exceptions=True)
+        if mode.held:
+            self._flowing.clear()
+        else:
+            self._flowing.set()
+        if mode.refusing and self._server is not None:
+            self._server.close()
+            self._server = None
+        if not mode.refusing and self._server is None:
+            self._server = await asyncio.start_server(self._relay, HOST, self.port)
+
+    async def _relay(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """One connection, until both sides have ended it, one broke it, or it is reset."""
+        task = asyncio.current_task()
+        assert task is not None
+        self._connections.add(task)
+        writers = [writer]
+        try:
+            if self._mode.refusing:
+                raise ConnectionRefusedError  # accepted just before the cut
+            upstream_reader, upstream_writer = await asyncio.open_connection(HOST, self._upstream_port)
+            writers.append(upstream_writer)
+            async with asyncio.TaskGroup() as group:
+                for way, source, target in (
+                    (_Way.REQUESTS, reader, upstream_writer),
+                    (_Way.ANSWERS, upstream_reader, writer),
+                ):
+                    under_way: asyncio.Queue[tuple[float, bytes]] = asyncio.Queue(_CHUNKS_MAX)
+                    group.create_task(self._read(source, under_way))
+                    group.create_task(self._deliver(way, under_way, target))
+        except (OSError, ExceptionGroup, asyncio.CancelledError):
+            for each in writers:
+                _reset(each)
+        finally:
+            self._connections.discard(task)
+            for each in writers:
+                each.close()
+
+    async def _read(
+        self, source: asyncio.StreamReader, under_way: asyncio.Queue[tuple[float, bytes]]
+    ) -> None:
+        """Take in what comes, an empty chunk for the end included."""
+        chunk = b"first"
+        while chunk:
+            try:
+                chunk = await source.read(_CHUNK_BYTES)
+            except OSError:
+                chunk = b""  # a reset is an end too, and the mode decides whether the other side learns of it
+            mode = self._mode
+            if mode.held:
+                self.bytes_withheld += len(chunk)
+            if mode.delay_s:
+                self.bytes_delayed += len(chunk)
+            await under_way.put((self._loop.time() + mode.delay_s, chunk))
+
+    async def _deliver(
+        self, way: _Way, under_way: asyncio.Queue[tuple[float, bytes]], target: asyncio.StreamWriter
+    ) -> None:
+        """Pass on what is due, in order, unless the mode of that moment is against it."""
+        chunk = b"first"
+        while chunk:
+            due, chunk = await under_way.get()
+            await asyncio.sleep(max(0.0, due - self._loop.time()))
+            await self._flowing.wait()
+            if way in self._mode.dropped:
+                self.bytes_withheld += len(chunk)
+                continue
+            if chunk:
+                target.write(chunk)
+                await target.drain()
+            else:
+                target.write_eof()
+        if way in self._mode.dropped:
+            await asyncio.Event().wait()  # the other side must not learn of the end until the reset
+
+
+def _reset(writer: asyncio.StreamWriter) -> None:
+    """Close so that the other side gets a reset, and not an end that looks orderly."""
+    with contextlib.suppress(OSError):
+        writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET_ON_CLOSE)
+    writer.transport.abort()

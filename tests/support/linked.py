@@ -1,0 +1,59 @@
+"""A broker that clients reach through links which can be disturbed, one by one.
+
+A Kafka client follows the address that the broker advertises, so each link has a listener of its own that
+advertises the link's port. Tests look on through the direct listener, which nothing disturbs.
+"""
+
+import contextlib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from app.embedded.broker import EmbeddedBroker
+from tests.faults.proxy import TcpProxy
+from tests.support import listeners
+from tests.support.listeners import Listener
+
+
+@dataclass(frozen=True)
+class LinkedBroker:
+    """The broker and its links. All ports stay the same when the broker is killed and started again."""
+
+    broker: EmbeddedBroker
+    links: list[TcpProxy]
+
+    @property
+    def bootstrap(self) -> str:
+        """``host:port`` of the direct listener."""
+        return self.broker.bootstrap_servers
+
+    def heal(self) -> None:
+        """Open all links."""
+        for each in self.links:
+            each.open()
+
+
+@contextlib.contextmanager
+def linked_broker(
+    folder: Path, links: int = 2, properties: Mapping[str, str] | None = None
+) -> Iterator[LinkedBroker]:
+    """A broker that runs, with so many open links.
+
+    Args:
+        folder: The broker's.
+        links: How many.
+        properties: Of the broker, over Ringfence's own.
+    """
+    plain, controller, *rest = listeners.free_ports(2 + 2 * links)
+    inner, outer = rest[:links], rest[links:]
+    further = {
+        f"LINK{number}": Listener(port, advertised_port=advertised)
+        for number, (port, advertised) in enumerate(zip(inner, outer, strict=True))
+    }
+    given = listeners.properties(plain, controller, further) | dict(properties or {})
+    with contextlib.ExitStack() as stack:
+        proxies = [
+            stack.enter_context(TcpProxy(port, advertised))
+            for port, advertised in zip(inner, outer, strict=True)
+        ]
+        yield LinkedBroker(stack.enter_context(EmbeddedBroker(folder, plain, properties=given)), proxies)

@@ -1,0 +1,52 @@
+"""Listeners of an embedded broker beyond the one that it always has.
+
+Ports are chosen once, also the controller's: a broker that starts again has them again.
+"""
+
+from collections.abc import Mapping
+from typing import Final, NamedTuple
+
+from app.embedded import ports, server_files
+from app.embedded.broker import HOST
+
+CONTROLLER: Final = "CONTROLLER"
+PLAINTEXT: Final = "PLAINTEXT"
+
+
+class Listener(NamedTuple):
+    """Where a broker listens, and where it tells clients to come."""
+
+    port: int
+    protocol: str = PLAINTEXT
+    advertised_port: int = 0
+    """0 = the same."""
+
+
+def free_ports(count: int) -> list[int]:
+    """Different ports on which nothing listens now."""
+    found: set[int] = set()
+    while len(found) < count:
+        found.add(ports.choose(HOST))
+    return list(found)
+
+
+def properties(plain_port: int, controller_port: int, further: Mapping[str, Listener]) -> dict[str, str]:
+    """What makes a broker listen there.
+
+    Args:
+        plain_port: Of the broker itself, and of the tests' own clients.
+        controller_port: Of the controller, to which only the broker connects.
+        further: By the listener's name.
+    """
+    public = {PLAINTEXT: Listener(plain_port), **further}
+    everything = {**public, CONTROLLER: Listener(controller_port)}
+    return {
+        "listeners": ",".join(f"{name}://{HOST}:{each.port}" for name, each in everything.items()),
+        "advertised.listeners": ",".join(
+            f"{name}://{HOST}:{each.advertised_port or each.port}" for name, each in public.items()
+        ),
+        "listener.security.protocol.map": ",".join(
+            f"{name}:{each.protocol}" for name, each in everything.items()
+        ),
+        "controller.quorum.voters": f"{server_files.NODE_ID}@{HOST}:{controller_port}",
+    }
