@@ -18,15 +18,8 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedBroker]
     # Some tests send records of long ago, which retention would delete from under them.
     forever = {"log.retention.ms": "-1"}
     with EmbeddedBroker(tmp_path_factory.mktemp("broker"), properties=forever) as running:
-        _settle(running.bootstrap_servers)
+        kafka.settle(running.bootstrap_servers)
         yield running
-
-
-def _settle(bootstrap: str) -> None:
-    """Have the broker make its internal topics, so that no test is the one that meets them half-made."""
-    kafka.create_topics(bootstrap, {"settle": (1, {})})
-    kafka.send_in_transaction(bootstrap, "settle", [kafka.Sent()], commit=True)
-    kafka.committed(bootstrap, "settle", "settle")
 
 
 @pytest.fixture

@@ -80,24 +80,44 @@ class Bench:
         self.forward = f"{self.app_id}-{self.name}-forward"
         self.folder = folder
         self.cluster = Cluster(self.settings.kafka, self.app_id)
+        self._clusters = [self.cluster]
         self._lanes: list[Lane] = []
 
-    def lane(self, folder: str = "one", *, resident_ids_max: int = 1_000_000, **address: Any) -> Lane:
+    async def reached_at(self, bootstrap: str) -> Cluster:
+        """The cluster as a worker sees it that enters elsewhere."""
+        kafka_settings = self.settings.kafka.model_copy(update={"bootstrap_servers": bootstrap})
+        cluster = Cluster(kafka_settings, self.app_id)
+        await cluster.start()
+        self._clusters.append(cluster)
+        return cluster
+
+    def lane(
+        self,
+        folder: str = "one",
+        *,
+        resident_ids_max: int = 1_000_000,
+        cluster: Cluster | None = None,
+        **address: Any,
+    ) -> Lane:
         """A lane with its RocksDB in a folder of this name: another name is another worker.
 
-        ``address`` overrides settings of the address, for this lane.
+        All its traffic goes where ``cluster`` is reached. ``address`` overrides settings of the address, for this
+        lane.
         """
+        cluster = cluster or self.cluster
         app = self.settings.app.model_copy(update={"instance": folder, "resident_ids_max": resident_ids_max})
-        settings = self.settings.model_copy(update={"app": app})
+        settings = self.settings.model_copy(update={"app": app, "kafka": cluster.kafka})
         own = settings.addresses[0].model_copy(update=address)
-        opening = Opening(settings, own, 0, self.cluster)
+        opening = Opening(settings, own, 0, cluster)
         lane = Lane(opening)
         self._lanes.append(lane)
         return lane
 
-    async def opened(self, folder: str = "one", group: Group | None = None) -> Lane:
+    async def opened(
+        self, folder: str = "one", group: Group | None = None, cluster: Cluster | None = None
+    ) -> Lane:
         """A lane that is open."""
-        lane = self.lane(folder)
+        lane = self.lane(folder, cluster=cluster)
         lane.start(group or Group())
         await until(lambda: lane.state is LaneState.OPEN, lambda: f"{lane.state}: {lane.reason}")
         return lane
@@ -149,7 +169,7 @@ class Bench:
     async def close(self) -> None:
         """Close all lanes."""
         await asyncio.gather(*(lane.dispose() for lane in self._lanes))
-        await self.cluster.stop()
+        await asyncio.gather(*(cluster.stop() for cluster in self._clusters))
 
 
 @contextlib.asynccontextmanager
