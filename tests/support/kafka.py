@@ -148,15 +148,13 @@ def read_all(bootstrap: str, topic: str, partitions: int) -> list[Got]:
         got: list[Got] = []
         waiting = set(range(partitions))
         while waiting and time.monotonic() < deadline:
-            message = consumer.poll(0.2)
-            if message is None:
-                continue
-            if not message.error():
-                got.append(_got(message))
-            elif (message.offset() or 0) >= ends[message.partition() or 0]:
-                waiting.discard(message.partition() or 0)
-                continue
-            deadline = time.monotonic() + SETTLE_S
+            for message in consumer.consume(5_000, 0.2):
+                if not message.error():
+                    got.append(_got(message))
+                elif (message.offset() or 0) >= ends[message.partition() or 0]:
+                    waiting.discard(message.partition() or 0)
+                    continue
+                deadline = time.monotonic() + SETTLE_S
         return sorted(got, key=lambda each: (each.partition, each.offset))
     finally:
         consumer.close()

@@ -29,6 +29,8 @@ class WorkerProcess:
         self._environment = {"RINGFENCE_APP__INSTANCE": name, **(environment or {})}
         self._process: subprocess.Popen[bytes] | None = None
         self._log_begin = 0
+        self.kills = 0
+        """How often SIGKILL ended it."""
 
     def start(self, **environment: str) -> None:
         """Start it; it may have run before."""
@@ -92,10 +94,16 @@ class WorkerProcess:
         self._process.send_signal(number)
 
     def kill(self) -> None:
-        """SIGKILL, and wait."""
-        self.signal(signal.SIGKILL)
+        """SIGKILL, and wait. It may have ended."""
+        if self.running:
+            self.signal(signal.SIGKILL)
+            self.wait_end()
+
+    @property
+    def pid(self) -> int:
+        """Of the process."""
         assert self._process is not None
-        self._process.wait(LIMIT_S)
+        return self._process.pid
 
     def stop(self) -> int:
         """SIGTERM, and wait; returns the exit code."""
@@ -106,7 +114,9 @@ class WorkerProcess:
     def wait_end(self) -> int:
         """Wait for it to end by itself; returns the exit code."""
         assert self._process is not None
-        return self._process.wait(LIMIT_S)
+        code = self._process.wait(LIMIT_S)
+        self.kills += code == -signal.SIGKILL
+        return code
 
     def destroy(self) -> None:
         """Leave nothing behind, whatever state it is in."""

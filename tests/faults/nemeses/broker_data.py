@@ -1,0 +1,109 @@
+"""What befalls the data of a broker: an old copy put back, one topic's tail lost, a topic made again."""
+
+import shutil
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+from confluent_kafka import KafkaException
+
+from app.embedded.broker import EmbeddedBroker
+from app.embedded.server_files import DATA
+from tests.support import kafka
+from tests.support.kafka import WAIT_S
+
+
+class OldCopy:
+    """The broker goes on with an old copy of its folder, or of the partitions of some topics.
+
+    Call :meth:`take` first. All logs lose what they got since, consistently; or those of ``topics`` alone.
+    """
+
+    def __init__(self, broker: EmbeddedBroker, copy: Path, topics: tuple[str, ...] = ()) -> None:
+        """``topics`` () = everything, the controller's log included."""
+        self.name = "old copy of " + (", ".join(topics) or "the broker's data")
+        self.struck = 0
+        self._broker = broker
+        self._data = broker.directory / DATA
+        self._copy = copy
+        self._topics = topics
+
+    def take(self) -> None:
+        """Stop the broker in order, copy its data, start it."""
+        self._broker.stop()
+        shutil.rmtree(self._copy, ignore_errors=True)
+        shutil.copytree(self._data, self._copy)
+        self._broker.start()
+
+    def strike(self) -> None:
+        """Kill the broker, put the copy back, start."""
+        assert self._copy.is_dir(), "take() comes first"
+        self._broker.kill()
+        before = _bytes(self._data, self._folders())
+        if self._topics:
+            for name in self._folders():
+                shutil.rmtree(self._data / name)
+                shutil.copytree(self._copy / name, self._data / name)
+        else:
+            shutil.rmtree(self._data)
+            shutil.copytree(self._copy, self._data)
+        lost = before - _bytes(self._data, self._folders())
+        self._broker.start()
+        self.struck += lost > 0
+
+    def heal(self) -> None:
+        """What was lost stays lost."""
+        if not self._broker.running:
+            self._broker.start()
+
+    def _folders(self) -> list[str]:
+        """The partitions' folders that are to be put back."""
+        return [
+            each.name
+            for each in sorted(self._copy.iterdir())
+            if each.is_dir() and (not self._topics or each.name.rpartition("-")[0] in self._topics)
+        ]
+
+
+def _bytes(data: Path, folders: list[str]) -> int:
+    """Size of the partitions' logs; segments are written from their beginning and not preallocated."""
+    return sum(log.stat().st_size for name in folders for log in (data / name).glob("*.log"))
+
+
+class RecreatedTopic:
+    """A topic is deleted, and made again under its name, empty."""
+
+    def __init__(
+        self, bootstrap: str, topic: str, partitions: int, config: Mapping[str, str] | None = None
+    ) -> None:
+        self.name = f"{topic} made again"
+        self.struck = 0
+        self._bootstrap = bootstrap
+        self._topic = topic
+        self._partitions = partitions
+        self._config = dict(config or {})
+
+    def strike(self) -> None:
+        """Delete and create."""
+        kafka.delete_topics(self._bootstrap, [self._topic])
+        create_again(self._bootstrap, self._topic, self._partitions, self._config)
+        self.struck += kafka.end_offsets(self._bootstrap, self._topic, self._partitions) == (
+            [0] * self._partitions
+        )
+
+    def heal(self) -> None:
+        """It is there."""
+
+
+def create_again(bootstrap: str, topic: str, partitions: int, config: dict[str, str]) -> None:
+    """Create a topic whose deletion may still be under way."""
+    deadline = time.monotonic() + WAIT_S
+    while True:
+        try:
+            kafka.create_topics(bootstrap, {topic: (partitions, config)})
+        except KafkaException:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.05)
+        else:
+            return

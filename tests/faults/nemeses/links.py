@@ -1,0 +1,42 @@
+"""What befalls the link between a worker and the broker: cut, slow, dead without a word."""
+
+import random
+import time
+from typing import Final, Literal
+
+from tests.faults.system import System
+
+How = Literal["cut", "delay", "blackhole", "lose answers"]
+HOLD_S: Final = (2.0, 14.0)
+"""From what a retry bridges to past the session time-out."""
+DELAY_S: Final = (0.05, 0.6)
+
+
+class BrokenLink:
+    """One worker's link breaks for a while."""
+
+    def __init__(self, system: System, rng: random.Random, how: How) -> None:
+        self.name = f"link: {how}"
+        self.struck = 0
+        self._proxy = rng.choice(system.broker.links)
+        self._rng = rng
+        self._how = how
+
+    def strike(self) -> None:
+        """Break it, and wait: that is the fault."""
+        before = self._proxy.struck
+        match self._how:
+            case "cut":
+                self._proxy.cut()
+            case "delay":
+                self._proxy.delay(self._rng.uniform(*DELAY_S))
+            case "blackhole":
+                self._proxy.blackhole()
+            case "lose answers":
+                self._proxy.lose_answers()
+        time.sleep(self._rng.uniform(*HOLD_S))
+        self.struck += self._proxy.struck > before
+
+    def heal(self) -> None:
+        """Everything passes again."""
+        self._proxy.open()

@@ -1,0 +1,247 @@
+"""What befalls the folder of a worker's state: files lost, garbled, read-only, of another time; the disk full.
+
+``folder`` is that of one lane, except for :class:`FullDisk`, which has that of the whole worker.
+"""
+
+import contextlib
+import errno
+import os
+import random
+import resource
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Final, Literal
+
+from rocksdict import Options, Rdict
+
+from tests.support.worker import WorkerProcess
+
+DISK_MIB: Final = 64
+RESERVE_BYTES: Final = 256 * 1024
+"""What a process whose files may not grow may still write to one of them, such as its log."""
+
+Damage = Literal["garble", "truncate", "remove"]
+
+
+class DeletedState:
+    """The folder is deleted, under a running worker or while it is down."""
+
+    def __init__(self, worker: WorkerProcess, folder: Path, *, down: bool) -> None:
+        """With ``down`` the worker is stopped by the strike and started by the healing."""
+        self.name = "state deleted"
+        self.struck = 0
+        self._worker = worker
+        self._folder = folder
+        self._down = down
+
+    def strike(self) -> None:
+        """Delete it."""
+        if self._down:
+            _stop(self._worker)
+        assert any(self._folder.iterdir())
+        # RocksDB may make files meanwhile.
+        while self._folder.exists():
+            shutil.rmtree(self._folder, ignore_errors=True)
+        self.struck += 1
+
+    def heal(self) -> None:
+        """There is nothing to bring back."""
+        _start(self._worker, down=self._down)
+
+
+class DamagedFiles:
+    """Files of RocksDB are overwritten with noise, cut short or removed."""
+
+    def __init__(
+        self,
+        worker: WorkerProcess,
+        folder: Path,
+        pattern: str,
+        generator: random.Random,
+        *,
+        down: bool,
+        damage: Damage = "garble",
+    ) -> None:
+        """``pattern`` as of glob: ``*.sst``, ``*.log`` (the write-ahead log), ``MANIFEST-*``, ``CURRENT``."""
+        self.name = f"state files {pattern}: {damage}"
+        self.struck = 0
+        self._worker = worker
+        self._folder = folder
+        self._pattern = pattern
+        self._generator = generator
+        self._down = down
+        self._damage = damage
+
+    def strike(self) -> None:
+        """Damage every file that the pattern names; there must be one with something in it."""
+        if self._down:
+            _stop(self._worker)
+        for path in sorted(self._folder.glob(self._pattern)):
+            with contextlib.suppress(FileNotFoundError):  # a running RocksDB removes files
+                self.struck += self._harm(path)
+
+    def heal(self) -> None:
+        """Damage stays."""
+        _start(self._worker, down=self._down)
+
+    def _harm(self, path: Path) -> bool:
+        size = path.stat().st_size
+        if not size:
+            return False
+        if self._damage == "remove":
+            path.unlink()
+        elif self._damage == "truncate":
+            os.truncate(path, self._generator.randrange(size))
+        else:
+            # In place, so that a process that has the file open sees it.
+            with path.open("r+b") as file:
+                for at in range(0, size, 512):
+                    file.seek(at)
+                    file.write(self._generator.randbytes(min(64, size - at)))
+        return True
+
+
+class FutureFormat:
+    """The state record is one of a later version, which this one must not guess at. While the worker is down."""
+
+    def __init__(self, worker: WorkerProcess, folder: Path) -> None:
+        self.name = "state of a later version"
+        self.struck = 0
+        self._worker = worker
+        self._folder = folder
+
+    def strike(self) -> None:
+        """Rewrite it."""
+        _stop(self._worker)
+        files = Rdict(str(self._folder), options=Options(raw_mode=True))
+        try:
+            record = files[b"m"]
+            assert isinstance(record, bytes)
+            files[b"m"] = record.replace(rb"\"format\":1", rb"\"format\":9")
+            self.struck += files[b"m"] != record
+        finally:
+            files.close()
+
+    def heal(self) -> None:
+        """It stays as it is."""
+        _start(self._worker, down=True)
+
+
+class ReadOnlyState:
+    """Nothing can be made in the folder any more; what a process has open stays writable, as on a real disk.
+
+    As root a read-only mount over the folder. Else the folder's rights, which bind everybody but root.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.name = "state read-only"
+        self.struck = 0
+        self._folder = folder
+        self._mounted = False
+        self._mode = 0
+
+    def strike(self) -> None:
+        """Seal the folder."""
+        path = str(self._folder)
+        self._mounted = _mount("--bind", path, path)
+        if self._mounted:
+            assert _mount("-o", "remount,ro,bind", path)
+        else:
+            self._mode = self._folder.stat().st_mode
+            self._folder.chmod(0o555)
+        try:
+            (self._folder / "probe").touch()
+        except OSError:
+            self.struck += 1
+
+    def heal(self) -> None:
+        """Open it again."""
+        if self._mounted:
+            _unmount(self._folder)
+            self._mounted = False
+        elif self._mode:
+            self._folder.chmod(self._mode)
+            self._mode = 0
+
+
+class FullDisk:
+    """No room is left for the files of a worker.
+
+    As root a small disk of their own, which is filled with a file; make it before the worker starts, and
+    :meth:`close` it at the end. Else, the worker's files may not grow any more.
+    """
+
+    def __init__(self, worker: WorkerProcess, folder: Path) -> None:
+        """``folder`` is to hold all of the worker's state."""
+        self.name = "disk full"
+        self.struck = 0
+        self._worker = worker
+        self._folder = folder
+        self._ballast = folder / "ballast"
+        folder.mkdir(parents=True, exist_ok=True)
+        self.mounted = _mount("-t", "tmpfs", "-o", f"size={DISK_MIB}m", "tmpfs", str(folder))
+
+    def strike(self) -> None:
+        """Leave no room."""
+        if self.mounted:
+            self.struck += _fill(self._ballast)
+            return
+        limit = self._worker.log_file.stat().st_size + RESERVE_BYTES
+        _, hard = resource.prlimit(self._worker.pid, resource.RLIMIT_FSIZE)
+        resource.prlimit(self._worker.pid, resource.RLIMIT_FSIZE, (limit, hard))
+        self.struck += 1
+
+    def heal(self) -> None:
+        """Give the room back."""
+        if self.mounted:
+            self._ballast.unlink(missing_ok=True)
+        elif self._worker.running:
+            _, hard = resource.prlimit(self._worker.pid, resource.RLIMIT_FSIZE)
+            resource.prlimit(self._worker.pid, resource.RLIMIT_FSIZE, (hard, hard))
+
+    def close(self) -> None:
+        """Heal, and take the disk away: the worker is down."""
+        self.heal()
+        if self.mounted:
+            _unmount(self._folder)
+            self.mounted = False
+
+
+def _fill(path: Path) -> bool:
+    """Write until there is no room; whether that was why it ended."""
+    piece = bytes(64 * 1024)
+    with path.open("wb", buffering=0) as file:
+        while True:
+            try:
+                file.write(piece)
+            except OSError as error:
+                if error.errno != errno.ENOSPC:
+                    raise
+                if len(piece) == 1:
+                    return True
+                piece = piece[: len(piece) // 2]
+
+
+def _mount(*arguments: str) -> bool:
+    """Whether it was permitted."""
+    if os.geteuid() != 0 or shutil.which("mount") is None:
+        return False
+    return subprocess.run(["mount", *arguments], check=False, capture_output=True).returncode == 0
+
+
+def _unmount(folder: Path) -> None:
+    """Also while a process has files open there."""
+    subprocess.run(["umount", "--lazy", str(folder)], check=True, capture_output=True)
+
+
+def _stop(worker: WorkerProcess) -> None:
+    """In order: nobody waits for the session of one that was killed."""
+    if worker.running:
+        assert worker.stop() == 0
+
+
+def _start(worker: WorkerProcess, *, down: bool) -> None:
+    """Start a worker that the strike has ended."""
+    if down and not worker.running:
+        worker.start()

@@ -1,0 +1,187 @@
+"""A round: a system under load, faults that a seed chooses, and the judgement of what came out."""
+
+import contextlib
+import random
+import shutil
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from tests.faults.checker import check, counts
+from tests.faults.nemeses.broker import FrozenBroker, KilledBroker
+from tests.faults.nemeses.links import BrokenLink
+from tests.faults.nemeses.nemesis import Nemesis
+from tests.faults.nemeses.outputs import AlteredTopic
+from tests.faults.nemeses.processes import (
+    BATCH_POINTS,
+    OPENING_POINTS,
+    FrozenWorker,
+    KilledAtPoint,
+    KilledProducers,
+    KilledWorkers,
+    Storm,
+)
+from tests.faults.nemeses.state_directory import Damage, DamagedFiles, DeletedState
+from tests.faults.system import System
+from tests.faults.workloads.catalogue import FORWARDING, KINDS, Workload
+
+Maker = Callable[[System, random.Random], Nemesis]
+
+
+def _state_lost(system: System, rng: random.Random) -> Nemesis:
+    worker = rng.choice(system.workers)
+    return DeletedState(worker, system.state_folder(worker), down=True)
+
+
+def _state_damaged(system: System, rng: random.Random) -> Nemesis:
+    worker = rng.choice(system.workers)
+    choices: list[tuple[str, Damage]] = [
+        ("*/*.log", "truncate"),
+        ("*/*.log", "garble"),
+        ("*/MANIFEST-*", "garble"),
+    ]
+    pattern, damage = rng.choice(choices)
+    return DamagedFiles(worker, system.state_folder(worker), pattern, rng, down=True, damage=damage)
+
+
+def _output_refused(system: System, rng: random.Random) -> Nemesis:
+    topic = f"{rng.choice(system.workloads).name}.accepted"
+    return AlteredTopic.too_few_replicas(system.bootstrap, topic)
+
+
+NEMESES: Final[dict[str, Maker]] = {
+    "kill": KilledWorkers,
+    "kill-producers": KilledProducers,
+    "freeze": FrozenWorker,
+    "freeze-in-transaction": lambda system, rng: FrozenWorker(system, rng, "before-commit"),
+    "storm": Storm,
+    "kill-broker": KilledBroker,
+    "freeze-broker": FrozenBroker,
+    "freeze-broker-long": lambda system, rng: FrozenBroker(system, rng, long=True),
+    "link-cut": lambda system, rng: BrokenLink(system, rng, "cut"),
+    "link-delay": lambda system, rng: BrokenLink(system, rng, "delay"),
+    "link-blackhole": lambda system, rng: BrokenLink(system, rng, "blackhole"),
+    "link-lose-answers": lambda system, rng: BrokenLink(system, rng, "lose answers"),
+    "state-lost": _state_lost,
+    "state-damaged": _state_damaged,
+    "output-refused": _output_refused,
+} | {
+    f"kill-at-{point}": lambda system, rng, point=point: KilledAtPoint(system, rng, point)  # type: ignore[misc]
+    for point in (*OPENING_POINTS, *BATCH_POINTS, "re-slotting")
+}
+"""By the names that ``--nemeses`` takes."""
+
+STRIKES: Final = 4
+PAUSE_S: Final = (0.5, 3.0)
+"""Between strikes."""
+
+
+@dataclass
+class Verdict:
+    """What a round came to."""
+
+    seed: int
+    nemeses: list[str]
+    workloads: list[str]
+    strikes: Counter[str] = field(default_factory=Counter)
+    sent: int = 0
+    accepted: int = 0
+    kills: int = 0
+    anomalies: Counter[str] = field(default_factory=Counter)
+    faults: list[str] = field(default_factory=list)
+    """Why the round failed; none = it did not."""
+    seconds: float = 0.0
+
+    def line(self) -> str:
+        """One line for a person."""
+        struck = ", ".join(f"{name} x{count}" for name, count in self.strikes.items())
+        faults = "; ".join(each.partition("\n")[0] for each in self.faults)
+        verdict = f"FAILED: {faults}" if faults else "exact"
+        allowed = "".join(f", {count} {name} (allowed)" for name, count in self.anomalies.items())
+        return (
+            f"seed {self.seed}: {struck} | {', '.join(self.workloads)} | {self.sent:,} sent, "
+            f"{self.accepted:,} accepted{allowed}, {self.kills} kills, {self.seconds:.0f} s: {verdict}"
+        )
+
+
+def choose(rng: random.Random, strikes: int) -> list[str]:
+    """Nemeses of a round."""
+    return rng.sample(list(NEMESES), strikes)
+
+
+def workloads(rng: random.Random) -> list[Workload]:
+    """Three addresses, one of which forwards."""
+    forwarding = rng.choice(FORWARDING)
+    kinds = [forwarding, *rng.sample([each for each in KINDS if each != forwarding], 2)]
+    return [KINDS[each](each, random.Random(rng.random())) for each in kinds]
+
+
+def run(seed: int, nemeses: Sequence[str] = (), strikes: int = STRIKES, keep: Path | None = None) -> Verdict:
+    """Run a round.
+
+    Args:
+        seed: Chooses everything that can be chosen; what the processes make of it in time, it cannot.
+        nemeses: In this order; none = the seed chooses.
+        strikes: How many of them, then.
+        keep: Folder to keep everything in, when the round fails.
+    """
+    rng = random.Random(seed)
+    names = list(nemeses) or choose(rng, strikes)
+    loads = workloads(rng)
+    verdict = Verdict(seed, names, [each.name for each in loads])
+    partitions, workers = rng.choice([(4, 2), (3, 3)])
+    began = time.monotonic()
+    folder = Path(tempfile.mkdtemp(prefix="ringfence-round-"))
+    try:
+        with System(folder, loads, partitions=partitions, workers=workers) as system:
+            system.start()
+            _strike(system, names, rng, verdict)
+            system.stop_producers()
+            _judge(system, verdict)
+            verdict.kills = system.kills
+    except Exception as error:  # noqa: BLE001 - a round that breaks has failed, and the next one runs
+        verdict.faults.append(f"{type(error).__name__}: {error}")
+    finally:
+        if verdict.faults and keep is not None:
+            kept = keep / f"seed-{seed}"
+            shutil.move(folder, kept)
+            (kept / "faults.txt").write_text("\n\n".join(verdict.faults))
+        shutil.rmtree(folder, ignore_errors=True)
+    verdict.seconds = time.monotonic() - began
+    return verdict
+
+
+def _strike(system: System, names: Sequence[str], rng: random.Random, verdict: Verdict) -> None:
+    """Strike and heal one after the other; now and then two overlap."""
+    left = list(names)
+    while left:
+        together = [left.pop(0) for _ in range(min(len(left), rng.choice([1, 1, 2])))]
+        # What waits for progress strikes before what prevents it.
+        together.sort(key=lambda name: not name.startswith(("kill-at-", "freeze-in-")))
+        with contextlib.ExitStack() as healing:
+            for name in together:
+                nemesis = NEMESES[name](system, rng)
+                healing.callback(nemesis.heal)
+                nemesis.strike()
+                verdict.strikes[name] += nemesis.struck
+                if not nemesis.struck:
+                    verdict.faults.append(f"{name} struck nothing")
+        time.sleep(rng.uniform(*PAUSE_S))  # the pace of a round
+
+
+def _judge(system: System, verdict: Verdict) -> None:
+    for workload, history in zip(system.workloads, system.drain(), strict=True):
+        findings = check(history)
+        verdict.sent += len(history.sends)
+        verdict.accepted += len(history.accepted)
+        found = {name: count for name, count in counts(findings).items() if count}
+        verdict.anomalies.update({name: each for name, each in found.items() if name in workload.allowed})
+        if bad := {name: each for name, each in found.items() if name not in workload.allowed}:
+            first = next(each for each in findings if each.anomaly.value in bad)
+            verdict.faults.append(f"{workload.name}: {bad}, such as {first}")
+        if not history.accepted:
+            verdict.faults.append(f"{workload.name}: nothing was accepted")

@@ -1,0 +1,59 @@
+"""Rounds of faults until told otherwise: ``python -m tests.faults.soak --minutes 60 --seed 1``."""
+
+import json
+import random
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+
+import click
+
+from tests.faults import rounds
+
+
+@click.command()
+@click.option("--minutes", default=60.0, help="No round begins after this.")
+@click.option("--seed", default=1, help="Of the first round; the others count on from it.")
+@click.option("--nemeses", default="", help="Only these, in this order, separated by commas.")
+@click.option("--strikes", default=rounds.STRIKES, help="Nemeses a round, where the seed chooses.")
+@click.option("--results", type=click.Path(path_type=Path), help="Append a JSON line a round.")
+@click.option("--keep", type=click.Path(path_type=Path), help="Keep the folders of rounds that fail here.")
+def soak(
+    minutes: float, seed: int, nemeses: str, strikes: int, results: Path | None, keep: Path | None
+) -> None:
+    """Exits with 1 when a round failed; ``--seed N --minutes 0`` runs the round of that seed alone."""
+    names = [each for each in nemeses.split(",") if each]
+    if unknown := [each for each in names if each not in rounds.NEMESES]:
+        raise click.BadParameter(f"{', '.join(unknown)}: known are {', '.join(rounds.NEMESES)}")
+    deadline = time.monotonic() + minutes * 60
+    totals: Counter[str] = Counter()
+    failed: list[int] = []
+    remaining: list[str] = []
+    chooser = random.Random(seed)
+    while True:
+        if not names and len(remaining) < strikes:
+            # Every nemesis comes up before any comes again.
+            remaining += chooser.sample(list(rounds.NEMESES), len(rounds.NEMESES))
+        chosen, remaining = (names, []) if names else (remaining[:strikes], remaining[strikes:])
+        verdict = rounds.run(seed, chosen, keep=keep)
+        print(verdict.line(), flush=True)
+        totals.update(rounds=1, sent=verdict.sent, accepted=verdict.accepted, kills=verdict.kills)
+        if verdict.faults:
+            failed.append(seed)
+            print(f"  again: make soak MINUTES=0 SEED={seed} NEMESES={','.join(chosen)}", flush=True)
+        if results is not None:
+            with results.open("a") as file:
+                file.write(json.dumps(vars(verdict)) + "\n")
+        seed += 1
+        if time.monotonic() >= deadline:
+            break
+    print(
+        f"{totals['rounds']} rounds, {totals['kills']:,} kills, {totals['sent']:,} sent, {totals['accepted']:,} accepted: "
+        + (f"FAILED with seeds {', '.join(map(str, failed))}" if failed else "exact")
+    )
+    sys.exit(1 if failed else 0)
+
+
+if __name__ == "__main__":
+    soak()

@@ -1,0 +1,204 @@
+"""What nemeses act upon: a broker, workers on links of their own, and producers; all real processes."""
+
+import contextlib
+import os
+import random
+import signal
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from tests.faults.history import History, Record
+from tests.faults.workloads import journal
+from tests.faults.workloads.catalogue import AMPLE, Workload
+from tests.faults.workloads.plan import Plan
+from tests.support import kafka
+from tests.support.linked import LinkedBroker, linked_broker
+from tests.support.worker import ROOT, WorkerProcess, configure, wait_for
+
+APP_ID = "faults"
+DRAIN_LIMIT_S = 240.0
+PRODUCER_LIMIT_S = 120.0
+_SIZE = "RINGFENCE_ADDRESS_DEFAULTS__ID_CACHE_SIZE"
+
+
+class ProducerProcess:
+    """One producer; its journal outlives it."""
+
+    def __init__(self, folder: Path, bootstrap: str, plan: Plan) -> None:
+        self.journal = folder / f"{plan.name}.journal"
+        self._log = folder / f"{plan.name}.log"
+        self._command = [
+            sys.executable, "-m", "tests.faults.workloads.producer", bootstrap, str(self.journal), plan.to_json(),
+        ]  # fmt: skip
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        """Start it; it may have run before."""
+        with self._log.open("ab") as log:
+            self._process = subprocess.Popen(
+                self._command, cwd=ROOT, stdout=log, stderr=log, env=dict(os.environ)
+            )
+
+    def kill(self) -> None:
+        """SIGKILL, and wait. It may have ended."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+
+    def stop(self) -> None:
+        """Ask it to end; :meth:`wait` waits."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGTERM)
+
+    def wait(self) -> None:
+        """Until all its outcomes are known."""
+        assert self._process is not None
+        code = self._process.wait(PRODUCER_LIMIT_S)
+        assert code in {0, -signal.SIGTERM}, f"producer ended with {code}: {self._log.read_text()}"
+
+
+class System:
+    """Everything of one round. Workers run from :meth:`start` to the end, whatever nemeses do to them."""
+
+    def __init__(self, folder: Path, workloads: Sequence[Workload], *, partitions: int, workers: int) -> None:
+        self.folder = folder
+        self.workloads = list(workloads)
+        self.partitions = partitions
+        self._workers = workers
+        self._stack = contextlib.ExitStack()
+        self.broker: LinkedBroker
+        self.config: Path
+        self.workers: list[WorkerProcess] = []
+        self.producers: list[ProducerProcess] = []
+
+    def __enter__(self) -> Self:
+        with contextlib.ExitStack() as stack:
+            self.broker = stack.enter_context(linked_broker(self.folder / "broker", links=self._workers))
+            settings = [each.settings(self.partitions) for each in self.workloads]
+            self.config = configure(self.folder, self.bootstrap, APP_ID, settings)
+            stack.callback(self._destroy)
+            for number, link in enumerate(self.broker.links):
+                environment = {"RINGFENCE_KAFKA__BOOTSTRAP_SERVERS": link.bootstrap, _SIZE: str(AMPLE)}
+                self.workers.append(WorkerProcess(self.config, f"w{number}", environment))
+            self.producers = [
+                ProducerProcess(self.folder, self.bootstrap, plan)
+                for each in self.workloads
+                for plan in each.plans
+            ]
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stack.close()
+
+    @property
+    def bootstrap(self) -> str:
+        """The broker itself, past all links: for producers, and for who judges."""
+        return self.broker.broker.bootstrap_servers
+
+    def start(self) -> None:
+        """Start workers and producers; returns when something was accepted at every address."""
+        for worker in self.workers:
+            worker.start()
+        for worker in self.workers:
+            worker.wait_ready()
+        for producer in self.producers:
+            producer.start()
+        for each in self.workloads:
+            topic = f"{each.name}.accepted"
+            wait_for(
+                lambda topic=topic: any(kafka.end_offsets(self.bootstrap, topic, self.partitions)),  # type: ignore[misc]
+                self.report,
+            )
+
+    def stop_producers(self) -> None:
+        """End the traffic; returns when every outcome is known."""
+        for producer in self.producers:
+            producer.stop()
+        for producer in self.producers:
+            producer.wait()
+
+    def drain(self) -> list[History]:
+        """Wait until all input is processed, and read what there is to judge."""
+        return [self._drained(each) for each in self.workloads]
+
+    def _drained(self, workload: Workload) -> History:
+        inputs = self._processed(workload.name)
+        self._processed(f"{APP_ID}-{workload.name}-forward")
+        return History(
+            input_topic=workload.name,
+            partitions=self.partitions,
+            capacity=workload.capacity,
+            home=workload.home(self.partitions),
+            sends=[
+                send
+                for plan in workload.plans
+                for send in journal.sends(self.folder / f"{plan.name}.journal")
+            ],
+            inputs=inputs,
+            accepted=self._read(f"{workload.name}.accepted"),
+            diverted=self._read(f"{workload.name}.duplicates") if workload.divert else [],
+            quarantined=self._read(f"{workload.name}.quarantine"),
+            log_starts={},
+            divert=workload.divert,
+        )
+
+    def _processed(self, topic: str) -> list[Record]:
+        """All records of a topic, once the workers have committed offsets behind the last."""
+        records = self._read(topic)
+        ends = [0] * self.partitions
+        for each in records:
+            ends[each.partition] = each.offset + 1
+
+        def done() -> list[int]:
+            offsets = kafka.committed(self.bootstrap, APP_ID, topic, self.partitions)
+            return [max(0, each) for each in offsets]  # none is below all
+
+        wait_for(
+            lambda: all(each >= end for each, end in zip(done(), ends, strict=True)),
+            lambda: f"{topic}: {done()} of {ends} processed\n{self.report()}",
+            DRAIN_LIMIT_S,
+        )
+        return records
+
+    def _read(self, topic: str) -> list[Record]:
+        return [
+            Record(
+                topic, each.partition, each.offset, each.key, each.value, tuple(each.headers), each.timestamp
+            )
+            for each in kafka.read_all(self.bootstrap, topic, self.partitions)
+        ]
+
+    def report(self) -> str:
+        """The ends of the workers' logs, and their health."""
+        return "\n".join(f"{each.health()}\n{each.log()[-3_000:]}" for each in self.workers)
+
+    def live_workers(self) -> list[WorkerProcess]:
+        """Those whose processes are there."""
+        return [each for each in self.workers if each.running]
+
+    @property
+    def kills(self) -> int:
+        """SIGKILLs that ended workers."""
+        return sum(each.kills for each in self.workers)
+
+    def state_folder(self, worker: WorkerProcess) -> Path:
+        """Where a worker keeps its lanes' RocksDB."""
+        return self.folder / "data" / f"w{self.workers.index(worker)}"
+
+    @staticmethod
+    def other_size(rng: random.Random) -> dict[str, str]:
+        """Environment of a worker whose ample rings have another size than those of the others."""
+        return {_SIZE: str(AMPLE + rng.randint(1, 1_000))}
+
+    def _destroy(self) -> None:
+        for each in self.producers:
+            each.kill()
+        for worker in self.workers:
+            worker.destroy()

@@ -1,0 +1,133 @@
+"""The workloads of a round: an address, its settings, and who produces for it."""
+
+import random
+import zlib
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from aiokafka.partitioner import murmur2
+
+from tests.faults.workloads.plan import Groups, Plan
+
+AMPLE: Final = 500_000
+"""A ring that nothing in a round can overflow: whatever is accepted twice has been forgotten.
+
+It comes from the environment, so that a worker can be given another size.
+"""
+
+
+@dataclass(frozen=True)
+class Workload:
+    """An address under load."""
+
+    name: str
+    plans: list[Plan]
+    capacity: int = AMPLE
+    partitioner: str = "murmur2"
+    divert: bool = False
+    allowed: frozenset[str] = field(default_factory=frozenset)
+    """Anomalies that this workload provokes and Ringfence does not promise to prevent."""
+
+    def settings(self, partitions: int) -> dict[str, Any]:
+        """Its entry in the configuration."""
+        size = {} if self.capacity == AMPLE else {"id_cache_size": self.capacity}
+        return {
+            **size,
+            "name": self.name,
+            "partitions": partitions,
+            "partitioner": self.partitioner,
+            "duplicates": "divert" if self.divert else "drop",
+        }
+
+    def home(self, partitions: int) -> Callable[[bytes], int]:
+        """Where a group or an ID is at home, computed by others' code."""
+        if self.partitioner == "crc32":
+            return lambda name: zlib.crc32(name) % partitions
+        return lambda name: (murmur2(name) & 0x7FFFFFFF) % partitions
+
+
+def resending(name: str, rng: random.Random) -> Workload:
+    """Fifteen producers at once, killed by others, that resend everything in doubt."""
+    plans = [
+        Plan(name, f"{name}.{each}", f"r{each}", rng.randrange(2**31), 30, Groups.MANY, without_id_every=97)
+        for each in range(15)
+    ]
+    return Workload(name, plans, divert=rng.random() < 0.5)
+
+
+def twins(name: str, rng: random.Random) -> Workload:
+    """Two producers that send the same IDs at the same instant, each resending as well."""
+    seed = rng.randrange(2**31)
+    plans = [Plan(name, f"{name}.{each}", "twin", seed, 300, Groups.ZIPF) for each in range(2)]
+    return Workload(name, plans, divert=rng.random() < 0.5)
+
+
+def transactional(name: str, rng: random.Random) -> Workload:
+    """Producers whose transactions often abort, beside a plain one; what was aborted comes again."""
+    plans = [
+        Plan(name, f"{name}.{each}", f"t{each}", rng.randrange(2**31), 200, transactional=each < 2)
+        for each in range(3)
+    ]
+    return Workload(name, plans)
+
+
+def extreme(name: str, rng: random.Random) -> Workload:
+    """Huge, empty and null values."""
+    return Workload(name, [Plan(name, f"{name}.0", "x", rng.randrange(2**31), 60, extreme=True)])
+
+
+def duplicates(name: str, rng: random.Random) -> Workload:
+    """Fifty IDs, over and over."""
+    plan = Plan(name, f"{name}.0", "d", rng.randrange(2**31), 600, id_space=50)
+    return Workload(name, [plan], divert=rng.random() < 0.5)
+
+
+def overflow(name: str, rng: random.Random) -> Workload:
+    """A ring of 300 IDs a lane and resends from far beyond it."""
+    plan = Plan(
+        name, f"{name}.0", "o", rng.randrange(2**31), 600, Groups.ZIPF, resend_share=0.4, resend_reach=6_000
+    )
+    return Workload(name, [plan], capacity=300, allowed=frozenset({"OVERRUN"}))
+
+
+def few(name: str, rng: random.Random) -> Workload:
+    """Three groups for everything."""
+    return Workload(name, [Plan(name, f"{name}.0", "f", rng.randrange(2**31), 800, Groups.FEW)])
+
+
+def ungrouped(name: str, rng: random.Random) -> Workload:
+    """No groups: null keys, spread by the producer, so that most are away from the home of their IDs."""
+    plan = Plan(name, f"{name}.0", "u", rng.randrange(2**31), 500, Groups.NONE, without_id_every=97)
+    return Workload(name, [plan], divert=rng.random() < 0.5)
+
+
+def misplaced(name: str, rng: random.Random) -> Workload:
+    """The default partitioner of librdkafka before an address that expects Java's: most messages are forwarded."""
+    plans = [
+        Plan(name, f"{name}.{each}", f"m{each}", rng.randrange(2**31), 300, partitioner=partitioner)
+        for each, partitioner in enumerate(["consistent_random", "murmur2_random"])
+    ]
+    # One group in two input partitions has no order between them; each producer has its own groups therefore.
+    plans[1] = Plan(**{**_fields(plans[1]), "groups": Groups.MANY})
+    return Workload(name, plans, divert=rng.random() < 0.5)
+
+
+def crc32(name: str, rng: random.Random) -> Workload:
+    """The default partitioner of librdkafka before an address that is set to it: nothing is forwarded."""
+    plan = Plan(name, f"{name}.0", "c", rng.randrange(2**31), 800, partitioner="consistent_random")
+    return Workload(name, [plan], partitioner="crc32")
+
+
+def _fields(plan: Plan) -> dict[str, Any]:
+    return {each: getattr(plan, each) for each in Plan.__slots__}
+
+
+KINDS: Final[dict[str, Callable[[str, random.Random], Workload]]] = {
+    each.__name__: each
+    for each in (
+        resending, twins, transactional, extreme, duplicates, overflow, few, ungrouped, misplaced, crc32,
+    )
+}  # fmt: skip
+FORWARDING: Final = ("ungrouped", "misplaced")
+"""Those whose records are forwarded."""

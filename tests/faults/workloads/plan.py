@@ -1,0 +1,119 @@
+"""What one producer sends. Pure: message n is the same in every incarnation of the producer, and in its twin."""
+
+import json
+import math
+import zlib
+from dataclasses import asdict, dataclass
+from enum import StrEnum
+from typing import NamedTuple, Self
+
+GROUPS_FEW = 3
+GROUPS_ZIPF = 500
+HUGE_BYTES = 700_000
+"""Below every limit of the broker: what is too large is another fault."""
+EXTREME_EVERY = 50
+"""Of extreme values, each 50th is huge; the others are empty, null or small."""
+
+
+class Groups(StrEnum):
+    """How messages are spread over groups."""
+
+    NONE = "none"
+    FEW = "few"
+    MANY = "many"
+    """A group of its own for every ID."""
+    ZIPF = "zipf"
+
+
+class Message(NamedTuple):
+    """A message of a plan. ``number`` names what is sent; a resend has the number of its original."""
+
+    number: int
+    id: bytes | None
+    group: bytes | None
+    value: bytes | None
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """One producer's traffic; it goes on until it is told to stop."""
+
+    topic: str
+    name: str
+    ids: str
+    """Prefix of its IDs; producers that share it, and the seed, send the same IDs."""
+    seed: int
+    rate: int
+    """Messages a second, at most."""
+    groups: Groups = Groups.ZIPF
+    partitioner: str = "murmur2_random"
+    """librdkafka's name for it; the default is what Java does."""
+    resend_share: float = 0.2
+    resend_reach: int = 1_000
+    """How far back resends reach, in messages of this producer."""
+    id_space: int = 0
+    """So many different IDs only; 0 = no limit."""
+    without_id_every: int = 0
+    """Each n-th message has no ID; 0 = all have one."""
+    extreme: bool = False
+    """Empty, null and huge values."""
+    transactional: bool = False
+    abort_share: float = 0.3
+    """Of transactions."""
+
+    def message(self, step: int) -> Message:
+        """What is sent at this step: something new, or something again."""
+        number = step
+        if step and self._draw("resend", step) < self.resend_share:
+            # Most resends follow soon: the distance is spread evenly over its orders of magnitude.
+            number = step - int(min(self.resend_reach, step) ** self._draw("reach", step))
+        return self.numbered(number % self.id_space if self.id_space else number)
+
+    def numbered(self, number: int) -> Message:
+        """The message of this number."""
+        nameless = self.without_id_every and number % self.without_id_every == 0
+        return Message(
+            number,
+            None if nameless else f"{self.ids}-{number}".encode(),
+            self._group(number),
+            self._value(number),
+        )
+
+    def aborts(self, transaction: int) -> bool:
+        """Whether the n-th transaction is to be aborted."""
+        return self._draw("abort", transaction) < self.abort_share
+
+    def to_json(self) -> str:
+        """For the command line."""
+        return json.dumps(asdict(self))
+
+    @classmethod
+    def from_json(cls, text: str) -> Self:
+        """Read :meth:`to_json`."""
+        fields = json.loads(text)
+        return cls(**fields | {"groups": Groups(fields["groups"])})
+
+    def _group(self, number: int) -> bytes | None:
+        match self.groups:
+            case Groups.NONE:
+                return None
+            case Groups.FEW:
+                return b"few-%d" % (number % GROUPS_FEW)
+            case Groups.MANY:
+                return f"group-{self.ids}-{number}".encode()
+            case Groups.ZIPF:
+                # The inverse of Zipf's distribution function with exponent 1, near enough.
+                return b"zipf-%d" % int(math.exp(self._draw("group", number) * math.log(GROUPS_ZIPF)))
+
+    def _value(self, number: int) -> bytes | None:
+        if not self.extreme:
+            return b"%s/%d" % (self.ids.encode(), number)
+        if number % EXTREME_EVERY == 0:
+            return (b"%d/" % number).ljust(HUGE_BYTES, b"x")
+        return (None, b"", b"\x00", b"%d" % number)[number % 4]
+
+    def _draw(self, what: str, number: int) -> float:
+        """A number in [0, 1) that depends on the seed, the purpose and the number alone."""
+        text = f"{self.seed}/{what}/{number}".encode()
+        # CRC-32 is linear: similar texts give similar sums, which a multiplication mixes.
+        return (zlib.crc32(text) * 0x9E3779B97F4A7C15 >> 20 & 0xFFFFFFFF) / 2**32

@@ -1,0 +1,80 @@
+"""Producers' plans and journals."""
+
+import random
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from tests.faults.history import Outcome
+from tests.faults.workloads import journal
+from tests.faults.workloads.catalogue import KINDS
+from tests.faults.workloads.journal import Journal
+from tests.faults.workloads.plan import Groups, Plan
+
+PLAN = Plan("topic", "name", "ids", 7, 100)
+
+
+def test_plan_is_reproducible() -> None:
+    """The same step is the same message in every incarnation, and after a journey over the command line."""
+    again = Plan.from_json(PLAN.to_json())
+
+    assert again == PLAN
+    assert [again.message(step) for step in range(1_000)] == [PLAN.message(step) for step in range(1_000)]
+
+
+def test_resends_repeat_their_originals() -> None:
+    """About the share asked for repeats an earlier message in ID, group and value, near and far."""
+    sent = [PLAN.message(step) for step in range(20_000)]
+    resends = [step - each.number for step, each in enumerate(sent) if each.number != step]
+
+    assert 0.17 < len(resends) / len(sent) < 0.21
+    assert all(each == PLAN.numbered(each.number) for each in sent)
+    assert min(resends) == 1
+    assert 500 < max(resends) <= PLAN.resend_reach
+
+
+def test_twins_send_the_same() -> None:
+    """Two plans with one prefix and one seed differ in their tokens alone."""
+    rng = random.Random(5)
+    one, other = KINDS["twins"]("twins", rng).plans
+
+    assert one.name != other.name
+    assert [one.message(step) for step in range(500)] == [other.message(step) for step in range(500)]
+
+
+@pytest.mark.parametrize(("groups", "least", "most"), [("none", 1, 1), ("few", 3, 3), ("zipf", 200, 500)])
+def test_groups(groups: str, least: int, most: int) -> None:
+    """As many groups as the name says; Zipf's largest takes far more than its share."""
+    plan = Plan("topic", "name", "ids", 7, 100, groups=Groups(groups))
+    counts = Counter(plan.numbered(each).group for each in range(10_000))
+
+    assert least <= len(counts) <= most
+    assert counts.most_common(1)[0][1] > 10_000 / 500 * 10
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_workload(kind: str) -> None:
+    """Every kind of workload names its address and its producers, and a seed chooses the same ones again."""
+    one, again = (KINDS[kind](kind, random.Random(3)) for _ in range(2))
+
+    assert one == again
+    assert len({each.name for each in one.plans}) == len(one.plans)
+    assert {each.topic for each in one.plans} == {kind}
+
+
+def test_journal_outlives_a_kill(tmp_path: Path) -> None:
+    """What has no outcome is in doubt; a line that was cut off was never acted upon."""
+    path = tmp_path / "journal"
+    writing = Journal(path)
+    for number, token in enumerate((b"t0", b"t1", b"t2", b"t3")):
+        writing.sending(token, 10 + number, number, b"id-%d" % number, None)
+    writing.outcome(b"t0", Outcome.OK)
+    writing.outcome(b"t1", Outcome.FAIL)
+    writing.flush()
+    path.write_bytes(path.read_bytes() + b"o\tt2\to")
+
+    assert [(each.token, each.number, each.step, each.outcome.value) for each in journal.read(path)] == [
+        (b"t0", 0, 10, "ok"), (b"t1", 1, 11, "fail"), (b"t2", 2, 12, "unknown"), (b"t3", 3, 13, "unknown"),
+    ]  # fmt: skip
+    assert {(each.id, each.group) for each in journal.sends(path)[:1]} == {(b"id-0", None)}
