@@ -29,6 +29,14 @@ class Cursor:
         self._topic_id = topic_id
         self._seek = 0
 
+    async def begin(self, ownership: Ownership) -> None:
+        """Have everything fetched from ``next`` on, whatever was fetched before.
+
+        A batch that comes between two openings is dropped, and the consumer is past it: without this, its records would
+        be missed only when a later record came, and wait until then.
+        """
+        self._seek = await ownership.rewind(self.topic, self.partition, self.next)
+
     async def admit(
         self, batch: FetchedBatch, cluster: Cluster, ownership: Ownership
     ) -> Sequence[Record] | None:

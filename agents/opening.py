@@ -114,11 +114,14 @@ class Opening:
                     self.name,
                     topic,
                     self.partition,
-                    await self._next(topic, facts, ownership),
+                    await self._next(topic, facts),
                     facts.topic_ids[topic],
                 )
                 for topic in (self.address.input_topic, self.forward_topic)
             }
+            async with asyncio.timeout(QUESTION_LIMIT_S):
+                for cursor in cursors.values():
+                    await cursor.begin(ownership)
         except BaseException as error:
             await producer.discard()
             if isinstance(error, FormatError):
@@ -197,7 +200,7 @@ class Opening:
                 delete_retention_s,
             )
 
-    async def _next(self, topic: str, facts: "_Facts", ownership: Ownership) -> int:
+    async def _next(self, topic: str, facts: "_Facts") -> int:
         """First offset to process: the larger of the group's and the changelog's; none = the log's start."""
         meta = self.table.meta
         recorded = meta.next_offsets.get(topic) if meta else None
@@ -222,14 +225,13 @@ class Opening:
                     "begin anew under another app.id"
                 )
             if committed is None:
-                # The group's offsets have expired: the consumer would begin at the log's start.
+                # The group's offsets have expired; the changelog's have not.
                 log.info(
                     "lane %s: the group has no offset for %s; the changelog says %d",
                     self.name,
                     topic,
                     next_offset,
                 )
-                await ownership.rewind(topic, self.partition, next_offset)
         return next_offset
 
 

@@ -185,7 +185,7 @@ async def test_expired_group_offsets(bootstrap: str, tmp_path: Path) -> None:
         lane = await lanes.opened("again", group)
 
         assert lane.next == 10
-        assert 10 in group.rewinds
+        assert group.rewinds[lanes.name] == [10]
         await lanes.feed(lane, 0, 15)
         assert len(lanes.output()) == 15
 

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import time
+from collections import defaultdict
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
@@ -27,18 +28,16 @@ class Group:
     def __init__(self) -> None:
         self.member = True
         self.asked = 0
-        self.rewinds: list[int] = []
-        self.rewound: set[str] = set()
-        """Topics."""
+        self.rewinds: defaultdict[str, list[int]] = defaultdict(list)
+        """Offsets by topic; each opening makes one."""
 
     async def confirm(self) -> bool:
         self.asked += 1
         return self.member
 
     async def rewind(self, topic: str, partition: int, offset: int) -> int:
-        self.rewinds.append(offset)
-        self.rewound.add(topic)
-        return len(self.rewinds)
+        self.rewinds[topic].append(offset)
+        return len(self.rewinds[topic])
 
 
 class Gate:
@@ -126,8 +125,11 @@ class Bench:
         """Into the input."""
         kafka.send(self.bootstrap, self.name, records)
 
-    async def fetch(self, begin: int, end: int, seek: int = 0, topic: str = "") -> FetchedBatch:
-        """The records ``begin <= offset < end`` of the input, or of another topic, as one batch."""
+    async def fetch(self, begin: int, end: int, seek: int = 1, topic: str = "") -> FetchedBatch:
+        """The records ``begin <= offset < end`` of the input, or of another topic, as one batch.
+
+        By default as fetched after the rewind of a first opening.
+        """
         topic = topic or self.name
         consumer = AIOKafkaConsumer(bootstrap_servers=self.bootstrap, isolation_level="read_committed")
         await consumer.start()
