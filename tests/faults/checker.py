@@ -137,7 +137,7 @@ def _wrong_original(evidence: Evidence, each: Input) -> str | None:
         return f"an original that is no input: {shown(named)}"
     if original.id != each.id or original.lane != each.lane or original.accepted is None:
         return f"an original of another ID or lane, or not accepted: {original.describe()}"
-    if original.place.partition == each.place.partition and original.place.offset >= each.place.offset:
+    if original.place.partition == each.place.partition and original.place.offset > each.place.offset:
         return f"an original that came later: {original.place}"
     return None
 

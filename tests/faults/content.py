@@ -10,11 +10,12 @@ from tests.faults.history import Headers, Record
 
 
 def corrupted(evidence: Evidence) -> list[Finding]:
-    """Every output that is not what its input promises; one finding an output."""
+    """Every output that is not what its input promises; one finding an output.
+
+    A deleted input is what its first output says, so there its others are compared with that one.
+    """
     findings = []
     for each in evidence.inputs():
-        if each.deleted:
-            continue
         for fate, output in each.outputs():
             if wrong := _JUDGES[fate](each, output):
                 findings.append(

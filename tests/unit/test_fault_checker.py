@@ -5,7 +5,6 @@ Here what becomes of an input; order, rings and contents have files of their own
 
 from collections import Counter
 from dataclasses import replace
-from typing import Any
 
 import pytest
 
@@ -275,49 +274,19 @@ def test_diverted_from_its_own_resend() -> None:
     assert found(replace(history, diverted=[divert(FIRST, RESEND)])) == {"WRONG-VERDICT": 1}
 
 
-# -- GAP -----------------------------------------------------------------------------------------------------------
+def test_an_original_that_was_none() -> None:
+    """An earlier one of its ID that was itself a duplicate, or is at home elsewhere, is not the original."""
+    again, elsewhere = arrive(4, A), arrive(0, A, b"h1", partition=1)
+    outputs = [*EXACT.accepted, *accept(elsewhere, partition=1)]
+    inputs = [*INPUTS, again, elsewhere]
+    first = divert(RESEND, FIRST)
+    run = replace(EXACT, inputs=inputs, accepted=outputs, sends=[], divert=True)
 
-
-def test_gap() -> None:
-    """What retention deleted is unknown: no phantom, no loss, but never clean."""
-    history = replace(EXACT, inputs=INPUTS[1:], log_starts={0: 1, 1: 0})
-
-    finding = only(history)
-    assert finding.anomaly is Anomaly.GAP
-    assert finding.places == (Place(TOPIC, 0, 1),)
-    assert "1 outputs came from there" in finding.text
-    assert "attempts" not in finding.text
-
-
-def test_gap_without_outputs() -> None:
-    """A deleted beginning is a gap even if nothing came of it; then acknowledged attempts are in doubt."""
-    history = replace(EXACT, inputs=[THIRD], accepted=accept(THIRD), log_starts={0: 2})
-
-    finding = only(history)
-    assert finding.anomaly is Anomaly.GAP
-    assert "3 acknowledged attempts are found nowhere" in finding.text
-
-
-def test_a_gap_hides_nothing_else() -> None:
-    """Beyond the end is beyond the end; what came of deleted inputs is still judged by what it says."""
-    gap: dict[str, Any] = {"inputs": INPUTS[1:], "log_starts": {0: 1}, "sends": []}
-    never = accept(arrive(9, D, b"h"))[0]._replace(offset=9)
-
-    assert found(replace(EXACT, **gap, accepted=[*EXACT.accepted, never])) == {"GAP": 1, "PHANTOM": 1}
-    assert found(replace(EXACT, **gap, accepted=accept(FIRST, SECOND, THIRD, RESEND))) == {
-        "GAP": 1,
-        "FORGOTTEN": 1,
-    }
-    assert found(replace(EXACT, **gap, accepted=accept(FIRST, FIRST, SECOND, THIRD))) == {
-        "GAP": 1,
-        "DOUBLED": 1,
-    }
-    assert found(replace(EXACT, **gap, accepted=accept(SECOND, FIRST, THIRD))) == {
-        "GAP": 1,
-        "REORDERED": 1,
-    }
-    assert found(replace(EXACT, **gap, accepted=accept(FIRST, THIRD))) == {"GAP": 1, "LOST": 1}
-    assert found(replace(EXACT, **gap, accepted=accept(SECOND, THIRD))) == {"GAP": 1, "LOST": 1}
+    right = replace(run, diverted=[first, divert(again, FIRST, offset=1)])
+    assert found(right) == {"CROSS-LANE": 1}
+    for wrong in (RESEND, elsewhere):
+        history = replace(run, diverted=[first, divert(again, wrong, offset=1)])
+        assert found(history) == {"CROSS-LANE": 1, "WRONG-VERDICT": 1}
 
 
 # -- the checker itself --------------------------------------------------------------------------------------------

@@ -102,6 +102,7 @@ def test_corrupted_elsewhere() -> None:
     for bad in (
         quarantine(SECOND, None),
         quarantine(SECOND)._replace(value=b"w"),
+        quarantine(SECOND)._replace(key=b"h"),
         quarantine(SECOND)._replace(headers=quarantine(SECOND).headers[1:]),
     ):
         assert found(replace(history, quarantined=[bad])) == {"CORRUPTED": 1}

@@ -64,6 +64,8 @@ def test_scattered_group() -> None:
     assert finding.anomaly is Anomaly.REORDERED
     assert "several partitions" in finding.text
     assert Place("orders.accepted", 1, 0) in finding.places
+    later = [*accept(THIRD), *accept(FIRST, SECOND, partition=1)]
+    assert found(replace(EXACT, accepted=later)) == {"REORDERED": 1}
 
 
 # -- FORGOTTEN, OVERRUN, CROSS-LANE --------------------------------------------------------------------------------
@@ -120,6 +122,29 @@ def test_the_output_shows_what_came_between() -> None:
     assert found(story(inputs, between, capacity=2)) == {"OVERRUN": 1}
 
 
+def test_an_output_out_of_order_is_no_witness() -> None:
+    """If lane and output disagree on what came before what, only the order of the input counts."""
+    one, two, again = arrive(1, B, b"h"), arrive(2, C, b"i"), arrive(3, A)
+    forwarded = arrive(0, D, b"j", partition=1)
+    late = accept(FIRST, again, one, two, forwarded)
+    inputs = [FIRST, one, two, again, forwarded]
+
+    assert found(story(inputs, late, capacity=4)) == {"FORGOTTEN": 1}
+    assert found(story(inputs, late, capacity=3)) == {"OVERRUN": 1}
+
+
+def test_repetitions_in_the_order_of_their_input() -> None:
+    """Spread over the output, three of one ID are still compared one with the next."""
+    inputs = [arrive(number, each, None) for number, each in enumerate((A, B, A, C, A))]
+    accepted = [
+        *accept(inputs[4]),
+        *accept(inputs[0], inputs[1], partition=1),
+        *accept(inputs[2], inputs[3], partition=2),
+    ]
+
+    assert found(story(inputs, accepted, capacity=2)) == {"FORGOTTEN": 2}
+
+
 def test_an_original_from_another_partition() -> None:
     """Two of one ID from two partitions, in an order that nobody saw: the larger distance counts."""
     mine = [FIRST, SECOND, THIRD]
@@ -150,7 +175,7 @@ def test_not_cross_lane() -> None:
 
 
 def test_an_id_without_a_group_is_at_home_by_its_hash() -> None:
-    """A long ID by that of its digest."""
+    """A long ID by that of its digest; a group, however long, by its own."""
     asked: list[bytes] = []
 
     def home(key: bytes) -> int:
@@ -158,6 +183,7 @@ def test_an_id_without_a_group_is_at_home_by_its_hash() -> None:
         return 0
 
     short, long = arrive(0, b"x" * 256, None), arrive(1, b"x" * 257, None)
+    grouped = arrive(2, A, b"y" * 257)
 
-    assert check(story([short, long], accept(short, long), home=home)) == []
-    assert asked == [b"x" * 256, blake2b(b"x" * 257, digest_size=32).digest()]
+    assert check(story([short, long, grouped], accept(short, long, grouped), home=home)) == []
+    assert asked == [b"x" * 256, blake2b(b"x" * 257, digest_size=32).digest(), b"y" * 257]
