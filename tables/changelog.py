@@ -58,8 +58,8 @@ async def read(
         fetch_max_wait_ms=_POLL_MS,
     )
     tp = TopicPartition(topic, partition)
-    await consumer.start()
     try:
+        await consumer.start()
         consumer.assign([tp])
         consumer.seek(tp, start)
         position, moved_at = start, time.monotonic()

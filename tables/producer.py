@@ -112,8 +112,17 @@ class TransactionalProducer:
     async def discard(self) -> None:
         """End it within a few seconds, whatever state it and the broker are in. Never raises.
 
-        An open transaction is aborted so that readers of the outputs are not held back until the next fence.
+        An open transaction is aborted so that readers of the outputs are not held back until the next fence. Who is
+        cancelled meanwhile still waits for the end: nothing else would close the connections.
         """
+        ending = asyncio.create_task(self._end())
+        try:
+            await asyncio.shield(ending)
+        except asyncio.CancelledError:
+            await ending
+            raise
+
+    async def _end(self) -> None:
         if self._in_transaction:
             with contextlib.suppress(Exception):
                 async with asyncio.timeout(DISCARD_TIMEOUT_S):

@@ -39,6 +39,8 @@ async def test_closed_while_its_producer_is_discarded(
     """A producer whose discarding is interrupted is discarded all the same."""
     async with bench(bootstrap, tmp_path) as lanes:
         group, gate, stop = Group(), Gate(), AIOKafkaProducer.stop
+        lane = await lanes.opened()
+        await lane.close()
         before = asyncio.all_tasks()
 
         async def held(producer: Any) -> None:
@@ -48,7 +50,7 @@ async def test_closed_while_its_producer_is_discarded(
         monkeypatch.setattr(AIOKafkaProducer, "stop", held)
         answers = iter([True, False])
         monkeypatch.setattr(group, "confirm", lambda: asyncio.sleep(0, next(answers)))
-        await _close_at(lanes.lane(), gate, group)
+        await _close_at(lane, gate, group)
 
         await until(lambda: not asyncio.all_tasks() - before, lambda: str(asyncio.all_tasks() - before), 5)
 
@@ -56,4 +58,7 @@ async def test_closed_while_its_producer_is_discarded(
 async def _close_at(lane: Lane, gate: Gate, group: Group | None = None) -> None:
     lane.start(group or Group())
     await gate.wait()
-    await lane.close()
+    closing = asyncio.create_task(lane.close())
+    await asyncio.sleep(0)  # the lane's task is cancelled now
+    gate.open()
+    await closing
