@@ -220,6 +220,46 @@ async def test_changed_partition_count_refuses(bootstrap: str, tmp_path: Path) -
         assert f"{lanes.accepted} has 3 partitions, it had 1" in lane.reason
 
 
+async def test_grown_input_refuses(bootstrap: str, tmp_path: Path) -> None:
+    """Partitions added to the input move groups: the lane names that, and does not advise to delete its memory."""
+    async with bench(bootstrap, tmp_path) as lanes:
+        lanes.send(*ids(0, 5))
+        lane = await lanes.opened()
+        await lanes.feed(lane, 0, 5)
+        await lane.close()
+        admin = AdminClient({"bootstrap.servers": bootstrap})
+        for future in admin.create_partitions([NewPartitions(lanes.name, 3)]).values():
+            future.result(LIMIT_S)
+        await until(lambda: len(admin.list_topics(timeout=LIMIT_S).topics[lanes.name].partitions) == 3, str)
+        lane.start(Group())
+        await until(lambda: lane.state is LaneState.REFUSED, lambda: f"{lane.state}: {lane.reason}")
+
+        assert f"{lanes.name} has 3 partitions, it had 1 when this lane began" in lane.reason
+        assert "begin anew under another app.id" in lane.reason
+
+
+@pytest.mark.parametrize("role", ["input topic", "accepted topic"])
+async def test_compacted_topic_refuses(bootstrap: str, tmp_path: Path, role: str) -> None:
+    """Compaction deletes messages of a group: the lane stops with the way out, and opens once that was done."""
+    async with bench(bootstrap, tmp_path) as lanes:
+        topic = lanes.settings.addresses[0].topics(lanes.app_id)[role]
+        kafka.alter_topic(bootstrap, topic, "cleanup.policy", "compact,delete")
+        lane = lanes.lane()
+        lane.start(Group())
+        await until(lambda: lane.state is LaneState.REFUSED, lambda: f"{lane.state}: {lane.reason}")
+        reason = lane.reason
+        await lane.close()
+        kafka.alter_topic(bootstrap, topic, "cleanup.policy", "delete")
+        lanes.send(*ids(0, 3))
+        lane.start(Group())
+        await until(lambda: lane.state is LaneState.OPEN, lambda: f"{lane.state}: {lane.reason}")
+        await lanes.feed(lane, 0, 3)
+
+        assert f"{role} {topic} is compacted" in reason
+        assert "set its cleanup.policy to delete" in reason
+        assert lanes.accepted_ids() == [b"0", b"1", b"2"]
+
+
 async def test_recreated_input_begins_anew(
     bootstrap: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
