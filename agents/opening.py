@@ -168,8 +168,10 @@ class Opening:
         for topic in (self.changelog, self.forward_topic):
             if counts[topic] != inputs:
                 raise LaneRefusedError(
-                    f"{topic} has {counts[topic]} partitions, {self.address.input_topic} has {inputs}: "
-                    "delete the one that was made with another count and create it with the input's"
+                    f"{self.address.input_topic} has {inputs} partitions, it had {counts[topic]} when this lane began, "
+                    f"as {topic} still has: groups and IDs have moved to other partitions. Recreate "
+                    f"{self.address.input_topic} with {counts[topic]} partitions, or begin anew under another app.id; "
+                    f"only if nothing was processed yet, delete {topic} and run `ringfence topics create`"
                 )
         for role in ("input topic", "accepted topic"):
             if "compact" in configs[roles[role]].cleanup_policy:
