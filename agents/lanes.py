@@ -162,9 +162,10 @@ class Lanes:
                     continue
                 name = wire.lane_name(self._addresses[topic].name, number)
                 half = "/".join(map(str, missing.pop()))
-                self._halves.append(f"{name}: {half} was given to another worker")
+                self._halves.append(f"{name}: {half} was not given to this worker")
                 log.error(
-                    "lane %s is not opened: %s was given to another worker: run all workers of %s with the same addresses",
+                    "lane %s is not opened: %s was not given to this worker: see that the topic exists, and run all workers "
+                    "of %s with the same addresses",
                     name, half, self._settings.app.id,
                 )  # fmt: skip
         return whole
