@@ -90,7 +90,7 @@ def send(bootstrap: str, topic: str, records: Iterable[Sent], partition: int = 0
     """Send to one partition, in order, and wait until all are there."""
     producer = Producer({"bootstrap.servers": bootstrap, "enable.idempotence": True, **options})
     for each in records:
-        _produce(producer, topic, each, partition)
+        produce(producer, topic, each, partition)
     assert producer.flush(WAIT_S) == 0
 
 
@@ -102,7 +102,7 @@ def send_in_transaction(
     producer.init_transactions(WAIT_S)
     producer.begin_transaction()
     for each in records:
-        _produce(producer, topic, each, partition)
+        produce(producer, topic, each, partition)
     assert producer.flush(WAIT_S) == 0
     if commit:
         producer.commit_transaction(WAIT_S)
@@ -110,7 +110,8 @@ def send_in_transaction(
         producer.abort_transaction(WAIT_S)
 
 
-def _produce(producer: Producer, topic: str, record: Sent, partition: int) -> None:
+def produce(producer: Producer, topic: str, record: Sent, partition: int) -> None:
+    """Hand one record to a producer; it is there after the next flush."""
     headers: list[tuple[str, str | bytes | None]] = list(record.headers)
     if record.id is not None:
         headers.append(("_AMQ_DUPL_ID", record.id))
