@@ -1,0 +1,32 @@
+"""Clients of a link stay on it, also over a restart of the broker."""
+
+from tests.support import kafka
+from tests.support.kafka import Sent
+from tests.support.linked import LinkedBroker
+
+SENT = Sent(None, b"key", b"x" * 10_000)
+
+
+def test_clients_stay_on_their_link(linked: LinkedBroker) -> None:
+    """What a client sends goes through its link and no other one, before and after the broker was killed."""
+    name = kafka.unique("linked")
+    kafka.create_topics(linked.bootstrap, {name: (1, {})})
+    carried = []
+    for restart in (False, True):
+        if restart:
+            linked.broker.kill()
+            linked.broker.start()
+        for each in linked.links:
+            each.delay(0.001)
+        before = [each.bytes_delayed for each in linked.links]
+        kafka.send(linked.links[0].bootstrap, name, [SENT])
+        carried.append(
+            [each.bytes_delayed - so_far for each, so_far in zip(linked.links, before, strict=True)]
+        )
+        linked.heal()
+    got = kafka.read_all(linked.links[1].bootstrap, name, 1)
+
+    assert [each.value for each in got] == [SENT.value] * 2
+    for first, second in carried:
+        assert first > len(SENT.value or b"")
+        assert second == 0
