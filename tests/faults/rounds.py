@@ -66,6 +66,7 @@ NEMESES: Final[dict[str, Maker]] = {
     "link-delay": lambda system, rng: BrokenLink(system, rng, "delay"),
     "link-blackhole": lambda system, rng: BrokenLink(system, rng, "blackhole"),
     "link-lose-answers": lambda system, rng: BrokenLink(system, rng, "lose answers"),
+    "link-hold": lambda system, rng: BrokenLink(system, rng, "hold"),
     "state-lost": _state_lost,
     "state-damaged": _state_damaged,
     "output-refused": _output_refused,
@@ -161,7 +162,7 @@ def _strike(system: System, names: Sequence[str], rng: random.Random, verdict: V
     while left:
         together = [left.pop(0) for _ in range(min(len(left), rng.choice([1, 1, 2])))]
         # What waits for progress strikes before what prevents it.
-        together.sort(key=lambda name: not name.startswith(("kill-at-", "freeze-in-")))
+        together.sort(key=lambda name: (not name.startswith(("kill-at-", "freeze-in-")), "broker" in name))
         with contextlib.ExitStack() as healing:
             for name in together:
                 nemesis = NEMESES[name](system, rng)

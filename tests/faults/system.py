@@ -179,6 +179,13 @@ class System:
         """The ends of the workers' logs, and their health."""
         return "\n".join(f"{each.health()}\n{each.log()[-3_000:]}" for each in self.workers)
 
+    def some_worker(self, rng: random.Random) -> WorkerProcess:
+        """One that runs; where none does, one is started."""
+        worker = rng.choice(self.live_workers() or self.workers)
+        if not worker.running:
+            worker.start()
+        return worker
+
     def live_workers(self) -> list[WorkerProcess]:
         """Those whose processes are there."""
         return [each for each in self.workers if each.running]

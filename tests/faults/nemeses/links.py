@@ -4,9 +4,10 @@ import random
 import time
 from typing import Final, Literal
 
+from tests.faults.proxy import TcpProxy
 from tests.faults.system import System
 
-How = Literal["cut", "delay", "blackhole", "lose answers"]
+How = Literal["cut", "delay", "blackhole", "lose answers", "hold"]
 HOLD_S: Final = (2.0, 14.0)
 """From what a retry bridges to past the session time-out."""
 DELAY_S: Final = (0.05, 0.6)
@@ -18,12 +19,15 @@ class BrokenLink:
     def __init__(self, system: System, rng: random.Random, how: How) -> None:
         self.name = f"link: {how}"
         self.struck = 0
-        self._proxy = rng.choice(system.broker.links)
+        self._system = system
+        self._proxy: TcpProxy | None = None
         self._rng = rng
         self._how = how
 
     def strike(self) -> None:
         """Break it, and wait: that is the fault."""
+        worker = self._system.some_worker(self._rng)
+        self._proxy = self._system.broker.links[self._system.workers.index(worker)]
         before = self._proxy.struck
         match self._how:
             case "cut":
@@ -34,9 +38,12 @@ class BrokenLink:
                 self._proxy.blackhole()
             case "lose answers":
                 self._proxy.lose_answers()
+            case "hold":
+                self._proxy.hold()
         time.sleep(self._rng.uniform(*HOLD_S))
         self.struck += self._proxy.struck > before
 
     def heal(self) -> None:
         """Everything passes again."""
-        self._proxy.open()
+        if self._proxy is not None:
+            self._proxy.open()

@@ -103,9 +103,7 @@ class FrozenWorker:
 
     def strike(self) -> None:
         """Freeze one and let the time-out pass: that is the fault, and nothing tells when it has happened."""
-        worker = self._worker = self._rng.choice(self._system.live_workers() or self._system.workers)
-        if not worker.running:  # another nemesis has killed them all
-            worker.start()
+        worker = self._worker = self._system.some_worker(self._rng)
         if self._point:
             worker.kill()
             worker.start(RINGFENCE_FAILPOINTS=f"{self._point}:*=stop@{self._rng.randint(1, 4)}")
