@@ -37,6 +37,7 @@ from tables.codec import Meta
 from tables.failpoints import reach
 from tables.producer import FencedError, Outgoing
 from tables.ring import Verdict
+from tables.store import DamagedStoreError
 
 log: Final = logging.getLogger("ringfence.lane")
 
@@ -55,6 +56,7 @@ _EXPECTED: Final = (
     TimeoutError,
     TopicMissingError,
     ChangelogStalledError,
+    DamagedStoreError,
     RingfenceError,
 )
 """What a cluster and a disk do; anything else shows its trace once."""

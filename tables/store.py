@@ -24,7 +24,10 @@ _STATE_KEY: Final = b"m"
 _SLOT_PREFIX: Final = b"s"
 _INDEX_PREFIX: Final = b"i"
 _SEQUENCE: Final = struct.Struct(">Q")
-_ENVIRONMENT: Final = ("permission denied", "read-only", "no space", "too many open files", "not a directory")
+_ENVIRONMENT: Final = (
+    "permission denied", "operation not permitted", "read-only", "no space", "quota exceeded", "file too large",
+    "too many open files", "not a directory",
+)  # fmt: skip
 _epochs: Final = itertools.count(1)
 _BUFFER_BYTES: Final = 8 * 2**20
 
@@ -62,7 +65,9 @@ class Store:
         self.path = path
         self.epoch = 0
         self.damaged = False
-        """A read met damage, which opening alone might not meet again."""
+        """Damage was met, which opening alone might not meet again."""
+        self.broken = False
+        """A write failed: RocksDB refuses all later ones until it is opened anew."""
         self._open = False
         try:
             if read_only:
@@ -71,17 +76,22 @@ class Store:
                 path.mkdir(parents=True, exist_ok=True)
                 self._db = Rdict(str(path), options=_options())
         except OSError as error:  # mkdir: a file is in the way, or the parent cannot be written
-            raise PrerequisiteError(
-                f"{path} cannot be written: {error.strerror}: mend that, or point app.data_dir to another folder"
-            ) from error
+            raise _unwritable(path, str(error.strerror)) from error
         except Exception as error:  # rocksdict raises plain Exception for every fault of RocksDB
             raise _fault(path, str(error)) from error
         self._open = True
 
     @classmethod
     def create_afresh(cls, path: Path) -> "Store":
-        """Delete what is there and open an empty store."""
-        shutil.rmtree(path, ignore_errors=True)
+        """Delete what is there and open an empty store. Raises as opening does."""
+        try:
+            shutil.rmtree(path)
+        except FileNotFoundError:
+            pass
+        except OSError as error:
+            # A mount point stays; what is in it must go.
+            if not path.is_dir() or any(path.iterdir()):
+                raise _unwritable(path, str(error.strerror)) from error
         return cls(path)
 
     def begin_epoch(self) -> int:
@@ -131,7 +141,7 @@ class Store:
             try:
                 iterator.status()  # an iterator that meets damage just ends
             except Exception as error:
-                raise self._read_fault(error) from error
+                raise self._noted(error) from error
         finally:
             del iterator  # RocksDB keeps its lock while the trace of an exception holds the iterator
 
@@ -158,9 +168,9 @@ class Store:
         try:
             return cast("list[bytes | None]", self._db.get(cast("Any", keys)))
         except Exception as error:  # rocksdict raises plain Exception for every fault of RocksDB
-            raise self._read_fault(error) from error
+            raise self._noted(error) from error
 
-    def _read_fault(self, error: Exception) -> Exception:
+    def _noted(self, error: Exception) -> Exception:
         fault = _fault(self.path, str(error))
         self.damaged = self.damaged or isinstance(fault, DamagedStoreError)
         return fault
@@ -170,6 +180,8 @@ class Store:
 
         Raises:
             StaleEpochError: the lane has been opened again since ``epoch``.
+            PrerequisiteError: the folder cannot be written (any more).
+            DamagedStoreError: files are missing or damaged.
         """
         if epoch != self.epoch:
             raise StaleEpochError(f"write of opening {epoch}, the lane is at opening {self.epoch}")
@@ -182,7 +194,11 @@ class Store:
             "indexed": state.indexed,
         }
         batch.put(_STATE_KEY, json.dumps(outer).encode())
-        self._db.write(batch)
+        try:
+            self._db.write(batch)
+        except Exception as error:  # rocksdict raises plain Exception for every fault of RocksDB
+            self.broken = True
+            raise self._noted(error) from error
 
     def close(self) -> None:
         """Close the files; a second call does nothing."""
@@ -222,10 +238,14 @@ def _fault(path: Path, fault: str) -> Exception:
             f"{path} is in use by another process: end it, or give this worker its own app.instance"
         )
     if any(each in said for each in _ENVIRONMENT):
-        return PrerequisiteError(
-            f"{path} cannot be written: {fault}: mend that, or point app.data_dir to another folder"
-        )
+        return _unwritable(path, fault)
     return DamagedStoreError(f"{path}: {fault}")
+
+
+def _unwritable(path: Path, fault: str) -> PrerequisiteError:
+    return PrerequisiteError(
+        f"{path} cannot be written: {fault}: mend that, or point app.data_dir to another folder"
+    )
 
 
 def _options() -> Options:

@@ -110,16 +110,16 @@ class LaneTable:
         return self._store.epoch, Restored(restore.count, time.monotonic() - began, reused)
 
     def _sound_store(self) -> Store:
-        """The open store, or the one on disk.
+        """The open store, or the one on disk, also where a write to the open one failed.
 
         Raises:
             DamagedStoreError: damage was met, now or while it was in use.
         """
-        if self._store is None:
-            return Store(self._path)
-        if self._store.damaged:
+        if self._store is not None and self._store.damaged:
             raise DamagedStoreError(f"{self._path}: damage was met while it was in use")
-        return self._store
+        if self._store is not None and self._store.broken:
+            self.close()
+        return Store(self._path) if self._store is None else self._store
 
     async def _restore(
         self, store: Store, kafka: KafkaSettings, topic: str, partition: int, start: int, high_watermark: int

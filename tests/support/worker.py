@@ -88,6 +88,12 @@ class WorkerProcess:
         """Whether the process is there."""
         return self._process is not None and self._process.poll() is None
 
+    @property
+    def pid(self) -> int:
+        """Of the process that was started last."""
+        assert self._process is not None
+        return self._process.pid
+
     def signal(self, number: int) -> None:
         """Send a signal."""
         assert self._process is not None

@@ -1,1 +1,5 @@
-"""What goes wrong: each nemesis strikes real processes, a real broker, real files, and heals what it struck."""
+"""Faults as objects: one concern a file. Tests strike with one; a longer run may strike with many."""
+
+from tests.faults.nemeses.nemesis import Nemesis, striking
+
+__all__ = ["Nemesis", "striking"]

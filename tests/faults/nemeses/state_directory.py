@@ -75,7 +75,9 @@ class DamagedFiles:
 
     def strike(self) -> None:
         """Damage every file that the pattern names; there must be one with something in it."""
-        if self._down:
+        if self._down and self._pattern == "*.log":
+            self._worker.kill()  # stopped in order, it leaves an empty log
+        elif self._down:
             _stop(self._worker)
         for path in sorted(self._folder.glob(self._pattern)):
             with contextlib.suppress(FileNotFoundError):  # a running RocksDB removes files
@@ -131,7 +133,7 @@ class FutureFormat:
 class ReadOnlyState:
     """Nothing can be made in the folder any more; what a process has open stays writable, as on a real disk.
 
-    As root a read-only mount over the folder. Else the folder's rights, which bind everybody but root.
+    Where it is permitted a read-only mount over the folder. Else a file in its place.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -139,7 +141,7 @@ class ReadOnlyState:
         self.struck = 0
         self._folder = folder
         self._mounted = False
-        self._mode = 0
+        self._aside = folder.with_name(f"{folder.name}.aside")
 
     def strike(self) -> None:
         """Seal the folder."""
@@ -148,8 +150,8 @@ class ReadOnlyState:
         if self._mounted:
             assert _mount("-o", "remount,ro,bind", path)
         else:
-            self._mode = self._folder.stat().st_mode
-            self._folder.chmod(0o555)
+            self._folder.rename(self._aside)
+            self._folder.touch()
         try:
             (self._folder / "probe").touch()
         except OSError:
@@ -160,16 +162,16 @@ class ReadOnlyState:
         if self._mounted:
             _unmount(self._folder)
             self._mounted = False
-        elif self._mode:
-            self._folder.chmod(self._mode)
-            self._mode = 0
+        elif self._aside.exists():
+            self._folder.unlink()
+            self._aside.rename(self._folder)
 
 
 class FullDisk:
     """No room is left for the files of a worker.
 
-    As root a small disk of their own, which is filled with a file; make it before the worker starts, and
-    :meth:`close` it at the end. Else, the worker's files may not grow any more.
+    Where mounting is permitted a small disk of their own, which is filled with a file; make it before the worker
+    starts, and :meth:`close` it at the end. Else, the worker's files may not grow any more.
     """
 
     def __init__(self, worker: WorkerProcess, folder: Path) -> None:

@@ -1,0 +1,85 @@
+"""Numbered traffic through one lane, and the exact output that is due."""
+
+from typing import Final
+
+from tests.support import kafka
+from tests.support.kafka import Sent
+from tests.support.worker import WorkerProcess, wait_for
+
+GROUPS: Final = 7
+LIMIT_S: Final = 120.0
+
+
+class Flow:
+    """What is sent to an address of one partition; each ID is due once, in order of its first arrival.
+
+    One partition, so that the accepted topic must hold exactly that, in exactly that order.
+    """
+
+    def __init__(self, bootstrap: str, app_id: str, address: str) -> None:
+        self.bootstrap = bootstrap
+        self.app_id = app_id
+        self.address = address
+        self.sent = 0
+        """IDs that were made."""
+        self.due: list[bytes | None] = []
+
+    def send(self, count: int, padding: int = 0) -> None:
+        """Send new messages. ``padding`` makes IDs longer, and so the state larger."""
+        first, self.sent = self.sent, self.sent + count
+        self.due += self._put(first, self.sent, padding)
+
+    def resend(self, first: int, end: int, padding: int = 0) -> None:
+        """Send the messages ``first <= number < end`` again; nothing new is due."""
+        self._put(first, end, padding)
+
+    def settle(self, worker: WorkerProcess) -> list[bytes | None]:
+        """Wait until all input is committed; returns the IDs that were accepted."""
+        end = kafka.end_offsets(self.bootstrap, self.address)
+        wait_for(
+            lambda: max(0, *kafka.committed(self.bootstrap, self.app_id, self.address)) == end[0],
+            lambda: (
+                f"{kafka.committed(self.bootstrap, self.app_id, self.address)} of {end}\n"
+                f"{worker.health()}\n{worker.log()[-20_000:]}"
+            ),
+            LIMIT_S,
+        )
+        return self.accepted()
+
+    def accepted(self) -> list[bytes | None]:
+        """The IDs that were accepted, in order."""
+        return [each.id for each in kafka.read_all(self.bootstrap, f"{self.address}.accepted", 1)]
+
+    def _put(self, first: int, end: int, padding: int) -> list[bytes]:
+        ids = [(b"%d" % each).ljust(padding, b".") for each in range(first, end)]
+        records = [
+            Sent(each, b"g%d" % (number % GROUPS), b"%d" % number) for number, each in enumerate(ids, first)
+        ]
+        kafka.send(self.bootstrap, self.address, records)
+        return ids
+
+
+def wrong(accepted: list[bytes | None], due: list[bytes | None]) -> dict[str, int]:
+    """What is wrong with what was accepted; all zero = exact, order included."""
+    return {
+        "lost": len(set(due) - set(accepted)),
+        "doubled": len(accepted) - len(set(accepted)),
+        "made up": len(set(accepted) - set(due)),
+        "out of order": int(accepted != due and sorted(map(str, accepted)) == sorted(map(str, due))),
+    }
+
+
+EXACT: Final = {"lost": 0, "doubled": 0, "made up": 0, "out of order": 0}
+
+
+def wait_reason(worker: WorkerProcess, lane: str, *texts: str) -> str:
+    """Wait until health is 503 and names one of these of a lane; returns the reason."""
+
+    def reason() -> str:
+        return str(worker.health()[1].get("lanes", {}).get(lane, {}).get("reason", ""))
+
+    wait_for(
+        lambda: worker.health()[0] == 503 and any(each in reason() for each in texts),
+        lambda: f"{worker.health()}\n{worker.log()[-20_000:]}",
+    )
+    return reason()

@@ -1,0 +1,238 @@
+"""The state directory of a worker is deleted, damaged, sealed, of another time, or on a full disk.
+
+RocksDB is a cache: whatever befalls it, nothing is lost, doubled or reordered, and the changelog brings it back.
+"""
+
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from tests.faults.flow import EXACT, Flow, wait_reason, wrong
+from tests.faults.nemeses import Nemesis, striking
+from tests.faults.nemeses.state_directory import (
+    Damage,
+    DamagedFiles,
+    DeletedState,
+    FullDisk,
+    FutureFormat,
+    ReadOnlyState,
+)
+from tests.support import kafka
+from tests.support.worker import WorkerProcess, configure, wait_for
+
+SEED: Final = 4_711
+MANY: Final = 36_000
+"""With long IDs: more than fits into RocksDB's buffer, so that files are made."""
+LONG: Final = 250
+FEW: Final = 500
+
+
+@dataclass
+class Scene:
+    """A worker with two lanes: the fault strikes the first; the other flows."""
+
+    worker: WorkerProcess
+    struck: Flow
+    other: Flow
+    data: Path
+
+    @property
+    def folder(self) -> Path:
+        """State of the lane that is struck."""
+        return self.data / "w" / self.lane
+
+    @property
+    def lane(self) -> str:
+        """The lane that is struck."""
+        return f"{self.struck.address}-0"
+
+    def restart(self) -> None:
+        """In order."""
+        assert self.worker.stop() == 0
+        self.worker.start()
+        self.worker.wait_ready()
+
+    def exact(self) -> None:
+        """Both lanes know all that they accepted, and accepted it once and in order."""
+        for flow in (self.struck, self.other):
+            accepted = flow.settle(self.worker)
+
+            assert wrong(accepted, flow.due) == EXACT
+
+
+@pytest.fixture
+def scene(bootstrap: str, tmp_path: Path) -> Iterator[Scene]:
+    """A worker that is to be started."""
+    name = kafka.unique("state")
+    names = [f"{name}-struck", f"{name}-other"]
+    addresses = [{"name": each, "partitions": 1, "id_cache_size": 200_000} for each in names]
+    config = configure(tmp_path, bootstrap, name, addresses)
+    made = Scene(
+        WorkerProcess(config, "w"),
+        Flow(bootstrap, name, names[0]),
+        Flow(bootstrap, name, names[1]),
+        tmp_path / "data",
+    )
+    yield made
+    made.worker.destroy()
+
+
+def _begin(scene: Scene) -> None:
+    scene.worker.start()
+    scene.worker.wait_ready()
+    for flow in (scene.struck, scene.other):
+        flow.send(FEW)
+        flow.settle(scene.worker)
+
+
+def _go_on(scene: Scene, count: int = FEW, padding: int = 0) -> None:
+    """More, between resends of all that went before."""
+    for flow in (scene.struck, scene.other):
+        flow.resend(0, FEW)
+        flow.send(count, padding)
+        flow.resend(0, FEW)
+
+
+WHILE_DOWN: Final[tuple[tuple[str, Damage], ...]] = (
+    ("*.sst", "garble"),
+    ("*.sst", "truncate"),
+    ("*.sst", "remove"),
+    ("*.log", "garble"),
+    ("MANIFEST-*", "garble"),
+    ("CURRENT", "truncate"),
+)
+"""Files, and what is done to them."""
+
+
+@pytest.mark.timeout(240)
+def test_struck_while_down(scene: Scene) -> None:
+    """Whatever is deleted, damaged or of another version: the worker starts, without help, and knows all IDs."""
+    _begin(scene)
+    scene.restart()
+    where = (scene.worker, scene.folder)
+    faults: list[tuple[Nemesis, str]] = [
+        (DeletedState(*where, down=True), "(RocksDB new)"),
+        (FutureFormat(*where), "is rebuilt from the changelog: meta record of format 9"),
+    ]
+    for pattern, damage in WHILE_DOWN:
+        generator = random.Random(f"{SEED} {pattern} {damage}")
+        damaged = DamagedFiles(*where, pattern, generator, down=True, damage=damage)
+        # What is missing at the end of the write-ahead log is read from the changelog instead.
+        faults.append((damaged, "is rebuilt" if pattern != "*.log" else f"lane {scene.lane} open: "))
+    for fault, said in faults:
+        with striking(fault):
+            pass
+        scene.worker.wait_ready()
+        # It has just started: what it knows is what it has restored.
+        scene.struck.resend(0, scene.struck.sent)
+        scene.struck.send(FEW)
+        accepted = scene.struck.settle(scene.worker)
+        log = scene.worker.log()
+
+        assert wrong(accepted, scene.struck.due) == EXACT, fault.name
+        assert fault.struck >= 1, fault.name
+        assert said in log, (fault.name, log)
+        assert "Traceback" not in log, fault.name
+        assert "(RocksDB reused)" in log, "the other lane's"
+
+
+def test_deleted_under_a_running_worker(scene: Scene) -> None:
+    """Deleted while in use: the next file that RocksDB makes fails, the lane rebuilds by itself and goes on."""
+    _begin(scene)
+    with striking(DeletedState(scene.worker, scene.folder, down=False)) as nemesis:
+        _go_on(scene, MANY, LONG)
+        scene.exact()
+        wait_for(lambda: "is rebuilt from the changelog" in scene.worker.log(), scene.worker.log)
+    scene.worker.wait_ready()
+    log = scene.worker.log()
+    scene.restart()
+    _go_on(scene)
+    scene.exact()
+
+    assert nemesis.struck == 1
+    assert "Traceback" not in log
+    assert scene.folder.is_dir()
+
+
+def test_damaged_under_a_running_worker(scene: Scene) -> None:
+    """All files damaged while in use: the lane goes on or rebuilds, health answers, and a restart is exact too."""
+    _begin(scene)
+    scene.restart()
+    _go_on(scene)
+    scene.exact()
+    nemesis = DamagedFiles(scene.worker, scene.folder, "[*0-9MC]*", random.Random(SEED), down=False)
+    with striking(nemesis):
+        answers = {scene.worker.health()[0] for _ in range(5)}
+        _go_on(scene, MANY, LONG)
+        scene.exact()
+    scene.worker.wait_ready()
+    log = scene.worker.log()
+    scene.restart()
+    _go_on(scene)
+    scene.exact()
+
+    assert nemesis.struck >= 3
+    assert answers <= {200, 503}
+    assert "Traceback" not in log + scene.worker.log()
+
+
+def test_read_only_at_the_start(scene: Scene) -> None:
+    """A lane whose folder cannot be written waits and says so; others flow; opened again, it goes on by itself."""
+    _begin(scene)
+    assert scene.worker.stop() == 0
+    with striking(ReadOnlyState(scene.folder)) as nemesis:
+        scene.worker.start()
+        reason = wait_reason(scene.worker, scene.lane, "cannot be written")
+        _go_on(scene)
+        other = scene.other.settle(scene.worker)
+    scene.worker.wait_ready()
+    scene.exact()
+
+    assert nemesis.struck == 1
+    assert str(scene.folder) in reason
+    assert "app.data_dir" in reason
+    assert wrong(other, scene.other.due) == EXACT
+    assert "Traceback" not in scene.worker.log()
+
+
+def test_read_only_under_a_running_worker(scene: Scene) -> None:
+    """Sealed while in use: as soon as RocksDB needs a file the lane waits and says so, and later goes on by itself."""
+    _begin(scene)
+    with striking(ReadOnlyState(scene.folder)) as nemesis:
+        _go_on(scene, MANY, LONG)
+        reason = wait_reason(scene.worker, scene.lane, "cannot be written")
+        other = scene.other.settle(scene.worker)
+    scene.worker.wait_ready()
+    scene.exact()
+
+    assert nemesis.struck == 1
+    assert str(scene.folder) in reason
+    assert wrong(other, scene.other.due) == EXACT
+    assert "Traceback" not in scene.worker.log()
+
+
+def test_full_disk(scene: Scene) -> None:
+    """No room is left under a running worker: it waits and says so; with room again it goes on by itself."""
+    disk = FullDisk(scene.worker, scene.data)
+    try:
+        _begin(scene)
+        with striking(disk):
+            _go_on(scene, MANY, LONG)
+            reason = wait_reason(scene.worker, scene.lane, "cannot be written")
+        scene.worker.wait_ready()
+        scene.exact()
+        log = scene.worker.log()
+        scene.restart()
+        _go_on(scene)
+        scene.exact()
+    finally:
+        scene.worker.destroy()
+        disk.close()
+
+    assert disk.struck == 1
+    assert str(scene.folder) in reason
+    assert "Traceback" not in log
