@@ -15,16 +15,24 @@ class TopicRecreatedError(Exception):
     """An input was deleted and created again while the lane was open: it must be opened anew."""
 
 
+class ClusterWentBackError(Exception):
+    """The cluster knows less than the lane: it was restored from a backup, or lost its tail. Open anew."""
+
+
 class Cursor:
     """The first offset of one topic partition that is not yet processed."""
 
-    def __init__(self, lane: str, topic: str, partition: int, next_offset: int, topic_id: str) -> None:
-        """``topic_id`` is Kafka's own, of when the lane was opened."""
+    def __init__(
+        self, lane: str, topic: str, partition: int, next_offset: int, topic_id: str, committed: int | None
+    ) -> None:
+        """``topic_id`` is Kafka's own, ``committed`` the group's offset, both of when the lane was opened."""
         self.topic = topic
         self.partition = partition
         self.next = next_offset
         self.gap_records = 0
         """Records that retention deleted before they were processed."""
+        self.committed = -1 if committed is None else committed
+        """The group's offset as we know it; the cluster's own can be lower only if it lost something."""
         self._lane = lane
         self._topic_id = topic_id
         self._seek = 0
@@ -47,11 +55,13 @@ class Cursor:
 
         Raises:
             TopicRecreatedError: offsets went back because it is another topic of that name: not a replay.
+            ClusterWentBackError: they did because the cluster lost them: what comes there now may be new.
         """
         if batch.begin < self.next:
             now = (await cluster.topic_ids([self.topic]))[self.topic]
             if now != self._topic_id:
                 raise TopicRecreatedError(f"{self.topic} was deleted and created again")
+            await self.compare(cluster)
         if batch.end <= self.next:
             return None
         if batch.begin > self.next:
@@ -71,6 +81,24 @@ class Cursor:
         if batch.begin >= self.next:
             return batch.records
         return [record for record in batch.records if record.offset >= self.next]
+
+    def done(self, end: int) -> None:
+        """Everything below ``end`` is processed and committed."""
+        self.next = self.committed = end
+
+    async def compare(self, cluster: Cluster) -> None:
+        """Make sure that the group's offset has not gone back.
+
+        Raises:
+            ClusterWentBackError: it has.
+        """
+        known = self.committed
+        now = await cluster.committed(self.topic, self.partition)
+        if (-1 if now is None else now) < known:
+            raise ClusterWentBackError(
+                f"{self.topic}/{self.partition}: the group had committed {known}, the cluster now says {now}: "
+                "it went back in time; opening anew from what it has"
+            )
 
     def _say_gap(self, start: int) -> None:
         self.gap_records += start - self.next

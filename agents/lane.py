@@ -25,7 +25,7 @@ from aiokafka import TopicPartition
 from aiokafka.errors import KafkaError
 
 from agents.batch import FetchedBatch, Record
-from agents.cursor import Cursor, TopicRecreatedError
+from agents.cursor import ClusterWentBackError, Cursor, TopicRecreatedError
 from agents.emitter import TooLargeError, changelog_batches
 from agents.hint import ForwardingHint
 from agents.opening import LaneRefusedError, NotOwnerError, Opened, Opening, TopicMissingError
@@ -51,6 +51,7 @@ BACKOFF_FIRST_S: Final = 0.1
 BACKOFF_MAX_S: Final = 5.0
 _EXPECTED: Final = (
     TopicRecreatedError,
+    ClusterWentBackError,
     KafkaError,
     OSError,
     TimeoutError,
@@ -101,6 +102,8 @@ class Lane:
         self._forwarding = ForwardingHint(opening.address)
         self._busy = False
         """A batch is being processed."""
+        self._distrust: ClusterWentBackError | None = None
+        """Found while idle: why the lane must be opened anew."""
 
     @property
     def next(self) -> int:
@@ -122,6 +125,18 @@ class Lane:
         """How far it is, by topic; empty until it was open."""
         return self._cursors
 
+    async def compare(self) -> None:
+        """Whether an idle lane still fits the cluster; if not, it opens anew. One that works finds out by itself."""
+        opened, cursor = self._opened, self._cursors.get(self._opening.address.input_topic)
+        if opened is None or cursor is None or self.state is not LaneState.OPEN or self._kept or self._mail:
+            return
+        try:
+            await cursor.compare(opened.cluster)
+        except ClusterWentBackError as error:
+            if self._opened is opened and not self._busy:
+                self._distrust = error
+                self._wake.set()
+
     # -- what its owner calls ------------------------------------------------------------------------------
 
     def start(self, ownership: Ownership) -> None:
@@ -130,7 +145,7 @@ class Lane:
             raise AssertionError(f"lane {self.name} is started while it runs")
         self._closing.clear()
         self._mail.clear()
-        self._kept = None
+        self._kept = self._distrust = None
         self._set(LaneState.OPENING)
         self._task = asyncio.create_task(self._run(ownership), name=f"lane {self.name}")
 
@@ -227,6 +242,9 @@ class Lane:
     async def _take(self) -> FetchedBatch | None:
         """The kept batch, else the next one; None when the lane is to close."""
         while not self._closing.is_set():
+            if self._distrust is not None:
+                error, self._distrust = self._distrust, None
+                raise error
             if self._kept is not None:
                 return self._kept
             if self._mail:
@@ -258,20 +276,40 @@ class Lane:
             outcome.checked, outcome.new_origins, next_offsets, opened.partition_counts, opened.topic_ids
         )
         state = changelog_batches(opening.changelog, opening.partition, table, change, producer.builder)
+
+        async def approve(bases: list[int]) -> None:
+            for point in _points(outcome, change.meta.capacity, table.meta):
+                await reach(point, self.name)
+            if 0 <= bases[-1] < table.position:
+                await self._behind(cursor, opened)
+
         async with asyncio.timeout(TRANSACTION_LIMIT_S):
             bases = await producer.transact(
                 [*outputs, *state],
                 {TopicPartition(batch.topic, batch.partition): batch.end},
                 opening.group_id,
-                _points(outcome, change.meta.capacity, table.meta),
+                approve,
             )
         await reach("after-commit", self.name)
         position = bases[-1] + state[-1].builder.record_count() if bases[-1] >= 0 else 0
         await reach("before-store", self.name)
         table.apply(opened.epoch, change, position)
         await reach("after-store", self.name)
-        cursor.next = batch.end
+        cursor.done(batch.end)
         self._count(outcome, time.perf_counter() - began)
+
+    async def _behind(self, cursor: Cursor, opened: Opened) -> None:
+        """The changelog ends below what this lane has written there: is it alone in that?
+
+        Raises:
+            ClusterWentBackError: the group's offset went back too: memory knows what the cluster no longer does.
+        """
+        await cursor.compare(opened.cluster)
+        log.error(
+            "lane %s: %s/%d lost its tail and the input did not; going on with what RocksDB and memory know: "
+            "another worker, or this one without its data_dir, would accept resends of what was lost",
+            self.name, self._opening.changelog, self._opening.partition,
+        )  # fmt: skip
 
     def _plan(
         self, batch: FetchedBatch, records: Sequence[Record], opened: Opened

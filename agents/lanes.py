@@ -136,13 +136,14 @@ class Lanes:
         return totals
 
     async def measure_lag(self) -> None:
-        """Ask for the end of each open lane's input."""
+        """Ask for the end of each open lane's input, and whether the cluster still fits the lane."""
         for lane in self.lanes:
             if lane.state is LaneState.OPEN:
                 end = await self._cluster.high_watermark(
                     lane.opening.address.input_topic, lane.opening.partition
                 )
                 lane.lag = max(0, end - lane.next)
+                await lane.compare()
 
     def _whole_lanes(self, partitions: set[Partition]) -> set[Partition]:
         """The lanes of which the group gave us input and forward partition.

@@ -110,13 +110,7 @@ class Opening:
             await reach("after-restore", self.name)
             self._compare_counts(facts.counts)
             cursors = {
-                topic: Cursor(
-                    self.name,
-                    topic,
-                    self.partition,
-                    await self._next(topic, facts),
-                    facts.topic_ids[topic],
-                )
+                topic: await self._cursor(topic, facts)
                 for topic in (self.address.input_topic, self.forward_topic)
             }
             async with asyncio.timeout(QUESTION_LIMIT_S):
@@ -202,7 +196,13 @@ class Opening:
                 delete_retention_s,
             )
 
-    async def _next(self, topic: str, facts: "_Facts") -> int:
+    async def _cursor(self, topic: str, facts: "_Facts") -> Cursor:
+        async with asyncio.timeout(QUESTION_LIMIT_S):
+            committed = await self._cluster.committed(topic, self.partition)
+        next_offset = await self._next(topic, committed, facts)
+        return Cursor(self.name, topic, self.partition, next_offset, facts.topic_ids[topic], committed)
+
+    async def _next(self, topic: str, committed: int | None, facts: "_Facts") -> int:
         """First offset to process: the larger of the group's and the changelog's; none = the log's start."""
         meta = self.table.meta
         recorded = meta.next_offsets.get(topic) if meta else None
@@ -214,7 +214,6 @@ class Opening:
                     self.name, topic, start,
                 )  # fmt: skip
                 return start
-            committed = await self._cluster.committed(topic, self.partition)
             end = await self._cluster.high_watermark(topic, self.partition)
             known = [each for each in (committed, recorded) if each is not None]
             if not known:
@@ -226,6 +225,12 @@ class Opening:
                     "its tail. What comes next at those offsets would be taken for processed: restore the topic, or "
                     "begin anew under another app.id"
                 )
+            if committed is not None and committed > (recorded or 0):
+                log.warning(
+                    "lane %s: the group has committed %s/%d up to %d, %s knows it up to %d: it lost its tail, and "
+                    "resends of what lies between are accepted",
+                    self.name, topic, self.partition, committed, self.changelog, recorded or 0,
+                )  # fmt: skip
             if committed is None:
                 # The group's offsets have expired; the changelog's have not.
                 log.info(

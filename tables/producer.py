@@ -7,7 +7,7 @@ transactional ID last owns the lane, and every earlier holder fails at its next 
 
 import asyncio
 import contextlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Final, NamedTuple, cast
 
 from aiokafka import AIOKafkaProducer, TopicPartition
@@ -72,9 +72,15 @@ class TransactionalProducer:
         batches: Sequence[Outgoing],
         offsets: Mapping[TopicPartition, int],
         group_id: str,
-        points: Sequence[str] = (),
+        approve: Callable[[list[int]], Awaitable[None]] | None = None,
     ) -> list[int]:
-        """Write all batches and the offsets in one transaction, which reaches these fail points too.
+        """Write all batches and the offsets in one transaction.
+
+        Args:
+            batches: What to write.
+            offsets: What to commit for the group.
+            group_id: The group.
+            approve: Called with the base offsets when all is written, before the commit; raises to prevent it.
 
         Returns:
             The base offset of each batch, in order; -1 where the broker did not say.
@@ -100,14 +106,16 @@ class TransactionalProducer:
                 )
             else:
                 results = await _all(futures)
-            for point in ("after-send", *points):
-                await reach(point, self._lane)
+            bases = [-1 if each is None else cast("int", each.offset) for each in results[: len(futures)]]
+            await reach("after-send", self._lane)
+            if approve is not None:
+                await approve(bases)
             await reach("before-commit", self._lane)
             await self._producer.commit_transaction()
             self._in_transaction = False
         except ProducerFenced as error:
             raise FencedError(f"{self.transactional_id} is held by somebody else") from error
-        return [-1 if each is None else cast("int", each.offset) for each in results[: len(futures)]]
+        return bases
 
     async def discard(self) -> None:
         """End it within a few seconds, whatever state it and the broker are in. Never raises.

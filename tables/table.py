@@ -243,7 +243,7 @@ class LaneTable:
             for key, value in change.slots:
                 writes.put_slot(key, value)
 
-        position = max(position, self.position)
+        position = position or self.position
         state = StoredState(change.meta, position, time.time(), indexed=not self._resident)
         self._opened().write(epoch, state, fill)
         if not self._options.persistent:

@@ -186,13 +186,20 @@ def committed(bootstrap: str, group: str, topic: str, partitions: int = 1) -> li
 
 
 def end_offsets(bootstrap: str, topic: str, partitions: int = 1) -> list[int]:
-    """High watermarks."""
+    """High watermarks. Asked again while the leader is not there yet."""
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "unused"})
+    deadline = time.monotonic() + WAIT_S
     try:
-        return [
-            consumer.get_watermark_offsets(TopicPartition(topic, each), WAIT_S)[1]
-            for each in range(partitions)
-        ]
+        while True:
+            try:
+                return [
+                    consumer.get_watermark_offsets(TopicPartition(topic, each), WAIT_S)[1]
+                    for each in range(partitions)
+                ]
+            except KafkaException:
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(0.05)
     finally:
         consumer.close()
 

@@ -1,0 +1,212 @@
+"""The broker's data goes back in time, or one topic's does: what a worker remembers may then be ahead.
+
+State ahead of the changelog must not call anything a duplicate, and must not take new records for processed ones.
+"""
+
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from app.embedded.broker import EmbeddedBroker
+from tests.faults.flow import EXACT, Flow, wrong
+from tests.faults.nemeses import striking
+from tests.faults.nemeses.broker_data import OldCopy, RecreatedTopic
+from tests.support import kafka
+from tests.support.worker import configure, worker
+
+FEW: Final = 1_000
+
+
+@pytest.fixture(scope="module")
+def disturbed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedBroker]:
+    """A broker for this module alone."""
+    with EmbeddedBroker(tmp_path_factory.mktemp("disturbed")) as broker:
+        yield broker
+
+
+def _prepare(broker: EmbeddedBroker, folder: Path, *cases: str) -> tuple[list[Flow], Path]:
+    """A lane for each case."""
+    app_id = kafka.unique("back")
+    names = [f"{app_id}-{each}" for each in cases]
+    addresses = [{"name": each, "partitions": 1, "id_cache_size": 100_000} for each in names]
+    config = configure(folder, broker.bootstrap_servers, app_id, addresses)
+    return [Flow(broker.bootstrap_servers, app_id, each) for each in names], config
+
+
+@pytest.mark.timeout(240)
+@pytest.mark.parametrize("frozen", [False, True], ids=["running", "frozen meanwhile"])
+def test_worker_ahead_of_its_broker(disturbed: EmbeddedBroker, tmp_path: Path, frozen: bool) -> None:
+    """The worker runs while all its broker's logs lose their tail: what was lost is accepted again, new ones too.
+
+    Of four lanes two are idle before the copy is made: their producers have written nothing, so that the broker,
+    afterwards, knows of no sequence number that would be out of order. Of each two one gets the resends alone, and
+    one new messages first. A worker that is frozen meanwhile finds its offsets filled by other messages.
+    """
+    cases = [(busy, fresh) for busy in (False, True) for fresh in (False, True)]
+    flows, config = _prepare(disturbed, tmp_path, *(f"{busy:d}{fresh:d}" for busy, fresh in cases))
+    old = OldCopy(disturbed, tmp_path / "copy")
+    with worker(config, "w") as process:
+        for flow, (busy, _) in zip(flows, cases, strict=True):
+            flow.send(FEW * busy)
+            flow.settle(process)
+        old.take()
+        process.wait_ready()
+        kept = [flow.sent for flow in flows]
+        for flow in flows:
+            flow.send(FEW)
+            flow.settle(process)
+        if frozen:
+            process.signal(signal.SIGSTOP)
+        old.strike()
+        left = [kafka.end_offsets(flow.bootstrap, flow.address)[0] for flow in flows]
+        for flow, (_, fresh), number in zip(flows, cases, kept, strict=True):
+            lost = flow.due[number:]
+            del flow.due[number:]
+            flow.send((FEW + 300 if frozen else 300) * fresh)
+            flow.resend(number, number + FEW)
+            flow.due += lost
+        process.signal(signal.SIGCONT)
+        accepted = [flow.settle(process) for flow in flows]
+        process.wait_ready()
+        results = [wrong(each, flow.due) for each, flow in zip(accepted, flows, strict=True)]
+        for flow in flows:
+            flow.resend(0, FEW)
+            flow.send(10)
+        again = [wrong(flow.settle(process), flow.due) for flow in flows]
+        log = process.log()
+
+    assert old.struck == 1
+    assert left == kept
+    assert results == [EXACT] * len(flows)
+    assert again == [EXACT] * len(flows)
+    assert "Traceback" not in log
+
+
+@pytest.mark.timeout(240)
+def test_rocksdb_ahead_of_its_broker(disturbed: EmbeddedBroker, tmp_path: Path) -> None:
+    """The same with the worker down meanwhile, its RocksDB ahead: beyond the changelog's end, or overtaken by it.
+
+    Regrown by another worker, so that the changelog holds another record where RocksDB's position is.
+    """
+    (shorter, regrown), config = _prepare(disturbed, tmp_path, "shorter", "regrown")
+    flows = (shorter, regrown)
+    old = OldCopy(disturbed, tmp_path / "copy")
+    with worker(config, "w") as process:
+        for flow in flows:
+            flow.send(FEW)
+            flow.settle(process)
+        old.take()
+        process.wait_ready()
+        for flow in flows:
+            flow.send(FEW)
+            flow.settle(process)
+        assert process.stop() == 0
+        old.strike()
+        lost = [flow.due[FEW:] for flow in flows]
+        for flow in flows:
+            del flow.due[FEW:]
+        with worker(config, "other") as other:
+            regrown.send(3 * FEW)
+            regrown.settle(other)
+            assert other.stop() == 0
+        for flow, each in zip(flows, lost, strict=True):
+            flow.resend(FEW, 2 * FEW)
+            flow.due += each
+            flow.resend(0, FEW)
+        process.start()
+        process.wait_ready()
+        results = [wrong(flow.settle(process), flow.due) for flow in flows]
+        log = process.log()
+
+    assert old.struck == 1
+    assert log.count("is rebuilt from the changelog") == 2
+    assert results == [EXACT, EXACT]
+
+
+@pytest.mark.timeout(240)
+def test_changelog_alone_loses_its_tail(disturbed: EmbeddedBroker, tmp_path: Path) -> None:
+    """A changelog that alone lost its tail: no input is lost or accepted twice, and what is forgotten is said.
+
+    The input of what was forgotten is committed, so resends of it are new to the lane: they are accepted, once.
+    """
+    (flow,), config = _prepare(disturbed, tmp_path, "a")
+    tail = OldCopy(disturbed, tmp_path / "copy", (f"{flow.app_id}-{flow.address}-changelog",))
+    with worker(config, "w") as process:
+        flow.send(FEW)
+        flow.settle(process)
+        tail.take()
+        process.wait_ready()
+        flow.send(FEW)
+        flow.settle(process)
+        with striking(tail):
+            flow.send(FEW)
+            first = flow.settle(process)
+        process.wait_ready()
+        for _ in range(2):
+            flow.resend(0, 3 * FEW)
+            second = flow.settle(process)
+        log = process.log()
+
+    assert tail.struck == 1
+    assert wrong(first, flow.due) == EXACT
+    assert second == [*flow.due, *flow.due[FEW : 2 * FEW]]
+    assert "it lost its tail, and resends of what lies between are accepted" in log
+    assert "Traceback" not in log
+
+
+@pytest.mark.timeout(240)
+def test_changelog_made_again(disturbed: EmbeddedBroker, tmp_path: Path) -> None:
+    """A changelog made again under a running worker: it says so and goes on with what it knows, restarted too.
+
+    Another worker, whose disk knows nothing, accepts resends of what the changelog no longer holds.
+    """
+    (flow,), config = _prepare(disturbed, tmp_path, "a")
+    changelog = f"{flow.app_id}-{flow.address}-changelog"
+    nemesis = RecreatedTopic(flow.bootstrap, changelog, 1, {"cleanup.policy": "compact"})
+    with worker(config, "w") as process:
+        flow.send(FEW)
+        flow.settle(process)
+        with striking(nemesis):
+            flow.send(FEW)
+            flow.resend(0, FEW)
+            flow.settle(process)
+        log = process.log()
+        assert process.stop() == 0
+        process.start()
+        process.wait_ready()
+        flow.resend(0, 2 * FEW)
+        restarted = flow.settle(process)
+        assert process.stop() == 0
+    with worker(config, "other") as other:
+        flow.resend(0, 2 * FEW)
+        elsewhere = flow.settle(other)
+
+    assert nemesis.struck == 1
+    assert "lost its tail and the input did not" in log
+    assert wrong(restarted, flow.due) == EXACT
+    assert elsewhere == [*flow.due, *flow.due[:FEW]]
+    assert "Traceback" not in log
+
+
+@pytest.mark.timeout(240)
+def test_input_made_again(disturbed: EmbeddedBroker, tmp_path: Path) -> None:
+    """An input that is deleted and made again under a running worker is read from its start; known IDs stay known."""
+    (flow,), config = _prepare(disturbed, tmp_path, "a")
+    nemesis = RecreatedTopic(flow.bootstrap, flow.address, 1)
+    with worker(config, "w") as process:
+        flow.send(FEW)
+        flow.settle(process)
+        with striking(nemesis):
+            flow.send(FEW // 2)
+            flow.resend(0, FEW)
+            flow.send(FEW // 2)
+        accepted = flow.settle(process)
+        process.wait_ready()
+        log = process.log()
+
+    assert nemesis.struck == 1
+    assert "was deleted and created again" in log
+    assert wrong(accepted, flow.due) == EXACT
