@@ -3,6 +3,7 @@
 import asyncio
 import functools
 import logging
+import time
 from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import Any, Final
@@ -17,6 +18,8 @@ from tables.cluster import Cluster
 
 log: Final = logging.getLogger("ringfence.worker")
 
+UNREADABLE_S: Final = 5.0
+"""A partition counts as unreadable for so long after a fetch was refused; the next comes much sooner."""
 Partition = tuple[str, int]
 """Topic and partition number."""
 
@@ -40,6 +43,8 @@ class Lanes:
         """By input topic and partition."""
         self._halves: list[str] = []
         """Lanes of which the group gave us one half only, each with what is missing."""
+        self._unreadable: dict[Partition, tuple[float, str]] = {}
+        """Partitions whose fetch was refused: when last, by the monotonic clock, and why."""
         self._lock = asyncio.Lock()
         self._assigned = False
         self._was_ready = False
@@ -90,8 +95,27 @@ class Lanes:
         return (
             self._assigned
             and not self._halves
+            and not self.unreadable
             and all(lane.state is LaneState.OPEN for lane in self._lanes.values())
         )
+
+    def note_unreadable(self, topic: str, partition: int, reason: str) -> None:
+        """The fetch of a partition was refused; it is tried again all the time. Called in any thread."""
+        known = self._unreadable.get((topic, partition))
+        now = time.monotonic()
+        self._unreadable[topic, partition] = (now, reason)
+        if known is None or now - known[0] > UNREADABLE_S:
+            log.warning("%s/%d may not be read, its lane waits: %s", topic, partition, reason)
+
+    @property
+    def unreadable(self) -> list[str]:
+        """Partitions of ours that may not be read, each with the reason."""
+        since = time.monotonic() - UNREADABLE_S
+        return [
+            f"{topic}/{partition} may not be read: {reason}"
+            for (topic, partition), (when, reason) in list(self._unreadable.items())
+            if when > since and (self._inputs.get(topic, ""), partition) in self._lanes
+        ]
 
     @property
     def lanes(self) -> list[Lane]:
@@ -163,10 +187,12 @@ class Lanes:
                     continue
                 name = wire.lane_name(self._addresses[topic].name, number)
                 half = "/".join(map(str, missing.pop()))
-                self._halves.append(f"{name}: {half} was not given to this worker")
+                self._halves.append(
+                    f"{name}: {half} was not given to this worker too: another has it, or it does not exist"
+                )
                 log.error(
-                    "lane %s is not opened: %s was not given to this worker: see that the topic exists, and run all workers "
-                    "of %s with the same addresses",
+                    "lane %s is not opened: %s was not given to this worker too: create it if it does not exist; else run "
+                    "all workers of %s with the same addresses",
                     name, half, self._settings.app.id,
                 )  # fmt: skip
         return whole

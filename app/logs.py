@@ -4,6 +4,8 @@ import logging
 import time
 from typing import Final
 
+from aiokafka.errors import KafkaError
+
 FORMAT: Final = "%(asctime)s %(levelname)-7s %(name)s: %(message)s"
 
 _NOISY: Final = ("faust", "aiokafka", "mode", "aiohttp", "kafka", "asyncio")
@@ -23,6 +25,10 @@ class Repeats(logging.Filter):
         """Whether the record is shown."""
         if record.name.startswith("ringfence"):
             return True
+        if record.name == "asyncio" and record.exc_info and isinstance(record.exc_info[1], KafkaError):
+            return (
+                False  # aiokafka notes a failed transaction in futures that nobody awaits; the lane has told
+            )
         what = (record.name, record.msg)
         now = time.monotonic()
         if now - self._last.get(what, -REPEAT_AFTER_S) < REPEAT_AFTER_S:

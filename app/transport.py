@@ -11,13 +11,13 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from typing import Any, Final, cast
 
 import aiokafka
 import faust
 from aiokafka import TopicPartition
-from aiokafka.errors import ConsumerStoppedError
+from aiokafka.errors import ConsumerStoppedError, GroupAuthorizationFailedError, TopicAuthorizationFailedError
 from aiokafka.protocol.group import HeartbeatRequest
 from faust.transport.drivers import aiokafka as driver
 from faust.types import TP, ConsumerMessage
@@ -96,9 +96,13 @@ class BatchConsumerThread(driver.AIOKafkaConsumerThread):  # type: ignore[misc]
             if not state.has_valid_position:
                 continue
             begin = state.position
-            records = (await fetcher.fetched_records({tp}, timeout=0, max_records=BATCH_RECORDS_MAX)).get(
-                tp, []
-            )
+            try:
+                fetched = await fetcher.fetched_records({tp}, timeout=0, max_records=BATCH_RECORDS_MAX)
+            except TopicAuthorizationFailedError as error:
+                # It would end the worker. The fetcher asks again until the right is granted again.
+                self.transport.unreadable(tp.topic, tp.partition, str(error))
+                continue
+            records = fetched.get(tp, [])
             end = state.position if state.has_valid_position else begin
             batch = self._batch(tp, begin, end, records)
             if batch is not None:
@@ -156,7 +160,13 @@ class BatchConsumer(driver.Consumer):  # type: ignore[misc]
 
     async def getmany(self, timeout: float) -> AsyncIterator[tuple[TP, ConsumerMessage]]:  # noqa: ASYNC109
         """Yield the batches of one fetch. What a rebalance overtakes is dropped: it will be fetched again."""
-        batches, active = await self._wait_next_records(timeout)
+        try:
+            batches, active = await self._wait_next_records(timeout)
+        except GroupAuthorizationFailedError as error:
+            # aiokafka's coordinator has ended: there is no going on, but there is an end in order.
+            self.transport.excluded(str(error))
+            await asyncio.sleep(timeout)
+            return
         generation = self.app.consumer_generation_id
         if batches is None or self.should_stop:
             return
@@ -178,6 +188,10 @@ class BatchTransport(driver.Transport):  # type: ignore[misc]
     """Set as ``app.transport``."""
 
     Consumer = BatchConsumer
+    unreadable: Callable[[str, int, str], None] = staticmethod(lambda _topic, _partition, _reason: None)
+    """Told, in the consumer's thread, of each fetch of a partition that is refused."""
+    excluded: Callable[[str], None] = staticmethod(lambda _reason: None)
+    """Told, any number of times, that we may not use our consumer group any more."""
 
 
 class GroupOwnership:

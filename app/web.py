@@ -35,6 +35,8 @@ def register(app: faust.App, lanes: Lanes, watch: BrokerWatch, metrics: Metrics)
             "broker": "away" if watch.away else "answers",
             "lanes": lanes.report(),
         }
+        if lanes.unreadable:
+            report["unreadable"] = lanes.unreadable
         if lanes.halves:
             report["not_opened"] = lanes.halves
         return view.json(report, status=200 if ready else 503)

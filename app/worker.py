@@ -6,6 +6,7 @@ import fcntl
 import gc
 import logging
 import os
+import signal
 import socket
 from collections.abc import Iterator
 from pathlib import Path
@@ -33,6 +34,8 @@ SESSION_TIMEOUT_S: Final = 10.0
 """How long the group waits for a crashed worker; Faust's default is 60."""
 POLL_INTERVAL_MAX_S: Final = 86_400.0
 """A worker whose lanes all wait for something polls nothing, and must not be thrown out for it."""
+METADATA_AGE_S: Final = 10.0
+"""How soon a topic that was missing is seen when it is there; the default is five minutes."""
 LAG_EVERY_S: Final = 5.0
 COLLECTOR_THRESHOLDS: Final = (200_000, 20, 100)
 """Of Python's garbage collector."""
@@ -47,6 +50,14 @@ class RingfenceApp(faust.App):  # type: ignore[misc]
     lanes: Lanes
     cluster: Cluster
     watch: BrokerWatch
+    fault: str = ""
+    """Why it ended by itself."""
+
+    def end(self, fault: str) -> None:
+        """Stop in order, because it cannot go on."""
+        if not self.fault:
+            self.fault = fault
+            os.kill(os.getpid(), signal.SIGTERM)
 
     async def on_start(self) -> None:
         """Connect before anything is assigned."""
@@ -83,6 +94,7 @@ def create_app(settings: Settings) -> RingfenceApp:
         broker_session_timeout=SESSION_TIMEOUT_S,
         consumer_auto_offset_reset="earliest",
         consumer_max_fetch_size=FETCH_BYTES_MAX,
+        consumer_metadata_max_age_ms=round(METADATA_AGE_S * 1000),
         datadir=settings.state_dir / "faust",
         store="memory://",
         stream_buffer_maxsize=STREAM_BUFFER_BATCHES,
@@ -97,6 +109,8 @@ def create_app(settings: Settings) -> RingfenceApp:
     app.cluster = Cluster(settings.kafka, settings.app.id)
     app.transport = BatchTransport([URL(each) for each in servers.split(";")], app)
     app.lanes = Lanes(settings, app.cluster)
+    app.transport.unreadable = app.lanes.note_unreadable
+    app.transport.excluded = app.end
     app.watch = BrokerWatch(app.cluster.ping)
     app.web = web.StatusWeb(app)
     web.register(app, app.lanes, app.watch, Metrics(app.lanes))
@@ -190,6 +204,10 @@ def _execute(app: RingfenceApp) -> int:
         worker.execute_from_commandline()
     except SystemExit as end:
         code = end.code if isinstance(end.code, int) else int(end.code is not None)
+    if app.fault:
+        raise PrerequisiteError(
+            f"the worker had to stop: {app.fault}: allow Read on the group {app.conf.id}, then start it again"
+        )
     log.info("stopped")
     return code
 

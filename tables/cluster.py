@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, Self
 from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
-from aiokafka.errors import KafkaError
+from aiokafka.errors import KafkaError, TopicAuthorizationFailedError
 from aiokafka.protocol.metadata import MetadataRequest
 from confluent_kafka import TopicCollection
 from confluent_kafka.admin import AdminClient
@@ -93,13 +93,23 @@ class Cluster:
         return None if found is None or found.offset < 0 else int(found.offset)
 
     async def partition_counts(self, topics: list[str]) -> dict[str, int]:
-        """Partition counts asked for now; a topic that does not exist is absent."""
+        """Partition counts asked for now; a topic that does not exist is absent.
+
+        Raises:
+            TopicAuthorizationFailedError: we may not even see a topic.
+        """
         # Not admin.describe_topics(): on a cluster that creates topics by itself, its question would be an order.
         request = MetadataRequest(topics, allow_auto_topic_creation=False)
         response = await self._admin._send_request(request)  # noqa: SLF001 - aiokafka has no public way to ask so
+        answers = response.to_object()["topics"]
+        refused = [
+            each["topic"] for each in answers if each["error_code"] == TopicAuthorizationFailedError.errno
+        ]
+        if refused:
+            raise TopicAuthorizationFailedError(", ".join(refused))
         return {
             each["topic"]: len(each["partitions"])
-            for each in response.to_object()["topics"]
+            for each in answers
             if each["error_code"] == 0 and each["partitions"]
         }
 

@@ -141,4 +141,6 @@ def test_half_a_lane_is_not_opened(bootstrap: str, tmp_path: Path) -> None:
 
     assert not ready
     assert opened == [f"{name}-0"]
-    assert halves == [f"{name}-1: {name}-{name}-forward/1 was not given to this worker"]
+    assert halves == [
+        f"{name}-1: {name}-{name}-forward/1 was not given to this worker too: another has it, or it does not exist"
+    ]

@@ -1,4 +1,4 @@
-"""What befalls the topics that a worker writes to: deleted, too small, too few replicas, a right revoked."""
+"""What befalls the topics that a worker writes to: deleted, too small, a right revoked."""
 
 from collections.abc import Mapping
 
@@ -54,11 +54,6 @@ class AlteredTopic:
         self._setting = setting
         self._value = value
         self._healed = healed
-
-    @classmethod
-    def too_few_replicas(cls, bootstrap: str, topic: str) -> "AlteredTopic":
-        """The topic wants two replicas in sync and has one: NotEnoughReplicas."""
-        return cls(bootstrap, topic, "min.insync.replicas", "2", "1")
 
     @classmethod
     def small(cls, bootstrap: str, topic: str, bytes_max: int) -> "AlteredTopic":

@@ -1,0 +1,239 @@
+"""What a worker writes to is deleted, too small or forbidden: it waits, says why, and goes on."""
+
+from collections.abc import Callable, Iterator
+from typing import Final
+
+import pytest
+from confluent_kafka.admin import AclOperation, ResourcePatternType, ResourceType
+
+from tests.faults.flow import EXACT, Flow, wait_reason, wrong
+from tests.faults.nemeses import Nemesis, striking
+from tests.faults.nemeses.outputs import AlteredTopic, DeletedTopic, RevokedRight
+from tests.support import kafka
+from tests.support.kafka import Sent
+from tests.support.secured import Right, SecuredBroker
+from tests.support.worker import WorkerProcess, configure, wait_for, worker
+
+FEW: Final = 500
+
+
+class Scene:
+    """A worker with two lanes: one output is struck; the other lane flows."""
+
+    def __init__(self, bootstrap: str, app_id: str, names: tuple[str, str], process: WorkerProcess) -> None:
+        self.worker = process
+        self.app_id = app_id
+        self.struck = Flow(bootstrap, app_id, names[0])
+        self.other = Flow(bootstrap, app_id, names[1])
+
+    def begin(self) -> None:
+        """Both lanes have worked."""
+        for flow in (self.struck, self.other):
+            flow.send(FEW)
+            flow.settle(self.worker)
+
+    def suffer(self, nemesis: Nemesis, *reasons: str) -> str:
+        """Strike; the struck lane says why it waits, and the other flows meanwhile. Returns the reason."""
+        with striking(nemesis):
+            for flow in (self.struck, self.other):
+                flow.resend(0, FEW)
+                flow.send(FEW)
+            reason = wait_reason(self.worker, f"{self.struck.address}-0", *reasons)
+            other = self.other.settle(self.worker)
+            still = self.worker.health()[0]
+
+        assert wrong(other, self.other.due) == EXACT
+        assert still == 503
+        assert nemesis.struck == 1
+        return reason
+
+    def recovered(self) -> list[bytes | None]:
+        """What was accepted in the end, when the worker is ready again."""
+        accepted = self.struck.settle(self.worker)
+        self.worker.wait_ready()
+
+        assert "Traceback" not in self.worker.log()
+        return accepted
+
+
+@pytest.fixture(scope="module")
+def plain(bootstrap: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[], Scene]]:
+    """Makes scenes of one worker: each pair of lanes of its own."""
+    app_id = kafka.unique("refused")
+    names = [(f"{app_id}-{each}", f"{app_id}-{each}-other") for each in "ab"]
+    addresses = [{"name": each, "partitions": 1} for pair in names for each in pair]
+    config = configure(tmp_path_factory.mktemp(app_id), bootstrap, app_id, addresses)
+    pairs = iter(names)
+    with worker(config, "w") as process:
+        yield lambda: Scene(bootstrap, app_id, next(pairs), process)
+
+
+@pytest.fixture(scope="module")
+def bootstrap(broker: object) -> str:
+    """As the function's fixture, for a module."""
+    return str(broker.bootstrap_servers)  # type: ignore[attr-defined]
+
+
+@pytest.mark.timeout(180)
+def test_accepted_topic_deleted(bootstrap: str, plain: Callable[[], Scene]) -> None:
+    """The lane waits for its topic and names it, others flow; created again it gets all that is due since."""
+    scene = plain()
+    scene.begin()
+    topic = f"{scene.struck.address}.accepted"
+    reason = scene.suffer(DeletedTopic(bootstrap, topic, 1), "does not exist")
+    accepted = scene.recovered()
+
+    assert reason.endswith(f"accepted topic {topic} does not exist: `ringfence topics create` makes it")
+    # What was accepted before went with the topic; its IDs stay known.
+    assert wrong(accepted, scene.struck.due[FEW:]) == EXACT
+
+
+@pytest.mark.timeout(180)
+def test_accepted_topic_made_small(bootstrap: str, plain: Callable[[], Scene]) -> None:
+    """A limit that shrinks under a running worker: what no longer fits goes to quarantine, the rest flows, in order."""
+    scene = plain()
+    scene.begin()
+    flow = scene.struck
+    topic = f"{flow.address}.accepted"
+    large = Sent(b"large", b"g0", b"x" * 9_000)
+    with striking(AlteredTopic.small(bootstrap, topic, 5_000)) as nemesis:
+        flow.send(FEW)
+        kafka.send(bootstrap, flow.address, [large, large])
+        flow.send(FEW)
+        flow.resend(0, FEW)
+        accepted = scene.recovered()
+    quarantined = kafka.read_all(bootstrap, f"{flow.address}.quarantine", 1)
+
+    assert nemesis.struck == 1
+    assert wrong(accepted, flow.due) == EXACT
+    assert [(each.id, each.value) for each in quarantined] == [(b"large", large.value)] * 2
+
+
+@pytest.fixture(scope="module")
+def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredBroker]:
+    """A broker with Kafka's own authorizer."""
+    broker = SecuredBroker(tmp_path_factory.mktemp("secured"))
+    try:
+        broker.start()
+        yield broker
+    finally:
+        broker.stop()
+
+
+def _rights(app_id: str, names: tuple[str, str]) -> list[Right]:
+    """What a worker needs, a right of its own for each thing that may be revoked."""
+    topic, exactly, prefix = ResourceType.TOPIC, ResourcePatternType.LITERAL, ResourcePatternType.PREFIXED
+    rights: list[Right] = [
+        (topic, app_id, prefix, AclOperation.DESCRIBE_CONFIGS),
+        (ResourceType.GROUP, app_id, exactly, AclOperation.READ),
+    ]
+    for name in names:
+        inner = f"{app_id}-{name}"
+        transactions = (ResourceType.TRANSACTIONAL_ID, f"{inner}-0", exactly, AclOperation.WRITE)
+        rights += [
+            (topic, name, exactly, AclOperation.READ),
+            *((topic, f"{inner}-{each}", exactly, AclOperation.READ) for each in ("changelog", "forward")),
+            *((topic, f"{inner}-{each}", exactly, AclOperation.WRITE) for each in ("changelog", "forward")),
+            *((topic, f"{name}.{each}", exactly, AclOperation.WRITE) for each in ("accepted", "quarantine")),
+            transactions,
+        ]
+    return rights
+
+
+@pytest.fixture(scope="module")
+def guarded(
+    secured: SecuredBroker, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[tuple[Scene, list[Right]]]:
+    """A worker with no right too many."""
+    app_id = kafka.unique("guarded")
+    names = (f"{app_id}-struck", f"{app_id}-other")
+    rights = _rights(app_id, names)
+    secured.add_user(app_id, rights)
+    folder = tmp_path_factory.mktemp(app_id)
+    addresses = [{"name": each, "partitions": 1, "id_cache_size": 100_000} for each in names]
+    configure(folder, secured.plaintext, app_id, addresses)
+    access = secured.scram.with_user(app_id)
+    config = access.configure(folder, app_id, addresses)
+    with worker(config, "w", **access.environment) as process:
+        scene = Scene(secured.plaintext, app_id, names, process)
+        scene.begin()
+        yield scene, rights
+
+
+def _revoked(
+    secured: SecuredBroker, scene: Scene, rights: list[Right], kind: ResourceType, what: str
+) -> RevokedRight:
+    """Takes away the one right on this that a lane needs to write."""
+    name = (
+        f"{scene.struck.address}{what}"
+        if what == ".accepted"
+        else f"{scene.app_id}-{scene.struck.address}{what}"
+    )
+    (right,) = [each for each in rights if each[:2] == (kind, name) and each[3] == AclOperation.WRITE]
+    return RevokedRight(secured.plaintext, scene.app_id, right)
+
+
+@pytest.mark.timeout(180)
+@pytest.mark.parametrize(
+    ("kind", "what", "said"),
+    [
+        (ResourceType.TOPIC, ".accepted", "TopicAuthorizationFailedError"),
+        (ResourceType.TOPIC, "-changelog", "TopicAuthorizationFailedError"),
+        (ResourceType.TRANSACTIONAL_ID, "-0", "TransactionalIdAuthorizationFailed"),
+    ],
+)
+def test_right_to_write_revoked(
+    secured: SecuredBroker, guarded: tuple[Scene, list[Right]], kind: ResourceType, what: str, said: str
+) -> None:
+    """Without the right the lane waits and says which it lacks, others flow; granted again it goes on, exact."""
+    scene, rights = guarded
+    nemesis = _revoked(secured, scene, rights, kind, what)
+    reason = scene.suffer(nemesis, said)
+    accepted = scene.recovered()
+
+    assert nemesis._right[1] in reason
+    assert wrong(accepted, scene.struck.due) == EXACT
+
+
+@pytest.mark.timeout(180)
+def test_right_to_read_revoked(secured: SecuredBroker, guarded: tuple[Scene, list[Right]]) -> None:
+    """Without the right to read its input a lane waits, the worker says why and lives on; granted again it goes on."""
+    scene, rights = guarded
+    name = scene.struck.address
+    (right,) = [each for each in rights if each[:2] == (ResourceType.TOPIC, name)]
+    with striking(RevokedRight(secured.plaintext, scene.app_id, right)) as nemesis:
+        scene.struck.send(FEW)
+        scene.other.send(FEW)
+        wait_for(
+            lambda: name in str(scene.worker.health()[1].get("unreadable")),
+            lambda: f"{scene.worker.health()}\n{scene.worker.log()}",
+        )
+        status = scene.worker.health()[0]
+        other = scene.other.settle(scene.worker)
+    accepted = scene.recovered()
+
+    assert nemesis.struck == 1
+    assert status == 503
+    assert wrong(other, scene.other.due) == EXACT
+    assert wrong(accepted, scene.struck.due) == EXACT
+
+
+@pytest.mark.timeout(180)
+def test_right_on_the_group_revoked(secured: SecuredBroker, guarded: tuple[Scene, list[Right]]) -> None:
+    """A worker that may not use its group any more stops in order, with one line that names the way out, and 2."""
+    scene, rights = guarded
+    process = scene.worker
+    (right,) = [each for each in rights if each[0] == ResourceType.GROUP]
+    with striking(RevokedRight(secured.plaintext, scene.app_id, right)) as nemesis:
+        code = process.wait_end()
+        scene.struck.send(FEW)
+    log = process.log()
+    process.start()
+    process.wait_ready()
+    accepted = scene.recovered()
+
+    assert nemesis.struck == 1
+    assert code == 2
+    assert "Traceback" not in log
+    assert f"allow Read on the group {scene.app_id}, then start it again" in log.splitlines()[-1]
+    assert wrong(accepted, scene.struck.due) == EXACT
