@@ -8,6 +8,7 @@ Keys: ``m`` → :class:`StoredState`; ``s`` capacity:u32 slot:u32 → ring value
 
 import itertools
 import json
+import logging
 import shutil
 import struct
 from collections.abc import Callable, Iterator, Sequence
@@ -19,6 +20,8 @@ from rocksdict import AccessType, Options, Rdict, WriteBatch
 from conf.errors import PrerequisiteError
 from tables import codec
 from tables.codec import FormatError, Meta, Slot
+
+log: Final = logging.getLogger("ringfence.table")
 
 _STATE_KEY: Final = b"m"
 _SLOT_PREFIX: Final = b"s"
@@ -201,10 +204,14 @@ class Store:
             raise self._noted(error) from error
 
     def close(self) -> None:
-        """Close the files; a second call does nothing."""
+        """Close the files; a second call does nothing. What cannot be flushed any more, the changelog holds."""
         if self._open:
             self._open = False
-            self._db.close()
+            try:
+                self._db.close()
+            except Exception as error:  # noqa: BLE001 - rocksdict raises plain Exception for every fault
+                log.warning("%s could not be closed well: %s", self.path, error)
+            del self._db  # lets go of its lock, whatever closing said
 
 
 class Writes:

@@ -39,18 +39,18 @@ def _state_lost(system: System, rng: random.Random) -> Nemesis:
 
 def _state_damaged(system: System, rng: random.Random) -> Nemesis:
     worker = rng.choice(system.workers)
-    choices: list[tuple[str, Damage]] = [
-        ("*/*.log", "truncate"),
-        ("*/*.log", "garble"),
-        ("*/MANIFEST-*", "garble"),
-    ]
+    # The lane that has worked most: its files have something in them.
+    lanes = [each.parent for each in system.state_folder(worker).glob("*/CURRENT")]
+    lane = max(lanes, key=lambda each: sum(file.stat().st_size for file in each.iterdir()))
+    choices: list[tuple[str, Damage]] = [("*.log", "garble"), ("MANIFEST-*", "garble"), ("CURRENT", "remove")]
     pattern, damage = rng.choice(choices)
-    return DamagedFiles(worker, system.state_folder(worker), pattern, rng, down=True, damage=damage)
+    return DamagedFiles(worker, lane, pattern, rng, down=True, damage=damage)
 
 
 def _output_refused(system: System, rng: random.Random) -> Nemesis:
+    """A topic that takes small batches only; what is larger by itself goes to quarantine."""
     topic = f"{rng.choice(system.workloads).name}.accepted"
-    return AlteredTopic.too_few_replicas(system.bootstrap, topic)
+    return AlteredTopic.small(system.bootstrap, topic, rng.randint(2_000, 20_000))
 
 
 NEMESES: Final[dict[str, Maker]] = {

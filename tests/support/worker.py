@@ -105,12 +105,6 @@ class WorkerProcess:
             self.signal(signal.SIGKILL)
             self.wait_end()
 
-    @property
-    def pid(self) -> int:
-        """Of the process."""
-        assert self._process is not None
-        return self._process.pid
-
     def stop(self) -> int:
         """SIGTERM, and wait; returns the exit code."""
         assert self._process is not None
