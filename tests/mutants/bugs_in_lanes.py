@@ -16,6 +16,7 @@ _TRANSACT: Final = f"""\
                 [*outputs, *state],
                 {_OFFSETS},
                 opening.group_id,
+                approve,
             )
 """
 _ROCKSDB_FIRST: Final = (

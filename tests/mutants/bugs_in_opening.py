@@ -15,11 +15,8 @@ _FENCE: Final = """\
             await self._confirm(ownership)
 """
 _BOUNDS: Final = "            bounds = await self._changelog_bounds(facts.delete_retention_s)\n"
-_CURSORS_MADE: Final = """\
-                for topic in (self.address.input_topic, self.forward_topic)
-            }
-        except BaseException as error:
-"""
+_BEGUN: Final = "                    await cursor.begin(ownership)\n"
+_CURSORS_MADE: Final = f"{_BEGUN}        except BaseException as error:\n"
 _KNOWN: Final = "            known = [each for each in (committed, recorded) if each is not None]\n"
 
 MUTANTS: Final = (
@@ -62,22 +59,28 @@ MUTANTS: Final = (
         (
             Patch(
                 _OPENING,
+                "                topic: await self._cursor(topic, facts)\n",
+                "                topic: early[topic]\n",
+            ),
+            Patch(
+                _OPENING,
                 _FENCE,
                 """\
             early = {
-                topic: await self._next(topic, facts, ownership)
+                topic: await self._cursor(topic, facts)
                 for topic in (self.address.input_topic, self.forward_topic)
             }
 """
                 + _FENCE,
             ),
-            Patch(
-                _OPENING,
-                "                    await self._next(topic, facts, ownership),\n",
-                "                    early[topic],\n",
-            ),
         ),
         _AFTER_THE_FENCE,
+    ),
+    Mutant(
+        "opening-does-not-rewind",
+        "What came between two openings was dropped, and its records wait until later ones come.",
+        (Patch(_OPENING, _BEGUN, "                    assert cursor\n"),),
+        "tests/integration/test_lane_path.py::test_what_came_while_closed_is_fetched_again",
     ),
     Mutant(
         "committed-offset-ignored",
@@ -140,9 +143,9 @@ MUTANTS: Final = (
             Patch("tables/table.py", "import logging\n", "import asyncio\nimport logging\n"),
             Patch(
                 "tables/table.py",
-                "await changelog.read(kafka, topic, partition, start, high_watermark, restore.consume)",
+                "await changelog.read(kafka, topic, partition, start, high_watermark, consume)",
                 "self.reading = asyncio.create_task(\n"
-                "            changelog.read(kafka, topic, partition, start, high_watermark, restore.consume)\n"
+                "            changelog.read(kafka, topic, partition, start, high_watermark, consume)\n"
                 "        )",
             ),
         ),
@@ -154,8 +157,8 @@ MUTANTS: Final = (
         (
             Patch(
                 "tables/table.py",
-                "await changelog.read(kafka, topic, partition, start, high_watermark, restore.consume)",
-                "await changelog.read(kafka, topic, partition, high_watermark, high_watermark, restore.consume)",
+                "await changelog.read(kafka, topic, partition, start, high_watermark, consume)",
+                "await changelog.read(kafka, topic, partition, high_watermark, high_watermark, consume)",
             ),
         ),
         "tests/integration/test_lane_path.py::test_crash_after_the_commit_repeats_nothing",
