@@ -76,7 +76,7 @@ NEMESES: Final[dict[str, Maker]] = {
 }
 """By the names that ``--nemeses`` takes."""
 
-STRIKES: Final = 4
+STRIKES: Final = 5
 PAUSE_S: Final = (0.5, 3.0)
 """Between strikes."""
 

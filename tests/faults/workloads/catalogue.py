@@ -50,7 +50,7 @@ class Workload:
 def resending(name: str, rng: random.Random) -> Workload:
     """Fifteen producers at once, killed by others, that resend everything in doubt."""
     plans = [
-        Plan(name, f"{name}.{each}", f"r{each}", rng.randrange(2**31), 30, Groups.MANY, without_id_every=97)
+        Plan(name, f"{name}.{each}", f"r{each}", rng.randrange(2**31), 60, Groups.MANY, without_id_every=97)
         for each in range(15)
     ]
     return Workload(name, plans, divert=rng.random() < 0.5)
@@ -59,14 +59,14 @@ def resending(name: str, rng: random.Random) -> Workload:
 def twins(name: str, rng: random.Random) -> Workload:
     """Two producers that send the same IDs at the same instant, each resending as well."""
     seed = rng.randrange(2**31)
-    plans = [Plan(name, f"{name}.{each}", "twin", seed, 300, Groups.ZIPF) for each in range(2)]
+    plans = [Plan(name, f"{name}.{each}", "twin", seed, 800, Groups.ZIPF) for each in range(2)]
     return Workload(name, plans, divert=rng.random() < 0.5)
 
 
 def transactional(name: str, rng: random.Random) -> Workload:
     """Producers whose transactions often abort, beside a plain one; what was aborted comes again."""
     plans = [
-        Plan(name, f"{name}.{each}", f"t{each}", rng.randrange(2**31), 200, transactional=each < 2)
+        Plan(name, f"{name}.{each}", f"t{each}", rng.randrange(2**31), 500, transactional=each < 2)
         for each in range(3)
     ]
     return Workload(name, plans)
@@ -79,33 +79,33 @@ def extreme(name: str, rng: random.Random) -> Workload:
 
 def duplicates(name: str, rng: random.Random) -> Workload:
     """Fifty IDs, over and over."""
-    plan = Plan(name, f"{name}.0", "d", rng.randrange(2**31), 600, id_space=50)
+    plan = Plan(name, f"{name}.0", "d", rng.randrange(2**31), 2_000, id_space=50)
     return Workload(name, [plan], divert=rng.random() < 0.5)
 
 
 def overflow(name: str, rng: random.Random) -> Workload:
     """A ring of 300 IDs a lane and resends from far beyond it."""
     plan = Plan(
-        name, f"{name}.0", "o", rng.randrange(2**31), 600, Groups.ZIPF, resend_share=0.4, resend_reach=6_000
+        name, f"{name}.0", "o", rng.randrange(2**31), 1_500, Groups.ZIPF, resend_share=0.4, resend_reach=6_000
     )
     return Workload(name, [plan], capacity=300, allowed=frozenset({"OVERRUN"}))
 
 
 def few(name: str, rng: random.Random) -> Workload:
     """Three groups for everything."""
-    return Workload(name, [Plan(name, f"{name}.0", "f", rng.randrange(2**31), 800, Groups.FEW)])
+    return Workload(name, [Plan(name, f"{name}.0", "f", rng.randrange(2**31), 2_000, Groups.FEW)])
 
 
 def ungrouped(name: str, rng: random.Random) -> Workload:
     """No groups: null keys, spread by the producer, so that most are away from the home of their IDs."""
-    plan = Plan(name, f"{name}.0", "u", rng.randrange(2**31), 500, Groups.NONE, without_id_every=97)
+    plan = Plan(name, f"{name}.0", "u", rng.randrange(2**31), 1_000, Groups.NONE, without_id_every=97)
     return Workload(name, [plan], divert=rng.random() < 0.5)
 
 
 def misplaced(name: str, rng: random.Random) -> Workload:
     """The default partitioner of librdkafka before an address that expects Java's: most messages are forwarded."""
     plans = [
-        Plan(name, f"{name}.{each}", f"m{each}", rng.randrange(2**31), 300, partitioner=partitioner)
+        Plan(name, f"{name}.{each}", f"m{each}", rng.randrange(2**31), 600, partitioner=partitioner)
         for each, partitioner in enumerate(["consistent_random", "murmur2_random"])
     ]
     # One group in two input partitions has no order between them; each producer has its own groups therefore.
@@ -115,7 +115,7 @@ def misplaced(name: str, rng: random.Random) -> Workload:
 
 def crc32(name: str, rng: random.Random) -> Workload:
     """The default partitioner of librdkafka before an address that is set to it: nothing is forwarded."""
-    plan = Plan(name, f"{name}.0", "c", rng.randrange(2**31), 800, partitioner="consistent_random")
+    plan = Plan(name, f"{name}.0", "c", rng.randrange(2**31), 2_000, partitioner="consistent_random")
     return Workload(name, [plan], partitioner="crc32")
 
 
