@@ -1,6 +1,9 @@
 """How far a lane is in one of its inputs: nothing below is processed again, nothing above is stepped to."""
 
+import asyncio
+import dataclasses
 import logging
+import time
 from collections.abc import Sequence
 from typing import Final
 
@@ -9,6 +12,10 @@ from agents.ownership import Ownership
 from tables.cluster import Cluster
 
 log: Final = logging.getLogger("ringfence.lane")
+
+COMMIT_SHOWS_S: Final = 3.0
+"""Longer than the markers of a commit take on a cluster that is well."""
+COMMIT_ASKED_S: Final = 0.1
 
 
 class TopicRecreatedError(Exception):
@@ -57,6 +64,8 @@ class Cursor:
             TopicRecreatedError: offsets went back because it is another topic of that name: not a replay.
             ClusterWentBackError: they did because the cluster lost them: what comes there now may be new.
         """
+        if batch.seek < self._seek:
+            return None  # fetched before the rewind that is under way, and so fetched again
         if batch.begin < self.next:
             now = (await cluster.topic_ids([self.topic]))[self.topic]
             if now != self._topic_id:
@@ -65,8 +74,6 @@ class Cursor:
         if batch.end <= self.next:
             return None
         if batch.begin > self.next:
-            if batch.seek < self._seek:
-                return None  # fetched before the rewind that is already under way
             start = await cluster.log_start(self.topic, self.partition)
             if start > self.next:
                 self._say_gap(start)
@@ -82,6 +89,10 @@ class Cursor:
             return batch.records
         return [record for record in batch.records if record.offset >= self.next]
 
+    def renew(self, batch: FetchedBatch) -> FetchedBatch:
+        """The batch as if it had been fetched after the opening: its records are known to be there still."""
+        return dataclasses.replace(batch, seek=self._seek)
+
     def done(self, end: int) -> None:
         """Everything below ``end`` is processed and committed."""
         self.next = self.committed = end
@@ -93,12 +104,21 @@ class Cursor:
             ClusterWentBackError: it has.
         """
         known = self.committed
-        now = await cluster.committed(self.topic, self.partition)
-        if (-1 if now is None else now) < known:
+        now = await self._committed_now(cluster)
+        # A commit is acknowledged before the group's offset shows it.
+        deadline = time.monotonic() + COMMIT_SHOWS_S
+        while now < known and time.monotonic() < deadline:
+            await asyncio.sleep(COMMIT_ASKED_S)
+            now = await self._committed_now(cluster)
+        if now < known:
             raise ClusterWentBackError(
                 f"{self.topic}/{self.partition}: the group had committed {known}, the cluster now says {now}: "
                 "it went back in time; opening anew from what it has"
             )
+
+    async def _committed_now(self, cluster: Cluster) -> int:
+        now = await cluster.committed(self.topic, self.partition)
+        return -1 if now is None else now
 
     def _say_gap(self, start: int) -> None:
         self.gap_records += start - self.next

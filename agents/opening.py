@@ -9,11 +9,14 @@ is anything processed.
 
 import asyncio
 import logging
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from agents.batch import FetchedBatch
 from agents.cursor import Cursor
 from agents.emitter import Emitter, Outputs
+from agents.held import still_there
 from agents.ownership import Ownership
 from agents.path import Path
 from conf import wire
@@ -129,6 +132,10 @@ class Opening:
         return Opened(
             producer, self.table, epoch, cursors, path, emitter, facts.counts, facts.topic_ids, self._cluster
         )
+
+    async def still_there(self, held: Sequence[FetchedBatch]) -> bool:
+        """Whether the log still has what was fetched before."""
+        return await still_there(self._kafka, self._cluster, held)
 
     def _say_open(self, restored: Restored, next_offset: int) -> None:
         ring = self.table.ring

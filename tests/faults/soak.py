@@ -10,6 +10,7 @@ from pathlib import Path
 import click
 
 from tests.faults import rounds
+from tests.faults.nemeses.catalogue import NEMESES
 
 
 @click.command()
@@ -24,8 +25,8 @@ def soak(
 ) -> None:
     """Exits with 1 when a round failed; ``--seed N --minutes 0`` runs the round of that seed alone."""
     names = [each for each in nemeses.split(",") if each]
-    if unknown := [each for each in names if each not in rounds.NEMESES]:
-        raise click.BadParameter(f"{', '.join(unknown)}: known are {', '.join(rounds.NEMESES)}")
+    if unknown := [each for each in names if each not in NEMESES]:
+        raise click.BadParameter(f"{', '.join(unknown)}: known are {', '.join(NEMESES)}")
     deadline = time.monotonic() + minutes * 60
     totals: Counter[str] = Counter()
     failed: list[int] = []
@@ -34,7 +35,7 @@ def soak(
     while True:
         if not names and len(remaining) < strikes:
             # Every nemesis comes up before any comes again.
-            remaining += chooser.sample(list(rounds.NEMESES), len(rounds.NEMESES))
+            remaining += chooser.sample(list(NEMESES), len(NEMESES))
         chosen, remaining = (names, []) if names else (remaining[:strikes], remaining[strikes:])
         verdict = rounds.run(seed, chosen, keep=keep)
         print(verdict.line(), flush=True)

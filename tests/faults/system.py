@@ -49,6 +49,19 @@ class ProducerProcess:
             self._process.kill()
             self._process.wait()
 
+    @property
+    def running(self) -> bool:
+        """Whether the process is there."""
+        return self._process is not None and self._process.poll() is None
+
+    def mark(self) -> int:
+        """How much its journal says by now."""
+        return self.journal.stat().st_size
+
+    def doubt(self, mark: int) -> None:
+        """What it was told since is no longer true. It must not be running."""
+        journal.doubt(self.journal, mark)
+
     def stop(self) -> None:
         """Ask it to end; :meth:`wait` waits."""
         assert self._process is not None
@@ -187,8 +200,8 @@ class System:
         return worker
 
     def live_workers(self) -> list[WorkerProcess]:
-        """Those whose processes are there."""
-        return [each for each in self.workers if each.running]
+        """Those whose processes are there and not frozen."""
+        return [each for each in self.workers if each.running and not each.frozen]
 
     @property
     def kills(self) -> int:

@@ -76,7 +76,7 @@ async def test_gap_is_refused(bootstrap: str, tmp_path: Path) -> None:
         await until(lambda: len(rewinds) > 1 or lane.next > 10, lambda: f"{lane.state}: {lane.reason}")
         assert lane.next == 10
         # Fetched before the rewind took effect: dropped, and not a reason to rewind again.
-        await lane.offer(await lanes.fetch(25, 30))
+        await lane.offer(await lanes.fetch(25, 30, seek=1))
         await lane.offer(await lanes.fetch(10, 20, seek=2))
         await lane.offer(await lanes.fetch(20, 30, seek=2))
         await until(

@@ -13,6 +13,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import psutil
+
 from app.embedded import ports
 
 ROOT = Path(__file__).parents[2]
@@ -93,6 +95,11 @@ class WorkerProcess:
         """Of the process that was started last."""
         assert self._process is not None
         return self._process.pid
+
+    @property
+    def frozen(self) -> bool:
+        """Whether it was stopped by SIGSTOP."""
+        return self.running and psutil.Process(self.pid).status() == psutil.STATUS_STOPPED
 
     def signal(self, number: int) -> None:
         """Send a signal."""

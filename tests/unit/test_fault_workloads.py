@@ -78,3 +78,24 @@ def test_journal_outlives_a_kill(tmp_path: Path) -> None:
         (b"t0", 0, 10, "ok"), (b"t1", 1, 11, "fail"), (b"t2", 2, 12, "unknown"), (b"t3", 3, 13, "unknown"),
     ]  # fmt: skip
     assert {(each.id, each.group) for each in journal.sends(path)[:1]} == {(b"id-0", None)}
+
+
+def test_outcomes_in_doubt_again(tmp_path: Path) -> None:
+    """What a producer was told since a mark can be taken back; what it was told before stays."""
+    path = tmp_path / "journal"
+    writing = Journal(path)
+    for token in (b"t0", b"t1"):
+        writing.sending(token, 0, 0, None, None)
+    writing.outcome(b"t0", Outcome.OK)
+    writing.flush()
+    mark = path.stat().st_size
+    writing.outcome(b"t1", Outcome.OK)
+    writing.flush()
+    path.write_bytes(path.read_bytes() + b"s\tt2\t1")
+    journal.doubt(path, mark)
+    Journal(path).flush()
+
+    assert [(each.token, each.outcome.value) for each in journal.read(path)] == [
+        (b"t0", "ok"),
+        (b"t1", "unknown"),
+    ]

@@ -1,12 +1,15 @@
-"""What befalls the broker itself: killed, frozen."""
+"""What befalls the broker itself: killed, frozen, put back in time."""
 
 import random
 import time
 from typing import Final
 
+from tests.faults.nemeses.broker_data import OldCopy
 from tests.faults.system import System
 
 BRIEF_S: Final = (3.0, 12.0)
+MEANWHILE_S: Final = (2.0, 8.0)
+"""Between an old copy and its return."""
 PAST_TRANSACTION_TIMEOUT_S: Final = 65.0
 """The broker ends a transaction that is open for 60 s."""
 
@@ -53,3 +56,37 @@ class FrozenBroker:
         """Let it go on."""
         if self._system.broker.broker.running:
             self._system.broker.broker.resume()
+
+
+class BrokerWentBack:
+    """All of the broker's logs lose what they got in the last seconds; the workers, which run on, know more than it.
+
+    What producers had been told to be safe in that time no longer is: they send it again.
+    """
+
+    def __init__(self, system: System, rng: random.Random) -> None:
+        self.name = "broker goes back"
+        self.struck = 0
+        self._system = system
+        self._rng = rng
+        self._copy = OldCopy(system.broker.broker, system.folder / "copy")
+
+    def strike(self) -> None:
+        """Copy, let traffic flow, put the copy back."""
+        marks = [producer.mark() for producer in self._system.producers]
+        self._copy.take()
+        time.sleep(self._rng.uniform(*MEANWHILE_S))
+        for producer in self._system.producers:
+            producer.kill()
+        self._copy.strike()
+        for producer, mark in zip(self._system.producers, marks, strict=True):
+            producer.doubt(mark)
+            producer.start()
+        self.struck += self._copy.struck
+
+    def heal(self) -> None:
+        """The broker and all producers run."""
+        self._copy.heal()
+        for producer in self._system.producers:
+            if not producer.running:
+                producer.start()

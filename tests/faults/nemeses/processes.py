@@ -7,8 +7,6 @@ import time
 from collections.abc import Sequence
 from typing import Final
 
-import psutil
-
 from tests.faults.system import System
 from tests.support.worker import WorkerProcess, wait_for
 
@@ -109,7 +107,7 @@ class FrozenWorker:
             worker.start(RINGFENCE_FAILPOINTS=f"{self._point}:*=stop@{self._rng.randint(1, 4)}")
         else:
             worker.signal(signal.SIGSTOP)
-        wait_for(lambda: _stopped(worker), lambda: f"{self.name} never came\n{worker.log()}", POINT_LIMIT_S)
+        wait_for(lambda: worker.frozen, lambda: f"{self.name} never came\n{worker.log()}", POINT_LIMIT_S)
         time.sleep(self._rng.uniform(*FREEZE_S))
         self.struck += 1
 
@@ -131,7 +129,7 @@ class Storm:
     def strike(self) -> None:
         """Some restarts; the pace is the fault."""
         for _ in range(self._rng.randint(3, 5)):
-            worker = self._rng.choice([each for each in self._system.workers if not _stopped(each)])
+            worker = self._rng.choice([each for each in self._system.workers if not each.frozen])
             if worker.running:
                 # SIGTERM without waiting for the others: A goes to B and, with the next step, back to A.
                 worker.stop()
@@ -169,7 +167,3 @@ def _start_all(workers: Sequence[WorkerProcess]) -> None:
     for worker in workers:
         if not worker.running:
             worker.start()
-
-
-def _stopped(worker: WorkerProcess) -> bool:
-    return worker.running and psutil.Process(worker.pid).status() == psutil.STATUS_STOPPED

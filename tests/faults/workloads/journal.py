@@ -28,6 +28,7 @@ class Journal:
     """Appends to the file of one producer."""
 
     def __init__(self, path: Path) -> None:
+        _mend(path)
         self._file: BinaryIO = path.open("ab", buffering=2**16)
 
     def sending(
@@ -67,6 +68,24 @@ def read(path: Path) -> list[Entry]:
             else:
                 attempts[token] = attempts[token]._replace(outcome=Outcome(rest[0].decode()))
     return list(attempts.values())
+
+
+def doubt(path: Path, mark: int) -> None:
+    """Take back every outcome that was noted behind this many bytes."""
+    _mend(path)
+    lines = path.read_bytes()[mark:].split(b"\n")
+    # The mark may lie in the middle of a line, which is then in doubt as well, if it was an outcome at all.
+    tokens = [each.split(b"\t")[1] for each in lines if each.startswith(b"o\t")]
+    with path.open("ab") as file:
+        file.writelines(b"o\t" + each + b"\t" + Outcome.UNKNOWN.value.encode() + b"\n" for each in tokens)
+
+
+def _mend(path: Path) -> None:
+    """Drop a last line that a kill cut off."""
+    if path.exists():
+        end = path.read_bytes().rfind(b"\n") + 1
+        with path.open("r+b") as file:
+            file.truncate(end)
 
 
 def sends(path: Path) -> list[Send]:

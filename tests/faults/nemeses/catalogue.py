@@ -1,0 +1,83 @@
+"""Every nemesis of a round, by name."""
+
+import random
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+from tests.faults.nemeses.broker import BrokerWentBack, FrozenBroker, KilledBroker
+from tests.faults.nemeses.disk import FilledDisk, SealedFolder
+from tests.faults.nemeses.links import BrokenLink
+from tests.faults.nemeses.nemesis import Nemesis
+from tests.faults.nemeses.outputs import AlteredTopic
+from tests.faults.nemeses.processes import (
+    BATCH_POINTS,
+    OPENING_POINTS,
+    FrozenWorker,
+    KilledAtPoint,
+    KilledProducers,
+    KilledWorkers,
+    Storm,
+)
+from tests.faults.nemeses.state_directory import Damage, DamagedFiles, DeletedState, FutureFormat
+from tests.faults.system import System
+from tests.support.worker import WorkerProcess
+
+Maker = Callable[[System, random.Random], Nemesis]
+
+
+def _state_lost(system: System, rng: random.Random) -> Nemesis:
+    worker = rng.choice(system.workers)
+    return DeletedState(worker, system.state_folder(worker), down=True)
+
+
+def _state_damaged(system: System, rng: random.Random) -> Nemesis:
+    worker = rng.choice(system.workers)
+    choices: list[tuple[str, Damage]] = [("*.log", "garble"), ("MANIFEST-*", "garble"), ("CURRENT", "remove")]
+    pattern, damage = rng.choice(choices)
+    return DamagedFiles(worker, _busiest(system, worker), pattern, rng, down=True, damage=damage)
+
+
+def _state_of_the_future(system: System, rng: random.Random) -> Nemesis:
+    worker = rng.choice(system.workers)
+    return FutureFormat(worker, _busiest(system, worker))
+
+
+def _busiest(system: System, worker: WorkerProcess) -> Path:
+    """The lane that has worked most: its files have something in them."""
+    lanes = [each.parent for each in system.state_folder(worker).glob("*/CURRENT")]
+    return max(lanes, key=lambda each: sum(file.stat().st_size for file in each.iterdir()))
+
+
+def _output_refused(system: System, rng: random.Random) -> Nemesis:
+    """A topic that takes small batches only; what is larger by itself goes to quarantine."""
+    topic = f"{rng.choice(system.workloads).name}.accepted"
+    return AlteredTopic.small(system.bootstrap, topic, rng.randint(2_000, 20_000))
+
+
+NEMESES: Final[dict[str, Maker]] = {
+    "kill": KilledWorkers,
+    "kill-producers": KilledProducers,
+    "freeze": FrozenWorker,
+    "freeze-in-transaction": lambda system, rng: FrozenWorker(system, rng, "before-commit"),
+    "storm": Storm,
+    "kill-broker": KilledBroker,
+    "freeze-broker": FrozenBroker,
+    "freeze-broker-long": lambda system, rng: FrozenBroker(system, rng, long=True),
+    "broker-goes-back": BrokerWentBack,
+    "link-cut": lambda system, rng: BrokenLink(system, rng, "cut"),
+    "link-delay": lambda system, rng: BrokenLink(system, rng, "delay"),
+    "link-blackhole": lambda system, rng: BrokenLink(system, rng, "blackhole"),
+    "link-lose-answers": lambda system, rng: BrokenLink(system, rng, "lose answers"),
+    "link-hold": lambda system, rng: BrokenLink(system, rng, "hold"),
+    "state-lost": _state_lost,
+    "state-damaged": _state_damaged,
+    "state-of-the-future": _state_of_the_future,
+    "state-sealed": SealedFolder,
+    "disk-full": FilledDisk,
+    "output-refused": _output_refused,
+} | {
+    f"kill-at-{point}": lambda system, rng, point=point: KilledAtPoint(system, rng, point)  # type: ignore[misc]
+    for point in (*OPENING_POINTS, *BATCH_POINTS, "re-slotting")
+}
+"""By the names that ``--nemeses`` takes."""
