@@ -90,7 +90,7 @@ class Cursor:
         return [record for record in batch.records if record.offset >= self.next]
 
     def renew(self, batch: FetchedBatch) -> FetchedBatch:
-        """The batch as if it had been fetched after the opening: its records are known to be there still."""
+        """The batch as one that was fetched after the opening, which it was: it has been read again."""
         return dataclasses.replace(batch, seek=self._seek)
 
     def done(self, end: int) -> None:

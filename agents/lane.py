@@ -190,7 +190,7 @@ class Lane:
             try:
                 self._opened = await self._opening.open(ownership)
                 self._cursors = self._opened.cursors
-                await self._verify_held(self._opened)
+                await self._read_held_again(self._opened)
                 if self._kept is None:
                     self._set(LaneState.OPEN)
                 while (batch := await self._take()) is not None:
@@ -240,19 +240,16 @@ class Lane:
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._closing.wait(), delay)
 
-    async def _verify_held(self, opened: Opened) -> None:
-        """After a failure: keep the failed batch, and those behind it, unless the log no longer has them."""
+    async def _read_held_again(self, opened: Opened) -> None:
+        """After a failure: the failed batch, and those behind it, as they stand in the log now."""
         if self._kept is None:
             return
         held, waiting = [self._kept, *self._mail], len(self._mail)
-        if await self._opening.still_there(held):
-            # The opening has everything fetched again; these need not wait for it.
-            held = [opened.cursors[each.topic].renew(each) for each in held]
-        else:
-            log.warning(
-                "lane %s: its log lost records that were fetched: reading again what is there now", self.name
-            )
-            held = []
+        try:
+            held = await self._opening.read_again(held)
+        except TimeoutError:
+            held = []  # the opening has everything fetched again, sooner or later
+        held = [opened.cursors[each.topic].renew(each) for each in held]
         self._kept = held[0] if held else None
         # More may have come meanwhile.
         self._mail = deque([*held[1:], *list(self._mail)[waiting:]])

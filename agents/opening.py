@@ -16,7 +16,7 @@ from typing import Final
 from agents.batch import FetchedBatch
 from agents.cursor import Cursor
 from agents.emitter import Emitter, Outputs
-from agents.held import still_there
+from agents.held import read_again
 from agents.ownership import Ownership
 from agents.path import Path
 from conf import wire
@@ -133,9 +133,9 @@ class Opening:
             producer, self.table, epoch, cursors, path, emitter, facts.counts, facts.topic_ids, self._cluster
         )
 
-    async def still_there(self, held: Sequence[FetchedBatch]) -> bool:
-        """Whether the log still has what was fetched before."""
-        return await still_there(self._kafka, self._cluster, held)
+    async def read_again(self, held: Sequence[FetchedBatch]) -> list[FetchedBatch]:
+        """What was fetched before, as it stands in the log now."""
+        return await read_again(self._kafka, self._cluster, held)
 
     def _say_open(self, restored: Restored, next_offset: int) -> None:
         ring = self.table.ring

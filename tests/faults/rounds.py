@@ -16,7 +16,7 @@ from tests.faults.nemeses.catalogue import NEMESES
 from tests.faults.system import System
 from tests.faults.workloads.catalogue import FORWARDING, KINDS, Workload
 
-STRIKES: Final = 5
+STRIKES: Final = 4
 PAUSE_S: Final = (0.5, 3.0)
 """Between strikes."""
 
@@ -89,6 +89,7 @@ def run(seed: int, nemeses: Sequence[str] = (), strikes: int = STRIKES, keep: Pa
     finally:
         if verdict.faults and keep is not None:
             kept = keep / f"seed-{seed}"
+            shutil.rmtree(kept, ignore_errors=True)
             shutil.move(folder, kept)
             (kept / "faults.txt").write_text("\n\n".join(verdict.faults))
         shutil.rmtree(folder, ignore_errors=True)

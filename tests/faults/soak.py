@@ -36,7 +36,10 @@ def soak(
         if not names and len(remaining) < strikes:
             # Every nemesis comes up before any comes again.
             remaining += chooser.sample(list(NEMESES), len(NEMESES))
-        chosen, remaining = (names, []) if names else (remaining[:strikes], remaining[strikes:])
+        # Every round has its kills.
+        chosen, remaining = (
+            (names, []) if names else (["kill-loop", *remaining[:strikes]], remaining[strikes:])
+        )
         verdict = rounds.run(seed, chosen, keep=keep)
         print(verdict.line(), flush=True)
         totals.update(rounds=1, sent=verdict.sent, accepted=verdict.accepted, kills=verdict.kills)

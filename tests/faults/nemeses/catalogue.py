@@ -17,6 +17,7 @@ from tests.faults.nemeses.processes import (
     KilledAtPoint,
     KilledProducers,
     KilledWorkers,
+    KillLoop,
     Storm,
 )
 from tests.faults.nemeses.state_directory import Damage, DamagedFiles, DeletedState, FutureFormat
@@ -57,6 +58,7 @@ def _output_refused(system: System, rng: random.Random) -> Nemesis:
 
 NEMESES: Final[dict[str, Maker]] = {
     "kill": KilledWorkers,
+    "kill-loop": KillLoop,
     "kill-producers": KilledProducers,
     "freeze": FrozenWorker,
     "freeze-in-transaction": lambda system, rng: FrozenWorker(system, rng, "before-commit"),

@@ -52,6 +52,29 @@ class KilledWorkers:
         _start_all(self._killed)
 
 
+class KillLoop:
+    """Workers are killed again and again, also while they start, join and open."""
+
+    def __init__(self, system: System, rng: random.Random) -> None:
+        self.name = "kill loop"
+        self.struck = 0
+        self._system = system
+        self._rng = rng
+
+    def strike(self) -> None:
+        """Kill and start; the pace is the fault."""
+        for _ in range(self._rng.randint(4, 7)):
+            worker = self._system.some_worker(self._rng)
+            time.sleep(self._rng.uniform(0, 4))
+            worker.kill()
+            worker.start()
+            self.struck += 1
+
+    def heal(self) -> None:
+        """All run."""
+        _start_all(self._system.workers)
+
+
 class KilledAtPoint:
     """A worker is killed exactly at a named point of a lane, and starts again."""
 
