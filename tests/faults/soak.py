@@ -2,6 +2,7 @@
 
 import json
 import random
+import signal
 import sys
 import time
 from collections import Counter
@@ -27,6 +28,8 @@ def soak(
     names = [each for each in nemeses.split(",") if each]
     if unknown := [each for each in names if each not in NEMESES]:
         raise click.BadParameter(f"{', '.join(unknown)}: known are {', '.join(NEMESES)}")
+    # What a round has started is ended on the way out.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     deadline = time.monotonic() + minutes * 60
     totals: Counter[str] = Counter()
     failed: list[int] = []

@@ -28,26 +28,31 @@ Maker = Callable[[System, random.Random], Nemesis]
 
 
 def _state_lost(system: System, rng: random.Random) -> Nemesis:
-    worker = rng.choice(system.workers)
+    worker, _ = _busiest(system)
     return DeletedState(worker, system.state_folder(worker), down=True)
 
 
 def _state_damaged(system: System, rng: random.Random) -> Nemesis:
-    worker = rng.choice(system.workers)
+    worker, lane = _busiest(system)
     choices: list[tuple[str, Damage]] = [("*.log", "garble"), ("MANIFEST-*", "garble"), ("CURRENT", "remove")]
     pattern, damage = rng.choice(choices)
-    return DamagedFiles(worker, _busiest(system, worker), pattern, rng, down=True, damage=damage)
+    return DamagedFiles(worker, lane, pattern, rng, down=True, damage=damage)
 
 
 def _state_of_the_future(system: System, rng: random.Random) -> Nemesis:
-    worker = rng.choice(system.workers)
-    return FutureFormat(worker, _busiest(system, worker))
+    return FutureFormat(*_busiest(system))
 
 
-def _busiest(system: System, worker: WorkerProcess) -> Path:
-    """The lane that has worked most: its files have something in them."""
-    lanes = [each.parent for each in system.state_folder(worker).glob("*/CURRENT")]
-    return max(lanes, key=lambda each: sum(file.stat().st_size for file in each.iterdir()))
+def _busiest(system: System) -> tuple[WorkerProcess, Path]:
+    """The lane that has worked most, and its worker: its files have something in them."""
+    found = [
+        (sum(file.stat().st_size for file in current.parent.iterdir()), worker, current.parent)
+        for worker in system.workers
+        if not worker.frozen
+        for current in system.state_folder(worker).glob("*/CURRENT")
+    ]
+    _, worker, lane = max(found, key=lambda each: each[0])
+    return worker, lane
 
 
 def _output_refused(system: System, rng: random.Random) -> Nemesis:
