@@ -1,7 +1,9 @@
 """A lane at work: nothing is stepped over, and state follows the commit."""
 
 import asyncio
+import dataclasses
 from pathlib import Path
+from typing import Any
 
 import pytest
 from confluent_kafka import TopicPartition
@@ -332,3 +334,45 @@ async def test_what_came_while_closed_is_fetched_again(bootstrap: str, tmp_path:
 
         assert lane.next == 10
         assert group.rewinds == {lanes.name: [0, 10], lanes.forward: [0, 0]}
+
+
+async def test_failed_batch_is_read_again(bootstrap: str, tmp_path: Path) -> None:
+    """After a failure the lane takes what stands in the log now: a broker may have come back without its tail.
+
+    The batch here was fetched in parts before and after: its middle is of a log that is no more.
+    """
+    async with bench(bootstrap, tmp_path) as lanes:
+        lanes.send(*ids(0, 10))
+        lane = await lanes.opened()
+        batch = await lanes.fetch(0, 10)
+        records: list[Any] = list(batch.records)
+        records[3:7] = [dataclasses.replace(each, value=b"gone") for each in records[3:7]]
+        mixed = dataclasses.replace(batch, records=records)
+        remove = failpoints.install("before-commit", f"{lanes.name}-0", FailOnce())
+        try:
+            await lane.offer(mixed)
+            await until(lambda: lane.next == 10, lambda: f"next {lane.next}, {lane.state}: {lane.reason}")
+        finally:
+            remove()
+
+        assert [each.value for each in lanes.output()] == [b"value"] * 10
+
+
+async def test_log_that_became_shorter(bootstrap: str, tmp_path: Path) -> None:
+    """What a lane holds over a failure and the log no longer has is not accepted, nor stepped over."""
+    async with bench(bootstrap, tmp_path) as lanes:
+        lanes.send(*ids(0, 10))
+        lane = await lanes.opened()
+        batch = await lanes.fetch(0, 10)
+        records: list[Any] = list(batch.records)
+        records += [dataclasses.replace(records[-1], offset=each) for each in (10, 11)]
+        longer = dataclasses.replace(batch, end=12, records=records)
+        remove = failpoints.install("before-commit", f"{lanes.name}-0", FailOnce())
+        try:
+            await lane.offer(longer)
+            await until(lambda: lane.next >= 10, lambda: f"next {lane.next}, {lane.state}: {lane.reason}")
+        finally:
+            remove()
+
+        assert lane.next == 10
+        assert lanes.accepted_ids() == [each.id for each in ids(0, 10)]

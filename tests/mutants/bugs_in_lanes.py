@@ -146,6 +146,18 @@ MUTANTS: Final = (
         f"{_LANE_TESTS}::test_failed_batch_is_kept[before-commit]",
     ),
     Mutant(
+        "failed-batch-believed",
+        "After a failure a lane goes on with what it fetched before, though the broker lost it and filled its offsets.",
+        (
+            Patch(
+                _LANE,
+                "            held = await self._opening.read_again(held)\n",
+                "            held = list(held)\n",
+            ),
+        ),
+        f"{_LANE_TESTS}::test_failed_batch_is_read_again",
+    ),
+    Mutant(
         "closing-cancels",
         "A lane that is closed in the middle of a transaction leaves it to be done again.",
         (
@@ -163,8 +175,8 @@ MUTANTS: Final = (
         (
             Patch(
                 _CURSOR,
-                "        if batch.begin > self.next:\n            if batch.seek",
-                "        if batch.begin > batch.end:\n            if batch.seek",
+                "        if batch.begin > self.next:\n            start",
+                "        if batch.begin > batch.end:\n            start",
             ),
         ),
         f"{_LANE_TESTS}::test_gap_is_refused",
@@ -172,7 +184,7 @@ MUTANTS: Final = (
     Mutant(
         "rewound-for-what-was-fetched-before",
         "Each batch that was fetched before a rewind asks for one more, and the lane never gets on.",
-        (Patch(_CURSOR, "            if batch.seek < self._seek:\n", "            if batch.seek < 0:\n"),),
+        (Patch(_CURSOR, "        if batch.seek < self._seek:\n", "        if batch.seek < 0:\n"),),
         f"{_LANE_TESTS}::test_gap_is_refused",
     ),
     Mutant(
