@@ -4,7 +4,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.setup-done
 
-.PHONY: setup demo test unit integration faults mutants lint bench lock clean
+.PHONY: setup demo test unit integration faults mutants soak lint bench lock clean
 
 setup: $(STAMP)
 
@@ -34,6 +34,13 @@ faults: setup
 # Puts deliberate bugs into a copy, one at a time, and shows that each is caught by a named test.
 mutants: setup
 	$(BIN)/python -m tests.mutants --jobs 2
+
+# Rounds of faults; a round that fails names the seed and the faults that run it again.
+MINUTES ?= 60
+SEED    ?= 1
+soak: setup
+	$(BIN)/python -m tests.faults.soak --minutes $(MINUTES) --seed $(SEED) \
+		$(if $(NEMESES),--nemeses $(NEMESES)) $(if $(KEEP),--keep $(KEEP))
 
 lint: setup
 	$(BIN)/ruff check .
