@@ -49,6 +49,8 @@ DRAIN_LIMIT_S: Final = 8.0
 """How long closing waits for the transaction under way."""
 BACKOFF_FIRST_S: Final = 0.1
 BACKOFF_MAX_S: Final = 5.0
+WAIT_UNUSUAL_S: Final = 10.0
+"""A rebalance that takes longer than this to confirm an assignment is worth a warning."""
 _EXPECTED: Final = (
     TopicRecreatedError,
     ClusterWentBackError,
@@ -104,6 +106,8 @@ class Lane:
         """A batch is being processed."""
         self._distrust: ClusterWentBackError | None = None
         """Found while idle: why the lane must be opened anew."""
+        self._warn_at: float | None = None
+        """When waiting for the group becomes unusual; None = it does not wait."""
 
     @property
     def next(self) -> int:
@@ -145,7 +149,7 @@ class Lane:
             raise AssertionError(f"lane {self.name} is started while it runs")
         self._closing.clear()
         self._mail.clear()
-        self._kept = self._distrust = None
+        self._kept = self._distrust = self._warn_at = None
         self._set(LaneState.OPENING)
         self._task = asyncio.create_task(self._run(ownership), name=f"lane {self.name}")
 
@@ -189,7 +193,7 @@ class Lane:
         while not self._closing.is_set():
             try:
                 self._opened = await self._opening.open(ownership)
-                self._cursors = self._opened.cursors
+                self._cursors, self._warn_at = self._opened.cursors, None
                 await self._read_held_again(self._opened)
                 if self._kept is None:
                     self._set(LaneState.OPEN)
@@ -232,7 +236,7 @@ class Lane:
         if isinstance(error, FencedError):
             log.warning("lane %s fenced: %s; opening again in %.1f s", self.name, error, delay)
         elif isinstance(error, NotOwnerError):
-            log.warning("lane %s waits: %s", self.name, error)
+            self._say_waits(error)
         else:
             log.warning("lane %s retrying in %.1f s (attempt %d): %s", self.name, delay, attempt, self.reason)
             if attempt == 1 and not isinstance(error, _EXPECTED):
@@ -254,6 +258,17 @@ class Lane:
         # More may have come meanwhile.
         self._mail = deque([*held[1:], *list(self._mail)[waiting:]])
         self._room.set()
+
+    def _say_waits(self, error: NotOwnerError) -> None:
+        """Once an assignment, as it is part of every rebalance; a warning when it lasts."""
+        now = time.monotonic()
+        if self._warn_at is None:
+            log.info("lane %s waits: %s", self.name, error)
+        elif now >= self._warn_at:
+            log.warning("lane %s still waits: %s", self.name, error)
+        else:
+            return
+        self._warn_at = now + WAIT_UNUSUAL_S
 
     async def _take(self) -> FetchedBatch | None:
         """The kept batch, else the next one; None when the lane is to close."""

@@ -32,6 +32,35 @@ async def test_no_member_no_fence(bootstrap: str, tmp_path: Path) -> None:
         assert len(lanes.output()) == 10
 
 
+async def test_waiting_for_the_group_is_said_once(
+    bootstrap: str, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is part of every rebalance: one quiet line an assignment, and a warning only when it lasts."""
+    caplog.set_level("INFO", "ringfence")
+
+    def said() -> list[str]:
+        return [each.levelname for each in caplog.records if " waits: " in each.getMessage()]
+
+    async with bench(bootstrap, tmp_path) as lanes:
+        lane, group = lanes.lane(), Group()
+        group.member = False
+        lane.start(group)
+        await until(lambda: group.asked >= 5, lambda: f"asked {group.asked} times")
+
+        assert said() == ["INFO"]
+        await lane.close()
+        lane.start(group)
+        await until(lambda: group.asked >= 8, lambda: f"asked {group.asked} times")
+
+        assert said() == ["INFO", "INFO"]
+        await lane.close()
+        monkeypatch.setattr("agents.lane.WAIT_UNUSUAL_S", 0.5)
+        lane.start(group)
+        await until(lambda: "WARNING" in said(), lambda: f"asked {group.asked} times: {said()}")
+
+        assert said() == ["INFO", "INFO", "INFO", "WARNING"]
+
+
 async def test_membership_lost_during_the_fence(bootstrap: str, tmp_path: Path) -> None:
     """Membership is asked for again after the fence: lost meanwhile, the lane is not opened."""
     async with bench(bootstrap, tmp_path) as lanes:
