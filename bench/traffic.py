@@ -130,7 +130,7 @@ def publish(bootstrap: str, topic: str, messages: Iterable[Message]) -> Expected
     for message in messages:
         total += 1
         distinct.add(message.id)
-        _produce(producer, topic, message)
+        produce(producer, topic, message)
     left = producer.flush(FLUSH_LIMIT_S)
     if refused or left:
         reason = str(refused[0]) if refused else f"not confirmed within {FLUSH_LIMIT_S:.0f} s"
@@ -138,7 +138,8 @@ def publish(bootstrap: str, topic: str, messages: Iterable[Message]) -> Expected
     return Expected(total, len(distinct))
 
 
-def _produce(producer: Producer, topic: str, message: Message) -> None:
+def produce(producer: Producer, topic: str, message: Message) -> None:
+    """Hand one message to a producer, waiting while its queue is full."""
     while True:
         try:
             producer.produce(

@@ -1,0 +1,57 @@
+"""Opens one lane's table as a worker does, and says what it took: ``python -m bench.restore_probe CONFIG FOLDER``.
+
+A process of its own for each measurement, so that none finds what an earlier one left in memory.
+"""
+
+import asyncio
+import gc
+import json
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from app.worker import COLLECTOR_THRESHOLDS
+from bench.measure import REPORT
+from conf import wire
+from conf.load import load
+from tables.cluster import Cluster
+from tables.restore import ChangelogBounds
+from tables.table import LaneTable, TableOptions
+
+
+async def probe(config: Path, folder: Path) -> dict[str, Any]:
+    """Open the table of partition 0 of the first address, with its RocksDB in this folder."""
+    settings = load(config)
+    address = settings.addresses[0]
+    changelog = wire.changelog_topic(settings.app.id, address.name)
+    table = LaneTable(folder, TableOptions(address.id_cache_size, settings.app.resident_ids_max))
+    async with Cluster(settings.kafka, settings.app.id) as cluster:
+        bounds = ChangelogBounds(
+            await cluster.log_start(changelog, 0),
+            await cluster.high_watermark(changelog, 0),
+            (await cluster.topic_configs([changelog]))[changelog].delete_retention_s,
+        )
+        began_s, began_cpu_s = time.monotonic(), time.process_time()
+        _, restored = await table.open(settings.kafka, changelog, 0, bounds)
+        seconds, cpu_s = time.monotonic() - began_s, time.process_time() - began_cpu_s
+    table.close()
+    return {
+        "reused": restored.reused,
+        "ids": len(table.ring),
+        "changelog_records": restored.records,
+        "seconds": seconds,
+        "cpu_s": cpu_s,
+    }
+
+
+def main() -> None:
+    """Read the command line and measure."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(*COLLECTOR_THRESHOLDS)
+    print(REPORT.decode() + json.dumps(asyncio.run(probe(Path(sys.argv[1]), Path(sys.argv[2])))))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,135 @@
+"""Steady traffic, and a reader of committed data that notes when each message comes out."""
+
+import itertools
+import threading
+import time
+from types import TracebackType
+from typing import Final, NamedTuple, Self
+
+from confluent_kafka import Consumer, Producer, TopicPartition
+
+from bench.errors import BenchError
+from bench.topics import LIMIT_S
+from bench.traffic import LOG_LEVEL, Message, Plan, generate, produce
+from conf import wire
+
+RATE: Final = 1_000
+"""Messages a second, all partitions together."""
+_TICK_S: Final = 0.01
+_FETCH_WAIT_MS: Final = 50
+_READ_AT_ONCE: Final = 1_000
+_NO_END: Final = 10**12
+
+
+class Seen(NamedTuple):
+    """An accepted message as a ``read_committed`` reader got it."""
+
+    partition: int
+    """Of the input."""
+    offset: int
+    """In the input."""
+    produced_at: float
+    """Seconds since the epoch, as all moments here."""
+    seen_at: float
+
+
+class Traffic:
+    """New messages at a steady rate, each at home where it is written; the value is the moment of its making."""
+
+    def __init__(self, bootstrap: str, topic: str, partitions: int, seed: int) -> None:
+        self._producer = Producer(
+            {"bootstrap.servers": bootstrap, "enable.idempotence": True, "linger.ms": 1, "log_level": LOG_LEVEL}
+        )
+        self._topic = topic
+        # No resend, so that every message is to come out; a memory of one message, as none is recalled.
+        self._messages = generate(Plan(_NO_END, partitions, resends=0.0, ring=1, value_bytes=1, seed=seed))
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="traffic", daemon=True)
+
+    def _run(self) -> None:
+        began, sent = time.monotonic(), 0
+        while not self._stopping.wait(_TICK_S):
+            due = int((time.monotonic() - began) * RATE) - sent
+            for message in itertools.islice(self._messages, due):
+                self._send(message)
+            sent += due
+
+    def _send(self, message: Message) -> None:
+        produce(self._producer, self._topic, message._replace(value=repr(time.time()).encode()))
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stopping.set()
+        self._thread.join()
+        self._producer.flush(LIMIT_S)
+
+
+class Reader:
+    """Reads an output from its present end on, without pause, in a thread of its own."""
+
+    def __init__(self, bootstrap: str, topic: str, partitions: int) -> None:
+        self._consumer = Consumer(
+            {
+                "bootstrap.servers": bootstrap,
+                "group.id": "bench-reader",
+                "isolation.level": "read_committed",
+                "enable.auto.commit": False,
+                "fetch.wait.max.ms": _FETCH_WAIT_MS,
+                "log_level": LOG_LEVEL,
+            }
+        )
+        ends = [
+            self._consumer.get_watermark_offsets(TopicPartition(topic, each), LIMIT_S)[1]
+            for each in range(partitions)
+        ]
+        self._consumer.assign([TopicPartition(topic, each, end) for each, end in enumerate(ends)])
+        self._seen: list[Seen] = []
+        self._stopping = threading.Event()
+        self._fault: Exception | None = None
+        self._thread = threading.Thread(target=self._run, name="reader", daemon=True)
+
+    def seen(self) -> list[Seen]:
+        """All messages of :class:`Traffic` until now, in order of their arrival here.
+
+        Raises:
+            BenchError: the reader has failed.
+        """
+        if self._fault is not None:
+            raise BenchError(f"the reader of the output failed: {self._fault}") from self._fault
+        return list(self._seen)
+
+    def forget(self) -> None:
+        """Drop what was seen until now."""
+        self._seen = []
+
+    def _run(self) -> None:
+        try:
+            while not self._stopping.is_set():
+                for message in self._consumer.consume(_READ_AT_ONCE, timeout=_TICK_S):
+                    if message.error() is None:
+                        self._note(message.headers() or [], message.value() or b"")
+        except Exception as error:  # noqa: BLE001 - told to whoever asks what was seen
+            self._fault = error
+
+    def _note(self, headers: list[tuple[str, bytes | str | None]], value: bytes | str) -> None:
+        source = dict(headers)[wire.HEADER_SOURCE]
+        if not isinstance(source, bytes):
+            raise BenchError(f"{wire.HEADER_SOURCE} is {source!r}, no bytes")
+        _, partition, offset = source.rsplit(b"/", 2)
+        self._seen.append(Seen(int(partition), int(offset), float(value), time.time()))
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stopping.set()
+        self._thread.join()
+        self._consumer.close()
