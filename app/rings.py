@@ -131,7 +131,7 @@ def live_slots(restore: Restore) -> list[Slot]:
     if meta is None:
         return []
     low = max(meta.floor, meta.head - meta.capacity, 0)
-    return [slot for slot in restore.slots.values() if low <= slot.sequence < meta.head]
+    return [slot for slot in restore.slots() if low <= slot.sequence < meta.head]
 
 
 def _report(address: AddressSettings, partition: int, restore: Restore) -> RingReport:

@@ -55,7 +55,9 @@ def run(bootstrap: str, broker_pid: int, folder: Path, ids: int, rounds: int, sa
         for reused in (False, True):
             restoration = _probe(config, state)
             if (restoration.reused, restoration.ids) != (reused, ids):
-                raise BenchError(f"expected {ids} IDs, RocksDB {'reused' if reused else 'new'}: {restoration}")
+                raise BenchError(
+                    f"expected {ids} IDs, RocksDB {'reused' if reused else 'new'}: {restoration}"
+                )
             found.append(restoration)
             say(
                 f"  RocksDB {'up to date' if reused else 'new'}: {restoration.ids:,} IDs in {restoration.seconds:.2f} s, "
@@ -87,4 +89,6 @@ def _probe(config: Path, state: Path) -> Restoration:
     for line in done.stdout.splitlines():
         if line.startswith(REPORT):
             return Restoration(**json.loads(line.removeprefix(REPORT)))
-    raise BenchError(f"opening the lane ended with {done.returncode}:\n{done.stderr.decode(errors='replace')}")
+    raise BenchError(
+        f"opening the lane ended with {done.returncode}:\n{done.stderr.decode(errors='replace')}"
+    )

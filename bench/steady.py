@@ -38,7 +38,12 @@ class Traffic:
 
     def __init__(self, bootstrap: str, topic: str, partitions: int, seed: int) -> None:
         self._producer = Producer(
-            {"bootstrap.servers": bootstrap, "enable.idempotence": True, "linger.ms": 1, "log_level": LOG_LEVEL}
+            {
+                "bootstrap.servers": bootstrap,
+                "enable.idempotence": True,
+                "linger.ms": 1,
+                "log_level": LOG_LEVEL,
+            }
         )
         self._topic = topic
         # No resend, so that every message is to come out; a memory of one message, as none is recalled.

@@ -116,7 +116,10 @@ def longest_silence(seen: Sequence[Seen], partitions: Sequence[int] | set[int], 
     """The longest time after ``since`` between two messages of one partition, of these."""
     longest = 0.0
     for partition in partitions:
-        moments = [since, *(each.seen_at for each in seen if each.partition == partition and each.seen_at > since)]
+        moments = [
+            since,
+            *(each.seen_at for each in seen if each.partition == partition and each.seen_at > since),
+        ]
         longest = max([longest, *(later - earlier for earlier, later in itertools.pairwise(moments))])
     return longest
 
@@ -150,7 +153,9 @@ class Pair:
         folder = self._folder / f"worker-{next(self._numbers)}"
         worker = ringfence.prepare(folder, self._bootstrap, APP_ID, INPUT, RING)
         log = folder / "output.log"
-        return _Member(self._resources.enter_context(measure.child([sys.executable, *worker.command], log)), log)
+        return _Member(
+            self._resources.enter_context(measure.child([sys.executable, *worker.command], log)), log
+        )
 
     def replace(self, number: int) -> None:
         """Start another one in the place of one that has ended."""
@@ -178,7 +183,9 @@ class Pair:
         return End(how, at, lanes, {_partition(name): offset for name, offset in closed.items()})
 
 
-def run(bootstrap: str, folder: Path, signals: Sequence[signal.Signals], say: Say, seed: int = 1) -> list[Takeover]:
+def run(
+    bootstrap: str, folder: Path, signals: Sequence[signal.Signals], say: Say, seed: int = 1
+) -> list[Takeover]:
     """End one of two workers, in turn, once with each of these signals.
 
     Raises:

@@ -63,7 +63,9 @@ def settled(found: Sequence[Event]) -> frozenset[str] | None:
 
 def first(found: Iterable[Event], beginning: str, after: float) -> float | None:
     """When a line that begins so was first written after the moment."""
-    return next((each.moment for each in found if each.moment >= after and each.text.startswith(beginning)), None)
+    return next(
+        (each.moment for each in found if each.moment >= after and each.text.startswith(beginning)), None
+    )
 
 
 def last(found: Iterable[Event], beginning: str, after: float) -> float | None:

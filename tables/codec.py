@@ -19,6 +19,7 @@ must not overwrite each other under compaction. All integers are big-endian.
 
 import json
 import struct
+from collections.abc import Iterable, Iterator
 from hashlib import blake2b
 from typing import Any, Final, NamedTuple
 
@@ -30,6 +31,8 @@ META_KEY: Final = KIND_META
 
 _RING_KEY: Final = struct.Struct(">cII")
 _RING_VALUE: Final = struct.Struct(">BQiqq")
+_SEQUENCE: Final = slice(1, 9)
+"""Where a ring record's value holds it."""
 
 DISPLAY_PREFIXES: Final = ("hex:", "base64:", "digest:", "text:")
 """How IDs that are no plain text are written by and for people."""
@@ -156,6 +159,32 @@ def decode_ring(key: bytes, value: bytes) -> Slot:
     if version != FORMAT_VERSION:
         raise FormatError(f"ring record of format {version}; this version reads format {FORMAT_VERSION}")
     return Slot(capacity, sequence, value[_RING_VALUE.size :], Origin(partition, offset, timestamp))
+
+
+def check_ring(key: bytes, value: bytes) -> None:
+    """Whether a ring record can be read, at a fraction of the cost of reading it.
+
+    Raises:
+        FormatError: as :func:`decode_ring`.
+    """
+    if len(key) != _RING_KEY.size or len(value) < _RING_VALUE.size or value[0] != FORMAT_VERSION:
+        decode_ring(key, value)
+
+
+def is_newer(value: bytes, occupant: bytes) -> bool:
+    """Whether a ring record has a higher sequence than another one, by their values.
+
+    Both are of this version, and sequences are big-endian: their bytes compare as they do.
+    """
+    return value[_SEQUENCE] > occupant[_SEQUENCE]
+
+
+def ring_entries(values: Iterable[bytes]) -> Iterator[tuple[int, bytes, int]]:
+    """Sequence, ID and timestamp of ring records, by their values: what an index is made of."""
+    unpack, begin = _RING_VALUE.unpack_from, _RING_VALUE.size
+    for value in values:
+        _, sequence, _, _, timestamp = unpack(value)
+        yield sequence, value[begin:], timestamp
 
 
 def encode_meta(meta: Meta) -> bytes:

@@ -40,7 +40,7 @@ def make_ring(
         floor = max(floor, meta.head - min(capacity, meta.capacity))
     ring = Ring(capacity, meta.head, floor, index, max_age_ms)
     if index is None:
-        entries = ((slot.sequence, slot.id, slot.origin.timestamp) for slot in restore.slots.values())
+        entries = codec.ring_entries(restore.occupants.values())
         ring.index = ResidentIndex.rebuild(entries, ring.low, ring.head, capacity if max_age_ms else 0)
     return ring
 

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, cast
 
 from tables import codec
 from tables.codec import FormatError, Meta, Slot
@@ -70,9 +70,17 @@ class Restore:
         self._verified = state is None
         self._epoch = epoch
         self._resident = resident
-        self.slots: dict[bytes, Slot] = dict(store.slots()) if store and resident else {}
-        """Ring key → occupant; filled only when the index is resident."""
-        self._pending: dict[bytes, tuple[Slot, bytes] | None] = {}
+        self.occupants: dict[bytes, bytes] = dict(store.slots()) if store and resident else {}
+        """Ring key → ring value, not decoded: most are needed once. Filled only when the index is resident."""
+        self._pending: dict[bytes, bytes | None] = {}
+        """What RocksDB is still to get; None = tombstone."""
+        self._newest = cast("dict[bytes, bytes | None]", self.occupants) if resident else self._pending
+        """By this it is decided whether a record applies; without the resident slots RocksDB's own decide when the rest
+        is written."""
+
+    def slots(self) -> list[Slot]:
+        """The occupants, decoded."""
+        return [codec.decode_ring(*each) for each in self.occupants.items()]
 
     def consume(self, records: Sequence[Any]) -> None:
         """Apply fetched changelog records.
@@ -129,18 +137,14 @@ class Restore:
 
     def _ring_record(self, key: bytes, value: bytes | None) -> None:
         if value is None:
-            self.slots.pop(key, None)
+            self._newest.pop(key, None)
             self._pending[key] = None
             return
-        slot = codec.decode_ring(key, value)
-        if self._resident:
-            occupant = self.slots.get(key)
-            if occupant is not None and occupant.sequence >= slot.sequence:
-                return
-            self.slots[key] = slot
-        pending = self._pending.get(key)
-        if pending is None or pending[0].sequence < slot.sequence:
-            self._pending[key] = (slot, value)
+        codec.check_ring(key, value)
+        occupant = self._newest.get(key)
+        if occupant is not None and not codec.is_newer(value, occupant):
+            return
+        self._newest[key] = self._pending[key] = value
 
     def finish(self) -> None:
         """Write what is still pending.
@@ -166,27 +170,28 @@ class Restore:
         self._pending.clear()
 
     def _fill(self, writes: Writes) -> None:
-        slots = {key: each for key, each in self._pending.items() if each is not None}
-        for key in self._pending.keys() - slots.keys():
-            writes.delete_slot(key)
+        slots = {}
+        for key, value in self._pending.items():
+            if value is None:
+                writes.delete_slot(key)
+            else:
+                slots[key] = value
         if not self._resident:
             slots = self._fill_index(writes, slots)
-        for key, (_, value) in slots.items():
-            writes.put_slot(key, value)
+        writes.put_slots(slots.items())
 
-    def _fill_index(
-        self, writes: Writes, slots: dict[bytes, tuple[Slot, bytes]]
-    ) -> dict[bytes, tuple[Slot, bytes]]:
+    def _fill_index(self, writes: Writes, slots: dict[bytes, bytes]) -> dict[bytes, bytes]:
         """Index entries of the newer slots; returns those that are newer than what the store holds."""
         assert self.store is not None  # noqa: S101 - called by _flush only
         occupants = dict(zip(slots, self.store.slots_of(list(slots)), strict=True))
         newer = {
-            key: each
-            for key, each in slots.items()
-            if (occupant := occupants[key]) is None or occupant.sequence < each[0].sequence
+            key: slot
+            for key, value in slots.items()
+            if (slot := codec.decode_ring(key, value)).sequence
+            > (-1 if (occupant := occupants[key]) is None else occupant.sequence)
         }
         latest: dict[bytes, int] = {}
-        for slot, _ in newer.values():
+        for slot in newer.values():
             latest[slot.id] = max(slot.sequence, latest.get(slot.id, -1))
         gone = [each for key in newer if (each := occupants[key]) is not None and each.id not in latest]
         for occupant, indexed in zip(gone, self.store.sequences([each.id for each in gone]), strict=True):
@@ -197,4 +202,4 @@ class Restore:
         ):
             if indexed is None or indexed < sequence:
                 writes.put_index(encoded_id, sequence)
-        return newer
+        return {key: slots[key] for key in newer}

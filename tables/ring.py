@@ -18,7 +18,7 @@ from collections import deque
 from collections.abc import Iterable, Sequence
 from enum import IntEnum
 from itertools import repeat
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, cast
 
 
 class Verdict(IntEnum):
@@ -84,7 +84,9 @@ class ResidentIndex:
                     index._times[sequence % capacity] = time
         index._order.extend(order)
         # In order of sequence, so that of two entries of one ID the later stands.
-        index._sequences.update((each, low + i) for i, each in enumerate(order) if each is not None)
+        sequences = dict(zip(order, range(low, head), strict=True))
+        sequences.pop(None, None)
+        index._sequences = cast("dict[bytes, int]", sequences)
         return index
 
     def lookup(self, ids: Sequence[bytes]) -> list[int | None]:

@@ -11,7 +11,7 @@ import json
 import logging
 import shutil
 import struct
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple, cast
 
@@ -125,8 +125,10 @@ class Store:
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise FormatError(f"{self.path}: state record is damaged: {error}") from error
 
-    def slots(self) -> Iterator[tuple[bytes, Slot]]:
-        """All slots with their ring keys, of all capacities, in no particular order; live or not.
+    def slots(self) -> Iterator[tuple[bytes, bytes]]:
+        """All slots, as ring key and value, of all capacities, in no particular order; live or not.
+
+        Checked and not decoded: a lane with a million of them waits for this when it opens.
 
         Raises:
             FormatError: written by a later version, or damaged.
@@ -134,12 +136,12 @@ class Store:
         iterator = self._db.iter()
         try:
             iterator.seek(_SLOT_PREFIX)
-            while iterator.valid():
-                key = cast("bytes", iterator.key())
-                if not key.startswith(_SLOT_PREFIX):
+            while (key := cast("bytes | None", iterator.key())) is not None:
+                if key[:1] != _SLOT_PREFIX:
                     return
-                ring_key = codec.KIND_RING + key[1:]
-                yield ring_key, codec.decode_ring(ring_key, cast("bytes", iterator.value()))
+                ring_key, value = codec.KIND_RING + key[1:], cast("bytes", iterator.value())
+                codec.check_ring(ring_key, value)
+                yield ring_key, value
                 iterator.next()
             try:
                 iterator.status()  # an iterator that meets damage just ends
@@ -220,9 +222,11 @@ class Writes:
     def __init__(self, batch: WriteBatch) -> None:
         self._batch = batch
 
-    def put_slot(self, ring_key: bytes, ring_value: bytes) -> None:
-        """A ring record as it stands in the changelog."""
-        self._batch.put(_SLOT_PREFIX + ring_key[1:], ring_value)
+    def put_slots(self, slots: Iterable[tuple[bytes, bytes]]) -> None:
+        """Ring records, key and value, as they stand in the changelog."""
+        put = self._batch.put
+        for ring_key, ring_value in slots:
+            put(_SLOT_PREFIX + ring_key[1:], ring_value)
 
     def delete_slot(self, ring_key: bytes) -> None:
         """A ring record whose changelog key got a tombstone."""

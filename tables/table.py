@@ -240,8 +240,7 @@ class LaneTable:
                 return
             if stored_index is not None:
                 stored_index.persist(writes, change.checked.first_sequence, change.checked.new_ids)
-            for key, value in change.slots:
-                writes.put_slot(key, value)
+            writes.put_slots(change.slots)
 
         position = position or self.position
         state = StoredState(change.meta, position, time.time(), indexed=not self._resident)

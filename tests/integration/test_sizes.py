@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from agents.lane import Lane, LaneState
+from tables import codec
 from tables.table import LaneTable
 from tests.support import kafka
 from tests.support.kafka import Sent
@@ -118,7 +119,7 @@ async def test_slots_of_an_earlier_size_are_removed(bootstrap: str, tmp_path: Pa
         lane = await sizes.open(4)
         await sizes.feed(lane, *range(6, 12))
         table = lane.opening.table
-        capacities = {slot.capacity for _, slot in table._opened().slots()}
+        capacities = {codec.decode_ring(*each).capacity for each in table._opened().slots()}
 
         assert table.meta is not None
         assert table.meta.older == []

@@ -262,8 +262,7 @@ MUTANTS: Final = (
         (
             Patch(
                 _RESTORE,
-                "            if occupant is not None and occupant.sequence >= slot.sequence:\n"
-                "                return\n",
+                "        if occupant is not None and not codec.is_newer(value, occupant):\n            return\n",
                 "",
             ),
         ),

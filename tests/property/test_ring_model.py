@@ -506,12 +506,12 @@ class Lane(RuleBasedStateMachine):
         low = max(meta.floor, meta.head - meta.capacity, 0)
         live = sorted(
             Live(each.sequence, each.id, each.origin.timestamp)
-            for each in restore.slots.values()
+            for each in restore.slots()
             if low <= each.sequence < meta.head
         )
         assert live == (list(self.committed.live) if self.committed.durable else [])
         known = {meta.capacity, *(each[0] for each in meta.older)}
-        assert {each.capacity for each in restore.slots.values()} <= known
+        assert {each.capacity for each in restore.slots()} <= known
 
 
 class ResidentLane(Lane):

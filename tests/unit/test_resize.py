@@ -3,7 +3,7 @@ from collections.abc import Sequence
 import pytest
 
 from tables import resize
-from tables.codec import Meta, Origin, Slot, ring_key
+from tables.codec import Meta, Origin, Slot, ring_key, ring_value
 from tables.resize import collect_garbage, make_ring, older_capacities
 from tables.restore import Restore
 from tables.ring import ResidentIndex, Ring, Verdict
@@ -27,8 +27,8 @@ def _restored(meta: Meta | None, sequences: Sequence[int] = (), capacity: int = 
     restore = Restore(None, 0, resident=True)
     restore.meta = meta
     for each in sequences:
-        slot = Slot(capacity, each, b"%d" % each, Origin(3, each, each * 10))
-        restore.slots[ring_key(capacity, each)] = slot
+        value = ring_value(each, b"%d" % each, Origin(3, each, each * 10))
+        restore.occupants[ring_key(capacity, each)] = value
     return restore
 
 
@@ -277,7 +277,8 @@ def test_changelog_stays_bounded(capacities: Sequence[int], monkeypatch: pytest.
     meta: Meta | None = None
     for capacity in capacities:
         restore = Restore(None, 0, resident=True)
-        restore.meta, restore.slots = meta, dict(slots)
+        restore.meta = meta
+        restore.occupants = {key: ring_value(*slot[1:]) for key, slot in slots.items()}
         ring, older = make_ring(capacity, restore), older_capacities(capacity, meta)
         alive = range(ring.low, ring.head)
         assert _known(ring, ring.head) == list(alive)

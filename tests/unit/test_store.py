@@ -44,13 +44,13 @@ def _put(store: Store, *sequences: int, capacity: int = 10) -> None:
 
     def fill(writes: Writes) -> None:
         for each in sequences:
-            writes.put_slot(*_slot(each, capacity)[:2])
+            writes.put_slots([_slot(each, capacity)[:2]])
 
     store.write(store.epoch, _state(max(sequences) + 1, 2), fill)
 
 
 def _sequences(store: Store) -> list[int]:
-    return sorted(slot.sequence for _, slot in store.slots())
+    return sorted(codec.decode_ring(*each).sequence for each in store.slots())
 
 
 # -- what is written is read ----------------------------------------------------------------------------------------
@@ -89,14 +89,14 @@ def test_slots_round_trip(store: Store) -> None:
 
     def fill(writes: Writes) -> None:
         for key, value, _ in slots:
-            writes.put_slot(key, value)
+            writes.put_slots([(key, value)])
         writes.put_index(b"\x00a", 3)
         writes.put_index(b"\xffz", 4)
 
     store.write(store.epoch, _state(15, 4), fill)
     store._db.put(b"z", b"a kind of a later version")
 
-    assert dict(store.slots()) == {key: slot for key, _, slot in slots}
+    assert dict(store.slots()) == {key: value for key, value, _ in slots}
     assert store.slots_of([slots[2][0], codec.ring_key(10, 5), slots[0][0]]) == [
         slots[2][2],
         None,
@@ -148,7 +148,7 @@ def test_layout(store: Store) -> None:
     """These bytes are on disks: a change that breaks this test needs a new format version."""
 
     def fill(writes: Writes) -> None:
-        writes.put_slot(*_slot(13, capacity=20_000)[:2])
+        writes.put_slots([_slot(13, capacity=20_000)[:2]])
         writes.put_index(b"\x00A-1", 13)
 
     store.write(store.epoch, _state(14, 99), fill)
@@ -172,7 +172,7 @@ def test_write_is_all_or_nothing(store: Store) -> None:
     before = store.state()
 
     def fill(writes: Writes) -> None:
-        writes.put_slot(*_slot(4)[:2])
+        writes.put_slots([_slot(4)[:2]])
         raise RuntimeError("midway")
 
     with pytest.raises(RuntimeError, match="midway"):
@@ -205,7 +205,7 @@ def test_stale_epoch(store: Store) -> None:
     new = store.begin_epoch()
 
     def fill(writes: Writes) -> None:
-        writes.put_slot(*_slot(4)[:2])
+        writes.put_slots([_slot(4)[:2]])
 
     with pytest.raises(StaleEpochError, match=f"write of opening {old}, the lane is at opening {new}"):
         store.write(old, _state(99, 99), fill)
@@ -422,7 +422,9 @@ def test_bytes_overwritten(full: Path, at: float, read: Callable[[Store], bool])
 def test_log_overwritten(store: Store, tmp_path: Path, percent: int) -> None:
     """Damage to RocksDB's log loses the writes behind it and no part of those before: the changelog repairs it."""
     for each in range(200):
-        store.write(store.epoch, _state(each + 1, each + 1), lambda w, n=each: w.put_slot(*_slot(n, 500)[:2]))  # type: ignore[misc]
+        store.write(
+            store.epoch, _state(each + 1, each + 1), lambda w, n=each: w.put_slots([_slot(n, 500)[:2]])
+        )  # type: ignore[misc]
     path = shutil.copytree(store.path, tmp_path / "killed")
     _overwrite(_one(path, "*.log"), percent / 100)
 
@@ -469,7 +471,7 @@ def test_state_of_another_version(store: Store) -> None:
 def test_slot_that_cannot_be_read(store: Store, value: bytes) -> None:
     """A slot that this version cannot read is refused, on every way to it."""
     key = _slot(3)[0]
-    store.write(store.epoch, _state(), lambda writes: writes.put_slot(key, value))
+    store.write(store.epoch, _state(), lambda writes: writes.put_slots([(key, value)]))
 
     with pytest.raises(FormatError):
         list(store.slots())
