@@ -13,13 +13,14 @@ from confluent_kafka import KafkaException
 from rich.console import Console
 
 from app.embedded.broker import EmbeddedBroker
-from bench import profile, table
+from bench import profile, recovery, table
 from bench.contest import CONTENDERS, PLAIN, Contest, Outcome
 from bench.errors import BenchError
 from bench.traffic import Plan
 from conf.errors import RingfenceError
 
 RESULTS: Final = Path(__file__).parent / "results" / "latest.json"
+RECOVERY_RESULTS: Final = RESULTS.with_name("recovery.json")
 QUICK_MESSAGES: Final = 100_000
 PLAIN_SHARE: Final = 50
 """The plain agent gets one message of so many: at its pace the whole would take minutes to hours."""
@@ -81,6 +82,33 @@ def profile_command(messages: int, functions: int) -> None:
     """Show where a Ringfence worker spends its CPU time, by area and by function."""
     with _broker() as (broker, folder):
         profile.run(broker, folder, Plan(messages), functions, Console())
+
+
+@main.command("recovery")
+@click.option(
+    "--kills", type=click.IntRange(min=0), default=5, show_default=True, help="Workers ended by SIGKILL."
+)
+@click.option(
+    "--stops", type=click.IntRange(min=0), default=5, show_default=True, help="Workers ended by SIGTERM."
+)
+@click.option("--restores", type=click.IntRange(min=0), default=3, show_default=True, help="Of each kind.")
+@click.option(
+    "--ids",
+    type=click.IntRange(min=_MESSAGES_MIN),
+    default=1_000_000,
+    show_default=True,
+    help="In the restored ring.",
+)
+@click.option("--seed", type=int, default=1, show_default=True, help="Of traffic and moments.")
+def recovery_command(kills: int, stops: int, restores: int, ids: int, seed: int) -> None:
+    """Measure how long the lanes of an ended worker are missed, and how fast a ring comes back."""
+    console = Console()
+    with _broker() as (broker, folder):
+        found = recovery.run(
+            broker, folder, recovery.Repetitions(kills, stops, restores, ids, seed), console.print
+        )
+    recovery.show(found, console)
+    recovery.save(found, RECOVERY_RESULTS)
 
 
 def _terminated(*_: object) -> None:

@@ -9,7 +9,7 @@ from typing import Final, NamedTuple, Self
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 from bench.errors import BenchError
-from bench.topics import LIMIT_S
+from bench.topics import LIMIT_S, Header
 from bench.traffic import LOG_LEVEL, Message, Plan, generate, produce
 from conf import wire
 
@@ -117,12 +117,12 @@ class Reader:
             while not self._stopping.is_set():
                 for message in self._consumer.consume(_READ_AT_ONCE, timeout=_TICK_S):
                     if message.error() is None:
-                        self._note(message.headers() or [], message.value() or b"")
+                        self._note(dict(message.headers() or ()), message.value() or b"")
         except Exception as error:  # noqa: BLE001 - told to whoever asks what was seen
             self._fault = error
 
-    def _note(self, headers: list[tuple[str, bytes | str | None]], value: bytes | str) -> None:
-        source = dict(headers)[wire.HEADER_SOURCE]
+    def _note(self, headers: dict[str, Header], value: bytes | str) -> None:
+        source = headers[wire.HEADER_SOURCE]
         if not isinstance(source, bytes):
             raise BenchError(f"{wire.HEADER_SOURCE} is {source!r}, no bytes")
         _, partition, offset = source.rsplit(b"/", 2)

@@ -75,8 +75,8 @@ def ratios(outcome: Outcome, contender: str, other: str) -> dict[str, list[float
     }
 
 
-def document(outcome: Outcome) -> dict[str, Any]:
-    """Everything measured, and where."""
+def machine() -> dict[str, Any]:
+    """What it was measured on and with."""
     return {
         "machine": {
             "cpus": os.cpu_count(),
@@ -85,6 +85,13 @@ def document(outcome: Outcome) -> dict[str, Any]:
             "python": platform.python_version(),
         },
         "versions": {each: version(each) for each in _PACKAGES},
+    }
+
+
+def document(outcome: Outcome) -> dict[str, Any]:
+    """Everything measured, and where."""
+    return {
+        **machine(),
         "plan": asdict(outcome.plan),
         "plain_plan": asdict(outcome.plain_plan),
         "expected": outcome.expected,

@@ -422,9 +422,8 @@ def test_bytes_overwritten(full: Path, at: float, read: Callable[[Store], bool])
 def test_log_overwritten(store: Store, tmp_path: Path, percent: int) -> None:
     """Damage to RocksDB's log loses the writes behind it and no part of those before: the changelog repairs it."""
     for each in range(200):
-        store.write(
-            store.epoch, _state(each + 1, each + 1), lambda w, n=each: w.put_slots([_slot(n, 500)[:2]])
-        )  # type: ignore[misc]
+        slots = [_slot(each, 500)[:2]]
+        store.write(store.epoch, _state(each + 1, each + 1), lambda writes: writes.put_slots(slots))  # noqa: B023 - called at once
     path = shutil.copytree(store.path, tmp_path / "killed")
     _overwrite(_one(path, "*.log"), percent / 100)
 

@@ -1,0 +1,159 @@
+"""Recovery: how long an ended worker's lanes are missed, and how fast a ring comes back."""
+
+import json
+import os
+import signal
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from rich.console import Console
+from rich.table import Table
+
+from app.embedded.broker import EmbeddedBroker
+from app.worker import SESSION_TIMEOUT_S
+from bench import restore, takeover
+from bench.job import spread
+from bench.restore import Restoration
+from bench.table import machine
+from bench.takeover import Takeover
+
+BEYOND_GOAL_S: Final = 2.0
+"""Beyond the session time-out, for a killed worker's lanes."""
+RATE_GOAL: Final = 300_000
+"""Changelog records a second with an empty disk."""
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Repetitions:
+    """What is measured how often."""
+
+    kills: int
+    stops: int
+    restores: int
+    ids: int
+    """In the ring that is restored."""
+    seed: int
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """All measurements."""
+
+    repetitions: Repetitions
+    takeovers: list[Takeover]
+    restorations: list[Restoration]
+    load_average: tuple[float, ...]
+    """Of the machine over the last 1, 5 and 15 minutes, at the end."""
+
+
+def run(broker: EmbeddedBroker, folder: Path, repetitions: Repetitions, say: Say) -> Found:
+    """Measure both.
+
+    Raises:
+        BenchError: a worker failed, or lanes did not come back.
+    """
+    bootstrap = broker.bootstrap_servers
+    signals = [signal.SIGKILL] * repetitions.kills + [signal.SIGTERM] * repetitions.stops
+    takeovers: list[Takeover] = []
+    restorations: list[Restoration] = []
+    if signals:
+        say(f"ending one of two workers {len(signals)} times")
+        takeovers = takeover.run(bootstrap, folder / "takeover", signals, say, repetitions.seed)
+    if repetitions.restores:
+        say(f"restoring a ring of {repetitions.ids:,} IDs {repetitions.restores} times of each kind")
+        restorations = restore.run(
+            bootstrap, broker.pid, folder / "restore", repetitions.ids, repetitions.restores, say
+        )
+    return Found(repetitions, takeovers, restorations, os.getloadavg())
+
+
+def beyond_s(each: Takeover) -> float:
+    """Seconds beyond the session time-out until all lanes of a killed worker delivered again."""
+    return each.all_s - SESSION_TIMEOUT_S
+
+
+def show(found: Found, console: Console) -> None:
+    """Print both tables: median, smallest and largest."""
+    kinds = {
+        name: [each for each in found.takeovers if each.signal == name] for name in ("SIGKILL", "SIGTERM")
+    }
+    kinds = {name: each for name, each in kinds.items() if each}
+    if kinds:
+        table = Table(
+            "seconds from the signal", *(f"{name}, {len(each)} times" for name, each in kinds.items())
+        )
+        for label, figure in _TAKEOVER_ROWS:
+            table.add_row(label, *(_range([figure(each) for each in kind], 2) for kind in kinds.values()))
+        console.print(table)
+    if killed := kinds.get("SIGKILL"):
+        worst = max(map(beyond_s, killed))
+        console.print(
+            f"Beyond the session time-out of {SESSION_TIMEOUT_S:.0f} s: {_range(list(map(beyond_s, killed)), 2)} s; "
+            f"goal: under {BEYOND_GOAL_S:.0f} s, {'met' if worst < BEYOND_GOAL_S else 'MISSED'}."
+        )
+    if found.restorations:
+        _show_restorations(found.restorations, console)
+    console.print(f"Load average at the end: {', '.join(f'{each:.1f}' for each in found.load_average)}.")
+
+
+def _show_restorations(restorations: Sequence[Restoration], console: Console) -> None:
+    kinds = {
+        name: [each for each in restorations if each.reused is reused]
+        for name, reused in (("empty disk", False), ("RocksDB up to date", True))
+    }
+    table = Table("ring restored", *(f"{name}, {len(each)} times" for name, each in kinds.items()))
+    for label, figure, digits in _RESTORE_ROWS:
+        table.add_row(label, *(_range([figure(each) for each in kind], digits) for kind in kinds.values()))
+    console.print(table)
+    median = spread([each.rate for each in kinds["empty disk"]])[1]
+    console.print(
+        f"Goal with an empty disk: {RATE_GOAL:,}/s, median {'met' if median >= RATE_GOAL else 'MISSED'}."
+    )
+
+
+_TAKEOVER_ROWS: Final[tuple[tuple[str, Callable[[Takeover], float]], ...]] = (
+    ("the survivor hears of it", lambda each: each.noticed_s),
+    ("all lanes are assigned to it", lambda each: each.assigned_s),
+    ("the ended worker's lanes are open", lambda each: each.opened_s),
+    ("of that, longest restore", lambda each: each.restore_s),
+    ("first message of one of them is read", lambda each: each.first_s),
+    ("messages of all of them are read", lambda each: each.all_s),
+    ("the survivor's own lanes: longest silence", lambda each: each.own_standstill_s),
+    ("changelog records restored", lambda each: float(each.restored_records)),
+)
+_RESTORE_ROWS: Final[tuple[tuple[str, Callable[[Restoration], float], int], ...]] = (
+    ("IDs", lambda each: float(each.ids), 0),
+    ("changelog records read", lambda each: float(each.changelog_records), 0),
+    ("seconds", lambda each: each.seconds, 2),
+    ("CPU seconds", lambda each: each.cpu_s, 2),
+    ("IDs/s", lambda each: each.rate, 0),
+)
+
+
+def _range(values: Sequence[float], digits: int) -> str:
+    low, median, high = spread(values)
+    if low == high:
+        return f"{median:,.{digits}f}"
+    return f"{median:,.{digits}f} ({low:,.{digits}f} to {high:,.{digits}f})"
+
+
+def document(found: Found) -> dict[str, Any]:
+    """Everything measured, and where."""
+    return {
+        **machine(),
+        "load_average": found.load_average,
+        "repetitions": asdict(found.repetitions),
+        "session_timeout_s": SESSION_TIMEOUT_S,
+        "takeovers": [asdict(each) for each in found.takeovers],
+        "restorations": [{**asdict(each), "ids_per_s": each.rate} for each in found.restorations],
+    }
+
+
+def save(found: Found, path: Path) -> None:
+    """Write the document."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(document(found), indent=2) + "\n", "utf-8")
