@@ -86,8 +86,10 @@ def show(found: Found, console: Console) -> None:
         table = Table(
             "seconds from the signal", *(f"{name}, {len(each)} times" for name, each in kinds.items())
         )
-        for label, figure in _TAKEOVER_ROWS:
-            table.add_row(label, *(_range([figure(each) for each in kind], 2) for kind in kinds.values()))
+        for label, figure, digits in _TAKEOVER_ROWS:
+            table.add_row(
+                label, *(_range([figure(each) for each in kind], digits) for kind in kinds.values())
+            )
         console.print(table)
     if killed := kinds.get("SIGKILL"):
         worst = max(map(beyond_s, killed))
@@ -115,19 +117,19 @@ def _show_restorations(restorations: Sequence[Restoration], console: Console) ->
     )
 
 
-_TAKEOVER_ROWS: Final[tuple[tuple[str, Callable[[Takeover], float]], ...]] = (
-    ("the survivor hears of it", lambda each: each.noticed_s),
-    ("all lanes are assigned to it", lambda each: each.assigned_s),
-    ("the ended worker's lanes are open", lambda each: each.opened_s),
-    ("of that, longest restore", lambda each: each.restore_s),
-    ("first message of one of them is read", lambda each: each.first_s),
-    ("messages of all of them are read", lambda each: each.all_s),
-    ("the survivor's own lanes: longest silence", lambda each: each.own_standstill_s),
-    ("changelog records restored", lambda each: float(each.restored_records)),
+_TAKEOVER_ROWS: Final[tuple[tuple[str, Callable[[Takeover], float], int], ...]] = (
+    ("the survivor hears of it", lambda each: each.noticed_s, 2),
+    ("all lanes are assigned to it", lambda each: each.assigned_s, 2),
+    ("the new lanes are open", lambda each: each.opened_s, 2),
+    ("... longest restore of one", lambda each: each.restore_s, 2),
+    ("... changelog records", lambda each: each.restored_records, 0),
+    ("a message of one is read", lambda each: each.first_s, 2),
+    ("messages of all are read", lambda each: each.all_s, 2),
+    ("silence of its old lanes", lambda each: each.own_standstill_s, 2),
 )
 _RESTORE_ROWS: Final[tuple[tuple[str, Callable[[Restoration], float], int], ...]] = (
-    ("IDs", lambda each: float(each.ids), 0),
-    ("changelog records read", lambda each: float(each.changelog_records), 0),
+    ("IDs", lambda each: each.ids, 0),
+    ("changelog records read", lambda each: each.changelog_records, 0),
     ("seconds", lambda each: each.seconds, 2),
     ("CPU seconds", lambda each: each.cpu_s, 2),
     ("IDs/s", lambda each: each.rate, 0),

@@ -212,8 +212,7 @@ def run(
             found = _until(lambda: judge(end, survivor.events(), reader.seen()), "the takeover", pair)  # noqa: B023 - called at once
             takeovers.append(found)
             say(
-                f"  {how.name} of a worker with {len(lanes)} lanes: first message of them after {found.first_s:.1f} s, "
-                f"all lanes {found.all_s:.1f} s"
+                f"  {how.name}, {len(lanes)} lanes: first message after {found.first_s:.2f} s, of all after {found.all_s:.2f} s"
             )
             reader.forget()
             if turn + 1 < len(signals):
