@@ -1,6 +1,7 @@
 """What is written to changelog and RocksDB is read again, whatever it is; what is not ours is refused."""
 
 import json
+from collections.abc import Callable
 from hashlib import blake2b
 
 from hypothesis import given, settings
@@ -45,6 +46,50 @@ def test_ring_record(capacity: int, sequence: int, value: bytes, origin: Origin)
     key, record = codec.ring_key(capacity, sequence), codec.ring_value(sequence, encoded, origin)
 
     assert codec.decode_ring(key, record) == Slot(capacity, sequence, encoded, origin)
+
+
+@fixed
+@given(one=sequences, other=sequences, value=ids, origin=origins)
+def test_newer_without_decoding(one: int, other: int, value: bytes, origin: Origin) -> None:
+    """Which of two ring records is newer is seen in their bytes, whatever else they hold."""
+    first, second = codec.ring_value(one, value, origin), codec.ring_value(other, b"", Origin(0, 0, 0))
+
+    assert codec.is_newer(first, second) == (one > other)
+
+
+@fixed
+@given(sequence=sequences, value=ids, origin=origins, cut=st.integers(0, 60), version=st.integers(0, 255))
+def test_check_agrees_with_decoding(
+    sequence: int, value: bytes, origin: Origin, cut: int, version: int
+) -> None:
+    """What passes the check without decoding is what can be decoded."""
+    key = codec.ring_key(7, sequence)
+    record = bytes([version]) + codec.ring_value(sequence, value, origin)[1:]
+    for each in (
+        (key, record[:cut]),
+        (key, record),
+        (key[: cut % 9], codec.ring_value(sequence, value, origin)),
+    ):
+        assert _readable(codec.check_ring, each) == _readable(codec.decode_ring, each)
+
+
+def _readable(read: Callable[[bytes, bytes], object], record: tuple[bytes, bytes]) -> bool:
+    try:
+        read(*record)
+    except FormatError:
+        return False
+    return True
+
+
+@fixed
+@given(entries=st.lists(st.tuples(sequences, ids, origins), max_size=5))
+def test_entries_of_an_index(entries: list[tuple[int, bytes, Origin]]) -> None:
+    """The entries of an index are read from the values alone."""
+    values = [codec.ring_value(*each) for each in entries]
+
+    assert list(codec.ring_entries(values)) == [
+        (sequence, value, origin.timestamp) for sequence, value, origin in entries
+    ]
 
 
 @fixed
