@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Final, NamedTuple, cast
 
 from aiokafka import AIOKafkaProducer, TopicPartition
-from aiokafka.errors import ProducerFenced
+from aiokafka.errors import IllegalOperation, ProducerFenced
 from aiokafka.structs import OffsetAndMetadata
 
 from conf.settings import KafkaSettings
@@ -94,9 +94,13 @@ class TransactionalProducer:
             self._in_transaction = True
             futures = []
             await reach("before-send", self._lane)
-            for topic, partition, builder in batches:
-                futures.append(await self._producer.send_batch(builder, topic, partition=partition))
-                await reach("mid-send", self._lane)
+            try:
+                for topic, partition, builder in batches:
+                    futures.append(await self._producer.send_batch(builder, topic, partition=partition))
+                    await reach("mid-send", self._lane)
+            except IllegalOperation:
+                await _all(futures)  # the producer has failed meanwhile: what was sent before it says why
+                raise
             committed = {tp: OffsetAndMetadata(offset, "") for tp, offset in offsets.items()}
             # Every future is awaited before the commit: aiokafka commits although a batch has failed, and
             # what that batch held would simply be missing.

@@ -78,12 +78,17 @@ def delete_topics(bootstrap: str, topics: Sequence[str]) -> None:
 
 
 def alter_topic(bootstrap: str, topic: str, name: str, value: str) -> None:
-    """Set one configuration of a topic."""
+    """Set one configuration of a topic, and wait until the broker goes by it."""
     admin = AdminClient({"bootstrap.servers": bootstrap})
     entry = ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)
     resource = ConfigResource(ConfigResource.Type.TOPIC, topic, incremental_configs=[entry])
     for future in admin.incremental_alter_configs([resource]).values():
         future.result(WAIT_S)
+    described = ConfigResource(ConfigResource.Type.TOPIC, topic)
+    deadline = time.monotonic() + WAIT_S
+    while admin.describe_configs([described])[described].result(WAIT_S)[name].value != value:
+        assert time.monotonic() < deadline, f"{topic}: {name} does not become {value}"
+        time.sleep(0.02)
 
 
 def send(bootstrap: str, topic: str, records: Iterable[Sent], partition: int = 0, **options: Any) -> None:
