@@ -1,7 +1,7 @@
 """What a lane is given: the records of one fetch, and where the fetch began. Pure."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Protocol
 
 
@@ -51,3 +51,5 @@ class FetchedBatch:
     records: Sequence[Record]
     seek: int
     """How often the partition had been rewound when this was fetched."""
+    malformed: Mapping[int, str] = field(default_factory=dict)
+    """Offset → reason: records that no output takes as they came; they are shown here as far as they can be."""

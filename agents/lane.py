@@ -346,18 +346,24 @@ class Lane:
         self, batch: FetchedBatch, records: Sequence[Record], opened: Opened
     ) -> tuple[Outcome, list[Outgoing]]:
         """Decide and build; again without the records that turn out to fit nowhere."""
-        refused: dict[int, str] = {}
+        refused = {
+            each.offset: batch.malformed[each.offset] for each in records if each.offset in batch.malformed
+        }
+        self._say_refused(batch, refused)
         while True:
             outcome = opened.path.decide(batch, records, opened.table, refused)
             try:
                 return outcome, opened.emitter.emit(outcome, opened.producer.builder)
             except TooLargeError as error:
                 refused |= error.reasons
-                for offset, reason in error.reasons.items():
-                    log.warning(
-                        "lane %s: %s/%d/%d goes to quarantine: %s",
-                        self.name, batch.topic, batch.partition, offset, reason,
-                    )  # fmt: skip
+                self._say_refused(batch, error.reasons)
+
+    def _say_refused(self, batch: FetchedBatch, reasons: dict[int, str]) -> None:
+        for offset, reason in reasons.items():
+            log.warning(
+                "lane %s: %s/%d/%d goes to quarantine: %s",
+                self.name, batch.topic, batch.partition, offset, reason,
+            )  # fmt: skip
 
     def _count(self, outcome: Outcome, seconds: float) -> None:
         verdicts = outcome.checked.verdicts

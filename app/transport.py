@@ -1,33 +1,44 @@
-"""Faust's aiokafka transport, changed in four points. The one file that knows Faust's and aiokafka's insides.
+"""Faust's aiokafka transport, changed in five points. This file and records.py know Faust's and aiokafka's insides.
 
 1. A fetch is one message: Faust moves an event at a time and pays some 23 callbacks for each; here the records of
    one fetch of one partition travel as one :class:`agents.batch.FetchedBatch`.
 2. Each batch says where its fetch began, so that a lane can see that something was stepped over.
 3. Only committed data is read, whatever guarantee Faust is set to.
 4. Faust's own idea of what was read and of what is slow is off: lanes know better.
+5. No record ends the worker: a malformed one is named in its batch, and a damaged one holds up its partition alone.
 
 ``tests/integration/test_transport.py`` fails when an upgrade breaks any of them.
 """
 
 import asyncio
+import time
 from collections import Counter
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Any, Final, cast
 
 import aiokafka
 import faust
 from aiokafka import TopicPartition
-from aiokafka.errors import ConsumerStoppedError, GroupAuthorizationFailedError, TopicAuthorizationFailedError
+from aiokafka.errors import (
+    ConsumerStoppedError,
+    CorruptRecordException,
+    GroupAuthorizationFailedError,
+    TopicAuthorizationFailedError,
+    UnsupportedCodecError,
+)
 from aiokafka.protocol.group import HeartbeatRequest
 from faust.transport.drivers import aiokafka as driver
 from faust.types import TP, ConsumerMessage
 
 from agents.batch import FetchedBatch
+from app import records as lenient
 
 BATCH_RECORDS_MAX: Final = 5_000
 """Records of one batch, and so of one transaction of one lane."""
 FETCH_WAIT_MS: Final = 100
 """How long the broker holds a fetch that finds nothing; meanwhile nothing else is fetched from that broker."""
+DAMAGED_PAUSE_S: Final = 1.0
+"""How long a partition rests whose next record batch is damaged, before it is fetched again."""
 
 
 class _NothingRead(dict[TP, int | None]):
@@ -50,8 +61,11 @@ class BatchConsumerThread(driver.AIOKafkaConsumerThread):  # type: ignore[misc]
         super().__post_init__()
         self._seeks: Counter[TopicPartition] = Counter()
         self._empty: dict[TopicPartition, tuple[int, int]] = {}
+        self._resting: dict[TopicPartition, float] = {}
+        """Until when, by the monotonic clock, a partition is left alone because its next batch is damaged."""
 
     def _create_worker_consumer(self, transport: Any) -> aiokafka.AIOKafkaConsumer:
+        lenient.install()
         consumer = super()._create_worker_consumer(transport)
         # Both are read when the consumer starts. Faust asks for committed data only under its own exactly_once.
         consumer._isolation_level = "read_committed"  # noqa: SLF001
@@ -92,24 +106,33 @@ class BatchConsumerThread(driver.AIOKafkaConsumerThread):  # type: ignore[misc]
                 break
             if tp not in active or not subscriptions.is_assigned(tp):
                 continue
+            if self._resting.get(tp, 0.0) > time.monotonic():
+                continue
             state = subscriptions.subscription.assignment.state_value(tp)
             if not state.has_valid_position:
                 continue
             begin = state.position
+            parsed = getattr(fetcher._records[tp], "_partition_records", None)  # noqa: SLF001 - None: an error
             try:
                 fetched = await fetcher.fetched_records({tp}, timeout=0, max_records=BATCH_RECORDS_MAX)
             except TopicAuthorizationFailedError as error:
                 # It would end the worker. The fetcher asks again until the right is granted again.
                 self.transport.unreadable(tp.topic, tp.partition, str(error))
                 continue
+            except CorruptRecordException as error:
+                self._resting[tp] = time.monotonic() + DAMAGED_PAUSE_S
+                self.transport.unreadable(tp.topic, tp.partition, _damaged(tp, begin, error))
+                continue
             records = fetched.get(tp, [])
             end = state.position if state.has_valid_position else begin
-            batch = self._batch(tp, begin, end, records)
+            batch = self._batch(tp, begin, end, records, parsed.malformed if parsed is not None else {})
             if batch is not None:
                 batches[tp] = batch
         return batches
 
-    def _batch(self, tp: TopicPartition, begin: int, end: int, records: list[Any]) -> FetchedBatch | None:
+    def _batch(
+        self, tp: TopicPartition, begin: int, end: int, records: list[Any], malformed: Mapping[int, str]
+    ) -> FetchedBatch | None:
         """The batch, begun where earlier fetches of the same stretch found only markers and aborted records."""
         earlier = self._empty.pop(tp, None)
         if earlier is not None and earlier[1] == begin:
@@ -118,7 +141,7 @@ class BatchConsumerThread(driver.AIOKafkaConsumerThread):  # type: ignore[misc]
             if end > begin:
                 self._empty[tp] = (begin, end)
             return None
-        return FetchedBatch(tp.topic, tp.partition, begin, end, records, self._seeks[tp])
+        return FetchedBatch(tp.topic, tp.partition, begin, end, records, self._seeks[tp], malformed)
 
     async def rewind(self, tp: TopicPartition, offset: int) -> int:
         """Fetch from ``offset`` again; runs in the consumer's thread."""
@@ -141,6 +164,17 @@ class BatchConsumerThread(driver.AIOKafkaConsumerThread):  # type: ignore[misc]
 
     def verify_event_path(self, now: float, tp: TP) -> None:
         """Lanes report for themselves; Faust's watch of each event does not fit batches."""
+
+
+def _damaged(tp: TopicPartition, offset: int, error: CorruptRecordException) -> str:
+    cause = error.__cause__
+    way_out = (
+        "install a library for it (cramjam) where the workers run, and start them again"
+        if isinstance(cause, UnsupportedCodecError)
+        else f"look at the brokers' disks; if it is lost, delete {tp.topic}/{tp.partition} up to behind it "
+        "(kafka-delete-records.sh), which is told as GAP"
+    )
+    return f"the record batch at offset {offset} cannot be read ({cause!r}): {way_out}"
 
 
 class BatchConsumer(driver.Consumer):  # type: ignore[misc]

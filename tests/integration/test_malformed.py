@@ -1,49 +1,91 @@
-"""Records that no client of ours could have written."""
+"""Records that no client of ours could have written, and record batches that cannot be read at all."""
 
 import asyncio
-import time
 from pathlib import Path
 
-from aiokafka import AIOKafkaProducer
-from aiokafka.record.default_records import _DefaultRecordBatchBuilderPy
-
-from tests.support import kafka
-from tests.support.kafka import Sent
-from tests.support.worker import configure, wait_for, worker
-
-
-class Latin1(str):
-    """A header name as a client writes it that takes names for mere bytes, as librdkafka does."""
-
-    __slots__ = ()
-
-    def encode(self, encoding: str = "", errors: str = "") -> bytes:
-        """Not UTF-8."""
-        return super().encode("latin-1")
-
-
-async def _send_malformed(bootstrap: str, topic: str) -> None:
-    async with AIOKafkaProducer(bootstrap_servers=bootstrap) as producer:
-        builder = producer.create_batch()
-        records = _DefaultRecordBatchBuilderPy(2, 0, 0, -1, -1, -1, 10_000)
-        records.append(0, int(time.time() * 1000), b"g", b"bad", [(Latin1("größe"), b"1")])
-        builder._builder, builder._relative_offset = records, 1
-        await (await producer.send_batch(builder, topic, partition=0))
+from app.embedded.broker import EmbeddedBroker
+from app.embedded.server_files import DATA
+from tests.support import kafka, malformed
+from tests.support.kafka import Got, Sent
+from tests.support.malformed import GZIP, MALFORMED, Raw
+from tests.support.worker import WorkerProcess, configure, wait_for, worker
 
 
 def test_header_name_that_is_not_utf8(bootstrap: str, tmp_path: Path) -> None:
     """It goes to quarantine, and the rest flows: no record whatever ends a worker."""
     name = kafka.unique("malformed")
     config = configure(tmp_path, bootstrap, name, [{"name": name, "partitions": 2}])
+    beside = [Raw(b"beside-0", timestamp=1_600_000_000_000), MALFORMED._replace(timestamp=1_600_000_000_001)]
     with worker(config, "w") as process:
         kafka.send(bootstrap, name, [Sent(None, b"g", b"before")])
-        asyncio.run(_send_malformed(bootstrap, name))
-        kafka.send(bootstrap, name, [Sent(None, b"g", b"after")])
-        wait_for(
-            lambda: not process.running or len(kafka.read_all(bootstrap, f"{name}.quarantine", 2)) == 1,
-            process.log,
-        )
-        assert process.running, process.log()[-2_000:]
-        got = kafka.wait_count(bootstrap, f"{name}.accepted", 2, 2)
+        asyncio.run(malformed.send(bootstrap, name, [*beside, Raw(b"beside-1")], GZIP))
+        asyncio.run(malformed.send(bootstrap, name, [MALFORMED], abort=True))
+        kafka.send(bootstrap, name, [Sent(b"bad", b"g", b"after")])
 
-        assert [each.value for each in got] == [b"before", b"after"]
+        def outputs(kind: str) -> list[Got]:
+            return kafka.read_all(bootstrap, f"{name}.{kind}", 2)
+
+        wait_for(lambda: not process.running or kafka.committed(bootstrap, name, name)[0] == 7, process.log)
+        assert process.running, process.log()[-2_000:]
+        got, quarantined = outputs("accepted"), outputs("quarantine")
+        log = process.log()
+
+    reason = "the header name gr\\xf6\\xdfe is not UTF-8"
+    assert [each.value for each in got] == [b"before", b"beside-0", b"beside-1", b"after"]
+    assert [(each.key, each.value, each.timestamp) for each in quarantined] == [
+        (b"g", b"bad", 1_600_000_000_001)
+    ]
+    assert quarantined[0].headers == [
+        ("a", b"0"),
+        ("gr\\xf6\\xdfe", b"1"),
+        ("_AMQ_DUPL_ID", b"bad"),
+        ("_RF_SOURCE", f"{name}/0/2".encode()),
+        ("_RF_REASON", reason.encode()),
+    ]
+    assert f"lane {name}-0: {name}/0/2 goes to quarantine: {reason}" in log
+
+
+def test_damaged_record_batch(tmp_path: Path) -> None:
+    """It is not stepped over: its lane waits and says where it is, what comes before and others flow; mended it goes on."""
+    (tmp_path / "broker").mkdir()
+    with EmbeddedBroker(tmp_path / "broker") as broker:
+        bootstrap = broker.bootstrap_servers
+        config = configure(
+            tmp_path, bootstrap, "damage", [{"name": each, "partitions": 1} for each in ("struck", "other")]
+        )
+        for value in (b"first", b"second", b"third"):
+            kafka.send(bootstrap, "struck", [Sent(None, b"g", value)])
+        segment = broker.directory / DATA / "struck-0" / f"{0:020}.log"
+        _replace(segment, b"second", b"sXcond")
+        process = WorkerProcess(config, "w")
+        try:
+            process.start()
+            kafka.send(bootstrap, "other", [Sent(None, b"g", b"flows")])
+            wait_for(lambda: "unreadable" in process.health()[1], process.log)
+            kafka.wait_count(bootstrap, "other.accepted", 1)
+            before = kafka.wait_count(bootstrap, "struck.accepted", 1)
+            status, report = process.health()
+            _replace(segment, b"sXcond", b"second")
+            after = kafka.wait_count(bootstrap, "struck.accepted", 3)
+            process.wait_ready()
+            log = process.log()
+        finally:
+            process.destroy()
+
+    (unreadable,) = report["unreadable"]
+    assert status == 503
+    assert unreadable.startswith("struck/0 may not be read: the record batch at offset 1 cannot be read (")
+    assert "Invalid CRC" in unreadable
+    assert [each.value for each in before] == [b"first"]
+    assert [each.value for each in after] == [b"first", b"second", b"third"]
+    assert log.count("the record batch at offset 1 cannot be read") == 1
+    assert "Traceback" not in log
+
+
+def _replace(file: Path, old: bytes, new: bytes) -> None:
+    """Change bytes on the disk, as it does when it fails."""
+    content = file.read_bytes()
+    assert content.count(old) == 1
+    with file.open("r+b") as opened:
+        opened.seek(content.index(old))
+        opened.write(new)

@@ -1,4 +1,4 @@
-"""The four points in which Faust's transport is changed. An upgrade of Faust or aiokafka that breaks one fails here."""
+"""The five points in which Faust's transport is changed. An upgrade of Faust or aiokafka that breaks one fails here."""
 
 import contextlib
 import inspect

@@ -7,6 +7,7 @@ from tests.mutants.mutant import Mutant, Patch
 _LANE: Final = "agents/lane.py"
 _CURSOR: Final = "agents/cursor.py"
 _TRANSPORT: Final = "app/transport.py"
+_RECORDS: Final = "app/records.py"
 _LANE_TESTS: Final = "tests/integration/test_lane_path.py"
 _TRANSPORT_TESTS: Final = "tests/integration/test_transport.py"
 _ONE_TRANSACTION: Final = f"{_LANE_TESTS}::test_a_batch_is_one_transaction"
@@ -228,6 +229,24 @@ MUTANTS: Final = (
             ),
         ),
         f"{_TRANSPORT_TESTS}::test_aborted_records_are_bridged",
+    ),
+    Mutant(
+        "malformed-batch-mistaken",
+        "Another record batch than the malformed one is read again: records come twice, and aborted ones pass.",
+        (
+            Patch(
+                _RECORDS,
+                "next_batch().next_offset > self.next_fetch_offset:",
+                "next_batch().next_offset >= self.next_fetch_offset:",
+            ),
+        ),
+        "tests/unit/test_records.py::test_nothing_is_lost_or_comes_twice",
+    ),
+    Mutant(
+        "malformed-unnamed",
+        "A malformed record is accepted with header names that nobody gave it.",
+        (Patch(_TRANSPORT, "parsed.malformed if parsed is not None else {}", "{}"),),
+        "tests/integration/test_malformed.py::test_header_name_that_is_not_utf8",
     ),
     Mutant(
         "rewind-unmarked",

@@ -1,0 +1,141 @@
+"""A fetch with malformed records is read as one without, whatever lies around them."""
+
+import random
+import struct
+from collections.abc import Iterator
+from typing import Any, Final
+
+import pytest
+from aiokafka import TopicPartition
+from aiokafka.consumer.fetcher import READ_COMMITTED
+from aiokafka.errors import CorruptRecordException
+
+from app.records import KeptRecords, TolerantRecords
+from tests.support.malformed import GZIP, Latin1, Raw, batch
+
+TP: Final = TopicPartition("t", 0)
+CONTROL: Final = 0x20
+ATTRIBUTES_AT: Final = 21
+RECORDS_AT: Final = 61
+ABORT: Final = b"\x00\x00\x00\x00"
+COMMIT: Final = b"\x00\x00\x00\x01"
+NAMES: Final = (
+    (Latin1("größe"), "gr\\xf6\\xdfe"),
+    (Latin1("é"), "\\xe9"),
+    ("größe", "größe"),
+    ("\\xe9", "\\xe9"),
+)
+"""As they are written → as they are read. The last two are UTF-8."""
+
+
+class Log:
+    """A stretch of a partition as a broker stores it, and what of it is to be read."""
+
+    def __init__(self, seed: int) -> None:
+        self.random = random.Random(seed)
+        self.batches: list[tuple[int, bytes]] = []
+        """Offset behind it, bytes."""
+        self.end = 0
+        self.aborted: list[tuple[int, int, int]] = []
+        """Producer, first offset, offset of the marker."""
+        self.expected: dict[int, list[str]] = {}
+        """Offset → header names."""
+        self.malformed: set[int] = set()
+        self._open: dict[int, int] = {}
+        """Producers with an open transaction that will be aborted → its first offset."""
+        self._records(-1, lost=False)
+        for _ in range(self.random.randint(0, 30)):
+            self._add(self.random.choice(["plain", "aborted", "marker", "committed"]))
+        for producer in list(self._open):
+            self._marker(producer)
+
+    def _add(self, kind: str) -> None:
+        if kind == "plain":
+            self._records(-1, lost=False)
+        elif kind == "aborted":
+            producer = self.random.choice([1, 2])
+            self._open.setdefault(producer, self.end)
+            self._records(producer, lost=True)
+        elif kind == "committed":
+            producer = self.random.choice([each for each in (1, 2, 3) if each not in self._open])
+            self._records(producer, lost=False)
+            self._put(batch([Raw(b"", timestamp=1)], 0, True, producer), 1, control=COMMIT)
+        elif self._open:
+            self._marker(self.random.choice(list(self._open)))
+
+    def _marker(self, producer: int) -> None:
+        self.aborted.append((producer, self._open.pop(producer), self.end))
+        self._put(batch([Raw(b"", timestamp=1)], 0, True, producer), 1, control=ABORT)
+
+    def _records(self, producer: int, *, lost: bool) -> None:
+        written = [
+            self.random.choices(NAMES, [1, 1, 8, 8], k=self.random.randint(0, 2))
+            for _ in range(self.random.randint(1, 6))
+        ]
+        for offset, names in enumerate(written, self.end):
+            if not lost:
+                self.expected[offset] = [read for _, read in names]
+                if any(isinstance(name, Latin1) for name, _ in names):
+                    self.malformed.add(offset)
+        records = [Raw(b"v", [(name, b"") for name, _ in names], 1) for names in written]
+        self._put(batch(records, self.random.choice([0, GZIP]), producer >= 0, producer), len(records))
+
+    def _put(self, builder: Any, count: int, control: bytes = b"") -> None:
+        data = builder.build()
+        if control:
+            data[RECORDS_AT:] = data[RECORDS_AT:].replace(
+                b"\x02g", struct.pack("b", 2 * len(control)) + control
+            )
+            data[8:12] = struct.pack(">i", len(data) - 12)
+            data[RECORDS_AT] += 2 * (len(control) - 1)  # the record's length
+            data[ATTRIBUTES_AT + 1] |= CONTROL
+        data[:8] = struct.pack(">q", self.end)
+        self.end += count
+        self.batches.append((self.end, bytes(data)))
+
+    def fetch(self, begin: int) -> TolerantRecords:
+        """What a broker answers: batches from that which holds ``begin``, and the aborted transactions of that stretch."""
+        data = b"".join(each for end, each in self.batches if end > begin)
+        aborted = [(producer, first) for producer, first, marker in self.aborted if marker >= begin]
+        return TolerantRecords(TP, KeptRecords(data), aborted, begin, None, None, False, READ_COMMITTED)
+
+
+@pytest.mark.parametrize("seed", range(200))
+def test_nothing_is_lost_or_comes_twice(seed: int) -> None:
+    """From any offset all committed records come once, in order; those with such names are named, and no others."""
+    log = Log(seed)
+    begin = log.random.randint(0, log.end - 1)
+    records = log.fetch(begin)
+    got = [(each.offset, [name for name, _ in each.headers]) for each in records]
+
+    assert got == [each for each in log.expected.items() if each[0] >= begin]
+    assert {each for each in records.malformed if each >= begin} == {
+        each for each in log.malformed if each >= begin
+    }
+    assert records.next_fetch_offset == log.end
+
+
+def test_the_logs_hold_what_they_should() -> None:
+    """The test above has met malformed records, aborted and committed ones, and many in one record batch."""
+    logs = [Log(seed) for seed in range(200)]
+
+    assert sum(len(each.malformed) for each in logs) > 500
+    assert sum(len(each.aborted) for each in logs) > 200
+    assert sum(len(each.expected) for each in logs) > 5_000
+
+
+def test_before_what_is_damaged() -> None:
+    """What can be read comes first; a fetch that begins with the damaged batch says that it is damaged."""
+    good, bad = (bytes(batch([Raw(b"v", timestamp=1)]).build()) for _ in range(2))
+    data = good + struct.pack(">q", 1) + bad[8:-1] + b"\x7f"
+    first = TolerantRecords(TP, KeptRecords(data), [], 0, None, None, True, READ_COMMITTED)
+    second = TolerantRecords(TP, KeptRecords(data[len(good) :]), [], 1, None, None, True, READ_COMMITTED)
+
+    assert [each.offset for each in first] == [0]
+    assert first.next_fetch_offset == 1
+    with pytest.raises(CorruptRecordException, match="Invalid CRC"):
+        next(_values(second))
+
+
+def _values(records: TolerantRecords) -> Iterator[Any]:
+    yield from records
