@@ -20,7 +20,17 @@ CHANGELOG_CONFIG: Final[Mapping[str, str]] = {
     "delete.retention.ms": str(24 * 3600 * 1000),
 }
 
+TIMESTAMP_MS_MAX: Final = 2**63 - 1
+"""Takes every timestamp."""
+
+OUTPUT_CONFIG: Final[Mapping[str, str]] = {
+    # Records keep their timestamps, whatever the input took: Kafka's default is at most an hour ahead.
+    wire.TIMESTAMP_AFTER: str(TIMESTAMP_MS_MAX),
+    wire.TIMESTAMP_BEFORE: str(TIMESTAMP_MS_MAX),
+}
+
 FORWARD_CONFIG: Final[Mapping[str, str]] = {
+    **OUTPUT_CONFIG,
     "cleanup.policy": "delete",
     # A forwarded record carries one header more than the input's largest.
     "max.message.bytes": str(1_048_588 + 65_536),
@@ -35,11 +45,14 @@ class TopicDescription:
         name: Its name.
         partitions: Its partition count.
         cleanup_policy: The words of ``cleanup.policy``; None = the cluster did not tell.
+        timestamps: How far a timestamp may be from the broker's clock, in ms, by the setting's name; empty = the broker
+            writes its own (``message.timestamp.type=LogAppendTime``), or does not know the settings.
     """
 
     name: str
     partitions: int
     cleanup_policy: frozenset[str] | None
+    timestamps: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,10 +91,12 @@ def missing(settings: Settings, existing: Mapping[str, TopicDescription], broker
         own: dict[str, tuple[int, Mapping[str, str]]] = {
             "changelog": (lanes, CHANGELOG_CONFIG),
             "forward topic": (lanes, FORWARD_CONFIG),
+            "input topic": (address.partitions, {}),
         }
         plans += [
-            TopicPlan(topic, own.get(role, (address.partitions, {}))[0], replicas, own.get(role, (0, {}))[1])
+            TopicPlan(topic, partitions, replicas, config)
             for role, topic in address.topics(settings.app.id).items()
+            for partitions, config in [own.get(role, (address.partitions, OUTPUT_CONFIG))]
         ]
     return [plan for plan in plans if plan.name not in existing]
 
@@ -91,6 +106,7 @@ def compare(settings: Settings, existing: Mapping[str, TopicDescription]) -> Fin
     findings = Findings()
     for address in settings.addresses:
         findings.faults += _flow_faults(settings, address, existing)
+        findings.faults += _timestamp_faults(settings, address, existing)
         findings.faults += _changelog_faults(settings, address, existing)
         present = existing.get(address.input_topic)
         if present is not None and present.partitions != address.partitions:
@@ -125,6 +141,26 @@ def _flow_faults(
             f"{forward.name} (forward topic of {address.name}) has {forward.partitions} partitions, {source.name} has "
             f"{source.partitions}: delete it once its lag is 0, and run 'ringfence topics create'"
         )
+
+
+def _timestamp_faults(
+    settings: Settings, address: AddressSettings, existing: Mapping[str, TopicDescription]
+) -> Iterable[str]:
+    """Outputs take the timestamps that the input takes: a record that is refused stops its lane."""
+    source = existing.get(address.input_topic)
+    if source is None:
+        return
+    for role, name in address.topics(settings.app.id).items():
+        if role in {"input topic", "changelog"} or name not in existing:
+            continue
+        for setting, taken in existing[name].timestamps.items():
+            needed = source.timestamps.get(setting, 0)
+            if taken < needed:
+                yield (
+                    f"{name} ({role} of {address.name}) has {setting}={taken}, {source.name} has {needed}, and a record "
+                    f"between the two would stop its lane: kafka-configs.sh --alter --topic {name} --add-config "
+                    f"{setting}={needed}"
+                )
 
 
 def _changelog_faults(

@@ -22,11 +22,14 @@ from aiokafka.errors import (
 )
 
 from app.topic_rules import Findings, TopicDescription, TopicPlan, compare, missing, required
+from conf import wire
 from conf.errors import BrokerUnavailableError, TopicError
 from conf.settings import KafkaSettings, Settings
 from tables.access import client_options, refusal
 
 _APPEAR_LIMIT_S: Final = 10.0
+_TIMESTAMP_TYPE: Final = "message.timestamp.type"
+_TIMESTAMP_BOUNDS: Final = (wire.TIMESTAMP_AFTER, wire.TIMESTAMP_BEFORE)
 _REQUEST_TIMEOUT_MS: Final = 5_000
 """A person waits: each server of the list gets this long to answer."""
 
@@ -154,24 +157,31 @@ async def _describe(admin: AIOKafkaAdminClient, names: list[str]) -> dict[str, T
         for each in await admin.describe_topics()
         if each["topic"] in wanted and each["partitions"]
     }
-    policies = await _cleanup_policies(admin, sorted(counts))
-    return {name: TopicDescription(name, count, policies.get(name)) for name, count in counts.items()}
+    configs = await _configs(admin, sorted(counts))
+    return {name: _description(name, count, configs.get(name)) for name, count in counts.items()}
 
 
-async def _cleanup_policies(admin: AIOKafkaAdminClient, names: list[str]) -> dict[str, frozenset[str]]:
-    """``cleanup.policy`` of each topic whose configuration the cluster tells."""
+def _description(name: str, partitions: int, config: dict[str, str] | None) -> TopicDescription:
+    if config is None:
+        return TopicDescription(name, partitions, None)
+    policy = frozenset(word.strip() for word in config["cleanup.policy"].split(","))
+    told = {} if config[_TIMESTAMP_TYPE] == "LogAppendTime" else config
+    bounds = {key: int(value) for key, value in told.items() if key in _TIMESTAMP_BOUNDS}
+    return TopicDescription(name, partitions, policy, bounds)
+
+
+async def _configs(admin: AIOKafkaAdminClient, names: list[str]) -> dict[str, dict[str, str]]:
+    """What is asked of the configuration of each topic, where the cluster tells."""
     if not names:
         return {}
-    resources = [
-        ConfigResource(ConfigResourceType.TOPIC, name, configs={"cleanup.policy": None}) for name in names
-    ]
-    policies: dict[str, frozenset[str]] = {}
-    for response in await admin.describe_configs(resources):
-        for error_code, _message, _type, name, entries in response.resources:
-            if error_code == 0:
-                value = next(entry[1] for entry in entries if entry[0] == "cleanup.policy")
-                policies[name] = frozenset(word.strip() for word in value.split(","))
-    return policies
+    wanted = dict.fromkeys(("cleanup.policy", _TIMESTAMP_TYPE, *_TIMESTAMP_BOUNDS))
+    resources = [ConfigResource(ConfigResourceType.TOPIC, name, configs=wanted) for name in names]
+    return {
+        name: {entry[0]: entry[1] for entry in entries}
+        for response in await admin.describe_configs(resources)
+        for error_code, _message, _type, name, entries in response.resources
+        if error_code == 0
+    }
 
 
 async def _create(admin: AIOKafkaAdminClient, plans: list[TopicPlan], brokers: int) -> set[str]:

@@ -17,6 +17,10 @@ HEADER_ORIGINAL: Final = "_RF_ORIGINAL"
 HEADER_REASON: Final = "_RF_REASON"
 """On a quarantined record: why it was refused for good."""
 
+TIMESTAMP_AFTER: Final = "message.timestamp.after.max.ms"
+TIMESTAMP_BEFORE: Final = "message.timestamp.before.max.ms"
+"""Settings of a topic: how far a record's timestamp may be from the broker's clock."""
+
 RESERVED_PREFIX: Final = "_RF_"
 """Headers that begin so belong to Ringfence; producers must not set them."""
 

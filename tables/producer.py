@@ -11,9 +11,11 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Final, NamedTuple, cast
 
 from aiokafka import AIOKafkaProducer, TopicPartition
-from aiokafka.errors import IllegalOperation, ProducerFenced
+from aiokafka.errors import IllegalOperation, InvalidTimestampError, ProducerFenced
 from aiokafka.structs import OffsetAndMetadata
 
+from conf import wire
+from conf.errors import TopicError
 from conf.settings import KafkaSettings
 from tables.access import client_options
 from tables.failpoints import reach
@@ -87,12 +89,13 @@ class TransactionalProducer:
 
         Raises:
             FencedError: another holder has the transactional ID.
+            TopicError: a topic does not take a record's timestamp.
             KafkaError: something was refused; the outcome is unknown, and this producer must be discarded.
         """
+        futures: list[asyncio.Future[Any]] = []
         try:
             await self._producer.begin_transaction()
             self._in_transaction = True
-            futures = []
             await reach("before-send", self._lane)
             try:
                 for topic, partition, builder in batches:
@@ -119,6 +122,8 @@ class TransactionalProducer:
             self._in_transaction = False
         except ProducerFenced as error:
             raise FencedError(f"{self.transactional_id} is held by somebody else") from error
+        except InvalidTimestampError as error:
+            raise TopicError(_timestamp_refusal(batches, futures)) from error
         return bases
 
     async def discard(self) -> None:
@@ -145,6 +150,21 @@ class TransactionalProducer:
         except Exception:  # noqa: BLE001 - it is thrown away; what it did not finish, the next fence ends
             with contextlib.suppress(Exception):
                 await self._producer.client.close()
+
+
+def _timestamp_refusal(batches: Sequence[Outgoing], futures: Sequence["asyncio.Future[Any]"]) -> str:
+    """Names the topics, and the way out."""
+    topics = sorted(
+        {
+            batch.topic
+            for batch, future in zip(batches, futures, strict=True)
+            if not future.cancelled() and isinstance(future.exception(), InvalidTimestampError)
+        }
+    )
+    return (
+        f"{', '.join(topics)} refuses a record for its timestamp: set {wire.TIMESTAMP_AFTER} and {wire.TIMESTAMP_BEFORE} "
+        "there to at least what the input takes; 9223372036854775807 takes everything"
+    )
 
 
 async def _all(awaitables: Sequence[Any]) -> list[Any]:

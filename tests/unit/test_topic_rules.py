@@ -5,6 +5,7 @@ import pytest
 from app.topic_rules import (
     CHANGELOG_CONFIG,
     FORWARD_CONFIG,
+    OUTPUT_CONFIG,
     TopicDescription,
     compare,
     missing,
@@ -171,11 +172,11 @@ def test_lanes_follow_the_input_as_it_is() -> None:
     plans = missing(_settings(partitions=5, replication_factor=2, duplicates="divert"), topics, brokers=3)
 
     assert [(plan.name, plan.partitions, plan.replication_factor, plan.config) for plan in plans] == [
-        ("orders.accepted", 5, 2, {}),
-        ("orders.quarantine", 5, 2, {}),
+        ("orders.accepted", 5, 2, OUTPUT_CONFIG),
+        ("orders.quarantine", 5, 2, OUTPUT_CONFIG),
         ("ringfence-orders-changelog", 3, 2, CHANGELOG_CONFIG),
         ("ringfence-orders-forward", 3, 2, FORWARD_CONFIG),
-        ("orders.duplicates", 5, 2, {}),
+        ("orders.duplicates", 5, 2, OUTPUT_CONFIG),
     ]
 
 
@@ -197,3 +198,11 @@ def test_replicas() -> None:
 def test_nothing_missing() -> None:
     """Existing topics are left alone, whatever they are like."""
     assert missing(_settings(partitions=9), _topics(changelog=(1, "delete")), brokers=1) == []
+
+
+def test_only_outputs_are_told_to_take_every_timestamp() -> None:
+    """The input decides by itself what it takes; what is written from it takes all of that."""
+    plans = {plan.name: plan.config for plan in missing(_settings(duplicates="divert"), {}, brokers=1)}
+    everything = {name for name, config in plans.items() if OUTPUT_CONFIG.items() <= config.items()}
+
+    assert everything == {NAMES[role] for role in ("accepted", "quarantine", "duplicates", "forward")}

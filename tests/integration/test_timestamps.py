@@ -1,0 +1,98 @@
+"""Records from ahead of the clock, and from long ago: outputs take what the input took."""
+
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agents.lane import LaneState
+from app import topics
+from conf.load import validate
+from conf.settings import Settings
+from tests.support import kafka
+from tests.support.kafka import Sent
+from tests.support.lanes import Group, bench, until
+
+DAY_MS = 24 * 3600 * 1000
+AFTER = "message.timestamp.after.max.ms"
+BEFORE = "message.timestamp.before.max.ms"
+EVERYTHING = str(2**63 - 1)
+
+
+def _settings(bootstrap: str, name: str, **keys: Any) -> Settings:
+    return validate(
+        {
+            "kafka": {"bootstrap_servers": bootstrap},
+            "app": {"id": f"{name}-app"},
+            "addresses": [{"name": name, "duplicates": "divert", "partitions": 1, **keys}],
+        }
+    )
+
+
+async def test_lane_says_the_way_out(bootstrap: str, tmp_path: Path) -> None:
+    """A record that the input took and the output does not: the lane names topic and setting, and goes on when it is set."""
+    async with bench(bootstrap, tmp_path) as lanes:
+        kafka.alter_topic(bootstrap, lanes.name, AFTER, EVERYTHING)
+        tomorrow = int(time.time() * 1000) + DAY_MS
+        lanes.send(Sent(b"0", b"g"), Sent(b"1", b"g", timestamp=tomorrow))
+        lane = lanes.lane()
+        lane.start(Group())
+        await until(lambda: lane.state is LaneState.OPEN, lambda: f"{lane.state}: {lane.reason}")
+        await lane.offer(await lanes.fetch(0, 2))
+        await until(lambda: lane.state is LaneState.RETRYING, lambda: f"{lane.state}: {lane.reason}")
+        reason = lane.reason
+        kafka.alter_topic(bootstrap, lanes.accepted, AFTER, EVERYTHING)
+        await until(lambda: lane.next == 2, lambda: f"{lane.state}: {lane.reason}")
+        got = lanes.output()
+
+    assert reason.startswith(
+        f"TopicError: {lanes.accepted} refuses a record for its timestamp: set {AFTER} and "
+    )
+    assert [(each.id, each.timestamp) for each in got][1:] == [(b"1", tomorrow)]
+    assert len(got) == 2
+
+
+async def test_created_outputs_take_everything(bootstrap: str) -> None:
+    """Whatever an existing input takes, the outputs that are made for it take too; check finds them well."""
+    name = kafka.unique("timestamps")
+    kafka.create_topics(bootstrap, {name: (1, {AFTER: EVERYTHING})})
+    settings = _settings(bootstrap, name)
+
+    await topics.ensure(settings)
+
+    assert await topics.verify(settings) == []
+    tomorrow = int(time.time() * 1000) + DAY_MS
+    outputs = [f"{name}.{each}" for each in ("accepted", "quarantine", "duplicates")]
+    for topic in (*outputs, f"{name}-app-{name}-forward"):
+        kafka.send(bootstrap, topic, [Sent(b"1", b"g", timestamp=tomorrow), Sent(b"2", b"g", timestamp=1)])
+        assert kafka.end_offsets(bootstrap, topic) == [2]
+
+
+@pytest.mark.parametrize("setting", [AFTER, BEFORE])
+async def test_check_compares(bootstrap: str, setting: str) -> None:
+    """An output that takes less than its input is a fault with the command that mends it, and it mends it."""
+    name = kafka.unique("narrow")
+    kafka.create_topics(
+        bootstrap,
+        {
+            name: (1, {AFTER: "7200000", BEFORE: "7200000"}),
+            f"{name}.accepted": (1, {AFTER: "7200000", BEFORE: "7200000"}),
+            f"{name}.quarantine": (1, {AFTER: EVERYTHING, BEFORE: EVERYTHING} | {setting: "7199999"}),
+            f"{name}.duplicates": (1, {"message.timestamp.type": "LogAppendTime", AFTER: "1", BEFORE: "1"}),
+        },
+    )
+    settings = _settings(bootstrap, name)
+    await topics.ensure(settings)
+
+    (fault,) = await topics.verify(settings)
+    kafka.alter_topic(bootstrap, f"{name}.quarantine", setting, "7200000")
+    mended = await topics.verify(settings)
+
+    assert fault.startswith(
+        f"{name}.quarantine (quarantine topic of {name}) has {setting}=7199999, {name} has 7200000"
+    )
+    assert fault.endswith(
+        f"kafka-configs.sh --alter --topic {name}.quarantine --add-config {setting}=7200000"
+    )
+    assert mended == []
