@@ -44,5 +44,6 @@ async def read_again(
 
             await changelog.read(kafka, topic, first.partition, first.begin, end, consume)
             if records:
-                again.append(dataclasses.replace(first, end=end, records=records))
+                malformed = {offset: why for each in batches for offset, why in each.malformed.items()}
+                again.append(dataclasses.replace(first, end=end, records=records, malformed=malformed))
     return again
