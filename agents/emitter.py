@@ -1,12 +1,14 @@
 """Builds the record batches of a transaction: every output of a lane, and its changelog."""
 
 import json
+import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Final
 
 from agents.batch import Record
+from agents.detour import headers_on_the_way
 from agents.home import Home
 from agents.path import Outcome
 from conf import wire
@@ -54,11 +56,20 @@ class _Batches:
         self._full: list[Outgoing] = []
 
     def add(
-        self, partition: int, record: Record, key: bytes | None, value: bytes | None, headers: Headers
+        self,
+        partition: int,
+        record: Record,
+        key: bytes | None,
+        value: bytes | None,
+        headers: Headers,
+        written_at: int | None = None,
     ) -> None:
-        """Append a record. One that is too large for the topic even alone is noted, and left out."""
+        """Append a record, with its own timestamp unless ``written_at`` is given.
+
+        One that is too large for the topic even alone is noted, and left out.
+        """
         builder = self._open.get(partition)
-        timestamp = record.timestamp
+        timestamp = record.timestamp if written_at is None else written_at
         if builder is not None:
             if builder.append(timestamp=timestamp, key=key, value=value, headers=headers) is not None:
                 return
@@ -152,9 +163,10 @@ class Emitter:
 
     @staticmethod
     def _forwarded(outcome: Outcome, batches: _Batches) -> list[Outgoing]:
-        """To the home lane as they came, with the source that the accepted record will carry."""
+        """To the home lane as they came, with the source that the accepted record will carry; written now."""
+        now = round(time.time() * 1000)
         for home, record, source in outcome.forwarded:
-            batches.add(home, record, record.key, record.value, _with(record, {wire.HEADER_SOURCE: source}))
+            batches.add(home, record, record.key, record.value, headers_on_the_way(record, source), now)
         return batches.finish()
 
     def _quarantined(self, outcome: Outcome, new_builder: NewBuilder) -> list[Outgoing]:

@@ -1,21 +1,18 @@
 """What becomes of the records of one batch: forward, verdict, divert, quarantine. Decides; writes nothing."""
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import compress
-from typing import Final
 
+from agents import detour
 from agents.batch import FetchedBatch, Record
 from agents.home import Home
-from agents.verdict import Reader, last_header
+from agents.verdict import Reader
 from conf import wire
 from conf.settings import AddressSettings
 from tables.codec import Origin
 from tables.ring import Checked, Verdict
 from tables.table import LaneTable
-
-MALFORMED_SOURCE: Final = "a forwarded record without a valid _RF_SOURCE"
 
 
 @dataclass(slots=True)
@@ -49,8 +46,7 @@ class Path:
         self._reader = Reader(address)
         self._home = Home(partitions, address.partitioner)
         self._divert = address.duplicates == "divert"
-        # No more digits than partition and offset have room for in a ring record.
-        self._source = re.compile(re.escape(address.input_topic.encode()) + rb"/[0-9]{1,9}/[0-9]{1,18}")
+        self._arrive = detour.arrival(address.input_topic)
 
     def decide(
         self, batch: FetchedBatch, records: Sequence[Record], table: LaneTable, refused: dict[int, str]
@@ -65,7 +61,7 @@ class Path:
         """
         quarantined: list[tuple[Record, bytes, str]] = []
         if batch.topic == self._forward_topic:
-            sources = self._forwarded_sources(records, refused)
+            records, sources = self._arrived(records, refused)
         else:
             prefix = wire.source(batch.topic, batch.partition)
             sources = [prefix + b"%d" % record.offset for record in records]
@@ -143,16 +139,21 @@ class Path:
                 )
         return result
 
-    def _forwarded_sources(self, records: Sequence[Record], refused: dict[int, str]) -> list[bytes]:
-        """Who forwarded a record named its source; what somebody else wrote there goes to quarantine."""
-        sources = []
+    def _arrived(
+        self, records: Sequence[Record], refused: dict[int, str]
+    ) -> tuple[list[Record], list[bytes]]:
+        """Forwarded records as they were, with their sources; what somebody else wrote there goes to quarantine."""
+        arrive = self._arrive
+        restored: list[Record] = []
+        sources: list[bytes] = []
         for record in records:
-            source = last_header(record.headers, wire.HEADER_SOURCE) or b""
-            if not self._source.fullmatch(source):
-                refused[record.offset] = MALFORMED_SOURCE
-                source = wire.source(self._forward_topic, self._partition) + b"%d" % record.offset
-            sources.append(source)
-        return sources
+            arrived = arrive(record)
+            if arrived is None:
+                refused[record.offset] = detour.MALFORMED
+                arrived = record, wire.source(self._forward_topic, self._partition) + b"%d" % record.offset
+            restored.append(arrived[0])
+            sources.append(arrived[1])
+        return restored, sources
 
     @staticmethod
     def _set_aside(

@@ -32,7 +32,10 @@ OUTPUT_CONFIG: Final[Mapping[str, str]] = {
 FORWARD_CONFIG: Final[Mapping[str, str]] = {
     **OUTPUT_CONFIG,
     "cleanup.policy": "delete",
-    # A forwarded record carries one header more than the input's largest.
+    # How long a home lane may be away: it counts from the forwarding. Kafka's own defaults, whatever the cluster's are.
+    "retention.ms": str(7 * 24 * 3600 * 1000),
+    "retention.bytes": "-1",
+    # A forwarded record carries two headers more than the input's largest.
     "max.message.bytes": str(1_048_588 + 65_536),
 }
 

@@ -17,6 +17,9 @@ HEADER_ORIGINAL: Final = "_RF_ORIGINAL"
 HEADER_REASON: Final = "_RF_REASON"
 """On a quarantined record: why it was refused for good."""
 
+HEADER_TIMESTAMP: Final = "_RF_TIMESTAMP"
+"""On a forwarded record: the input record's timestamp, in ms, eight bytes. Nowhere else."""
+
 TIMESTAMP_AFTER: Final = "message.timestamp.after.max.ms"
 TIMESTAMP_BEFORE: Final = "message.timestamp.before.max.ms"
 """Settings of a topic: how far a record's timestamp may be from the broker's clock."""

@@ -171,7 +171,7 @@ def test_forged_forward_goes_to_quarantine(running: Running) -> None:
     assert [each.id for each in got] == [b"z"]
     assert sorted(each.id or b"" for each in quarantined) == [b"x", b"y"]
     assert {dict(each.headers)["_RF_REASON"] for each in quarantined} == {
-        b"a forwarded record without a valid _RF_SOURCE"
+        b"a forwarded record that does not end in a valid _RF_SOURCE and _RF_TIMESTAMP"
     }
 
 

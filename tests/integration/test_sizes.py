@@ -196,7 +196,13 @@ async def test_expired_group_offsets_of_both_inputs(bootstrap: str, tmp_path: Pa
     async with bench(bootstrap, tmp_path) as lanes:
         lanes.send(*(Sent(None, b"g", b"%d" % each) for each in range(10)))
         forwarded = [
-            Sent(None, b"g", b"f", (("_RF_SOURCE", f"{lanes.name}/1/{each}".encode()),)) for each in range(5)
+            Sent(
+                None,
+                b"g",
+                b"f",
+                (("_RF_SOURCE", f"{lanes.name}/1/{each}".encode()), ("_RF_TIMESTAMP", bytes(8))),
+            )
+            for each in range(5)
         ]
         kafka.send(bootstrap, lanes.forward, forwarded)
         lane = await lanes.opened()

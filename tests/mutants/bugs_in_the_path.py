@@ -5,6 +5,7 @@ from typing import Final
 from tests.mutants.mutant import Mutant, Patch
 
 _PATH: Final = "agents/path.py"
+_DETOUR: Final = "agents/detour.py"
 _EMITTER: Final = "agents/emitter.py"
 _PATH_TESTS: Final = "tests/unit/test_path.py"
 _EMITTER_TESTS: Final = "tests/unit/test_emitter.py"
@@ -35,9 +36,28 @@ MUTANTS: Final = (
         "tests/unit/test_home.py::test_sign_of_the_hash",
     ),
     Mutant(
+        "forwarded-under-its-own-time",
+        "Retention deletes a backlog from the forward topic before its home lane has read it.",
+        (
+            Patch(
+                _EMITTER,
+                "record.key, record.value, headers_on_the_way(record, source), now)",
+                "record.key, record.value, headers_on_the_way(record, source))",
+            ),
+        ),
+        f"{_EMITTER_TESTS}::test_forwarded",
+        ("tests/integration/test_forward_retention.py::test_backlog_from_long_ago",),
+    ),
+    Mutant(
+        "accepted-at-the-time-of-forwarding",
+        "What was forwarded has another timestamp than what was not, and its ID ages from another moment.",
+        (Patch(_DETOUR, "Arrived(record.offset, timestamp,", "Arrived(record.offset, record.timestamp,"),),
+        f"{_PATH_TESTS}::test_there_and_back",
+    ),
+    Mutant(
         "forged-source-believed",
         "What somebody else wrote into the forward topic is accepted under a source that does not exist.",
-        (Patch(_PATH, "re.compile(re.escape(address.input_topic.encode()) +", 're.compile(rb"[^/]+" +'),),
+        (Patch(_DETOUR, "re.compile(re.escape(input_topic.encode()) +", 're.compile(rb"[^/]+" +'),),
         f"{_PATH_TESTS}::test_malformed_source",
     ),
     Mutant(

@@ -356,18 +356,25 @@ def test_diverted_in_order() -> None:
 
 
 def test_forwarded() -> None:
-    """A forwarded record is as it came, in its home's partition, and carries the source that will be accepted."""
+    """A forwarded record is as it came, in its home's partition, with the source that will be accepted and its own time.
+
+    It is written at the time of forwarding.
+    """
     headers: Headers = [("_RF_SOURCE", b"forged"), ("b", None), ("_RF_KEY", b"theirs"), ("b", b"1")]
     outcome = _outcome([Given(1)])
     record = Given(2, key=None, value=b"", headers=headers, timestamp=9)
     outcome.forwarded.append((2, record, b"orders/3/2"))
 
+    before = int(time.time() * 1000)
     batches = _emitter().emit(outcome, _builders())
+    after = int(time.time() * 1000) + 1
 
     (forwarded,) = _only(batches, FORWARD)
     assert forwarded.partition == 2
-    kept = [("b", None), ("_RF_KEY", b"theirs"), ("b", b"1")]
-    assert _read([forwarded]) == [Written(None, b"", [*kept, ("_RF_SOURCE", b"orders/3/2")], 9)]
+    ours = [("_RF_SOURCE", b"orders/3/2"), ("_RF_TIMESTAMP", b"\0\0\0\0\0\0\0\x09")]
+    (written,) = _read([forwarded])
+    assert written == Written(None, b"", [*headers, *ours], written.timestamp)
+    assert before <= written.timestamp <= after
     assert len(_read(_only(batches, "orders.accepted"))) == 1
 
 

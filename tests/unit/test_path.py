@@ -7,8 +7,9 @@ from typing import Any, cast
 import pytest
 
 from agents.batch import FetchedBatch
+from agents.detour import MALFORMED, headers_on_the_way
 from agents.home import Home
-from agents.path import MALFORMED_SOURCE, Outcome, Path
+from agents.path import Outcome, Path
 from conf.load import validate
 from tables.codec import Origin, Slot, encode_id, ring_value
 from tables.ring import Checked, Ring, Verdict
@@ -324,12 +325,12 @@ def test_originals() -> None:
 def test_original_that_was_forwarded() -> None:
     """An original that came by the forward topic is named where it stood in the input."""
     path, table = _path(duplicates="divert"), Table()
-    forwarded = Given(0, HOME, [_id(b"a"), ("_RF_SOURCE", b"orders/1/44")], timestamp=9)
+    forwarded = _forwarded(0, b"orders/1/44", HOME, _id(b"a"))
     table.apply(_decide(path, [forwarded], table, topic=FORWARD))
 
     outcome = _decide(path, [Given(5, HOME, [_id(b"a")])], table)
 
-    assert table.slots[0].origin == Origin(1, 44, 9)
+    assert table.slots[0].origin == Origin(1, 44, 5)
     assert outcome.originals == [b"orders/1/44"]
 
 
@@ -371,10 +372,16 @@ def test_dropped_duplicates_ask_for_no_originals() -> None:
 # -- the forward topic -----------------------------------------------------------------------------------------------
 
 
+STAMP = (5).to_bytes(8, "big")
+FORWARDED_AT = 1_000_000
+
+
 def _forwarded(
     offset: int, source: bytes | None, key: bytes | None = HOME, *more: tuple[str, bytes]
 ) -> Given:
-    return Given(offset, key, [*more, ("_RF_SOURCE", source)])
+    """A record of time 5, forwarded much later."""
+    headers = [*more, ("_RF_SOURCE", source), ("_RF_TIMESTAMP", STAMP)]
+    return Given(offset, key, headers, timestamp=FORWARDED_AT)
 
 
 def test_forwarded_is_never_forwarded_again() -> None:
@@ -442,8 +449,8 @@ def test_malformed_source(source: bytes | None) -> None:
 
     outcome = _decide(_path(), records, refused=refused, topic=FORWARD)
 
-    assert outcome.quarantined == [(records[1], b"ringfence-orders-forward/3/21", MALFORMED_SOURCE)]
-    assert refused == {21: MALFORMED_SOURCE}
+    assert outcome.quarantined == [(records[1], b"ringfence-orders-forward/3/21", MALFORMED)]
+    assert refused == {21: MALFORMED}
     assert outcome.sources == [b"orders/999999999/0", b"orders/3/999999999999999999"]
     assert outcome.checked.new_ids == [encode_id(b"a"), encode_id(b"c")]
     for sequence, (each, origin) in enumerate(zip(outcome.checked.new_ids, outcome.new_origins, strict=True)):
@@ -460,11 +467,52 @@ def test_name_of_the_input_is_taken_as_it_is() -> None:
     assert _offsets([record for record, _, _ in outcome.quarantined]) == [1]
 
 
-def test_missing_source() -> None:
-    """A record of the forward topic without the header is refused."""
-    outcome = _decide(_path(), [Given(0, HOME)], topic=FORWARD)
+@pytest.mark.parametrize(
+    "headers",
+    [
+        [],
+        [("_RF_SOURCE", b"orders/1/9")],
+        [("_RF_TIMESTAMP", STAMP)],
+        [("_RF_TIMESTAMP", STAMP), ("_RF_SOURCE", b"orders/1/9")],
+        [("_RF_SOURCE", b"orders/1/9"), ("_RF_TIMESTAMP", STAMP), ("x", b"1")],
+        [("_RF_SOURCE", b"orders/1/9"), ("x", b"1"), ("_RF_TIMESTAMP", STAMP)],
+        *(
+            [("_RF_SOURCE", b"orders/1/9"), ("_RF_TIMESTAMP", each)]
+            for each in (None, b"", STAMP[1:], STAMP + b"0", b"\xff" * 7 + b"\xfe", b"\x80" + b"\x00" * 7)
+        ),
+    ],
+)
+def test_malformed_headers(headers: Headers) -> None:
+    """A record of the forward topic that does not end as ours do is refused as it is, and holds up nothing."""
+    record = Given(0, HOME, headers)
+    outcome = _decide(_path(), [record, _forwarded(1, b"orders/1/9")], topic=FORWARD)
 
-    assert [reason for _, _, reason in outcome.quarantined] == [MALFORMED_SOURCE]
+    assert outcome.quarantined == [(record, b"ringfence-orders-forward/3/0", MALFORMED)]
+    assert _offsets(outcome.records) == [1]
+
+
+@pytest.mark.parametrize("timestamp", [-1, 0, 5, 1_700_000_000_123, 2**63 - 1])
+@pytest.mark.parametrize(
+    "headers",
+    [
+        [],
+        [("a", None), ("a", b""), _id(b"x")],
+        [("_RF_SOURCE", b"mine"), ("_RF_TIMESTAMP", b"mine too"), ("_RF_TIMESTAMP", STAMP)],
+    ],
+)
+def test_there_and_back(timestamp: int, headers: Headers) -> None:
+    """At home a record is what it was: key, value, headers of whatever name, and its timestamp, by which its ID ages."""
+    sent = Given(7, HOME, headers, b"\xff", timestamp)
+    on_the_way = Given(0, HOME, headers_on_the_way(sent, b"orders/1/7"), b"\xff", FORWARDED_AT)
+
+    outcome = _decide(_path(duplicate_id_from="value"), [on_the_way], topic=FORWARD)
+    (got,) = outcome.records
+
+    assert (got.offset, got.key, got.value, got.timestamp) == (0, HOME, b"\xff", timestamp)
+    assert list(got.headers) == list(headers)
+    assert outcome.sources == [b"orders/1/7"]
+    assert outcome.new_origins == [Origin(1, 7, timestamp)]
+    assert outcome.checked.new_times == [timestamp]
 
 
 # -- refused records -------------------------------------------------------------------------------------------------
@@ -492,7 +540,9 @@ def test_refused_of_the_forward_topic() -> None:
 
     outcome = _decide(_path(), [record], refused={4: "too large"}, topic=FORWARD)
 
-    assert outcome.quarantined == [(record, b"orders/1/9", "too large")]
+    (((refused, source, reason)),) = outcome.quarantined
+    assert (source, reason) == (b"orders/1/9", "too large")
+    assert (refused.offset, refused.timestamp, refused.headers) == (4, 5, [_id(b"a")])
     assert outcome.checked.new_ids == []
 
 
