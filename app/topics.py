@@ -109,8 +109,10 @@ async def ensure(settings: Settings) -> list[Outcome]:
         brokers = len((await admin.describe_cluster())["brokers"])
         plans = missing(settings, existing, brokers)
         created = await _create(admin, plans, brokers)
-        if len(created) < len(plans):  # somebody else was faster: say what is, not what was planned
-            existing |= await _appeared(admin, {plan.name for plan in plans} - created)
+        if plans:
+            appeared = await _appeared(admin, {plan.name for plan in plans})
+            # Where somebody else was faster: say what is, not what was planned.
+            existing |= {name: each for name, each in appeared.items() if name not in created}
     counts = {plan.name: plan.partitions for plan in plans}
     counts |= {name: topic.partitions for name, topic in existing.items()}
     return [Outcome(name, counts[name], name in created) for name in names]

@@ -25,6 +25,7 @@ ADDRESSES: list[dict[str, Any]] = [
     {"name": "aborted", "partitions": 1},
     {"name": "markers", "partitions": 1},
     {"name": "nokey", "partitions": 1},
+    {"name": "compressed", "partitions": 1},
 ]
 
 
@@ -232,3 +233,16 @@ def test_records_without_key_pass(running: Running) -> None:
 
 def _signed_murmur2(key: bytes) -> int:
     return int(murmur2(key))
+
+
+def test_compressed_input(running: Running) -> None:
+    """However producers compress: every codec that Kafka knows is read."""
+    codecs = ["none", "gzip", "snappy", "lz4", "zstd"]
+    for each in codecs:
+        records = [Sent(b"%d" % number, b"g", each.encode() * 100) for number in range(len(codecs))]
+        records += [Sent(each.encode(), b"g", each.encode() * 100)]
+        kafka.send(running.bootstrap, "compressed", records, **{"compression.type": each})
+    got = running.settled("compressed")
+
+    assert [each.id for each in got] == [b"0", b"1", b"2", b"3", b"4", *(each.encode() for each in codecs)]
+    assert [each.value for each in got[5:]] == [each.encode() * 100 for each in codecs]
