@@ -98,11 +98,17 @@ class Cursor:
         self.next = self.committed = end
 
     async def compare(self, cluster: Cluster) -> None:
-        """Make sure that the group's offset has not gone back.
+        """Make sure that neither the log nor the group's offset has gone back.
 
         Raises:
-            ClusterWentBackError: it has.
+            ClusterWentBackError: one has.
         """
+        end = await cluster.high_watermark(self.topic, self.partition)
+        if end < self.next:
+            raise ClusterWentBackError(
+                f"{self.topic}/{self.partition} ends at {end}, and was processed up to {self.next}: it lost its tail; "
+                "opening anew from what it has"
+            )
         known = self.committed
         now = await self._committed_now(cluster)
         # A commit is acknowledged before the group's offset shows it.

@@ -18,32 +18,24 @@ from tables.cluster import Cluster
 READ_LIMIT_S: Final = 15.0
 
 
-async def read_again(
-    kafka: KafkaSettings, cluster: Cluster, held: Sequence[FetchedBatch]
-) -> list[FetchedBatch]:
-    """The held batches as they stand in the log now, one for each topic; less where the log has become shorter.
+async def read_again(kafka: KafkaSettings, cluster: Cluster, held: FetchedBatch) -> FetchedBatch | None:
+    """The held batch as it stands in the log now; None = leave it to the consumer, which has been rewound.
 
-    What retention has deleted meanwhile cannot be read, and nothing else can stand there: it stays as it is.
+    What retention has deleted meanwhile cannot be read, and nothing else can stand there: it stays as it was fetched.
+    What is wrong with a malformed record is found out by the consumer alone.
 
     Raises:
         TimeoutError: the log cannot be read.
     """
-    again: list[FetchedBatch] = []
+    if held.malformed:
+        return None
     async with asyncio.timeout(READ_LIMIT_S):
-        for topic in dict.fromkeys(each.topic for each in held):
-            batches = [each for each in held if each.topic == topic]
-            first, last = batches[0], batches[-1]
-            if await cluster.log_start(topic, first.partition) > first.begin:
-                again += batches
-                continue
-            end = min(last.end, await cluster.high_watermark(topic, first.partition))
-            records: list[Any] = []
+        start = max(held.begin, await cluster.log_start(held.topic, held.partition))
+        end = min(held.end, await cluster.high_watermark(held.topic, held.partition))
+        records: list[Any] = [each for each in held.records if each.offset < start]
 
-            async def consume(found: Sequence[Any], records: list[Any] = records, end: int = end) -> None:
-                records.extend(each for each in found if each.offset < end)
+        async def consume(found: Sequence[Any]) -> None:
+            records.extend(each for each in found if each.offset < end)
 
-            await changelog.read(kafka, topic, first.partition, first.begin, end, consume)
-            if records:
-                malformed = {offset: why for each in batches for offset, why in each.malformed.items()}
-                again.append(dataclasses.replace(first, end=end, records=records, malformed=malformed))
-    return again
+        await changelog.read(kafka, held.topic, held.partition, start, end, consume)
+    return dataclasses.replace(held, end=end, records=records) if records else None

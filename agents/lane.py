@@ -28,7 +28,14 @@ from agents.batch import FetchedBatch, Record
 from agents.cursor import ClusterWentBackError, Cursor, TopicRecreatedError
 from agents.emitter import TooLargeError, changelog_batches
 from agents.hint import ForwardingHint
-from agents.opening import LaneRefusedError, NotOwnerError, Opened, Opening, TopicMissingError
+from agents.opening import (
+    QUESTION_LIMIT_S,
+    LaneRefusedError,
+    NotOwnerError,
+    Opened,
+    Opening,
+    TopicMissingError,
+)
 from agents.ownership import Ownership
 from agents.path import Outcome
 from conf.errors import RingfenceError
@@ -131,11 +138,12 @@ class Lane:
 
     async def compare(self) -> None:
         """Whether an idle lane still fits the cluster; if not, it opens anew. One that works finds out by itself."""
-        opened, cursor = self._opened, self._cursors.get(self._opening.address.input_topic)
-        if opened is None or cursor is None or self.state is not LaneState.OPEN or self._kept or self._mail:
+        opened = self._opened
+        if opened is None or self.state is not LaneState.OPEN or self._kept or self._mail:
             return
         try:
-            await cursor.compare(opened.cluster)
+            for cursor in opened.cursors.values():
+                await cursor.compare(opened.cluster)
         except ClusterWentBackError as error:
             if self._opened is opened and not self._busy:
                 self._distrust = error
@@ -193,7 +201,7 @@ class Lane:
         while not self._closing.is_set():
             try:
                 self._opened = await self._opening.open(ownership)
-                self._cursors, self._warn_at = self._opened.cursors, None
+                self._cursors, self._warn_at, self._distrust = self._opened.cursors, None, None
                 await self._read_held_again(self._opened)
                 if self._kept is None:
                     self._set(LaneState.OPEN)
@@ -245,19 +253,14 @@ class Lane:
             await asyncio.wait_for(self._closing.wait(), delay)
 
     async def _read_held_again(self, opened: Opened) -> None:
-        """After a failure: the failed batch, and those behind it, as they stand in the log now."""
+        """After a failure: the failed batch, as it stands in the log now. Those behind it are fetched again."""
         if self._kept is None:
             return
-        held, waiting = [self._kept, *self._mail], len(self._mail)
         try:
-            held = await self._opening.read_again(held)
+            again = await self._opening.read_again(self._kept)
         except TimeoutError:
-            held = []  # the opening has everything fetched again, sooner or later
-        held = [opened.cursors[each.topic].renew(each) for each in held]
-        self._kept = held[0] if held else None
-        # More may have come meanwhile.
-        self._mail = deque([*held[1:], *list(self._mail)[waiting:]])
-        self._room.set()
+            again = None  # the consumer brings it, sooner or later
+        self._kept = again and opened.cursors[again.topic].renew(again)
 
     def _say_waits(self, error: NotOwnerError) -> None:
         """Once an assignment, as it is part of every rebalance; a warning when it lasts."""
@@ -295,7 +298,8 @@ class Lane:
             return
         await reach("after-fetch", self.name)
         before = cursor.gap_records
-        records = await cursor.admit(batch, opened.cluster, ownership)
+        async with asyncio.timeout(QUESTION_LIMIT_S):
+            records = await cursor.admit(batch, opened.cluster, ownership)
         self.counts["gap_records"] += cursor.gap_records - before
         if records is None:
             return
@@ -312,7 +316,7 @@ class Lane:
             for point in _points(outcome, change.meta.capacity, table.meta):
                 await reach(point, self.name)
             if 0 <= bases[-1] < table.position:
-                await self._behind(cursor, opened)
+                await self._behind(opened)
 
         async with asyncio.timeout(TRANSACTION_LIMIT_S):
             bases = await producer.transact(
@@ -329,13 +333,14 @@ class Lane:
         cursor.done(batch.end)
         self._count(outcome, time.perf_counter() - began)
 
-    async def _behind(self, cursor: Cursor, opened: Opened) -> None:
+    async def _behind(self, opened: Opened) -> None:
         """The changelog ends below what this lane has written there: is it alone in that?
 
         Raises:
             ClusterWentBackError: the group's offset went back too: memory knows what the cluster no longer does.
         """
-        await cursor.compare(opened.cluster)
+        for cursor in opened.cursors.values():
+            await cursor.compare(opened.cluster)
         log.error(
             "lane %s: %s/%d lost its tail and the input did not; going on with what RocksDB and memory know: "
             "another worker, or this one without its data_dir, would accept resends of what was lost",

@@ -1,6 +1,7 @@
 """The lanes of a worker: opened and closed as the consumer group assigns partitions."""
 
 import asyncio
+import contextlib
 import functools
 import logging
 import time
@@ -8,9 +9,11 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import Any, Final
 
+from aiokafka.errors import KafkaError
+
 from agents.batch import FetchedBatch
 from agents.lane import Lane, LaneState
-from agents.opening import Opening
+from agents.opening import QUESTION_LIMIT_S, Opening
 from agents.ownership import Ownership
 from conf import wire
 from conf.settings import Settings
@@ -161,8 +164,12 @@ class Lanes:
 
     async def measure_lag(self) -> None:
         """Ask for the end of each open lane's input, and whether the cluster still fits the lane."""
-        for lane in self.lanes:
-            if lane.state is LaneState.OPEN:
+        await asyncio.gather(*(self._look_at(each) for each in self.lanes if each.state is LaneState.OPEN))
+
+    async def _look_at(self, lane: Lane) -> None:
+        """One lane, which may be the only one whose topic does not answer."""
+        with contextlib.suppress(KafkaError, OSError, TimeoutError):
+            async with asyncio.timeout(QUESTION_LIMIT_S):
                 end = await self._cluster.high_watermark(
                     lane.opening.address.input_topic, lane.opening.partition
                 )

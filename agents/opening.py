@@ -9,7 +9,6 @@ is anything processed.
 
 import asyncio
 import logging
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -133,8 +132,8 @@ class Opening:
             producer, self.table, epoch, cursors, path, emitter, facts.counts, facts.topic_ids, self._cluster
         )
 
-    async def read_again(self, held: Sequence[FetchedBatch]) -> list[FetchedBatch]:
-        """What was fetched before, as it stands in the log now."""
+    async def read_again(self, held: FetchedBatch) -> FetchedBatch | None:
+        """What was fetched before, as it stands in the log now; None = left to the consumer."""
         return await read_again(self._kafka, self._cluster, held)
 
     def _say_open(self, restored: Restored, next_offset: int) -> None:

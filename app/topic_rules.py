@@ -154,7 +154,8 @@ def _timestamp_faults(
     if source is None:
         return
     for role, name in address.topics(settings.app.id).items():
-        if role in {"input topic", "changelog"} or name not in existing:
+        # What is forwarded carries the time of forwarding.
+        if role in {"input topic", "changelog", "forward topic"} or name not in existing:
             continue
         for setting, taken in existing[name].timestamps.items():
             needed = source.timestamps.get(setting, 0)

@@ -125,7 +125,7 @@ class BatchConsumerThread(driver.AIOKafkaConsumerThread):  # type: ignore[misc]
                 continue
             records = fetched.get(tp, [])
             end = state.position if state.has_valid_position else begin
-            batch = self._batch(tp, begin, end, records, parsed.malformed if parsed is not None else {})
+            batch = self._batch(tp, begin, end, records, dict(parsed.malformed) if parsed is not None else {})
             if batch is not None:
                 batches[tp] = batch
         return batches

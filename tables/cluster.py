@@ -7,7 +7,8 @@ from typing import Any, NamedTuple, Self
 from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
-from aiokafka.errors import KafkaError, TopicAuthorizationFailedError
+from aiokafka.errors import KafkaError, TopicAuthorizationFailedError, for_code
+from aiokafka.protocol.commit import OffsetFetchRequest
 from aiokafka.protocol.metadata import MetadataRequest
 from confluent_kafka import TopicCollection
 from confluent_kafka.admin import AdminClient
@@ -86,11 +87,21 @@ class Cluster:
         return int((await self._consumer.beginning_offsets([tp]))[tp])
 
     async def committed(self, topic: str, partition: int) -> int | None:
-        """The group's committed offset, asked for now; None = none."""
-        tp = TopicPartition(topic, partition)
-        offsets = await self._admin.list_consumer_group_offsets(self.group_id, partitions=[tp])
-        found = offsets.get(tp)
-        return None if found is None or found.offset < 0 else int(found.offset)
+        """The group's committed offset, asked for now; None = none.
+
+        Raises:
+            KafkaError: the group's coordinator cannot say, such as while it loads; aiokafka's own question would then say
+                that there is none.
+        """
+        coordinator = await self._admin.find_coordinator(self.group_id)
+        request = OffsetFetchRequest(self.group_id, [(topic, [partition])])
+        response = await self._admin._send_request(request, coordinator)  # noqa: SLF001
+        answers = [each for _, partitions in response.topics for each in partitions]
+        for code in (getattr(response, "error_code", 0), *(each[3] for each in answers)):
+            if code:
+                raise for_code(code)(f"the offset of {self.group_id} for {topic}/{partition}")
+        offsets = [int(each[1]) for each in answers if each[1] >= 0]
+        return offsets[0] if offsets else None
 
     async def partition_counts(self, topics: list[str]) -> dict[str, int]:
         """Partition counts asked for now; a topic that does not exist is absent.

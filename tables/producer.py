@@ -157,8 +157,10 @@ def _timestamp_refusal(batches: Sequence[Outgoing], futures: Sequence["asyncio.F
     topics = sorted(
         {
             batch.topic
-            for batch, future in zip(batches, futures, strict=True)
-            if not future.cancelled() and isinstance(future.exception(), InvalidTimestampError)
+            for batch, future in zip(batches, futures, strict=False)  # sending may have ended early
+            if future.done()
+            and not future.cancelled()
+            and isinstance(future.exception(), InvalidTimestampError)
         }
     )
     return (

@@ -376,3 +376,23 @@ async def test_log_that_became_shorter(bootstrap: str, tmp_path: Path) -> None:
 
         assert lane.next == 10
         assert lanes.accepted_ids() == [each.id for each in ids(0, 10)]
+
+
+async def test_input_that_lost_its_tail_stops_an_idle_lane(
+    bootstrap: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What comes next at offsets that were processed would be dropped in silence: the lane says so and stops."""
+    async with bench(bootstrap, tmp_path) as lanes:
+        lanes.send(*ids(0, 10))
+        lane = await lanes.opened()
+        await lanes.feed(lane, 0, 10)
+        ends = lanes.cluster.high_watermark
+
+        async def shorter(topic: str, partition: int) -> int:
+            return 5 if topic == lanes.name else await ends(topic, partition)
+
+        monkeypatch.setattr(lanes.cluster, "high_watermark", shorter)
+        await lane.compare()
+        await until(lambda: lane.state is LaneState.REFUSED, lambda: f"{lane.state}: {lane.reason}")
+
+        assert "it lost its tail" in lane.reason

@@ -241,7 +241,8 @@ def test_compressed_input(running: Running) -> None:
     for each in codecs:
         records = [Sent(b"%d" % number, b"g", each.encode() * 100) for number in range(len(codecs))]
         records += [Sent(each.encode(), b"g", each.encode() * 100)]
-        kafka.send(running.bootstrap, "compressed", records, **{"compression.type": each})
+        options: dict[str, Any] = {"compression.type": each}
+        kafka.send(running.bootstrap, "compressed", records, **options)
     got = running.settled("compressed")
 
     assert [each.id for each in got] == [b"0", b"1", b"2", b"3", b"4", *(each.encode() for each in codecs)]

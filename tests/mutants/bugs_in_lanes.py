@@ -152,8 +152,8 @@ MUTANTS: Final = (
         (
             Patch(
                 _LANE,
-                "            held = await self._opening.read_again(held)\n",
-                "            held = list(held)\n",
+                "            again = await self._opening.read_again(self._kept)\n",
+                "            again = self._kept\n",
             ),
         ),
         f"{_LANE_TESTS}::test_failed_batch_is_read_again",
@@ -245,7 +245,7 @@ MUTANTS: Final = (
     Mutant(
         "malformed-unnamed",
         "A malformed record is accepted with header names that nobody gave it.",
-        (Patch(_TRANSPORT, "parsed.malformed if parsed is not None else {}", "{}"),),
+        (Patch(_TRANSPORT, "dict(parsed.malformed) if parsed is not None else {}", "{}"),),
         "tests/integration/test_malformed.py::test_header_name_that_is_not_utf8",
     ),
     Mutant(

@@ -1,0 +1,45 @@
+"""What the cluster says, where a broker cannot be made to say it on demand."""
+
+from typing import Any
+
+import pytest
+from aiokafka.errors import CoordinatorLoadInProgressError, TopicAuthorizationFailedError
+from aiokafka.protocol.commit import OffsetFetchResponse_v3
+
+from conf.settings import KafkaSettings
+from tables.cluster import Cluster
+
+
+class Coordinator:
+    """Answers the question for a group's offsets with one answer."""
+
+    def __init__(self, offset: int, partition_error: int = 0, error: int = 0) -> None:
+        partitions = [] if error else [(0, offset, "", partition_error)]
+        self._answer = OffsetFetchResponse_v3(0, [("orders", partitions)] if partitions else [], error)
+
+    async def find_coordinator(self, group: str) -> int:
+        return 1
+
+    async def _send_request(self, request: Any, node: int) -> Any:
+        return self._answer
+
+
+def _cluster(coordinator: Coordinator) -> Cluster:
+    cluster = Cluster(KafkaSettings(), "group")
+    cluster._admin = coordinator  # type: ignore[assignment]
+    return cluster
+
+
+async def test_committed() -> None:
+    """An offset is told, and that there is none."""
+    assert await _cluster(Coordinator(7)).committed("orders", 0) == 7
+    assert await _cluster(Coordinator(0)).committed("orders", 0) == 0
+    assert await _cluster(Coordinator(-1)).committed("orders", 0) is None
+
+
+async def test_coordinator_that_cannot_say() -> None:
+    """A coordinator that loads, or refuses, is no coordinator that has nothing: a lane would begin at the log's start."""
+    with pytest.raises(CoordinatorLoadInProgressError):
+        await _cluster(Coordinator(-1, error=14)).committed("orders", 0)
+    with pytest.raises(TopicAuthorizationFailedError):
+        await _cluster(Coordinator(-1, partition_error=29)).committed("orders", 0)
