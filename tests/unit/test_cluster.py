@@ -26,7 +26,7 @@ class Coordinator:
 
 def _cluster(coordinator: Coordinator) -> Cluster:
     cluster = Cluster(KafkaSettings(), "group")
-    cluster._admin = coordinator  # type: ignore[assignment]
+    cluster._admin = coordinator
     return cluster
 
 
