@@ -19,8 +19,9 @@ $(STAMP): requirements.lock pyproject.toml
 demo: setup
 	$(BIN)/ringfence demo
 
+# Three at a time on two cores: half of the time they wait for sessions to run out.
 test: setup lint
-	$(BIN)/python -m pytest --numprocesses 2 --dist loadfile
+	$(BIN)/python -m pytest --numprocesses 3 --dist loadfile
 
 unit: setup
 	$(BIN)/python -m pytest tests/unit tests/property
