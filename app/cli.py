@@ -220,6 +220,8 @@ def demo(messages: int, seed: int, keep: bool, config: Path) -> int:
 def _silence_clients() -> None:
     """What aiokafka logs of a failed connection, the error that the verb ends with says better."""
     logging.getLogger("aiokafka").setLevel(logging.CRITICAL)
+    # A connection that is refused leaves futures that nobody awaits; the verb tells of it in one line.
+    logging.getLogger("asyncio").setLevel(logging.CRITICAL)
 
 
 def _settings_if_any(config: Path) -> Settings:
