@@ -4,8 +4,8 @@ Two promises live here.
 
 *No record is ever stepped over.* Each batch says where its fetch began. A lane drops what lies below the offset
 that comes next and refuses a batch that begins above it. On any failure it keeps the batch, discards its
-producer, opens again, trims the batch to the new offset and runs it again: later batches, already queued, would
-otherwise commit over the failed one.
+producer, opens again, reads the batch again from the log, trims it to the new offset and runs it again: later batches, already
+queued, would otherwise commit over the failed one.
 
 *State follows the commit.* Ring and RocksDB change after the transaction was committed, under the epoch of the
 opening that it was made in.

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any, Final
 
 import faust
-from aiokafka.errors import KafkaError
 from yarl import URL
 
 from agents import address as address_agent
@@ -72,8 +71,7 @@ class RingfenceApp(faust.App):  # type: ignore[misc]
     async def _watch_lag(self) -> None:
         """Keep the lag that ``/metrics`` shows a few seconds old at most."""
         while True:
-            with contextlib.suppress(KafkaError, OSError, TimeoutError):
-                await self.lanes.measure_lag()
+            await self.lanes.measure_lag()
             await asyncio.sleep(LAG_EVERY_S)
 
     async def on_stop(self) -> None:

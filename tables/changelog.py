@@ -1,4 +1,4 @@
-"""Reads a lane's changelog.
+"""Reads a lane's changelog, and any other stretch of a partition that a lane needs again.
 
 Faust's own table recovery counts a transaction's commit marker as a record that is still to come and waits
 ten seconds for it, so a lane reads its changelog itself.
@@ -37,7 +37,7 @@ async def read(
 ) -> int:
     """Pass all committed records of ``start <= offset < high_watermark`` to ``consume``, in order.
 
-    Read to the *high watermark*: only the lane's own transactional ID ever writes here, and it has been fenced,
+    Of a changelog, read to the *high watermark*: only the lane's own transactional ID ever writes here, and it has been fenced,
     so whatever is open below it is about to end, and nothing else can hold it up. A restore that stopped at the
     last stable offset would miss the records behind an open transaction.
 

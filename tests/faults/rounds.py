@@ -16,7 +16,6 @@ from tests.faults.nemeses.catalogue import NEMESES
 from tests.faults.system import System
 from tests.faults.workloads.catalogue import FORWARDING, KINDS, Workload
 
-STRIKES: Final = 4
 PAUSE_S: Final = (0.5, 3.0)
 """Between strikes."""
 
@@ -49,11 +48,6 @@ class Verdict:
         )
 
 
-def choose(rng: random.Random, strikes: int) -> list[str]:
-    """Nemeses of a round."""
-    return rng.sample(list(NEMESES), strikes)
-
-
 def workloads(rng: random.Random) -> list[Workload]:
     """Three addresses, one of which forwards."""
     forwarding = rng.choice(FORWARDING)
@@ -61,26 +55,24 @@ def workloads(rng: random.Random) -> list[Workload]:
     return [KINDS[each](each, random.Random(rng.random())) for each in kinds]
 
 
-def run(seed: int, nemeses: Sequence[str] = (), strikes: int = STRIKES, keep: Path | None = None) -> Verdict:
+def run(seed: int, nemeses: Sequence[str], keep: Path | None = None) -> Verdict:
     """Run a round.
 
     Args:
-        seed: Chooses everything that can be chosen; what the processes make of it in time, it cannot.
-        nemeses: In this order; none = the seed chooses.
-        strikes: How many of them, then.
+        seed: Chooses everything else that can be chosen; what the processes make of it in time, it cannot.
+        nemeses: Names, in this order.
         keep: Folder to keep everything in, when the round fails.
     """
     rng = random.Random(seed)
-    names = list(nemeses) or choose(rng, strikes)
     loads = workloads(rng)
-    verdict = Verdict(seed, names, [each.name for each in loads])
+    verdict = Verdict(seed, list(nemeses), [each.name for each in loads])
     partitions, workers = rng.choice([(4, 2), (3, 3)])
     began = time.monotonic()
     folder = Path(tempfile.mkdtemp(prefix="ringfence-round-"))
     try:
         with System(folder, loads, partitions=partitions, workers=workers) as system:
             system.start()
-            _strike(system, names, rng, verdict)
+            _strike(system, nemeses, rng, verdict)
             system.stop_producers()
             _judge(system, verdict)
             verdict.kills = system.kills

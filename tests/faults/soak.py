@@ -18,7 +18,7 @@ from tests.faults.nemeses.catalogue import NEMESES
 @click.option("--minutes", default=60.0, help="No round begins after this.")
 @click.option("--seed", default=1, help="Of the first round; the others count on from it.")
 @click.option("--nemeses", default="", help="Only these, in this order, separated by commas.")
-@click.option("--strikes", default=rounds.STRIKES, help="Nemeses a round, where the seed chooses.")
+@click.option("--strikes", default=4, help="Nemeses a round, where the seed chooses.")
 @click.option("--results", type=click.Path(path_type=Path), help="Append a JSON line a round.")
 @click.option("--keep", type=click.Path(path_type=Path), help="Keep the folders of rounds that fail here.")
 def soak(

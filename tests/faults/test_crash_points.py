@@ -74,15 +74,8 @@ class Trial:
             120,
         )
         for topic in (self.name, self._forward):
-            ends = kafka.data_ends(self._bootstrap, topic, PARTITIONS)
             wait_for(
-                lambda topic=topic, ends=ends: all(  # type: ignore[misc]
-                    done >= end
-                    for done, end in zip(
-                        kafka.committed(self._bootstrap, self.name, topic, PARTITIONS), ends, strict=True
-                    )
-                    if end
-                ),
+                lambda topic=topic: kafka.consumed(self._bootstrap, self.name, topic, PARTITIONS),  # type: ignore[misc]
                 lambda: f"{self.name}: {self.worker.health()}\n{self.worker.log()}",
             )
 

@@ -226,6 +226,14 @@ async def test_assignment_closes_what_ran(bootstrap: str, tmp_path: Path) -> Non
             await worker.stop()
 
 
+async def _grow(bootstrap: str, topic: str, partitions: int) -> None:
+    """Add partitions; metadata of the new ones spreads after the answer."""
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    for future in admin.create_partitions([NewPartitions(topic, partitions)]).values():
+        future.result(LIMIT_S)
+    await until(lambda: len(admin.list_topics(timeout=LIMIT_S).topics[topic].partitions) == partitions, str)
+
+
 async def test_changed_partition_count_refuses(bootstrap: str, tmp_path: Path) -> None:
     """A topic whose partition count changed stops the lane with the way out."""
     async with bench(bootstrap, tmp_path) as lanes:
@@ -233,13 +241,7 @@ async def test_changed_partition_count_refuses(bootstrap: str, tmp_path: Path) -
         lane = await lanes.opened()
         await lanes.feed(lane, 0, 5)
         await lane.close()
-        admin = AdminClient({"bootstrap.servers": bootstrap})
-        for future in admin.create_partitions([NewPartitions(lanes.accepted, 3)]).values():
-            future.result(LIMIT_S)
-        # Metadata of the new partitions spreads after the answer.
-        await until(
-            lambda: len(admin.list_topics(timeout=LIMIT_S).topics[lanes.accepted].partitions) == 3, str
-        )
+        await _grow(bootstrap, lanes.accepted, 3)
         lane.start(Group())
         await until(
             lambda: lane.state in (LaneState.REFUSED, LaneState.OPEN), lambda: f"{lane.state}: {lane.reason}"
@@ -256,10 +258,7 @@ async def test_grown_input_refuses(bootstrap: str, tmp_path: Path) -> None:
         lane = await lanes.opened()
         await lanes.feed(lane, 0, 5)
         await lane.close()
-        admin = AdminClient({"bootstrap.servers": bootstrap})
-        for future in admin.create_partitions([NewPartitions(lanes.name, 3)]).values():
-            future.result(LIMIT_S)
-        await until(lambda: len(admin.list_topics(timeout=LIMIT_S).topics[lanes.name].partitions) == 3, str)
+        await _grow(bootstrap, lanes.name, 3)
         lane.start(Group())
         await until(lambda: lane.state is LaneState.REFUSED, lambda: f"{lane.state}: {lane.reason}")
 

@@ -30,6 +30,11 @@ class Sizes:
         await until(lambda: lane.state is LaneState.OPEN, lambda: f"{lane.state}: {lane.reason}")
         return lane
 
+    async def reopen(self, lane: Lane, size: int, **more: Any) -> Lane:
+        """The next lane, once this one is closed."""
+        await lane.dispose()
+        return await self.open(size, **more)
+
     async def feed(self, lane: Lane, *numbers: int) -> list[int]:
         """Send these IDs and return those that were accepted."""
         before = len(self.lanes.output())
@@ -51,8 +56,7 @@ async def test_shrink_keeps_the_newest(bootstrap: str, tmp_path: Path, lose_disk
         sizes = Sizes(lanes, lose_disk=lose_disk)
         lane = await sizes.open(10)
         await sizes.feed(lane, *range(10))
-        await lane.dispose()
-        lane = await sizes.open(4)
+        lane = await sizes.reopen(lane, 4)
 
         assert await sizes.feed(lane, 6, 7, 8, 9) == []
         assert await sizes.feed(lane, 5) == [5]
@@ -66,12 +70,10 @@ async def test_grow_loses_nothing(bootstrap: str, tmp_path: Path, lose_disk: boo
         sizes = Sizes(lanes, lose_disk=lose_disk)
         lane = await sizes.open(4)
         await sizes.feed(lane, *range(6))
-        await lane.dispose()
-        lane = await sizes.open(10)
+        lane = await sizes.reopen(lane, 10)
         assert await sizes.feed(lane, 6, 7, 8) == [6, 7, 8]
         running = known(lane.opening.table, range(20))
-        await lane.dispose()
-        lane = await sizes.open(10)
+        lane = await sizes.reopen(lane, 10)
         rebuilt = known(lane.opening.table, range(20))
 
         assert running == rebuilt == [2, 3, 4, 5, 6, 7, 8]
@@ -85,11 +87,9 @@ async def test_shrink_then_grow_brings_nothing_back(bootstrap: str, tmp_path: Pa
         sizes = Sizes(lanes, lose_disk=lose_disk)
         lane = await sizes.open(10)
         await sizes.feed(lane, *range(10))
-        await lane.dispose()
-        lane = await sizes.open(4)
+        lane = await sizes.reopen(lane, 4)
         await sizes.feed(lane, 10, 11, 12)
-        await lane.dispose()
-        lane = await sizes.open(10)
+        lane = await sizes.reopen(lane, 10)
 
         assert known(lane.opening.table, range(20)) == [9, 10, 11, 12]
         assert await sizes.feed(lane, 0, 8, 9, 12) == [0, 8]
@@ -115,8 +115,7 @@ async def test_slots_of_an_earlier_size_are_removed(bootstrap: str, tmp_path: Pa
         sizes = Sizes(lanes, lose_disk=False)
         lane = await sizes.open(6)
         await sizes.feed(lane, *range(6))
-        await lane.dispose()
-        lane = await sizes.open(4)
+        lane = await sizes.reopen(lane, 4)
         await sizes.feed(lane, *range(6, 12))
         table = lane.opening.table
         capacities = {codec.decode_ring(*each).capacity for each in table._opened().slots()}
@@ -137,8 +136,7 @@ async def test_memory_only_ring_forgets(bootstrap: str, tmp_path: Path) -> None:
         lane.start(Group())
         await until(lambda: lane.state is LaneState.OPEN, lambda: f"{lane.state}: {lane.reason}")
         assert await sizes.feed(lane, 1, 2, 1) == [1, 2]
-        await lane.dispose()
-        lane = await sizes.open(10)
+        lane = await sizes.reopen(lane, 10)
 
         assert known(lane.opening.table, range(5)) == []
         assert await sizes.feed(lane, 1, 1) == [1]

@@ -217,6 +217,13 @@ def data_ends(bootstrap: str, topic: str, partitions: int = 1) -> list[int]:
     return ends
 
 
+def consumed(bootstrap: str, group: str, topic: str, partitions: int = 1) -> bool:
+    """Whether the group has committed all records of a topic; markers at its end are nobody's."""
+    done = committed(bootstrap, group, topic, partitions)
+    ends = data_ends(bootstrap, topic, partitions)
+    return all(max(0, offset) >= end for offset, end in zip(done, ends, strict=True))
+
+
 def wait_count(bootstrap: str, topic: str, count: int, partitions: int = 1) -> list[Got]:
     """Wait until so many committed records are there; returns all."""
     deadline = time.monotonic() + WAIT_S

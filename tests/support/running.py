@@ -27,7 +27,7 @@ class Running:
         count = self.partitions(address)
         for topic in (address, f"{self.app_id}-{address}-forward"):
             wait_for(
-                lambda topic=topic: self._done(topic, count),  # type: ignore[misc]
+                lambda topic=topic: kafka.consumed(self.bootstrap, self.app_id, topic, count),  # type: ignore[misc]
                 lambda topic=topic: f"{topic}\n{self.worker.health()}\n{self.worker.log()}",  # type: ignore[misc]
             )
         return self.read(f"{address}.accepted", count)
@@ -39,9 +39,3 @@ class Running:
     def partitions(self, address: str) -> int:
         """As configured."""
         return int(next(each["partitions"] for each in self.addresses if each["name"] == address))
-
-    def _done(self, topic: str, count: int) -> bool:
-        """Whether all records of an input are processed; markers at its end are nobody's."""
-        done = kafka.committed(self.bootstrap, self.app_id, topic, count)
-        ends = kafka.data_ends(self.bootstrap, topic, count)
-        return all(max(0, offset) >= end for offset, end in zip(done, ends, strict=True))

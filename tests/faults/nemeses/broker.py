@@ -5,6 +5,7 @@ import time
 from typing import Final
 
 from tests.faults.nemeses.broker_data import OldCopy
+from tests.faults.nemeses.nemesis import OfSystem
 from tests.faults.system import System
 
 BRIEF_S: Final = (3.0, 12.0)
@@ -14,14 +15,11 @@ PAST_TRANSACTION_TIMEOUT_S: Final = 65.0
 """The broker ends a transaction that is open for 60 s."""
 
 
-class KilledBroker:
+class KilledBroker(OfSystem):
     """The broker is killed as by a power cut, and starts again over the same folder."""
 
     def __init__(self, system: System, rng: random.Random) -> None:
-        self.name = "kill broker"
-        self.struck = 0
-        self._system = system
-        self._rng = rng
+        super().__init__("kill broker", system, rng)
 
     def strike(self) -> None:
         """Kill it; leave it down for a while."""
@@ -35,15 +33,14 @@ class KilledBroker:
             self._system.broker.broker.start()
 
 
-class FrozenBroker:
+class FrozenBroker(OfSystem):
     """The broker stops answering, its connections open."""
 
     def __init__(self, system: System, rng: random.Random, *, long: bool = False) -> None:
         """``long``: until the transactions that are open have timed out."""
-        self.name = "freeze broker past the transaction time-out" if long else "freeze broker"
-        self.struck = 0
-        self._system = system
-        self._rng = rng
+        super().__init__(
+            "freeze broker past the transaction time-out" if long else "freeze broker", system, rng
+        )
         self._long = long
 
     def strike(self) -> None:
@@ -58,17 +55,14 @@ class FrozenBroker:
             self._system.broker.broker.resume()
 
 
-class BrokerWentBack:
+class BrokerWentBack(OfSystem):
     """All of the broker's logs lose what they got in the last seconds; the workers, which run on, know more than it.
 
     What producers had been told to be safe in that time no longer is: they send it again.
     """
 
     def __init__(self, system: System, rng: random.Random) -> None:
-        self.name = "broker goes back"
-        self.struck = 0
-        self._system = system
-        self._rng = rng
+        super().__init__("broker goes back", system, rng)
         self._copy = OldCopy(system.broker.broker, system.folder / "copy")
 
     def strike(self) -> None:

@@ -4,6 +4,7 @@ import random
 import time
 from typing import Final, Literal
 
+from tests.faults.nemeses.nemesis import OfSystem
 from tests.faults.proxy import TcpProxy
 from tests.faults.system import System
 
@@ -13,15 +14,12 @@ HOLD_S: Final = (2.0, 14.0)
 DELAY_S: Final = (0.05, 0.6)
 
 
-class BrokenLink:
+class BrokenLink(OfSystem):
     """One worker's link breaks for a while."""
 
     def __init__(self, system: System, rng: random.Random, how: How) -> None:
-        self.name = f"link: {how}"
-        self.struck = 0
-        self._system = system
+        super().__init__(f"link: {how}", system, rng)
         self._proxy: TcpProxy | None = None
-        self._rng = rng
         self._how = how
 
     def strike(self) -> None:

@@ -1,8 +1,11 @@
 """What all faults have in common."""
 
 import contextlib
+import random
 from collections.abc import Iterator
 from typing import Protocol, TypeVar
+
+from tests.faults.system import System
 
 
 class Nemesis(Protocol):
@@ -19,6 +22,16 @@ class Nemesis(Protocol):
     def heal(self) -> None:
         """Undo it. May be called again, and without a strike."""
         ...
+
+
+class OfSystem:
+    """What nemeses that act on a whole system begin with."""
+
+    def __init__(self, name: str, system: System, rng: random.Random) -> None:
+        self.name = name
+        self.struck = 0
+        self._system = system
+        self._rng = rng
 
 
 AnyNemesis = TypeVar("AnyNemesis", bound=Nemesis)

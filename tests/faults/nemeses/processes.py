@@ -7,6 +7,7 @@ import time
 from collections.abc import Sequence
 from typing import Final
 
+from tests.faults.nemeses.nemesis import OfSystem
 from tests.faults.system import System
 from tests.support.worker import WorkerProcess, wait_for
 
@@ -29,14 +30,11 @@ BATCH_POINTS: Final = (
 )  # fmt: skip
 
 
-class KilledWorkers:
+class KilledWorkers(OfSystem):
     """Some workers are killed at whatever they are doing; healed, they run again, with their old state."""
 
     def __init__(self, system: System, rng: random.Random) -> None:
-        self.name = "kill"
-        self.struck = 0
-        self._system = system
-        self._rng = rng
+        super().__init__("kill", system, rng)
         self._killed: list[WorkerProcess] = []
 
     def strike(self) -> None:
@@ -52,14 +50,11 @@ class KilledWorkers:
         _start_all(self._killed)
 
 
-class KillLoop:
+class KillLoop(OfSystem):
     """Workers are killed again and again, also while they start, join and open."""
 
     def __init__(self, system: System, rng: random.Random) -> None:
-        self.name = "kill loop"
-        self.struck = 0
-        self._system = system
-        self._rng = rng
+        super().__init__("kill loop", system, rng)
 
     def strike(self) -> None:
         """Kill and start; the pace is the fault."""
@@ -75,14 +70,11 @@ class KillLoop:
         _start_all(self._system.workers)
 
 
-class KilledAtPoint:
+class KilledAtPoint(OfSystem):
     """A worker is killed exactly at a named point of a lane, and starts again."""
 
     def __init__(self, system: System, rng: random.Random, point: str) -> None:
-        self.name = f"kill at {point}"
-        self.struck = 0
-        self._system = system
-        self._rng = rng
+        super().__init__(f"kill at {point}", system, rng)
         self._point = point
         self._worker: WorkerProcess | None = None
 
@@ -110,15 +102,12 @@ class KilledAtPoint:
         return 1 if self._point in {*OPENING_POINTS, "re-slotting"} else self._rng.randint(1, 4)
 
 
-class FrozenWorker:
+class FrozenWorker(OfSystem):
     """A worker sleeps past the session time-out, its lanes go to others, and it wakes. It may hold a transaction."""
 
     def __init__(self, system: System, rng: random.Random, point: str = "") -> None:
         """With a point it is frozen exactly there."""
-        self.name = f"freeze at {point}" if point else "freeze"
-        self.struck = 0
-        self._system = system
-        self._rng = rng
+        super().__init__(f"freeze at {point}" if point else "freeze", system, rng)
         self._point = point
         self._worker: WorkerProcess | None = None
 
@@ -140,14 +129,11 @@ class FrozenWorker:
             self._worker.signal(signal.SIGCONT)
 
 
-class Storm:
+class Storm(OfSystem):
     """Workers leave and join every few seconds, some in order and some not, faster than the group settles."""
 
     def __init__(self, system: System, rng: random.Random) -> None:
-        self.name = "rebalance storm"
-        self.struck = 0
-        self._system = system
-        self._rng = rng
+        super().__init__("rebalance storm", system, rng)
 
     def strike(self) -> None:
         """Some restarts; the pace is the fault."""
@@ -165,14 +151,11 @@ class Storm:
         _start_all(self._system.workers)
 
 
-class KilledProducers:
+class KilledProducers(OfSystem):
     """Producers are killed and come back with what is in doubt."""
 
     def __init__(self, system: System, rng: random.Random) -> None:
-        self.name = "kill producers"
-        self.struck = 0
-        self._system = system
-        self._rng = rng
+        super().__init__("kill producers", system, rng)
 
     def strike(self) -> None:
         """Kill half of them."""
