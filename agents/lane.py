@@ -4,11 +4,10 @@ Two promises live here.
 
 *No record is ever stepped over.* Each batch says where its fetch began. A lane drops what lies below the offset
 that comes next and refuses a batch that begins above it. On any failure it keeps the batch, discards its
-producer, opens again, reads the batch again from the log, trims it to the new offset and runs it again: later batches, already
-queued, would otherwise commit over the failed one.
+producer, opens again, reads the batch again from the log, trims it to the new offset and runs it again: later
+batches, already queued, would otherwise commit over the failed one.
 
-*State follows the commit.* Ring and RocksDB change after the transaction was committed, under the epoch of the
-opening that it was made in.
+*State follows the commit.* See :mod:`agents.transactions`.
 """
 
 import asyncio
@@ -17,41 +16,26 @@ import logging
 import random
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from enum import StrEnum
 from typing import Final
 
-from aiokafka import TopicPartition
 from aiokafka.errors import KafkaError
 
-from agents.batch import FetchedBatch, Record
+from agents.batch import FetchedBatch
 from agents.cursor import ClusterWentBackError, Cursor, TopicRecreatedError
-from agents.emitter import TooLargeError, changelog_batches
-from agents.hint import ForwardingHint
-from agents.opening import (
-    QUESTION_LIMIT_S,
-    LaneRefusedError,
-    NotOwnerError,
-    Opened,
-    Opening,
-    TopicMissingError,
-)
+from agents.opening import LaneRefusedError, NotOwnerError, Opened, Opening, TopicMissingError
 from agents.ownership import Ownership
-from agents.path import Outcome
+from agents.transactions import Transactions
 from conf.errors import RingfenceError
 from tables.changelog import ChangelogStalledError
-from tables.codec import Meta
-from tables.failpoints import reach
-from tables.producer import FencedError, Outgoing
-from tables.ring import Verdict
+from tables.producer import FencedError
 from tables.store import DamagedStoreError
 
 log: Final = logging.getLogger("ringfence.lane")
 
 MAIL_MAX: Final = 2
 """Batches waiting in the lane; more wait in Faust's buffer and then in the broker."""
-TRANSACTION_LIMIT_S: Final = 15.0
-"""For one transaction: longer than any healthy one, and shorter than the broker's time-out of 60 s."""
 DRAIN_LIMIT_S: Final = 8.0
 """How long closing waits for the transaction under way."""
 BACKOFF_FIRST_S: Final = 0.1
@@ -96,8 +80,7 @@ class Lane:
         self.counts: Counter[str] = Counter()
         self.lag: int | None = None
         """Input records that are there and not yet processed, when last asked."""
-        self.batch_seconds: Callable[[float], None] = lambda _: None
-        """Told of each batch how long it took."""
+        self.transactions = Transactions(opening, self.counts)
         self._opening = opening
         self._changed = changed
         self._mail: deque[FetchedBatch] = deque()
@@ -108,7 +91,6 @@ class Lane:
         self._task: asyncio.Task[None] | None = None
         self._opened: Opened | None = None
         self._cursors: dict[str, Cursor] = {}
-        self._forwarding = ForwardingHint(opening.address)
         self._busy = False
         """A batch is being processed."""
         self._distrust: ClusterWentBackError | None = None
@@ -207,7 +189,7 @@ class Lane:
                     self._set(LaneState.OPEN)
                 while (batch := await self._take()) is not None:
                     self._busy = True
-                    await self._process(batch, self._opened, ownership)
+                    await self.transactions.run(batch, self._opened, ownership)
                     self._busy, self._kept = False, None
                     attempt = 0
                     self._set(LaneState.OPEN)
@@ -288,101 +270,3 @@ class Lane:
             self._wake.clear()
             await self._wake.wait()
         return None
-
-    # -- one batch -----------------------------------------------------------------------------------------
-
-    async def _process(self, batch: FetchedBatch, opened: Opened, ownership: Ownership) -> None:
-        """Decide, one transaction, then the state."""
-        cursor = opened.cursors.get(batch.topic)
-        if cursor is None:
-            return
-        await reach("after-fetch", self.name)
-        before = cursor.gap_records
-        async with asyncio.timeout(QUESTION_LIMIT_S):
-            records = await cursor.admit(batch, opened.cluster, ownership)
-        self.counts["gap_records"] += cursor.gap_records - before
-        if records is None:
-            return
-        table, producer, opening = opened.table, opened.producer, self._opening
-        began = time.perf_counter()
-        outcome, outputs = self._plan(batch, records, opened)
-        next_offsets = {each.topic: each.next for each in opened.cursors.values()} | {batch.topic: batch.end}
-        change = table.record(
-            outcome.checked, outcome.new_origins, next_offsets, opened.partition_counts, opened.topic_ids
-        )
-        state = changelog_batches(opening.changelog, opening.partition, table, change, producer.builder)
-
-        async def approve(bases: list[int]) -> None:
-            for point in _points(outcome, change.meta.capacity, table.meta):
-                await reach(point, self.name)
-            if 0 <= bases[-1] < table.position:
-                await self._behind(opened)
-
-        async with asyncio.timeout(TRANSACTION_LIMIT_S):
-            bases = await producer.transact(
-                [*outputs, *state],
-                {TopicPartition(batch.topic, batch.partition): batch.end},
-                opening.group_id,
-                approve,
-            )
-        await reach("after-commit", self.name)
-        position = bases[-1] + state[-1].builder.record_count() if bases[-1] >= 0 else 0
-        await reach("before-store", self.name)
-        table.apply(opened.epoch, change, position)
-        await reach("after-store", self.name)
-        cursor.done(batch.end)
-        self._count(outcome, time.perf_counter() - began)
-
-    async def _behind(self, opened: Opened) -> None:
-        """The changelog ends below what this lane has written there: is it alone in that?
-
-        Raises:
-            ClusterWentBackError: the group's offset went back too: memory knows what the cluster no longer does.
-        """
-        for cursor in opened.cursors.values():
-            await cursor.compare(opened.cluster)
-        log.error(
-            "lane %s: %s/%d lost its tail and the input did not; going on with what RocksDB and memory know: "
-            "another worker, or this one without its data_dir, would accept resends of what was lost",
-            self.name, self._opening.changelog, self._opening.partition,
-        )  # fmt: skip
-
-    def _plan(
-        self, batch: FetchedBatch, records: Sequence[Record], opened: Opened
-    ) -> tuple[Outcome, list[Outgoing]]:
-        """Decide and build; again without the records that turn out to fit nowhere."""
-        refused = {
-            each.offset: batch.malformed[each.offset] for each in records if each.offset in batch.malformed
-        }
-        self._say_refused(batch, refused)
-        while True:
-            outcome = opened.path.decide(batch, records, opened.table, refused)
-            try:
-                return outcome, opened.emitter.emit(outcome, opened.producer.builder)
-            except TooLargeError as error:
-                refused |= error.reasons
-                self._say_refused(batch, error.reasons)
-
-    def _say_refused(self, batch: FetchedBatch, reasons: dict[int, str]) -> None:
-        for offset, reason in reasons.items():
-            log.warning(
-                "lane %s: %s/%d/%d goes to quarantine: %s",
-                self.name, batch.topic, batch.partition, offset, reason,
-            )  # fmt: skip
-
-    def _count(self, outcome: Outcome, seconds: float) -> None:
-        verdicts = outcome.checked.verdicts
-        self.counts["accepted"] += verdicts.count(Verdict.ACCEPTED)
-        self.counts["duplicates"] += verdicts.count(Verdict.DUPLICATE)
-        self.counts["unchecked"] += verdicts.count(Verdict.UNCHECKED)
-        self.counts["forwarded"] += len(outcome.forwarded)
-        self.counts["quarantined"] += len(outcome.quarantined)
-        self.counts["batches"] += 1
-        self.batch_seconds(seconds)
-        self._forwarding.note(self.name, len(outcome.forwarded), len(verdicts))
-
-
-def _points(outcome: Outcome, capacity: int, last: Meta | None) -> list[str]:
-    """Fail points of a transaction that is not like the others."""
-    points = ["forwarding"] if outcome.forwarded else []
-    return [*points, "re-slotting"] if last is not None and last.capacity != capacity else points

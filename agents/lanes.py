@@ -223,5 +223,5 @@ class Lanes:
     def _new(self, partition: Partition) -> Lane:
         address = self._addresses[partition[0]]
         lane = Lane(Opening(self._settings, address, partition[1], self._cluster), self._state_changed)
-        lane.batch_seconds = functools.partial(self.observe_batch, address.name)
+        lane.transactions.batch_seconds = functools.partial(self.observe_batch, address.name)
         return lane

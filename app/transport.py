@@ -1,4 +1,4 @@
-"""Faust's aiokafka transport, changed in five points. This file and records.py know Faust's and aiokafka's insides.
+"""Faust's aiokafka transport, changed in six points. This file and records.py know Faust's and aiokafka's insides.
 
 1. A fetch is one message: Faust moves an event at a time and pays some 23 callbacks for each; here the records of
    one fetch of one partition travel as one :class:`agents.batch.FetchedBatch`.
@@ -6,11 +6,13 @@
 3. Only committed data is read, whatever guarantee Faust is set to.
 4. Faust's own idea of what was read and of what is slow is off: lanes know better.
 5. No record ends the worker: a malformed one is named in its batch, and a damaged one holds up its partition alone.
+6. aiokafka's task that fetches is started again when an error has ended it: nobody else would notice.
 
 ``tests/integration/test_transport.py`` fails when an upgrade breaks any of them.
 """
 
 import asyncio
+import logging
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Mapping
@@ -32,6 +34,8 @@ from faust.types import TP, ConsumerMessage
 
 from agents.batch import FetchedBatch
 from app import records as lenient
+
+log: Final = logging.getLogger("ringfence.transport")
 
 BATCH_RECORDS_MAX: Final = 5_000
 """Records of one batch, and so of one transaction of one lane."""
@@ -85,6 +89,7 @@ class BatchConsumerThread(driver.AIOKafkaConsumerThread):  # type: ignore[misc]
         fetcher = consumer._fetcher  # noqa: SLF001
         if consumer._closed or fetcher._closed:  # noqa: SLF001
             raise ConsumerStoppedError
+        _keep_fetching(fetcher)
         with fetcher._subscriptions.fetch_context():  # noqa: SLF001
             batches = await self._drain(fetcher, active_partitions)
             if not batches and timeout:
@@ -164,6 +169,21 @@ class BatchConsumerThread(driver.AIOKafkaConsumerThread):  # type: ignore[misc]
 
     def verify_event_path(self, now: float, tp: TP) -> None:
         """Lanes report for themselves; Faust's watch of each event does not fit batches."""
+
+
+def _keep_fetching(fetcher: Any) -> None:
+    """Start aiokafka's fetching task again if an error ended it; positions are kept, what was not drained comes again.
+
+    Its own ``getmany`` raises the task's error on each call from then on, and so the worker would end.
+    """
+    task: asyncio.Task[None] = fetcher._fetch_task  # noqa: SLF001
+    if not task.done():
+        return
+    error = None if task.cancelled() else task.exception()
+    log.error("fetching from the brokers ended and begins anew: %r", error and (error.__cause__ or error))
+    # A failed fetch among them would end the new task at once: it awaits those that it finds.
+    fetcher._pending_tasks = {each for each in fetcher._pending_tasks if not each.done()}  # noqa: SLF001
+    fetcher._fetch_task = asyncio.create_task(fetcher._fetch_requests_routine())  # noqa: SLF001
 
 
 def _damaged(tp: TopicPartition, offset: int, error: CorruptRecordException) -> str:

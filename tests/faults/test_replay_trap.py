@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from agents import lane as lane_module
+from agents import transactions
 from agents.lane import Lane
 from tables import failpoints, producer
 from tests.faults.proxy import TcpProxy
@@ -42,7 +42,7 @@ DISCARD_LIMIT_S = 1.0
 @pytest.fixture
 def _short_limits(monkeypatch: pytest.MonkeyPatch) -> None:
     """A lane gives a transaction up sooner than in earnest; nothing else differs."""
-    monkeypatch.setattr(lane_module, "TRANSACTION_LIMIT_S", TRANSACTION_LIMIT_S)
+    monkeypatch.setattr(transactions, "TRANSACTION_LIMIT_S", TRANSACTION_LIMIT_S)
     monkeypatch.setattr(producer, "DISCARD_TIMEOUT_S", DISCARD_LIMIT_S)
 
 

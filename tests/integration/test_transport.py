@@ -1,7 +1,8 @@
-"""The five points in which Faust's transport is changed. An upgrade of Faust or aiokafka that breaks one fails here."""
+"""The points in which Faust's transport is changed. An upgrade of Faust or aiokafka that breaks one fails here."""
 
 import contextlib
 import inspect
+import threading
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -147,3 +148,31 @@ async def test_membership_is_asked_of_the_broker(bootstrap: str, tmp_path: Path)
         coordinator.member_id = member
 
     assert (present, other_generation, unknown) == (True, False, False)
+
+
+async def test_fetching_begins_anew(
+    bootstrap: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """An error that ends aiokafka's task that fetches does not end the fetching: nothing is lost or comes twice."""
+    async with receiving(bootstrap, tmp_path) as received:
+        kafka.send(bootstrap, received.name, records(0, 10))
+        await received.reaches(10)
+        fetcher = received.app.consumer.thread._ensure_consumer()._fetcher
+        proceed = fetcher._proc_fetch_request
+        failed = threading.Event()
+
+        async def fail(*args: object) -> bool:
+            await proceed(*args)
+            failed.set()
+            raise RuntimeError("a response that nobody expected")
+
+        with monkeypatch.context() as patch:
+            patch.setattr(fetcher, "_proc_fetch_request", fail)
+            kafka.send(bootstrap, received.name, records(10, 20))
+            await until(failed.is_set, lambda: "no fetch failed")
+        await received.reaches(20)
+        kafka.send(bootstrap, received.name, records(20, 30))
+        await received.reaches(30)
+        offsets = [record.offset for batch in received.batches for record in batch.records]
+        assert offsets == list(range(30))
+        assert "begins anew: RuntimeError('a response that nobody expected')" in caplog.text

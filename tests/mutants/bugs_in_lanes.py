@@ -5,6 +5,7 @@ from typing import Final
 from tests.mutants.mutant import Mutant, Patch
 
 _LANE: Final = "agents/lane.py"
+_TRANSACTIONS: Final = "agents/transactions.py"
 _CURSOR: Final = "agents/cursor.py"
 _TRANSPORT: Final = "app/transport.py"
 _RECORDS: Final = "app/records.py"
@@ -22,12 +23,12 @@ _TRANSACT: Final = f"""\
 """
 _ROCKSDB_FIRST: Final = (
     Patch(
-        _LANE,
+        _TRANSACTIONS,
         "        async with asyncio.timeout(TRANSACTION_LIMIT_S):\n",
         "        table.apply(opened.epoch, change, 0)\n"
         "        async with asyncio.timeout(TRANSACTION_LIMIT_S):\n",
     ),
-    Patch(_LANE, "        table.apply(opened.epoch, change, position)\n", ""),
+    Patch(_TRANSACTIONS, "        table.apply(opened.epoch, change, position)\n", ""),
 )
 _FAILED: Final = "                attempt += 1\n"
 
@@ -68,7 +69,7 @@ MUTANTS: Final = (
         "IDs are stored in a transaction of their own: if the outputs fail then, the resend is dropped.",
         (
             Patch(
-                _LANE,
+                _TRANSACTIONS,
                 _TRANSACT,
                 f"""\
             bases = await producer.transact(state, {{}}, opening.group_id)
@@ -84,7 +85,7 @@ MUTANTS: Final = (
         "What is forwarded is committed apart from the offset: after a failure it is forwarded twice.",
         (
             Patch(
-                _LANE,
+                _TRANSACTIONS,
                 _TRANSACT,
                 f"""\
             forward = [each for each in outputs if each.topic == opening.forward_topic]
@@ -101,7 +102,7 @@ MUTANTS: Final = (
         "The input offset is committed ahead of the outputs: if these fail then, the batch is lost.",
         (
             Patch(
-                _LANE,
+                _TRANSACTIONS,
                 _TRANSACT,
                 f"""\
             await producer.transact([], {_OFFSETS}, opening.group_id)
@@ -117,7 +118,7 @@ MUTANTS: Final = (
         "The meta record forgets how far the lane is in its other input, which is repeated when offsets expire.",
         (
             Patch(
-                _LANE,
+                _TRANSACTIONS,
                 "{each.topic: each.next for each in opened.cursors.values()} | {batch.topic: batch.end}",
                 "{batch.topic: batch.end}",
             ),
@@ -253,5 +254,11 @@ MUTANTS: Final = (
         "What was fetched before a rewind cannot be told from what was fetched after it.",
         (Patch(_TRANSPORT, "        self._seeks[tp] += 1\n", ""),),
         f"{_TRANSPORT_TESTS}::test_rewind_fetches_again",
+    ),
+    Mutant(
+        "fetching-ended-for-good",
+        "An error in aiokafka's task that fetches ends the fetching, and the worker with it.",
+        (Patch(_TRANSPORT, "        _keep_fetching(fetcher)\n", ""),),
+        f"{_TRANSPORT_TESTS}::test_fetching_begins_anew",
     ),
 )

@@ -5,7 +5,7 @@ import pytest
 from bench.areas import ASYNCIO, BUILD, LANES, OTHER, PRODUCE, UNPACK, VERDICTS, Frame, area_of
 
 LOOP = Frame("/lib/python3.11/asyncio/base_events.py", "BaseEventLoop._run_once")
-LANE = Frame("/src/agents/lane.py", "Lane._process")
+LANE = Frame("/src/agents/transactions.py", "Transactions.run")
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,144 @@
+"""A batch of a lane becomes a transaction: outputs, changelog and input offset, all or none.
+
+*State follows the commit.* Ring and RocksDB change after the transaction was committed, under the epoch of the
+opening that it was made in. A crash between the two is healed by the restore; the other way round it would reject
+what was never accepted.
+"""
+
+import asyncio
+import logging
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from aiokafka import TopicPartition
+
+from agents.batch import FetchedBatch, Record
+from agents.emitter import TooLargeError, changelog_batches
+from agents.hint import ForwardingHint
+from agents.opening import QUESTION_LIMIT_S, Opened, Opening
+from agents.ownership import Ownership
+from agents.path import Outcome
+from tables.codec import Meta
+from tables.failpoints import reach
+from tables.producer import Outgoing
+from tables.ring import Verdict
+
+log: Final = logging.getLogger("ringfence.lane")
+
+TRANSACTION_LIMIT_S: Final = 15.0
+"""For one transaction: longer than any healthy one, and shorter than the broker's time-out of 60 s."""
+
+
+class Transactions:
+    """Those of one lane, over all its openings."""
+
+    def __init__(self, opening: Opening, counts: Counter[str]) -> None:
+        """``counts`` is the lane's and is counted on."""
+        self.batch_seconds: Callable[[float], None] = lambda _: None
+        """Told of each batch how long it took."""
+        self._name = opening.name
+        self._opening = opening
+        self._counts = counts
+        self._forwarding = ForwardingHint(opening.address)
+
+    async def run(self, batch: FetchedBatch, opened: Opened, ownership: Ownership) -> None:
+        """Decide, one transaction, then the state.
+
+        Raises:
+            Exception: nothing is known of the outcome; the opening is to be discarded and the batch to be run again.
+        """
+        cursor = opened.cursors.get(batch.topic)
+        if cursor is None:
+            return
+        await reach("after-fetch", self._name)
+        before = cursor.gap_records
+        async with asyncio.timeout(QUESTION_LIMIT_S):
+            records = await cursor.admit(batch, opened.cluster, ownership)
+        self._counts["gap_records"] += cursor.gap_records - before
+        if records is None:
+            return
+        table, producer, opening = opened.table, opened.producer, self._opening
+        began = time.perf_counter()
+        outcome, outputs = self._plan(batch, records, opened)
+        next_offsets = {each.topic: each.next for each in opened.cursors.values()} | {batch.topic: batch.end}
+        change = table.record(
+            outcome.checked, outcome.new_origins, next_offsets, opened.partition_counts, opened.topic_ids
+        )
+        state = changelog_batches(opening.changelog, opening.partition, table, change, producer.builder)
+
+        async def approve(bases: list[int]) -> None:
+            for point in _points(outcome, change.meta.capacity, table.meta):
+                await reach(point, self._name)
+            if 0 <= bases[-1] < table.position:
+                await self._behind(opened)
+
+        async with asyncio.timeout(TRANSACTION_LIMIT_S):
+            bases = await producer.transact(
+                [*outputs, *state],
+                {TopicPartition(batch.topic, batch.partition): batch.end},
+                opening.group_id,
+                approve,
+            )
+        await reach("after-commit", self._name)
+        position = bases[-1] + state[-1].builder.record_count() if bases[-1] >= 0 else 0
+        await reach("before-store", self._name)
+        table.apply(opened.epoch, change, position)
+        await reach("after-store", self._name)
+        cursor.done(batch.end)
+        self._count(outcome, time.perf_counter() - began)
+
+    async def _behind(self, opened: Opened) -> None:
+        """The changelog ends below what this lane has written there: is it alone in that?
+
+        Raises:
+            ClusterWentBackError: the group's offset went back too: memory knows what the cluster no longer does.
+        """
+        for cursor in opened.cursors.values():
+            await cursor.compare(opened.cluster)
+        log.error(
+            "lane %s: %s/%d lost its tail and the input did not; going on with what RocksDB and memory know: "
+            "another worker, or this one without its data_dir, would accept resends of what was lost",
+            self._name, self._opening.changelog, self._opening.partition,
+        )  # fmt: skip
+
+    def _plan(
+        self, batch: FetchedBatch, records: Sequence[Record], opened: Opened
+    ) -> tuple[Outcome, list[Outgoing]]:
+        """Decide and build; again without the records that turn out to fit nowhere."""
+        refused = {
+            each.offset: batch.malformed[each.offset] for each in records if each.offset in batch.malformed
+        }
+        self._say_refused(batch, refused)
+        while True:
+            outcome = opened.path.decide(batch, records, opened.table, refused)
+            try:
+                return outcome, opened.emitter.emit(outcome, opened.producer.builder)
+            except TooLargeError as error:
+                refused |= error.reasons
+                self._say_refused(batch, error.reasons)
+
+    def _say_refused(self, batch: FetchedBatch, reasons: dict[int, str]) -> None:
+        for offset, reason in reasons.items():
+            log.warning(
+                "lane %s: %s/%d/%d goes to quarantine: %s",
+                self._name, batch.topic, batch.partition, offset, reason,
+            )  # fmt: skip
+
+    def _count(self, outcome: Outcome, seconds: float) -> None:
+        verdicts = outcome.checked.verdicts
+        self._counts["accepted"] += verdicts.count(Verdict.ACCEPTED)
+        self._counts["duplicates"] += verdicts.count(Verdict.DUPLICATE)
+        self._counts["unchecked"] += verdicts.count(Verdict.UNCHECKED)
+        self._counts["forwarded"] += len(outcome.forwarded)
+        self._counts["quarantined"] += len(outcome.quarantined)
+        self._counts["batches"] += 1
+        self.batch_seconds(seconds)
+        self._forwarding.note(self._name, len(outcome.forwarded), len(verdicts))
+
+
+def _points(outcome: Outcome, capacity: int, last: Meta | None) -> list[str]:
+    """Fail points of a transaction that is not like the others."""
+    points = ["forwarding"] if outcome.forwarded else []
+    return [*points, "re-slotting"] if last is not None and last.capacity != capacity else points
