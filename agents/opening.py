@@ -233,11 +233,11 @@ class Opening:
                 )
             if committed is not None and committed > (recorded or 0):
                 log.warning(
-                    "lane %s: the group has committed %s/%d up to %d, %s knows it up to %d: it lost its tail, and "
-                    "resends of what lies between are accepted",
+                    "lane %s: the group has committed %s/%d up to %d, %s knows it up to %d: it lost its tail, or somebody "
+                    "moved the group's offset; resends of what lies between are accepted",
                     self.name, topic, self.partition, committed, self.changelog, recorded or 0,
                 )  # fmt: skip
-            if committed is None:
+            if committed is None and next_offset:
                 # The group's offsets have expired; the changelog's have not.
                 log.info(
                     "lane %s: the group has no offset for %s; the changelog says %d",

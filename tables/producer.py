@@ -149,7 +149,8 @@ class TransactionalProducer:
                 await self._producer.stop()
         except Exception:  # noqa: BLE001 - it is thrown away; what it did not finish, the next fence ends
             with contextlib.suppress(Exception):
-                await self._producer.client.close()
+                async with asyncio.timeout(DISCARD_TIMEOUT_S):
+                    await self._producer.client.close()
 
 
 def _timestamp_refusal(batches: Sequence[Outgoing], futures: Sequence["asyncio.Future[Any]"]) -> str:
