@@ -22,6 +22,10 @@ from tests.support.worker import ROOT, WorkerProcess, configure, wait_for
 APP_ID = "faults"
 DRAIN_LIMIT_S = 240.0
 PRODUCER_LIMIT_S = 120.0
+_AUTHORIZER = {
+    "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+    "allow.everyone.if.no.acl.found": "true",
+}
 _SIZE = "RINGFENCE_ADDRESS_DEFAULTS__ID_CACHE_SIZE"
 
 
@@ -90,7 +94,9 @@ class System:
 
     def __enter__(self) -> Self:
         with contextlib.ExitStack() as stack:
-            self.broker = stack.enter_context(linked_broker(self.folder / "broker", links=self._workers))
+            self.broker = stack.enter_context(
+                linked_broker(self.folder / "broker", links=self._workers, properties=_AUTHORIZER)
+            )
             settings = [each.settings(self.partitions) for each in self.workloads]
             self.config = configure(self.folder, self.bootstrap, APP_ID, settings)
             stack.callback(self._destroy)

@@ -9,7 +9,6 @@ from tests.faults.nemeses.broker import BrokerWentBack, FrozenBroker, KilledBrok
 from tests.faults.nemeses.disk import FilledDisk, SealedFolder
 from tests.faults.nemeses.links import BrokenLink
 from tests.faults.nemeses.nemesis import Nemesis
-from tests.faults.nemeses.outputs import AlteredTopic
 from tests.faults.nemeses.processes import (
     BATCH_POINTS,
     OPENING_POINTS,
@@ -20,6 +19,7 @@ from tests.faults.nemeses.processes import (
     KillLoop,
     Storm,
 )
+from tests.faults.nemeses.refusals import DeniedRight, SmallOutput
 from tests.faults.nemeses.state_directory import Damage, DamagedFiles, DeletedState, FutureFormat
 from tests.faults.system import System
 from tests.support.worker import WorkerProcess
@@ -55,12 +55,6 @@ def _busiest(system: System) -> tuple[WorkerProcess, Path]:
     return worker, lane
 
 
-def _output_refused(system: System, rng: random.Random) -> Nemesis:
-    """A topic that takes small batches only; what is larger by itself goes to quarantine."""
-    topic = f"{rng.choice(system.workloads).name}.accepted"
-    return AlteredTopic.small(system.bootstrap, topic, rng.randint(2_000, 20_000))
-
-
 NEMESES: Final[dict[str, Maker]] = {
     "kill": KilledWorkers,
     "kill-loop": KillLoop,
@@ -82,7 +76,8 @@ NEMESES: Final[dict[str, Maker]] = {
     "state-of-the-future": _state_of_the_future,
     "state-sealed": SealedFolder,
     "disk-full": FilledDisk,
-    "output-refused": _output_refused,
+    "output-small": SmallOutput,
+    "right-denied": DeniedRight,
 } | {
     f"kill-at-{point}": lambda system, rng, point=point: KilledAtPoint(system, rng, point)  # type: ignore[misc]
     for point in (*OPENING_POINTS, *BATCH_POINTS, "re-slotting")

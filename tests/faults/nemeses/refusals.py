@@ -1,0 +1,105 @@
+"""What the broker refuses to a running system, for a while: larger batches, the right to write."""
+
+import random
+import time
+from collections.abc import Callable
+from typing import Final
+
+from confluent_kafka.admin import (
+    AclBinding,
+    AclBindingFilter,
+    AclOperation,
+    AclPermissionType,
+    AdminClient,
+    ResourcePatternType,
+    ResourceType,
+)
+
+from tests.faults.nemeses.nemesis import OfSystem
+from tests.faults.nemeses.outputs import AlteredTopic
+from tests.faults.system import APP_ID, System
+from tests.support.kafka import WAIT_S
+from tests.support.worker import wait_for
+
+HOLD_S: Final = (1.0, 6.0)
+"""After the first refusal was seen."""
+LIMIT_BYTES: Final = (400, 1_500)
+"""A few records fit, a batch does not."""
+
+
+class SmallOutput(OfSystem):
+    """An accepted topic takes small batches only; a message that is larger by itself goes to quarantine."""
+
+    def __init__(self, system: System, rng: random.Random) -> None:
+        super().__init__("output small", system, rng)
+        topic = f"{rng.choice(system.workloads).name}.accepted"
+        self._fault = AlteredTopic.small(system.bootstrap, topic, rng.randint(*LIMIT_BYTES))
+
+    def strike(self) -> None:
+        """Set it; hold it from when a worker was refused."""
+        self.struck += _refused(self._system, "MessageSizeTooLarge", self._fault.strike)
+        time.sleep(self._rng.uniform(*HOLD_S))
+
+    def heal(self) -> None:
+        """Large batches pass again."""
+        self._fault.heal()
+
+
+class DeniedRight(OfSystem):
+    """Kafka's own authorizer denies the writing of outputs, of the changelog, or of one lane's transactions."""
+
+    def __init__(self, system: System, rng: random.Random) -> None:
+        super().__init__("right denied", system, rng)
+        name = rng.choice(system.workloads).name
+        inner = f"{APP_ID}-{name}"
+        self._kind, self._resource = rng.choice(
+            [
+                (ResourceType.TOPIC, f"{name}.accepted"),
+                (ResourceType.TOPIC, f"{inner}-changelog"),
+                (ResourceType.TRANSACTIONAL_ID, f"{inner}-{rng.randrange(system.partitions)}"),
+            ]
+        )
+        self._admin = AdminClient({"bootstrap.servers": system.bootstrap, "log_level": 3})
+        self._denied = False
+
+    def strike(self) -> None:
+        """Deny it; hold it from when a worker was refused."""
+        self.struck += _refused(self._system, "AuthorizationFailed", self._deny)
+        time.sleep(self._rng.uniform(*HOLD_S))
+
+    def heal(self) -> None:
+        """Everybody may do everything again."""
+        if self._denied:
+            every = AclBindingFilter(
+                self._kind, self._resource, ResourcePatternType.LITERAL, "User:*", "*", AclOperation.ANY,
+                AclPermissionType.ANY,
+            )  # fmt: skip
+            removed = [each.result(WAIT_S) for each in self._admin.delete_acls([every]).values()]
+            assert sum(map(len, removed)) == 2, removed
+            self._denied = False
+
+    def _deny(self) -> None:
+        # A resource without any rule is open to all; with one it is closed to all that no rule allows.
+        rules = [
+            (AclOperation.ALL, AclPermissionType.ALLOW),
+            (AclOperation.WRITE, AclPermissionType.DENY),
+        ]
+        bindings = [
+            AclBinding(self._kind, self._resource, ResourcePatternType.LITERAL, "User:*", "*", *rule)
+            for rule in rules
+        ]
+        self._denied = True
+        for each in self._admin.create_acls(bindings).values():
+            each.result(WAIT_S)
+
+
+def _refused(system: System, error: str, strike: Callable[[], None]) -> bool:
+    """Strike, and wait until a worker says that it met this error."""
+
+    def told() -> int:
+        return sum(each.log_file.read_text().count(error) for each in system.workers)
+
+    before = told()
+    strike()
+    wait_for(lambda: told() > before, lambda: f"no worker met {error}\n{system.report()}")
+    return True
