@@ -32,7 +32,7 @@ class SmallOutput(OfSystem):
 
     def __init__(self, system: System, rng: random.Random) -> None:
         super().__init__("output small", system, rng)
-        topic = f"{rng.choice(system.workloads).name}.accepted"
+        topic = f"{_accepting(system, rng)}.accepted"
         self._fault = AlteredTopic.small(system.bootstrap, topic, rng.randint(*LIMIT_BYTES))
 
     def strike(self) -> None:
@@ -50,7 +50,7 @@ class DeniedRight(OfSystem):
 
     def __init__(self, system: System, rng: random.Random) -> None:
         super().__init__("right denied", system, rng)
-        name = rng.choice(system.workloads).name
+        name = _accepting(system, rng)
         inner = f"{APP_ID}-{name}"
         self._kind, self._resource = rng.choice(
             [
@@ -91,6 +91,13 @@ class DeniedRight(OfSystem):
         self._denied = True
         for each in self._admin.create_acls(bindings).values():
             each.result(WAIT_S)
+
+
+def _accepting(system: System, rng: random.Random) -> str:
+    """An address at which there is always something new to accept, and so to be refused."""
+    return rng.choice(
+        [each.name for each in system.workloads if not any(plan.id_space for plan in each.plans)]
+    )
 
 
 def _refused(system: System, error: str, strike: Callable[[], None]) -> bool:
