@@ -18,6 +18,8 @@ from tests.faults.workloads.catalogue import FORWARDING, KINDS, Workload
 
 PAUSE_S: Final = (0.5, 3.0)
 """Between strikes."""
+_WANT_PROGRESS: Final = ("kill-at-", "freeze-in-", "output-", "right-")
+"""Nemeses that strike what a worker does, and so wait until one does it."""
 
 
 @dataclass
@@ -95,7 +97,7 @@ def _strike(system: System, names: Sequence[str], rng: random.Random, verdict: V
     while left:
         together = [left.pop(0) for _ in range(min(len(left), rng.choice([1, 1, 2])))]
         # What waits for progress strikes before what prevents it.
-        together.sort(key=lambda name: (not name.startswith(("kill-at-", "freeze-in-")), "broker" in name))
+        together.sort(key=lambda name: (not name.startswith(_WANT_PROGRESS), "broker" in name))
         with contextlib.ExitStack() as healing:
             for name in together:
                 nemesis = NEMESES[name](system, rng)

@@ -106,6 +106,9 @@ def _refused(system: System, error: str, strike: Callable[[], None]) -> bool:
     def told() -> int:
         return sum(each.log_file.read_text().count(error) for each in system.workers)
 
+    # A lane that opens now would go by the limit at once, and meet no error.
+    workers = system.live_workers()
+    wait_for(lambda: all(each.health()[0] == 200 for each in workers), system.report)
     before = told()
     strike()
     wait_for(lambda: told() > before, lambda: f"no worker met {error}\n{system.report()}")
