@@ -22,6 +22,7 @@ DEFAULT_CONFIG: Final = Path("conf/ringfence.toml")
 EXIT_INTERRUPTED: Final = 130
 
 _port = click.IntRange(0, 65535)
+_seconds = click.FloatRange(0, min_open=True)
 _config = click.option(
     "--config",
     type=click.Path(path_type=Path),
@@ -152,6 +153,70 @@ def send(address: str, file: str | None, config: Path) -> int:
     from app import send as send_module  # noqa: PLC0415
 
     return send_module.run(settings, address, None if file == "-" else file)
+
+
+@cli.command()
+@click.argument("address")
+@click.option("--handler", required=True, metavar="MODULE:FUNCTION", help="Called with each message.")
+@click.option("--consumer-group", "group", required=True, metavar="NAME", help="Its progress is its own.")
+@click.option(
+    "--concurrency", type=click.IntRange(1), default=10, show_default=True, help="Handlers that run at once."
+)
+@click.option(
+    "--prefetch",
+    type=click.IntRange(1),
+    default=1,
+    show_default=True,
+    help="Messages of its group a handler holds.",
+)
+@click.option(
+    "--max-attempts", type=click.IntRange(1), default=5, show_default=True, help="Then it is a dead letter."
+)
+@click.option(
+    "--ack-interval",
+    type=_seconds,
+    default=0.1,
+    show_default=True,
+    help="Seconds between writes of the progress.",
+)
+@click.option(
+    "--drain-timeout",
+    type=_seconds,
+    default=30.0,
+    show_default=True,
+    help="Seconds that handlers get to end.",
+)
+@click.option("--web-port", type=_port, help="0 = no web server; not given = any free port.")
+@_config
+def consume(
+    address: str,
+    handler: str,
+    group: str,
+    concurrency: int,
+    prefetch: int,
+    max_attempts: int,
+    ack_interval: float,
+    drain_timeout: float,
+    web_port: int | None,
+    config: Path,
+) -> int:
+    """Run a handler over the accepted messages of ADDRESS: each group in order, groups beside one another.
+
+    Returning acknowledges a message; raising tries it again later. Run as many consumers as you like. SIGTERM drains
+    and writes the progress.
+    """
+    settings = load(config)
+    from app import consume as consume_module  # noqa: PLC0415
+    from ringfence_client import ConsumerOptions  # noqa: PLC0415
+
+    options = ConsumerOptions(
+        concurrency=concurrency,
+        prefetch=prefetch,
+        max_attempts=max_attempts,
+        ack_interval=ack_interval,
+        drain_timeout=drain_timeout,
+    )
+    return consume_module.run(settings, address, handler, group, options, web_port)
 
 
 @cli.group()

@@ -12,7 +12,6 @@
 """
 
 import asyncio
-import logging
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Mapping
@@ -28,14 +27,12 @@ from aiokafka.errors import (
     TopicAuthorizationFailedError,
     UnsupportedCodecError,
 )
-from aiokafka.protocol.group import HeartbeatRequest
 from faust.transport.drivers import aiokafka as driver
 from faust.types import TP, ConsumerMessage
 
 from agents.batch import FetchedBatch
 from app import records as lenient
-
-log: Final = logging.getLogger("ringfence.transport")
+from tables import insides
 
 BATCH_RECORDS_MAX: Final = 5_000
 """Records of one batch, and so of one transaction of one lane."""
@@ -89,7 +86,7 @@ class BatchConsumerThread(driver.AIOKafkaConsumerThread):  # type: ignore[misc]
         fetcher = consumer._fetcher  # noqa: SLF001
         if consumer._closed or fetcher._closed:  # noqa: SLF001
             raise ConsumerStoppedError
-        _keep_fetching(fetcher)
+        insides.keep_fetching(fetcher)
         with fetcher._subscriptions.fetch_context():  # noqa: SLF001
             batches = await self._drain(fetcher, active_partitions)
             if not batches and timeout:
@@ -156,34 +153,11 @@ class BatchConsumerThread(driver.AIOKafkaConsumerThread):  # type: ignore[misc]
         return self._seeks[tp]
 
     async def is_member(self, generation: int) -> bool:
-        """Ask the group's coordinator, now, whether we are a member of this generation; in the consumer's thread.
-
-        Faust's and aiokafka's own idea of it is not enough: a process that was stopped and woke believes it.
-        """
-        coordinator = self._ensure_consumer()._coordinator  # noqa: SLF001
-        if coordinator.generation != generation:
-            return False
-        request = HeartbeatRequest(coordinator.group_id, generation, coordinator.member_id)
-        response = await coordinator._send_req(request)  # noqa: SLF001
-        return bool(response.error_code == 0 and coordinator.generation == generation)
+        """Ask the group's coordinator, now, whether we are a member of this generation; in the consumer's thread."""
+        return await insides.is_member(self._ensure_consumer(), generation)
 
     def verify_event_path(self, now: float, tp: TP) -> None:
         """Lanes report for themselves; Faust's watch of each event does not fit batches."""
-
-
-def _keep_fetching(fetcher: Any) -> None:
-    """Start aiokafka's fetching task again if an error ended it; positions are kept, what was not drained comes again.
-
-    Its own ``getmany`` raises the task's error on each call from then on, and so the worker would end.
-    """
-    task: asyncio.Task[None] = fetcher._fetch_task  # noqa: SLF001
-    if not task.done():
-        return
-    error = None if task.cancelled() else task.exception()
-    log.error("fetching from the brokers ended and begins anew: %r", error and (error.__cause__ or error))
-    # A failed fetch among them would end the new task at once: it awaits those that it finds.
-    fetcher._pending_tasks = {each for each in fetcher._pending_tasks if not each.done()}  # noqa: SLF001
-    fetcher._fetch_task = asyncio.create_task(fetcher._fetch_requests_routine())  # noqa: SLF001
 
 
 def _damaged(tp: TopicPartition, offset: int, error: CorruptRecordException) -> str:

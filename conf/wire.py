@@ -20,6 +20,12 @@ HEADER_REASON: Final = "_RF_REASON"
 HEADER_TIMESTAMP: Final = "_RF_TIMESTAMP"
 """On a forwarded record: the input record's timestamp, in ms, eight bytes. Nowhere else."""
 
+HEADER_CONSUMER_GROUP: Final = "_RF_CONSUMER_GROUP"
+"""On a dead letter: the consumer group whose handler could not do it. :data:`HEADER_REASON` says why."""
+
+HEADER_ATTEMPTS: Final = "_RF_ATTEMPTS"
+"""On a dead letter: how often it was tried, as decimal digits."""
+
 TIMESTAMP_AFTER: Final = "message.timestamp.after.max.ms"
 TIMESTAMP_BEFORE: Final = "message.timestamp.before.max.ms"
 """Settings of a topic: how far a record's timestamp may be from the broker's clock."""
@@ -46,6 +52,21 @@ def duplicates_topic(address: str) -> str:
 def quarantine_topic(address: str) -> str:
     """Topic for what was refused for good."""
     return f"{address}.quarantine"
+
+
+def dead_letter_topic(address: str) -> str:
+    """Topic for accepted messages that a consumer group's handler rejected, or could not do in all its attempts."""
+    return f"{address}.dlq"
+
+
+def progress_topic(app_id: str) -> str:
+    """Compacted topic with how far each consumer group is in each partition of the accepted topics."""
+    return f"{app_id}-progress"
+
+
+def consumer_transactional_id(app_id: str, group: str, topic: str, partition: int) -> str:
+    """Transactional ID of who holds a partition for a consumer group."""
+    return f"{app_id}-consumer/{group}/{topic}/{partition}"
 
 
 def forward_topic(app_id: str, address: str) -> str:

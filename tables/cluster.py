@@ -5,15 +5,20 @@ from types import TracebackType
 from typing import Any, NamedTuple, Self
 
 from aiokafka import AIOKafkaConsumer, TopicPartition
-from aiokafka.admin import AIOKafkaAdminClient
+from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
-from aiokafka.errors import KafkaError, TopicAuthorizationFailedError, for_code
+from aiokafka.errors import (
+    KafkaError,
+    TopicAlreadyExistsError,
+    TopicAuthorizationFailedError,
+    for_code,
+)
 from aiokafka.protocol.commit import OffsetFetchRequest
 from aiokafka.protocol.metadata import MetadataRequest
 from confluent_kafka import TopicCollection
 from confluent_kafka.admin import AdminClient
 
-from conf.errors import BrokerUnavailableError
+from conf.errors import BrokerUnavailableError, TopicError
 from conf.settings import KafkaSettings
 from tables.access import REQUEST_TIMEOUT_MS, client_options, confluent_options, refusal
 
@@ -138,6 +143,28 @@ class Cluster:
                     int(values["max.message.bytes"]),
                 )
         return configs
+
+    async def create_topic(
+        self, topic: str, partitions: int, replication_factor: int, config: dict[str, str]
+    ) -> None:
+        """Create a topic; well too if somebody else just did. ``replication_factor`` 0: the smaller of 3 and the brokers.
+
+        Raises:
+            TopicError: the cluster refuses it.
+        """
+        if not replication_factor:
+            replication_factor = min(3, len((await self._admin.describe_cluster())["brokers"]))
+        response = await self._admin.create_topics(
+            [NewTopic(topic, partitions, replication_factor, topic_configs=config)]
+        )
+        for _, code, *rest in response.topic_errors:
+            error = for_code(code)
+            if code and error is not TopicAlreadyExistsError:
+                said = f"{error.__name__}: {rest[0]}" if rest and rest[0] else error.__name__
+                raise TopicError(
+                    f"{topic} was not created with {partitions} partitions ({said}): allow this user to create topics, "
+                    "or have somebody create it"
+                )
 
     async def topic_ids(self, topics: list[str]) -> dict[str, str]:
         """Kafka's own IDs of topics. aiokafka does not know them; librdkafka's admin client does."""

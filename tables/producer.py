@@ -46,15 +46,28 @@ class TransactionalProducer:
     """One producer, one transactional ID, one life: after any failure it is discarded, never mended."""
 
     def __init__(
-        self, kafka: KafkaSettings, transactional_id: str, lane: str, batch_bytes_max: int = BATCH_BYTES_MAX
+        self,
+        kafka: KafkaSettings,
+        transactional_id: str,
+        lane: str,
+        batch_bytes_max: int = BATCH_BYTES_MAX,
+        transaction_timeout_ms: int = TRANSACTION_TIMEOUT_MS,
     ) -> None:
-        """``batch_bytes_max`` is the smallest ``max.message.bytes`` of the topics that will be written to."""
+        """Not connected yet.
+
+        Args:
+            kafka: Where, and how to get in.
+            transactional_id: The fence.
+            lane: Whose it is, for fail points.
+            batch_bytes_max: The smallest ``max.message.bytes`` of the topics that will be written to.
+            transaction_timeout_ms: After which the broker aborts a transaction that nobody ends.
+        """
         self.transactional_id = transactional_id
         self._lane = lane
         self._producer = AIOKafkaProducer(
             **client_options(kafka),
             transactional_id=transactional_id,
-            transaction_timeout_ms=TRANSACTION_TIMEOUT_MS,
+            transaction_timeout_ms=transaction_timeout_ms,
             max_batch_size=min(batch_bytes_max, BATCH_BYTES_MAX),
             max_request_size=REQUEST_BYTES_MAX,
             acks="all",

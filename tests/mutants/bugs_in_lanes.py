@@ -258,7 +258,7 @@ MUTANTS: Final = (
     Mutant(
         "fetching-ended-for-good",
         "An error in aiokafka's task that fetches ends the fetching, and the worker with it.",
-        (Patch(_TRANSPORT, "        _keep_fetching(fetcher)\n", ""),),
+        (Patch(_TRANSPORT, "        insides.keep_fetching(fetcher)\n", ""),),
         f"{_TRANSPORT_TESTS}::test_fetching_begins_anew",
     ),
 )

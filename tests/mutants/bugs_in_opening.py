@@ -117,7 +117,7 @@ MUTANTS: Final = (
         "A process that slept past its session takes its own idea of the generation for the broker's.",
         (
             Patch(
-                "app/transport.py",
+                "tables/insides.py",
                 "return bool(response.error_code == 0 and coordinator.generation == generation)",
                 "return bool(response is not None and coordinator.generation == generation)",
             ),

@@ -1,0 +1,98 @@
+"""``ringfence consume``: runs a handler over the groups of an address."""
+
+import asyncio
+import contextlib
+import importlib
+import logging
+import signal
+import socket
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final
+
+from app import logs
+from conf.errors import ConfigurationError, PrerequisiteError
+from conf.settings import Settings
+from ringfence_client import ConsumerOptions, GroupConsumer, web
+from tables import failpoints
+
+log: Final = logging.getLogger("ringfence.consumer")
+
+
+def run(
+    settings: Settings, address: str, handler: str, group: str, options: ConsumerOptions, web_port: int | None
+) -> int:
+    """Consume until SIGTERM or SIGINT; then drain, write progress, leave.
+
+    Raises:
+        RingfenceError: it cannot start; the text names the fault and the way out.
+    """
+    logs.configure()
+    failpoints.install_from_environment()
+    found = settings.address(address)
+    if found is None:
+        known = ", ".join(each.name for each in settings.addresses) or "none"
+        raise ConfigurationError(f"{address!r} is no address of the configuration: there are {known}")
+    call = load_handler(handler)
+    listener = None if web_port == 0 else _listen(settings.app.web_host, web_port)
+    asyncio.run(_consume(GroupConsumer(settings, found, group, call, options), listener))
+    log.info("stopped")
+    return 0
+
+
+async def _consume(consumer: GroupConsumer, listener: socket.socket | None) -> None:
+    loop = asyncio.get_running_loop()
+    for each in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(each, consumer.stop)
+    async with contextlib.AsyncExitStack() as stack:
+        if listener is not None:
+            host, port = listener.getsockname()[:2]
+            consumer.web = web.advertised(host, port)
+            await stack.enter_async_context(web.serving(consumer, listener))
+            log.info("web server at %s", consumer.web)
+        await consumer.run()
+
+
+def load_handler(text: str) -> Callable[..., Any]:
+    """The function that ``MODULE:FUNCTION`` names; the current folder comes first.
+
+    Raises:
+        ConfigurationError: there is none, or its module does not load.
+    """
+    name, colon, path = text.partition(":")
+    if not (name and colon and path):
+        raise ConfigurationError(
+            f"--handler {text!r} is not MODULE:FUNCTION; write for example orders:handle"
+        )
+    if (here := str(Path.cwd())) not in sys.path:
+        sys.path.insert(0, here)
+    try:
+        found: Any = importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name is not None and (name == error.name or name.startswith(f"{error.name}.")):
+            raise ConfigurationError(
+                f"--handler {text!r}: there is no module {name}: it is looked for in {here}, then where Python looks"
+            ) from error
+        raise ConfigurationError(
+            f"--handler {text!r}: {name} needs {error.name}, which is missing"
+        ) from error
+    except Exception as error:
+        raise ConfigurationError(f"--handler {text!r}: {name} does not load: {error!r}") from error
+    for part in path.split("."):
+        if not hasattr(found, part):
+            raise ConfigurationError(f"--handler {text!r}: {name} has no {path}")
+        found = getattr(found, part)
+    if not callable(found):
+        raise ConfigurationError(f"--handler {text!r}: {path} is no function")
+    return found  # type: ignore[no-any-return]
+
+
+def _listen(host: str, port: int | None) -> socket.socket:
+    """A listening socket; without a number, on any free port."""
+    try:
+        return socket.create_server((host, port or 0))
+    except OSError as error:
+        raise PrerequisiteError(
+            f"--web-port {port or 0}: cannot listen on {host} ({error.strerror}): choose another, or 0 for none"
+        ) from error

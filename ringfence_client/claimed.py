@@ -1,0 +1,52 @@
+"""A partition that is held: its claim, its window, who writes its progress, who reads what is parked."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from ringfence_client.window import Window
+from ringfence_client.writer import Claim, ProgressWriter
+
+
+class Claimed:
+    """From its opening until it is given away or lost."""
+
+    def __init__(
+        self,
+        claim: Claim,
+        window: Window,
+        writer: ProgressWriter,
+        read: Callable[["Claimed", int], Awaitable[Any | None]],
+        failed: Callable[["Claimed"], None],
+    ) -> None:
+        """``read`` brings a parked record; ``failed`` is told when the partition must be opened anew."""
+        self.claim = claim
+        self.window = window
+        self.writer = writer
+        self.draining = False
+        """Nothing more of it is handed out."""
+        self.ended = asyncio.Event()
+        """Set whenever a handler ended that ran of it."""
+        self._read = read
+        self._failed = failed
+
+    @property
+    def topic(self) -> str:
+        """The accepted topic."""
+        return self.claim.topic
+
+    @property
+    def partition(self) -> int:
+        """Its number."""
+        return self.claim.partition
+
+    async def load(self, offset: int) -> Any | None:
+        """A record that is parked; None = it is no longer in the log."""
+        return await self._read(self, offset)
+
+    def fail(self) -> None:
+        """Something happened that nobody foresaw: close it and open it anew."""
+        self._failed(self)
+
+    def __str__(self) -> str:
+        return str(self.claim)

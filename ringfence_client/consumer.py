@@ -1,0 +1,303 @@
+"""The group-ordered consumer: message groups (Qpid) for those who process an accepted topic.
+
+Kafka's group protocol says which partitions are ours; the fence of each partition's progress says it again, and last.
+"""
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Iterable
+from typing import Any, Final
+
+from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener, TopicPartition
+from aiokafka.errors import KafkaError
+
+from conf.settings import AddressSettings, Settings
+from ringfence_client import topics
+from ringfence_client.claimed import Claimed
+from ringfence_client.dead_letters import DeadLetters
+from ringfence_client.dispatcher import Dispatcher, Handler
+from ringfence_client.message import MessageFactory
+from ringfence_client.opening import NotOursError, PartitionOpening
+from ringfence_client.options import ConsumerOptions
+from ringfence_client.parked import ParkedReader
+from ringfence_client.progress import ProgressTopic
+from ringfence_client.record import ProgressFormatError
+from tables import insides
+from tables.access import client_options
+from tables.cluster import Cluster
+
+log: Final = logging.getLogger("ringfence.consumer")
+
+POLL_MS: Final = 100
+FETCH_RECORDS_MAX: Final = 2_000
+"""Handed to windows at once; handlers run between."""
+CLOSE_LIMIT_S: Final = 8.0
+"""For the last progress."""
+REBALANCE_MARGIN_S: Final = 10.0
+"""aiokafka evicts whoever drains longer than the rebalance time-out."""
+RETRY_S: Final = 1.0
+
+
+class GroupConsumer:
+    """Consumes one address for one consumer group; run as many as you like."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        address: AddressSettings,
+        group: str,
+        handler: Handler,
+        options: ConsumerOptions | None = None,
+    ) -> None:
+        """Nothing happens yet.
+
+        Args:
+            settings: Where the cluster is, and the app's ID.
+            address: What to consume.
+            group: The consumer group: its own progress, beside all others.
+            handler: ``async def handle(message)``, or a plain function, which runs in threads. Returning acknowledges.
+            options: How.
+        """
+        self.address = address
+        self.group = group
+        self.options = options or ConsumerOptions()
+        self._settings = settings
+        self._topic = address.accepted_topic
+        self.cluster = Cluster(settings.kafka, group)
+        self._parked = ParkedReader(settings.kafka)
+        self.dispatcher = Dispatcher(
+            handler,
+            MessageFactory(address),
+            self.options.name,
+            concurrency=self.options.concurrency,
+            prefetch=self.options.prefetch,
+            max_attempts=self.options.max_attempts,
+        )
+        self.claims: dict[int, Claimed] = {}
+        """The partitions that are held, by number."""
+        self.assigned: set[int] | None = None
+        """What the group gave us; None = nothing yet."""
+        self.reasons: dict[int, str] = {}
+        """Why an assigned partition is not held yet."""
+        self.web = ""
+        self._openings: dict[int, asyncio.Task[None]] = {}
+        self._ending: set[asyncio.Task[None]] = set()
+        self._stopping = asyncio.Event()
+        self._consumer: AIOKafkaConsumer
+        self._opening: PartitionOpening
+
+    @property
+    def ready(self) -> bool:
+        """Whether the first assignment came and every assigned partition is held."""
+        return self.assigned is not None and self.assigned <= self.claims.keys()
+
+    def stop(self) -> None:
+        """Ask :meth:`run` to end: nothing more is handed out, what runs is drained, progress is written."""
+        self._stopping.set()
+
+    async def run(self) -> None:
+        """Consume until :meth:`stop`.
+
+        Raises:
+            BrokerUnavailableError: nobody answers at the start.
+            TopicError: a topic is missing and cannot be made.
+        """
+        async with contextlib.AsyncExitStack() as stack:
+            await stack.enter_async_context(self.cluster)
+            prepared = await topics.prepare(self._settings, self.address, self.cluster)
+            progress = ProgressTopic(self._settings.kafka, self._settings.app.id, self.cluster)
+            await progress.start()
+            letters = DeadLetters(*prepared.dead_letters, self.group)
+            self._opening = PartitionOpening(
+                self._settings.kafka, self._settings.app.id, self.cluster, progress, letters, self.options
+            )
+            self._opening.web = self.web
+            stack.push_async_callback(self._parked.stop)
+            self.dispatcher.start()
+            stack.push_async_callback(self.dispatcher.stop)
+            self._consumer = AIOKafkaConsumer(**self._consumer_options())
+            self._consumer.subscribe([self._topic], listener=_Listener(self))
+            stack.push_async_callback(self._consumer.stop)
+            await self._consumer.start()
+            stack.push_async_callback(self._close_all)
+            log.info("consumer %s of group %s begins at %s", self.options.name, self.group, self._topic)
+            await self._fetch()
+
+    def _consumer_options(self) -> dict[str, Any]:
+        rebalance_s = self.options.drain_timeout + REBALANCE_MARGIN_S
+        return client_options(self._settings.kafka) | {
+            "group_id": self.group,
+            "client_id": self.options.name,
+            "isolation_level": "read_committed",
+            "enable_auto_commit": False,
+            "auto_offset_reset": "earliest",
+            "session_timeout_ms": int(self.options.session_timeout * 1000),
+            "heartbeat_interval_ms": int(self.options.session_timeout * 1000 / 10),
+            "rebalance_timeout_ms": int(rebalance_s * 1000),
+            "max_poll_interval_ms": int(rebalance_s * 1000) + 300_000,
+            "metadata_max_age_ms": 10_000,
+            "fetch_max_wait_ms": POLL_MS,
+        }
+
+    # -- what flows ------------------------------------------------------------------------------------------
+
+    async def _fetch(self) -> None:
+        stopping = asyncio.create_task(self._stopping.wait())
+        try:
+            while not self._stopping.is_set():
+                insides.keep_fetching(self._consumer._fetcher)  # noqa: SLF001
+                try:
+                    fetched = await self._consumer.getmany(timeout_ms=POLL_MS, max_records=FETCH_RECORDS_MAX)
+                except (KafkaError, OSError) as error:
+                    log.warning("nothing can be fetched: %s", error or type(error).__name__)
+                    await asyncio.wait([stopping], timeout=RETRY_S)
+                    continue
+                self._take(fetched)
+        finally:
+            stopping.cancel()
+
+    def _take(self, fetched: dict[TopicPartition, list[Any]]) -> None:
+        """No await stands between the fetch and here: a position tells what the windows have."""
+        undone = 0
+        for tp, records in fetched.items():
+            claimed = self.claims.get(tp.partition)
+            if claimed is not None:
+                undone += claimed.window.feed(records)
+        if undone:
+            self.dispatcher.wake(undone)
+        for number, claimed in self.claims.items():
+            tp = TopicPartition(self._topic, number)
+            reached = insides.position(self._consumer, tp)
+            before = claimed.window.next
+            if reached is not None:
+                claimed.window.reached(reached)
+            if claimed.window.next != before:
+                claimed.writer.note()
+            self._throttle(tp, claimed)
+
+    def _throttle(self, tp: TopicPartition, claimed: Claimed) -> None:
+        if tp not in self._consumer.assignment():
+            return
+        if not claimed.window.wants_more(self.options.concurrency):
+            self._consumer.pause(tp)
+        elif tp in self._consumer.paused():
+            self._consumer.resume(tp)
+
+    # -- what comes and goes -----------------------------------------------------------------------------------
+
+    def on_assigned(self, partitions: Iterable[TopicPartition]) -> None:
+        """Called by aiokafka before anything is fetched of them."""
+        given = {tp.partition for tp in partitions}
+        self._consumer.pause(*partitions)
+        self.assigned = given
+        generation = insides.generation(self._consumer)
+        log.info("assigned %s of %s", _numbers(given), self._topic)
+        for number in given:
+            self._open_later(number, generation)
+
+    async def on_revoked(self, partitions: Iterable[TopicPartition]) -> None:
+        """Called by aiokafka before it joins again, and waited for: drain, write, give away."""
+        numbers = {tp.partition for tp in partitions} | self.claims.keys()
+        if numbers:
+            log.info("giving away %s of %s", _numbers(numbers), self._topic)
+        await self._close(numbers)
+        self.assigned = None
+
+    def _open_later(self, number: int, generation: int) -> None:
+        self._openings[number] = asyncio.create_task(
+            self._open(number, generation), name=f"opening of {self._topic}/{number}"
+        )
+
+    async def _open(self, number: int, generation: int) -> None:
+        """Until it is held, or no longer ours."""
+
+        async def confirm() -> bool:
+            return await insides.is_member(self._consumer, generation)
+
+        while True:
+            try:
+                claim, window, writer = await self._opening.open(self._topic, number, confirm)
+                break
+            except NotOursError as error:
+                log.info("%s", error)  # a rebalance is under way, or comes
+                return
+            except (KafkaError, OSError, TimeoutError, ProgressFormatError) as error:
+                self.reasons[number] = str(error) or type(error).__name__
+                log.warning("%s/%d is not opened yet: %s", self._topic, number, self.reasons[number])
+                await asyncio.sleep(RETRY_S)
+        claimed = Claimed(claim, window, writer, self._parked.read, self._reopen)
+        try:
+            writer.start(lambda: self._reopen(claimed))
+            # Before anything is handed out: what may have been running is known to a successor.
+            await writer.persisted()
+        except BaseException:
+            await writer.abandon()
+            raise
+        self.claims[number] = claimed
+        self.reasons.pop(number, None)
+        del self._openings[number]
+        tp = TopicPartition(self._topic, number)
+        self._consumer.seek(tp, window.next)
+        self._consumer.resume(tp)
+        self.dispatcher.add(claimed)
+        log.info("%s/%d held from offset %d on, %d messages above it are finished", self._topic, number, window.next,
+            sum(end - begin for begin, end in window.watermark.runs()))  # fmt: skip
+
+    def _reopen(self, claimed: Claimed) -> None:
+        """Lost to somebody, or failed: nothing of it counts any more; opened again if it is still assigned to us."""
+        task = asyncio.create_task(self._lose(claimed))
+        self._ending.add(task)
+        task.add_done_callback(self._ending.discard)
+
+    async def _lose(self, claimed: Claimed) -> None:
+        number = claimed.partition
+        if self.claims.get(number) is not claimed:
+            return
+        del self.claims[number]
+        generation = insides.generation(self._consumer)
+        await self.dispatcher.drop(claimed)
+        await claimed.writer.abandon()
+        if self.assigned is not None and number in self.assigned and number not in self._openings:
+            tp = TopicPartition(self._topic, number)
+            self._consumer.pause(tp)
+            await asyncio.sleep(RETRY_S)
+            if self.assigned is not None and number in self.assigned and number not in self.claims:
+                self._open_later(number, generation)
+
+    async def _close_all(self) -> None:
+        await self._close(self.claims.keys() | self._openings.keys())
+        if self._ending:
+            await asyncio.wait(self._ending)
+
+    async def _close(self, numbers: Iterable[int]) -> None:
+        numbers = set(numbers)
+        for number in numbers & self._openings.keys():
+            opening = self._openings.pop(number)
+            opening.cancel()
+            await asyncio.wait([opening])
+        await asyncio.gather(*(self._give_away(self.claims[each]) for each in numbers & self.claims.keys()))
+
+    async def _give_away(self, claimed: Claimed) -> None:
+        ended = await self.dispatcher.drain(claimed, self.options.drain_timeout)
+        await claimed.writer.close(CLOSE_LIMIT_S, released=ended)
+        claimed.window.closed = True
+        if self.claims.get(claimed.partition) is claimed:
+            del self.claims[claimed.partition]
+
+
+class _Listener(ConsumerRebalanceListener):  # type: ignore[misc]
+    """aiokafka's interface."""
+
+    def __init__(self, owner: GroupConsumer) -> None:
+        self._owner = owner
+
+    async def on_partitions_revoked(self, revoked: Iterable[TopicPartition]) -> None:
+        await self._owner.on_revoked(revoked)
+
+    async def on_partitions_assigned(self, assigned: Iterable[TopicPartition]) -> None:
+        self._owner.on_assigned(list(assigned))
+
+
+def _numbers(partitions: Iterable[int]) -> str:
+    return f"partitions {', '.join(map(str, sorted(partitions)))}" if partitions else "no partition"

@@ -1,0 +1,348 @@
+"""Hands messages to handlers: so many at once, a group strictly in order, groups beside one another.
+
+A *turn* is what a handler holds: a message, and with a prefetch above one the next of the same group. The turn, not the
+handler, is the ledger's consumer: when a message is to be tried again later, its turn rests and keeps the group, and the
+handler is free for others.
+"""
+
+import asyncio
+import contextlib
+import inspect
+import logging
+import random
+from collections import Counter, deque
+from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Final, cast
+
+from ringfence_client.claimed import Claimed
+from ringfence_client.dead_letters import DeadLetter
+from ringfence_client.message import Message, MessageFactory, Reject, Release, Retry
+from ringfence_client.writer import LostError
+
+log: Final = logging.getLogger("ringfence.consumer")
+
+RETRY_FIRST_S: Final = 0.1
+RETRY_MAX_S: Final = 30.0
+RELEASE_REST_S: Final = 0.1
+"""A released group rests for so long: a handler that releases what it gets would else do nothing else."""
+CANCEL_LIMIT_S: Final = 2.0
+"""For cancelled handlers to end; who does not is left behind, and what it runs is not run again beside it."""
+
+Handler = Callable[[Message], Any]
+
+
+class Turn:
+    """What one handler holds of one group."""
+
+    __slots__ = ("claimed", "name", "offsets")
+
+    def __init__(self, claimed: Claimed, name: str) -> None:
+        self.claimed = claimed
+        self.name = name
+        self.offsets: deque[int] = deque()
+
+    def __repr__(self) -> str:
+        return self.name
+
+
+class Dispatcher:
+    """Runs the handlers of one consumer, over all partitions that it holds."""
+
+    def __init__(
+        self,
+        handler: Handler,
+        factory: MessageFactory,
+        name: str,
+        *,
+        concurrency: int,
+        prefetch: int,
+        max_attempts: int,
+    ) -> None:
+        """``handler``: a coroutine function, or a plain one, which runs in threads. ``name``: of this consumer."""
+        self._factory = factory
+        self._name = name
+        self._prefetch = prefetch
+        self._max_attempts = max_attempts
+        self.concurrency = concurrency
+        self._pool = None if _is_async(handler) else ThreadPoolExecutor(concurrency, "ringfence-handler")
+        self._call = handler if self._pool is None else self._threaded(handler, self._pool)
+        self._claims: deque[Claimed] = deque()
+        self._due: deque[Turn] = deque()
+        self._timers: dict[Turn, asyncio.TimerHandle] = {}
+        self._idle: deque[asyncio.Future[None]] = deque()
+        self._running: dict[asyncio.Task[None], Turn] = {}
+        self._left: dict[tuple[str, int, int], asyncio.Future[Any]] = {}
+        """Runs that outlive their claim, by topic, partition and offset: whoever gets these here again waits."""
+        self._stubborn: dict[asyncio.Task[None], asyncio.Future[None]] = {}
+        """Handlers that went on when they were cancelled; each future is cancelled when its handler ends at last."""
+        self.counts: Counter[str] = Counter()
+        self._slots: list[asyncio.Task[None]] = []
+
+    # -- what its owner calls ------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Run handlers from now on."""
+        names = [f"{self._name}/{number}" for number in range(self.concurrency)]
+        self._slots = [asyncio.create_task(self._slot(name), name=f"handler {name}") for name in names]
+
+    async def stop(self) -> None:
+        """End all; what still runs is cancelled."""
+        for each in self._slots:
+            each.cancel()
+        if self._slots:
+            await asyncio.wait(self._slots, timeout=CANCEL_LIMIT_S)
+        if self._pool is not None:
+            self._pool.shutdown(wait=False, cancel_futures=True)
+
+    def add(self, claimed: Claimed) -> None:
+        """Hand out messages of this partition too."""
+        self._claims.append(claimed)
+        self.wake(self.concurrency)
+
+    def wake(self, count: int) -> None:
+        """So many messages became available."""
+        while count > 0 and self._idle:
+            future = self._idle.popleft()
+            if not future.done():
+                future.set_result(None)
+                count -= 1
+
+    async def drain(self, claimed: Claimed, limit: float) -> bool:
+        """Hand out nothing more of it, and wait for what runs; after ``limit`` seconds cancel that.
+
+        Returns:
+            Whether all that ran ended by itself.
+        """
+        self._withdraw(claimed)
+        ended = await self._ended(claimed, limit)
+        if not ended:
+            log.warning("%s: handlers still run after %.0f s: cancelled", claimed, limit)
+            await self.drop(claimed)
+        return ended
+
+    async def drop(self, claimed: Claimed) -> None:
+        """It is somebody else's: what runs of it is cancelled, and counts no more."""
+        self._withdraw(claimed)
+        claimed.window.closed = True
+        for task, turn in list(self._running.items()):
+            if turn.claimed is claimed:
+                task.cancel()
+        if not await self._ended(claimed, CANCEL_LIMIT_S):
+            for task, turn in self._running.items():
+                if turn.claimed is claimed and turn.offsets:
+                    log.error(
+                        "%s/%d: the handler does not end when it is cancelled", claimed, turn.offsets[0]
+                    )
+                    self._stubborn[task] = asyncio.get_running_loop().create_future()
+                    self._outlives(claimed.topic, claimed.partition, turn.offsets[0], self._stubborn[task])
+
+    def skip(self, claimed: Claimed, group: bytes) -> int:
+        """Drop the first message of a group that no handler runs now; returns how many went, 1 or 0."""
+        for turn in list(self._timers):
+            if turn.claimed is claimed and claimed.window.group(turn.offsets[0]) == group:
+                self._timers.pop(turn).cancel()
+                claimed.window.finish(turn, turn.offsets.popleft(), reject=True)
+                if turn.offsets:
+                    self._due.append(turn)
+                self.wake(1)
+                return 1
+        return claimed.window.skip(group)
+
+    @property
+    def idle(self) -> int:
+        """Handlers that wait for work."""
+        return sum(not each.done() for each in self._idle)
+
+    def _withdraw(self, claimed: Claimed) -> None:
+        claimed.draining = True
+        with contextlib.suppress(ValueError):
+            self._claims.remove(claimed)
+        self._due = deque(each for each in self._due if each.claimed is not claimed)
+        for turn in [each for each in self._timers if each.claimed is claimed]:
+            self._timers.pop(turn).cancel()
+
+    async def _ended(self, claimed: Claimed, limit: float) -> bool:
+        deadline = asyncio.get_running_loop().time() + limit
+        while any(turn.claimed is claimed for turn in self._running.values()):
+            left = deadline - asyncio.get_running_loop().time()
+            if left <= 0:
+                return False
+            claimed.ended.clear()
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(claimed.ended.wait(), left)
+        return True
+
+    # -- handlers --------------------------------------------------------------------------------------------
+
+    async def _slot(self, name: str) -> None:
+        task = cast("asyncio.Task[None]", asyncio.current_task())
+        while True:
+            turn = self._next_turn(name)
+            if turn is None:
+                future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+                self._idle.append(future)
+                await future
+                continue
+            self._running[task] = turn
+            try:
+                await self._work(turn)
+            except asyncio.CancelledError:
+                if not turn.claimed.window.closed:
+                    raise
+                task.uncancel()
+            except LostError:
+                pass
+            except Exception:
+                log.exception("%s: this should not happen", turn.claimed)
+                turn.claimed.fail()
+            finally:
+                del self._running[task]
+                if task in self._stubborn:
+                    self._stubborn.pop(task).cancel()
+                turn.claimed.ended.set()
+
+    def _next_turn(self, name: str) -> Turn | None:
+        """One that has rested, else the oldest available message of the next partition that has one."""
+        if self._due:
+            return self._due.popleft()
+        for _ in range(len(self._claims)):
+            claimed = self._claims[0]
+            self._claims.rotate(-1)
+            turn = Turn(claimed, name)
+            ledger = claimed.window.ledger
+            offset = ledger.acquire(turn)
+            if offset is not None:
+                turn.offsets.append(offset)
+                if self._prefetch > 1:
+                    turn.offsets.extend(ledger.acquire_more(turn))
+                return turn
+        return None
+
+    async def _work(self, turn: Turn) -> None:
+        """Run a turn to its end, or until it rests."""
+        claimed, window = turn.claimed, turn.claimed.window
+        while turn.offsets and not window.closed:
+            offset = turn.offsets[0]
+            record = window.record(offset)
+            if record is None:
+                record = await claimed.load(offset)
+            if record is None or await self._finished_elsewhere(claimed, offset):
+                self._finish(turn)
+            elif window.attempts.get(offset, 0) >= self._max_attempts:
+                await self._bury(turn, record, "it was running whenever its consumer died")
+            else:
+                attempt = window.begin(offset)
+                claimed.writer.note()
+                if offset >= window.reserved or offset < window.suspect_below:
+                    await claimed.writer.persisted()
+                rest = await self._attempt(turn, record, attempt)
+                if rest is not None:
+                    self._rest(turn, *rest)
+                    return
+
+    async def _attempt(self, turn: Turn, record: Any, attempt: int) -> tuple[float, bool] | None:
+        """Call the handler and do as it decides.
+
+        Returns:
+            None: the message is finished. Else how long its group rests, in seconds, and whether it is released.
+        """
+        try:
+            await self._call(self._factory.make(record, attempt))
+        except Release:
+            turn.claimed.window.take_back(record.offset)
+            self.counts["released"] += 1
+            return RELEASE_REST_S, True
+        except Reject as decision:
+            await self._bury(turn, record, decision.reason or "rejected by the handler")
+        except Exception as error:  # noqa: BLE001 - whatever a handler raises, its message is tried again
+            reason = error.reason if isinstance(error, Retry) else f"{type(error).__name__}: {error}"
+            if attempt < self._max_attempts:
+                delay = (
+                    error.delay
+                    if isinstance(error, Retry) and error.delay is not None
+                    else _back_off(attempt)
+                )
+                self.counts["retries"] += 1
+                log.warning(
+                    "%s/%d: attempt %d of %d failed, again in %.1f s: %s",
+                    turn.claimed, record.offset, attempt, self._max_attempts, delay, reason,
+                )  # fmt: skip
+                return delay, False
+            await self._bury(turn, record, reason or "tried in vain")
+        else:
+            self._finish(turn)
+        return None
+
+    def _finish(self, turn: Turn) -> None:
+        if not turn.claimed.window.closed:
+            turn.claimed.window.finish(turn, turn.offsets.popleft())
+            turn.claimed.writer.note()
+            self.counts["finished"] += 1
+
+    async def _bury(self, turn: Turn, record: Any, reason: str) -> None:
+        claimed, offset = turn.claimed, turn.offsets[0]
+        attempts = claimed.window.attempts.get(offset, 0)
+        log.error("%s/%d goes to the dead letters after %d attempts: %s", claimed, offset, attempts, reason)
+        await claimed.writer.bury(DeadLetter(record, reason, attempts))
+        if not claimed.window.closed:
+            claimed.window.finish(turn, turn.offsets.popleft(), reject=True)
+            claimed.writer.note()
+            self.counts["dead_letters"] += 1
+
+    def _rest(self, turn: Turn, delay: float, release: bool) -> None:
+        """Keep the group for a while without a handler; then go on, or put all back."""
+        if turn.claimed.draining:
+            return
+
+        def over() -> None:
+            del self._timers[turn]
+            if release:
+                turn.claimed.window.ledger.close(turn)
+            else:
+                self._due.append(turn)
+            self.wake(len(turn.offsets))
+
+        self._timers[turn] = asyncio.get_running_loop().call_later(delay, over)
+
+    async def _finished_elsewhere(self, claimed: Claimed, offset: int) -> bool:
+        """Whether a run of an earlier claim of ours, which would not end, has finished it meanwhile."""
+        left = self._left.get((claimed.topic, claimed.partition, offset))
+        if left is None:
+            return False
+        await asyncio.wait([left])
+        return not left.cancelled() and left.exception() is None
+
+    def _threaded(self, handler: Handler, pool: ThreadPoolExecutor) -> Callable[[Message], Awaitable[Any]]:
+        async def call(message: Message) -> None:
+            thread = asyncio.get_running_loop().run_in_executor(pool, handler, message)
+            try:
+                await asyncio.shield(thread)
+            except asyncio.CancelledError:
+                # A thread cannot be ended. Whoever gets this message here again waits for it.
+                self._outlives(message.topic, message.partition, message.offset, thread)
+                raise
+
+        return call
+
+    def _outlives(self, topic: str, partition: int, offset: int, run: "asyncio.Future[Any]") -> None:
+        key = (topic, partition, offset)
+        self._left[key] = run
+
+        def ended(_: "asyncio.Future[Any]") -> None:
+            if self._left.get(key) is run:
+                del self._left[key]
+            if not run.cancelled():
+                run.exception()  # nobody else may ask
+
+        run.add_done_callback(ended)
+
+
+def _is_async(handler: Handler) -> bool:
+    call = getattr(handler, "__call__", handler)  # noqa: B004 - an object with an asynchronous __call__
+    return inspect.iscoroutinefunction(handler) or inspect.iscoroutinefunction(call)
+
+
+def _back_off(attempt: int) -> float:
+    delay = RETRY_FIRST_S * float(2 ** min(attempt - 1, 20))
+    return min(RETRY_MAX_S, delay) * random.uniform(0.8, 1.2)  # noqa: S311

@@ -1,0 +1,340 @@
+"""The ledger of a group-ordered consumer: who may take which message. Pure.
+
+Qpid's message groups: whoever acquires a message owns its group until all that it acquired of it is acknowledged,
+released or rejected; the owner may acquire more of it, up to its prefetch, and all others skip it. A consumer gets the
+oldest available message whose group is free or its own, so groups never block one another. "Either release all
+currently held messages, or discard the target message": a release takes the later ones of that group which the same
+consumer holds back with it, so that no message is ever processed before an earlier one of its group.
+
+The structures, for n messages in any number of groups:
+
+- ``_messages``, a dict: position → its group and timestamp. All that is not finished.
+- In each group ``waiting``, a heap of positions, because what was released goes back to its place; and ``held``, the
+  owner's, sorted, no longer than the prefetch.
+- ``_free``, a heap of the first waiting positions of the groups that nobody owns; and for each consumer such a heap of
+  those groups of its own which have room. ``acquire`` takes the lesser of the two tops.
+
+Nothing is ever removed from the inside of these heaps of heads. An entry is good if, by the present state, it is what
+the heap is about; others are dropped once they come to the top, or all at once when they are more than half of the
+heap. Each was pushed by one call, so each call is O(log n), amortised; a call that puts back or drops many messages
+pays for each of them. Only :meth:`GroupLedger.groups` looks at everything, and a purge of the ungrouped at all of those.
+A group that empties is forgotten. An ungrouped message is a group of its own, without a name.
+
+Not thread-safe: it belongs to one event loop.
+"""
+
+from bisect import bisect_left, insort
+from collections.abc import Hashable, Iterable
+from heapq import heapify, heappop, heappush
+from itertools import chain
+from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar
+
+_STALE_MIN: Final = 64
+"""Heaps of heads are not swept for less."""
+
+
+class Position(Protocol):
+    """What orders messages: anything hashable with a total order."""
+
+    def __lt__(self, other: Any, /) -> bool: ...
+
+    def __hash__(self) -> int: ...
+
+
+P = TypeVar("P", bound=Position)
+
+
+class GroupInfo(NamedTuple):
+    """One group at one moment; all ungrouped messages together are one row without owner."""
+
+    group: bytes | None
+    depth: int
+    """Messages that are not finished, acquired ones included."""
+    acquired: int
+    owner: Hashable | None
+    head_timestamp: int
+    """Of its first unfinished message, milliseconds since the epoch."""
+
+
+class _Group(Generic[P]):
+    """A group with unfinished messages, or one ungrouped message."""
+
+    __slots__ = ("held", "name", "owner", "waiting")
+
+    def __init__(self, name: bytes | None) -> None:
+        self.name = name
+        self.owner: _Consumer[P] | None = None
+        self.waiting: list[P] = []
+        """A heap."""
+        self.held: list[P] = []
+        """In order."""
+
+    @property
+    def depth(self) -> int:
+        return len(self.waiting) + len(self.held)
+
+    @property
+    def head(self) -> P:
+        """The first unfinished position."""
+        return min(chain(self.waiting[:1], self.held[:1]))
+
+
+class _Consumer(Generic[P]):
+    """A consumer that holds something."""
+
+    __slots__ = ("groups", "heads", "name")
+
+    def __init__(self, name: Hashable) -> None:
+        self.name = name
+        self.groups: set[_Group[P]] = set()
+        """Those that it owns."""
+        self.heads: list[P] = []
+        """A heap: what it may take next of them."""
+
+
+class GroupLedger(Generic[P]):
+    """Messages by position, and which consumer may take which."""
+
+    def __init__(self, prefetch: int = 1) -> None:
+        """``prefetch``: how many messages of one group its owner may hold at once.
+
+        Raises:
+            ValueError: below 1.
+        """
+        if prefetch < 1:
+            raise ValueError(f"a prefetch of {prefetch} lets nobody acquire anything: 1 or more")
+        self._prefetch = prefetch
+        self._messages: dict[P, tuple[_Group[P], int]] = {}
+        self._groups: dict[bytes, _Group[P]] = {}
+        self._ungrouped: set[_Group[P]] = set()
+        self._consumers: dict[Hashable, _Consumer[P]] = {}
+        self._free: list[P] = []
+
+    def __len__(self) -> int:
+        """Messages that are not finished."""
+        return len(self._messages)
+
+    def append(self, position: P, group: bytes | None, timestamp: int) -> None:
+        """Add a message, at its place: positions may come in any order.
+
+        Args:
+            position: What orders it, and names it from now on.
+            group: None = ungrouped: it blocks nobody, and holding it keeps nothing else from anyone.
+            timestamp: Milliseconds since the epoch.
+
+        Raises:
+            ValueError: an unfinished message has this position.
+        """
+        if position in self._messages:
+            there = self._messages[position][0].name
+            raise ValueError(f"{position!r} is in the ledger already, in group {there!r}")
+        found: _Group[P] | None = self._groups.get(group) if group is not None else None
+        if found is None:
+            found = _Group(group)
+            if group is None:
+                self._ungrouped.add(found)
+            else:
+                self._groups[group] = found
+        self._messages[position] = found, timestamp
+        heappush(found.waiting, position)
+        if found.waiting[0] is position:
+            self._offer(found)
+
+    def acquire(self, consumer: Hashable) -> P | None:
+        """The oldest available message whose group is free or the consumer's own; None = none.
+
+        Prefetch is counted by group, so it limits neither groups nor ungrouped messages: how much a consumer holds
+        in all is its own affair.
+        """
+        holder = self._consumers.get(consumer)
+        group = self._first(self._free, None)
+        if holder is not None:
+            own = self._first(holder.heads, holder)
+            if own is not None and (group is None or own.waiting[0] < group.waiting[0]):
+                group = own
+        if group is None:
+            return None
+        if group.owner is None:
+            if holder is None:
+                holder = self._consumers[consumer] = _Consumer(consumer)
+            group.owner = holder
+            holder.groups.add(group)
+        position = heappop(group.waiting)
+        insort(group.held, position)
+        self._offer(group)
+        return position
+
+    def acquire_more(self, consumer: Hashable) -> list[P]:
+        """What waits of the groups that the consumer owns already, up to its prefetch of each; in order of groups."""
+        holder = self._consumers.get(consumer)
+        taken: list[P] = []
+        for group in () if holder is None else holder.groups:
+            while self._takable(group, holder):
+                position = heappop(group.waiting)
+                insort(group.held, position)
+                taken.append(position)
+        return taken
+
+    def acknowledge(self, consumer: Hashable, position: P) -> None:
+        """The consumer is done with a message that it holds.
+
+        Raises:
+            KeyError: it does not hold it; the text says who does.
+        """
+        group, index = self._held(consumer, position)
+        del group.held[index]
+        del self._messages[position]
+        self._settle(group)
+
+    def reject(self, consumer: Hashable, position: P) -> None:
+        """Take a message out that the consumer holds; for the ledger that is to be done with it.
+
+        Raises:
+            KeyError: it does not hold it; the text says who does.
+        """
+        self.acknowledge(consumer, position)
+
+    def release(self, consumer: Hashable, position: P) -> list[P]:
+        """Put a message back to its place, and with it the later ones of its group that the consumer holds.
+
+        Earlier ones stay held. Returns all that went back, in order.
+
+        Raises:
+            KeyError: it does not hold it; the text says who does.
+        """
+        group, index = self._held(consumer, position)
+        released = group.held[index:]
+        del group.held[index:]
+        for each in released:
+            heappush(group.waiting, each)
+        self._settle(group)
+        return released
+
+    def close(self, consumer: Hashable) -> list[P]:
+        """Put back all that the consumer holds; its groups are free. Returns what went back, in order."""
+        holder = self._consumers.get(consumer)
+        if holder is None:
+            return []
+        return sorted(
+            chain.from_iterable(self.release(consumer, each.held[0]) for each in list(holder.groups))
+        )
+
+    def purge(self, group: bytes | None) -> list[P]:
+        """Drop what nobody acquired of a group, or of the ungrouped; returns what was dropped, in order."""
+        if group is None:
+            chosen: Iterable[_Group[P]] = [each for each in self._ungrouped if each.owner is None]
+        else:
+            chosen = [self._groups[group]] if group in self._groups else []
+        dropped: list[P] = []
+        for each in chosen:
+            dropped += each.waiting
+            each.waiting.clear()
+            if each.owner is None:
+                self._forget(each)
+        for position in dropped:
+            del self._messages[position]
+        self._sweep(self._free, None)
+        return sorted(dropped)
+
+    def skip(self, group: bytes) -> P | None:
+        """Drop the first message of a group, if nobody owns it; returns what was dropped."""
+        found = self._groups.get(group)
+        if found is None or found.owner is not None:
+            return None
+        position = heappop(found.waiting)
+        del self._messages[position]
+        if not found.waiting:
+            self._forget(found)
+        self._offer(found)
+        self._sweep(self._free, None)
+        return position
+
+    def groups(self) -> list[GroupInfo]:
+        """All groups with unfinished messages, by the position of the first; O(n log n) for n groups."""
+        rows = [
+            (head := each.head, self._row(name, each.depth, len(each.held), each.owner, head))
+            for name, each in self._groups.items()
+        ]
+        if self._ungrouped:
+            head = min(each.head for each in self._ungrouped)
+            acquired = sum(each.owner is not None for each in self._ungrouped)
+            rows.append((head, self._row(None, len(self._ungrouped), acquired, None, head)))
+        return [row for _, row in sorted(rows, key=lambda each: each[0])]
+
+    def holds(self, consumer: Hashable) -> list[P]:
+        """All that the consumer holds, in order."""
+        holder = self._consumers.get(consumer)
+        return [] if holder is None else sorted(chain.from_iterable(each.held for each in holder.groups))
+
+    def _row(
+        self, name: bytes | None, depth: int, acquired: int, owner: _Consumer[P] | None, head: P
+    ) -> GroupInfo:
+        return GroupInfo(name, depth, acquired, owner and owner.name, self._messages[head][1])
+
+    def _held(self, consumer: Hashable, position: P) -> tuple[_Group[P], int]:
+        """The group of a message that this consumer holds, and its index among what is held."""
+        if position not in self._messages:
+            raise KeyError(
+                f"{position!r} is held by nobody: {consumer!r} acts on what is finished, purged or was never here"
+            )
+        group = self._messages[position][0]
+        index = bisect_left(group.held, position)
+        if group.owner is None or index == len(group.held) or group.held[index] != position:
+            raise KeyError(
+                f"{position!r} is held by nobody: it waits, and {consumer!r} has to acquire it first"
+            )
+        if group.owner.name != consumer:
+            raise KeyError(f"{position!r} is held by {group.owner.name!r}, not by {consumer!r}")
+        return group, index
+
+    def _settle(self, group: _Group[P]) -> None:
+        """Less of a group is held: it may be free now, or gone, or its owner may take more."""
+        holder = group.owner
+        if holder is not None and not group.held:
+            group.owner = None
+            holder.groups.discard(group)
+            if not holder.groups:
+                del self._consumers[holder.name]
+            if not group.waiting:
+                self._forget(group)
+        self._offer(group)
+
+    def _forget(self, group: _Group[P]) -> None:
+        if group.name is None:
+            self._ungrouped.discard(group)
+        else:
+            del self._groups[group.name]
+
+    # -- the heaps of heads -----------------------------------------------------------------------------------------
+
+    def _takable(self, group: _Group[P], owner: _Consumer[P] | None) -> bool:
+        """Whether this owner, None = whoever comes, may take the first that waits of this group."""
+        return group.owner is owner and bool(group.waiting) and len(group.held) < self._prefetch
+
+    def _offer(self, group: _Group[P]) -> None:
+        """The head of a group has changed, or who may take it: put it where it will be found."""
+        owner = group.owner
+        if self._takable(group, owner):
+            heads = self._free if owner is None else owner.heads
+            heappush(heads, group.waiting[0])
+            self._sweep(heads, owner)
+
+    def _first(self, heads: list[P], owner: _Consumer[P] | None) -> _Group[P] | None:
+        """The group whose head this owner may take and which is the oldest of them."""
+        while heads:
+            message = self._messages.get(heads[0])
+            if message is not None:
+                group = message[0]
+                if self._takable(group, owner) and group.waiting[0] == heads[0]:
+                    return group
+            heappop(heads)
+        return None
+
+    def _sweep(self, heads: list[P], owner: _Consumer[P] | None) -> None:
+        """Drop what is stale once it is the larger part: what is pushed pays for it."""
+        groups = len(self._groups) + len(self._ungrouped) if owner is None else len(owner.groups)
+        if len(heads) <= 2 * groups + _STALE_MIN:
+            return
+        candidates = chain(self._groups.values(), self._ungrouped) if owner is None else owner.groups
+        heads[:] = [each.waiting[0] for each in candidates if self._takable(each, owner)]
+        heapify(heads)

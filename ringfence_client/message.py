@@ -1,0 +1,124 @@
+"""What a handler gets, and how it says what is to become of it."""
+
+from dataclasses import dataclass
+from hashlib import blake2b
+from typing import Any, Final, NoReturn
+
+from conf import wire
+from conf.settings import AddressSettings
+
+_OWN_HEADERS: Final = frozenset({wire.HEADER_SOURCE, wire.HEADER_KEY})
+
+
+class Disposition(Exception):  # noqa: N818 - a decision, no error
+    """What a handler raises to decide otherwise than by returning."""
+
+    def __init__(self, reason: str = "") -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+
+class Reject(Disposition):
+    """Take the message out: it goes to ``<address>.dlq`` and its group goes on (Qpid: reject)."""
+
+
+class Release(Disposition):
+    """Put it back to its place, and the later ones that are held of its group with it (Qpid: release).
+
+    It is no failed attempt; whoever takes the group next gets it, after a moment.
+    """
+
+
+class Retry(Disposition):
+    """Try it again later. Only its own group waits."""
+
+    def __init__(self, reason: str = "", delay: float | None = None) -> None:
+        """``delay``: seconds; None = a back-off that grows with the attempts."""
+        super().__init__(reason)
+        self.delay = delay
+
+
+@dataclass(slots=True, eq=False)
+class Message:
+    """One accepted message.
+
+    Attributes:
+        address: Where it was published to.
+        group: Its group; None = it has none, and is in order with nothing.
+        key: The key that its producer gave it.
+        value: Its value.
+        headers: The producer's headers, in order.
+        duplicate_id: Its duplicate ID; None = it has none.
+        timestamp: Its producer's, in ms.
+        source: ``<topic>/<partition>/<offset>`` of the input; unique, and rising within a group as long as its
+            producers use one partitioner.
+        topic, partition, offset: Where it is in the accepted topic.
+        attempt: 1 for the first time; counted on over crashes and by each failure.
+    """
+
+    address: str
+    group: bytes | None
+    key: bytes | None
+    value: bytes | None
+    headers: list[tuple[str, bytes | None]]
+    duplicate_id: bytes | None
+    timestamp: int
+    source: str
+    topic: str
+    partition: int
+    offset: int
+    attempt: int
+
+    def reject(self, reason: str = "") -> NoReturn:
+        """As ``raise Reject(reason)``."""
+        raise Reject(reason)
+
+    def release(self) -> NoReturn:
+        """As ``raise Release()``."""
+        raise Release
+
+    def retry(self, reason: str = "", delay: float | None = None) -> NoReturn:
+        """As ``raise Retry(reason, delay)``."""
+        raise Retry(reason, delay)
+
+
+class MessageFactory:
+    """Makes messages of one address from the records of its accepted topic."""
+
+    def __init__(self, address: AddressSettings) -> None:
+        self._address = address.name
+        self._id_from = address.duplicate_id_from
+        self._id_headers = address.duplicate_id_headers
+
+    def make(self, record: Any, attempt: int) -> Message:
+        """``record`` as aiokafka has it."""
+        own = {name: value for name, value in record.headers if name in _OWN_HEADERS}
+        headers = (
+            [each for each in record.headers if each[0] not in _OWN_HEADERS] if own else list(record.headers)
+        )
+        key = own.get(wire.HEADER_KEY, record.key)
+        source = own.get(wire.HEADER_SOURCE)
+        return Message(
+            self._address,
+            record.key,
+            key,
+            record.value,
+            headers,
+            self._duplicate_id(key, record.value, headers),
+            record.timestamp,
+            source.decode() if source is not None else f"{record.topic}/{record.partition}/{record.offset}",
+            record.topic,
+            record.partition,
+            record.offset,
+            attempt,
+        )  # fmt: skip
+
+    def _duplicate_id(
+        self, key: bytes | None, value: bytes | None, headers: list[tuple[str, bytes | None]]
+    ) -> bytes | None:
+        if self._id_from == "key":
+            return key
+        if self._id_from == "value":
+            return None if value is None else blake2b(value, digest_size=32).digest()
+        last = dict(headers)
+        return next((found for name in self._id_headers if (found := last.get(name)) is not None), None)

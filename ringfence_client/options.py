@@ -1,0 +1,46 @@
+"""How a group-ordered consumer runs."""
+
+import os
+import socket
+import uuid
+from dataclasses import dataclass, field
+
+
+def _name() -> str:
+    return f"{socket.gethostname()}-{os.getpid()}-{uuid.uuid4().hex[:8]}"
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerOptions:
+    """All have defaults that a first trial can keep.
+
+    Attributes:
+        concurrency: Handlers that run at once, each for another group.
+        prefetch: Messages of its group that a handler holds; more saves little and makes groups change hands later.
+        max_attempts: After so many failed ones a message goes to the dead letters.
+        ack_interval: Seconds between writes of the progress. What is finished and not written when a process dies is
+            done again.
+        ack_count: Acknowledgements after which progress is written before that.
+        drain_timeout: Seconds that handlers get to end when the partition goes to another consumer.
+        records_max: Records of a partition that are kept in memory.
+        session_timeout: Seconds after which the group gives a dead consumer's partitions to others.
+        name: Of this consumer, for others to see.
+    """
+
+    concurrency: int = 10
+    prefetch: int = 1
+    max_attempts: int = 5
+    ack_interval: float = 0.1
+    ack_count: int = 5_000
+    drain_timeout: float = 30.0
+    records_max: int = 10_000
+    session_timeout: float = 10.0
+    name: str = field(default_factory=_name)
+
+    def __post_init__(self) -> None:
+        for key in ("concurrency", "prefetch", "max_attempts", "ack_count", "records_max"):
+            if getattr(self, key) < 1:
+                raise ValueError(f"{key} = {getattr(self, key)}: at least 1")
+        for key in ("ack_interval", "drain_timeout", "session_timeout"):
+            if getattr(self, key) <= 0:
+                raise ValueError(f"{key} = {getattr(self, key)}: more than 0 seconds")

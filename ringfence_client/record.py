@@ -1,0 +1,110 @@
+"""The progress record: how far a consumer group is in one partition. Pure.
+
+One record a (consumer group, topic, partition) in the compacted topic ``<app id>-progress``; docs/formats.md has it for
+other programs. The record is JSON, so that any console consumer shows it; the finished offsets in it are packed, because
+they may be many. Commit metadata, which is where others keep such things, takes 4 KB.
+"""
+
+import base64
+import binascii
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from ringfence_client import watermark
+
+FORMAT: Final = 1
+
+
+class ProgressFormatError(ValueError):
+    """A record that this version cannot read."""
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """What a successor must know.
+
+    Attributes:
+        next: Everything below is finished. It is the consumer group's committed offset too.
+        finished: Finished offsets above it: half-open runs, rising.
+        attempts: Of messages that were begun and are not finished, by offset: how often.
+        reserved: No message at or above this offset was ever handed to a handler.
+        holder: Who wrote it; made anew whenever a partition is opened.
+        web: Where the holder's web server is; empty = it has none.
+        released: The holder finished all that it had begun, and left.
+    """
+
+    next: int
+    finished: Sequence[tuple[int, int]] = ()
+    attempts: Mapping[int, int] = field(default_factory=dict)
+    reserved: int = 0
+    holder: str = ""
+    web: str = ""
+    released: bool = True
+
+
+def encode_key(group: str, topic: str, partition: int) -> bytes:
+    """The record's key."""
+    return json.dumps([group, topic, partition], separators=(",", ":")).encode()
+
+
+def decode_key(key: bytes) -> tuple[str, str, int]:
+    """Consumer group, topic, partition.
+
+    Raises:
+        ProgressFormatError: it is no such key.
+    """
+    try:
+        group, topic, partition = json.loads(key)
+    except ValueError as error:
+        raise ProgressFormatError(f"{key!r} is no key of a progress record") from error
+    return str(group), str(topic), int(partition)
+
+
+def encode(progress: Progress) -> bytes:
+    """The record's value."""
+    document = {
+        "format": FORMAT,
+        "next": progress.next,
+        "finished": base64.b64encode(watermark.encode(progress.next, progress.finished)).decode(),
+        "attempts": {str(offset): count for offset, count in progress.attempts.items()},
+        "reserved": progress.reserved,
+        "holder": progress.holder,
+        "web": progress.web,
+        "released": progress.released,
+    }
+    return json.dumps(document, separators=(",", ":")).encode()
+
+
+def decode(value: bytes) -> Progress:
+    """Reads :func:`encode`'s.
+
+    Raises:
+        ProgressFormatError: it is damaged, or of a later version.
+    """
+    try:
+        document = json.loads(value)
+        found = document["format"]
+        progress = _progress(document) if found == FORMAT else None
+    except (ValueError, KeyError, TypeError, AttributeError, binascii.Error) as error:
+        raise ProgressFormatError(f"a progress record cannot be read ({error!r}): {value[:200]!r}") from error
+    if progress is None:
+        raise ProgressFormatError(
+            f"a progress record has format {found}, this version reads {FORMAT}: run the version that wrote it, or a "
+            "later one"
+        )
+    return progress
+
+
+def _progress(document: dict[str, Any]) -> Progress:
+    following = int(document["next"])
+    return Progress(
+        following,
+        watermark.decode(following, base64.b64decode(document["finished"], validate=True)),
+        {int(offset): int(count) for offset, count in document["attempts"].items()},
+        int(document["reserved"]),
+        str(document["holder"]),
+        str(document["web"]),
+        bool(document["released"]),
+    )

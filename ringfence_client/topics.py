@@ -1,0 +1,63 @@
+"""The topics that a group-ordered consumer needs beside what it reads: made when they are missing."""
+
+import asyncio
+from dataclasses import dataclass
+from typing import Final
+
+from conf import wire
+from conf.errors import TopicError
+from conf.settings import AddressSettings, Settings
+from ringfence_client import progress
+from tables.cluster import Cluster
+
+APPEAR_LIMIT_S: Final = 10.0
+DEAD_LETTER_BYTES_MAX: Final = 1_048_588 + 65_536
+"""Of the topic as it is made here: a dead letter carries three headers more than the accepted topic's largest."""
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """What is there now.
+
+    Attributes:
+        partitions: Of the accepted topic.
+        dead_letters: Name, partition count and largest record batch of the dead-letter topic.
+    """
+
+    partitions: int
+    dead_letters: tuple[str, int, int]
+
+
+async def prepare(settings: Settings, address: AddressSettings, cluster: Cluster) -> Prepared:
+    """Find the accepted topic; find or make the progress and the dead-letter topic.
+
+    Raises:
+        TopicError: the accepted topic is missing, or another cannot be made, or is not as it must be.
+    """
+    letters, kept = wire.dead_letter_topic(address.name), wire.progress_topic(settings.app.id)
+    counts = await cluster.partition_counts([address.accepted_topic, letters, kept])
+    if address.accepted_topic not in counts:
+        raise TopicError(
+            f"{address.accepted_topic} (accepted topic of {address.name}) does not exist, or this user may not see "
+            "it: run 'ringfence topics create'"
+        )
+    missing = {
+        letters: (counts[address.accepted_topic], {"max.message.bytes": str(DEAD_LETTER_BYTES_MAX)}),
+        kept: (progress.PARTITIONS, dict(progress.TOPIC_CONFIG)),
+    }
+    for topic in missing.keys() - counts.keys():
+        partitions, config = missing[topic]
+        await cluster.create_topic(topic, partitions, address.replication_factor, config)
+    async with asyncio.timeout(APPEAR_LIMIT_S):
+        while not counts.keys() >= {letters, kept}:
+            await asyncio.sleep(0.05)
+            counts = await cluster.partition_counts([address.accepted_topic, letters, kept])
+    configs = await cluster.topic_configs([letters, kept])
+    if configs[kept].cleanup_policy != "compact":
+        raise TopicError(
+            f"{kept} (progress of consumer groups) has cleanup.policy={configs[kept].cleanup_policy}, and retention "
+            "would delete what consumers have finished: set cleanup.policy=compact"
+        )
+    return Prepared(
+        counts[address.accepted_topic], (letters, counts[letters], configs[letters].message_bytes_max)
+    )

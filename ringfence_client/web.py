@@ -1,0 +1,112 @@
+"""A consumer's pages: ``/live``, ``/health``, ``/groups``; and what an operator may do to a group."""
+
+import asyncio
+import socket
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any, Final
+
+from aiohttp import web
+
+from ringfence_client.claimed import Claimed
+from ringfence_client.consumer import GroupConsumer
+
+GROUPS_MAX: Final = 1_000
+"""Shown of a partition, the oldest first; more would serve nobody."""
+WRITE_LIMIT_S: Final = 20.0
+
+
+def advertised(host: str, port: int) -> str:
+    """Where others reach a server that listens here."""
+    return f"http://{socket.gethostname() if host in {'', '0.0.0.0', '::'} else host}:{port}"  # noqa: S104
+
+
+@asynccontextmanager
+async def serving(consumer: GroupConsumer, listener: socket.socket) -> AsyncIterator[None]:
+    """Answer on a socket that listens."""
+    application = web.Application()
+    pages = _Pages(consumer)
+    application.add_routes(
+        [
+            web.get("/live", pages.live),
+            web.get("/health", pages.health),
+            web.get("/groups", pages.groups),
+            web.post("/groups/purge", pages.purge),
+            web.post("/groups/skip", pages.skip),
+        ]
+    )
+    runner = web.AppRunner(application, access_log=None)
+    await runner.setup()
+    try:
+        await web.SockSite(runner, listener).start()
+        yield
+    finally:
+        await runner.cleanup()
+
+
+class _Pages:
+    def __init__(self, consumer: GroupConsumer) -> None:
+        self._consumer = consumer
+
+    async def live(self, _request: web.Request) -> web.Response:
+        """Answers while the event loop turns."""
+        return web.json_response({"live": True})
+
+    async def health(self, _request: web.Request) -> web.Response:
+        """503 until every assigned partition is held."""
+        consumer = self._consumer
+        report = {
+            "ready": consumer.ready,
+            "consumer_group": consumer.group,
+            "address": consumer.address.name,
+            "partitions": {
+                str(number): {"next": claimed.window.next, **claimed.window.counts}
+                for number, claimed in sorted(consumer.claims.items())
+            },
+            "waiting": {str(number): reason for number, reason in sorted(consumer.reasons.items())},
+            "counts": dict(consumer.dispatcher.counts),
+        }
+        return web.json_response(report, status=200 if consumer.ready else 503)
+
+    async def groups(self, _request: web.Request) -> web.Response:
+        """What waits, by group."""
+        rows = [
+            row for _, claimed in sorted(self._consumer.claims.items()) for row in _rows(claimed)[:GROUPS_MAX]
+        ]
+        return web.json_response({"groups": rows})
+
+    async def purge(self, request: web.Request) -> web.Response:
+        """Drop what nobody acquired of a group; answered when that is written."""
+        return await self._change(request, skip=False)
+
+    async def skip(self, request: web.Request) -> web.Response:
+        """Drop the first message of a group, also while it waits to be tried again."""
+        return await self._change(request, skip=True)
+
+    async def _change(self, request: web.Request, *, skip: bool) -> web.Response:
+        body = await request.json()
+        number, group = int(body["partition"]), bytes.fromhex(body["group"])
+        claimed = self._consumer.claims.get(number)
+        if claimed is None:
+            return web.json_response({"error": f"partition {number} is not held here"}, status=409)
+        dropped = self._consumer.dispatcher.skip(claimed, group) if skip else claimed.window.purge(group)
+        async with asyncio.timeout(WRITE_LIMIT_S):
+            await claimed.writer.persisted()
+        return web.json_response({"dropped": dropped})
+
+
+def _rows(claimed: Claimed) -> list[dict[str, Any]]:
+    now = time.time() * 1000
+    return [
+        {
+            "partition": claimed.partition,
+            "group": None if each.group is None else each.group.decode(errors="backslashreplace"),
+            "group_hex": None if each.group is None else each.group.hex(),
+            "depth": each.depth,
+            "acquired": each.acquired,
+            "owner": None if each.owner is None else str(each.owner),
+            "head_age_seconds": round(max(0.0, now - each.head_timestamp) / 1000, 3),
+        }
+        for each in claimed.window.groups()
+    ]

@@ -1,0 +1,214 @@
+"""What was fetched of one partition and is not finished. No I/O.
+
+The ledger knows every undone message; the records themselves are kept for a bounded number. A group whose backlog
+grows has no more than its share of them: what comes beyond is *parked*, which means that only its offset is kept, and it
+is read again from the log when its turn comes. So one stuck group does not fill the window, and the others flow on.
+"""
+
+from collections import Counter
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from ringfence_client.ledger import GroupInfo, GroupLedger
+from ringfence_client.record import Progress
+from ringfence_client.watermark import Watermark
+
+RECORDS_MAX: Final = 10_000
+"""Records kept of a partition."""
+BYTES_MAX: Final = 64 * 2**20
+"""Their values, about."""
+GROUP_SHARE: Final = 10
+"""A group has at most this part of them."""
+PARKED_MAX: Final = 100_000
+"""Messages whose offset alone is kept."""
+AHEAD: Final = 20_000
+"""Offsets that are reserved ahead of what was fetched."""
+
+
+class Window:
+    """One partition, from its opening until it is given away."""
+
+    def __init__(
+        self,
+        progress: Progress,
+        *,
+        prefetch: int = 1,
+        records_max: int = RECORDS_MAX,
+        bytes_max: int = BYTES_MAX,
+    ) -> None:
+        """``progress`` is the last holder's."""
+        self.ledger: GroupLedger[int] = GroupLedger(prefetch)
+        self.watermark = Watermark(progress.next, progress.finished)
+        self.attempts: dict[int, int] = dict(progress.attempts)
+        """Of what was begun and is not finished."""
+        self.reserved = 0
+        """Nothing at or above it may be handed out: a successor would not suspect it."""
+        self.suspect_below = 0 if progress.released else progress.reserved
+        """Unfinished messages below it may have been running when the last holder died."""
+        self.closed = False
+        """It belongs to somebody else; nothing of it counts any more."""
+        self._records: dict[int, Any] = {}
+        self._groups: dict[int, bytes | None] = {}
+        self._kept: Counter[bytes | None] = Counter()
+        self._parked: set[int] = set()
+        self._full = 0
+        """Groups that have their share."""
+        self._bytes = 0
+        self._records_max = records_max
+        self._bytes_max = bytes_max
+        self._share = max(1, records_max // GROUP_SHARE)
+        self.end = progress.next
+        """Everything below was fetched."""
+
+    # -- what comes in ---------------------------------------------------------------------------------------
+
+    def feed(self, records: Sequence[Any]) -> int:
+        """Take what was fetched, in order; returns how many of them are to be done."""
+        undone = 0
+        for record in records:
+            offset = record.offset
+            if offset < self.end:
+                continue  # a fetch from before a seek
+            self.end = offset + 1
+            if not self.watermark.delivered(offset):
+                continue
+            self.ledger.append(offset, record.key, record.timestamp)
+            self._groups[offset] = record.key
+            if not self._keep(record):
+                self._parked.add(offset)
+            undone += 1
+        return undone
+
+    def reached(self, offset: int) -> None:
+        """The log was read up to here: what lies between is no message."""
+        self.end = max(self.end, offset)
+        self.watermark.reached(self.end)
+
+    def wants_more(self, hands: int) -> bool:
+        """Whether to fetch on; ``hands`` = handlers that may run at once."""
+        if len(self._records) >= self._records_max or self._bytes >= self._bytes_max:
+            return False
+        if not self._parked:
+            return True
+        # Beyond a group's share one looks only for work that handlers lack.
+        lively = len(self._records) - self._full * self._share
+        return len(self._parked) < PARKED_MAX and lively < 4 * hands
+
+    def _keep(self, record: Any, *, always: bool = False) -> bool:
+        group = record.key
+        if group is not None:
+            if not always and self._kept[group] >= self._share:
+                return False
+            self._kept[group] += 1
+            self._full += self._kept[group] == self._share
+        self._records[record.offset] = record
+        self._bytes += len(record.value or b"")
+        return True
+
+    # -- what is parked --------------------------------------------------------------------------------------
+
+    def record(self, offset: int) -> Any | None:
+        """The record; None = it is parked."""
+        return self._records.get(offset)
+
+    def group(self, offset: int) -> bytes | None:
+        """Of an undone message."""
+        return self._groups[offset]
+
+    def parked(self, offset: int) -> bool:
+        """Whether it is."""
+        return offset in self._parked
+
+    def unpark(self, records: Sequence[Any]) -> None:
+        """Keep those of them that are parked, as far as their groups' shares go, the first in any case."""
+        for record in records:
+            if record.offset in self._parked and self._keep(record, always=record is records[0]):
+                self._parked.discard(record.offset)
+
+    # -- what is done ----------------------------------------------------------------------------------------
+
+    def begin(self, offset: int) -> int:
+        """A handler gets it: which attempt this is."""
+        attempt = self.attempts[offset] = self.attempts.get(offset, 0) + 1
+        return attempt
+
+    def take_back(self, offset: int) -> None:
+        """The attempt did not count: it was released."""
+        if self.attempts.get(offset, 0) > 1:
+            self.attempts[offset] -= 1
+        else:
+            self.attempts.pop(offset, None)
+
+    def finish(self, holder: Hashable, offset: int, *, reject: bool = False) -> None:
+        """It is done; its group goes on.
+
+        Raises:
+            KeyError: the holder does not hold it.
+        """
+        if reject:
+            self.ledger.reject(holder, offset)
+        else:
+            self.ledger.acknowledge(holder, offset)
+        self._drop(offset)
+
+    def purge(self, group: bytes) -> int:
+        """Drop what nobody acquired of a group; returns how many."""
+        dropped = self.ledger.purge(group)
+        for offset in dropped:
+            self._drop(offset)
+        return len(dropped)
+
+    def skip(self, group: bytes) -> int:
+        """Drop the first message of a group, if nobody acquired any of it; returns how many went, 1 or 0."""
+        offset = self.ledger.skip(group)
+        if offset is None:
+            return 0
+        self._drop(offset)
+        return 1
+
+    def _drop(self, offset: int) -> None:
+        self.watermark.finish(offset)
+        self.attempts.pop(offset, None)
+        group = self._groups.pop(offset)
+        self._parked.discard(offset)
+        record = self._records.pop(offset, None)
+        if record is not None:
+            self._bytes -= len(record.value or b"")
+            if group is not None:
+                self._full -= self._kept[group] == self._share
+                self._kept[group] -= 1
+                if not self._kept[group]:
+                    del self._kept[group]
+
+    # -- what others see -------------------------------------------------------------------------------------
+
+    @property
+    def next(self) -> int:
+        """Everything below is finished."""
+        return self.watermark.next
+
+    @property
+    def undone(self) -> int:
+        """Messages that were fetched and are not finished."""
+        return len(self._groups)
+
+    @property
+    def counts(self) -> Mapping[str, int]:
+        """For health: undone, of these kept and parked."""
+        return {"undone": self.undone, "kept": len(self._records), "parked": len(self._parked)}
+
+    def groups(self) -> Iterator[GroupInfo]:
+        """As the ledger has them."""
+        yield from self.ledger.groups()
+
+    def progress(self, holder: str, web: str, *, released: bool = False) -> Progress:
+        """What a successor must know, now; reserves ahead."""
+        return Progress(
+            self.watermark.next,
+            self.watermark.runs(),
+            dict(self.attempts),
+            max(self.reserved, self.end + AHEAD),
+            holder,
+            web,
+            released,
+        )

@@ -1,0 +1,256 @@
+"""Writes a holder's progress: record, dead letters and the consumer group's offset in one transaction.
+
+No offset of the group is ever committed otherwise: a plain commit knows no fence.
+"""
+
+import asyncio
+import contextlib
+import logging
+import random
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Final
+
+from aiokafka import TopicPartition
+from aiokafka.errors import KafkaError
+
+from conf.errors import TopicError
+from ringfence_client import record
+from ringfence_client.dead_letters import DeadLetter, DeadLetters
+from ringfence_client.window import Window
+from tables.producer import FencedError, Outgoing, TransactionalProducer
+
+log: Final = logging.getLogger("ringfence.consumer")
+
+TRANSACTION_LIMIT_S: Final = 8.0
+TRANSACTION_TIMEOUT_MS: Final = 10_000
+"""A holder that died with a transaction open holds up readers of the progress topic for no longer."""
+BACKOFF_FIRST_S: Final = 0.1
+BACKOFF_MAX_S: Final = 5.0
+BYTES_PER_S: Final = 500_000
+"""Records grow with what is finished out of order; large ones are written less often."""
+
+
+class LostError(Exception):
+    """Somebody else holds the partition now."""
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """Whose progress it is."""
+
+    group: str
+    topic: str
+    partition: int
+    holder: str
+    """Made anew at each opening."""
+    web: str = ""
+
+    @property
+    def key(self) -> bytes:
+        """Of the progress record."""
+        return record.encode_key(self.group, self.topic, self.partition)
+
+    def __str__(self) -> str:
+        return f"{self.topic}/{self.partition}"
+
+
+class ProgressWriter:
+    """Of one partition that is held. Runs in a task of its own."""
+
+    def __init__(
+        self,
+        claim: Claim,
+        window: Window,
+        producer: TransactionalProducer,
+        destination: tuple[str, int],
+        dead_letters: DeadLetters,
+        reclaim: Callable[[], Awaitable[TransactionalProducer]],
+        *,
+        ack_interval: float,
+        ack_count: int,
+    ) -> None:
+        """A writer for a producer that has fenced.
+
+        Args:
+            claim: Whose progress.
+            window: What is written of.
+            producer: Has fenced.
+            destination: Topic and partition of the progress record.
+            dead_letters: Where they go.
+            reclaim: After a failure: a producer that has fenced anew, if the partition is still this holder's.
+                Raises :class:`LostError` if it is not.
+            ack_interval: Seconds between writes.
+            ack_count: Acknowledgements after which one writes earlier.
+        """
+        self._claim = claim
+        self._window = window
+        self._producer = producer
+        self._destination = destination
+        self._dead_letters = dead_letters
+        self._reclaim = reclaim
+        self._ack_interval = ack_interval
+        self._ack_count = ack_count
+        self._changes = 0
+        self._urgent = False
+        self._wake = asyncio.Event()
+        self._closing = self._released = False
+        self._task: asyncio.Task[None] | None = None
+        self._waiting: list[asyncio.Future[None]] = []
+        self._letters: list[tuple[DeadLetter, asyncio.Future[None]]] = []
+        self._written_at = 0.0
+        self._pause = 0.0
+
+    def start(self, lost: Callable[[], None]) -> None:
+        """Write from now on; ``lost`` is called when the partition turns out to be somebody else's."""
+        self._task = asyncio.create_task(self._run(lost), name=f"progress of {self._claim}")
+
+    def note(self) -> None:
+        """Something was begun or finished."""
+        self._changes += 1
+        if self._changes in {1, self._ack_count}:
+            self._wake.set()
+
+    async def persisted(self) -> None:
+        """Wait until all that was noted is committed.
+
+        Raises:
+            LostError: it never will be.
+        """
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.append(future)
+        self._urgent = True
+        self._wake.set()
+        await future
+
+    async def bury(self, letter: DeadLetter) -> None:
+        """Write a dead letter; returns when it is committed.
+
+        Raises:
+            LostError: it never will be.
+        """
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._letters.append((letter, future))
+        self._urgent = True
+        self._wake.set()
+        await future
+
+    async def close(self, limit: float, *, released: bool) -> None:
+        """Write a last time, if that succeeds within ``limit`` seconds; then end. ``released``: nothing runs any more."""
+        self._closing, self._released = True, released
+        self._wake.set()
+        if self._task is not None:
+            done, _ = await asyncio.wait([self._task], timeout=limit)
+            if not done:
+                log.warning(
+                    "%s: progress cannot be written; its successor begins from the last that was", self._claim
+                )
+                self._task.cancel()
+                await asyncio.wait([self._task])
+        self._give_up()
+        await self._producer.discard()
+
+    async def abandon(self) -> None:
+        """End without another word: it is somebody else's."""
+        if self._task is not None and self._task is not asyncio.current_task():
+            self._task.cancel()
+            await asyncio.wait([self._task])
+        self._give_up()
+        await self._producer.discard()
+
+    # -- the task ------------------------------------------------------------------------------------------
+
+    async def _run(self, lost: Callable[[], None]) -> None:
+        attempt = 0
+        while True:
+            await self._due()
+            closing = self._closing
+            try:
+                await self._write(released=closing and self._released)
+                attempt = 0
+                if closing:
+                    return
+            except (FencedError, LostError) as error:
+                log.warning("%s: held by somebody else now: %s", self._claim, error)
+                self._give_up()
+                lost()
+                return
+            except (KafkaError, OSError, TimeoutError, TopicError) as error:
+                attempt += 1
+                await self._back_off(error, attempt)
+                try:
+                    await self._begin_anew()
+                except LostError as gone:
+                    log.warning("%s: held by somebody else now: %s", self._claim, gone)
+                    self._give_up()
+                    lost()
+                    return
+                except (KafkaError, OSError, TimeoutError) as again:
+                    log.warning("%s: %s", self._claim, again or type(again).__name__)
+                self._changes += 1
+
+    async def _due(self) -> None:
+        """Until there is something to write and it is time for it: at once after a rest, else at the interval."""
+        while not self._closing and not self._urgent:
+            if not self._changes:
+                self._wake.clear()
+                await self._wake.wait()
+                continue
+            left = self._written_at + max(self._ack_interval, self._pause) - time.monotonic()
+            if left <= 0 or (self._changes >= self._ack_count and not self._pause):
+                return
+            self._wake.clear()
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._wake.wait(), left)
+
+    async def _write(self, *, released: bool) -> None:
+        """One transaction with all that was noted until now."""
+        waiting, self._waiting = self._waiting, []
+        letters, self._letters = self._letters, []
+        changes, self._changes, self._urgent = self._changes, 0, False
+        window = self._window
+        progress = window.progress(self._claim.holder, self._claim.web, released=released)
+        value = record.encode(progress)
+        builder = self._producer.builder()
+        builder.append(timestamp=None, key=self._claim.key, value=value, headers=[])
+        batches = [
+            Outgoing(*self._destination, builder),
+            *(self._dead_letters.outgoing(each, self._producer) for each, _ in letters),
+        ]
+        try:
+            async with asyncio.timeout(TRANSACTION_LIMIT_S):
+                await self._producer.transact(
+                    batches,
+                    {TopicPartition(self._claim.topic, self._claim.partition): progress.next},
+                    self._claim.group,
+                )
+        except BaseException:
+            self._waiting = waiting + self._waiting
+            self._letters = letters + self._letters
+            self._changes += changes
+            raise
+        window.reserved = max(window.reserved, progress.reserved)
+        self._written_at, self._pause = time.monotonic(), len(value) / BYTES_PER_S
+        for future in (*waiting, *(each for _, each in letters)):
+            if not future.done():
+                future.set_result(None)
+
+    async def _back_off(self, error: Exception, attempt: int) -> None:
+        delay = min(BACKOFF_MAX_S, BACKOFF_FIRST_S * 2 ** min(attempt - 1, 10)) * random.uniform(0.8, 1.2)  # noqa: S311
+        reason = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+        log.warning(
+            "%s: progress not written, again in %.1f s (attempt %d): %s", self._claim, delay, attempt, reason
+        )
+        await self._producer.discard()
+        await asyncio.sleep(delay)
+
+    async def _begin_anew(self) -> None:
+        self._producer = await self._reclaim()
+
+    def _give_up(self) -> None:
+        for future in (*self._waiting, *(each for _, each in self._letters)):
+            if not future.done():
+                future.set_exception(LostError(f"{self._claim} is somebody else's"))
+                future.exception()
+        self._waiting, self._letters = [], []

@@ -1,0 +1,52 @@
+"""What of aiokafka's consumer is not public and yet needed, in one place. Call it on the consumer's own loop."""
+
+import asyncio
+import logging
+from typing import Any
+
+from aiokafka import TopicPartition
+from aiokafka.protocol.group import HeartbeatRequest
+
+log = logging.getLogger("ringfence.kafka")
+
+
+async def is_member(consumer: Any, generation: int) -> bool:
+    """Whether a consumer is a member of this generation of its group: asked of the broker, now.
+
+    aiokafka's own idea of it is not enough: a process that was stopped and woke believes it.
+    """
+    coordinator = consumer._coordinator  # noqa: SLF001
+    if coordinator.generation != generation:
+        return False
+    request = HeartbeatRequest(coordinator.group_id, generation, coordinator.member_id)
+    response = await coordinator._send_req(request)  # noqa: SLF001
+    return bool(response.error_code == 0 and coordinator.generation == generation)
+
+
+def generation(consumer: Any) -> int:
+    """The group generation that a consumer believes to be in."""
+    return int(consumer._coordinator.generation)  # noqa: SLF001
+
+
+def position(consumer: Any, tp: TopicPartition) -> int | None:
+    """Up to where a partition was read, markers of transactions included; None = it is not known now."""
+    subscription = consumer._subscription.subscription  # noqa: SLF001
+    if subscription is None or subscription.assignment is None or tp not in subscription.assignment.tps:
+        return None
+    state = subscription.assignment.state_value(tp)
+    return int(state.position) if state.has_valid_position else None
+
+
+def keep_fetching(fetcher: Any) -> None:
+    """Start aiokafka's fetching task again if an error ended it; positions are kept, what was not drained comes again.
+
+    Its own ``getmany`` raises the task's error on each call from then on.
+    """
+    task: asyncio.Task[None] = fetcher._fetch_task  # noqa: SLF001
+    if not task.done():
+        return
+    error = None if task.cancelled() else task.exception()
+    log.error("fetching from the brokers ended and begins anew: %r", error and (error.__cause__ or error))
+    # A failed fetch among them would end the new task at once: it awaits those that it finds.
+    fetcher._pending_tasks = {each for each in fetcher._pending_tasks if not each.done()}  # noqa: SLF001
+    fetcher._fetch_task = asyncio.create_task(fetcher._fetch_requests_routine())  # noqa: SLF001
