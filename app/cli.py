@@ -220,6 +220,59 @@ def consume(
 
 
 @cli.group()
+def groups() -> None:
+    """Look at message groups and how far a consumer group is in them."""
+    _silence_clients()
+
+
+_consumer_group = click.option(
+    "--consumer-group", "group", required=True, metavar="NAME", help="Whose progress."
+)
+
+
+@groups.command("show")
+@click.argument("address")
+@_consumer_group
+@click.option("--json", "as_json", is_flag=True, help="One JSON document for programs.")
+@_config
+def groups_show(address: str, group: str, as_json: bool, config: Path) -> int:
+    """Groups of ADDRESS with messages that are not finished: depth, acquired, owner, age of the first."""
+    settings = load(config)
+    from app import groups as groups_module  # noqa: PLC0415
+
+    return groups_module.show(settings, address, group, as_json)
+
+
+@groups.command("purge")
+@click.argument("address")
+@click.argument("name", metavar="GROUP")
+@_consumer_group
+@_config
+def groups_purge(address: str, name: str, group: str, config: Path) -> int:
+    """Drop all messages of GROUP at ADDRESS that are there now and no handler has; other consumer groups keep them.
+
+    GROUP is text, or hex:... for other bytes; text:... for a text that begins so.
+    """
+    settings = load(config)
+    from app import group_verbs  # noqa: PLC0415
+
+    return group_verbs.drop(settings, address, group, name, skip=False)
+
+
+@groups.command("skip")
+@click.argument("address")
+@click.argument("name", metavar="GROUP")
+@_consumer_group
+@_config
+def groups_skip(address: str, name: str, group: str, config: Path) -> int:
+    """Drop the first message of GROUP at ADDRESS, such as one that fails again and again; the next one follows."""
+    settings = load(config)
+    from app import group_verbs  # noqa: PLC0415
+
+    return group_verbs.drop(settings, address, group, name, skip=True)
+
+
+@cli.group()
 def rings() -> None:
     """Look at the rings of duplicate IDs."""
     _silence_clients()

@@ -90,10 +90,15 @@ class _Pages:
         claimed = self._consumer.claims.get(number)
         if claimed is None:
             return web.json_response({"error": f"partition {number} is not held here"}, status=409)
-        dropped = self._consumer.dispatcher.skip(claimed, group) if skip else claimed.window.purge(group)
+        if skip:
+            dropped = self._consumer.dispatcher.skip(claimed, group)
+        else:
+            end = await self._consumer.cluster.high_watermark(claimed.topic, number)
+            dropped = claimed.window.purge(group, end)
         async with asyncio.timeout(WRITE_LIMIT_S):
             await claimed.writer.persisted()
-        return web.json_response({"dropped": dropped})
+        held = next((each.acquired for each in claimed.window.groups() if each.group == group), 0)
+        return web.json_response({"dropped": dropped, "acquired": held})
 
 
 def _rows(claimed: Claimed) -> list[dict[str, Any]]:

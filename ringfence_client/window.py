@@ -57,6 +57,7 @@ class Window:
         self._records_max = records_max
         self._bytes_max = bytes_max
         self._share = max(1, records_max // GROUP_SHARE)
+        self._purged = dict(progress.purged)
         self.end = progress.next
         """Everything below was fetched."""
 
@@ -71,6 +72,9 @@ class Window:
                 continue  # a fetch from before a seek
             self.end = offset + 1
             if not self.watermark.delivered(offset):
+                continue
+            if record.key is not None and offset < self._purged.get(record.key, 0):
+                self.watermark.finish(offset)
                 continue
             self.ledger.append(offset, record.key, record.timestamp)
             self._groups[offset] = record.key
@@ -151,11 +155,15 @@ class Window:
             self.ledger.acknowledge(holder, offset)
         self._drop(offset)
 
-    def purge(self, group: bytes) -> int:
-        """Drop what nobody acquired of a group; returns how many."""
+    def purge(self, group: bytes, below: int) -> int:
+        """Drop what nobody acquired of a group below an offset, also what is not fetched yet.
+
+        Returns how many of those that are fetched.
+        """
         dropped = self.ledger.purge(group)
         for offset in dropped:
             self._drop(offset)
+        self._purged[group] = max(below, self._purged.get(group, 0))
         return len(dropped)
 
     def skip(self, group: bytes) -> int:
@@ -207,8 +215,10 @@ class Window:
             self.watermark.next,
             self.watermark.runs(),
             dict(self.attempts),
-            max(self.reserved, self.end + AHEAD),
+            max(self.reserved, self.suspect_below, self.end + AHEAD),
             holder,
             web,
             released,
+            # Below the end they have been dropped already.
+            {group: below for group, below in self._purged.items() if below > self.end},
         )

@@ -1,26 +1,35 @@
 """Questions that a lane asks the cluster: watermarks, log starts, committed offsets, partition counts."""
 
 import asyncio
+import time
 from types import TracebackType
-from typing import Any, NamedTuple, Self
+from typing import Any, Final, NamedTuple, Self
 
 from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 from aiokafka.errors import (
+    GroupCoordinatorNotAvailableError,
+    GroupLoadInProgressError,
     KafkaError,
+    NotCoordinatorForGroupError,
     TopicAlreadyExistsError,
     TopicAuthorizationFailedError,
     for_code,
 )
 from aiokafka.protocol.commit import OffsetFetchRequest
 from aiokafka.protocol.metadata import MetadataRequest
-from confluent_kafka import TopicCollection
-from confluent_kafka.admin import AdminClient
+from confluent_kafka import IsolationLevel, TopicCollection
+from confluent_kafka import TopicPartition as ConfluentPartition
+from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from conf.errors import BrokerUnavailableError, TopicError
 from conf.settings import KafkaSettings
 from tables.access import REQUEST_TIMEOUT_MS, client_options, confluent_options, refusal
+
+COORDINATOR_LIMIT_S: Final = 20.0
+NO_MEMBERS: Final = frozenset({"Empty", "Dead"})
+"""States of a consumer group of which no consumer runs."""
 
 
 class TopicConfig(NamedTuple):
@@ -86,6 +95,10 @@ class Cluster:
         tp = TopicPartition(topic, partition)
         return int((await self._consumer.end_offsets([tp]))[tp])
 
+    async def stable_end(self, topic: str, partition: int) -> int:
+        """Up to where a reader of committed data gets now: an open transaction may hold back more."""
+        return await asyncio.to_thread(_stable_end, confluent_options(self.kafka), topic, partition)
+
     async def log_start(self, topic: str, partition: int) -> int:
         """Offset of the oldest record that retention left."""
         tp = TopicPartition(topic, partition)
@@ -107,6 +120,42 @@ class Cluster:
                 raise for_code(code)(f"the offset of {self.group_id} for {topic}/{partition}")
         offsets = [int(each[1]) for each in answers if each[1] >= 0]
         return offsets[0] if offsets else None
+
+    async def await_coordinator(self) -> None:
+        """Until the group's coordinator answers: on a new cluster it is made by the first question, on others it may load.
+
+        Raises:
+            BrokerUnavailableError: it does not within the limit.
+        """
+        deadline = time.monotonic() + COORDINATOR_LIMIT_S
+        while True:
+            try:
+                await self.group_state()
+                return
+            except (
+                GroupCoordinatorNotAvailableError,
+                GroupLoadInProgressError,
+                NotCoordinatorForGroupError,
+            ) as error:
+                if time.monotonic() > deadline:
+                    raise BrokerUnavailableError(
+                        f"the coordinator of the consumer group {self.group_id} does not answer ({type(error).__name__}): "
+                        "is the cluster's topic __consumer_offsets well?"
+                    ) from error
+                await asyncio.sleep(0.2)
+
+    async def group_state(self) -> str:
+        """``Empty`` or ``Dead`` = the group has no members now.
+
+        Raises:
+            KafkaError: the group's coordinator cannot say.
+        """
+        coordinator = await self._admin.find_coordinator(self.group_id)
+        (answer,) = await self._admin.describe_consumer_groups([self.group_id], coordinator)
+        ((code, _, state, *_),) = answer.groups
+        if code:
+            raise for_code(code)(f"the state of {self.group_id}")
+        return str(state)
 
     async def partition_counts(self, topics: list[str]) -> dict[str, int]:
         """Partition counts asked for now; a topic that does not exist is absent.
@@ -175,3 +224,14 @@ def _topic_ids(options: dict[str, Any], topics: list[str]) -> dict[str, str]:
     admin = AdminClient(options)
     futures = admin.describe_topics(TopicCollection(topics), request_timeout=REQUEST_TIMEOUT_MS / 1000)
     return {name: str(future.result().topic_id) for name, future in futures.items()}
+
+
+def _stable_end(options: dict[str, Any], topic: str, partition: int) -> int:
+    tp = ConfluentPartition(topic, partition)
+    admin = AdminClient(options)  # without a name it would be gone before it answers
+    futures = admin.list_offsets(
+        {tp: OffsetSpec.latest()},  # type: ignore[no-untyped-call]
+        isolation_level=IsolationLevel.READ_COMMITTED,
+        request_timeout=REQUEST_TIMEOUT_MS / 1000,
+    )
+    return int(futures[tp].result().offset)

@@ -1,0 +1,120 @@
+"""``ringfence groups purge`` and ``ringfence groups skip``."""
+
+import asyncio
+from typing import Any, Final
+
+import aiohttp
+import click
+
+from app import groups, rings
+from conf.errors import RingfenceError
+from conf.settings import AddressSettings, Settings
+from ringfence_client import dropping
+from ringfence_client.record import Progress
+from tables.cluster import NO_MEMBERS, Cluster
+
+ANSWER_LIMIT_S: Final = 30.0
+"""For a holder to write it down."""
+
+
+class GroupError(RingfenceError):
+    """What was asked for cannot be done to a group now."""
+
+
+class GroupNameError(RingfenceError):
+    """A name that cannot be read as what it says it is."""
+
+
+def parse_name(text: str) -> bytes:
+    """A group's name as a person writes it: text, ``hex:…`` for other bytes, ``text:…`` for a text that begins so.
+
+    Raises:
+        GroupNameError: what follows ``hex:`` is not that.
+    """
+    if text.startswith("hex:"):
+        try:
+            return bytes.fromhex(text[4:])
+        except ValueError as error:
+            raise GroupNameError(
+                f"{text!r} is no hex ({error}): mend it, or write text:{text} if the name itself begins so"
+            ) from error
+    return text.removeprefix("text:").encode()
+
+
+def drop(settings: Settings, address: str, group: str, name: str, *, skip: bool) -> int:
+    """Drop what nobody acquired of a group, or (``skip``) its first message alone, for one consumer group.
+
+    Returns:
+        0 dropped, 1 nothing to drop.
+
+    Raises:
+        GroupError: a consumer holds it, and its web server cannot be reached.
+    """
+    found = rings.configured(settings, address)
+    counts = asyncio.run(_drop(settings, found, group, parse_name(name), skip=skip))
+    for partition, count in counts.items():
+        click.echo(f"dropped  {found.accepted_topic}/{partition}  {count} messages of {name}")
+    if not any(counts.values()):
+        click.echo(
+            f"nothing to drop  {name} has no message that {group} could drop"
+            + (": a handler has its first one; stop that first" if skip and counts else "")
+        )
+        return 1
+    return 0
+
+
+async def _drop(
+    settings: Settings, address: AddressSettings, group: str, name: bytes, *, skip: bool
+) -> dict[int, int]:
+    async with Cluster(settings.kafka, group) as cluster:
+        await cluster.await_coordinator()
+        dropped = {}
+        for number, known in enumerate(await groups.progresses(settings, address, cluster)):
+            row = await _waiting(settings, address, cluster, number, known, name)
+            if row is None:
+                continue
+            if known is not None and known.web and not known.released:
+                answer = await _tell(known.web, number, name, skip=skip)
+                if answer is not None:
+                    # A consumer has not fetched all that it purges.
+                    dropped[number] = answer["dropped"] if skip else row.depth - answer["acquired"]
+                    continue
+            if await cluster.group_state() not in NO_MEMBERS:
+                raise GroupError(
+                    f"{address.accepted_topic}/{number} is held by {known.holder if known else 'a consumer'}, whose web "
+                    f"server does not answer ({known.web if known and known.web else 'it has none'}): run this where "
+                    "it can be reached, or stop the group's consumers first"
+                )
+            end = row.head_offset + 1 if skip else await cluster.stable_end(address.accepted_topic, number)
+            await dropping.drop_below(settings, address, cluster, number, name, end)
+            dropped[number] = 1 if skip else row.depth
+        return dropped
+
+
+async def _waiting(
+    settings: Settings,
+    address: AddressSettings,
+    cluster: Cluster,
+    partition: int,
+    known: Progress | None,
+    name: bytes,
+) -> groups.GroupRow | None:
+    """The group's row in one partition; None = nothing of it waits there."""
+    topic = address.accepted_topic
+    start, end = await cluster.log_start(topic, partition), await cluster.stable_end(topic, partition)
+    if known is None:
+        committed = await cluster.committed(topic, partition)
+        known = Progress(start if committed is None else committed)
+    return (await groups.unfinished(settings, topic, partition, known, start, end)).get(name.hex())
+
+
+async def _tell(web: str, partition: int, name: bytes, *, skip: bool) -> dict[str, int] | None:
+    """Have the holder drop it; returns what it says, None = it does not answer or holds it no longer."""
+    limit = aiohttp.ClientTimeout(total=ANSWER_LIMIT_S)
+    body: dict[str, Any] = {"partition": partition, "group": name.hex()}
+    url = f"{web}/groups/{'skip' if skip else 'purge'}"
+    try:
+        async with aiohttp.ClientSession(timeout=limit) as session, session.post(url, json=body) as answer:
+            return dict(await answer.json()) if answer.ok else None
+    except (aiohttp.ClientError, OSError, TimeoutError, ValueError):
+        return None

@@ -1,0 +1,213 @@
+"""``ringfence groups``: what waits for a consumer group, and what an operator may do about one of its groups.
+
+What is finished stands in the progress topic, what waits in the accepted topic: both are read here, so this works beside
+running consumers, without any, and from another machine. Who holds what right now, only the holder knows: it is asked.
+"""
+
+import asyncio
+import json
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Final
+
+import aiohttp
+import click
+from rich.console import Console
+from rich.table import Table
+
+from app import rings
+from conf import wire
+from conf.errors import TopicError
+from conf.settings import AddressSettings, Settings
+from ringfence_client import progress as progress_topic
+from ringfence_client import record
+from ringfence_client.record import Progress
+from ringfence_client.watermark import Watermark
+from tables import changelog
+from tables.cluster import NO_MEMBERS, Cluster
+
+ASK_LIMIT_S: Final = 5.0
+"""For a holder's web server."""
+PARALLEL: Final = 8
+SHOWN_MAX: Final = 50
+"""Rows for a person; ``--json`` has all."""
+
+
+@dataclass(slots=True)
+class GroupRow:
+    """One group in one partition."""
+
+    partition: int
+    group: str | None
+    """None = all messages without a group."""
+    group_hex: str | None
+    depth: int
+    """Messages that are not finished, acquired ones included."""
+    acquired: int
+    owner: str | None
+    head_offset: int
+    """Of its first unfinished message, in the accepted topic."""
+    head_age_seconds: float
+    """Since that one's timestamp."""
+
+
+@dataclass(slots=True)
+class PartitionRow:
+    """One partition of the accepted topic."""
+
+    partition: int
+    next: int
+    """All below is finished."""
+    end: int
+    unfinished: int
+    holder: str | None
+    """None = nobody."""
+    web: str
+    answered: bool
+    """Whether the holder was asked: without it, nothing is known of what is acquired."""
+
+
+def show(settings: Settings, address: str, group: str, as_json: bool) -> int:
+    """Print the groups that wait, the oldest first.
+
+    Raises:
+        ConfigurationError: unknown address.
+        TopicError: a topic does not exist.
+        BrokerUnavailableError: nobody answers.
+    """
+    found = rings.configured(settings, address)
+    partitions, groups = asyncio.run(_read(settings, found, group))
+    if as_json:
+        document = {"partitions": list(map(asdict, partitions)), "groups": list(map(asdict, groups))}
+        click.echo(json.dumps(document, indent=2))
+    else:
+        _print(partitions, groups)
+    return 0
+
+
+async def _read(
+    settings: Settings, address: AddressSettings, group: str
+) -> tuple[list[PartitionRow], list[GroupRow]]:
+    async with Cluster(settings.kafka, group) as cluster:
+        await cluster.await_coordinator()
+        idle = await cluster.group_state() in NO_MEMBERS
+        known = await progresses(settings, address, cluster)
+        limit = asyncio.Semaphore(PARALLEL)
+
+        async def one(partition: int, known: Progress | None) -> tuple[PartitionRow, list[GroupRow]]:
+            async with limit:
+                return await _partition(settings, address, cluster, partition, known, idle=idle)
+
+        found = await asyncio.gather(*(one(number, each) for number, each in enumerate(known)))
+    rows = [row for _, groups in found for row in groups]
+    return [each for each, _ in found], sorted(rows, key=lambda row: -row.head_age_seconds)
+
+
+async def progresses(settings: Settings, address: AddressSettings, cluster: Cluster) -> list[Progress | None]:
+    """Of each partition, what its last holder wrote; None = nobody ever held it.
+
+    Raises:
+        TopicError: the accepted topic does not exist.
+    """
+    name = wire.progress_topic(settings.app.id)
+    counts = await cluster.partition_counts([address.accepted_topic, name])
+    if address.accepted_topic not in counts:
+        raise TopicError(f"topic {address.accepted_topic} does not exist: `ringfence topics create` makes it")
+    values: dict[bytes, bytes] = {}
+    for number in range(counts.get(name, 0)):
+        values |= await progress_topic.read(settings.kafka, cluster, name, number)
+    keys = [
+        record.encode_key(cluster.group_id, address.accepted_topic, each)
+        for each in range(counts[address.accepted_topic])
+    ]
+    return [record.decode(values[key]) if key in values else None for key in keys]
+
+
+async def _partition(
+    settings: Settings,
+    address: AddressSettings,
+    cluster: Cluster,
+    partition: int,
+    known: Progress | None,
+    *,
+    idle: bool,
+) -> tuple[PartitionRow, list[GroupRow]]:
+    """Count what is not finished, and ask the holder what it has acquired of it."""
+    topic = address.accepted_topic
+    start, end = await cluster.log_start(topic, partition), await cluster.stable_end(topic, partition)
+    if known is None:
+        committed = await cluster.committed(topic, partition)
+        known = Progress(start if committed is None else committed)
+    rows = await unfinished(settings, topic, partition, known, start, end)
+    held = None if known.released or idle else known.holder
+    live = await ask(known.web) if held and known.web else None
+    for each in live or ():
+        row = rows.get(each["group_hex"])
+        if row is not None and each["partition"] == partition:
+            row.acquired, row.owner = each["acquired"], each["owner"]
+    depth = sum(each.depth for each in rows.values())
+    return (
+        PartitionRow(partition, known.next, end, depth, held, known.web, live is not None),
+        list(rows.values()),
+    )
+
+
+async def unfinished(
+    settings: Settings, topic: str, partition: int, known: Progress, start: int, end: int
+) -> dict[str | None, GroupRow]:
+    """The groups with unfinished messages, by their names in hex; in the order of their first messages."""
+    finished = Watermark(known.next, known.finished)
+    rows: dict[str | None, GroupRow] = {}
+    now = time.time() * 1000
+
+    async def consume(records: Sequence[Any]) -> None:
+        for each in records:
+            key = each.key
+            if (
+                each.offset >= end
+                or finished.is_finished(each.offset)
+                or each.offset < known.purged.get(key, 0)
+            ):
+                continue
+            row = rows.get(name := None if key is None else key.hex())
+            if row is None:
+                shown = None if key is None else key.decode(errors="backslashreplace")
+                age = round(max(0.0, now - each.timestamp) / 1000, 3)
+                row = rows[name] = GroupRow(partition, shown, name, 0, 0, None, each.offset, age)
+            row.depth += 1
+
+    await changelog.read(settings.kafka, topic, partition, max(start, known.next), end, consume)
+    return rows
+
+
+async def ask(web: str) -> list[dict[str, Any]] | None:
+    """The holder's own list; None = it does not answer."""
+    limit = aiohttp.ClientTimeout(total=ASK_LIMIT_S)
+    try:
+        async with aiohttp.ClientSession(timeout=limit) as session, session.get(f"{web}/groups") as answer:
+            return list((await answer.json())["groups"])
+    except (aiohttp.ClientError, OSError, TimeoutError, ValueError, KeyError):
+        return None
+
+
+def _print(partitions: list[PartitionRow], groups: list[GroupRow]) -> None:
+    console = Console()
+    table = Table(title=f"{len(groups)} groups wait")
+    for column in ("group", "partition", "depth", "acquired", "owner", "age of the head"):
+        table.add_column(column, justify="left" if column in {"group", "owner"} else "right")
+    for row in groups[:SHOWN_MAX]:
+        name = "(none)" if row.group is None else row.group
+        table.add_row(
+            name, str(row.partition), f"{row.depth:,}", str(row.acquired), row.owner or "", f"{row.head_age_seconds:,.1f} s"
+        )  # fmt: skip
+    console.print(table)
+    if len(groups) > SHOWN_MAX:
+        console.print(f"and {len(groups) - SHOWN_MAX:,} more: --json has all")
+    for each in partitions:
+        holder = f"held by {each.holder}" if each.holder else "held by nobody"
+        if each.holder and not each.answered:
+            holder += f", whose web server does not answer ({each.web or 'it has none'})"
+        console.print(
+            f"partition {each.partition}: {each.unfinished:,} unfinished, {holder}", highlight=False
+        )

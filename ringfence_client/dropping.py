@@ -1,0 +1,40 @@
+"""Drops messages of a group in a partition that no consumer holds."""
+
+from typing import Final
+
+from conf.settings import AddressSettings, Settings
+from ringfence_client import topics
+from ringfence_client.dead_letters import DeadLetters
+from ringfence_client.opening import PartitionOpening
+from ringfence_client.options import ConsumerOptions
+from ringfence_client.progress import ProgressTopic
+from tables.cluster import NO_MEMBERS, Cluster
+
+WRITE_LIMIT_S: Final = 20.0
+
+
+async def drop_below(
+    settings: Settings, address: AddressSettings, cluster: Cluster, partition: int, group: bytes, below: int
+) -> None:
+    """Whoever holds the partition next skips the group's messages below this offset. Takes the partition for a moment.
+
+    Raises:
+        NotOursError: the consumer group has members.
+        KafkaError: the cluster does not answer.
+    """
+    prepared = await topics.prepare(settings, address, cluster)
+    progress = ProgressTopic(settings.kafka, settings.app.id, cluster)
+    await progress.start()
+    letters = DeadLetters(*prepared.dead_letters, cluster.group_id)
+    opening = PartitionOpening(settings.kafka, settings.app.id, cluster, progress, letters, ConsumerOptions())
+
+    async def confirm() -> bool:
+        return await cluster.group_state() in NO_MEMBERS
+
+    _, window, writer = await opening.open(address.accepted_topic, partition, confirm)
+    window.purge(group, below)
+    writer.start(lambda: None)
+    try:
+        await writer.persisted()
+    finally:
+        await writer.close(WRITE_LIMIT_S, released=not window.suspect_below)
