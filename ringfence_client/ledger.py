@@ -27,6 +27,7 @@ from bisect import bisect_left, insort
 from collections.abc import Hashable, Iterable
 from heapq import heapify, heappop, heappush
 from itertools import chain
+from operator import itemgetter
 from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar
 
 _STALE_MIN: Final = 64
@@ -70,13 +71,11 @@ class _Group(Generic[P]):
         """In order."""
 
     @property
-    def depth(self) -> int:
-        return len(self.waiting) + len(self.held)
-
-    @property
     def head(self) -> P:
         """The first unfinished position."""
-        return min(chain(self.waiting[:1], self.held[:1]))
+        if not self.held:
+            return self.waiting[0]
+        return min(self.held[0], self.waiting[0]) if self.waiting else self.held[0]
 
 
 class _Consumer(Generic[P]):
@@ -165,7 +164,7 @@ class GroupLedger(Generic[P]):
         return position
 
     def acquire_more(self, consumer: Hashable) -> list[P]:
-        """What waits of the groups that the consumer owns already, up to its prefetch of each; in order of groups."""
+        """What waits of the groups that the consumer owns already, up to its prefetch of each; a group in order."""
         holder = self._consumers.get(consumer)
         taken: list[P] = []
         for group in () if holder is None else holder.groups:
@@ -251,25 +250,25 @@ class GroupLedger(Generic[P]):
 
     def groups(self) -> list[GroupInfo]:
         """All groups with unfinished messages, by the position of the first; O(n log n) for n groups."""
-        rows = [
-            (head := each.head, self._row(name, each.depth, len(each.held), each.owner, head))
-            for name, each in self._groups.items()
-        ]
+        rows = [(each.head, each) for each in self._groups.values()]
         if self._ungrouped:
-            head = min(each.head for each in self._ungrouped)
-            acquired = sum(each.owner is not None for each in self._ungrouped)
-            rows.append((head, self._row(None, len(self._ungrouped), acquired, None, head)))
-        return [row for _, row in sorted(rows, key=lambda each: each[0])]
+            rows.append(min(((each.head, each) for each in self._ungrouped), key=itemgetter(0)))
+        rows.sort(key=itemgetter(0))
+        return [self._info(*row) for row in rows]
 
     def holds(self, consumer: Hashable) -> list[P]:
         """All that the consumer holds, in order."""
         holder = self._consumers.get(consumer)
         return [] if holder is None else sorted(chain.from_iterable(each.held for each in holder.groups))
 
-    def _row(
-        self, name: bytes | None, depth: int, acquired: int, owner: _Consumer[P] | None, head: P
-    ) -> GroupInfo:
-        return GroupInfo(name, depth, acquired, owner and owner.name, self._messages[head][1])
+    def _info(self, head: P, group: _Group[P]) -> GroupInfo:
+        """The group's row, or the one of all ungrouped messages."""
+        timestamp = self._messages[head][1]
+        if group.name is None:
+            acquired = sum(each.owner is not None for each in self._ungrouped)
+            return GroupInfo(None, len(self._ungrouped), acquired, None, timestamp)
+        held, owner = len(group.held), group.owner
+        return GroupInfo(group.name, len(group.waiting) + held, held, owner and owner.name, timestamp)
 
     def _held(self, consumer: Hashable, position: P) -> tuple[_Group[P], int]:
         """The group of a message that this consumer holds, and its index among what is held."""

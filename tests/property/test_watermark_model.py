@@ -1,0 +1,166 @@
+"""The watermark against plain sets of offsets, and its bytes there and back.
+
+The runs are derived from the tests themselves: each run of the suite tries the same ones, and a failure prints the
+steps that lead to it.
+"""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
+
+from ringfence_client.watermark import OFFSET_MAX, Run, Watermark, decode, encode
+
+HORIZON = 120
+"""Model and watermark are compared on the offsets below."""
+
+fixed = settings(derandomize=True, deadline=None, max_examples=500)
+
+
+def _runs(finished: set[int]) -> list[Run]:
+    """The fewest runs that hold just these."""
+    starts = sorted(each for each in finished if each - 1 not in finished)
+    stops = sorted(each + 1 for each in finished if each + 1 not in finished)
+    return list(zip(starts, stops, strict=True))
+
+
+@st.composite
+def stored(draw: st.DrawFn, largest: int = 40) -> tuple[int, list[Run]]:
+    """A floor, and runs above it."""
+    next_offset = draw(st.one_of(st.integers(0, 20), st.integers(0, OFFSET_MAX // 2)))
+    lengths = st.one_of(st.integers(1, 3), st.integers(1, largest))
+    runs: list[Run] = []
+    stop = next_offset + draw(st.integers(0, 1)) - 1
+    for gap, length in draw(st.lists(st.tuples(lengths, lengths), max_size=60)):
+        runs.append((stop + gap, stop + gap + length))
+        stop += gap + length
+    return next_offset, runs
+
+
+class Partition(RuleBasedStateMachine):
+    """A watermark, and the sets it stands for."""
+
+    @initialize()
+    def begin(self) -> None:
+        self.watermark = Watermark()
+        self.finished: set[int] = set()
+        """Below the end also what does not exist."""
+        self.end = 0
+        """The log was read up to here."""
+        self.due: set[int] = set()
+
+    def floor(self) -> int:
+        return next(each for each in range(HORIZON + 1) if each not in self.finished)
+
+    # -- what happens ------------------------------------------------------------------------------------------
+
+    @rule(gaps=st.lists(st.sampled_from([0, 0, 0, 1, 2, 5]), max_size=10))
+    def deliver(self, gaps: list[int]) -> None:
+        for gap in gaps:
+            offset = self.end + gap
+            if offset >= HORIZON:
+                return
+            due = offset not in self.finished
+
+            assert self.watermark.delivered(offset) is due
+            self.finished |= set(range(self.end, offset))
+            self.end = offset + 1
+            if due:
+                self.due.add(offset)
+
+    @rule(behind=st.integers(1, 10))
+    def deliver_again(self, behind: int) -> None:
+        with pytest.raises(ValueError, match="offsets rise"):
+            self.watermark.delivered(self.end - behind)
+
+    @rule(ahead=st.integers(-3, 3))
+    def reach(self, ahead: int) -> None:
+        offset = min(self.end + ahead, HORIZON)
+        self.watermark.reached(offset)
+        self.finished |= set(range(self.end, offset))
+        self.end = max(self.end, offset)
+
+    @rule(data=st.data(), count=st.integers(1, 8))
+    def finish(self, data: st.DataObject, count: int) -> None:
+        for _ in range(min(count, len(self.due))):
+            offset = data.draw(st.sampled_from(sorted(self.due)))
+            self.watermark.finish(offset)
+            self.due.remove(offset)
+            self.finished.add(offset)
+
+    @rule(offset=st.integers(0, HORIZON))
+    def finish_what_is_not_due(self, offset: int) -> None:
+        if offset not in self.due:
+            why = "it is finished" if offset in self.finished else "it was never delivered"
+            with pytest.raises(KeyError, match=why):
+                self.watermark.finish(offset)
+
+    @rule()
+    def restart(self) -> None:
+        """From the bytes: what was written down is all that is known then."""
+        next_offset, runs = self.watermark.next, self.watermark.runs()
+        self.watermark = Watermark(next_offset, decode(next_offset, encode(next_offset, runs)))
+        self.end = next_offset
+        self.due = set()
+
+    # -- what holds at any time --------------------------------------------------------------------------------
+
+    @invariant()
+    def says_what_the_sets_say(self) -> None:
+        floor = self.floor()
+        above = {each for each in self.finished if each > floor}
+
+        assert (self.watermark.next, self.watermark.runs()) == (floor, _runs(above))
+        assert self.watermark.unfinished == len(self.due)
+        assert [self.watermark.is_finished(each) for each in range(HORIZON)] == [
+            each in self.finished for each in range(HORIZON)
+        ]
+
+
+@pytest.mark.timeout(400)  # a failure takes a while until its steps are the fewest
+def test_watermark_is_the_sets() -> None:
+    """Whatever is delivered, finished and written down, the watermark knows just what is finished."""
+    run_state_machine_as_test(
+        Partition,
+        settings=settings(derandomize=True, deadline=None, max_examples=200, stateful_step_count=50),
+    )
+
+
+@fixed
+@given(progress=st.one_of(stored(), stored(largest=2), stored(largest=2**40)))
+def test_round_trip(progress: tuple[int, list[Run]]) -> None:
+    """Runs are read as they were written; the bytes are never longer than a bit an offset, nor than varints."""
+    next_offset, runs = progress
+    data = encode(next_offset, runs)
+    varints = sum(
+        (each.bit_length() + 6) // 7 or 1
+        for before, run in zip([(0, next_offset), *runs], runs, strict=False)
+        for each in (run[0] - before[1], run[1] - run[0])
+    )
+    bits = (runs[-1][1] - next_offset) if runs else 0
+
+    assert decode(next_offset, data) == runs
+    assert len(data) == 1 + min(varints, (bits + 7) // 8)
+    assert data[0] == (1 if varints <= (bits + 7) // 8 else 2)
+
+
+@fixed
+@given(
+    next_offset=st.integers(0, 2**40),
+    data=st.one_of(
+        st.binary(max_size=30),
+        st.binary(max_size=30).map(lambda each: b"\x01" + each),
+        st.lists(st.integers(0, 3), max_size=20).map(lambda each: b"\x01" + bytes(each)),
+        st.binary(min_size=1, max_size=30).map(lambda each: b"\x02" + each),
+    ),
+)
+def test_any_bytes(next_offset: int, data: bytes) -> None:
+    """Bytes are runs or refused with ValueError, nothing else; and runs that are read can be written and read again."""
+    try:
+        runs = decode(next_offset, data)
+    except ValueError:
+        return
+
+    assert len(encode(next_offset, runs)) <= len(data)
+    assert decode(next_offset, encode(next_offset, runs)) == runs
+    assert Watermark(next_offset, runs).runs() == [run for run in runs if run[0] != next_offset]

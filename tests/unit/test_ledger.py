@@ -1,0 +1,518 @@
+import gc
+import math
+import random
+import sys
+import tracemalloc
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import FrameType
+from typing import Any, ClassVar
+
+import pytest
+
+from ringfence_client import ledger as module
+from ringfence_client.ledger import GroupInfo, GroupLedger
+
+A, B, C = b"A", b"B", b"C"
+
+
+def _ledger(text: str, prefetch: int = 1) -> GroupLedger[int]:
+    """One message a letter, which is its group, at positions 0, 1, ...; a dot is ungrouped."""
+    ledger: GroupLedger[int] = GroupLedger(prefetch)
+    for position, group in enumerate(text):
+        ledger.append(position, None if group == "." else group.encode(), 1_000 + position)
+    return ledger
+
+
+def _all(ledger: GroupLedger[int], consumer: str) -> list[int]:
+    """All that a consumer can get without finishing anything."""
+    return list(iter(lambda: ledger.acquire(consumer), None))
+
+
+# -- what the brokers publish -----------------------------------------------------------------------------------
+
+
+def test_shopping_cart() -> None:
+    """Qpid: what was put into the cart is processed before its removal is, however many consumers there are."""
+    ledger = _ledger("AA")
+    put, remove = 0, 1
+
+    assert ledger.acquire("first") == put
+    assert ledger.acquire("second") is None
+    ledger.acknowledge("first", put)
+    assert ledger.acquire("second") == remove
+
+
+def test_groups_do_not_block_each_other() -> None:
+    """Qpid: B's messages stand behind A's, and are available although A's first is in the works."""
+    ledger = _ledger("AABB")
+
+    assert ledger.acquire("first") == 0
+    assert ledger.acquire("second") == 2
+    assert ledger.acquire("third") is None
+
+
+@pytest.mark.parametrize("prefetch", [1, 2, 3])
+def test_prefetch(prefetch: int) -> None:
+    """Qpid: the first N messages of a group go to one consumer, and the rest to nobody else meanwhile."""
+    ledger = _ledger("AAAAA", prefetch)
+
+    assert _all(ledger, "first") == list(range(prefetch))
+    assert ledger.acquire("second") is None
+
+
+def test_owner_gets_more_of_its_group() -> None:
+    """The owner is given the next of its group as soon as its prefetch has room; the others are not."""
+    ledger = _ledger("AAAA", prefetch=2)
+    assert _all(ledger, "first") == [0, 1]
+    ledger.acknowledge("first", 0)
+
+    assert ledger.acquire("second") is None
+    assert ledger.acquire("first") == 2
+    assert ledger.acquire("first") is None
+
+
+@pytest.mark.parametrize(
+    ("finish", "left"),
+    [(GroupLedger.acknowledge, [2]), (GroupLedger.reject, [2]), (GroupLedger.release, [0, 1, 2])],
+)
+def test_free_when_nothing_is_held(finish: Callable[..., object], left: list[int]) -> None:
+    """Qpid: acknowledged, released or rejected: once that is said of all it holds, others are served."""
+    ledger = _ledger("AAA", prefetch=2)
+    _all(ledger, "first")
+    finish(ledger, "first", 1)
+
+    assert ledger.acquire("second") is None
+    finish(ledger, "first", 0)
+    got = []
+    while (position := ledger.acquire("second")) is not None:
+        got.append(position)
+        ledger.acknowledge("second", position)
+    assert got == left
+
+
+def test_no_inversion() -> None:
+    """Qpid warns of it: the first is released, the second acknowledged, and the first processed after the second.
+
+    Here the second goes back with the first, so it cannot be acknowledged.
+    """
+    ledger = _ledger("AA", prefetch=2)
+    assert _all(ledger, "first") == [0, 1]
+
+    assert ledger.release("first", 0) == [0, 1]
+    with pytest.raises(KeyError, match="1 is held by nobody"):
+        ledger.acknowledge("first", 1)
+    assert _all(ledger, "second") == [0, 1]
+
+
+def test_discard_keeps_order() -> None:
+    """Qpid: who cannot process a message discards it with reject, and holds on to the later ones."""
+    ledger = _ledger("AAA", prefetch=2)
+    _all(ledger, "first")
+    ledger.reject("first", 0)
+
+    assert ledger.holds("first") == [1]
+    assert ledger.acquire("first") == 2
+    assert ledger.acquire("second") is None
+
+
+def test_closed_consumer() -> None:
+    """JMSXGroupID: when a group's consumer closes, another gets the group, from the first unfinished on."""
+    ledger = _ledger("AABBAC")
+    assert _all(ledger, "first") == [0, 2, 5]
+    ledger.acknowledge("first", 0)
+    assert ledger.acquire("first") == 1
+
+    assert ledger.close("first") == [1, 2, 5]
+    assert _all(ledger, "second") == [1, 2, 5]
+    assert ledger.acquire("first") is None
+
+
+def test_closed_consumer_may_come_again() -> None:
+    """A consumer that closed is as any other; closing one that holds nothing puts nothing back."""
+    ledger = _ledger("AA", prefetch=2)
+    _all(ledger, "first")
+    ledger.close("first")
+
+    assert ledger.close("first") == []
+    assert ledger.close("nobody") == []
+    assert _all(ledger, "first") == [0, 1]
+
+
+def test_consumer_of_several_groups() -> None:
+    """Groups are handed to whoever is free, so one consumer may own many; each frees by itself."""
+    ledger = _ledger("ABCABC")
+    assert _all(ledger, "first") == [0, 1, 2]
+    ledger.acknowledge("first", 1)
+
+    assert _all(ledger, "second") == [4]
+    assert ledger.holds("first") == [0, 2]
+
+
+# -- age ----------------------------------------------------------------------------------------------------------
+
+
+def test_oldest_of_all() -> None:
+    """Free groups are served by the age of their first message, not by that of their arrival or their name."""
+    ledger: GroupLedger[int] = GroupLedger()
+    for position, group in ((5, A), (3, B), (9, A), (4, C)):
+        ledger.append(position, group, 0)
+
+    assert _all(ledger, "first") == [3, 4, 5]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"), [("AABA", [0, 1, 2]), ("ABAA", [0, 1, 2]), ("ABBA", [0, 1, 2])]
+)
+def test_own_and_free_by_age(text: str, expected: list[int]) -> None:
+    """The owner's next and the first of free groups compete by age; neither has precedence."""
+    ledger = _ledger(text, prefetch=2)
+
+    assert [ledger.acquire("first") for _ in range(3)] == expected
+
+
+def test_late_arrival_of_an_old_message() -> None:
+    """A message that is appended late takes its place, ahead of younger ones of its group and of others."""
+    ledger: GroupLedger[int] = GroupLedger()
+    for position, group in ((7, A), (5, B), (2, A)):
+        ledger.append(position, group, 0)
+
+    assert ledger.acquire("first") == 2
+    ledger.acknowledge("first", 2)
+    assert _all(ledger, "first") == [5, 7]
+
+
+def test_older_than_what_is_held() -> None:
+    """An older message than the held one may come: the owner is given it, and a release takes the younger along."""
+    ledger: GroupLedger[int] = GroupLedger(2)
+    ledger.append(5, A, 0)
+    assert ledger.acquire("first") == 5
+    ledger.append(3, A, 0)
+    ledger.append(4, A, 0)
+
+    assert ledger.acquire("second") is None
+    assert ledger.acquire("first") == 3
+    assert ledger.release("first", 3) == [3, 5]
+    assert _all(ledger, "second") == [3, 4]
+
+
+def test_released_goes_back_to_its_place() -> None:
+    """What was released is older than what stands behind it, in its group and among the groups."""
+    ledger = _ledger("ABA")
+    assert ledger.acquire("first") == 0
+    ledger.release("first", 0)
+
+    assert _all(ledger, "second") == [0, 1]
+
+
+def test_release_keeps_the_earlier() -> None:
+    """A release takes the later ones along and leaves the earlier ones held: the group is still owned."""
+    ledger = _ledger("AAAA", prefetch=3)
+    _all(ledger, "first")
+
+    assert ledger.release("first", 1) == [1, 2]
+    assert ledger.holds("first") == [0]
+    assert ledger.acquire("second") is None
+    assert _all(ledger, "first") == [1, 2]
+
+
+def test_acknowledged_out_of_order() -> None:
+    """What is held may be finished in any order; a release then takes along what is left of the later ones."""
+    ledger = _ledger("AAAAA", prefetch=4)
+    _all(ledger, "first")
+    ledger.acknowledge("first", 2)
+    ledger.acknowledge("first", 0)
+
+    assert ledger.acquire("second") is None
+    assert ledger.release("first", 1) == [1, 3]
+    assert _all(ledger, "second") == [1, 3, 4]
+
+
+# -- ungrouped ----------------------------------------------------------------------------------------------------
+
+
+def test_ungrouped() -> None:
+    """Ungrouped messages block nobody and are owned by nobody: each goes to whoever comes, by age, past any prefetch."""
+    ledger = _ledger("..A..")
+
+    assert ledger.acquire("first") == 0
+    assert ledger.acquire("second") == 1
+    assert _all(ledger, "first") == [2, 3, 4]
+
+
+def test_ungrouped_is_released_alone() -> None:
+    """There is no order among ungrouped messages to be kept: a release takes none along."""
+    ledger = _ledger("...")
+    _all(ledger, "first")
+
+    assert ledger.release("first", 1) == [1]
+    assert ledger.holds("first") == [0, 2]
+    assert _all(ledger, "second") == [1]
+
+
+# -- purge and groups ---------------------------------------------------------------------------------------------
+
+
+def test_purge() -> None:
+    """A purge drops what nobody acquired; what is held stays its owner's, who may even release it."""
+    ledger = _ledger("AABAA", prefetch=2)
+    assert [ledger.acquire("first"), ledger.acquire("first")] == [0, 1]
+    assert ledger.purge(A) == [3, 4]
+
+    assert ledger.release("first", 1) == [1]
+    ledger.acknowledge("first", 0)
+    assert _all(ledger, "second") == [1, 2]
+    assert len(ledger) == 2
+
+
+def test_purge_of_a_free_group() -> None:
+    """A group that nobody owns is gone after a purge, and the next message of its name begins it anew."""
+    ledger = _ledger("ABA")
+    assert ledger.purge(A) == [0, 2]
+
+    assert [each.group for each in ledger.groups()] == [B]
+    ledger.append(0, A, 0)
+    assert _all(ledger, "first") == [0, 1]
+
+
+def test_purge_of_nothing() -> None:
+    """A group that is not there, or all of which is held, loses nothing."""
+    ledger = _ledger("A")
+    assert ledger.purge(B) == []
+    ledger.acquire("first")
+
+    assert ledger.purge(A) == []
+    assert ledger.holds("first") == [0]
+
+
+def test_purge_of_ungrouped() -> None:
+    """The ungrouped are purged together, held ones and groups excepted."""
+    ledger = _ledger("..A.")
+    ledger.acquire("first")
+
+    assert ledger.purge(None) == [1, 3]
+    assert _all(ledger, "second") == [2]
+    assert ledger.holds("first") == [0]
+
+
+def test_groups() -> None:
+    """Groups stand in the order of their first unfinished message, held or not, with its time; ungrouped in one row."""
+    ledger = _ledger("BA..ACA")
+    for position in (0, 1, 2):
+        assert ledger.acquire("first") == position
+    ledger.acknowledge("first", 0)
+
+    assert ledger.groups() == [
+        GroupInfo(A, depth=3, acquired=1, owner="first", head_timestamp=1_001),
+        GroupInfo(None, depth=2, acquired=1, owner=None, head_timestamp=1_002),
+        GroupInfo(C, depth=1, acquired=0, owner=None, head_timestamp=1_005),
+    ]
+    assert len(ledger) == 6
+
+
+# -- what is refused ----------------------------------------------------------------------------------------------
+
+
+def test_duplicate_append() -> None:
+    """A position names one message: while it waits or is held, no second one is taken; afterwards it is free again."""
+    ledger = _ledger("A.")
+    with pytest.raises(ValueError, match=r"0 is in the ledger already, in group b'A'"):
+        ledger.append(0, B, 0)
+    assert ledger.acquire("first") == 0
+    with pytest.raises(ValueError, match="0 is in the ledger already"):
+        ledger.append(0, A, 0)
+    with pytest.raises(ValueError, match="1 is in the ledger already, in group None"):
+        ledger.append(1, None, 0)
+
+    ledger.acknowledge("first", 0)
+    ledger.append(0, B, 0)
+    assert ledger.groups()[0] == GroupInfo(B, 1, 0, None, 0)
+    assert len(ledger) == 2
+
+
+@pytest.mark.parametrize("act", [GroupLedger.acknowledge, GroupLedger.reject, GroupLedger.release])
+def test_acting_on_what_one_does_not_hold(act: Callable[..., object]) -> None:
+    """Only the holder can finish or release; the error says who that is, and nothing changes."""
+    ledger = _ledger("AB")
+    ledger.acquire("first")
+
+    for consumer, position, fault in (
+        ("second", 0, "0 is held by 'first', not by 'second'"),
+        ("first", 1, "1 is held by nobody: it waits"),
+        ("first", 7, "7 is held by nobody: .*was never here"),
+    ):
+        with pytest.raises(KeyError, match=fault):
+            act(ledger, consumer, position)
+    assert (ledger.holds("first"), ledger.holds("second"), len(ledger)) == ([0], [], 2)
+
+
+def test_waiting_in_ones_own_group() -> None:
+    """Owning a group is not to hold all of it."""
+    ledger = _ledger("AA")
+    ledger.acquire("first")
+
+    with pytest.raises(KeyError, match="1 is held by nobody: it waits, and 'first' has to acquire it first"):
+        ledger.acknowledge("first", 1)
+
+
+def test_no_prefetch() -> None:
+    """A prefetch that would hand out nothing is refused."""
+    with pytest.raises(ValueError, match="0 lets nobody acquire"):
+        GroupLedger(0)
+
+
+def test_any_ordered_positions() -> None:
+    """A position may be whatever has an order: a partition and an offset, say."""
+    ledger: GroupLedger[tuple[int, int]] = GroupLedger()
+    for position in ((1, 5), (0, 9), (0, 7)):
+        ledger.append(position, A, 0)
+
+    assert ledger.acquire("first") == (0, 7)
+
+
+# -- what it costs ------------------------------------------------------------------------------------------------
+
+
+class _Counted(int):
+    """A position that counts comparisons."""
+
+    compared: ClassVar[int] = 0
+
+    def __lt__(self, other: int) -> bool:
+        _Counted.compared += 1
+        return int(self) < int(other)
+
+
+class _Effort:
+    """Lines of the ledger that are run, and comparisons of positions: the same on any machine."""
+
+    def __init__(self) -> None:
+        self.calls = self.lines = 0
+        self._compared = _Counted.compared
+
+    @contextmanager
+    def of(self, calls: int) -> Iterator[None]:
+        """Count what is done here, which is so many calls."""
+        self.calls += calls
+        before = sys.gettrace()
+        sys.settrace(self._frame)
+        try:
+            yield
+        finally:
+            sys.settrace(before)
+
+    def _frame(self, frame: FrameType, _event: str, _argument: object) -> Callable[..., Any] | None:
+        return self._line if frame.f_code.co_filename == module.__file__ else None
+
+    def _line(self, _frame: FrameType, event: str, _argument: object) -> Callable[..., Any]:
+        self.lines += event == "line"
+        return self._line
+
+    @property
+    def per_call(self) -> float:
+        return (self.lines + _Counted.compared - self._compared) / self.calls
+
+
+def _life(groups: int) -> float:
+    """The effort of a call, while two messages of each group come in any order, go from hand to hand, and end."""
+    ledger: GroupLedger[_Counted] = GroupLedger(prefetch=2)
+    effort, source = _Effort(), random.Random(groups)
+    positions = [_Counted(each) for each in range(2 * groups)]
+    source.shuffle(positions)
+    with effort.of(calls=2 * groups):
+        for number, position in enumerate(positions):
+            ledger.append(position, b"%d" % (number % groups), 0)
+    with effort.of(calls=3 * groups):
+        assert [ledger.acquire("first") for _ in positions] == sorted(positions)
+        assert [ledger.acquire("nobody") for _ in range(groups)] == [None] * groups
+    later = [max(pair) for pair in zip(positions[:groups], positions[groups:], strict=True)]
+    with effort.of(calls=2 * groups):
+        assert [ledger.release("first", each) for each in later] == [[each] for each in later]
+        assert [ledger.acquire("first") for _ in later] == sorted(later)
+    with effort.of(calls=3 * groups):
+        assert ledger.close("first") == sorted(positions)
+        for number in range(0, groups, 2):
+            ledger.purge(b"%d" % number)
+        while (found := ledger.acquire("second")) is not None:
+            ledger.acknowledge("second", found)
+    assert len(ledger) == 0
+    return effort.per_call
+
+
+def test_a_call_costs_no_more_than_the_logarithm() -> None:
+    """From 250 to 4,000 groups the effort of a call grows by no more than the logarithm does."""
+    few, many = _life(250), _life(4_000)
+
+    assert many / few < math.log2(4_000) / math.log2(250)
+
+
+def _bytes_kept(action: Callable[[], None]) -> int:
+    """Memory that is still there afterwards."""
+    gc.collect()
+    before = tracemalloc.get_traced_memory()[0]
+    action()
+    gc.collect()
+    return tracemalloc.get_traced_memory()[0] - before
+
+
+@pytest.fixture
+def traced() -> Iterator[None]:
+    tracemalloc.start()
+    yield
+    tracemalloc.stop()
+
+
+@pytest.mark.usefixtures("traced")
+def test_groups_that_come_and_go() -> None:
+    """However many groups and consumers have passed through, nothing of them is kept."""
+    ledger: GroupLedger[int] = GroupLedger(prefetch=2)
+    ledger.append(0, A, 0)
+    ledger.append(1, A, 0)
+    ledger.acquire("holds the first")
+
+    def pass_through() -> None:
+        for number in range(10, 30_000, 10):
+            for position in range(number, number + 10):
+                ledger.append(position, None if position % 10 == 1 else b"%d" % (position // 3), 0)
+            consumer = f"consumer {number}"
+            for _ in range(8):
+                ledger.acquire(consumer)
+            ledger.acknowledge(consumer, number)
+            ledger.reject(consumer, number + 1)
+            ledger.close(consumer)
+            for group in {position // 3 for position in range(number, number + 10)}:
+                ledger.purge(b"%d" % group)
+
+    pass_through()
+    assert _bytes_kept(pass_through) < 20_000
+    assert len(ledger) == 2
+
+
+@pytest.mark.usefixtures("traced")
+def test_group_that_goes_from_hand_to_hand() -> None:
+    """Where one message blocks the view, as many others may be acquired and released as will: no trace is left."""
+    ledger = _ledger("AB" + "CDEF" * 100, prefetch=3)
+
+    def back_and_forth() -> None:
+        for _ in range(5_000):
+            got = [ledger.acquire("first") for _ in range(9)]
+            for position in reversed(got):
+                assert position is not None
+                ledger.release("first", position)
+
+    back_and_forth()
+    assert _bytes_kept(back_and_forth) < 20_000
+
+
+@pytest.mark.usefixtures("traced")
+def test_purged_and_never_asked_for() -> None:
+    """What was purged is not kept for a consumer that never comes, though an older message waits in front of it."""
+    ledger = _ledger("A")
+
+    def purge_all() -> None:
+        for number in range(1, 20_000):
+            ledger.append(number, b"%d" % number, 0)
+            ledger.purge(b"%d" % number)
+
+    purge_all()
+    assert _bytes_kept(purge_all) < 20_000
