@@ -13,7 +13,7 @@ from confluent_kafka import KafkaException
 from rich.console import Console
 
 from app.embedded.broker import EmbeddedBroker
-from bench import profile, recovery, table
+from bench import ledger, profile, recovery, table
 from bench.contest import CONTENDERS, PLAIN, Contest, Outcome
 from bench.errors import BenchError
 from bench.traffic import Plan
@@ -21,6 +21,7 @@ from conf.errors import RingfenceError
 
 RESULTS: Final = Path(__file__).parent / "results" / "latest.json"
 RECOVERY_RESULTS: Final = RESULTS.with_name("recovery.json")
+LEDGER_RESULTS: Final = RESULTS.with_name("ledger.json")
 QUICK_MESSAGES: Final = 100_000
 PLAIN_SHARE: Final = 50
 """The plain agent gets one message of so many: at its pace the whole would take minutes to hours."""
@@ -109,6 +110,17 @@ def recovery_command(kills: int, stops: int, restores: int, ids: int, seed: int)
         )
     recovery.show(found, console)
     recovery.save(found, RECOVERY_RESULTS)
+
+
+@main.command("ledger")
+@click.option("--rounds", type=click.IntRange(min=1), default=300, show_default=True)
+@click.option("--seed", type=int, default=1, show_default=True, help="Of ages and chosen groups.")
+def ledger_command(rounds: int, seed: int) -> None:
+    """Measure what each call of the group ledger costs while few, many and a million groups wait; needs no broker."""
+    console = Console()
+    rigs = ledger.run(ledger.SIZES, rounds, seed, console.print)
+    ledger.show(rigs, console)
+    ledger.save(rigs, LEDGER_RESULTS)
 
 
 def _terminated(*_: object) -> None:
