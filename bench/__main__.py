@@ -13,7 +13,7 @@ from confluent_kafka import KafkaException
 from rich.console import Console
 
 from app.embedded.broker import EmbeddedBroker
-from bench import ledger, profile, recovery, table
+from bench import consume, ledger, profile, recovery, table
 from bench.contest import CONTENDERS, PLAIN, Contest, Outcome
 from bench.errors import BenchError
 from bench.traffic import Plan
@@ -21,6 +21,7 @@ from conf.errors import RingfenceError
 
 RESULTS: Final = Path(__file__).parent / "results" / "latest.json"
 RECOVERY_RESULTS: Final = RESULTS.with_name("recovery.json")
+CONSUME_RESULTS: Final = RESULTS.with_name("consume.json")
 LEDGER_RESULTS: Final = RESULTS.with_name("ledger.json")
 QUICK_MESSAGES: Final = 100_000
 PLAIN_SHARE: Final = 50
@@ -121,6 +122,16 @@ def ledger_command(rounds: int, seed: int) -> None:
     rigs = ledger.run(ledger.SIZES, rounds, seed, console.print)
     ledger.show(rigs, console)
     ledger.save(rigs, LEDGER_RESULTS)
+
+
+@main.command("consume")
+def consume_command() -> None:
+    """Measure group-ordered consumption beside a plain consumer and the bound of groups and handlers."""
+    console = Console()
+    with _broker() as (broker, _):
+        cells = consume.measure(broker, console.print)
+    consume.show(cells, console)
+    CONSUME_RESULTS.write_text(consume.document(cells) + "\n")
 
 
 def _terminated(*_: object) -> None:

@@ -1,0 +1,1 @@
+"""Handlers to begin from."""
