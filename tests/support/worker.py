@@ -1,4 +1,4 @@
-"""Worker processes: started from the command line as a user would, and ended by their process IDs."""
+"""Worker and other processes: started from the command line as a user would, and ended by their process IDs."""
 
 import contextlib
 import json
@@ -9,7 +9,7 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,14 +21,19 @@ ROOT = Path(__file__).parents[2]
 LIMIT_S = 60.0
 
 
-class WorkerProcess:
-    """One ``ringfence worker``. Its log is kept over restarts."""
+class RingfenceProcess:
+    """One verb that goes on until it is stopped. Its log is kept over restarts."""
 
-    def __init__(self, config: Path, name: str, environment: dict[str, str] | None = None) -> None:
+    def __init__(
+        self, config: Path, name: str, arguments: Sequence[str], environment: dict[str, str] | None = None
+    ) -> None:
+        """``arguments``: the verb, and what it gets beside configuration and web port."""
+        self.name = name
         self.port = ports.choose("127.0.0.1")
         self.log_file = config.parent / f"{name}.log"
         self._config = config
-        self._environment = {"RINGFENCE_APP__INSTANCE": name, **(environment or {})}
+        self._arguments = arguments
+        self._environment = environment or {}
         self._process: subprocess.Popen[bytes] | None = None
         self._log_begin = 0
         self.kills = 0
@@ -43,7 +48,7 @@ class WorkerProcess:
                     sys.executable,
                     "-m",
                     "app",
-                    "worker",
+                    *self._arguments,
                     "--config",
                     str(self._config),
                     "--web-port",
@@ -56,7 +61,7 @@ class WorkerProcess:
             )
 
     def wait_ready(self) -> None:
-        """Until all its lanes are open."""
+        """Until it says that it is: all its lanes are open, all its partitions held."""
         wait_for(lambda: self.health()[0] == 200, lambda: f"{self.health()}\n{self.log()}")
 
     def health(self) -> tuple[int, dict[str, Any]]:
@@ -130,6 +135,13 @@ class WorkerProcess:
         if self.running:
             self.signal(signal.SIGCONT)
             self.kill()
+
+
+class WorkerProcess(RingfenceProcess):
+    """One ``ringfence worker``."""
+
+    def __init__(self, config: Path, name: str, environment: dict[str, str] | None = None) -> None:
+        super().__init__(config, name, ["worker"], {"RINGFENCE_APP__INSTANCE": name, **(environment or {})})
 
 
 def configure(folder: Path, bootstrap: str, app_id: str, addresses: list[dict[str, Any]]) -> Path:

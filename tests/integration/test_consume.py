@@ -1,0 +1,363 @@
+"""``ringfence consume``, as a user runs it: several processes, real traffic, judged by what handlers wrote down."""
+
+import json
+import re
+import signal
+import socket
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from app.embedded import ports
+from ringfence_client.record import Progress
+from tests.support import kafka
+from tests.support.consumers import ConsumerProcess, Written, consumers, progress_written, wait_shared
+from tests.support.group_checker import Run, judge, parse
+from tests.support.group_traffic import (
+    Flow,
+    GroupMessage,
+    Shape,
+    accept,
+    accept_in_transactions,
+    generate,
+    sizes,
+)
+from tests.support.worker import configure, run_verb, wait_for, worker
+
+SEED = 4_099
+PARTITIONS = 4
+
+
+def runs_in(file: Path, label: str = "") -> list[Run]:
+    """Of groups whose name begins so."""
+    lines = file.read_text().splitlines() if file.exists() else []
+    return [each for each in parse(lines) if each.label.startswith(label)]
+
+
+def wait_handled(file: Path, label: str, count: int, *processes: ConsumerProcess) -> None:
+    """Until so many messages came to their end."""
+    wait_for(
+        lambda: sum(each.end is not None for each in runs_in(file, label)) >= count,
+        lambda: (
+            f"{len(runs_in(file, label))} of {count}\n" + "\n".join(each.log()[-3_000:] for each in processes)
+        ),
+        90,
+    )
+
+
+def wait_no_lag(bootstrap: str, group: str, topic: str, partitions: int = PARTITIONS) -> None:
+    """Until the group's offset is at the end of the log, markers of transactions included."""
+    wait_for(
+        lambda: (
+            [max(0, each) for each in kafka.committed(bootstrap, group, topic, partitions)]
+            == kafka.end_offsets(bootstrap, topic, partitions)
+        ),
+        lambda: (
+            f"{kafka.committed(bootstrap, group, topic, partitions)} of "
+            f"{kafka.end_offsets(bootstrap, topic, partitions)}"
+        ),
+    )
+
+
+# -- two consumer groups on one address, any traffic ----------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Two consumer groups: one of two processes with coroutines, one of a process with a plain function."""
+
+    bootstrap: str
+    address: str
+    processes: list[ConsumerProcess]
+    handled: Mapping[str, Path]
+    """By consumer group."""
+
+    def wait_handled(self, label: str, count: int) -> None:
+        """By each group."""
+        for file in self.handled.values():
+            wait_handled(file, label, count, *self.processes)
+
+
+@pytest.fixture(scope="module")
+def pair(broker: object, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
+    """For tests that take nothing but messages; each sends groups of its own."""
+    bootstrap = broker.bootstrap_servers  # type: ignore[attr-defined]
+    folder, name = tmp_path_factory.mktemp("consume"), kafka.unique("consumed")
+    config = configure(folder, bootstrap, name, [{"name": name, "partitions": PARTITIONS}])
+    together = {"HANDLED_FILE": str(folder / "billing.handled")}
+    billing = [
+        ConsumerProcess(config, each, name, f"{name}-billing", environment=together) for each in ("b1", "b2")
+    ]
+    shipping = ConsumerProcess(config, "s1", name, f"{name}-shipping", handler="record_in_thread")
+    handled = {f"{name}-billing": folder / "billing.handled", f"{name}-shipping": shipping.handled}
+    with consumers(*billing, shipping):
+        wait_shared(*billing, partitions=PARTITIONS)
+        yield Pair(bootstrap, name, [*billing, shipping], handled)
+
+
+SHAPES = {
+    "one-group": Shape(messages=307, group_size=307, interleave=1),
+    "few-groups": Shape(messages=1_009, group_size=337, interleave=3),
+    "many-groups": Shape(messages=2_003, group_size=2, interleave=997),
+    "zipf": Shape(messages=2_003, group_size=401, interleave=499, zipf=1.1),
+    "sizes-at-random": Shape(messages=2_003, group_size=13, interleave=11, randomized=True),
+    "beside-ungrouped": Shape(messages=2_003, group_size=13, interleave=11, ungrouped=0.3),
+}
+
+
+@pytest.mark.parametrize("kind", SHAPES)
+def test_each_consumer_group_gets_everything_in_order(pair: Pair, kind: str) -> None:
+    """Whatever the groups are like, each consumer group handles every message once, and each group in order."""
+    messages = generate(SHAPES[kind], SEED, kind)
+
+    accept(pair.bootstrap, pair.address, messages)
+    pair.wait_handled(kind, len(messages))
+
+    for file in pair.handled.values():
+        runs = runs_in(file, kind)
+        assert judge(runs, sizes(messages)) == []
+        assert {each.attempt for each in runs} == {1}
+
+
+def test_lag_is_zero_behind_transactions(pair: Pair) -> None:
+    """Committed offsets pass the control records: the end of the log is reached. What was aborted is never handled."""
+    messages = generate(Shape(messages=503), SEED, "transacted")
+
+    accept_in_transactions(pair.bootstrap, pair.address, messages)
+    pair.wait_handled("transacted", len(messages))
+
+    for group, file in pair.handled.items():
+        assert judge(runs_in(file, "transacted"), sizes(messages)) == []
+        assert runs_in(file, "aborted") == []
+        wait_no_lag(pair.bootstrap, group, f"{pair.address}.accepted")
+
+
+def test_groups_share_nothing(pair: Pair) -> None:
+    """Each consumer group has progress records of its own, for every partition."""
+    accept(pair.bootstrap, pair.address, generate(Shape(messages=101), SEED, "shared"))
+    pair.wait_handled("shared", 101)
+
+    for group in pair.handled:
+        wait_no_lag(pair.bootstrap, group, f"{pair.address}.accepted")
+        written = progress_written(pair.bootstrap, pair.address, group, f"{pair.address}.accepted")
+        assert {each.partition for each in written} == set(range(PARTITIONS))
+
+
+# -- from a producer to a handler ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("handler", ["describe", "describe_in_thread"])
+def test_handler_gets_what_a_producer_sent(bootstrap: str, tmp_path: Path, handler: str) -> None:
+    """Sent, accepted once and handled: a coroutine or a plain function gets the message as it was published."""
+    name = kafka.unique("published")
+    config = configure(tmp_path, bootstrap, name, [{"name": name, "partitions": 1}])
+    lines = [
+        {"id": "o-1", "group": "customer-7", "value": "one", "headers": {"colour": "red"}},
+        {"id": "o-1", "group": "customer-7", "value": "one again"},
+        {"value": "two"},
+    ]
+    process = ConsumerProcess(config, "c", name, name, handler=handler)
+    with worker(config, "w"), consumers(process):
+        run_verb("send", name, "--config", str(config), stdin="\n".join(map(json.dumps, lines)))
+        wait_for(
+            lambda: process.handled.exists() and len(process.handled.read_text().splitlines()) >= 2,
+            process.log,
+        )
+        code = process.stop()
+
+    got = [json.loads(each) for each in process.handled.read_text().splitlines()]
+    got.sort(key=lambda each: int(each["offset"]))
+    [sent_at] = {each.pop("timestamp") > 1_600_000_000_000 for each in got}
+    assert code == 0
+    assert sent_at
+    common = {"address": name, "topic": f"{name}.accepted", "partition": 0, "attempt": 1}
+    assert got == [
+        common | {
+            "group": "customer-7", "key": "customer-7", "value": "one", "duplicate_id": "o-1", "offset": 0,
+            "headers": [["_AMQ_DUPL_ID", "o-1"], ["colour", "red"]], "source": f"{name}/0/0",
+        },
+        common | {
+            "group": None, "key": None, "value": "two", "duplicate_id": None, "offset": got[1]["offset"],
+            "headers": [], "source": f"{name}/0/2",
+        },
+    ]  # fmt: skip
+
+
+# -- consumers come and go ------------------------------------------------------------------------------------------
+
+
+def test_nothing_is_repeated_when_consumers_come_and_go(bootstrap: str, tmp_path: Path) -> None:
+    """Started and stopped in the middle of traffic, three processes handle each message once, each group in order."""
+    name = kafka.unique("come-and-go")
+    config = configure(tmp_path, bootstrap, name, [{"name": name, "partitions": PARTITIONS}])
+    handled = tmp_path / "handled"
+    shape = Shape(messages=6_007, group_size=31, interleave=43, randomized=True, ungrouped=0.05)
+    messages = generate(shape, SEED)
+    environment = {"HANDLED_FILE": str(handled), "HANDLING_SECONDS": "0.013"}
+    first, second, third = processes = [
+        ConsumerProcess(config, each, name, name, "--concurrency", "7", environment=environment)
+        for each in ("c1", "c2", "c3")
+    ]
+    flow = Flow(bootstrap, name, messages, 400)
+    codes = []
+    with consumers(first):
+        try:
+            flow.start()
+            second.start()
+            wait_shared(first, second, partitions=PARTITIONS)
+            third.start()
+            wait_shared(*processes, partitions=PARTITIONS)
+            for leaving, staying in ((first, [second, third]), (third, [second])):
+                codes.append(leaving.stop())
+                wait_shared(*staying, partitions=PARTITIONS)
+            first.start()
+            wait_shared(first, second, partitions=PARTITIONS)
+            assert flow.is_alive(), "consumers were to come and go while there is traffic"
+            wait_handled(handled, "", len(messages), *processes)
+            wait_no_lag(bootstrap, name, f"{name}.accepted")
+            codes += [each.stop() for each in (first, second)]
+        finally:
+            flow.stop()
+            for each in processes:
+                each.destroy()
+
+    runs = runs_in(handled)
+    assert codes == [0] * 4
+    assert judge(runs, sizes(messages)) == []
+    assert len({each.pid for each in runs}) == 4
+    assert all(each.attempt == 1 for each in runs)
+    assert _last_words(bootstrap, name) == dict.fromkeys(range(PARTITIONS), True)
+
+
+def _last_words(bootstrap: str, name: str) -> dict[int, bool]:
+    """Whether the last holder of each partition said that it had left."""
+    written = progress_written(bootstrap, name, name, f"{name}.accepted")
+    return {each.partition: each.progress.released for each in written}
+
+
+def test_sigterm_lets_handlers_end(bootstrap: str, tmp_path: Path) -> None:
+    """What runs comes to its end and is written, what waits is left to the next, which begins there."""
+    name = kafka.unique("leaves")
+    config = configure(tmp_path, bootstrap, name, [{"name": name, "partitions": 1}])
+    messages = [GroupMessage("g", each, last=each == 4) for each in range(5)]
+    slow = ConsumerProcess(config, "c1", name, name, environment={"HANDLING_SECONDS": "2"})
+    heir = ConsumerProcess(config, "c2", name, name, environment={"HANDLED_FILE": str(slow.handled)})
+    with consumers(slow):
+        accept(bootstrap, name, messages)
+        wait_for(lambda: len(runs_in(slow.handled)) == 1, slow.log)
+        code = slow.stop()
+        left = runs_in(slow.handled)
+        [last] = progress_written(bootstrap, name, name, f"{name}.accepted")[-1:]
+        with consumers(heir):
+            wait_handled(slow.handled, "", 5, heir)
+
+    assert code == 0
+    assert [each.sequence for each in left if each.end is not None] == [0]
+    assert len(left) == 1
+    assert last == Written(0, Progress(1, reserved=last.progress.reserved, holder=last.progress.holder,
+                                       web=last.progress.web))  # fmt: skip
+    assert judge(runs_in(slow.handled), {"g": 5}) == []
+
+
+# -- what cannot work says so -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("handler", "complaint"),
+    [
+        ("record", r"--handler 'record' is not MODULE:FUNCTION"),
+        ("tests.nowhere:record", r"there is no module tests\.nowhere"),
+        ("tests.support.handlers:nothing", r"tests\.support\.handlers has no nothing"),
+        ("tests.support.handlers:SECONDS", r"SECONDS is no function"),
+        ("tests.support.broken_handlers:record", r"needs something_that_nobody_has, which is missing"),
+    ],
+)
+def test_handler_that_cannot_be_loaded(tmp_path: Path, handler: str, complaint: str) -> None:
+    """One line that names the handler and what is wrong with it, before any broker is asked."""
+    ended = run_verb(
+        "consume", "orders", "--handler", handler, "--consumer-group", "g", "--config", str(_offline(tmp_path)),
+        check=False,
+    )  # fmt: skip
+
+    assert ended.returncode == 2
+    assert re.search(complaint, ended.stderr), ended.stderr
+    assert len(ended.stderr.splitlines()) == 1
+
+
+def test_unknown_address(tmp_path: Path) -> None:
+    """It says which there are."""
+    ended = _consume(_offline(tmp_path), "ordres")
+
+    assert ended == (2, "ringfence: 'ordres' is no address of the configuration: there are orders")
+
+
+def test_broker_away(tmp_path: Path) -> None:
+    """It ends at once and says where it looked."""
+    code, said = _consume(_offline(tmp_path), "orders")
+
+    assert code == 2
+    assert re.fullmatch(
+        r"ringfence: no broker answers at kafka\.bootstrap_servers = '127\.0\.0\.1:\d+': .*", said
+    )
+
+
+def test_missing_topic(bootstrap: str, tmp_path: Path) -> None:
+    """A topic that is missing is not made by chance: it is named, with the way out."""
+    name = kafka.unique("topicless")
+    config = _config(tmp_path, bootstrap, name)
+
+    code, said = _consume(config, name)
+
+    assert code == 1
+    assert said == (
+        f"ringfence: {name}.accepted (accepted topic of {name}) does not exist, or this user may not see it: "
+        "run 'ringfence topics create'"
+    )
+
+
+def test_web_port_taken(tmp_path: Path) -> None:
+    """Who asked for a port gets it or an error that says what to do."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        code, said = _consume(_offline(tmp_path), "orders", "--web-port", str(port))
+
+    assert code == 2
+    assert said == (
+        f"ringfence: --web-port {port}: cannot listen on 127.0.0.1 (Address already in use): choose another, "
+        "or 0 for none"
+    )
+
+
+def test_interrupted_before_it_holds_anything(bootstrap: str, tmp_path: Path) -> None:
+    """SIGINT ends it as SIGTERM does, also while nothing is there to consume."""
+    name = kafka.unique("interrupted")
+    config = configure(tmp_path, bootstrap, name, [{"name": name, "partitions": 1}])
+    process = ConsumerProcess(config, "c", name, name)
+    with consumers(process):
+        process.signal(signal.SIGINT)
+
+        assert process.wait_end() == 0
+
+
+def _consume(config: Path, address: str, *options: str) -> tuple[int, str]:
+    """Exit code, and the last that it says."""
+    ended = run_verb(
+        "consume", address, "--handler", "tests.support.handlers:record", "--consumer-group", "g", *options,
+        "--config", str(config), check=False,
+    )  # fmt: skip
+    return ended.returncode, (ended.stderr.splitlines() or [""])[-1]
+
+
+def _offline(folder: Path) -> Path:
+    """A configuration whose broker is not there."""
+    return _config(folder, f"127.0.0.1:{ports.choose('127.0.0.1')}", "orders")
+
+
+def _config(folder: Path, bootstrap: str, name: str) -> Path:
+    config = folder / "ringfence.toml"
+    config.write_text(
+        f'[kafka]\nbootstrap_servers = "{bootstrap}"\n[app]\nid = "{name}"\n[[addresses]]\nname = "{name}"\n'
+    )
+    return config

@@ -1,0 +1,112 @@
+"""Consumer processes, and what they wrote down of their progress."""
+
+import contextlib
+import signal
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from ringfence_client import record
+from ringfence_client.progress import PARTITIONS as PROGRESS_PARTITIONS
+from ringfence_client.record import Progress
+from tests.support import kafka
+from tests.support.worker import RingfenceProcess, wait_for
+
+
+class ConsumerProcess(RingfenceProcess):
+    """One ``ringfence consume`` whose handler is one of :mod:`tests.support.handlers`."""
+
+    def __init__(
+        self,
+        config: Path,
+        name: str,
+        address: str,
+        group: str,
+        *options: str,
+        handler: str = "record",
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
+        """``handler``: its name there; ``options``: of the verb."""
+        where = ["--handler", f"tests.support.handlers:{handler}", "--consumer-group", group]
+        super().__init__(config, name, ["consume", address, *where, *options], dict(environment or {}))
+        self.handled = config.parent / f"{name}.handled"
+        self._environment.setdefault("HANDLED_FILE", str(self.handled))
+
+    def freeze(self) -> float:
+        """SIGSTOP; returns when, by the monotonic clock."""
+        self.signal(signal.SIGSTOP)
+        wait_for(lambda: self.frozen, self.log)
+        return time.monotonic()
+
+    def thaw(self) -> float:
+        """SIGCONT; returns when, by the monotonic clock."""
+        thawed = time.monotonic()
+        self.signal(signal.SIGCONT)
+        return thawed
+
+    def groups(self) -> list[dict[str, Any]]:
+        """What waits, by group."""
+        return list(self.get("/groups")[1].get("groups", []))
+
+    @property
+    def held(self) -> set[int]:
+        """The partitions that it holds; none while it does not answer."""
+        return {int(each) for each in self.health()[1].get("partitions", {})}
+
+
+@contextlib.contextmanager
+def consumers(*processes: ConsumerProcess) -> Iterator[None]:
+    """Started here, ready together, and gone at the end."""
+    try:
+        for each in processes:
+            each.start()
+        wait_shared(*processes)
+        yield
+    finally:
+        for each in processes:
+            each.destroy()
+
+
+def wait_shared(*processes: ConsumerProcess, partitions: int = 0, limit_s: float = 90) -> None:
+    """Until all are ready; with a number, until they hold so many partitions, each one some."""
+
+    def shared() -> bool:
+        held = [each.held for each in processes]
+        return all(each.health()[0] == 200 for each in processes) and (
+            not partitions or (all(held) and sum(map(len, held)) == partitions)
+        )
+
+    wait_for(
+        shared, lambda: "\n".join(f"{each.health()}\n{each.log()[-3_000:]}" for each in processes), limit_s
+    )
+
+
+class Written(NamedTuple):
+    """A progress record, in the order of the log."""
+
+    partition: int
+    """Of the accepted topic."""
+    progress: Progress
+
+    def finished(self, offset: int) -> bool:
+        """Whether it says that this offset is."""
+        return offset < self.progress.next or any(
+            begin <= offset < end for begin, end in self.progress.finished
+        )
+
+
+def progress_written(bootstrap: str, app_id: str, group: str, topic: str) -> list[Written]:
+    """All committed progress records of a consumer group at a topic that compaction left."""
+    found = []
+    for each in kafka.read_all(bootstrap, f"{app_id}-progress", PROGRESS_PARTITIONS):
+        if each.key is not None and each.value is not None:
+            whose, where, partition = record.decode_key(each.key)
+            if (whose, where) == (group, topic):
+                found.append(Written(partition, record.decode(each.value)))
+    return found
+
+
+def latest_written(bootstrap: str, app_id: str, group: str, topic: str) -> dict[int, Written]:
+    """The last of them, by partition."""
+    return {each.partition: each for each in progress_written(bootstrap, app_id, group, topic)}

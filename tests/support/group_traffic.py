@@ -1,0 +1,172 @@
+"""Traffic in message groups, made as Qpid's own group tests make it (``msg_group_test``).
+
+So many groups are open at once, interleaved; each message has its sequence number within its group, and the last one an
+end mark. Sizes and numbers are primes, so that no boundary of a group falls again and again on one of the code's own.
+"""
+
+import itertools
+import random
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from confluent_kafka import Producer
+
+from tests.support import kafka
+
+
+class GroupMessage(NamedTuple):
+    """One message; what is ungrouped is a group of one whose name is not told to Kafka."""
+
+    label: str
+    sequence: int
+    last: bool
+    grouped: bool = True
+
+    @property
+    def value(self) -> bytes:
+        """What a handler notes of it."""
+        return f"{self.label} {self.sequence} {int(self.last)}".encode()
+
+
+@dataclass(frozen=True)
+class Shape:
+    """What traffic looks like.
+
+    Attributes:
+        messages: How many.
+        group_size: Messages of a group.
+        interleave: Groups that are open at once.
+        randomized: Sizes from 1 to ``group_size``, at random.
+        zipf: Above 0: the nth group has a share of n to the minus this, the first has ``group_size``.
+        ungrouped: Part of the messages that have no group.
+    """
+
+    messages: int = 1_009
+    group_size: int = 13
+    interleave: int = 11
+    randomized: bool = False
+    zipf: float = 0.0
+    ungrouped: float = 0.0
+
+
+def generate(shape: Shape, seed: int, prefix: str = "g") -> list[GroupMessage]:
+    """Messages in the order of sending; ``prefix`` sets the groups apart from other traffic's."""
+    generator = random.Random(seed)
+    numbers = itertools.count()
+    made: list[GroupMessage] = []
+    opened: list[tuple[str, int]] = []  # name and size
+    sent: Counter[str] = Counter()
+    promised = 0  # made, or of a group that is open
+    while len(made) < shape.messages:
+        while promised < shape.messages and len(opened) < shape.interleave:
+            size = min(_size(shape, len(sent), generator), shape.messages - promised)
+            opened.append((f"{prefix}-{next(numbers)}", size))
+            sent[opened[-1][0]] = 0
+            promised += size
+        if promised < shape.messages and generator.random() < shape.ungrouped:
+            made.append(GroupMessage(f"{prefix}-none-{next(numbers)}", 0, last=True, grouped=False))
+            promised += 1
+            continue
+        # A large group is not to be left over at the end, alone.
+        weights = [size - sent[name] for name, size in opened] if shape.zipf else None
+        [(name, size)] = generator.choices(opened, weights)
+        made.append(GroupMessage(name, sent[name], last=sent[name] == size - 1))
+        sent[name] += 1
+        if sent[name] == size:
+            opened.remove((name, size))
+    return made
+
+
+def _size(shape: Shape, opened_before: int, generator: random.Random) -> int:
+    if shape.zipf:
+        return max(1, round(shape.group_size / (opened_before + 1) ** shape.zipf))
+    return generator.randint(1, shape.group_size) if shape.randomized else shape.group_size
+
+
+def sizes(messages: Iterable[GroupMessage]) -> dict[str, int]:
+    """How many messages each group has."""
+    return dict(Counter(each.label for each in messages))
+
+
+def accept(bootstrap: str, address: str, messages: Sequence[GroupMessage]) -> None:
+    """Write to the accepted topic what a worker would, and wait until all is there."""
+    producer = _producer(bootstrap)
+    _accept(producer, address, messages)
+    assert producer.flush(kafka.WAIT_S) == 0
+
+
+def accept_in_transactions(
+    bootstrap: str, address: str, messages: Sequence[GroupMessage], size: int = 17
+) -> None:
+    """The same in transactions of so many, each third one preceded by one that is aborted."""
+    producer = _producer(bootstrap, {"transactional.id": kafka.unique("accepting")})
+    producer.init_transactions(kafka.WAIT_S)
+    for number, begin in enumerate(range(0, len(messages), size)):
+        part = messages[begin : begin + size]
+        if number % 3 == 0:
+            producer.begin_transaction()
+            _accept(producer, address, [each._replace(label=f"aborted-{each.label}") for each in part])
+            producer.flush(kafka.WAIT_S)
+            producer.abort_transaction(kafka.WAIT_S)
+        producer.begin_transaction()
+        _accept(producer, address, part)
+        producer.commit_transaction(kafka.WAIT_S)
+
+
+class Flow(threading.Thread):
+    """Traffic at a steady rate, in a thread of its own."""
+
+    def __init__(self, bootstrap: str, address: str, messages: Sequence[GroupMessage], rate: float) -> None:
+        """``rate``: messages a second."""
+        super().__init__(name=f"traffic to {address}", daemon=True)
+        self._bootstrap = bootstrap
+        self._address = address
+        self._messages = messages
+        self._rate = rate
+        self._halt = threading.Event()
+
+    def run(self) -> None:
+        """Send all, unless it is stopped."""
+        producer = _producer(self._bootstrap)
+        begin = time.monotonic()
+        for number, each in enumerate(self._messages):
+            _accept(producer, self._address, [each])
+            while number > (time.monotonic() - begin) * self._rate and not self._halt.wait(0.01):
+                pass
+            if self._halt.is_set():
+                break
+        producer.flush(120)
+
+    def stop(self) -> None:
+        """Send no more."""
+        self._halt.set()
+        self.join(150)
+
+
+def _producer(bootstrap: str, options: dict[str, str] | None = None) -> Producer:
+    settings: dict[str, str | int | bool] = {
+        "bootstrap.servers": bootstrap,
+        "partitioner": "murmur2_random",
+        "enable.idempotence": True,
+        "linger.ms": 2,
+        **(options or {}),
+    }
+    return Producer(settings)
+
+
+def _accept(producer: Producer, address: str, messages: Sequence[GroupMessage]) -> None:
+    for each in messages:
+        producer.produce(
+            f"{address}.accepted",
+            each.value,
+            each.label.encode() if each.grouped else None,
+            headers=[
+                ("_AMQ_DUPL_ID", f"id-{each.label}-{each.sequence}".encode()),
+                ("_RF_SOURCE", f"{address}/0/{each.sequence}".encode()),
+            ],
+        )
+        producer.poll(0)

@@ -1,0 +1,171 @@
+"""The checker of the group tests, on logs written by hand: each anomaly is seen, and what is close to one is not."""
+
+from dataclasses import replace
+
+import pytest
+
+from ringfence_client.record import Progress
+from tests.support.consumers import Written
+from tests.support.group_checker import Anomaly, Disturbance, Run, Snapshot, judge, parse
+
+A, B = 1, 2
+"""Processes."""
+
+
+def run(sequence: int, begin: float, end: float | None = -1, pid: int = A, label: str = "g") -> Run:
+    """Half a second long, unless it says otherwise; its offset is ten times its sequence number."""
+    return Run(begin, begin + 0.5 if end == -1 else end, pid, label, sequence, offset=10 * sequence)
+
+
+def found(runs: list[Run], size: int = 3, *more: object, label: str = "g") -> list[Anomaly]:
+    """The anomalies of one group of that size."""
+    disturbances = [each for each in more if isinstance(each, Disturbance)]
+    snapshots = [each for each in more if isinstance(each, Snapshot)]
+    return [each.anomaly for each in judge(runs, {label: size}, disturbances, snapshots)]
+
+
+GOOD = [run(0, 0), run(1, 1), run(2, 2)]
+
+
+def test_good_log_has_no_findings() -> None:
+    """In order, once, one after the other, also by turns of processes; the order of lines does not matter."""
+    by_turns = [replace(each, pid=number % 2) for number, each in enumerate(GOOD)]
+
+    assert found(GOOD) == []
+    assert found(by_turns) == []
+    assert found(GOOD[::-1]) == []
+
+
+@pytest.mark.parametrize("missing", [0, 1, 2])
+def test_missing_message_is_lost(missing: int) -> None:
+    """Wherever it is; before the end the next one is out of order too."""
+    anomalies = found([each for each in GOOD if each.sequence != missing])
+
+    assert Anomaly.LOST in anomalies
+    assert (Anomaly.REORDERED in anomalies) == (missing < 2)
+
+
+def test_group_that_was_never_handled_is_lost() -> None:
+    """Also if nothing was handled at all."""
+    assert found([]) == [Anomaly.LOST]
+
+
+def test_run_without_end_is_lost() -> None:
+    """Beginning is not enough."""
+    assert found([*GOOD[:2], run(2, 2, None)]) == [Anomaly.LOST]
+
+
+def test_lower_number_is_repeated() -> None:
+    """Directly or later; and only where nothing excuses it."""
+    assert found([run(0, 0), run(0, 0.5), run(1, 1), run(2, 2)]) == [Anomaly.REPEATED]
+    assert Anomaly.REPEATED in found([*GOOD, run(1, 5), run(2, 6)])
+
+
+def test_swap_is_reordered() -> None:
+    """The later one comes first."""
+    assert Anomaly.REORDERED in found([run(0, 0), run(2, 1), run(1, 2)])
+
+
+def test_overlap_is_seen_and_touch_is_not() -> None:
+    """Two handlers of a group at once; the next may begin at the moment at which one ends."""
+    assert found([run(0, 0, 1.1), run(1, 1), run(2, 2)]) == [Anomaly.OVERLAPPED]
+    assert found([run(0, 0, 1), run(1, 1, 2), run(2, 2)]) == []
+
+
+def test_overlap_with_an_earlier_longer_one_is_seen() -> None:
+    """It is not only the run before that may still run."""
+    anomalies = found([run(0, 0, 9), run(1, 1), run(2, 2)])
+
+    assert anomalies == [Anomaly.OVERLAPPED] * 2
+
+
+def test_groups_may_overlap() -> None:
+    """Only one's own group is waited for."""
+    other = [replace(each, label="h") for each in GOOD]
+
+    assert judge([*GOOD, *other], {"g": 3, "h": 3}) == []
+
+
+def test_what_was_never_sent_is_a_phantom() -> None:
+    """Such as a message of an aborted transaction."""
+    assert [each.anomaly for each in judge([*GOOD, run(0, 0, label="x")], {"g": 3})] == [Anomaly.PHANTOM]
+
+
+def test_kill_excuses_what_its_process_ran() -> None:
+    """What was running, and what was finished and not written; the group then goes on in order."""
+    killed = Disturbance(A, 1.2)
+    running = [run(0, 0), run(1, 1, None), run(1, 5, pid=B), run(2, 6, pid=B)]
+    further_back = [run(0, 0), run(1, 1, None), run(0, 4, pid=B), run(1, 5, pid=B), run(2, 6, pid=B)]
+
+    assert found(running, 3, killed) == []
+    assert found(further_back, 3, killed) == []
+    assert found(running) == [Anomaly.REPEATED, Anomaly.OVERLAPPED, Anomaly.OVERLAPPED]
+
+
+def test_kill_of_another_excuses_nothing() -> None:
+    """Nor one before, nor one after."""
+    again = [run(0, 0), run(0, 2), run(1, 3), run(2, 4)]
+
+    assert found(again, 3, Disturbance(B, 1)) == [Anomaly.REPEATED]
+    assert found(again, 3, Disturbance(A, -1)) == [Anomaly.REPEATED]
+    assert found(again, 3, Disturbance(A, 9)) == [Anomaly.REPEATED]
+    assert found(again, 3, Disturbance(A, 1)) == []
+
+
+def test_after_a_kill_nothing_is_left_out() -> None:
+    """Back to an earlier one, and then not on from there: what was finished and not written is due again."""
+    runs = [run(0, 0), run(1, 1), run(0, 4, pid=B), run(2, 5, pid=B)]
+
+    assert found(runs, 3, Disturbance(A, 2)) == [Anomaly.REORDERED]
+
+
+def test_going_back_past_another_process_is_repeated() -> None:
+    """What a process that lives finished is written when its partition changes hands."""
+    runs = [run(0, 0, pid=B), run(1, 1), run(0, 4, pid=B), run(1, 5, pid=B), run(2, 6, pid=B)]
+
+    assert found(runs, 3, Disturbance(A, 2)) == [Anomaly.REPEATED]
+
+
+def test_what_was_written_is_not_done_again() -> None:
+    """Below the next offset or in a finished run; a kill is no excuse. What began before may end after."""
+    killed = Disturbance(A, 2)
+    again = [run(0, 0), run(1, 1), run(0, 4, pid=B), run(1, 5, pid=B), run(2, 6, pid=B)]
+
+    def at(time: float, written: Progress, partition: int = 0) -> Snapshot:
+        return Snapshot(time, {partition: Written(partition, written)})
+
+    assert found(again, 3, killed, at(2, Progress(1))) == [Anomaly.REDONE]
+    assert found(again, 3, killed, at(2, Progress(0, [(10, 11)]))) == [Anomaly.REDONE]
+    assert found(again, 3, killed, at(2, Progress(0, [(1, 10)]))) == []
+    assert found(again, 3, killed, at(2, Progress(1), partition=1)) == []
+    assert found(GOOD, 3, at(1.2, Progress(11))) == []
+    assert found(GOOD, 3, at(0.9, Progress(11))) == [Anomaly.REDONE]
+
+
+def test_frozen_process_counts_until_it_slept() -> None:
+    """What it ended or began after it woke does not count; once it knows, it counts again."""
+    frozen = Disturbance(A, 1.2, 8)
+    heir = [run(1, 5, pid=B), run(2, 6, pid=B)]
+    before = [run(0, 0), run(1, 1, 7.5)]
+
+    assert found([*before, *heir, run(2, 7.6)], 3, frozen) == []
+    assert found([*before, *heir], 3, Disturbance(A, 0.7)) == [Anomaly.REPEATED, Anomaly.OVERLAPPED,
+                                                              Anomaly.OVERLAPPED]  # fmt: skip
+    assert found([*before, *heir, run(2, 8.1)], 3, frozen) == [Anomaly.REPEATED]
+
+
+def test_lines_become_runs() -> None:
+    """Begin and end are paired by process and offset, also when a process runs several at once."""
+    lines = [
+        "1.0 begin 7 g 0 0 2 10 1",
+        "1.1 begin 7 h 4 1 2 11 3",
+        "1.2 end 7 g 0 0 2 10 1",
+        "1.3 begin 8 g 1 1 2 12 1",
+        "1.4 end 7 h 4 1 2 11 3",
+    ]
+
+    assert parse(lines) == [
+        Run(1.0, 1.2, 7, "g", 0, 2, 10, 1),
+        Run(1.1, 1.4, 7, "h", 4, 2, 11, 3),
+        Run(1.3, None, 8, "g", 1, 2, 12, 1),
+    ]
