@@ -34,6 +34,10 @@ def run(
     if found is None:
         known = ", ".join(each.name for each in settings.addresses) or "none"
         raise ConfigurationError(f"{address!r} is no address of the configuration: there are {known}")
+    if group == settings.app.id:
+        raise ConfigurationError(
+            f"--consumer-group {group!r} is the workers' own, by app.id: choose another name"
+        )
     call = load_handler(handler)
     listener = None if web_port == 0 else _listen(settings.app.web_host, web_port)
     asyncio.run(_consume(GroupConsumer(settings, found, group, call, options), listener))

@@ -6,12 +6,13 @@ Kafka's group protocol says which partitions are ours; the fence of each partiti
 import asyncio
 import contextlib
 import logging
-from collections.abc import Iterable
+from collections.abc import Coroutine, Iterable
 from typing import Any, Final
 
 from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener, TopicPartition
-from aiokafka.errors import KafkaError
+from aiokafka.errors import GroupAuthorizationFailedError, InconsistentGroupProtocolError, KafkaError
 
+from conf.errors import ConfigurationError, PrerequisiteError
 from conf.settings import AddressSettings, Settings
 from ringfence_client import topics
 from ringfence_client.claimed import Claimed
@@ -119,10 +120,24 @@ class GroupConsumer:
             self._consumer = AIOKafkaConsumer(**self._consumer_options())
             self._consumer.subscribe([self._topic], listener=_Listener(self))
             stack.push_async_callback(self._consumer.stop)
-            await self._consumer.start()
             stack.push_async_callback(self._close_all)
-            log.info("consumer %s of group %s begins at %s", self.options.name, self.group, self._topic)
-            await self._fetch()
+            await self._until_stopped(self._join_and_fetch())
+
+    async def _until_stopped(self, flow: Coroutine[Any, Any, None]) -> None:
+        """Until :meth:`stop`: then it is cancelled, because aiokafka waits without limit for an assignment.
+
+        Nothing is lost with it: what was fetched and did not reach a window was never begun.
+        """
+        flowing = asyncio.create_task(flow)
+        stopping = asyncio.create_task(self._stopping.wait())
+        try:
+            await asyncio.wait([flowing, stopping], return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            stopping.cancel()
+            flowing.cancel()
+            await asyncio.wait([flowing])
+        if not flowing.cancelled():
+            flowing.result()
 
     def _consumer_options(self) -> dict[str, Any]:
         rebalance_s = self.options.drain_timeout + REBALANCE_MARGIN_S
@@ -142,20 +157,28 @@ class GroupConsumer:
 
     # -- what flows ------------------------------------------------------------------------------------------
 
-    async def _fetch(self) -> None:
-        stopping = asyncio.create_task(self._stopping.wait())
+    async def _join_and_fetch(self) -> None:
         try:
-            while not self._stopping.is_set():
-                insides.keep_fetching(self._consumer._fetcher)  # noqa: SLF001
-                try:
-                    fetched = await self._consumer.getmany(timeout_ms=POLL_MS, max_records=FETCH_RECORDS_MAX)
-                except (KafkaError, OSError) as error:
-                    log.warning("nothing can be fetched: %s", error or type(error).__name__)
-                    await asyncio.wait([stopping], timeout=RETRY_S)
-                    continue
-                self._take(fetched)
-        finally:
-            stopping.cancel()
+            await self._consumer.start()
+        except InconsistentGroupProtocolError as error:
+            raise ConfigurationError(
+                f"the consumer group {self.group} has members that share out partitions in another way: choose another "
+                "name"
+            ) from error
+        except GroupAuthorizationFailedError as error:
+            raise PrerequisiteError(
+                f"this user may not read as the consumer group {self.group}: allow it, or choose another name"
+            ) from error
+        log.info("consumer %s of group %s begins at %s", self.options.name, self.group, self._topic)
+        while True:
+            insides.keep_fetching(self._consumer._fetcher)  # noqa: SLF001
+            try:
+                fetched = await self._consumer.getmany(timeout_ms=POLL_MS, max_records=FETCH_RECORDS_MAX)
+            except (KafkaError, OSError) as error:
+                log.warning("nothing can be fetched: %s", error or type(error).__name__)
+                await asyncio.sleep(RETRY_S)
+                continue
+            self._take(fetched)
 
     def _take(self, fetched: dict[TopicPartition, list[Any]]) -> None:
         """No await stands between the fetch and here: a position tells what the windows have."""

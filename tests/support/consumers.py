@@ -71,15 +71,17 @@ def consumers(*processes: ConsumerProcess) -> Iterator[None]:
 def wait_shared(*processes: ConsumerProcess, partitions: int = 0, limit_s: float = 90) -> None:
     """Until all are ready; with a number, until they hold so many partitions, each one some."""
 
+    def state() -> str:
+        return "\n".join(f"{each.name} {each.health()}\n{each.log()[-3_000:]}" for each in processes)
+
     def shared() -> bool:
+        assert all(each.running for each in processes), state()
         held = [each.held for each in processes]
         return all(each.health()[0] == 200 for each in processes) and (
             not partitions or (all(held) and sum(map(len, held)) == partitions)
         )
 
-    wait_for(
-        shared, lambda: "\n".join(f"{each.health()}\n{each.log()[-3_000:]}" for each in processes), limit_s
-    )
+    wait_for(shared, state, limit_s)
 
 
 class Written(NamedTuple):

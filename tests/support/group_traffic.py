@@ -83,7 +83,7 @@ def generate(shape: Shape, seed: int, prefix: str = "g") -> list[GroupMessage]:
 
 def _size(shape: Shape, opened_before: int, generator: random.Random) -> int:
     if shape.zipf:
-        return max(1, round(shape.group_size / (opened_before + 1) ** shape.zipf))
+        return max(1, round(shape.group_size * float(opened_before + 1) ** -shape.zipf))
     return generator.randint(1, shape.group_size) if shape.randomized else shape.group_size
 
 
@@ -123,7 +123,7 @@ class Flow(threading.Thread):
     def __init__(self, bootstrap: str, address: str, messages: Sequence[GroupMessage], rate: float) -> None:
         """``rate``: messages a second."""
         super().__init__(name=f"traffic to {address}", daemon=True)
-        self._bootstrap = bootstrap
+        self._servers = bootstrap
         self._address = address
         self._messages = messages
         self._rate = rate
@@ -131,7 +131,7 @@ class Flow(threading.Thread):
 
     def run(self) -> None:
         """Send all, unless it is stopped."""
-        producer = _producer(self._bootstrap)
+        producer = _producer(self._servers)
         begin = time.monotonic()
         for number, each in enumerate(self._messages):
             _accept(producer, self._address, [each])
@@ -144,7 +144,8 @@ class Flow(threading.Thread):
     def stop(self) -> None:
         """Send no more."""
         self._halt.set()
-        self.join(150)
+        if self.ident is not None:
+            self.join(150)
 
 
 def _producer(bootstrap: str, options: dict[str, str] | None = None) -> Producer:
