@@ -20,8 +20,8 @@ from app import rings
 from conf import wire
 from conf.errors import TopicError
 from conf.settings import AddressSettings, Settings
-from ringfence_client import progress as progress_topic
 from ringfence_client import record
+from ringfence_client.progress import ProgressTopic
 from ringfence_client.record import Progress
 from ringfence_client.watermark import Watermark
 from tables import changelog
@@ -114,14 +114,15 @@ async def progresses(settings: Settings, address: AddressSettings, cluster: Clus
     counts = await cluster.partition_counts([address.accepted_topic, name])
     if address.accepted_topic not in counts:
         raise TopicError(f"topic {address.accepted_topic} does not exist: `ringfence topics create` makes it")
-    values: dict[bytes, bytes] = {}
-    for number in range(counts.get(name, 0)):
-        values |= await progress_topic.read(settings.kafka, cluster, name, number)
     keys = [
         record.encode_key(cluster.group_id, address.accepted_topic, each)
         for each in range(counts[address.accepted_topic])
     ]
-    return [record.decode(values[key]) if key in values else None for key in keys]
+    if name not in counts:
+        return [None for _ in keys]
+    topic = ProgressTopic(settings.kafka, settings.app.id, cluster)
+    await topic.start()
+    return list(await asyncio.gather(*(topic.latest(each) for each in keys)))
 
 
 async def _partition(

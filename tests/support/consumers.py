@@ -27,8 +27,9 @@ class ConsumerProcess(RingfenceProcess):
         handler: str = "record",
         environment: Mapping[str, str] | None = None,
     ) -> None:
-        """``handler``: its name there; ``options``: of the verb."""
-        where = ["--handler", f"tests.support.handlers:{handler}", "--consumer-group", group]
+        """``handler``: its name there, or ``MODULE:FUNCTION``; ``options``: of the verb."""
+        path = handler if ":" in handler else f"tests.support.handlers:{handler}"
+        where = ["--handler", path, "--consumer-group", group]
         super().__init__(config, name, ["consume", address, *where, *options], dict(environment or {}))
         self.handled = config.parent / f"{name}.handled"
         self._environment.setdefault("HANDLED_FILE", str(self.handled))

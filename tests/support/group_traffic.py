@@ -5,6 +5,7 @@ end mark. Sizes and numbers are primes, so that no boundary of a group falls aga
 """
 
 import itertools
+import math
 import random
 import threading
 import time
@@ -83,7 +84,7 @@ def generate(shape: Shape, seed: int, prefix: str = "g") -> list[GroupMessage]:
 
 def _size(shape: Shape, opened_before: int, generator: random.Random) -> int:
     if shape.zipf:
-        return max(1, round(shape.group_size * float(opened_before + 1) ** -shape.zipf))
+        return max(1, round(shape.group_size * math.pow(opened_before + 1, -shape.zipf)))
     return generator.randint(1, shape.group_size) if shape.randomized else shape.group_size
 
 

@@ -57,3 +57,12 @@ def _append(line: str) -> None:
         os.write(descriptor, f"{line}\n".encode())
     finally:
         os.close(descriptor)
+
+
+async def refuse_or_hold(message: Message) -> None:
+    """What belongs to ``bad`` fails, to ``held`` never ends, and all else is done."""
+    if message.group == b"bad":
+        raise ValueError("always")
+    if message.group == b"held":
+        await asyncio.Event().wait()
+    _note("end", message)

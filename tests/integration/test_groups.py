@@ -1,0 +1,127 @@
+"""``groups show``, ``skip`` and ``purge``: beside a running consumer and without one."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from tests.support import kafka
+from tests.support.consumers import ConsumerProcess, consumers
+from tests.support.kafka import Sent
+from tests.support.worker import configure, run_verb, wait_for
+
+EACH = 20
+GROUPS = (b"bad", b"held", b"fine")
+
+
+class Scene:
+    """An address with three groups, one partition, and one consumer group."""
+
+    def __init__(self, bootstrap: str, folder: Path) -> None:
+        self.name = kafka.unique("groups")
+        self.config = configure(folder, bootstrap, self.name, [{"name": self.name, "partitions": 1}])
+        records = [Sent(b"%d" % each, GROUPS[each % 3], b"v %d 0" % each) for each in range(3 * EACH)]
+        kafka.send(bootstrap, f"{self.name}.accepted", records)
+
+    def consumer(self, *options: str) -> ConsumerProcess:
+        return ConsumerProcess(
+            self.config, "c", self.name, "cg", "--drain-timeout", "0.5", *options, handler="refuse_or_hold"
+        )
+
+    def verb(self, verb: str, *arguments: str, fails: bool = False) -> str:
+        done = run_verb(
+            "groups",
+            verb,
+            self.name,
+            *arguments,
+            "--consumer-group",
+            "cg",
+            "--config",
+            str(self.config),
+            check=False,
+        )
+        assert (done.returncode != 0) is fails, f"{done.returncode}\n{done.stdout}{done.stderr}"
+        return done.stdout + done.stderr
+
+    def show(self) -> dict[str, Any]:
+        """Groups by name; the only partition as ``partition``."""
+        document = json.loads(self.verb("show", "--json"))
+        return {each["group"]: each for each in document["groups"]} | {"partition": document["partitions"][0]}
+
+
+def test_beside_a_consumer(bootstrap: str, tmp_path: Path) -> None:
+    """Depth counts what no handler has finished; skip drops the head that always fails, purge what nobody acquired."""
+    scene = Scene(bootstrap, tmp_path)
+    process = scene.consumer("--max-attempts", "1000")
+    with consumers(process):
+        wait_for(
+            lambda: process.handled.exists() and process.handled.read_text().count("end") == EACH, process.log
+        )
+        wait_for(lambda: "attempt 2 of 1000" in process.log(), process.log)
+        wait_for(lambda: "fine" not in scene.show(), process.log)
+        shown = scene.show()
+        skipped = scene.verb("skip", "bad")
+        wait_for(lambda: scene.show()["bad"]["depth"] == EACH - 1, lambda: str(scene.show()))
+        purged = scene.verb("purge", "hex:" + b"held".hex())
+        after = scene.show()
+        table = scene.verb("show")
+        nothing = scene.verb("purge", "nobody", fails=True)
+
+    assert {name: each["depth"] for name, each in shown.items() if name != "partition"} == {
+        "bad": EACH,
+        "held": EACH,
+    }
+    assert shown["held"]["acquired"] == 1
+    assert shown["held"]["owner"]
+    assert shown["held"]["head_offset"] == 1
+    assert shown["held"]["head_age_seconds"] > 0
+    assert shown["partition"]["answered"] is True
+    assert f"{scene.name}.accepted/0  1 messages of bad" in skipped
+    assert f"{EACH - 1} messages" in purged
+    assert after["held"]["depth"] == 1
+    assert after["bad"]["head_offset"] > shown["bad"]["head_offset"]
+    assert "held" in table
+    assert "nothing to drop" in nothing
+
+
+def test_without_a_consumer(bootstrap: str, tmp_path: Path) -> None:
+    """What was dropped while no consumer ran is never handed out; what was not, is."""
+    scene = Scene(bootstrap, tmp_path)
+    before = scene.show()
+    scene.verb("skip", "fine")
+    scene.verb("skip", "fine")
+    scene.verb("purge", "held")
+    scene.verb("purge", "bad")
+    between = scene.show()
+    process = scene.consumer()
+    with consumers(process):
+        wait_for(lambda: scene.show()["partition"]["unfinished"] == 0, process.log)
+        assert process.stop() == 0
+    handled = process.handled.read_text().splitlines()
+    after = scene.show()
+
+    assert before["partition"]["holder"] is None
+    assert before["fine"]["depth"] == EACH
+    assert {name: each["depth"] for name, each in between.items() if name != "partition"} == {
+        "fine": EACH - 2
+    }
+    assert len(handled) == EACH - 2
+    assert "failed" not in process.log()
+    assert after["partition"]["next"] == after["partition"]["end"]
+
+
+def test_holder_out_of_reach(bootstrap: str, tmp_path: Path) -> None:
+    """A partition that is held and whose holder cannot be asked is left alone, with the way out."""
+    scene = Scene(bootstrap, tmp_path)
+    process = scene.consumer("--web-port", "0")
+    process.start()
+    try:
+        wait_for(lambda: "held from offset" in process.log(), process.log)
+        refused = scene.verb("purge", "held", fails=True)
+        shown = scene.show()
+    finally:
+        process.destroy()
+
+    assert "stop the group's consumers first" in refused
+    assert shown["held"]["depth"] == EACH
+    assert shown["partition"]["answered"] is False
+    assert shown["partition"]["holder"]
