@@ -15,9 +15,11 @@ The structures, for n messages in any number of groups:
   those groups of its own which have room. ``acquire`` takes the lesser of the two tops.
 
 Nothing is ever removed from the inside of these heaps of heads. An entry is good if, by the present state, it is what
-the heap is about; others are dropped once they come to the top, or all at once when they are more than half of the
-heap. Each was pushed by one call, so each call is O(log n), amortised; a call that puts back or drops many messages
-pays for each of them. Only :meth:`GroupLedger.groups` looks at everything, and a purge of the ungrouped at all of those.
+the heap is about; others, which purges and late arrivals of older messages leave behind, are dropped once they come to
+the top, or all at once when they are more than half of the heap. Each was pushed by one call, so each call is O(log n),
+amortised; a call that puts back or drops many messages pays for each of them. Only :meth:`GroupLedger.groups` looks at
+everything, and a purge of the ungrouped at all of those.
+
 A group that empties is forgotten. An ungrouped message is a group of its own, without a name.
 
 Not thread-safe: it belongs to one event loop.
@@ -146,11 +148,11 @@ class GroupLedger(Generic[P]):
         in all is its own affair.
         """
         holder = self._consumers.get(consumer)
-        group = self._first(self._free, None)
+        heads, group = self._free, self._first(self._free, None)
         if holder is not None:
             own = self._first(holder.heads, holder)
             if own is not None and (group is None or own.waiting[0] < group.waiting[0]):
-                group = own
+                heads, group = holder.heads, own
         if group is None:
             return None
         if group.owner is None:
@@ -158,6 +160,7 @@ class GroupLedger(Generic[P]):
                 holder = self._consumers[consumer] = _Consumer(consumer)
             group.owner = holder
             holder.groups.add(group)
+        heappop(heads)
         position = heappop(group.waiting)
         insort(group.held, position)
         self._offer(group)
