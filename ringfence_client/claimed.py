@@ -41,7 +41,7 @@ class Claimed:
         return self.claim.partition
 
     async def load(self, offset: int) -> Any | None:
-        """A record that is parked; None = it is no longer in the log."""
+        """A record that is parked; None = it is no longer in the log, or nothing more is handed out."""
         return await self._read(self, offset)
 
     def fail(self) -> None:

@@ -10,7 +10,12 @@ from collections.abc import Coroutine, Iterable
 from typing import Any, Final
 
 from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener, TopicPartition
-from aiokafka.errors import GroupAuthorizationFailedError, InconsistentGroupProtocolError, KafkaError
+from aiokafka.errors import (
+    GroupAuthorizationFailedError,
+    InconsistentGroupProtocolError,
+    KafkaError,
+    OffsetOutOfRangeError,
+)
 
 from conf.errors import ConfigurationError, PrerequisiteError
 from conf.settings import AddressSettings, Settings
@@ -23,7 +28,6 @@ from ringfence_client.opening import NotOursError, PartitionOpening
 from ringfence_client.options import ConsumerOptions
 from ringfence_client.parked import ParkedReader
 from ringfence_client.progress import ProgressTopic
-from ringfence_client.record import ProgressFormatError
 from tables import insides
 from tables.access import client_options
 from tables.cluster import Cluster
@@ -32,7 +36,8 @@ log: Final = logging.getLogger("ringfence.consumer")
 
 POLL_MS: Final = 100
 FETCH_RECORDS_MAX: Final = 2_000
-"""Handed to windows at once; handlers run between."""
+FETCH_PART: Final = 5
+"""Handed to windows at once, and no more than this part of a window; handlers run between."""
 CLOSE_LIMIT_S: Final = 8.0
 """For the last progress."""
 REBALANCE_MARGIN_S: Final = 10.0
@@ -65,6 +70,7 @@ class GroupConsumer:
         self.options = options or ConsumerOptions()
         self._settings = settings
         self._topic = address.accepted_topic
+        self._fetch_max = min(FETCH_RECORDS_MAX, max(1, self.options.records_max // FETCH_PART))
         self.cluster = Cluster(settings.kafka, group)
         self._parked = ParkedReader(settings.kafka)
         self.dispatcher = Dispatcher(
@@ -84,6 +90,8 @@ class GroupConsumer:
         self.web = ""
         self._openings: dict[int, asyncio.Task[None]] = {}
         self._ending: set[asyncio.Task[None]] = set()
+        self._dropping: dict[int, asyncio.Event] = {}
+        """Partitions that were lost, while what runs of them is cancelled."""
         self._stopping = asyncio.Event()
         self._consumer: AIOKafkaConsumer
         self._opening: PartitionOpening
@@ -146,7 +154,8 @@ class GroupConsumer:
             "client_id": self.options.name,
             "isolation_level": "read_committed",
             "enable_auto_commit": False,
-            "auto_offset_reset": "earliest",
+            # Each opening seeks. What is out of range afterwards, an opening has to judge.
+            "auto_offset_reset": "none",
             "session_timeout_ms": int(self.options.session_timeout * 1000),
             "heartbeat_interval_ms": int(self.options.session_timeout * 1000 / 10),
             "rebalance_timeout_ms": int(rebalance_s * 1000),
@@ -173,7 +182,10 @@ class GroupConsumer:
         while True:
             insides.keep_fetching(self._consumer._fetcher)  # noqa: SLF001
             try:
-                fetched = await self._consumer.getmany(timeout_ms=POLL_MS, max_records=FETCH_RECORDS_MAX)
+                fetched = await self._consumer.getmany(timeout_ms=POLL_MS, max_records=self._fetch_max)
+            except OffsetOutOfRangeError as error:
+                self._judge(error.args[0])
+                continue
             except (KafkaError, OSError) as error:
                 log.warning("nothing can be fetched: %s", error or type(error).__name__)
                 await asyncio.sleep(RETRY_S)
@@ -199,10 +211,23 @@ class GroupConsumer:
                 claimed.writer.note()
             self._throttle(tp, claimed)
 
+    def _judge(self, out_of_range: dict[TopicPartition, int]) -> None:
+        """Retention deleted what was to be read next, or the topic is another one: its opening says which."""
+        for tp, offset in out_of_range.items():
+            log.warning("%s/%d: there is no offset %d any more", tp.topic, tp.partition, offset)
+            claimed = self.claims.get(tp.partition)
+            if claimed is not None:
+                self._pause(tp)
+                claimed.fail()
+
+    def _pause(self, tp: TopicPartition) -> None:
+        if tp in self._consumer.assignment():
+            self._consumer.pause(tp)
+
     def _throttle(self, tp: TopicPartition, claimed: Claimed) -> None:
-        if tp not in self._consumer.assignment():
+        if tp not in self._consumer.assignment() or claimed.draining:
             return
-        if not claimed.window.wants_more(self.options.concurrency):
+        if not claimed.window.wants_more(self.options.concurrency, self._fetch_max):
             self._consumer.pause(tp)
         elif tp in self._consumer.paused():
             self._consumer.resume(tp)
@@ -211,8 +236,14 @@ class GroupConsumer:
 
     def on_assigned(self, partitions: Iterable[TopicPartition]) -> None:
         """Called by aiokafka before anything is fetched of them."""
+        if self._stopping.is_set():
+            return
         given = {tp.partition for tp in partitions}
         self._consumer.pause(*partitions)
+        for tp in partitions:
+            self._consumer.seek(
+                tp, 0
+            )  # else aiokafka looks for a position itself; nothing is fetched of it yet
         self.assigned = given
         generation = insides.generation(self._consumer)
         log.info("assigned %s of %s", _numbers(given), self._topic)
@@ -221,11 +252,11 @@ class GroupConsumer:
 
     async def on_revoked(self, partitions: Iterable[TopicPartition]) -> None:
         """Called by aiokafka before it joins again, and waited for: drain, write, give away."""
-        numbers = {tp.partition for tp in partitions} | self.claims.keys()
+        self.assigned = None  # first: what is lost meanwhile is not opened again
+        numbers = {tp.partition for tp in partitions} | self.claims.keys() | self._openings.keys()
         if numbers:
             log.info("giving away %s of %s", _numbers(numbers), self._topic)
         await self._close(numbers)
-        self.assigned = None
 
     def _open_later(self, number: int, generation: int) -> None:
         self._openings[number] = asyncio.create_task(
@@ -234,61 +265,79 @@ class GroupConsumer:
 
     async def _open(self, number: int, generation: int) -> None:
         """Until it is held, or no longer ours."""
-
-        async def confirm() -> bool:
-            return await insides.is_member(self._consumer, generation)
-
-        while True:
+        if (dropping := self._dropping.get(number)) is not None:
+            await dropping.wait()  # what ran of it is not run again beside itself
+        while insides.generation(self._consumer) == generation:
             try:
-                claim, window, writer = await self._opening.open(self._topic, number, confirm)
-                break
+                claimed = await self._opened(number, generation)
             except NotOursError as error:
                 log.info("%s", error)  # a rebalance is under way, or comes
-                return
-            except (KafkaError, OSError, TimeoutError, ProgressFormatError) as error:
+            except Exception as error:  # noqa: BLE001 - whatever it is: else the partition would be nobody's
                 self.reasons[number] = str(error) or type(error).__name__
-                log.warning("%s/%d is not opened yet: %s", self._topic, number, self.reasons[number])
-                await asyncio.sleep(RETRY_S)
-        claimed = Claimed(claim, window, writer, self._parked.read, self._reopen)
+                log.warning("%s/%d is not opened yet: %r", self._topic, number, error)
+            else:
+                self._hold(claimed)
+                break
+            await asyncio.sleep(RETRY_S)
+        self._openings.pop(number, None)
+
+    async def _opened(self, number: int, generation: int) -> Claimed:
+        async def confirm() -> bool:
+            return await insides.is_member(self._consumer, generation, rebalancing=True)
+
+        claim, window, writer = await self._opening.open(self._topic, number, confirm)
+        claimed = Claimed(
+            claim, window, writer, self._parked.read, lambda failed: self._renew(failed, lost=False)
+        )
         try:
-            writer.start(lambda: self._reopen(claimed))
+            writer.start(lambda: self._renew(claimed, lost=True))
             # Before anything is handed out: what may have been running is known to a successor.
             await writer.persisted()
         except BaseException:
             await writer.abandon()
             raise
-        self.claims[number] = claimed
-        self.reasons.pop(number, None)
-        del self._openings[number]
+        return claimed
+
+    def _hold(self, claimed: Claimed) -> None:
+        number, window = claimed.partition, claimed.window
         tp = TopicPartition(self._topic, number)
         self._consumer.seek(tp, window.next)
         self._consumer.resume(tp)
+        self.claims[number] = claimed
+        self.reasons.pop(number, None)
         self.dispatcher.add(claimed)
         log.info("%s/%d held from offset %d on, %d messages above it are finished", self._topic, number, window.next,
             sum(end - begin for begin, end in window.watermark.runs()))  # fmt: skip
 
-    def _reopen(self, claimed: Claimed) -> None:
-        """Lost to somebody, or failed: nothing of it counts any more; opened again if it is still assigned to us."""
-        task = asyncio.create_task(self._lose(claimed))
+    def _renew(self, claimed: Claimed, *, lost: bool) -> None:
+        """Lost to somebody: nothing of it counts any more; or failed: drained. Then opened again, if it is still ours."""
+        task = asyncio.create_task(self._close_and_open(claimed, lost=lost))
         self._ending.add(task)
         task.add_done_callback(self._ending.discard)
 
-    async def _lose(self, claimed: Claimed) -> None:
+    async def _close_and_open(self, claimed: Claimed, *, lost: bool) -> None:
         number = claimed.partition
-        if self.claims.get(number) is not claimed:
+        if self.claims.get(number) is not claimed or (claimed.draining and not lost):
             return
-        del self.claims[number]
-        generation = insides.generation(self._consumer)
-        await self.dispatcher.drop(claimed)
-        await claimed.writer.abandon()
-        if self.assigned is not None and number in self.assigned and number not in self._openings:
-            tp = TopicPartition(self._topic, number)
-            self._consumer.pause(tp)
-            await asyncio.sleep(RETRY_S)
-            if self.assigned is not None and number in self.assigned and number not in self.claims:
-                self._open_later(number, generation)
+        self._pause(TopicPartition(self._topic, number))
+        if lost:
+            del self.claims[number]
+            dropping = self._dropping[number] = asyncio.Event()
+            await self.dispatcher.drop(claimed)
+            dropping.set()
+            await claimed.writer.abandon()
+        else:
+            await self._give_away(claimed)
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._stopping.wait(), RETRY_S)
+        # Meanwhile it may have been revoked, or assigned anew.
+        taken = number in self.claims or number in self._openings
+        if self.assigned is not None and number in self.assigned and not taken:
+            self._open_later(number, insides.generation(self._consumer))
 
     async def _close_all(self) -> None:
+        self._stopping.set()  # whatever brought us here: nothing is opened any more
+        self.assigned = None
         await self._close(self.claims.keys() | self._openings.keys())
         if self._ending:
             await asyncio.wait(self._ending)

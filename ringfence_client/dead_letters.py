@@ -35,19 +35,26 @@ class DeadLetters:
         """The record batch, to the partition where any client's default partitioner would put it.
 
         Key, value and headers are the message's, and it says why, whose handler, and how often. A value that does not fit
-        is replaced by its size and digest, as in quarantine.
+        is replaced by its size and digest, as in quarantine; where the headers alone do not fit, they are left out, and
+        so is the key.
         """
         record = letter.record
         reason = letter.reason.encode()[:REASON_BYTES_MAX].decode(errors="ignore").encode()
-        headers: list[tuple[str, bytes | None]] = [
-            *record.headers,
+        own: list[tuple[str, bytes | None]] = [
             (wire.HEADER_REASON, reason),
             (wire.HEADER_CONSUMER_GROUP, self._group.encode()),
             (wire.HEADER_ATTEMPTS, b"%d" % letter.attempts),
         ]
         partition = record.partition if record.key is None else murmur2(record.key) & 0x7FFFFFFF
-        for value in (record.value, _digest(record.value or b"")):
-            builder = _built(producer, record.key, value, headers)
+        headers = [*record.headers, *own]
+        digest = _digest(record.value or b"")
+        for key, value, carried in (
+            (record.key, record.value, headers),
+            (record.key, digest, headers),
+            (record.key, digest, own),
+            (None, digest, own),
+        ):
+            builder = _built(producer, key, value, carried)
             if builder.size() <= self._bytes_max:
                 break
         return Outgoing(self._topic, partition % self._partitions, builder)

@@ -6,6 +6,7 @@ handler is free for others.
 """
 
 import asyncio
+import concurrent.futures
 import contextlib
 import inspect
 import logging
@@ -14,6 +15,8 @@ from collections import Counter, deque
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final, cast
+
+from aiokafka.errors import KafkaError
 
 from ringfence_client.claimed import Claimed
 from ringfence_client.dead_letters import DeadLetter
@@ -26,6 +29,8 @@ RETRY_FIRST_S: Final = 0.1
 RETRY_MAX_S: Final = 30.0
 RELEASE_REST_S: Final = 0.1
 """A released group rests for so long: a handler that releases what it gets would else do nothing else."""
+LOAD_REST_S: Final = 1.0
+"""A group whose parked message cannot be read now rests for so long."""
 CANCEL_LIMIT_S: Final = 2.0
 """For cancelled handlers to end; who does not is left behind, and what it runs is not run again beside it."""
 
@@ -78,6 +83,7 @@ class Dispatcher:
         """Handlers that went on when they were cancelled; each future is cancelled when its handler ends at last."""
         self.counts: Counter[str] = Counter()
         self._slots: list[asyncio.Task[None]] = []
+        self._stopping = False
 
     # -- what its owner calls ------------------------------------------------------------------------------
 
@@ -88,6 +94,7 @@ class Dispatcher:
 
     async def stop(self) -> None:
         """End all; what still runs is cancelled."""
+        self._stopping = True
         for each in self._slots:
             each.cancel()
         if self._slots:
@@ -130,7 +137,7 @@ class Dispatcher:
                 task.cancel()
         if not await self._ended(claimed, CANCEL_LIMIT_S):
             for task, turn in self._running.items():
-                if turn.claimed is claimed and turn.offsets:
+                if turn.claimed is claimed and turn.offsets and task not in self._stubborn:
                     log.error(
                         "%s/%d: the handler does not end when it is cancelled", claimed, turn.offsets[0]
                     )
@@ -177,7 +184,7 @@ class Dispatcher:
 
     async def _slot(self, name: str) -> None:
         task = cast("asyncio.Task[None]", asyncio.current_task())
-        while True:
+        while not self._stopping:
             turn = self._next_turn(name)
             if turn is None:
                 future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -188,11 +195,16 @@ class Dispatcher:
             try:
                 await self._work(turn)
             except asyncio.CancelledError:
-                if not turn.claimed.window.closed:
+                if self._stopping or not turn.claimed.window.closed:
                     raise
-                task.uncancel()
             except LostError:
                 pass
+            except (KafkaError, OSError) as error:
+                # Of reading what is parked: a handler's belong to its attempt.
+                log.warning(
+                    "%s/%d cannot be read: %s", turn.claimed, turn.offsets[0], error or type(error).__name__
+                )
+                self._rest(turn, LOAD_REST_S, release=False)
             except Exception:
                 log.exception("%s: this should not happen", turn.claimed)
                 turn.claimed.fail()
@@ -201,6 +213,8 @@ class Dispatcher:
                 if task in self._stubborn:
                     self._stubborn.pop(task).cancel()
                 turn.claimed.ended.set()
+            while task.cancelling() and not self._stopping:
+                task.uncancel()  # also where the handler kept its cancellation to itself
 
     def _next_turn(self, name: str) -> Turn | None:
         """One that has rested, else the oldest available message of the next partition that has one."""
@@ -220,14 +234,20 @@ class Dispatcher:
         return None
 
     async def _work(self, turn: Turn) -> None:
-        """Run a turn to its end, or until it rests."""
+        """Run a turn to its end, or until it rests, or until nothing more of its partition is handed out."""
         claimed, window = turn.claimed, turn.claimed.window
-        while turn.offsets and not window.closed:
+        while turn.offsets and not claimed.draining:
             offset = turn.offsets[0]
+            left = self._left.get((claimed.topic, claimed.partition, offset))
+            if left is not None:
+                self._await(turn, left)
+                return
             record = window.record(offset)
             if record is None:
                 record = await claimed.load(offset)
-            if record is None or await self._finished_elsewhere(claimed, offset):
+                if claimed.draining:
+                    return
+            if record is None:
                 self._finish(turn)
             elif window.attempts.get(offset, 0) >= self._max_attempts:
                 await self._bury(turn, record, "it was running whenever its consumer died")
@@ -236,6 +256,9 @@ class Dispatcher:
                 claimed.writer.note()
                 if offset >= window.reserved or offset < window.suspect_below:
                     await claimed.writer.persisted()
+                    if claimed.draining:
+                        self._take_back(claimed, offset)
+                        return
                 rest = await self._attempt(turn, record, attempt)
                 if rest is not None:
                     self._rest(turn, *rest)
@@ -248,9 +271,9 @@ class Dispatcher:
             None: the message is finished. Else how long its group rests, in seconds, and whether it is released.
         """
         try:
-            await self._call(self._factory.make(record, attempt))
+            await self._handle(self._factory.make(record, attempt))
         except Release:
-            turn.claimed.window.take_back(record.offset)
+            self._take_back(turn.claimed, record.offset)
             self.counts["released"] += 1
             return RELEASE_REST_S, True
         except Reject as decision:
@@ -273,6 +296,19 @@ class Dispatcher:
         else:
             self._finish(turn)
         return None
+
+    async def _handle(self, message: Message) -> None:
+        try:
+            await self._call(message)
+        except asyncio.CancelledError:
+            if cast("asyncio.Task[None]", asyncio.current_task()).cancelling():
+                raise
+            # Not we: the handler waited for something that was cancelled. That must not end who runs it.
+            raise RuntimeError("what the handler waited for was cancelled") from None
+
+    def _take_back(self, claimed: Claimed, offset: int) -> None:
+        claimed.window.take_back(offset)
+        claimed.writer.note()
 
     def _finish(self, turn: Turn) -> None:
         if not turn.claimed.window.closed:
@@ -305,22 +341,30 @@ class Dispatcher:
 
         self._timers[turn] = asyncio.get_running_loop().call_later(delay, over)
 
-    async def _finished_elsewhere(self, claimed: Claimed, offset: int) -> bool:
-        """Whether a run of an earlier claim of ours, which would not end, has finished it meanwhile."""
-        left = self._left.get((claimed.topic, claimed.partition, offset))
-        if left is None:
-            return False
-        await asyncio.wait([left])
-        return not left.cancelled() and left.exception() is None
+    def _await(self, turn: Turn, left: "asyncio.Future[Any]") -> None:
+        """Keep the group, without a handler, until a run of an earlier claim of ours has ended; it may have finished it."""
+
+        def over(_: "asyncio.Future[Any]") -> None:
+            if turn.claimed.draining:
+                return
+            if not left.cancelled() and left.exception() is None:
+                self._finish(turn)
+            if turn.offsets:
+                self._due.append(turn)
+            self.wake(1)
+
+        left.add_done_callback(over)
 
     def _threaded(self, handler: Handler, pool: ThreadPoolExecutor) -> Callable[[Message], Awaitable[Any]]:
         async def call(message: Message) -> None:
-            thread = asyncio.get_running_loop().run_in_executor(pool, handler, message)
+            run: concurrent.futures.Future[Any] = pool.submit(handler, message)
+            thread = asyncio.wrap_future(run)
             try:
                 await asyncio.shield(thread)
             except asyncio.CancelledError:
-                # A thread cannot be ended. Whoever gets this message here again waits for it.
-                self._outlives(message.topic, message.partition, message.offset, thread)
+                # A thread cannot be ended, unless it has not begun. Whoever gets this message here again waits for it.
+                if not run.cancel():
+                    self._outlives(message.topic, message.partition, message.offset, thread)
                 raise
 
         return call

@@ -259,6 +259,12 @@ class GroupLedger(Generic[P]):
         rows.sort(key=itemgetter(0))
         return [self._info(*row) for row in rows]
 
+    @property
+    def free(self) -> int:
+        """Groups with unfinished messages that nobody owns, an ungrouped message being one; O(n) for n consumers."""
+        owned = sum(len(each.groups) for each in self._consumers.values())
+        return len(self._groups) + len(self._ungrouped) - owned
+
     def holds(self, consumer: Hashable) -> list[P]:
         """All that the consumer holds, in order."""
         holder = self._consumers.get(consumer)

@@ -1,5 +1,6 @@
 """Opens a partition that Kafka has assigned: fence the former holder, then read how far it came."""
 
+import dataclasses
 import logging
 import uuid
 from collections.abc import Awaitable, Callable, Collection
@@ -11,6 +12,7 @@ from ringfence_client.dead_letters import DeadLetters
 from ringfence_client.options import ConsumerOptions
 from ringfence_client.progress import ProgressTopic
 from ringfence_client.record import Progress
+from ringfence_client.watermark import Watermark
 from ringfence_client.window import Window
 from ringfence_client.writer import TRANSACTION_TIMEOUT_MS, Claim, LostError, ProgressWriter
 from tables.cluster import Cluster
@@ -73,7 +75,7 @@ class PartitionOpening:
 
         ours = {claim.holder, predecessor.holder if predecessor is not None else ""}
 
-        async def reclaim() -> TransactionalProducer:
+        async def reclaim() -> tuple[TransactionalProducer, Progress | None]:
             return await self._reclaim(claim, ours, confirm)
 
         window = Window(progress, prefetch=self._options.prefetch, records_max=self._options.records_max)
@@ -124,12 +126,13 @@ class PartitionOpening:
                 "GAP: %s begins at %d, and %s has finished it up to %d: retention deleted what lies between",
                 claim, start, claim.group, progress.next,
             )  # fmt: skip
+            return _from(progress, start)
         return progress
 
     async def _reclaim(
         self, claim: Claim, ours: Collection[str], confirm: Callable[[], Awaitable[bool]]
-    ) -> TransactionalProducer:
-        """After a failed write: fence again, unless somebody else has written meanwhile."""
+    ) -> tuple[TransactionalProducer, Progress | None]:
+        """After a failed write: fence again, unless somebody else has written meanwhile; and what was written last."""
         try:
             producer = await self._fenced(claim, confirm)
         except NotOursError as error:
@@ -142,7 +145,15 @@ class PartitionOpening:
         if progress is not None and progress.holder not in ours:
             await producer.discard()
             raise LostError(f"{progress.holder} has taken it")
-        return producer
+        return producer, progress
+
+
+def _from(progress: Progress, start: int) -> Progress:
+    """What it says of offsets from ``start`` on: below there is nothing any more."""
+    watermark = Watermark(progress.next, progress.finished)
+    watermark.reached(start)
+    attempts = {offset: count for offset, count in progress.attempts.items() if offset >= start}
+    return dataclasses.replace(progress, next=watermark.next, finished=watermark.runs(), attempts=attempts)
 
 
 async def _confirmed(claim: Claim, confirm: Callable[[], Awaitable[bool]]) -> None:

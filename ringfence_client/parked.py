@@ -29,16 +29,21 @@ class ParkedReader:
         self._lock = asyncio.Lock()
 
     async def read(self, claimed: Claimed, offset: int) -> Any | None:
-        """The record at this offset, and with it what follows; None = retention has deleted it.
+        """The record at this offset, and with it what follows; None = retention has deleted it, or it is drained.
 
         Raises:
             KafkaError: it cannot be read now.
         """
         window = claimed.window
-        async with self._lock:
-            # Another handler's reading may have brought it.
-            while (record := window.record(offset)) is None and not window.closed:
-                found = await self._stretch(TopicPartition(claimed.topic, claimed.partition), offset)
+        while (record := window.record(offset)) is None and not claimed.draining:
+            async with self._lock:
+                if window.record(offset) is not None:
+                    continue  # another handler's reading has brought it
+                try:
+                    found = await self._stretch(TopicPartition(claimed.topic, claimed.partition), offset)
+                except Exception:
+                    await self.stop()  # what its fetching ended with, it would say for ever
+                    raise
                 if found is None:
                     return None
                 window.unpark(found)
@@ -62,7 +67,11 @@ class ParkedReader:
                 auto_offset_reset="none",
                 fetch_max_wait_ms=POLL_MS,
             )
-            await consumer.start()
+            try:
+                await consumer.start()
+            except BaseException:
+                await consumer.stop()
+                raise
             self._consumer = consumer
         consumer = self._consumer
         consumer.assign([tp])

@@ -66,20 +66,26 @@ class ProgressTopic:
     async def _serve(self, number: int, wanted: dict[bytes, list[asyncio.Future[Progress | None]]]) -> None:
         try:
             found = await read(self._kafka, self._cluster, self.name, number, wanted)
-        except BaseException as error:
-            for future in (each for futures in wanted.values() for each in futures):
-                if isinstance(error, Exception):
-                    future.set_exception(error)
-                    future.exception()  # whoever waits sees it; nobody needs to
-                else:
-                    future.cancel()
+        except Exception as error:
+            for future in _undone(wanted.values()):
+                future.set_exception(error)
+                future.exception()  # whoever waits sees it; nobody needs to
+            raise
+        except BaseException:
+            # Only this reader was cancelled: the next of those that wait reads for all.
+            for key, futures in wanted.items():
+                self._waiting.setdefault(number, {}).setdefault(key, []).extend(futures)
             raise
         for key, futures in wanted.items():
-            for future in futures:
+            for future in _undone([futures]):
                 try:
                     future.set_result(record.decode(found[key]) if key in found else None)
                 except record.ProgressFormatError as error:
                     future.set_exception(error)
+
+
+def _undone(futures: Iterable[list["asyncio.Future[Any]"]]) -> list["asyncio.Future[Any]"]:
+    return [future for each in futures for future in each if not future.done()]
 
 
 async def read(

@@ -59,9 +59,9 @@ def decode_key(key: bytes) -> tuple[str, str, int]:
     """
     try:
         group, topic, partition = json.loads(key)
-    except ValueError as error:
+        return str(group), str(topic), int(partition)
+    except (ValueError, TypeError) as error:
         raise ProgressFormatError(f"{key!r} is no key of a progress record") from error
-    return str(group), str(topic), int(partition)
 
 
 def encode(progress: Progress) -> bytes:
@@ -90,7 +90,7 @@ def decode(value: bytes) -> Progress:
         document = json.loads(value)
         found = document["format"]
         progress = _progress(document) if found == FORMAT else None
-    except (ValueError, KeyError, TypeError, AttributeError, binascii.Error) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, OverflowError, binascii.Error) as error:
         raise ProgressFormatError(f"a progress record cannot be read ({error!r}): {value[:200]!r}") from error
     if progress is None:
         raise ProgressFormatError(

@@ -85,8 +85,12 @@ class _Pages:
         return await self._change(request, skip=True)
 
     async def _change(self, request: web.Request, *, skip: bool) -> web.Response:
-        body = await request.json()
-        number, group = int(body["partition"]), bytes.fromhex(body["group"])
+        try:
+            body = await request.json()
+            number, group = int(body["partition"]), bytes.fromhex(body["group"])
+        except (ValueError, KeyError, TypeError):
+            wanted = 'a JSON object is wanted: {"partition": number, "group": the group\'s bytes in hex}'
+            return web.json_response({"error": wanted}, status=400)
         claimed = self._consumer.claims.get(number)
         if claimed is None:
             return web.json_response({"error": f"partition {number} is not held here"}, status=409)

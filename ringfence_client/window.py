@@ -51,9 +51,9 @@ class Window:
         self._groups: dict[int, bytes | None] = {}
         self._kept: Counter[bytes | None] = Counter()
         self._parked: set[int] = set()
-        self._full = 0
-        """Groups that have their share."""
         self._bytes = 0
+        self._buried: set[int] = set()
+        """Finished as far as the progress goes; their groups wait until that is written."""
         self._records_max = records_max
         self._bytes_max = bytes_max
         self._share = max(1, records_max // GROUP_SHARE)
@@ -88,23 +88,25 @@ class Window:
         self.end = max(self.end, offset)
         self.watermark.reached(self.end)
 
-    def wants_more(self, hands: int) -> bool:
-        """Whether to fetch on; ``hands`` = handlers that may run at once."""
-        if len(self._records) >= self._records_max or self._bytes >= self._bytes_max:
+    def wants_more(self, hands: int, fetch_max: int = 0) -> bool:
+        """Whether to fetch on; ``hands`` = handlers that may run at once, ``fetch_max`` = records that a fetch brings."""
+        if len(self._records) + fetch_max > self._records_max or self._bytes >= self._bytes_max:
             return False
         if not self._parked:
             return True
-        # Beyond a group's share one looks only for work that handlers lack.
-        lively = len(self._records) - self._full * self._share
-        return len(self._parked) < PARKED_MAX and lively < 4 * hands
+        # Beyond a group's share one looks only for work that handlers lack. What a group has kept says nothing of that:
+        # a stuck one may have any part of its share.
+        return len(self._parked) < PARKED_MAX and self.ledger.free < 4 * hands
 
     def _keep(self, record: Any, *, always: bool = False) -> bool:
         group = record.key
-        if group is not None:
-            if not always and self._kept[group] >= self._share:
+        if not always:
+            if len(self._records) >= self._records_max or self._bytes >= self._bytes_max:
                 return False
+            if group is not None and self._kept[group] >= self._share:
+                return False
+        if group is not None:
             self._kept[group] += 1
-            self._full += self._kept[group] == self._share
         self._records[record.offset] = record
         self._bytes += len(record.value or b"")
         return True
@@ -143,6 +145,12 @@ class Window:
         else:
             self.attempts.pop(offset, None)
 
+    def bury(self, offset: int) -> None:
+        """It counts as finished from the next progress on, which its dead letter goes with; its group waits for that."""
+        self.watermark.finish(offset)
+        self.attempts.pop(offset, None)
+        self._buried.add(offset)
+
     def finish(self, holder: Hashable, offset: int, *, reject: bool = False) -> None:
         """It is done; its group goes on.
 
@@ -175,15 +183,17 @@ class Window:
         return 1
 
     def _drop(self, offset: int) -> None:
-        self.watermark.finish(offset)
-        self.attempts.pop(offset, None)
+        if offset in self._buried:
+            self._buried.discard(offset)
+        else:
+            self.watermark.finish(offset)
+            self.attempts.pop(offset, None)
         group = self._groups.pop(offset)
         self._parked.discard(offset)
         record = self._records.pop(offset, None)
         if record is not None:
             self._bytes -= len(record.value or b"")
             if group is not None:
-                self._full -= self._kept[group] == self._share
                 self._kept[group] -= 1
                 if not self._kept[group]:
                     del self._kept[group]

@@ -8,16 +8,15 @@ import contextlib
 import logging
 import random
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from aiokafka import TopicPartition
-from aiokafka.errors import KafkaError
 
-from conf.errors import TopicError
 from ringfence_client import record
 from ringfence_client.dead_letters import DeadLetter, DeadLetters
+from ringfence_client.record import Progress
 from ringfence_client.window import Window
 from tables.producer import FencedError, Outgoing, TransactionalProducer
 
@@ -56,6 +55,16 @@ class Claim:
         return f"{self.topic}/{self.partition}"
 
 
+class _InDoubt(NamedTuple):
+    """A transaction that failed: whether it was committed is known when its producer's successor has fenced."""
+
+    value: bytes
+    """Of the progress record."""
+    waiting: int
+    """So many of the first that wait are answered if it was."""
+    letters: int
+
+
 class ProgressWriter:
     """Of one partition that is held. Runs in a task of its own."""
 
@@ -66,7 +75,7 @@ class ProgressWriter:
         producer: TransactionalProducer,
         destination: tuple[str, int],
         dead_letters: DeadLetters,
-        reclaim: Callable[[], Awaitable[TransactionalProducer]],
+        reclaim: Callable[[], Awaitable[tuple[TransactionalProducer, Progress | None]]],
         *,
         ack_interval: float,
         ack_count: int,
@@ -79,8 +88,8 @@ class ProgressWriter:
             producer: Has fenced.
             destination: Topic and partition of the progress record.
             dead_letters: Where they go.
-            reclaim: After a failure: a producer that has fenced anew, if the partition is still this holder's.
-                Raises :class:`LostError` if it is not.
+            reclaim: After a failure: a producer that has fenced anew, if the partition is still this holder's, and
+                what was committed last. Raises :class:`LostError` if it is not.
             ack_interval: Seconds between writes.
             ack_count: Acknowledgements after which one writes earlier.
         """
@@ -95,7 +104,13 @@ class ProgressWriter:
         self._changes = 0
         self._urgent = False
         self._wake = asyncio.Event()
-        self._closing = self._released = False
+        self._closing = asyncio.Event()
+        self._released = False
+        self._ended = False
+        """Nothing is written any more."""
+        self._broken = False
+        """The producer is to be replaced."""
+        self._in_doubt: _InDoubt | None = None
         self._task: asyncio.Task[None] | None = None
         self._waiting: list[asyncio.Future[None]] = []
         self._letters: list[tuple[DeadLetter, asyncio.Future[None]]] = []
@@ -118,6 +133,7 @@ class ProgressWriter:
         Raises:
             LostError: it never will be.
         """
+        self._require_open()
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting.append(future)
         self._urgent = True
@@ -125,11 +141,13 @@ class ProgressWriter:
         await future
 
     async def bury(self, letter: DeadLetter) -> None:
-        """Write a dead letter; returns when it is committed.
+        """Write a dead letter, and with it that its message is finished; returns when both are committed.
 
         Raises:
             LostError: it never will be.
         """
+        self._require_open()
+        self._window.bury(letter.record.offset)
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._letters.append((letter, future))
         self._urgent = True
@@ -138,7 +156,8 @@ class ProgressWriter:
 
     async def close(self, limit: float, *, released: bool) -> None:
         """Write a last time, if that succeeds within ``limit`` seconds; then end. ``released``: nothing runs any more."""
-        self._closing, self._released = True, released
+        self._released = released
+        self._closing.set()
         self._wake.set()
         if self._task is not None:
             done, _ = await asyncio.wait([self._task], timeout=limit)
@@ -165,8 +184,10 @@ class ProgressWriter:
         attempt = 0
         while True:
             await self._due()
-            closing = self._closing
+            closing = self._closing.is_set()
             try:
+                if self._broken:
+                    await self._begin_anew()
                 await self._write(released=closing and self._released)
                 attempt = 0
                 if closing:
@@ -176,29 +197,21 @@ class ProgressWriter:
                 self._give_up()
                 lost()
                 return
-            except (KafkaError, OSError, TimeoutError, TopicError) as error:
+            except Exception as error:  # noqa: BLE001 - whatever it is: without progress everything is done again
                 attempt += 1
+                self._broken = self._urgent = True
                 await self._back_off(error, attempt)
-                try:
-                    await self._begin_anew()
-                except LostError as gone:
-                    log.warning("%s: held by somebody else now: %s", self._claim, gone)
-                    self._give_up()
-                    lost()
-                    return
-                except (KafkaError, OSError, TimeoutError) as again:
-                    log.warning("%s: %s", self._claim, again or type(again).__name__)
-                self._changes += 1
 
     async def _due(self) -> None:
         """Until there is something to write and it is time for it: at once after a rest, else at the interval."""
-        while not self._closing and not self._urgent:
+        while not self._closing.is_set() and not self._urgent:
             if not self._changes:
                 self._wake.clear()
                 await self._wake.wait()
                 continue
-            left = self._written_at + max(self._ack_interval, self._pause) - time.monotonic()
-            if left <= 0 or (self._changes >= self._ack_count and not self._pause):
+            pause = self._pause if self._changes >= self._ack_count else max(self._ack_interval, self._pause)
+            left = self._written_at + pause - time.monotonic()
+            if left <= 0:
                 return
             self._wake.clear()
             with contextlib.suppress(TimeoutError):
@@ -229,12 +242,11 @@ class ProgressWriter:
             self._waiting = waiting + self._waiting
             self._letters = letters + self._letters
             self._changes += changes
+            self._in_doubt = _InDoubt(value, len(waiting), len(letters))
             raise
         window.reserved = max(window.reserved, progress.reserved)
         self._written_at, self._pause = time.monotonic(), len(value) / BYTES_PER_S
-        for future in (*waiting, *(each for _, each in letters)):
-            if not future.done():
-                future.set_result(None)
+        _answer((*waiting, *(each for _, each in letters)))
 
     async def _back_off(self, error: Exception, attempt: int) -> None:
         delay = min(BACKOFF_MAX_S, BACKOFF_FIRST_S * 2 ** min(attempt - 1, 10)) * random.uniform(0.8, 1.2)  # noqa: S311
@@ -243,14 +255,36 @@ class ProgressWriter:
             "%s: progress not written, again in %.1f s (attempt %d): %s", self._claim, delay, attempt, reason
         )
         await self._producer.discard()
-        await asyncio.sleep(delay)
+        if self._closing.is_set():
+            await asyncio.sleep(BACKOFF_FIRST_S)
+        else:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._closing.wait(), delay)
 
     async def _begin_anew(self) -> None:
-        self._producer = await self._reclaim()
+        self._producer, progress = await self._reclaim()
+        self._broken = False
+        doubt, self._in_doubt = self._in_doubt, None
+        if doubt is not None and progress is not None and record.encode(progress) == doubt.value:
+            # It was committed, and only its answer lost: its dead letters must not be written again.
+            waiting, self._waiting = self._waiting[: doubt.waiting], self._waiting[doubt.waiting :]
+            letters, self._letters = self._letters[: doubt.letters], self._letters[doubt.letters :]
+            _answer((*waiting, *(each for _, each in letters)))
+
+    def _require_open(self) -> None:
+        if self._ended:
+            raise LostError(f"{self._claim} is not held any more")
 
     def _give_up(self) -> None:
+        self._ended = True
         for future in (*self._waiting, *(each for _, each in self._letters)):
             if not future.done():
                 future.set_exception(LostError(f"{self._claim} is somebody else's"))
                 future.exception()
         self._waiting, self._letters = [], []
+
+
+def _answer(futures: Iterable["asyncio.Future[None]"]) -> None:
+    for future in futures:
+        if not future.done():
+            future.set_result(None)

@@ -5,22 +5,41 @@ import logging
 from typing import Any
 
 from aiokafka import TopicPartition
+from aiokafka.errors import (
+    GroupCoordinatorNotAvailableError,
+    GroupLoadInProgressError,
+    NoError,
+    NotCoordinatorForGroupError,
+    RebalanceInProgressError,
+    for_code,
+)
 from aiokafka.protocol.group import HeartbeatRequest
 
 log = logging.getLogger("ringfence.kafka")
 
+_CANNOT_SAY = (GroupCoordinatorNotAvailableError, GroupLoadInProgressError, NotCoordinatorForGroupError)
 
-async def is_member(consumer: Any, generation: int) -> bool:
+
+async def is_member(consumer: Any, generation: int, *, rebalancing: bool = False) -> bool:
     """Whether a consumer is a member of this generation of its group: asked of the broker, now.
 
-    aiokafka's own idea of it is not enough: a process that was stopped and woke believes it.
+    aiokafka's own idea of it is not enough: a process that was stopped and woke believes it. With ``rebalancing``,
+    who is asked to join the next generation is still one of this: it holds what it has until it joins.
+
+    Raises:
+        KafkaError: the broker cannot say; where ``rebalancing`` is not set, that is a no.
     """
     coordinator = consumer._coordinator  # noqa: SLF001
     if coordinator.generation != generation:
         return False
     request = HeartbeatRequest(coordinator.group_id, generation, coordinator.member_id)
     response = await coordinator._send_req(request)  # noqa: SLF001
-    return bool(response.error_code == 0 and coordinator.generation == generation)
+    error = for_code(response.error_code)
+    if rebalancing and error in _CANNOT_SAY:
+        coordinator.coordinator_dead()
+        raise error
+    well = error is NoError or (rebalancing and error is RebalanceInProgressError)
+    return well and bool(coordinator.generation == generation)
 
 
 def generation(consumer: Any) -> int:

@@ -1,0 +1,176 @@
+"""Backlogs: a stuck group does not keep the others from anything, and what is not kept in memory is not lost."""
+
+import asyncio
+from typing import Any
+
+import pytest
+from aiokafka.errors import KafkaError
+from confluent_kafka import TopicPartition
+from confluent_kafka.admin import AdminClient
+
+from ringfence_client import Message
+from ringfence_client.parked import ParkedReader
+from tests.support.consuming import Bench, Recorder, Running, consuming, numbered
+from tests.support.kafka import Sent
+from tests.support.lanes import LIMIT_S, until
+
+SMALL = {"records_max": 100, "concurrency": 4}
+"""A window of 100 records, of which a group has 10."""
+
+
+class Stuck:
+    """A handler that does not return from one message before it is let go."""
+
+    def __init__(self, offset: int) -> None:
+        self.offset = offset
+        self.reached = asyncio.Event()
+        self.free = asyncio.Event()
+
+    async def __call__(self, message: Message) -> None:
+        if message.offset == self.offset:
+            self.reached.set()
+            await self.free.wait()
+        await asyncio.sleep(0)
+
+
+def _undone(running: Running) -> dict[str, int]:
+    return dict(running.consumer.claims[0].window.counts)
+
+
+async def _wait_parked(running: Running, count: int) -> None:
+    await until(lambda: _undone(running)["parked"] >= count, lambda: str(_undone(running)))
+
+
+@pytest.mark.parametrize("stuck_at", [0, 5])
+async def test_stuck_group(bootstrap: str, stuck_at: int) -> None:
+    """A group of which one message never ends, whichever, and a backlog far above the window: 1,000 others flow by it."""
+    stuck = Stuck(stuck_at)
+    handler = Recorder(stuck)
+    async with consuming(bootstrap) as bench:
+        bench.send(
+            *numbered(b"stuck", 400), *(Sent(None, b"lively-%d" % (each % 1_000)) for each in range(1_500))
+        )
+        running = await bench.start(handler, **SMALL)
+        await until(
+            lambda: len(handler.done) == 1_500 + stuck_at,
+            lambda: f"{len(handler.done)} done, {_undone(running)}",
+        )
+
+        assert _undone(running)["parked"] > 350
+        assert await bench.committed() <= stuck_at
+
+        stuck.free.set()
+        await bench.until_next(running, 1_900)
+        await running.stop()
+
+        assert handler.wrong == []
+        assert handler.by_group()[b"stuck"] == list(range(400))
+        assert len(handler.done) == 1_900
+        assert {attempt for _, _, attempt in handler.begun} == {1}
+        assert (await bench.agreed()).next == 1_900
+
+
+async def test_few_groups_large_backlog(bootstrap: str) -> None:
+    """Few groups and many messages: no more than the window's records are kept, and nothing is lost."""
+    most = 0
+
+    async def watch(message: Message) -> None:
+        nonlocal most
+        most = max(most, running.consumer.claims[0].window.counts["kept"])
+
+    handler = Recorder(watch)
+    async with consuming(bootstrap) as bench:
+        bench.send(*(Sent(None, b"%d" % (each % 3), b"v" * 100) for each in range(2_000)))
+        bench.send(*(Sent(None, b"%d" % (each % 300), b"v" * 100) for each in range(1_000)))
+        running = bench.launch(handler, **SMALL)
+        await bench.until_next(running, 3_000)
+        await running.stop()
+
+        assert handler.wrong == []
+        assert len(handler.done) == 3_000
+        # What a handler must have beyond it is read for it alone.
+        assert most <= SMALL["records_max"] + SMALL["concurrency"]
+
+
+async def test_parked_cannot_be_read(bootstrap: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """When what is parked cannot be read, its group waits; whatever else runs of the partition runs on."""
+    stuck, other = Stuck(0), Stuck(60)
+    original = ParkedReader._stretch
+    failures = 0
+
+    async def fails_twice(self: Any, *args: Any) -> Any:
+        nonlocal failures
+        failures += 1
+        if failures <= 2:
+            raise KafkaError("planted")
+        return await original(self, *args)
+
+    monkeypatch.setattr(ParkedReader, "_stretch", fails_twice)
+
+    async def both(message: Message) -> None:
+        await stuck(message)
+        await other(message)
+
+    handler = Recorder(both)
+    async with consuming(bootstrap) as bench:
+        bench.send(*numbered(b"stuck", 60), *numbered(b"other", 2))
+        running = await bench.start(handler, **SMALL)
+        await _wait_parked(running, 50)
+        await other.reached.wait()
+        claimed = running.consumer.claims[0]
+        stuck.free.set()
+        await until(lambda: len(handler.done) == 60, lambda: str(handler.done))
+
+        assert running.consumer.claims[0] is claimed
+        assert failures >= 3
+
+        other.free.set()
+        await bench.until_next(running, 62)
+
+        assert handler.wrong == []
+        assert handler.attempts(60) == [1]
+
+
+def _delete_below(bench: Bench, offset: int) -> None:
+    admin = AdminClient({"bootstrap.servers": bench.bootstrap})
+    for future in admin.delete_records([TopicPartition(bench.accepted, 0, offset)]).values():
+        future.result(LIMIT_S)
+
+
+async def test_parked_is_deleted(bootstrap: str, caplog: pytest.LogCaptureFixture) -> None:
+    """What retention deletes while it is parked is a GAP in the log, and its group goes on after it."""
+    stuck = Stuck(0)
+    handler = Recorder(stuck)
+    async with consuming(bootstrap) as bench:
+        bench.send(*numbered(b"stuck", 60))
+        running = await bench.start(handler, **SMALL)
+        await _wait_parked(running, 50)
+        _delete_below(bench, 40)
+        stuck.free.set()
+        await bench.until_next(running, 60)
+        await running.stop()
+
+        assert handler.offsets == [*range(10), *range(40, 60)]
+        assert f"GAP: {bench.accepted}/0/10 is gone" in caplog.text
+        assert (await bench.agreed()).next == 60
+
+
+async def test_parked_over_a_restart(bootstrap: str) -> None:
+    """A stop while a parked backlog waits loses nothing of it."""
+    stuck = Stuck(0)
+    handler = Recorder(stuck)
+    async with consuming(bootstrap) as bench:
+        bench.send(*numbered(b"stuck", 100), *numbered(b"other", 20))
+        running = await bench.start(handler, **SMALL, drain_timeout=0.2)
+        await until(lambda: len(handler.done) == 20, lambda: str(handler.done))
+        await _wait_parked(running, 80)
+        await running.stop()
+
+        assert (await bench.agreed()).next == 0
+
+        stuck.free.set()
+        running = await bench.start(handler, **SMALL)
+        await bench.until_next(running, 120)
+
+        assert handler.by_group()[b"stuck"] == list(range(100))
+        assert len(handler.done) == 120

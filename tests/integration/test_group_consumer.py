@@ -1,0 +1,262 @@
+"""The group-ordered consumer: order within a group, parallel across groups; what a handler decides."""
+
+import asyncio
+import threading
+import time
+
+import pytest
+
+from ringfence_client import Message, Reject, Release, Retry
+from tests.support import kafka
+from tests.support.consuming import Recorder, consuming, interleaved, numbered
+from tests.support.kafka import Sent
+from tests.support.lanes import until
+
+
+@pytest.mark.parametrize("prefetch", [1, 2, 3])
+async def test_groups_beside_one_another(bootstrap: str, prefetch: int) -> None:
+    """As many handlers run as may, never two of a group, and each group in its order; all is finished once."""
+    together = asyncio.Event()
+    handler = Recorder()
+
+    async def wait_for_four(message: Message) -> None:
+        if handler.running.total() == 4:
+            together.set()
+        async with asyncio.timeout(20):
+            await together.wait()
+        await asyncio.sleep(0)
+
+    handler.behaviour = wait_for_four
+    async with consuming(bootstrap) as bench:
+        bench.send(*interleaved(20, 30), *numbered(None, 10))
+        running = await bench.start(handler, concurrency=4, prefetch=prefetch)
+        await bench.until_next(running, 610)
+        await running.stop()
+
+        assert handler.wrong == []
+        assert handler.most == 4
+        assert sorted(handler.offsets) == list(range(610))
+        assert (await bench.agreed()).next == 610
+
+
+async def test_threads(bootstrap: str) -> None:
+    """A plain function runs in threads: as many at once as may, never two of a group, in order."""
+    handler = Recorder()
+    lock = threading.Lock()
+    barrier = threading.Barrier(4)
+    met: list[int] = []
+
+    def work(message: Message) -> None:
+        with lock:
+            context = handler.observed(message)
+            context.__enter__()
+        try:
+            if message.offset < 4:
+                met.append(barrier.wait(20))
+            time.sleep(0.001)
+        finally:
+            with lock:
+                context.__exit__(None, None, None)
+
+    async with consuming(bootstrap) as bench:
+        bench.send(*interleaved(10, 20))
+        running = await bench.start(work, concurrency=4)
+        await bench.until_next(running, 200)
+        await running.stop()
+
+        assert handler.wrong == []
+        assert sorted(met) == [0, 1, 2, 3]
+        assert handler.most == 4
+        assert sorted(handler.offsets) == list(range(200))
+
+
+async def test_what_a_message_is(bootstrap: str) -> None:
+    """A handler gets the message as it was published: our headers become attributes."""
+    handler = Recorder()
+    headers = (("_RF_SOURCE", b"orders/3/77"), ("x", b"1"), ("_RF_KEY", b"its key"), ("x", None))
+    async with consuming(bootstrap) as bench:
+        bench.send(Sent(b"id", b"group", b"value", headers, 1_700_000_000_000), Sent(None, None, None))
+        running = await bench.start(handler)
+        await bench.until_next(running, 2)
+
+        first, second = sorted(handler.messages, key=lambda each: each.offset)
+        assert (first.address, first.group, first.key, first.value) == (
+            bench.name,
+            b"group",
+            b"its key",
+            b"value",
+        )
+        assert (first.headers, first.duplicate_id) == (
+            [("x", b"1"), ("x", None), ("_AMQ_DUPL_ID", b"id")],
+            b"id",
+        )
+        assert (first.timestamp, first.source, first.attempt) == (1_700_000_000_000, "orders/3/77", 1)
+        assert (first.topic, first.partition, first.offset) == (bench.accepted, 0, 0)
+        assert (second.group, second.value, second.source) == (None, None, f"{bench.accepted}/0/1")
+
+
+@pytest.mark.parametrize("how", ["raises", "Retry", "retry", "cancelled"])
+async def test_tried_again(bootstrap: str, how: str) -> None:
+    """Whatever a handler raises, its message is tried again, after a while that only its own group waits."""
+    slow = asyncio.Event()
+
+    async def fail_twice(message: Message) -> None:
+        if message.offset or message.attempt > 2:
+            return
+        if message.attempt == 2:
+            await slow.wait()
+        if how == "raises":
+            raise ValueError("planted")
+        if how == "Retry":
+            raise Retry("planted", 0.3)
+        if how == "retry":
+            message.retry("planted", delay=0.2)
+        own = asyncio.get_running_loop().create_future()
+        own.cancel()
+        await own
+
+    handler = Recorder(fail_twice)
+    async with consuming(bootstrap) as bench:
+        bench.send(*interleaved(2, 50))
+        running = await bench.start(handler, concurrency=1 if how == "cancelled" else 2)
+        if how != "cancelled":
+            # The others' is all done while the first of this group waits.
+            await until(lambda: len(handler.done) == 50, lambda: str(handler.done))
+        slow.set()
+        await bench.until_next(running, 100)
+        await running.stop()
+
+        assert handler.wrong == []
+        assert handler.attempts(0) == [1, 2, 3]
+        assert [offset for offset in handler.offsets if offset % 2 == 0] == list(range(0, 100, 2))
+        assert sorted(handler.offsets) == list(range(100))
+        assert await bench.letters() == []
+        assert (await bench.agreed()).attempts == {}
+
+
+async def test_delay_is_kept(bootstrap: str) -> None:
+    """A Retry's delay passes before the next attempt, and no handler is held for it."""
+    times: list[float] = []
+
+    async def later(message: Message) -> None:
+        if message.group == b"group-0":
+            times.append(time.monotonic())
+            if message.attempt == 1:
+                raise Retry(delay=0.5)
+
+    handler = Recorder(later)
+    async with consuming(bootstrap) as bench:
+        bench.send(Sent(None, b"group-0"), *numbered(b"other", 5))
+        running = await bench.start(handler, concurrency=1)
+        await bench.until_next(running, 6)
+
+        assert handler.offsets == [1, 2, 3, 4, 5, 0]
+        assert times[1] - times[0] >= 0.5
+
+
+async def test_rejected(bootstrap: str) -> None:
+    """A rejected message becomes a dead letter at once, as it was, with the reason; its group goes on."""
+
+    async def reject(message: Message) -> None:
+        if message.offset == 1:
+            raise Reject("no such customer")
+        if message.offset == 2:
+            message.reject()
+
+    handler = Recorder(reject)
+    async with consuming(bootstrap) as bench:
+        bench.send(
+            Sent(None, b"group"), Sent(b"id", b"group", b"value", (("h", b"1"), ("h", None))), Sent(None, b"group"),
+            Sent(None, b"group"),
+        )  # fmt: skip
+        running = await bench.start(handler)
+        await bench.until_next(running, 4)
+        await running.stop()
+
+        assert handler.wrong == []
+        assert handler.offsets == [0, 3]
+        assert handler.attempts(1) == [1]
+        first, second = await bench.letters()
+        assert (first.key, first.value) == (b"group", b"value")
+        assert first.headers == [
+            ("h", b"1"),
+            ("h", None),
+            ("_AMQ_DUPL_ID", b"id"),
+            ("_RF_REASON", b"no such customer"),
+            ("_RF_CONSUMER_GROUP", bench.group.encode()),
+            ("_RF_ATTEMPTS", b"1"),
+        ]
+        assert dict(second.headers)["_RF_REASON"] == b"rejected by the handler"
+        assert (await bench.agreed()).next == 4
+
+
+async def test_attempts_end(bootstrap: str) -> None:
+    """After the last attempt a message is a dead letter, and its group goes on after it."""
+
+    async def fail(message: Message) -> None:
+        if message.offset == 0:
+            raise Retry("tired", 0.01)
+
+    handler = Recorder(fail)
+    async with consuming(bootstrap) as bench:
+        bench.send(*numbered(b"group", 3))
+        running = await bench.start(handler, max_attempts=3)
+        await bench.until_next(running, 3)
+        await running.stop()
+
+        assert handler.attempts(0) == [1, 2, 3]
+        assert handler.offsets == [1, 2]
+        (letter,) = await bench.letters()
+        found = dict(letter.headers)
+        assert (found["_RF_REASON"], found["_RF_ATTEMPTS"], letter.value) == (b"tired", b"3", b"0")
+
+
+@pytest.mark.parametrize("prefetch", [1, 3])
+async def test_released(bootstrap: str, prefetch: int) -> None:
+    """What is released comes again in its place, with the later ones that were held; no attempt is counted."""
+    released = 0
+
+    async def release(message: Message) -> None:
+        nonlocal released
+        if message.offset == 1 and released < 3:
+            released += 1
+            if released == 1:
+                raise Release
+            message.release()
+
+    handler = Recorder(release)
+    async with consuming(bootstrap) as bench:
+        bench.send(*numbered(b"group", 6))
+        running = await bench.start(handler, prefetch=prefetch, max_attempts=1)
+        await bench.until_next(running, 6)
+        await running.stop()
+
+        assert handler.wrong == []
+        assert handler.offsets == [0, 1, 2, 3, 4, 5]
+        assert handler.attempts(1) == [1, 1, 1, 1]
+        assert await bench.letters() == []
+
+
+async def test_headers_too_large_for_the_dead_letters(bootstrap: str) -> None:
+    """A dead letter that its topic does not take is cut down until it does: first its value, then its headers."""
+
+    async def reject(message: Message) -> None:
+        if message.offset < 2:
+            raise Reject("x" * 5_000)
+
+    async with consuming(bootstrap) as bench:
+        kafka.create_topics(bootstrap, {bench.dead_letters: (1, {"max.message.bytes": "10000"})})
+        bench.send(
+            Sent(None, b"group", b"v" * 20_000, (("h", b"1"),)), Sent(None, b"group", b"v", (("h", b"h" * 20_000),)),
+            Sent(None, b"group"),
+        )  # fmt: skip
+        running = await bench.start(Recorder(reject))
+        await bench.until_next(running, 3)
+
+        cut, bare = await bench.letters()
+        assert (cut.key, dict(cut.headers)["h"]) == (b"group", b"1")
+        assert b'"bytes": 20000' in (cut.value or b"")
+        assert bare.key == b"group"
+        assert b'"bytes": 1,' in (bare.value or b"")
+        assert [name for name, _ in bare.headers] == ["_RF_REASON", "_RF_CONSUMER_GROUP", "_RF_ATTEMPTS"]
+        assert dict(bare.headers)["_RF_REASON"] == b"x" * 2_000

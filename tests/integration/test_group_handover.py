@@ -1,0 +1,308 @@
+"""Partitions that go and come while messages run: nothing runs twice at once, order is kept, nothing hangs."""
+
+import asyncio
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from conf import wire
+from ringfence_client import Message, Reject, Retry
+from tables import failpoints
+from tables.producer import TransactionalProducer
+from tests.support.consuming import Bench, Recorder, consuming, interleaved, numbered
+from tests.support.lanes import LIMIT_S, until
+
+
+class Held:
+    """A handler that is held in the first message of each partition the first time, until it is let go."""
+
+    def __init__(self, kind: str) -> None:
+        """``kind``: "async" ends when it is cancelled, "stubborn" does not, "thread" cannot."""
+        self.kind = kind
+        self.recorder = Recorder(self._async)
+        self.free = threading.Event()
+        self.rejects = False
+        self._lock = threading.Lock()
+        self._held: set[int] = set()
+        """Partitions whose first message was held."""
+
+    @property
+    def handler(self) -> Callable[[Message], Any]:
+        return self._thread if self.kind == "thread" else self.recorder
+
+    def _holds(self, message: Message) -> bool:
+        if message.offset or message.partition in self._held:
+            return False
+        self._held.add(message.partition)
+        return True
+
+    async def _async(self, message: Message) -> None:
+        holds = self._holds(message)
+        while holds and not self.free.is_set():
+            try:
+                await asyncio.sleep(0.01)
+            except asyncio.CancelledError:
+                if self.kind == "async":
+                    raise
+        if holds and self.rejects:
+            raise Reject("too late")
+
+    def _thread(self, message: Message) -> None:
+        observed = self.recorder.observed(message)
+        with self._lock:
+            observed.__enter__()
+        try:
+            if self._holds(message):
+                self.free.wait(LIMIT_S)
+        finally:
+            with self._lock:
+                observed.__exit__(None, None, None)
+
+
+def _outsider(bench: Bench) -> TransactionalProducer:
+    """Whoever initialises this has the partition."""
+    name = wire.consumer_transactional_id(bench.settings.app.id, bench.group, bench.accepted, 0)
+    return TransactionalProducer(bench.settings.kafka, name, "outsider")
+
+
+async def _fence(bench: Bench) -> None:
+    outsider = _outsider(bench)
+    await outsider.fence()
+    await outsider.discard()
+
+
+@pytest.mark.parametrize("kind", ["async", "thread", "stubborn"])
+async def test_lost_and_regained(bootstrap: str, kind: str) -> None:
+    """Who loses a partition while a message runs, and gets it again, does not run that message beside itself."""
+    held = Held(kind)
+    recorder = held.recorder
+    async with consuming(bootstrap) as bench:
+        bench.send(*numbered(b"group", 4))
+        running = await bench.start(held.handler, concurrency=2, prefetch=2)
+        await until(lambda: len(recorder.begun) == 1, lambda: str(recorder.begun))
+        claimed = running.consumer.claims[0]
+        await _fence(bench)
+        bench.send(*numbered(b"other", 1))  # something to write, which is refused
+        await until(
+            lambda: running.consumer.claims.get(0, claimed) is not claimed,
+            lambda: str(running.consumer.reasons),
+        )
+        if kind != "async":
+            bench.send(*numbered(b"third", 1))
+            await until(lambda: 5 in recorder.offsets, lambda: str(recorder.begun))
+
+            assert len(recorder.attempts(0)) == 1
+
+        held.free.set()
+        await bench.until_next(running, 6 if kind != "async" else 5)
+        await running.stop()
+
+        assert recorder.wrong == []
+        assert recorder.by_group()[b"group"][-4:] == [0, 1, 2, 3]
+        # A thread that returned has done its work. What was cancelled may have done anything.
+        assert len(recorder.attempts(0)) == (1 if kind == "thread" else 2)
+
+
+@pytest.mark.parametrize("kind", ["async", "thread", "stubborn"])
+async def test_member_comes_and_goes(bootstrap: str, kind: str) -> None:
+    """A second member comes and leaves while messages run: nothing is lost, and no one runs a message beside itself."""
+    first, second = Held(kind), Held("async")
+    second.free.set()
+    async with consuming(bootstrap, 2) as bench:
+        for partition in range(2):
+            bench.send(*interleaved(3, 4), partition=partition)
+        one = await bench.start(first.handler, concurrency=6, drain_timeout=0.3)
+        await until(lambda: len(first.recorder.done) == 16, lambda: str(first.recorder.done))
+        two = bench.launch(second.handler)
+        await two.ready(1)
+        await one.ready(1)
+        other = next(iter(two.consumer.claims))
+        # Nobody else waits for what is left of a former holder: the fence keeps its end from counting.
+        await bench.until_next(two, 12, other)
+        await two.stop()
+        await one.ready(2)
+        first.free.set()
+        for partition in range(2):
+            await bench.until_next(one, 12, partition)
+        await one.stop()
+
+        assert first.recorder.wrong == second.recorder.wrong == []
+        kept = [
+            attempt
+            for partition, offset, attempt in first.recorder.begun
+            if (partition, offset) == (1 - other, 0)
+        ]
+        assert kept[0] == 1
+        assert len(kept) == 1 if kind == "thread" else len(kept) > 1
+        assert [(await bench.agreed(each)).next for each in range(2)] == [12, 12]
+        assert await bench.letters() == []
+
+
+async def test_left_behind_and_rejecting(bootstrap: str) -> None:
+    """A handler that outlives its claim and then decides something takes nobody's place for good."""
+    held = Held("stubborn")
+    held.rejects = True
+    async with consuming(bootstrap) as bench:
+        bench.send(*numbered(b"group", 3))
+        running = await bench.start(held.handler, concurrency=1)
+        await until(lambda: len(held.recorder.begun) == 1, lambda: str(held.recorder.begun))
+        claimed = running.consumer.claims[0]
+        await _fence(bench)
+        bench.send(*numbered(b"other", 1))
+        await until(
+            lambda: running.consumer.claims.get(0, claimed) is not claimed,
+            lambda: str(running.consumer.reasons),
+        )
+        held.free.set()
+        await bench.until_next(running, 4)
+
+        assert len(held.recorder.attempts(0)) == 2
+        assert await bench.letters() == []
+
+
+async def test_fenced_while_opening(bootstrap: str) -> None:
+    """Who is fenced while it opens a partition that is its own opens it again."""
+    fenced = 0
+
+    async def fence_once(point: str, lane: str) -> None:
+        nonlocal fenced
+        fenced += 1
+        if fenced == 1:
+            await _fence(bench)
+
+    handler = Recorder()
+    async with consuming(bootstrap) as bench:
+        bench.send(*numbered(b"group", 3))
+        remove = failpoints.install("before-send", bench.claim_name(), fence_once)
+        try:
+            running = await bench.start(handler)
+        finally:
+            remove()
+        await bench.until_next(running, 3)
+
+        assert fenced > 1
+        assert handler.offsets == [0, 1, 2]
+
+
+# -- the end ------------------------------------------------------------------------------------------------------
+
+
+async def test_drained(bootstrap: str) -> None:
+    """A stop waits for what runs, begins nothing more, not even what is held already, and says that all has ended."""
+    free = asyncio.Event()
+
+    async def wait(message: Message) -> None:
+        await free.wait()
+
+    handler = Recorder(wait)
+    async with consuming(bootstrap) as bench:
+        bench.send(*interleaved(2, 6))
+        running = await bench.start(handler, concurrency=2, prefetch=3, drain_timeout=20)
+        await until(lambda: len(handler.begun) == 2, lambda: str(handler.begun))
+        stopped = asyncio.create_task(running.stop())
+        await until(lambda: running.consumer.claims[0].draining, lambda: "it is not drained")
+        free.set()
+        await stopped
+        progress = await bench.agreed()
+
+        assert sorted(handler.offsets) == [0, 1]
+        assert (progress.next, progress.released, progress.attempts) == (2, True, {})
+
+
+async def test_drain_ends(bootstrap: str) -> None:
+    """What does not end within the drain time-out is cancelled; the record says that something was running."""
+    cancelled = asyncio.Event()
+
+    async def wait(message: Message) -> None:
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            cancelled.set()
+            raise
+
+    handler = Recorder(wait)
+    async with consuming(bootstrap) as bench:
+        bench.send(*numbered(b"group", 2))
+        running = await bench.start(handler, drain_timeout=0.5)
+        await until(lambda: len(handler.begun) == 1, lambda: str(handler.begun))
+        begun = time.monotonic()
+        await running.stop()
+        progress = await bench.agreed()
+
+        assert time.monotonic() - begun >= 0.5
+        assert cancelled.is_set()
+        assert (progress.next, progress.released, progress.attempts) == (0, False, {0: 1})
+
+
+async def test_left_behind_at_the_end(bootstrap: str) -> None:
+    """A handler that ignores its cancellation does not hold up a stop; when it ends, nothing is left of it."""
+    held = Held("stubborn")
+    async with consuming(bootstrap) as bench:
+        bench.send(*numbered(b"group", 2))
+        running = await bench.start(held.handler, drain_timeout=0.2)
+        await until(lambda: len(held.recorder.begun) == 1, lambda: str(held.recorder.begun))
+        await running.stop()
+
+        assert not (await bench.agreed()).released
+
+        held.free.set()
+        await until(
+            lambda: not any(each.get_name().startswith("handler ") for each in asyncio.all_tasks()),
+            lambda: str(asyncio.all_tasks()),
+            5,
+        )
+
+
+async def test_waits_for_its_thread(bootstrap: str) -> None:
+    """What was cancelled before a thread was free for it never runs: somebody else may be running it."""
+    held = Held("thread")
+    async with consuming(bootstrap) as bench:
+        bench.send(*numbered(b"group", 1), *numbered(b"other", 1))
+        running = await bench.start(held.handler, concurrency=1, drain_timeout=0.2)
+        await until(lambda: len(held.recorder.begun) == 1, lambda: str(held.recorder.begun))
+        claimed = running.consumer.claims[0]
+        await _fence(bench)
+        bench.send(*numbered(b"third", 1))
+        await until(
+            lambda: running.consumer.claims.get(0, claimed) is not claimed,
+            lambda: str(running.consumer.reasons),
+        )
+        # The one thread is still in the first message; the second waits for it.
+        await until(
+            lambda: 1 in running.consumer.claims[0].window.attempts, lambda: "the second is not begun"
+        )
+        await running.stop()
+        held.free.set()
+        for thread in threading.enumerate():
+            if thread.name.startswith("ringfence-handler"):
+                await asyncio.to_thread(thread.join, LIMIT_S)
+
+        assert [offset for _, offset, _ in held.recorder.begun] == [0]
+
+
+async def test_retrying_when_it_stops(bootstrap: str) -> None:
+    """A message that waits for its next attempt does not hold up a stop, and goes on counting after it."""
+
+    async def fail_once(message: Message) -> None:
+        if message.attempt == 1:
+            raise Retry("later", 3600)
+
+    handler = Recorder(fail_once)
+    async with consuming(bootstrap) as bench:
+        bench.send(*numbered(b"group", 2))
+        running = await bench.start(handler, drain_timeout=30)
+        await until(lambda: running.consumer.dispatcher.counts["retries"] == 1, lambda: str(handler.begun))
+        begun = time.monotonic()
+        await running.stop()
+
+        assert time.monotonic() - begun < 10
+        assert (await bench.agreed()).released
+
+        handler.behaviour = Recorder().behaviour
+        running = await bench.start(handler)
+        await bench.until_next(running, 2)
+
+        assert handler.attempts(0) == [1, 2]

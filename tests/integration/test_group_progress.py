@@ -1,0 +1,439 @@
+"""The group-ordered consumer's progress: what a restart repeats, and whose word on the offset counts."""
+
+import asyncio
+import logging
+import random
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from aiokafka import AIOKafkaConsumer
+from aiokafka.consumer.group_coordinator import GroupCoordinator
+from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
+from confluent_kafka.admin import AdminClient
+
+from ringfence_client import Message, Reject
+from tables import failpoints
+from tests.support import kafka
+from tests.support.consuming import Bench, Recorder, consuming, interleaved, numbered
+from tests.support.kafka import Sent
+from tests.support.lanes import LIMIT_S, Gate, until
+
+MOVED = "was moved from"
+
+
+def _set_offset(bench: Bench, offset: int) -> None:
+    """As ``kafka-consumer-groups --reset-offsets`` does."""
+    admin = AdminClient({"bootstrap.servers": bench.bootstrap})
+    request = ConsumerGroupTopicPartitions(bench.group, [TopicPartition(bench.accepted, 0, offset)])
+    for future in admin.alter_consumer_group_offsets([request]).values():
+        future.result(LIMIT_S)
+
+
+def _delete_below(bench: Bench, offset: int) -> None:
+    """As retention does."""
+    admin = AdminClient({"bootstrap.servers": bench.bootstrap})
+    for future in admin.delete_records([TopicPartition(bench.accepted, 0, offset)]).values():
+        future.result(LIMIT_S)
+
+
+class Fails:
+    """Raises where it is installed, the first times it is reached."""
+
+    def __init__(self, times: int) -> None:
+        self.left = times
+
+    async def __call__(self, point: str, lane: str) -> None:
+        if self.left:
+            self.left -= 1
+            raise OSError(f"planted at {point}")
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+async def test_stopped_and_started_again(bootstrap: str, caplog: pytest.LogCaptureFixture, seed: int) -> None:
+    """Whatever is finished in whatever order when a consumer stops is not done again, and all else is done."""
+    chance = random.Random(seed)
+    handler = Recorder()
+    stop_after = 0
+
+    async def work(message: Message) -> None:
+        await asyncio.sleep(chance.random() * 0.02)
+        if stop_after and len(handler.done) >= stop_after and chance.random() < 0.5:
+            await asyncio.Event().wait()  # in the middle of it when it is stopped
+
+    handler.behaviour = work
+    async with consuming(bootstrap) as bench:
+        bench.send(*interleaved(12, 20), *numbered(None, 20))
+        for _ in range(3):
+            stop_after = len(handler.done) + chance.randrange(10, 60)
+            running = await bench.start(handler, concurrency=8, drain_timeout=0.2, max_attempts=10)
+            await until(
+                lambda aim=stop_after: len(handler.done) >= aim,  # type: ignore[misc]
+                lambda aim=stop_after: f"{len(handler.done)} of {aim}",  # type: ignore[misc]
+            )
+            await running.stop()
+            progress = await bench.agreed()
+            finished = {each for run in progress.finished for each in range(*run)}
+
+            assert set(handler.offsets) == set(range(progress.next)) | finished
+            assert progress.attempts.keys().isdisjoint(handler.offsets)
+        stop_after = 0
+        running = await bench.start(handler, concurrency=8)
+        await bench.until_next(running, 260)
+        await running.stop()
+
+        assert handler.wrong == []
+        assert sorted(handler.offsets) == list(range(260))
+        assert await bench.letters() == []
+        assert MOVED not in caplog.text
+
+
+async def test_unfinished_head(bootstrap: str) -> None:
+    """The committed offset stays at what is not finished; what was begun is counted on after a restart."""
+    stuck = asyncio.Event()
+
+    async def work(message: Message) -> None:
+        if message.group == b"stuck":
+            await stuck.wait()
+
+    handler = Recorder(work)
+    async with consuming(bootstrap) as bench:
+        bench.send(*numbered(b"a", 5), Sent(None, b"stuck"), *numbered(b"b", 5))
+        running = await bench.start(handler, drain_timeout=0.2)
+        await until(lambda: len(handler.done) == 10, lambda: str(handler.done))
+        await running.stop()
+        progress = await bench.agreed()
+
+        assert (progress.next, list(progress.finished)) == (5, [(6, 11)])
+        assert (progress.attempts, progress.released) == ({5: 1}, False)
+
+        stuck.set()
+        running = await bench.start(handler)
+        await bench.until_next(running, 11)
+        await running.stop()
+        progress = await bench.agreed()
+
+        assert handler.attempts(5) == [1, 2]
+        assert len(handler.done) == 11
+        assert (progress.next, list(progress.finished), progress.attempts) == (11, [], {})
+        assert progress.released
+
+
+async def test_offset_moved_by_an_operator(bootstrap: str, caplog: pytest.LogCaptureFixture) -> None:
+    """An offset that somebody set while the group was stopped counts, back and forth, and is said."""
+    handler = Recorder()
+    async with consuming(bootstrap) as bench:
+        bench.send(*numbered(b"group", 10))
+        running = await bench.start(handler)
+        await bench.until_next(running, 10)
+        await running.stop()
+        _set_offset(bench, 4)
+        handler.done.clear()
+        handler._last.clear()
+        running = await bench.start(handler)
+        await bench.until_next(running, 10)
+        await running.stop()
+
+        assert handler.offsets == [4, 5, 6, 7, 8, 9]
+        assert f"{MOVED} 10 to 4" in caplog.text
+        assert (await bench.agreed()).next == 10
+
+        bench.send(*numbered(b"group", 5))
+        _set_offset(bench, 13)
+        running = await bench.start(handler)
+        await bench.until_next(running, 15)
+
+        assert handler.offsets == [4, 5, 6, 7, 8, 9, 13, 14]
+
+
+async def test_offset_of_a_plain_consumer(bootstrap: str, caplog: pytest.LogCaptureFixture) -> None:
+    """A group that consumed without us goes on where it was."""
+    handler = Recorder()
+    async with consuming(bootstrap) as bench:
+        bench.send(*numbered(b"group", 10))
+        _set_offset(bench, 7)
+        running = await bench.start(handler)
+        await bench.until_next(running, 10)
+
+        assert handler.offsets == [7, 8, 9]
+        assert MOVED not in caplog.text
+
+
+@pytest.mark.parametrize("runs", [False, True], ids=["stopped", "running"])
+async def test_retention(bootstrap: str, caplog: pytest.LogCaptureFixture, runs: bool) -> None:
+    """What retention deleted unprocessed is a GAP in the log; what is left is processed, and the rest known as done."""
+    gate = asyncio.Event()
+
+    async def work(message: Message) -> None:
+        if message.offset < 5:
+            await gate.wait()
+
+    handler = Recorder(work)
+    async with consuming(bootstrap) as bench:
+        bench.send(*(Sent(None, b"%d" % each) for each in range(40)))
+        # A small window: most is not fetched when it is deleted.
+        options: dict[str, Any] = {
+            "concurrency": 5,
+            "records_max": 5,
+            "drain_timeout": 0.2 if not runs else 10,
+        }
+        running = await bench.start(handler, **options)
+        await until(lambda: len(handler.begun) == 5, lambda: str(handler.begun))
+        if runs:
+            _delete_below(bench, 25)
+            gate.set()
+        else:
+            await running.stop()
+            _delete_below(bench, 25)
+            gate.set()
+            running = await bench.start(handler, **options)
+        await bench.until_next(running, 40)
+        await running.stop()
+
+        begun = {offset for _, offset, _ in handler.begun}
+        # One fetch may have been on its way, whole, when it was deleted.
+        assert begun >= {0, 1, 2, 3, 4, *range(25, 40)}
+        assert len(handler.done) == len(set(handler.done))
+        assert "GAP" in caplog.text
+        assert MOVED not in caplog.text
+        assert (await bench.agreed()).next == 40
+
+
+@pytest.mark.parametrize("runs", [False, True], ids=["stopped", "running"])
+async def test_topic_recreated(bootstrap: str, runs: bool) -> None:
+    """A topic that is another one, and shorter, is consumed from its start."""
+    handler = Recorder()
+    async with consuming(bootstrap) as bench:
+        bench.send(*numbered(b"old", 30))
+        running = await bench.start(handler)
+        await bench.until_next(running, 30)
+        if not runs:
+            await running.stop()
+        kafka.delete_topics(bootstrap, [bench.accepted])
+        admin = AdminClient({"bootstrap.servers": bootstrap})
+        await until(
+            lambda: bench.accepted not in admin.list_topics(timeout=LIMIT_S).topics,
+            lambda: "it is still there",
+        )
+        kafka.create_topics(bootstrap, {bench.accepted: (1, {})})
+        bench.send(*numbered(b"new", 10))
+        if not runs:
+            running = await bench.start(handler)
+        await until(lambda: handler.offsets[30:] == list(range(10)), lambda: str(handler.offsets))
+        await running.stop()
+
+        assert (await bench.agreed()).next == 10
+
+
+async def test_aborted_and_markers(bootstrap: str) -> None:
+    """What a producer aborted is never handled; its offsets and the markers hold up nothing."""
+    handler = Recorder()
+    async with consuming(bootstrap) as bench:
+        for number in range(6):
+            records = numbered(b"%s-%d" % (b"kept" if number % 2 else b"aborted", number), 4)
+            kafka.send_in_transaction(bootstrap, bench.accepted, records, commit=number % 2 == 1)
+        running = await bench.start(handler)
+        end = kafka.end_offsets(bootstrap, bench.accepted)[0]
+        await bench.until_next(running, end)
+        await running.stop()
+
+        assert {(each.group or b"").split(b"-")[0] for each in handler.messages} == {b"kept"}
+        assert len(handler.done) == 12
+        assert (await bench.agreed()).next == end == 30
+
+
+async def test_transactions_alone_commit(bootstrap: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No commit of aiokafka's own, which knows no fence, is ever made: not at work, not when members come and go."""
+    committed: list[Any] = []
+
+    def watched(kind: Any, name: str) -> None:
+        original: Callable[..., Any] = getattr(kind, name)
+
+        async def watch(self: Any, *args: Any) -> Any:
+            committed.append((name, args))
+            return await original(self, *args)
+
+        monkeypatch.setattr(kind, name, watch)
+
+    watched(AIOKafkaConsumer, "commit")
+    watched(GroupCoordinator, "commit_offsets")
+    watched(GroupCoordinator, "_do_commit_offsets")
+    handler = Recorder()
+    async with consuming(bootstrap, 2) as bench:
+        bench.send(*numbered(b"a", 50))
+        bench.send(*numbered(b"b", 50), partition=1)
+        first = await bench.start(handler)
+        await bench.until_next(first, 50)
+        second = bench.launch(handler)
+        await second.ready(1)
+        await first.ready(1)
+        await first.stop()
+        await second.ready(2)
+        await second.stop()
+
+        assert committed == []
+        assert [(await bench.agreed(each)).next for each in range(2)] == [50, 50]
+        assert len(handler.done) == 100
+
+
+@pytest.mark.parametrize("point", ["before-send", "after-send", "before-commit"])
+async def test_progress_that_cannot_be_written(bootstrap: str, point: str) -> None:
+    """While progress cannot be written handlers go on, and when it can again, all that they did is written."""
+    handler = Recorder()
+    async with consuming(bootstrap) as bench:
+        running = await bench.start(handler)
+        fails = Fails(4)
+        remove = failpoints.install(point, bench.claim_name(), fails)
+        try:
+            bench.send(*interleaved(10, 20))
+            await until(lambda: len(handler.done) == 200, lambda: str(len(handler.done)))
+
+            assert fails.left > 0
+
+            await until(lambda: fails.left == 0, lambda: str(fails.left))
+        finally:
+            remove()
+        assert await bench.committed() < 200
+        await running.stop()
+
+        assert sorted(handler.offsets) == list(range(200))
+        assert (await bench.agreed()).next == 200
+
+
+async def test_written_on_many(bootstrap: str) -> None:
+    """Progress is written after so many acknowledgements, also where the interval is far away."""
+    handler = Recorder()
+    async with consuming(bootstrap) as bench:
+        running = await bench.start(handler, ack_interval=3600.0, ack_count=50)
+        for round_number in (1, 2):
+            bench.send(*numbered(b"group", 100))
+            await bench.until_next(running, 100 * round_number)
+            deadline = asyncio.get_running_loop().time() + LIMIT_S
+            # The last few of the round may have to wait for more.
+            while await bench.committed() < 100 * round_number - 50:
+                assert asyncio.get_running_loop().time() < deadline
+
+
+async def _rejecting(message: Message) -> None:
+    if message.offset == 0:
+        raise Reject("planted")
+
+
+async def test_dead_letter_and_progress_are_one(bootstrap: str) -> None:
+    """Whoever sees the dead letter sees its message finished: no death between them makes a second one."""
+    passed = 0
+    hold = asyncio.Event()
+
+    async def one(point: str, lane: str) -> None:
+        nonlocal passed
+        passed += 1
+        if passed > 1:
+            await hold.wait()
+
+    async def reject(message: Message) -> None:
+        if message.offset == 0:
+            failpoints.install("before-send", bench.claim_name(), one)
+            raise Reject("planted")
+        await asyncio.Event().wait()
+
+    handler = Recorder(reject)
+    async with consuming(bootstrap) as bench:
+        running = await bench.start(handler, ack_interval=3600.0, drain_timeout=0.2)
+        bench.send(*numbered(b"group", 2))
+        try:
+            await asyncio.to_thread(kafka.wait_count, bootstrap, bench.dead_letters, 1)
+
+            assert (await bench.agreed()).next == 1
+        finally:
+            failpoints.install("before-send", bench.claim_name(), one)()
+            hold.set()
+        await running.stop()
+
+        assert len(await bench.letters()) == 1
+
+
+@pytest.mark.parametrize("lost", ["request", "answer"])
+async def test_dead_letter_once(bootstrap: str, lost: str) -> None:
+    """A dead letter is there once, whether its first transaction was refused, or was committed and nobody said so."""
+    struck = 0
+
+    async def strike(point: str, lane: str) -> None:
+        nonlocal struck
+        struck += 1
+        if struck == 1:
+            if lost == "answer":
+                await running.consumer.claims[0].writer._producer._producer.commit_transaction()
+            raise OSError(f"the {lost} was lost")
+
+    async def reject(message: Message) -> None:
+        if message.offset == 0:
+            failpoints.install("before-commit", bench.claim_name(), strike)
+        await _rejecting(message)
+
+    handler = Recorder(reject)
+    async with consuming(bootstrap) as bench:
+        running = await bench.start(handler, ack_interval=3600.0)
+        bench.send(*numbered(b"group", 3))
+        try:
+            await bench.until_next(running, 3)
+        finally:
+            failpoints.install("before-commit", bench.claim_name(), strike)()
+        await running.stop()
+
+        assert struck > 0
+        assert handler.wrong == []
+        assert handler.attempts(0) == [1]
+        assert [each.value for each in await bench.letters()] == [b"0"]
+        assert (await bench.agreed()).next == 3
+
+
+async def test_dead_letter_holds_its_group(bootstrap: str) -> None:
+    """The next of a group is not begun before the dead letter is there: a successor might do its message again."""
+    gate = Gate()
+
+    async def reject(message: Message) -> None:
+        if message.offset == 0:
+            failpoints.install("before-commit", bench.claim_name(), gate)
+        await _rejecting(message)
+
+    handler = Recorder(reject)
+    async with consuming(bootstrap) as bench:
+        running = await bench.start(handler)
+        bench.send(*numbered(b"group", 2), *numbered(b"other", 2))
+        try:
+            await gate.wait()
+            await until(lambda: len(handler.done) == 2, lambda: str(handler.begun))
+
+            assert sorted(offset for _, offset, _ in handler.begun) == [0, 2, 3]
+        finally:
+            gate.open()
+            failpoints.install("before-commit", bench.claim_name(), gate)()
+        await bench.until_next(running, 4)
+
+        assert handler.offsets[-1] == 1
+
+
+async def test_error_that_nobody_named(bootstrap: str, caplog: pytest.LogCaptureFixture) -> None:
+    """The writer of progress outlives any error, and so does an opening."""
+    caplog.set_level(logging.WARNING)
+    raised = 0
+
+    async def surprise(point: str, lane: str) -> None:
+        nonlocal raised
+        raised += 1
+        if raised <= 3:
+            raise RuntimeError("nobody foresaw this")
+
+    handler = Recorder()
+    async with consuming(bootstrap) as bench:
+        remove = failpoints.install("before-send", bench.claim_name(), surprise)
+        try:
+            running = await bench.start(handler)
+            bench.send(*numbered(b"group", 3))
+            await bench.until_next(running, 3)
+        finally:
+            remove()
+        await running.stop()
+
+        assert raised > 3
+        assert (await bench.agreed()).next == 3

@@ -1,0 +1,223 @@
+"""Group-ordered consumers in the test's own event loop, on a real broker."""
+
+import asyncio
+import contextlib
+from collections import Counter, defaultdict
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any
+
+from conf.load import validate
+from conf.settings import Settings
+from ringfence_client import ConsumerOptions, GroupConsumer, Message, record
+from ringfence_client.progress import PARTITIONS
+from ringfence_client.record import Progress
+from tests.support import kafka
+from tests.support.kafka import Got, Sent
+from tests.support.lanes import LIMIT_S, until
+
+Behaviour = Callable[[Message], Awaitable[None]]
+
+
+async def _returns(message: Message) -> None:
+    """Does its work between two turns of the event loop."""
+    await asyncio.sleep(0)
+
+
+class Recorder:
+    """A handler that knows what ran, when, beside what; and sees at once what never may be."""
+
+    def __init__(self, behaviour: Behaviour = _returns) -> None:
+        self.behaviour = behaviour
+        self.begun: list[tuple[int, int, int]] = []
+        """Partition, offset, attempt, in order."""
+        self.done: list[tuple[int, int]] = []
+        """Partition and offset of what returned, in order."""
+        self.messages: list[Message] = []
+        self.running: Counter[tuple[int, bytes | None]] = Counter()
+        """By partition and group."""
+        self.most = 0
+        self.wrong: list[str] = []
+        self._last: dict[tuple[int, bytes], int] = {}
+
+    async def __call__(self, message: Message) -> None:
+        with self.observed(message):
+            await self.behaviour(message)
+
+    @contextlib.contextmanager
+    def observed(self, message: Message) -> Any:
+        key = (message.partition, message.group)
+        self.begun.append((message.partition, message.offset, message.attempt))
+        self.messages.append(message)
+        self.running[key] += 1
+        self.most = max(self.most, self.running.total())
+        if message.group is not None:
+            if self.running[key] > 1:
+                self.wrong.append(f"two of group {message.group!r} at once: {message.offset}")
+            before = self._last.get((message.partition, message.group), -1)
+            if before > message.offset:
+                self.wrong.append(f"{message.offset} of group {message.group!r} after {before}")
+        try:
+            yield
+        finally:
+            self.running[key] -= 1
+        self.done.append((message.partition, message.offset))
+        if message.group is not None:
+            self._last[message.partition, message.group] = message.offset
+
+    @property
+    def offsets(self) -> list[int]:
+        """What returned, in order."""
+        return [offset for _, offset in self.done]
+
+    def attempts(self, offset: int) -> list[int]:
+        """The attempts of one message, in order."""
+        return [attempt for _, each, attempt in self.begun if each == offset]
+
+    def by_group(self) -> dict[bytes | None, list[int]]:
+        """What returned, in order, by group."""
+        groups = {(each.partition, each.offset): each.group for each in self.messages}
+        found: dict[bytes | None, list[int]] = defaultdict(list)
+        for each in self.done:
+            found[groups[each]].append(each[1])
+        return dict(found)
+
+
+class Running:
+    """A consumer that runs."""
+
+    def __init__(self, consumer: GroupConsumer, handler: Any) -> None:
+        self.consumer = consumer
+        self.handler = handler
+        self._task = asyncio.create_task(consumer.run())
+
+    async def ready(self, partitions: int | None = None) -> None:
+        """Until it holds what it was assigned, and so many where that is given."""
+
+        def held() -> bool:
+            self.check()
+            return self.consumer.ready and (partitions is None or len(self.consumer.claims) == partitions)
+
+        await until(
+            held,
+            lambda: f"holds {set(self.consumer.claims)} of {self.consumer.assigned}: {self.consumer.reasons}",
+        )
+
+    def check(self) -> None:
+        """Raise what ended it."""
+        if self._task.done():
+            self._task.result()
+
+    async def stop(self) -> None:
+        """As on SIGTERM."""
+        self.consumer.stop()
+        await asyncio.wait_for(self._task, LIMIT_S)
+
+    async def end(self) -> None:
+        """However it stands."""
+        self.consumer.stop()
+        with contextlib.suppress(TimeoutError, Exception):
+            await asyncio.wait_for(self._task, LIMIT_S)
+
+
+class Bench:
+    """One accepted topic, and any number of consumers of one group."""
+
+    def __init__(self, bootstrap: str, partitions: int) -> None:
+        self.bootstrap = bootstrap
+        self.partitions = partitions
+        self.name = kafka.unique("consuming")
+        self.accepted = f"{self.name}.accepted"
+        self.dead_letters = f"{self.name}.dlq"
+        self.group = f"{self.name}-readers"
+        self.settings: Settings = validate(
+            {
+                "kafka": {"bootstrap_servers": bootstrap},
+                "app": {"id": f"{self.name}-app"},
+                "addresses": [{"name": self.name}],
+            }
+        )
+        self.running: list[Running] = []
+
+    def claim_name(self, partition: int = 0) -> str:
+        """How fail points call who holds a partition."""
+        return f"{self.group}/{self.accepted}/{partition}"
+
+    def send(self, *records: Sent, partition: int = 0) -> None:
+        """Into the accepted topic."""
+        kafka.send(self.bootstrap, self.accepted, records, partition)
+
+    def launch(self, handler: Any, **options: Any) -> Running:
+        """Start a consumer; it is not ready yet."""
+        chosen = ConsumerOptions(**{"concurrency": 4, "drain_timeout": 5.0, **options})
+        consumer = GroupConsumer(self.settings, self.settings.addresses[0], self.group, handler, chosen)
+        self.running.append(Running(consumer, handler))
+        return self.running[-1]
+
+    async def start(self, handler: Any, **options: Any) -> Running:
+        """Start a consumer; it holds every partition that is its own."""
+        running = self.launch(handler, **options)
+        await running.ready()
+        return running
+
+    async def progress(self, partition: int = 0) -> Progress | None:
+        """The last record that was committed."""
+        key = record.encode_key(self.group, self.accepted, partition)
+        topic = f"{self.name}-app-progress"
+        got = await asyncio.to_thread(kafka.read_all, self.bootstrap, topic, PARTITIONS)
+        values = [each.value for each in got if each.key == key]
+        return record.decode(values[-1]) if values and values[-1] is not None else None
+
+    async def committed(self, partition: int = 0) -> int:
+        """The group's committed offset; -1001 = none."""
+        got = await asyncio.to_thread(
+            kafka.committed, self.bootstrap, self.group, self.accepted, self.partitions
+        )
+        return got[partition]
+
+    async def agreed(self, partition: int = 0) -> Progress:
+        """The record, when nothing is being written: the committed offset is what it says."""
+        progress = await self.progress(partition)
+        assert progress is not None
+        assert await self.committed(partition) == progress.next
+        return progress
+
+    async def letters(self) -> list[Got]:
+        """The committed dead letters."""
+        return await asyncio.to_thread(kafka.read_all, self.bootstrap, self.dead_letters, self.partitions)
+
+    async def until_next(self, running: Running, offset: int, partition: int = 0) -> None:
+        """Until the window of a partition is finished up to an offset."""
+
+        def reached() -> bool:
+            running.check()
+            claimed = running.consumer.claims.get(partition)
+            return claimed is not None and claimed.window.next >= offset
+
+        def seen() -> str:
+            claimed = running.consumer.claims.get(partition)
+            return f"{claimed and (claimed.window.next, claimed.window.counts)} instead of {offset}"
+
+        await until(reached, seen)
+
+
+@contextlib.asynccontextmanager
+async def consuming(
+    bootstrap: str, partitions: int = 1, config: dict[str, str] | None = None
+) -> AsyncIterator[Bench]:
+    """The topic and the consumers of one test."""
+    made = Bench(bootstrap, partitions)
+    kafka.create_topics(bootstrap, {made.accepted: (partitions, config or {})})
+    try:
+        yield made
+    finally:
+        await asyncio.gather(*(each.end() for each in made.running))
+
+
+def numbered(group: bytes | None, count: int) -> list[Sent]:
+    """So many messages of a group."""
+    return [Sent(None, group, b"%d" % each) for each in range(count)]
+
+
+def interleaved(groups: int, each: int) -> list[Sent]:
+    """``each`` messages of ``groups`` groups, by turns."""
+    return [Sent(None, b"group-%d" % group, b"%d" % turn) for turn in range(each) for group in range(groups)]

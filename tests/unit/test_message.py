@@ -1,0 +1,101 @@
+from hashlib import blake2b
+from typing import Any, NamedTuple
+
+import pytest
+
+from conf.settings import AddressSettings
+from ringfence_client import Message, Reject, Release, Retry
+from ringfence_client.message import MessageFactory
+
+Headers = tuple[tuple[str, bytes | None], ...]
+
+
+class Fetched(NamedTuple):
+    """What of aiokafka's record a message is made of."""
+
+    key: bytes | None = b"group"
+    value: bytes | None = b"value"
+    headers: Headers = ()
+    topic: str = "orders.accepted"
+    partition: int = 2
+    offset: int = 77
+    timestamp: int = 1_700_000_000_000
+
+
+def _made(fetched: Fetched, attempt: int = 1, **address: Any) -> Message:
+    return MessageFactory(AddressSettings(name="orders", **address)).make(fetched, attempt)
+
+
+def test_as_published() -> None:
+    """A message is what its producer sent, and our headers are its attributes."""
+    headers: Headers = (("a", b"1"), ("_RF_SOURCE", b"orders/0/5"), ("a", None), ("_RF_KEY", b"key"))
+    message = _made(Fetched(headers=headers), attempt=3)
+
+    assert (message.address, message.group, message.key, message.value) == (
+        "orders",
+        b"group",
+        b"key",
+        b"value",
+    )
+    assert message.headers == [("a", b"1"), ("a", None)]
+    assert (message.source, message.timestamp, message.attempt) == ("orders/0/5", 1_700_000_000_000, 3)
+    assert (message.topic, message.partition, message.offset) == ("orders.accepted", 2, 77)
+
+
+def test_without_our_headers() -> None:
+    """What somebody else wrote into the accepted topic is a message too: its group is its key, its source is there."""
+    message = _made(Fetched(headers=(("a", b"1"),)))
+
+    assert (message.group, message.key, message.source) == (b"group", b"group", "orders.accepted/2/77")
+
+
+def test_null_key() -> None:
+    """A producer's null key is told from none of ours: a group without a key, and no group at all."""
+    grouped = _made(Fetched(key=b"from a header", headers=(("_RF_KEY", None),)))
+    ungrouped = _made(Fetched(key=None))
+
+    assert (grouped.group, grouped.key) == (b"from a header", None)
+    assert (ungrouped.group, ungrouped.key) == (None, None)
+
+
+@pytest.mark.parametrize(
+    ("headers", "found"),
+    [
+        ((), None),
+        ((("_AMQ_DUPL_ID", b"1"),), b"1"),
+        ((("_HQ_DUPL_ID", b"2"), ("_AMQ_DUPL_ID", b"1")), b"1"),
+        ((("_HQ_DUPL_ID", b"2"), ("_AMQ_DUPL_ID", None)), b"2"),
+        ((("_AMQ_DUPL_ID", b"1"), ("_AMQ_DUPL_ID", b"2")), b"2"),
+        ((("_AMQ_DUPL_ID", b""),), b""),
+    ],
+)
+def test_id_of_headers(headers: Headers, found: bytes | None) -> None:
+    """The duplicate ID is the one that was judged: the first name that has a value, of repeats the last."""
+    assert _made(Fetched(headers=headers)).duplicate_id == found
+
+
+def test_id_of_key_and_value() -> None:
+    """Where the ID is the key or the value, it is the producer's."""
+    fetched = Fetched(headers=(("_RF_KEY", b"key"), ("_AMQ_DUPL_ID", b"1")))
+
+    assert _made(fetched, duplicate_id_from="key").duplicate_id == b"key"
+    assert (
+        _made(fetched, duplicate_id_from="value").duplicate_id == blake2b(b"value", digest_size=32).digest()
+    )
+    assert _made(Fetched(value=None), duplicate_id_from="value").duplicate_id is None
+
+
+def test_decisions_by_calling() -> None:
+    """What a handler calls it raises, with what was said."""
+    message = _made(Fetched())
+
+    with pytest.raises(Reject) as rejected:
+        message.reject("why")
+    with pytest.raises(Release):
+        message.release()
+    with pytest.raises(Retry) as retried:
+        message.retry("later", 2.5)
+
+    assert rejected.value.reason == "why"
+    assert (retried.value.reason, retried.value.delay) == ("later", 2.5)
+    assert Retry().delay is None

@@ -1,0 +1,106 @@
+import base64
+import json
+import random
+from typing import Any
+
+import pytest
+
+from ringfence_client import record
+from ringfence_client.record import Progress, ProgressFormatError
+
+
+def _document(**changed: Any) -> bytes:
+    """A good record, with something changed; ``...`` = left out."""
+    document = json.loads(
+        record.encode(Progress(5, [(7, 9)], {6: 2}, 20, "me", "http://here", released=False))
+    )
+    document.update(changed)
+    return json.dumps({key: value for key, value in document.items() if value is not ...}).encode()
+
+
+def test_round_trip() -> None:
+    """What is written is read."""
+    progress = Progress(5, [(7, 9), (12, 13)], {6: 2, 11: 1}, 20_000, "me", "http://here:1", released=False)
+
+    assert record.decode(record.encode(progress)) == progress
+    assert record.decode(record.encode(Progress(0))) == Progress(0, [])
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_round_trip_of_any(seed: int) -> None:
+    """Any progress is read as it was written; equal ones are written alike."""
+    chance = random.Random(seed)
+    ends = sorted(chance.sample(range(1, 3_000), 2 * chance.randrange(200)))
+    base = chance.choice([0, 2**40])
+    runs = [(base + begin, base + end) for begin, end in zip(ends[::2], ends[1::2], strict=True)]
+    attempts = {base + chance.randrange(3_000): chance.randrange(9) for _ in range(chance.randrange(50))}
+    progress = Progress(base, runs, attempts, base + 9_999, "name/é", "", released=chance.random() < 0.5)
+
+    assert record.decode(record.encode(progress)) == progress
+    assert record.encode(record.decode(record.encode(progress))) == record.encode(progress)
+
+
+def test_key() -> None:
+    """A key names consumer group, topic and partition, whatever letters are in them."""
+    for parts in (("group", "orders.accepted", 3), ('with "quotes", and ü', "t", 0)):
+        assert record.decode_key(record.encode_key(*parts)) == parts
+
+    assert record.encode_key("g", "t", 1) == b'["g","t",1]'
+
+
+@pytest.mark.parametrize(
+    "key", [b"", b"group", b'["g","t"]', b'["g","t","one"]', b'["g","t",null]', b"7", b"\xff", b'{"a":1}']
+)
+def test_no_key(key: bytes) -> None:
+    """What is no key is named in the error."""
+    with pytest.raises(ProgressFormatError, match="is no key of a progress record") as raised:
+        record.decode_key(key)
+
+    assert repr(key) in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        b"",
+        b"\xff\xfe",
+        b"{",
+        b"[]",
+        b"7",
+        b'"text"',
+        b"null",
+        b"{}",
+        _document(next=...),
+        _document(next=None),
+        _document(next=-1),
+        _document(next=float("inf")),
+        _document(finished=...),
+        _document(finished="%%%"),
+        _document(finished=7),
+        _document(finished=""),
+        _document(finished=base64.b64encode(b"\x09\x01").decode()),
+        _document(finished=base64.b64encode(b"\x01\x80").decode()),
+        _document(attempts=[1]),
+        _document(attempts={"one": 1}),
+        _document(reserved=...),
+        _document(holder=...),
+        _document(released=...),
+    ],
+)
+def test_damaged(value: bytes) -> None:
+    """A damaged record is refused with its own text; nothing is guessed."""
+    with pytest.raises(ProgressFormatError, match="cannot be read") as raised:
+        record.decode(value)
+
+    assert repr(value[:200]) in str(raised.value)
+
+
+@pytest.mark.parametrize("found", [0, 2, "1", None])
+def test_another_format(found: Any) -> None:
+    """A record of another version says which, and what to do, also where the rest means nothing to this one."""
+    value = json.dumps({"format": found, "whatever": []}).encode()
+
+    with pytest.raises(
+        ProgressFormatError, match=f"has format {found}, this version reads 1: run the version"
+    ):
+        record.decode(value)

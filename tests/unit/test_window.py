@@ -1,0 +1,339 @@
+import random
+from typing import NamedTuple
+
+import pytest
+
+from ringfence_client import window as window_module
+from ringfence_client.record import Progress
+from ringfence_client.window import AHEAD, Window
+
+
+class Fetched(NamedTuple):
+    """What of aiokafka's record a window looks at."""
+
+    offset: int
+    key: bytes | None = b"group"
+    value: bytes | None = b"value"
+    timestamp: int = 0
+
+
+def _of(group: bytes | None, *offsets: int) -> list[Fetched]:
+    return [Fetched(each, group) for each in offsets]
+
+
+def _finish_next(window: Window) -> int | None:
+    """Take the oldest available message and finish it, as a handler does that reads it again where it is parked."""
+    offset = window.ledger.acquire("handler")
+    if offset is None:
+        return None
+    if window.record(offset) is None:
+        window.unpark([Fetched(offset, window.group(offset))])
+
+    assert window.record(offset) is not None
+
+    window.finish("handler", offset)
+    return offset
+
+
+# -- what comes in ------------------------------------------------------------------------------------------------
+
+
+def test_fed_and_finished() -> None:
+    """What is fed is to be done; ``next`` follows the lowest that is not finished."""
+    window = Window(Progress(10))
+
+    assert window.feed(_of(b"a", 10, 11) + _of(b"b", 12)) == 3
+    assert (window.next, window.end, window.undone) == (10, 13, 3)
+
+    first = window.ledger.acquire("x")
+    second = window.ledger.acquire("y")
+
+    assert (first, second) == (10, 12)
+
+    window.finish("y", 12)
+
+    assert (window.next, window.undone) == (10, 2)
+    assert window.record(12) is None
+
+    window.finish("x", 10)
+
+    assert window.next == 11
+
+
+def test_holes() -> None:
+    """Offsets that nothing was read of, within what is fed and after it, hold nothing up."""
+    window = Window(Progress(0))
+    window.feed(_of(b"a", 3, 7))
+    window.reached(20)
+
+    assert window.next == 3
+    assert [_finish_next(window), window.next] == [3, 7]
+    assert [_finish_next(window), window.next] == [7, 20]
+    assert window.end == 20
+
+
+def test_fetched_twice() -> None:
+    """What was fed already is dropped, as after a seek that came in between; so is a position from before it."""
+    window = Window(Progress(5))
+    window.feed(_of(b"a", 5, 6))
+
+    assert window.feed(_of(b"a", 4, 5, 6, 7)) == 1
+    assert window.undone == 3
+
+    window.reached(6)
+
+    assert window.end == 8
+
+
+def test_stored_runs() -> None:
+    """What the last holder finished above ``next`` is not done again, and is written down again."""
+    window = Window(Progress(5, [(6, 8), (10, 11)]))
+
+    assert window.feed(_of(b"a", *range(5, 12))) == 4
+    assert [_finish_next(window) for _ in range(5)] == [5, 8, 9, 11, None]
+    assert window.next == 12
+
+
+def test_next_begins_finished() -> None:
+    """Reading goes on after what is finished at the very beginning."""
+    window = Window(Progress(5, [(5, 8)]))
+
+    assert window.next == 8
+    assert window.feed(_of(b"a", 8)) == 1
+
+
+# -- attempts -----------------------------------------------------------------------------------------------------
+
+
+def test_attempts() -> None:
+    """Attempts go on from what the last holder wrote; one that is taken back does not count; a finish forgets them."""
+    window = Window(Progress(0, (), {1: 2}))
+    window.feed(_of(b"a", 0) + _of(b"b", 1))
+
+    assert [window.begin(0), window.begin(0), window.begin(1)] == [1, 2, 3]
+
+    window.take_back(0)
+    window.take_back(1)
+
+    assert window.attempts == {0: 1, 1: 2}
+
+    window.take_back(0)
+    window.take_back(0)
+
+    assert window.attempts == {1: 2}
+
+    _finish_next(window)
+    _finish_next(window)
+
+    assert window.attempts == {}
+
+
+def test_suspects() -> None:
+    """What a holder that did not leave had reserved may have been running when it died; what one that left had, not."""
+    assert Window(Progress(0, reserved=70, released=False)).suspect_below == 70
+    assert Window(Progress(0, reserved=70, released=True)).suspect_below == 0
+
+
+def test_reserved() -> None:
+    """A record reserves ahead of what was fetched; nothing is reserved before one is written, and never less again."""
+    window = Window(Progress(0, reserved=70, released=False))
+
+    assert window.reserved == 0
+
+    window.feed(_of(b"a", 0))
+
+    assert window.progress("holder", "").reserved == 1 + AHEAD
+
+    window.reserved = 10 * AHEAD
+
+    assert window.progress("holder", "").reserved == 10 * AHEAD
+
+
+def test_progress() -> None:
+    """A record holds what a successor needs: everything but what is fetched."""
+    window = Window(Progress(0))
+    window.feed(_of(b"a", 0, 2) + _of(b"b", 4))
+    window.begin(0)
+    window.ledger.acquire("x")
+    window.ledger.acquire("y")
+    window.finish("y", 4)
+    window.reached(9)
+
+    progress = window.progress("me", "http://here", released=True)
+
+    assert (progress.next, list(progress.finished)) == (0, [(1, 2), (3, 9)])
+    assert progress.attempts == {0: 1}
+    assert (progress.holder, progress.web, progress.released) == ("me", "http://here", True)
+
+
+def test_buried() -> None:
+    """What becomes a dead letter counts as finished at once, and keeps its group until that is written."""
+    window = Window(Progress(0))
+    window.feed(_of(b"a", 0, 1))
+    window.begin(0)
+    window.ledger.acquire("x")
+    window.bury(0)
+
+    assert window.next == 1
+    assert window.progress("me", "").attempts == {}
+    assert window.ledger.acquire("y") is None
+    assert window.record(0) is not None
+
+    window.finish("x", 0, reject=True)
+
+    assert window.ledger.acquire("y") == 1
+    assert (window.undone, window.record(0)) == (1, None)
+
+
+# -- what is parked -----------------------------------------------------------------------------------------------
+
+
+def test_share() -> None:
+    """A group keeps no more records than its share; the rest is parked, and other groups are kept beside it."""
+    window = Window(Progress(0), records_max=100)
+    window.feed(_of(b"a", *range(50)) + _of(b"b", 50) + _of(None, *range(51, 71)))
+
+    assert window.counts == {"undone": 71, "kept": 31, "parked": 40}
+    assert [window.parked(each) for each in (9, 10, 49, 50, 70)] == [False, True, True, False, False]
+    assert [window.record(9), window.record(10)] == [Fetched(9, b"a"), None]
+
+
+def test_unparked() -> None:
+    """Reading again brings the one that is wanted in any case, and of what follows as much as shares allow."""
+    window = Window(Progress(0), records_max=30)
+    window.feed(_of(b"a", 0, 1, 2, 3, 4, 5, 6, 7) + _of(b"b", 8))
+    for _ in range(2):
+        _finish_next(window)
+
+    assert window.counts == {"undone": 7, "kept": 2, "parked": 5}
+
+    window.unpark(_of(b"a", 3, 4, 5, 6, 7) + _of(b"b", 8) + _of(b"c", 9))
+
+    assert window.counts == {"undone": 7, "kept": 4, "parked": 3}
+    assert [each for each in range(9) if window.record(each) is not None] == [2, 3, 4, 8]
+
+    window.unpark(_of(b"a", 5, 6, 7))
+
+    assert window.record(5) is not None
+    assert window.parked(6)
+
+
+def test_parked_in_order() -> None:
+    """However much is parked, a group's messages come in order, each once."""
+    chance = random.Random(7)
+    window = Window(Progress(0), records_max=20)
+    groups = [chance.choice([b"a", b"b", b"c", None]) for _ in range(300)]
+    window.feed([Fetched(offset, group) for offset, group in enumerate(groups)])
+
+    assert window.counts["parked"] > 200
+    assert [_finish_next(window) for _ in range(301)] == [*range(300), None]
+    assert window.counts == {"undone": 0, "kept": 0, "parked": 0}
+
+
+def test_bounds_hold() -> None:
+    """More records, or more bytes, than a window takes are parked, whosever they are."""
+    many = Window(Progress(0), records_max=10)
+    many.feed([Fetched(each, b"%d" % each) for each in range(50)])
+    large = Window(Progress(0), bytes_max=1_000)
+    large.feed([Fetched(each, None, b"v" * 400) for each in range(50)])
+
+    assert many.counts == {"undone": 50, "kept": 10, "parked": 40}
+    assert large.counts == {"undone": 50, "kept": 3, "parked": 47}
+    assert [_finish_next(many) for _ in range(50)] == list(range(50))
+    assert [_finish_next(large) for _ in range(50)] == list(range(50))
+    assert large.wants_more(1)
+
+
+def test_wants_more() -> None:
+    """One fetches on while there is room for a whole fetch."""
+    window = Window(Progress(0), records_max=10)
+    window.feed([Fetched(each, b"%d" % each) for each in range(8)])
+
+    assert window.wants_more(4, 2)
+    assert not window.wants_more(4, 3)
+
+
+def test_wants_more_bytes() -> None:
+    """One does not fetch on while the values that are kept are large."""
+    window = Window(Progress(0), bytes_max=1_000)
+    window.feed([Fetched(0, b"a", b"v" * 999)])
+
+    assert window.wants_more(4)
+
+    window.feed([Fetched(1, b"b", b"v")])
+
+    assert not window.wants_more(4)
+
+    window.ledger.acquire("x")
+    window.finish("x", 0)
+
+    assert window.wants_more(4)
+
+
+@pytest.mark.parametrize("finished", [0, 1, 5])
+def test_stuck_group(finished: int) -> None:
+    """A stuck group with a backlog, whatever part of its share it has kept, never keeps the others from being fetched."""
+    window = Window(Progress(0), records_max=1_000)
+    window.feed(_of(b"stuck", *range(500)))
+    for _ in range(finished):
+        _finish_next(window)
+
+    assert window.ledger.acquire("stuck for good") == finished
+    assert window.counts["parked"] == 400
+    assert window.wants_more(4)
+
+
+def test_parked_and_lively() -> None:
+    """Where something is parked one fetches on only for handlers that lack work: groups that nobody owns."""
+    window = Window(Progress(0), records_max=1_000)
+    window.feed(_of(b"stuck", *range(200)))
+    window.ledger.acquire("stuck for good")
+    window.feed([Fetched(200 + each, b"%d" % each) for each in range(40)])
+
+    assert not window.wants_more(10)
+    assert window.wants_more(11)
+
+
+def test_parked_at_most(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is parked is bounded too."""
+    monkeypatch.setattr(window_module, "PARKED_MAX", 50)
+    window = Window(Progress(0), records_max=10)
+    window.feed(_of(b"a", *range(50)))
+
+    assert window.wants_more(1)
+
+    window.feed(_of(b"a", 50))
+
+    assert not window.wants_more(1)
+
+
+# -- what an operator drops ---------------------------------------------------------------------------------------
+
+
+def test_skipped() -> None:
+    """A skip drops the first message of a group that nobody owns, kept or parked, and its attempts."""
+    window = Window(Progress(0), records_max=10)
+    window.feed(_of(b"a", 0, 1) + _of(b"b", 2))
+    window.attempts[0] = 3
+    window.ledger.acquire("x")
+
+    assert window.skip(b"a") == 0
+    assert window.skip(b"none") == 0
+
+    window.ledger.close("x")
+
+    assert [window.skip(b"a"), window.skip(b"a"), window.skip(b"a")] == [1, 1, 0]
+    assert (window.next, window.attempts) == (2, {})
+    assert window.counts == {"undone": 1, "kept": 1, "parked": 0}
+
+
+def test_skip_reaches_the_record() -> None:
+    """What is skipped is finished for a successor."""
+    window = Window(Progress(0))
+    window.feed(_of(b"a", 0) + _of(b"b", 1))
+
+    assert window.skip(b"b") == 1
+
+    progress = window.progress("me", "")
+
+    assert (progress.next, list(progress.finished)) == (0, [(1, 2)])
