@@ -119,11 +119,12 @@ def accept_in_transactions(
 
 
 class Flow(threading.Thread):
-    """Traffic at a steady rate, in a thread of its own."""
+    """Traffic at a steady rate, in a thread of its own, until it is stopped; what was sent by then is ``sent``."""
 
     def __init__(self, bootstrap: str, address: str, messages: Sequence[GroupMessage], rate: float) -> None:
-        """``rate``: messages a second."""
+        """``messages``: more than are needed. ``rate``: messages a second."""
         super().__init__(name=f"traffic to {address}", daemon=True)
+        self.sent: list[GroupMessage] = []
         self._servers = bootstrap
         self._address = address
         self._messages = messages
@@ -131,16 +132,23 @@ class Flow(threading.Thread):
         self._halt = threading.Event()
 
     def run(self) -> None:
-        """Send all, unless it is stopped."""
+        """Send, and wait until all that was sent is there."""
         producer = _producer(self._servers)
         begin = time.monotonic()
-        for number, each in enumerate(self._messages):
-            _accept(producer, self._address, [each])
-            while number > (time.monotonic() - begin) * self._rate and not self._halt.wait(0.01):
-                pass
+        for each in self._messages:
+            while len(self.sent) > (time.monotonic() - begin) * self._rate and not self._halt.wait(0.01):
+                producer.poll(0)
             if self._halt.is_set():
                 break
-        producer.flush(120)
+            _accept(producer, self._address, [each])
+            self.sent.append(each)
+        assert producer.flush(120) == 0
+
+    def finish(self) -> dict[str, int]:
+        """Send no more; returns how many messages of each group were sent."""
+        assert self.is_alive(), "there was to be traffic until here: generate more"
+        self.stop()
+        return sizes(self.sent)
 
     def stop(self) -> None:
         """Send no more."""

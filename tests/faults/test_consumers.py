@@ -1,0 +1,266 @@
+"""Consumers are killed and frozen, and their broker is: nothing lost, groups in order, nothing done again that was written.
+
+Judged by :mod:`tests.support.group_checker`, which says what a kill excuses.
+"""
+
+import random
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from app.embedded.broker import EmbeddedBroker
+from tests.support import kafka
+from tests.support.consumers import (
+    ConsumerProcess,
+    consumers,
+    latest_written,
+    progress_written,
+    wait_shared,
+)
+from tests.support.group_checker import Disturbance, Run, Snapshot, judge, parse
+from tests.support.group_traffic import Flow, GroupMessage, Shape, accept, generate
+from tests.support.worker import configure, wait_for
+
+SEED = 7_919
+PARTITIONS = 4
+KILLS = 3
+MESSAGES = 40_009
+"""More than are sent."""
+STOP_LIMIT_S = 45.0
+"""For a consumer to stop without a broker: what it drains, and its last try to write."""
+
+
+class System:
+    """Consumer processes of one group on one address, and what their handlers noted."""
+
+    def __init__(self, bootstrap: str, folder: Path, name: str, count: int, seconds: float) -> None:
+        """``seconds``: how long a message takes."""
+        self.bootstrap = bootstrap
+        self.name = name
+        self.group = f"{name}-group"
+        self.topic = f"{name}.accepted"
+        self.handled = folder / "handled"
+        config = configure(folder, bootstrap, name, [{"name": name, "partitions": PARTITIONS}])
+        environment = {"HANDLED_FILE": str(self.handled), "HANDLING_SECONDS": str(seconds)}
+        self.processes = [
+            ConsumerProcess(
+                config, f"c{number}", name, self.group, "--concurrency", "7", environment=environment
+            )
+            for number in range(count)
+        ]
+
+    def runs(self) -> list[Run]:
+        """What handlers did until now."""
+        return parse(self.handled.read_text().splitlines()) if self.handled.exists() else []
+
+    def snapshot(self) -> Snapshot:
+        """What is written now."""
+        written = latest_written(self.bootstrap, self.name, self.group, self.topic)
+        return Snapshot(time.monotonic(), written)
+
+    def kill(self, process: ConsumerProcess) -> tuple[Disturbance, Snapshot]:
+        """SIGKILL, and what was written by then."""
+        pid = process.pid
+        process.kill()
+        return Disturbance(pid, time.monotonic()), self.snapshot()
+
+    def wait_ended(self, count: int, limit_s: float = 120) -> None:
+        """Until so many messages came to an end."""
+        self.wait(lambda: self.ended() >= count, limit_s)
+
+    def ended(self) -> int:
+        """How many messages came to an end until now."""
+        return len({(each.partition, each.offset) for each in self.runs() if each.end})
+
+    def wait_no_lag(self) -> None:
+        """Until everything is committed."""
+        self.wait(
+            lambda: (
+                [max(0, each) for each in self._committed()]
+                == kafka.end_offsets(self.bootstrap, self.topic, PARTITIONS)
+            )
+        )
+
+    def wait_written_beyond(self, offsets: list[int]) -> None:
+        """Until more than this is committed of each partition."""
+        self.wait(lambda: all(now > then for now, then in zip(self._committed(), offsets, strict=True)))
+
+    def wait(self, condition: Callable[[], bool], limit_s: float = 90) -> None:
+        """With the logs, if it does not come."""
+        wait_for(condition, self._state, limit_s)
+
+    def _committed(self) -> list[int]:
+        return kafka.committed(self.bootstrap, self.group, self.topic, PARTITIONS)
+
+    def _state(self) -> str:
+        logs = (f"{each.name} {each.health()}\n{each.log()[-4_000:]}" for each in self.processes)
+        return f"{len(self.runs())} runs, committed {self._committed()}\n" + "\n".join(logs)
+
+
+@pytest.mark.timeout(300)
+def test_kills_under_traffic(bootstrap: str, tmp_path: Path) -> None:
+    """Whoever is killed, each group goes on at its first message that was not finished and written, in order."""
+    generator = random.Random(SEED)
+    system = System(bootstrap, tmp_path, kafka.unique("consumers-killed"), 3, 0.011)
+    shape = Shape(messages=MESSAGES, group_size=37, interleave=53, randomized=True, ungrouped=0.05)
+    messages = generate(shape, SEED)
+    flow = Flow(bootstrap, system.name, messages, 150)
+    disturbances: list[Disturbance] = []
+    snapshots: list[Snapshot] = []
+    with consumers(*system.processes):
+        try:
+            flow.start()
+            for number in range(KILLS):
+                system.wait_ended(system.ended() + 300)
+                victims = generator.sample(system.processes, 1 + number % 2)
+                for each in victims:
+                    disturbance, snapshot = system.kill(each)
+                    disturbances.append(disturbance)
+                    snapshots.append(snapshot)
+                for each in victims:
+                    each.start()
+            system.wait_ended(system.ended() + 300)
+            sent = flow.finish()
+            system.wait_ended(sum(sent.values()))
+            system.wait_no_lag()
+        finally:
+            flow.stop()
+
+    runs = system.runs()
+    assert judge(runs, sent, disturbances, snapshots) == [], f"seed {SEED}"
+    assert len(runs) > sum(sent.values()), "no kill struck what was running"
+    assert all(each.attempt == 1 for each in runs if each.begin < disturbances[0].time)
+
+
+@pytest.mark.timeout(180)
+def test_attempts_are_counted_over_kills(bootstrap: str, tmp_path: Path) -> None:
+    """What was running is begun again as the next attempt; what only waited is begun as the first."""
+    system = System(bootstrap, tmp_path, kafka.unique("attempts"), 1, 3600)
+    [process] = system.processes
+    messages = [
+        GroupMessage(f"g{group}", number, last=number == 2) for group in range(3) for number in range(3)
+    ]
+    with consumers(process):
+        accept(bootstrap, system.name, messages)
+        for attempt in (1, 2):
+            _wait_attempts(system, attempt)
+            process.kill()
+            process.start()
+        system.wait(lambda: len(system.runs()) == 9)
+
+    runs = system.runs()
+    assert [each.sequence for each in runs] == [0] * 9
+    for label in ("g0", "g1", "g2"):
+        assert [each.attempt for each in runs if each.label == label] == [1, 2, 3]
+
+
+def _wait_attempts(system: System, attempt: int) -> None:
+    """Until it is written that three messages are in this attempt."""
+    system.wait(
+        lambda: (
+            [
+                count
+                for each in system.snapshot().written.values()
+                for count in each.progress.attempts.values()
+            ]
+            == [attempt] * 3
+        )
+    )
+
+
+@pytest.mark.timeout(240)
+def test_frozen_consumer_changes_nothing(bootstrap: str, tmp_path: Path) -> None:
+    """Stopped past its session and woken, what it acknowledges is of no account: its successor's progress stays."""
+    system = System(bootstrap, tmp_path, kafka.unique("consumer-frozen"), 2, 0.05)
+    sleeper, heir = system.processes
+    shape = Shape(messages=MESSAGES, group_size=37, interleave=53, randomized=True)
+    messages = generate(shape, SEED)
+    flow = Flow(bootstrap, system.name, messages, 60)
+    with consumers(sleeper, heir):
+        try:
+            wait_shared(sleeper, heir, partitions=PARTITIONS)
+            flow.start()
+            system.wait_ended(150)
+            frozen = sleeper.freeze()
+            system.wait(lambda: len(heir.held) == PARTITIONS and heir.health()[0] == 200)
+            before = len(system.runs())
+            system.wait(lambda: len(system.runs()) > before + 200)
+            woken = sleeper.thaw()
+            # It gives away what it believes to hold before it joins again.
+            given_away = sleeper.log().count("giving away")
+            system.wait(lambda: sleeper.log().count("giving away") > given_away)
+            knew = time.monotonic()
+            wait_shared(sleeper, heir, partitions=PARTITIONS)
+            sent = flow.finish()
+            system.wait_ended(sum(sent.values()))
+            system.wait_no_lag()
+        finally:
+            flow.stop()
+
+    disturbance = Disturbance(sleeper.pid, frozen, knew)
+    runs = system.runs()
+    strays = [each for each in runs if each.pid == sleeper.pid and woken <= each.begin < knew]
+    print(f"{len(strays)} begun in the {knew - woken:.1f} s until it knew")
+    assert any(each.pid == sleeper.pid and each.begin < frozen < woken < (each.end or 0) for each in runs), (
+        "nothing was running when it was frozen, so nothing was acknowledged too late"
+    )
+    assert judge(runs, sent, [disturbance]) == [], f"seed {SEED}"
+    _assert_rising(system)
+
+
+def _assert_rising(system: System) -> None:
+    """No record takes back what an earlier one says, and nobody writes after a successor has."""
+    for partition in range(PARTITIONS):
+        written = [
+            each.progress
+            for each in progress_written(system.bootstrap, system.name, system.group, system.topic)
+            if each.partition == partition
+        ]
+        nexts = [each.next for each in written]
+        holders = [each.holder for each in written]
+        changes = [each for index, each in enumerate(holders) if index == 0 or holders[index - 1] != each]
+        assert nexts == sorted(nexts)
+        assert len(changes) == len(set(changes))
+
+
+@pytest.mark.timeout(240)
+def test_broker_killed_and_away(tmp_path: Path) -> None:
+    """The broker is killed and started, then away for twenty seconds: consumers go on, and nothing is done again.
+
+    When it does not come back, they stop all the same.
+    """
+    with EmbeddedBroker(tmp_path / "broker") as broker:
+        kafka.settle(broker.bootstrap_servers)
+        system = System(broker.bootstrap_servers, tmp_path, "broker-away", 2, 0.05)
+        messages = generate(Shape(messages=MESSAGES, group_size=37, interleave=53, randomized=True), SEED)
+        flow = Flow(broker.bootstrap_servers, system.name, messages, 60)
+        with consumers(*system.processes):
+            try:
+                wait_shared(*system.processes, partitions=PARTITIONS)
+                flow.start()
+                for away_s in (0, 20):
+                    system.wait_written_beyond([0] * PARTITIONS)
+                    broker.kill()
+                    time.sleep(away_s)
+                    broker.start()
+                    before = kafka.end_offsets(broker.bootstrap_servers, system.topic, PARTITIONS)
+                    system.wait_written_beyond(before)
+                sent = flow.finish()
+                system.wait_ended(sum(sent.values()))
+                system.wait_no_lag()
+            finally:
+                flow.stop()
+            runs = system.runs()
+            assert judge(runs, sent) == [], f"seed {SEED}"
+            assert {each.attempt for each in runs} == {1}
+            _assert_rising(system)
+
+            broker.kill()
+            begin = time.monotonic()
+            for each in system.processes:
+                each.signal(signal.SIGTERM)
+            assert [each.wait_end() for each in system.processes] == [0, 0]
+            assert time.monotonic() - begin < STOP_LIMIT_S
