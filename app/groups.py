@@ -168,7 +168,7 @@ async def unfinished(
             if (
                 each.offset >= end
                 or finished.is_finished(each.offset)
-                or each.offset < known.purged.get(key, 0)
+                or each.offset in range(*known.purged.get(key, (0, 0)))
             ):
                 continue
             row = rows.get(name := None if key is None else key.hex())

@@ -22,7 +22,8 @@ from conf.settings import AddressSettings, Settings
 from ringfence_client import topics
 from ringfence_client.claimed import Claimed
 from ringfence_client.dead_letters import DeadLetters
-from ringfence_client.dispatcher import Dispatcher, Handler
+from ringfence_client.dispatcher import Dispatcher
+from ringfence_client.handler import Handler
 from ringfence_client.message import MessageFactory
 from ringfence_client.opening import NotOursError, PartitionOpening
 from ringfence_client.options import ConsumerOptions
@@ -40,8 +41,9 @@ FETCH_PART: Final = 5
 """Handed to windows at once, and no more than this part of a window; handlers run between."""
 CLOSE_LIMIT_S: Final = 8.0
 """For the last progress."""
-REBALANCE_MARGIN_S: Final = 10.0
-"""aiokafka evicts whoever drains longer than the rebalance time-out."""
+REBALANCE_MARGIN_S: Final = 20.0
+"""Whoever gives away longer than the rebalance time-out is evicted: beyond the drain come the cancelling, the last progress
+and the producer's end."""
 RETRY_S: Final = 1.0
 
 

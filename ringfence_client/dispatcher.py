@@ -6,21 +6,18 @@ handler is free for others.
 """
 
 import asyncio
-import concurrent.futures
 import contextlib
-import inspect
 import logging
 import random
 from collections import Counter, deque
-from collections.abc import Awaitable, Callable
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final, cast
 
 from aiokafka.errors import KafkaError
 
 from ringfence_client.claimed import Claimed
 from ringfence_client.dead_letters import DeadLetter
-from ringfence_client.message import Message, MessageFactory, Reject, Release, Retry
+from ringfence_client.handler import Handler, HandlerRuns
+from ringfence_client.message import MessageFactory, Reject, Release, Retry
 from ringfence_client.writer import LostError
 
 log: Final = logging.getLogger("ringfence.consumer")
@@ -33,8 +30,6 @@ LOAD_REST_S: Final = 1.0
 """A group whose parked message cannot be read now rests for so long."""
 CANCEL_LIMIT_S: Final = 2.0
 """For cancelled handlers to end; who does not is left behind, and what it runs is not run again beside it."""
-
-Handler = Callable[[Message], Any]
 
 
 class Turn:
@@ -70,15 +65,12 @@ class Dispatcher:
         self._prefetch = prefetch
         self._max_attempts = max_attempts
         self.concurrency = concurrency
-        self._pool = None if _is_async(handler) else ThreadPoolExecutor(concurrency, "ringfence-handler")
-        self._call = handler if self._pool is None else self._threaded(handler, self._pool)
+        self._runs = HandlerRuns(handler, concurrency)
         self._claims: deque[Claimed] = deque()
         self._due: deque[Turn] = deque()
         self._timers: dict[Turn, asyncio.TimerHandle] = {}
         self._idle: deque[asyncio.Future[None]] = deque()
         self._running: dict[asyncio.Task[None], Turn] = {}
-        self._left: dict[tuple[str, int, int], asyncio.Future[Any]] = {}
-        """Runs that outlive their claim, by topic, partition and offset: whoever gets these here again waits."""
         self._stubborn: dict[asyncio.Task[None], asyncio.Future[None]] = {}
         """Handlers that went on when they were cancelled; each future is cancelled when its handler ends at last."""
         self.counts: Counter[str] = Counter()
@@ -99,8 +91,7 @@ class Dispatcher:
             each.cancel()
         if self._slots:
             await asyncio.wait(self._slots, timeout=CANCEL_LIMIT_S)
-        if self._pool is not None:
-            self._pool.shutdown(wait=False, cancel_futures=True)
+        self._runs.stop()
 
     def add(self, claimed: Claimed) -> None:
         """Hand out messages of this partition too."""
@@ -142,7 +133,9 @@ class Dispatcher:
                         "%s/%d: the handler does not end when it is cancelled", claimed, turn.offsets[0]
                     )
                     self._stubborn[task] = asyncio.get_running_loop().create_future()
-                    self._outlives(claimed.topic, claimed.partition, turn.offsets[0], self._stubborn[task])
+                    self._runs.outlives(
+                        claimed.topic, claimed.partition, turn.offsets[0], self._stubborn[task]
+                    )
 
     def skip(self, claimed: Claimed, group: bytes) -> int:
         """Drop the first message of a group that no handler runs now; returns how many went, 1 or 0."""
@@ -238,7 +231,7 @@ class Dispatcher:
         claimed, window = turn.claimed, turn.claimed.window
         while turn.offsets and not claimed.draining:
             offset = turn.offsets[0]
-            left = self._left.get((claimed.topic, claimed.partition, offset))
+            left = self._runs.left(claimed.topic, claimed.partition, offset)
             if left is not None:
                 self._await(turn, left)
                 return
@@ -271,7 +264,7 @@ class Dispatcher:
             None: the message is finished. Else how long its group rests, in seconds, and whether it is released.
         """
         try:
-            await self._handle(self._factory.make(record, attempt))
+            await self._runs.run(self._factory.make(record, attempt))
         except Release:
             self._take_back(turn.claimed, record.offset)
             self.counts["released"] += 1
@@ -296,15 +289,6 @@ class Dispatcher:
         else:
             self._finish(turn)
         return None
-
-    async def _handle(self, message: Message) -> None:
-        try:
-            await self._call(message)
-        except asyncio.CancelledError:
-            if cast("asyncio.Task[None]", asyncio.current_task()).cancelling():
-                raise
-            # Not we: the handler waited for something that was cancelled. That must not end who runs it.
-            raise RuntimeError("what the handler waited for was cancelled") from None
 
     def _take_back(self, claimed: Claimed, offset: int) -> None:
         claimed.window.take_back(offset)
@@ -354,37 +338,6 @@ class Dispatcher:
             self.wake(1)
 
         left.add_done_callback(over)
-
-    def _threaded(self, handler: Handler, pool: ThreadPoolExecutor) -> Callable[[Message], Awaitable[Any]]:
-        async def call(message: Message) -> None:
-            run: concurrent.futures.Future[Any] = pool.submit(handler, message)
-            thread = asyncio.wrap_future(run)
-            try:
-                await asyncio.shield(thread)
-            except asyncio.CancelledError:
-                # A thread cannot be ended, unless it has not begun. Whoever gets this message here again waits for it.
-                if not run.cancel():
-                    self._outlives(message.topic, message.partition, message.offset, thread)
-                raise
-
-        return call
-
-    def _outlives(self, topic: str, partition: int, offset: int, run: "asyncio.Future[Any]") -> None:
-        key = (topic, partition, offset)
-        self._left[key] = run
-
-        def ended(_: "asyncio.Future[Any]") -> None:
-            if self._left.get(key) is run:
-                del self._left[key]
-            if not run.cancelled():
-                run.exception()  # nobody else may ask
-
-        run.add_done_callback(ended)
-
-
-def _is_async(handler: Handler) -> bool:
-    call = getattr(handler, "__call__", handler)  # noqa: B004 - an object with an asynchronous __call__
-    return inspect.iscoroutinefunction(handler) or inspect.iscoroutinefunction(call)
 
 
 def _back_off(attempt: int) -> float:

@@ -74,12 +74,16 @@ class ParkedReader:
                 raise
             self._consumer = consumer
         consumer = self._consumer
-        consumer.assign([tp])
+        if consumer.assignment() != {tp}:
+            consumer.assign([tp])
         consumer.seek(tp, offset)
+        consumer.resume(tp)
         try:
             records = (await consumer.getmany(tp, timeout_ms=POLL_MS, max_records=RECORDS_MAX)).get(tp, [])
         except OffsetOutOfRangeError:
             records = None
+        # Else it would fetch on at once, and the next reading would wait for that fetch, up to the poll time.
+        consumer.pause(tp)
         if records is None or (records and records[0].offset > offset):
             log.error("GAP: %s/%d/%d is gone: retention or compaction deleted it unprocessed", *tp, offset)
             return None

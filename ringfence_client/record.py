@@ -33,7 +33,8 @@ class Progress:
         holder: Who wrote it; made anew whenever a partition is opened.
         web: Where the holder's web server is; empty = it has none.
         released: The holder finished all that it had begun, and left.
-        purged: Groups of which an operator dropped everything below an offset that is not read yet.
+        purged: Groups of which an operator dropped everything from the first offset, which nobody had fetched, up to
+            and without the second, which is not read yet.
     """
 
     next: int
@@ -43,7 +44,7 @@ class Progress:
     holder: str = ""
     web: str = ""
     released: bool = True
-    purged: Mapping[bytes, int] = field(default_factory=dict)
+    purged: Mapping[bytes, watermark.Run] = field(default_factory=dict)
 
 
 def encode_key(group: str, topic: str, partition: int) -> bytes:
@@ -75,7 +76,7 @@ def encode(progress: Progress) -> bytes:
         "holder": progress.holder,
         "web": progress.web,
         "released": progress.released,
-        "purged": {group.hex(): below for group, below in progress.purged.items()},
+        "purged": {group.hex(): run for group, run in progress.purged.items()},
     }
     return json.dumps(document, separators=(",", ":")).encode()
 
@@ -110,5 +111,5 @@ def _progress(document: dict[str, Any]) -> Progress:
         str(document["holder"]),
         str(document["web"]),
         bool(document["released"]),
-        {bytes.fromhex(group): int(below) for group, below in document["purged"].items()},
+        {bytes.fromhex(group): (int(begin), int(end)) for group, (begin, end) in document["purged"].items()},
     )

@@ -73,7 +73,7 @@ class Window:
             self.end = offset + 1
             if not self.watermark.delivered(offset):
                 continue
-            if record.key is not None and offset < self._purged.get(record.key, 0):
+            if record.key is not None and offset in range(*self._purged.get(record.key, (0, 0))):
                 self.watermark.finish(offset)
                 continue
             self.ledger.append(offset, record.key, record.timestamp)
@@ -171,7 +171,9 @@ class Window:
         dropped = self.ledger.purge(group)
         for offset in dropped:
             self._drop(offset)
-        self._purged[group] = max(below, self._purged.get(group, 0))
+        # What was acquired of it lies below the end: a successor has to do that.
+        begin, known = self._purged.get(group, (0, 0))
+        self._purged[group] = (begin, max(below, known)) if known > self.end else (self.end, below)
         return len(dropped)
 
     def skip(self, group: bytes) -> int:
@@ -230,5 +232,5 @@ class Window:
             web,
             released,
             # Below the end they have been dropped already.
-            {group: below for group, below in self._purged.items() if below > self.end},
+            {group: run for group, run in self._purged.items() if run[1] > self.end},
         )

@@ -12,8 +12,10 @@ from aiokafka.consumer.group_coordinator import GroupCoordinator
 from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from ringfence_client import Message, Reject
+from ringfence_client import Message, Reject, record
+from ringfence_client.progress import ProgressTopic
 from tables import failpoints
+from tables.cluster import Cluster
 from tests.support import kafka
 from tests.support.consuming import Bench, Recorder, consuming, interleaved, numbered
 from tests.support.kafka import Sent
@@ -276,7 +278,7 @@ async def test_transactions_alone_commit(bootstrap: str, monkeypatch: pytest.Mon
         assert len(handler.done) == 100
 
 
-@pytest.mark.parametrize("point", ["before-send", "after-send", "before-commit"])
+@pytest.mark.parametrize("point", ["before-send", "before-commit"])
 async def test_progress_that_cannot_be_written(bootstrap: str, point: str) -> None:
     """While progress cannot be written handlers go on, and when it can again, all that they did is written."""
     handler = Recorder()
@@ -437,3 +439,22 @@ async def test_error_that_nobody_named(bootstrap: str, caplog: pytest.LogCapture
 
         assert raised > 3
         assert (await bench.agreed()).next == 3
+
+
+async def test_reader_is_cancelled(bootstrap: str) -> None:
+    """Whoever asks for progress together with a reader that is cancelled gets it all the same."""
+    async with consuming(bootstrap) as bench:
+        running = await bench.start(Recorder())
+        await running.stop()
+        cluster = Cluster(bench.settings.kafka, bench.group)
+        async with cluster:
+            topic = ProgressTopic(bench.settings.kafka, bench.settings.app.id, cluster)
+            await topic.start()
+            key = record.encode_key(bench.group, bench.accepted, 0)
+            before, reader, other = (asyncio.create_task(topic.latest(key)) for _ in range(3))
+            await before
+            await until(lambda: not topic._waiting, lambda: str(topic._waiting))
+            reader.cancel()
+
+            assert await other is not None
+            assert reader.cancelled()

@@ -20,7 +20,16 @@ def _document(**changed: Any) -> bytes:
 
 def test_round_trip() -> None:
     """What is written is read."""
-    progress = Progress(5, [(7, 9), (12, 13)], {6: 2, 11: 1}, 20_000, "me", "http://here:1", released=False)
+    progress = Progress(
+        5,
+        [(7, 9), (12, 13)],
+        {6: 2, 11: 1},
+        20_000,
+        "me",
+        "http://here:1",
+        released=False,
+        purged={b"\xff": (6, 9)},
+    )
 
     assert record.decode(record.encode(progress)) == progress
     assert record.decode(record.encode(Progress(0))) == Progress(0, [])
@@ -85,6 +94,9 @@ def test_no_key(key: bytes) -> None:
         _document(reserved=...),
         _document(holder=...),
         _document(released=...),
+        _document(purged={"no hex": 1}),
+        _document(purged=[1]),
+        _document(purged={"61": 7}),
     ],
 )
 def test_damaged(value: bytes) -> None:

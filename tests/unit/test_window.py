@@ -327,6 +327,28 @@ def test_skipped() -> None:
     assert window.counts == {"undone": 1, "kept": 1, "parked": 0}
 
 
+def test_purged() -> None:
+    """A purge drops what nobody acquired of a group, kept or parked or yet to be fetched below an offset, and no more."""
+    window = Window(Progress(0), records_max=20)
+    window.feed(_of(b"a", 0, 1, 2, 3) + _of(b"b", 4))
+    window.ledger.acquire("x")
+
+    assert window.counts["parked"] == 2
+    assert window.purge(b"a", 8) == 3
+    assert window.counts == {"undone": 2, "kept": 2, "parked": 0}
+
+    successor = Window(window.progress("me", ""))
+    for each in (window, successor):
+        each.feed(_of(b"a", 0, 1, 2, 3) + _of(b"b", 4) + _of(b"a", 6, 7, 8) + _of(b"b", 9))
+
+        assert each.purge(b"none", 0) == 0
+
+    window.finish("x", 0)
+
+    assert [_finish_next(window) for _ in range(4)] == [4, 8, 9, None]
+    assert [_finish_next(successor) for _ in range(5)] == [0, 4, 8, 9, None]
+
+
 def test_skip_reaches_the_record() -> None:
     """What is skipped is finished for a successor."""
     window = Window(Progress(0))

@@ -1,0 +1,200 @@
+"""A consumer's pages: whether it is ready, which groups wait, and what an operator may drop."""
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import aiohttp
+import pytest
+
+from ringfence_client import Message, Retry, web
+from tables import failpoints
+from tests.support.consuming import Recorder, Running, consuming, numbered
+from tests.support.kafka import Sent
+from tests.support.lanes import Gate, until
+
+
+class Pages:
+    """A browser of one consumer's pages."""
+
+    def __init__(self, base: str, session: aiohttp.ClientSession) -> None:
+        self._base = base
+        self._session = session
+
+    async def get(self, path: str) -> tuple[int, dict[str, Any]]:
+        async with self._session.get(self._base + path) as answer:
+            return answer.status, await answer.json()
+
+    async def post(self, path: str, body: Any) -> tuple[int, dict[str, Any]]:
+        async with self._session.post(self._base + path, json=body) as answer:
+            return answer.status, await answer.json()
+
+    async def groups(self) -> dict[str, dict[str, Any]]:
+        """The rows, by group."""
+        return {each["group"]: each for each in (await self.get("/groups"))[1]["groups"]}
+
+
+@asynccontextmanager
+async def _pages(running: Running) -> AsyncIterator[Pages]:
+    listener = socket.create_server(("127.0.0.1", 0))
+    async with web.serving(running.consumer, listener), aiohttp.ClientSession() as session:
+        yield Pages(f"http://127.0.0.1:{listener.getsockname()[1]}", session)
+
+
+async def test_health(bootstrap: str) -> None:
+    """A consumer lives before it is ready; it is ready when what it was assigned is open, and says how far it is."""
+    gate = Gate()
+    handler = Recorder()
+    async with consuming(bootstrap) as bench:
+        bench.send(*numbered(b"group", 3))
+        remove = failpoints.install("before-send", bench.claim_name(), gate)
+        running = bench.launch(handler)
+        async with _pages(running) as pages:
+            try:
+                await gate.wait()
+
+                assert await pages.get("/live") == (200, {"live": True})
+                assert (await pages.get("/health"))[0] == 503
+            finally:
+                gate.open()
+                remove()
+            await running.ready()
+            await bench.until_next(running, 3)
+            status, report = await pages.get("/health")
+
+            assert status == 200
+            assert report["partitions"] == {"0": {"next": 3, "undone": 0, "kept": 0, "parked": 0}}
+            assert (report["consumer_group"], report["address"]) == (bench.group, bench.name)
+            assert (report["counts"], report["waiting"]) == ({"finished": 3}, {})
+
+
+async def test_purged(bootstrap: str) -> None:
+    """A purge drops what nobody acquired of a group, of that group alone, and a restart does not bring it back."""
+    free = asyncio.Event()
+
+    async def work(message: Message) -> None:
+        await free.wait()
+
+    handler = Recorder(work)
+    async with consuming(bootstrap) as bench:
+        bench.send(*numbered(b"\xffa", 5), *numbered(b"b", 3))
+        running = await bench.start(handler, drain_timeout=0.2)
+        async with _pages(running) as pages:
+            await until(lambda: len(handler.begun) == 2, lambda: str(handler.begun))
+            rows = await pages.groups()
+
+            assert {name: (each["depth"], each["acquired"]) for name, each in rows.items()} == {
+                "\\xffa": (5, 1),
+                "b": (3, 1),
+            }
+
+            status, answer = await pages.post(
+                "/groups/purge", {"partition": 0, "group": rows["\\xffa"]["group_hex"]}
+            )
+
+            assert (status, answer["dropped"]) == (200, 4)
+            assert [(each["depth"], each["acquired"]) for each in (await pages.groups()).values()] == [
+                (1, 1),
+                (3, 1),
+            ]
+            # It was written before it was answered.
+            assert list((await bench.agreed()).finished) == [(1, 5)]
+        await running.stop()
+        free.set()
+        running = await bench.start(handler)
+        await bench.until_next(running, 8)
+
+        assert sorted(handler.offsets) == [0, 5, 6, 7]
+        assert await bench.letters() == []
+
+
+async def test_skipped(bootstrap: str) -> None:
+    """A skip drops the head that waits for its next attempt; its group goes on, and a restart does not bring it back."""
+
+    async def fail(message: Message) -> None:
+        if message.value == b"poison":
+            raise Retry("poisoned", 3600)
+
+    handler = Recorder(fail)
+    async with consuming(bootstrap) as bench:
+        bench.send(Sent(None, b"a", b"poison"), *numbered(b"a", 3), Sent(None, b"a", b"poison"))
+        running = await bench.start(handler)
+        async with _pages(running) as pages:
+            await until(
+                lambda: running.consumer.dispatcher.counts["retries"] == 1, lambda: str(handler.begun)
+            )
+            answer = await pages.post("/groups/skip", {"partition": 0, "group": b"a".hex()})
+
+            assert (answer[0], answer[1]["dropped"]) == (200, 1)
+
+            await until(
+                lambda: running.consumer.dispatcher.counts["retries"] == 2, lambda: str(handler.begun)
+            )
+            answer = await pages.post("/groups/skip", {"partition": 0, "group": b"a".hex()})
+
+            assert (answer[0], answer[1]["dropped"]) == (200, 1)
+            assert await bench.committed() == 5
+
+            answer = await pages.post("/groups/skip", {"partition": 0, "group": b"a".hex()})
+
+            assert answer[1]["dropped"] == 0
+        await running.stop()
+        bench.send(*numbered(b"a", 1))
+        running = await bench.start(handler)
+        await bench.until_next(running, 6)
+
+        assert handler.wrong == []
+        assert handler.offsets == [1, 2, 3, 5]
+        assert await bench.letters() == []
+
+
+async def test_running_is_not_skipped(bootstrap: str) -> None:
+    """What a handler runs now is not dropped from under it."""
+    free = asyncio.Event()
+
+    async def work(message: Message) -> None:
+        await free.wait()
+
+    handler = Recorder(work)
+    async with consuming(bootstrap) as bench:
+        bench.send(*numbered(b"a", 2))
+        running = await bench.start(handler)
+        async with _pages(running) as pages:
+            await until(lambda: len(handler.begun) == 1, lambda: str(handler.begun))
+            _, answer = await pages.post("/groups/skip", {"partition": 0, "group": b"a".hex()})
+
+            assert answer["dropped"] == 0
+        free.set()
+        await bench.until_next(running, 2)
+
+        assert handler.offsets == [0, 1]
+
+
+@pytest.mark.parametrize(
+    "body",
+    [{}, [], 7, {"partition": 0}, {"partition": "x", "group": "61"}, {"partition": 0, "group": "no hex"},
+     {"partition": 0, "group": None}],
+    ids=str,
+)  # fmt: skip
+async def test_bad_request(body: Any) -> None:
+    """What cannot be understood is answered with what is wanted; nothing is dropped."""
+    listener = socket.create_server(("127.0.0.1", 0))
+    nobody: Any = None  # not even asked
+    async with web.serving(nobody, listener), aiohttp.ClientSession() as session:
+        pages = Pages(f"http://127.0.0.1:{listener.getsockname()[1]}", session)
+        for path in ("/groups/purge", "/groups/skip"):
+            status, answer = await pages.post(path, body)
+
+            assert (status, "JSON object" in answer["error"]) == (400, True)
+
+
+async def test_not_held(bootstrap: str) -> None:
+    """A partition that is somewhere else cannot be changed here."""
+    async with consuming(bootstrap) as bench:
+        running = await bench.start(Recorder())
+        async with _pages(running) as pages:
+            status, answer = await pages.post("/groups/purge", {"partition": 7, "group": ""})
+
+            assert (status, answer) == (409, {"error": "partition 7 is not held here"})
