@@ -69,7 +69,8 @@ def load_handler(text: str) -> Callable[..., Any]:
         raise ConfigurationError(
             f"--handler {text!r} is not MODULE:FUNCTION; write for example orders:handle"
         )
-    if (here := str(Path.cwd())) not in sys.path:
+    here = str(Path.cwd())
+    if sys.path[:1] != [here]:
         sys.path.insert(0, here)
     try:
         found: Any = importlib.import_module(name)

@@ -40,7 +40,7 @@ FETCH_RECORDS_MAX: Final = 2_000
 FETCH_PART: Final = 5
 """Handed to windows at once, and no more than this part of a window; handlers run between."""
 CLOSE_LIMIT_S: Final = 8.0
-"""For the last progress."""
+"""For the last progress, and to leave the group."""
 REBALANCE_MARGIN_S: Final = 20.0
 """Whoever gives away longer than the rebalance time-out is evicted: beyond the drain come the cancelling, the last progress
 and the producer's end."""
@@ -129,7 +129,7 @@ class GroupConsumer:
             stack.push_async_callback(self.dispatcher.stop)
             self._consumer = AIOKafkaConsumer(**self._consumer_options())
             self._consumer.subscribe([self._topic], listener=_Listener(self))
-            stack.push_async_callback(self._consumer.stop)
+            stack.push_async_callback(insides.end, self._consumer, CLOSE_LIMIT_S)
             stack.push_async_callback(self._close_all)
             await self._until_stopped(self._join_and_fetch())
 

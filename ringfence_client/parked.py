@@ -1,7 +1,6 @@
 """Reads parked messages again: a reader of its own, so that the consumer's position stays where it is."""
 
 import asyncio
-import contextlib
 import logging
 from typing import Any, Final
 
@@ -10,6 +9,7 @@ from aiokafka.errors import OffsetOutOfRangeError
 
 from conf.settings import KafkaSettings
 from ringfence_client.claimed import Claimed
+from tables import insides
 from tables.access import client_options
 
 log: Final = logging.getLogger("ringfence.consumer")
@@ -53,9 +53,7 @@ class ParkedReader:
         """Disconnect."""
         consumer, self._consumer = self._consumer, None
         if consumer is not None:
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(STOP_LIMIT_S):
-                    await consumer.stop()
+            await insides.end(consumer, STOP_LIMIT_S)
 
     async def _stretch(self, tp: TopicPartition, offset: int) -> list[Any] | None:
         """Committed records from this offset on; empty = nothing came in time; None = this one is gone."""

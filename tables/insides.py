@@ -1,6 +1,7 @@
 """What of aiokafka's consumer is not public and yet needed, in one place. Call it on the consumer's own loop."""
 
 import asyncio
+import contextlib
 import logging
 from typing import Any
 
@@ -69,3 +70,21 @@ def keep_fetching(fetcher: Any) -> None:
     # A failed fetch among them would end the new task at once: it awaits those that it finds.
     fetcher._pending_tasks = {each for each in fetcher._pending_tasks if not each.done()}  # noqa: SLF001
     fetcher._fetch_task = asyncio.create_task(fetcher._fetch_requests_routine())  # noqa: SLF001
+
+
+async def end(consumer: Any, limit: float) -> None:
+    """Stop a consumer, whatever state it and the broker are in, within about so many seconds. Never raises.
+
+    aiokafka's own ``stop`` ends with the CancelledError of its fetches where one of them has just failed, and leaves the
+    connections open.
+    """
+    stopping = asyncio.create_task(consumer.stop())
+    try:
+        _, late = await asyncio.wait([stopping], timeout=limit)
+        if not late and not stopping.cancelled() and stopping.exception() is None:
+            return
+    finally:
+        stopping.cancel()
+    with contextlib.suppress(Exception):
+        async with asyncio.timeout(limit):
+            await consumer._client.close()  # noqa: SLF001

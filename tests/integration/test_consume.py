@@ -209,18 +209,27 @@ def test_nothing_is_repeated_when_consumers_come_and_go(bootstrap: str, tmp_path
     ]
     flow = Flow(bootstrap, name, messages, 400)
     codes = []
+
+    def wait_working(*those: ConsumerProcess) -> None:
+        """Until they share all partitions, and each has done something."""
+        wait_shared(*those, partitions=PARTITIONS)
+        wait_for(
+            lambda: {each.pid for each in those} <= {each.pid for each in runs_in(handled)},
+            lambda: "\n".join(each.log()[-3_000:] for each in those),
+        )
+
     with consumers(first):
         try:
             flow.start()
             second.start()
-            wait_shared(first, second, partitions=PARTITIONS)
+            wait_working(first, second)
             third.start()
-            wait_shared(*processes, partitions=PARTITIONS)
+            wait_working(*processes)
             for leaving, staying in ((first, [second, third]), (third, [second])):
                 codes.append(leaving.stop())
-                wait_shared(*staying, partitions=PARTITIONS)
+                wait_working(*staying)
             first.start()
-            wait_shared(first, second, partitions=PARTITIONS)
+            wait_working(first, second)
             sent = flow.finish()
             wait_handled(handled, "", sum(sent.values()), *processes)
             wait_no_lag(bootstrap, f"{name}-group", f"{name}.accepted")

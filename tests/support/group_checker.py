@@ -6,7 +6,7 @@ and a group that has not come to its end has lost something. Beyond that:
 - Two handlers of one group never run at the same time.
 - A *disturbance* ended what a process ran: it was killed, or frozen for so long that others took over. What it had
   begun then and not ended is unfinished. The group may go back, to a message that the disturbed process ran last, and
-  then goes on from there in order. Nothing else excuses a repetition.
+  that it had not ended long before, and then goes on from there in order. Nothing else excuses a repetition.
 - A *snapshot* says what was written as finished at a moment. None of it is ever begun after that moment, whatever
   happens. Taken after each kill this means: the group goes back to its first message that was not finished and written,
   and never further.
@@ -55,6 +55,8 @@ class Disturbance(NamedTuple):
     time: float
     until: float = 0.0
     """What it began from ``time`` to here does not count: it did not know yet that it had slept."""
+    unwritten: float = math.inf
+    """Seconds: what it had ended longer ago was written, so that it is not excused."""
 
 
 class Snapshot(NamedTuple):
@@ -145,7 +147,12 @@ def _sequence(
 
 
 def _disturbed(earlier: Run, later: Run, disturbances: Sequence[Disturbance]) -> bool:
-    return any(each.pid == earlier.pid and earlier.begin < each.time < later.begin for each in disturbances)
+    return any(
+        each.pid == earlier.pid
+        and earlier.begin < each.time < later.begin
+        and (earlier.end is None or earlier.end > each.time - each.unwritten)
+        for each in disturbances
+    )
 
 
 def _overlaps(label: str, group: Sequence[Run], disturbances: Sequence[Disturbance]) -> Iterable[Finding]:

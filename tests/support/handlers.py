@@ -13,19 +13,22 @@ from ringfence_client import Message
 
 SECONDS: Final = float(os.environ.get("HANDLING_SECONDS", "0"))
 """How long a message takes."""
+SLOW_SECONDS: Final = float(os.environ.get("HANDLING_SLOW_SECONDS", "0"))
+"""How long one in so many takes, which holds back the offset below which all is finished."""
+SLOW_EACH: Final = 199
 
 
 async def record(message: Message) -> None:
     """Note begin and end."""
     _note("begin", message)
-    await asyncio.sleep(SECONDS)
+    await asyncio.sleep(_seconds(message))
     _note("end", message)
 
 
 def record_in_thread(message: Message) -> None:
     """The same as a plain function."""
     _note("begin", message)
-    time.sleep(SECONDS)
+    time.sleep(_seconds(message))
     _note("end", message)
 
 
@@ -37,6 +40,10 @@ async def describe(message: Message) -> None:
 def describe_in_thread(message: Message) -> None:
     """The same as a plain function."""
     asyncio.run(describe(message))
+
+
+def _seconds(message: Message) -> float:
+    return SLOW_SECONDS if SLOW_SECONDS and message.offset % SLOW_EACH == 0 else SECONDS
 
 
 def _shown(value: Any) -> Any:

@@ -102,6 +102,16 @@ def test_kill_excuses_what_its_process_ran() -> None:
     assert found(running) == [Anomaly.REPEATED, Anomaly.OVERLAPPED, Anomaly.OVERLAPPED]
 
 
+def test_kill_excuses_only_what_was_not_written_yet() -> None:
+    """What ended so many seconds before was; what never ended was not, however long it ran."""
+    again = [run(0, 0), run(0, 4, pid=B), run(1, 5, pid=B), run(2, 6, pid=B)]
+    long = [run(0, 0, None), run(0, 4, pid=B), run(1, 5, pid=B), run(2, 6, pid=B)]
+
+    assert found(again, 3, Disturbance(A, 2, unwritten=1.6)) == []
+    assert found(again, 3, Disturbance(A, 2, unwritten=1.4)) == [Anomaly.REPEATED]
+    assert found(long, 3, Disturbance(A, 2, unwritten=1.4)) == []
+
+
 def test_kill_of_another_excuses_nothing() -> None:
     """Nor one before, nor one after."""
     again = [run(0, 0), run(0, 2), run(1, 3), run(2, 4)]
