@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
-from app import logs
+from app import collector, logs
 from conf.errors import ConfigurationError, PrerequisiteError
 from conf.settings import Settings
 from ringfence_client import ConsumerOptions, GroupConsumer, web
@@ -39,6 +39,7 @@ def run(
             f"--consumer-group {group!r} is the workers' own, by app.id: choose another name"
         )
     call = load_handler(handler)
+    collector.collect_rarely()
     listener = None if web_port == 0 else _listen(settings.app.web_host, web_port)
     asyncio.run(_consume(GroupConsumer(settings, found, group, call, options), listener))
     log.info("stopped")

@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 import fcntl
-import gc
 import logging
 import os
 import signal
@@ -17,7 +16,7 @@ from yarl import URL
 
 from agents import address as address_agent
 from agents.lanes import Lanes
-from app import logs, rights, topics, web
+from app import collector, logs, rights, topics, web
 from app.metrics import Metrics
 from app.transport import BatchTransport, GroupOwnership
 from app.watch import BrokerWatch
@@ -39,8 +38,6 @@ POLL_INTERVAL_MAX_S: Final = 86_400.0
 METADATA_AGE_S: Final = 10.0
 """How soon a topic that was missing is seen when it is there; the default is five minutes."""
 LAG_EVERY_S: Final = 5.0
-COLLECTOR_THRESHOLDS: Final = (200_000, 20, 100)
-"""Of Python's garbage collector."""
 STREAM_BUFFER_BATCHES: Final = 2
 FETCH_BYTES_MAX: Final = 2 * 2**20
 """A fetch of one partition."""
@@ -185,18 +182,8 @@ def _check_port(host: str, port: int) -> None:
         ) from error
 
 
-def _tune_collector() -> None:
-    """Collect rarely: a batch makes some hundred thousand objects that reference counting alone frees again.
-
-    With Python's default thresholds the collector takes some 30 % of the time (docs/performance.md).
-    """
-    gc.collect()
-    gc.freeze()  # what is loaded by now stays
-    gc.set_threshold(*COLLECTOR_THRESHOLDS)
-
-
 def _execute(app: RingfenceApp) -> int:
-    _tune_collector()
+    collector.collect_rarely()
     loop = asyncio.new_event_loop()
     asyncio.set_event_loop(loop)
     worker = faust.Worker(app, loop=loop, quiet=True, override_logging=False, loglevel=logging.WARNING)

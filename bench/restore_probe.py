@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from app.worker import COLLECTOR_THRESHOLDS
+from app import collector
 from bench.measure import REPORT
 from conf import wire
 from conf.load import load
@@ -49,7 +49,7 @@ def main() -> None:
     """Read the command line and measure."""
     gc.collect()
     gc.freeze()
-    gc.set_threshold(*COLLECTOR_THRESHOLDS)
+    gc.set_threshold(*collector.THRESHOLDS)
     print(REPORT.decode() + json.dumps(asyncio.run(probe(Path(sys.argv[1]), Path(sys.argv[2])))))
 
 
