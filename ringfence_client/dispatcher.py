@@ -265,6 +265,9 @@ class Dispatcher:
         """
         try:
             await self._runs.run(self._factory.make(record, attempt))
+        except asyncio.CancelledError:
+            turn.claimed.window.take_back(record.offset)  # we ended it: that is no failure of its own
+            raise
         except Release:
             self._take_back(turn.claimed, record.offset)
             self.counts["released"] += 1

@@ -18,13 +18,21 @@ class Scene:
 
     def __init__(self, bootstrap: str, folder: Path) -> None:
         self.name = kafka.unique("groups")
+        self.group = f"{self.name}-group"
         self.config = configure(folder, bootstrap, self.name, [{"name": self.name, "partitions": 1}])
         records = [Sent(b"%d" % each, GROUPS[each % 3], b"v %d 0" % each) for each in range(3 * EACH)]
         kafka.send(bootstrap, f"{self.name}.accepted", records)
 
     def consumer(self, *options: str) -> ConsumerProcess:
         return ConsumerProcess(
-            self.config, "c", self.name, "cg", "--drain-timeout", "0.5", *options, handler="refuse_or_hold"
+            self.config,
+            "c",
+            self.name,
+            self.group,
+            "--drain-timeout",
+            "0.5",
+            *options,
+            handler="refuse_or_hold",
         )
 
     def verb(self, verb: str, *arguments: str, fails: bool = False) -> str:
@@ -34,7 +42,7 @@ class Scene:
             self.name,
             *arguments,
             "--consumer-group",
-            "cg",
+            self.group,
             "--config",
             str(self.config),
             check=False,
