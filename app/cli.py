@@ -4,7 +4,6 @@ Verbs import what they run when they run, so that ``--help`` and a usage error d
 clients to load.
 """
 
-import logging
 import sys
 from collections.abc import Sequence
 from importlib.metadata import PackageNotFoundError, version
@@ -14,23 +13,13 @@ from typing import Final, NoReturn
 import click
 from click.core import ParameterSource
 
+from app.consumer_verbs import consume, groups
+from app.options import PORT, config_option, silence_clients
 from conf.errors import RingfenceError
 from conf.load import load
 from conf.settings import Settings
 
-DEFAULT_CONFIG: Final = Path("conf/ringfence.toml")
 EXIT_INTERRUPTED: Final = 130
-
-_port = click.IntRange(0, 65535)
-_seconds = click.FloatRange(0, min_open=True)
-_config = click.option(
-    "--config",
-    type=click.Path(path_type=Path),
-    default=DEFAULT_CONFIG,
-    show_default=True,
-    metavar="FILE",
-    help="The TOML file; RINGFENCE_<SECTION>__<KEY> in the environment overrides its keys.",
-)
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
@@ -77,7 +66,7 @@ def cli() -> None:
 
 @cli.command()
 @click.option(
-    "--port", type=_port, default=9092, show_default=True, help="Where clients connect; 0 = any free port."
+    "--port", type=PORT, default=9092, show_default=True, help="Where clients connect; 0 = any free port."
 )
 @click.option(
     "--dir",
@@ -87,7 +76,7 @@ def cli() -> None:
     show_default=True,
     help="Keeps data and log; the next start goes on with it.",
 )
-@_config
+@config_option
 def broker(port: int, directory: Path, config: Path) -> int:
     """Run an embedded Kafka of one node in the foreground, for a first look and for tests.
 
@@ -102,11 +91,11 @@ def broker(port: int, directory: Path, config: Path) -> int:
 @cli.group()
 def topics() -> None:
     """Create or verify the topics that the configuration needs."""
-    _silence_clients()
+    silence_clients()
 
 
 @topics.command("create")
-@_config
+@config_option
 def topics_create(config: Path) -> int:
     """Create what is missing; existing topics are left as they are."""
     settings = load(config)
@@ -116,7 +105,7 @@ def topics_create(config: Path) -> int:
 
 
 @topics.command("check")
-@_config
+@config_option
 def topics_check(config: Path) -> int:
     """Verify all topics: a line a fault, with the way out. Exit code 1 if there is one."""
     settings = load(config)
@@ -126,8 +115,8 @@ def topics_check(config: Path) -> int:
 
 
 @cli.command()
-@click.option("--web-port", type=_port, help="Overrides app.web_port; 0 = no web server.")
-@_config
+@click.option("--web-port", type=PORT, help="Overrides app.web_port; 0 = no web server.")
+@config_option
 def worker(web_port: int | None, config: Path) -> int:
     """Run lanes: detect duplicates, keep groups together, write what is accepted.
 
@@ -143,7 +132,7 @@ def worker(web_port: int | None, config: Path) -> int:
 @cli.command()
 @click.argument("address")
 @click.argument("file", required=False, type=click.Path(allow_dash=True))
-@_config
+@config_option
 def send(address: str, file: str | None, config: Path) -> int:
     """Send JSON lines from FILE, or from standard input, to ADDRESS.
 
@@ -155,133 +144,16 @@ def send(address: str, file: str | None, config: Path) -> int:
     return send_module.run(settings, address, None if file == "-" else file)
 
 
-@cli.command()
-@click.argument("address")
-@click.option("--handler", required=True, metavar="MODULE:FUNCTION", help="Called with each message.")
-@click.option("--consumer-group", "group", required=True, metavar="NAME", help="Its progress is its own.")
-@click.option(
-    "--concurrency", type=click.IntRange(1), default=10, show_default=True, help="Handlers that run at once."
-)
-@click.option(
-    "--prefetch",
-    type=click.IntRange(1),
-    default=1,
-    show_default=True,
-    help="Messages of its group a handler holds.",
-)
-@click.option(
-    "--max-attempts", type=click.IntRange(1), default=5, show_default=True, help="Then it is a dead letter."
-)
-@click.option(
-    "--ack-interval",
-    type=_seconds,
-    default=0.1,
-    show_default=True,
-    help="Seconds between writes of the progress.",
-)
-@click.option(
-    "--drain-timeout",
-    type=_seconds,
-    default=30.0,
-    show_default=True,
-    help="Seconds that handlers get to end.",
-)
-@click.option("--web-port", type=_port, help="0 = no web server; not given = any free port.")
-@_config
-def consume(
-    address: str,
-    handler: str,
-    group: str,
-    concurrency: int,
-    prefetch: int,
-    max_attempts: int,
-    ack_interval: float,
-    drain_timeout: float,
-    web_port: int | None,
-    config: Path,
-) -> int:
-    """Run a handler over the accepted messages of ADDRESS: each group in order, groups beside one another.
-
-    Returning acknowledges a message; raising tries it again later. Run as many consumers as you like. SIGTERM drains
-    and writes the progress.
-    """
-    settings = load(config)
-    from app import consume as consume_module  # noqa: PLC0415
-    from ringfence_client import ConsumerOptions  # noqa: PLC0415
-
-    options = ConsumerOptions(
-        concurrency=concurrency,
-        prefetch=prefetch,
-        max_attempts=max_attempts,
-        ack_interval=ack_interval,
-        drain_timeout=drain_timeout,
-    )
-    return consume_module.run(settings, address, handler, group, options, web_port)
-
-
-@cli.group()
-def groups() -> None:
-    """Look at message groups and how far a consumer group is in them."""
-    _silence_clients()
-
-
-_consumer_group = click.option(
-    "--consumer-group", "group", required=True, metavar="NAME", help="Whose progress."
-)
-
-
-@groups.command("show")
-@click.argument("address")
-@_consumer_group
-@click.option("--json", "as_json", is_flag=True, help="One JSON document for programs.")
-@_config
-def groups_show(address: str, group: str, as_json: bool, config: Path) -> int:
-    """Groups of ADDRESS with messages that are not finished: depth, acquired, owner, age of the first."""
-    settings = load(config)
-    from app import groups as groups_module  # noqa: PLC0415
-
-    return groups_module.show(settings, address, group, as_json)
-
-
-@groups.command("purge")
-@click.argument("address")
-@click.argument("name", metavar="GROUP")
-@_consumer_group
-@_config
-def groups_purge(address: str, name: str, group: str, config: Path) -> int:
-    """Drop all messages of GROUP at ADDRESS that are there now and no handler has; other consumer groups keep them.
-
-    GROUP is text, or hex:... for other bytes; text:... for a text that begins so.
-    """
-    settings = load(config)
-    from app import group_verbs  # noqa: PLC0415
-
-    return group_verbs.drop(settings, address, group, name, skip=False)
-
-
-@groups.command("skip")
-@click.argument("address")
-@click.argument("name", metavar="GROUP")
-@_consumer_group
-@_config
-def groups_skip(address: str, name: str, group: str, config: Path) -> int:
-    """Drop the first message of GROUP at ADDRESS, such as one that fails again and again; the next one follows."""
-    settings = load(config)
-    from app import group_verbs  # noqa: PLC0415
-
-    return group_verbs.drop(settings, address, group, name, skip=True)
-
-
 @cli.group()
 def rings() -> None:
     """Look at the rings of duplicate IDs."""
-    _silence_clients()
+    silence_clients()
 
 
 @rings.command("show")
 @click.argument("address", required=False)
 @click.option("--json", "as_json", is_flag=True, help="One JSON document for programs.")
-@_config
+@config_option
 def rings_show(address: str | None, as_json: bool, config: Path) -> int:
     """Size, capacity, oldest and newest ID of each lane's ring, of ADDRESS or of all."""
     settings = load(config)
@@ -294,7 +166,7 @@ def rings_show(address: str | None, as_json: bool, config: Path) -> int:
 @click.argument("address")
 @click.argument("identifier", metavar="ID")
 @click.option("--json", "as_json", is_flag=True, help="One JSON document for programs.")
-@_config
+@config_option
 def rings_find(address: str, identifier: str, as_json: bool, config: Path) -> int:
     """Is ID known to ADDRESS, and where is its original? Exit code 1 if it is not known.
 
@@ -309,7 +181,7 @@ def rings_find(address: str, identifier: str, as_json: bool, config: Path) -> in
 
 @rings.command("clear")
 @click.argument("address")
-@_config
+@config_option
 def rings_clear(address: str, config: Path) -> int:
     """Forget all IDs of ADDRESS. Running workers take notice at their next message; resends pass from there on."""
     settings = load(config)
@@ -322,7 +194,7 @@ def rings_clear(address: str, config: Path) -> int:
 @click.option("--messages", type=int, default=240_000, show_default=True, help="How many to publish.")
 @click.option("--seed", type=int, default=1, show_default=True, help="Another seed, other traffic.")
 @click.option("--keep", is_flag=True, help="Keep data and logs, and say where.")
-@_config
+@config_option
 def demo(messages: int, seed: int, keep: bool, config: Path) -> int:
     """Show it: broker, topics, worker, traffic with resends, a killed worker, an independent check.
 
@@ -335,11 +207,8 @@ def demo(messages: int, seed: int, keep: bool, config: Path) -> int:
     return demo_module.run(messages, keep, seed)
 
 
-def _silence_clients() -> None:
-    """What aiokafka logs of a failed connection, the error that the verb ends with says better."""
-    logging.getLogger("aiokafka").setLevel(logging.CRITICAL)
-    # A connection that is refused leaves futures that nobody awaits; the verb tells of it in one line.
-    logging.getLogger("asyncio").setLevel(logging.CRITICAL)
+cli.add_command(consume)
+cli.add_command(groups)
 
 
 def _settings_if_any(config: Path) -> Settings:

@@ -1,0 +1,128 @@
+"""The verbs of those who consume: ``consume`` and ``groups``."""
+
+from pathlib import Path
+from typing import Final
+
+import click
+
+from app.options import PORT, config_option, silence_clients
+from conf.load import load
+
+_SECONDS: Final = click.FloatRange(0, min_open=True)
+
+
+@click.command()
+@click.argument("address")
+@click.option("--handler", required=True, metavar="MODULE:FUNCTION", help="Called with each message.")
+@click.option("--consumer-group", "group", required=True, metavar="NAME", help="Its progress is its own.")
+@click.option(
+    "--concurrency", type=click.IntRange(1), default=10, show_default=True, help="Handlers that run at once."
+)
+@click.option(
+    "--prefetch",
+    type=click.IntRange(1),
+    default=1,
+    show_default=True,
+    help="Messages of its group a handler holds.",
+)
+@click.option(
+    "--max-attempts", type=click.IntRange(1), default=5, show_default=True, help="Then it is a dead letter."
+)
+@click.option(
+    "--ack-interval",
+    type=_SECONDS,
+    default=0.1,
+    show_default=True,
+    help="Seconds between writes of the progress.",
+)
+@click.option(
+    "--drain-timeout",
+    type=_SECONDS,
+    default=30.0,
+    show_default=True,
+    help="Seconds that handlers get to end.",
+)
+@click.option("--web-port", type=PORT, help="0 = no web server; not given = any free port.")
+@config_option
+def consume(
+    address: str,
+    handler: str,
+    group: str,
+    concurrency: int,
+    prefetch: int,
+    max_attempts: int,
+    ack_interval: float,
+    drain_timeout: float,
+    web_port: int | None,
+    config: Path,
+) -> int:
+    """Run a handler over the accepted messages of ADDRESS: each group in order, groups beside one another.
+
+    Returning acknowledges a message; raising tries it again later. Run as many consumers as you like. SIGTERM drains
+    and writes the progress.
+    """
+    settings = load(config)
+    from app import consume as consume_module  # noqa: PLC0415
+    from ringfence_client import ConsumerOptions  # noqa: PLC0415
+
+    options = ConsumerOptions(
+        concurrency=concurrency,
+        prefetch=prefetch,
+        max_attempts=max_attempts,
+        ack_interval=ack_interval,
+        drain_timeout=drain_timeout,
+    )
+    return consume_module.run(settings, address, handler, group, options, web_port)
+
+
+@click.group()
+def groups() -> None:
+    """Look at message groups and how far a consumer group is in them."""
+    silence_clients()
+
+
+_consumer_group = click.option(
+    "--consumer-group", "group", required=True, metavar="NAME", help="Whose progress."
+)
+
+
+@groups.command("show")
+@click.argument("address")
+@_consumer_group
+@click.option("--json", "as_json", is_flag=True, help="One JSON document for programs.")
+@config_option
+def groups_show(address: str, group: str, as_json: bool, config: Path) -> int:
+    """Groups of ADDRESS with messages that are not finished: depth, acquired, owner, age of the first."""
+    settings = load(config)
+    from app import groups as groups_module  # noqa: PLC0415
+
+    return groups_module.show(settings, address, group, as_json)
+
+
+@groups.command("purge")
+@click.argument("address")
+@click.argument("name", metavar="GROUP")
+@_consumer_group
+@config_option
+def groups_purge(address: str, name: str, group: str, config: Path) -> int:
+    """Drop all messages of GROUP at ADDRESS that are there now and no handler has; other consumer groups keep them.
+
+    GROUP is text, or hex:... for other bytes; text:... for a text that begins so.
+    """
+    settings = load(config)
+    from app import group_verbs  # noqa: PLC0415
+
+    return group_verbs.drop(settings, address, group, name, skip=False)
+
+
+@groups.command("skip")
+@click.argument("address")
+@click.argument("name", metavar="GROUP")
+@_consumer_group
+@config_option
+def groups_skip(address: str, name: str, group: str, config: Path) -> int:
+    """Drop the first message of GROUP at ADDRESS, such as one that fails again and again; the next one follows."""
+    settings = load(config)
+    from app import group_verbs  # noqa: PLC0415
+
+    return group_verbs.drop(settings, address, group, name, skip=True)

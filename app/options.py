@@ -1,0 +1,26 @@
+"""What the verbs of the command line have in common."""
+
+import logging
+from pathlib import Path
+from typing import Final
+
+import click
+
+DEFAULT_CONFIG: Final = Path("conf/ringfence.toml")
+PORT: Final = click.IntRange(0, 65535)
+
+config_option = click.option(
+    "--config",
+    type=click.Path(path_type=Path),
+    default=DEFAULT_CONFIG,
+    show_default=True,
+    metavar="FILE",
+    help="The TOML file; RINGFENCE_<SECTION>__<KEY> in the environment overrides its keys.",
+)
+
+
+def silence_clients() -> None:
+    """What aiokafka logs of a failed connection, the error that the verb ends with says better."""
+    logging.getLogger("aiokafka").setLevel(logging.CRITICAL)
+    # A connection that is refused leaves futures that nobody awaits; the verb tells of it in one line.
+    logging.getLogger("asyncio").setLevel(logging.CRITICAL)
