@@ -19,8 +19,7 @@ $(STAMP): requirements.lock pyproject.toml
 demo: setup
 	$(BIN)/ringfence demo
 
-# Three at a time on two cores: half of the time they wait for sessions to run out. In the order of the tree, so that the
-# longest files, the faults, are not the last to begin.
+# Three at a time on two cores: half of the time they wait for sessions to run out. In the order that tests/conftest.py gives.
 test: setup lint
 	$(BIN)/python -m pytest --numprocesses 3 --dist loadfile --no-loadscope-reorder
 

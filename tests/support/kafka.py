@@ -131,7 +131,7 @@ def produce(producer: Producer, topic: str, record: Sent, partition: int) -> Non
     producer.poll(0)
 
 
-SETTLE_S = 5.0
+SETTLE_S = 20.0
 """A commit is acknowledged before its markers are written; an open transaction is waited for no longer than this."""
 
 
