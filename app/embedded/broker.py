@@ -4,6 +4,7 @@ import base64
 import contextlib
 import fcntl
 import os
+import re
 import signal
 import subprocess
 import time
@@ -26,6 +27,8 @@ HOST: Final = "127.0.0.1"
 _JVM_OPTIONS: Final = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-XX:+ExitOnOutOfMemoryError")
 _OUTPUT: Final = "broker.out"
 _LINES_SHOWN: Final = 20
+_FRAME: Final = re.compile(r"\s+(at |\.\.\. \d+ more)")
+_LEVEL: Final = re.compile(r"\S+ \S+ (TRACE|DEBUG|INFO|WARN|ERROR|FATAL) ")
 _POLL_S: Final = 0.05
 _FORMAT_TIMEOUT_S: Final = 60
 
@@ -152,7 +155,7 @@ class EmbeddedBroker:
             self._process.wait()
 
     def log_tail(self) -> str:
-        """The last lines that this start logged, and what Java itself said, such as of a wrong option."""
+        """What tells why this start went wrong: its errors, else its last lines; and what Java itself said."""
         begin = self._log_begin if self._log_size() >= self._log_begin else 0  # else it was rolled over
         texts = []
         for name, offset in ((server_files.LOG, begin), (_OUTPUT, 0)):
@@ -275,4 +278,13 @@ class EmbeddedBroker:
 
 
 def _indented(text: str) -> str:
-    return "\n".join(f"  {line}" for line in text.strip().splitlines()[-_LINES_SHOWN:])
+    return "\n".join(f"  {line}" for line in _telling(text.strip().splitlines())[-_LINES_SHOWN:])
+
+
+def _telling(lines: list[str]) -> list[str]:
+    """Without the frames of traces, and where there is an error without all that is none: a shutdown logs much after it."""
+    lines = [line for line in lines if not _FRAME.match(line)]
+    levels = [found and found[1] for found in map(_LEVEL.match, lines)]
+    if not {"ERROR", "FATAL"} & set(levels):
+        return lines
+    return [line for line, level in zip(lines, levels, strict=True) if level in {None, "ERROR", "FATAL"}]

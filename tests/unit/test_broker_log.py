@@ -1,0 +1,38 @@
+"""What the embedded broker's error shows of its log."""
+
+from pathlib import Path
+
+from app.embedded.broker import EmbeddedBroker
+from app.embedded.server_files import LOG
+
+_ERROR = """\
+2026-01-01 00:00:00,000 INFO  [BrokerServer id=1] starting (kafka.server.BrokerServer)
+2026-01-01 00:00:00,001 ERROR [BrokerServer id=1] Fatal error during startup (kafka.server.BrokerServer)
+org.apache.kafka.common.KafkaException: Class no.such.Reporter cannot be found
+\tat org.apache.kafka.common.utils.Utils.newInstance(Utils.java:417)
+Caused by: java.lang.ClassNotFoundException: no.such.Reporter
+\tat java.base/java.lang.Class.forName(Class.java:1)
+\t... 12 more
+"""
+
+
+def test_error_before_a_long_shutdown(tmp_path: Path) -> None:
+    """However much a shutdown logs after it, the error is what is shown, without the frames of its trace."""
+    after = "".join(f"2026-01-01 00:00:01,000 INFO  stopped part {number} (kafka)\n" for number in range(40))
+    (tmp_path / LOG).write_text(_ERROR + after)
+
+    shown = EmbeddedBroker(tmp_path).log_tail()
+
+    assert shown.splitlines() == [
+        "  2026-01-01 00:00:00,001 ERROR [BrokerServer id=1] Fatal error during startup (kafka.server.BrokerServer)",
+        "  org.apache.kafka.common.KafkaException: Class no.such.Reporter cannot be found",
+        "  Caused by: java.lang.ClassNotFoundException: no.such.Reporter",
+    ]
+
+
+def test_no_error(tmp_path: Path) -> None:
+    """A log without an error: its last lines."""
+    lines = [f"2026-01-01 00:00:01,000 INFO  part {number} (kafka)" for number in range(40)]
+    (tmp_path / LOG).write_text("\n".join(lines))
+
+    assert EmbeddedBroker(tmp_path).log_tail().splitlines() == [f"  {line}" for line in lines[-20:]]
