@@ -1,7 +1,6 @@
-"""Group-ordered consumption beside a plain consumer and the bound that groups and handlers set."""
+"""Group-ordered consumption beside a plain consumer, a bare event loop, and the bound that groups and handlers set."""
 
 import json
-import random
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
@@ -14,8 +13,8 @@ from rich.console import Console
 from rich.table import Table
 
 from app.embedded.broker import EmbeddedBroker
+from bench import shapes
 from bench.errors import BenchError
-from bench.grouped import CONCURRENCY
 
 PARTITIONS: Final = 4
 MESSAGES: Final = 100_000
@@ -23,10 +22,7 @@ CELL_S: Final = 15.0
 """A cell that would take longer by its bound gets fewer messages."""
 PLAIN_S: Final = 6.0
 LIMIT_S: Final = 300.0
-ZIPF: Final = "Zipf, 1,000"
 
-SHAPES: Final = {"1": 1, "10": 10, "100": 100, "1,000": 1_000, ZIPF: 1_000}
-"""Groups, by how a table names them."""
 HANDLERS_S: Final = (0.001, 0.01)
 
 
@@ -39,6 +35,8 @@ class Cell:
     messages: int
     bound: float
     """Messages/s that no consumer with so many handlers can exceed in this order."""
+    loop: float
+    """Messages/s that an event loop gets which does nothing but await the handler, in the same order."""
     grouped: float
     """Messages/s."""
     grouped_cpu: float
@@ -47,33 +45,21 @@ class Cell:
     plain_cpu: float
 
 
-def weights(shape: str) -> list[float]:
-    """How often each group comes up."""
-    count = SHAPES[shape]
-    return [1 / (rank + 1) for rank in range(count)] if shape == ZIPF else [1.0] * count
-
-
-def bound(shape: str, handler_s: float) -> float:
-    """min(concurrency, groups) / handler time; and no group is quicker than its messages one after the other."""
-    shares = weights(shape)
-    hottest = max(shares) / sum(shares)
-    return min(CONCURRENCY / handler_s, len(shares) / handler_s, 1 / hottest / handler_s)
-
-
 def measure(broker: EmbeddedBroker, say: Callable[[str], None]) -> list[Cell]:
     """All cells, one after the other."""
     cells: list[Cell] = []
-    for shape in SHAPES:
+    for shape in shapes.SHAPES:
         for handler_s in HANDLERS_S:
-            limit = bound(shape, handler_s)
+            limit = shapes.bound(shape, handler_s)
             messages = min(MESSAGES, int(limit * CELL_S))
             few = min(messages, int(PLAIN_S / handler_s))
             name = f"g{len(cells)}"
             _publish(broker.bootstrap_servers, f"{name}.accepted", shape, messages)
-            grouped = _run(broker, "grouped", name, messages, handler_s)
-            plain = _run(broker, "plain", name, few, handler_s)
+            loop = _run("loop", shape, messages, handler_s)
+            grouped = _run("grouped", broker.bootstrap_servers, name, messages, handler_s)
+            plain = _run("plain", broker.bootstrap_servers, name, few, handler_s)
             cell = Cell(
-                shape, handler_s, messages, limit,
+                shape, handler_s, messages, limit, messages / loop["wall"],
                 messages / grouped["wall"], grouped["cpu"] / messages * 1e6,
                 few / plain["wall"], plain["cpu"] / few * 1e6,
             )  # fmt: skip
@@ -82,17 +68,8 @@ def measure(broker: EmbeddedBroker, say: Callable[[str], None]) -> list[Cell]:
     return cells
 
 
-def _run(broker: EmbeddedBroker, kind: str, name: str, messages: int, handler_s: float) -> dict[str, float]:
-    command = [
-        sys.executable,
-        "-m",
-        "bench.grouped",
-        kind,
-        broker.bootstrap_servers,
-        name,
-        str(messages),
-        str(handler_s),
-    ]
+def _run(kind: str, *arguments: object) -> dict[str, float]:
+    command = [sys.executable, "-m", "bench.grouped", kind, *map(str, arguments)]
     done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=LIMIT_S)
     if done.returncode:
         raise BenchError(f"the {kind} consumer ended with {done.returncode}:\n{done.stderr[-2_000:]}")
@@ -104,9 +81,8 @@ def _publish(bootstrap: str, topic: str, shape: str, messages: int) -> None:
     admin = AdminClient({"bootstrap.servers": bootstrap})
     for future in admin.create_topics([NewTopic(topic, PARTITIONS, 1)]).values():
         future.result(30)
-    rng = random.Random(1)
     producer = Producer({"bootstrap.servers": bootstrap, "partitioner": "murmur2_random", "linger.ms": 50})
-    for group in rng.choices(range(SHAPES[shape]), weights(shape), k=messages):
+    for group in shapes.groups(shape, messages):
         producer.produce(topic, b"x" * 100, b"g%d" % group)
         producer.poll(0)
     if producer.flush(60):
@@ -115,14 +91,16 @@ def _publish(bootstrap: str, topic: str, shape: str, messages: int) -> None:
 
 def show(cells: Sequence[Cell], console: Console) -> None:
     """A table for a person."""
-    table = Table(title=f"messages/s, {CONCURRENCY} handlers at once, {PARTITIONS} partitions")
+    table = Table(title=f"messages/s, {shapes.CONCURRENCY} handlers at once, {PARTITIONS} partitions")
     for column in (
         "groups",
         "handler",
         "messages",
         "bound",
+        "loop",
         "grouped",
         "of the bound",
+        "of the loop",
         "CPU s/M",
         "plain",
         "CPU s/M",
@@ -132,7 +110,8 @@ def show(cells: Sequence[Cell], console: Console) -> None:
     for each in cells:
         table.add_row(
             each.groups, f"{each.handler_s * 1000:.0f} ms", f"{each.messages:,}", f"{each.bound:,.0f}",
-            f"{each.grouped:,.0f}", f"{each.grouped / each.bound:.0%}", f"{each.grouped_cpu:.0f}",
+            f"{each.loop:,.0f}", f"{each.grouped:,.0f}", f"{each.grouped / each.bound:.0%}",
+            f"{each.grouped / each.loop:.0%}", f"{each.grouped_cpu:.0f}",
             f"{each.plain:,.0f}", f"{each.plain_cpu:.0f}", f"{each.grouped / each.plain:.1f}",
         )  # fmt: skip
     console.print(table)

@@ -1,4 +1,4 @@
-"""One consumer of the comparison, in a process of its own: ``python -m bench.grouped KIND BOOTSTRAP NAME MESSAGES SECONDS``.
+"""One contender, in a process of its own: ``python -m bench.grouped KIND``, then ``BOOTSTRAP NAME`` or ``SHAPE``, ``MESSAGES SECONDS``.
 
 Prints a JSON line: wall and CPU seconds from the first handler to the end of the last one.
 """
@@ -8,20 +8,22 @@ import json
 import resource
 import sys
 import time
+from collections import Counter
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 from aiokafka import AIOKafkaConsumer
 
+from bench.shapes import CONCURRENCY, groups
 from conf.load import validate
 from ringfence_client import ConsumerOptions, GroupConsumer
-
-CONCURRENCY = 100
 
 
 class Handler:
     """Awaits, and says when all is done."""
 
     def __init__(self, messages: int, seconds: float) -> None:
+        self.messages = messages
         self._left = messages
         self._seconds = seconds
         self.done = asyncio.Event()
@@ -80,9 +82,27 @@ async def _plain(bootstrap: str, name: str, handler: Handler) -> None:
         await consumer.stop()
 
 
-async def _main(kind: str, bootstrap: str, name: str, messages: str, seconds: str) -> None:
+async def _loop(shape: str, handler: Handler) -> None:
+    """No Kafka: as many tasks as handlers, each with one group after the other, the fullest first."""
+    counts = iter(sorted(Counter(groups(shape, handler.messages)).values(), reverse=True))
+
+    async def work() -> None:
+        for count in counts:
+            for _ in range(count):
+                await handler(None)
+
+    await asyncio.gather(*(work() for _ in range(CONCURRENCY)))
+
+
+async def _main(kind: str, *arguments: str) -> None:
+    *what, messages, seconds = arguments
     handler = Handler(int(messages), float(seconds))
-    await {"grouped": _grouped, "plain": _plain}[kind](bootstrap, name, handler)
+    contenders: dict[str, Callable[..., Awaitable[None]]] = {
+        "loop": _loop,
+        "grouped": _grouped,
+        "plain": _plain,
+    }
+    await contenders[kind](*what, handler)
     print(json.dumps(handler.result))
 
 

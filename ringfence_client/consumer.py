@@ -36,9 +36,12 @@ from tables.cluster import Cluster
 log: Final = logging.getLogger("ringfence.consumer")
 
 POLL_MS: Final = 100
-FETCH_RECORDS_MAX: Final = 2_000
+MOVING_POLL_MS: Final = 10
+"""While windows that are full enough move: handlers do not wait long for what one of them lacks."""
+FETCH_RECORDS_MAX: Final = 250
+"""Taken at once; handlers run between."""
 FETCH_PART: Final = 5
-"""Handed to windows at once, and no more than this part of a window; handlers run between."""
+"""And no more than this part of a window."""
 CLOSE_LIMIT_S: Final = 8.0
 """For the last progress, and to leave the group."""
 REBALANCE_MARGIN_S: Final = 20.0
@@ -95,6 +98,8 @@ class GroupConsumer:
         self._dropping: dict[int, asyncio.Event] = {}
         """Partitions that were lost, while what runs of them is cancelled."""
         self._stopping = asyncio.Event()
+        self._finished, self._moved = 0, 0.0
+        """Messages that were finished, and when that changed last."""
         self._consumer: AIOKafkaConsumer
         self._opening: PartitionOpening
 
@@ -183,8 +188,9 @@ class GroupConsumer:
         log.info("consumer %s of group %s begins at %s", self.options.name, self.group, self._topic)
         while True:
             insides.keep_fetching(self._consumer._fetcher)  # noqa: SLF001
+            timeout_ms = MOVING_POLL_MS if self._moving() else POLL_MS
             try:
-                fetched = await self._consumer.getmany(timeout_ms=POLL_MS, max_records=self._fetch_max)
+                fetched = await self._consumer.getmany(timeout_ms=timeout_ms, max_records=self._fetch_max)
             except OffsetOutOfRangeError as error:
                 self._judge(error.args[0])
                 continue
@@ -193,16 +199,22 @@ class GroupConsumer:
                 await asyncio.sleep(RETRY_S)
                 continue
             self._take(fetched)
+            await asyncio.sleep(0)  # aiokafka returns what it has without one
+
+    def _moving(self) -> bool:
+        """Whether windows that have enough for now may soon lack something."""
+        now, finished = asyncio.get_running_loop().time(), self.dispatcher.counts["finished"]
+        if finished != self._finished:
+            self._finished, self._moved = finished, now
+        return bool(self._consumer.paused()) and now - self._moved <= POLL_MS / 1000
 
     def _take(self, fetched: dict[TopicPartition, list[Any]]) -> None:
         """No await stands between the fetch and here: a position tells what the windows have."""
-        undone = 0
         for tp, records in fetched.items():
             claimed = self.claims.get(tp.partition)
             if claimed is not None:
-                undone += claimed.window.feed(records)
-        if undone:
-            self.dispatcher.wake(undone)
+                self.dispatcher.wake(claimed.window.feed(records))
+        now = asyncio.get_running_loop().time()
         for number, claimed in self.claims.items():
             tp = TopicPartition(self._topic, number)
             reached = insides.position(self._consumer, tp)
@@ -211,7 +223,9 @@ class GroupConsumer:
                 claimed.window.reached(reached)
             if claimed.window.next != before:
                 claimed.writer.note()
+            claimed.window.tick(now)
             self._throttle(tp, claimed)
+            self._parked.read_ahead(claimed)
 
     def _judge(self, out_of_range: dict[TopicPartition, int]) -> None:
         """Retention deleted what was to be read next, or the topic is another one: its opening says which."""
@@ -229,7 +243,7 @@ class GroupConsumer:
     def _throttle(self, tp: TopicPartition, claimed: Claimed) -> None:
         if tp not in self._consumer.assignment() or claimed.draining:
             return
-        if not claimed.window.wants_more(self.options.concurrency, self._fetch_max):
+        if not claimed.window.wants_more(self.dispatcher.idle, self._fetch_max):
             self._consumer.pause(tp)
         elif tp in self._consumer.paused():
             self._consumer.resume(tp)

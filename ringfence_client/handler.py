@@ -44,7 +44,7 @@ class HandlerRuns:
 
     def left(self, topic: str, partition: int, offset: int) -> "asyncio.Future[Any] | None":
         """A run of this message that outlives its claim: whoever gets the message here again waits."""
-        return self._left.get((topic, partition, offset))
+        return self._left.get((topic, partition, offset)) if self._left else None
 
     def outlives(self, topic: str, partition: int, offset: int, run: "asyncio.Future[Any]") -> None:
         """This run does; it is forgotten when it ends."""

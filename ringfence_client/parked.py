@@ -5,7 +5,7 @@ import logging
 from typing import Any, Final
 
 from aiokafka import AIOKafkaConsumer, TopicPartition
-from aiokafka.errors import OffsetOutOfRangeError
+from aiokafka.errors import KafkaError, OffsetOutOfRangeError
 
 from conf.settings import KafkaSettings
 from ringfence_client.claimed import Claimed
@@ -15,8 +15,11 @@ from tables.access import client_options
 log: Final = logging.getLogger("ringfence.consumer")
 
 RECORDS_MAX: Final = 5_000
-"""Of one reading: what else is parked in the stretch is kept, as far as its groups' shares go."""
+"""Of one reading: what else is parked in the stretch is kept, as far as there is room."""
+CHUNK: Final = 250
+"""Of them at once; handlers run between."""
 POLL_MS: Final = 200
+RETRY_S: Final = 1.0
 STOP_LIMIT_S: Final = 5.0
 
 
@@ -27,6 +30,18 @@ class ParkedReader:
         self._kafka = kafka
         self._consumer: AIOKafkaConsumer | None = None
         self._lock = asyncio.Lock()
+        self._ahead: set[Claimed] = set()
+        """Those for which something is read before it is needed."""
+        self._running: set[asyncio.Task[None]] = set()
+
+    def read_ahead(self, claimed: Claimed) -> None:
+        """If groups come near the end of what is kept of them, read on, beside all else."""
+        if claimed in self._ahead or claimed.draining or claimed.window.kept.wanted() is None:
+            return
+        self._ahead.add(claimed)
+        task = asyncio.create_task(self._read_ahead(claimed))
+        self._running.add(task)
+        task.add_done_callback(self._running.discard)
 
     async def read(self, claimed: Claimed, offset: int) -> Any | None:
         """The record at this offset, and with it what follows; None = retention has deleted it, or it is drained.
@@ -42,15 +57,44 @@ class ParkedReader:
                 try:
                     found = await self._stretch(TopicPartition(claimed.topic, claimed.partition), offset)
                 except Exception:
-                    await self.stop()  # what its fetching ended with, it would say for ever
+                    await self._disconnect()  # what its fetching ended with, it would say for ever
                     raise
                 if found is None:
+                    log.error(
+                        "GAP: %s/%d is gone: retention or compaction deleted it unprocessed", claimed, offset
+                    )
                     return None
-                window.unpark(found)
+                window.kept.unpark(found, always=True)
         return record
+
+    async def _read_ahead(self, claimed: Claimed) -> None:
+        window, tp = claimed.window, TopicPartition(claimed.topic, claimed.partition)
+        try:
+            while True:
+                async with self._lock:
+                    offset = window.kept.wanted()
+                    if offset is None or claimed.draining:
+                        return
+                    if (found := await self._stretch(tp, offset)) is None:
+                        window.kept.gone(offset)
+                    else:
+                        window.kept.unpark(found, always=False)
+        except (KafkaError, OSError) as error:
+            log.debug("%s: nothing is read ahead: %r", claimed, error)  # who needs it will say so
+            await self._disconnect()
+            await asyncio.sleep(RETRY_S)
+        finally:
+            self._ahead.discard(claimed)
 
     async def stop(self) -> None:
         """Disconnect."""
+        for task in self._running:
+            task.cancel()
+        if self._running:
+            await asyncio.wait(self._running)
+        await self._disconnect()
+
+    async def _disconnect(self) -> None:
         consumer, self._consumer = self._consumer, None
         if consumer is not None:
             await insides.end(consumer, STOP_LIMIT_S)
@@ -72,17 +116,26 @@ class ParkedReader:
                 raise
             self._consumer = consumer
         consumer = self._consumer
-        if consumer.assignment() != {tp}:
-            consumer.assign([tp])
+        if tp not in consumer.assignment():
+            known = consumer.assignment() | {tp}
+            consumer.assign(list(known))
+            consumer.pause(*known)
+            for each in known:
+                consumer.seek(each, offset)  # else aiokafka looks for a position itself
         consumer.seek(tp, offset)
         consumer.resume(tp)
+        records: list[Any] = []
         try:
-            records = (await consumer.getmany(tp, timeout_ms=POLL_MS, max_records=RECORDS_MAX)).get(tp, [])
+            while len(records) < RECORDS_MAX:
+                limit = 0 if records else POLL_MS
+                more = (await consumer.getmany(tp, timeout_ms=limit, max_records=CHUNK)).get(tp)
+                if not more:
+                    break
+                records += more
+                await asyncio.sleep(0)
         except OffsetOutOfRangeError:
-            records = None
-        # Else it would fetch on at once, and the next reading would wait for that fetch, up to the poll time.
-        consumer.pause(tp)
-        if records is None or (records and records[0].offset > offset):
-            log.error("GAP: %s/%d/%d is gone: retention or compaction deleted it unprocessed", *tp, offset)
             return None
-        return list(records)
+        finally:
+            # Else it would fetch on at once, and the next reading would wait for that fetch, up to the poll time.
+            consumer.pause(tp)
+        return None if records and records[0].offset > offset else records

@@ -1,14 +1,14 @@
 """What was fetched of one partition and is not finished. No I/O.
 
-The ledger knows every undone message; the records themselves are kept for a bounded number. A group whose backlog
-grows has no more than its share of them: what comes beyond is *parked*, which means that only its offset is kept, and it
-is read again from the log when its turn comes. So one stuck group does not fill the window, and the others flow on.
+The ledger knows every undone message; the records themselves are kept for a bounded number (:mod:`ringfence_client.kept`),
+and what comes beyond is read again when its turn comes near. So one stuck group does not fill the window, and the others
+flow on.
 """
 
-from collections import Counter
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
+from ringfence_client.kept import Kept
 from ringfence_client.ledger import GroupInfo, GroupLedger
 from ringfence_client.record import Progress
 from ringfence_client.watermark import Watermark
@@ -17,10 +17,11 @@ RECORDS_MAX: Final = 10_000
 """Records kept of a partition."""
 BYTES_MAX: Final = 64 * 2**20
 """Their values, about."""
-GROUP_SHARE: Final = 10
-"""A group has at most this part of them."""
 PARKED_MAX: Final = 100_000
 """Messages whose offset alone is kept."""
+SLOW: Final = 1_000
+"""With fewer finished messages a second there is time to look for others."""
+TICK_S: Final = 0.1
 AHEAD: Final = 20_000
 """Offsets that are reserved ahead of what was fetched."""
 
@@ -47,25 +48,25 @@ class Window:
         """Unfinished messages below it may have been running when the last holder died."""
         self.closed = False
         """It belongs to somebody else; nothing of it counts any more."""
-        self._records: dict[int, Any] = {}
+        self.kept = Kept(records_max, bytes_max)
         self._groups: dict[int, bytes | None] = {}
-        self._kept: Counter[bytes | None] = Counter()
-        self._parked: set[int] = set()
-        self._bytes = 0
         self._buried: set[int] = set()
         """Finished as far as the progress goes; their groups wait until that is written."""
-        self._records_max = records_max
-        self._bytes_max = bytes_max
-        self._share = max(1, records_max // GROUP_SHARE)
         self._purged = dict(progress.purged)
         self.end = progress.next
         """Everything below was fetched."""
+        self._in_vain = False
+        """All that was fetched last belongs to groups that handlers have, or could have, already."""
+        self._kept_then = 0
+        self._finished = 0
+        self._ticked = 0.0
+        self._slow = True
 
     # -- what comes in ---------------------------------------------------------------------------------------
 
     def feed(self, records: Sequence[Any]) -> int:
-        """Take what was fetched, in order; returns how many of them are to be done."""
-        undone = 0
+        """Take what was fetched, in order; returns how many groups it brought that nobody has: handlers may begin them."""
+        undone, free = 0, self.ledger.free
         for record in records:
             offset = record.offset
             if offset < self.end:
@@ -78,58 +79,48 @@ class Window:
                 continue
             self.ledger.append(offset, record.key, record.timestamp)
             self._groups[offset] = record.key
-            if not self._keep(record):
-                self._parked.add(offset)
+            self.kept.add(record)
             undone += 1
-        return undone
+        if not undone:
+            return 0
+        found = self.ledger.free - free
+        self._in_vain = not found
+        self._kept_then = len(self.kept)
+        return found
 
     def reached(self, offset: int) -> None:
         """The log was read up to here: what lies between is no message."""
         self.end = max(self.end, offset)
         self.watermark.reached(self.end)
 
-    def wants_more(self, hands: int, fetch_max: int = 0) -> bool:
-        """Whether to fetch on; ``hands`` = handlers that may run at once, ``fetch_max`` = records that a fetch brings."""
-        if len(self._records) + fetch_max > self._records_max or self._bytes >= self._bytes_max:
-            return False
-        if not self._parked:
+    def wants_more(self, idle: int, fetch_max: int = 0) -> bool:
+        """Whether to fetch on; ``idle`` = handlers that lack work, ``fetch_max`` = records that a fetch brings.
+
+        Half of what may be kept is filled in any case. Beyond it one only looks for work that handlers lack: what has to be
+        parked is read twice. Where the last look brought nothing new, the next one waits until the window has moved on, or
+        until so little is finished that there is time for it.
+        """
+        parked = len(self.kept.parked)
+        if not parked and self.kept.takes(fetch_max):
             return True
-        # Beyond a group's share one looks only for work that handlers lack. What a group has kept says nothing of that:
-        # a stuck one may have any part of its share.
-        return len(self._parked) < PARKED_MAX and self.ledger.free < 4 * hands
+        if not idle or parked >= PARKED_MAX:
+            return False
+        return not self._in_vain or self._slow or 4 * len(self.kept) <= 3 * self._kept_then
 
-    def _keep(self, record: Any, *, always: bool = False) -> bool:
-        group = record.key
-        if not always:
-            if len(self._records) >= self._records_max or self._bytes >= self._bytes_max:
-                return False
-            if group is not None and self._kept[group] >= self._share:
-                return False
-        if group is not None:
-            self._kept[group] += 1
-        self._records[record.offset] = record
-        self._bytes += len(record.value or b"")
-        return True
-
-    # -- what is parked --------------------------------------------------------------------------------------
+    def tick(self, now: float) -> None:
+        """The time, in seconds: to know how fast messages are finished."""
+        if now - self._ticked < TICK_S:
+            return
+        self._slow = self._finished < SLOW * (now - self._ticked)
+        self._ticked, self._finished = now, 0
 
     def record(self, offset: int) -> Any | None:
         """The record; None = it is parked."""
-        return self._records.get(offset)
+        return self.kept.record(offset)
 
     def group(self, offset: int) -> bytes | None:
         """Of an undone message."""
         return self._groups[offset]
-
-    def parked(self, offset: int) -> bool:
-        """Whether it is."""
-        return offset in self._parked
-
-    def unpark(self, records: Sequence[Any]) -> None:
-        """Keep those of them that are parked, as far as their groups' shares go, the first in any case."""
-        for record in records:
-            if record.offset in self._parked and self._keep(record, always=record is records[0]):
-                self._parked.discard(record.offset)
 
     # -- what is done ----------------------------------------------------------------------------------------
 
@@ -190,15 +181,8 @@ class Window:
         else:
             self.watermark.finish(offset)
             self.attempts.pop(offset, None)
-        group = self._groups.pop(offset)
-        self._parked.discard(offset)
-        record = self._records.pop(offset, None)
-        if record is not None:
-            self._bytes -= len(record.value or b"")
-            if group is not None:
-                self._kept[group] -= 1
-                if not self._kept[group]:
-                    del self._kept[group]
+        self._finished += 1
+        self.kept.drop(offset, self._groups.pop(offset))
 
     # -- what others see -------------------------------------------------------------------------------------
 
@@ -215,7 +199,7 @@ class Window:
     @property
     def counts(self) -> Mapping[str, int]:
         """For health: undone, of these kept and parked."""
-        return {"undone": self.undone, "kept": len(self._records), "parked": len(self._parked)}
+        return {"undone": self.undone, "kept": len(self.kept), "parked": len(self.kept.parked)}
 
     def groups(self) -> Iterator[GroupInfo]:
         """As the ledger has them."""

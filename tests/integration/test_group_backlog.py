@@ -14,8 +14,8 @@ from tests.support.consuming import Bench, Recorder, Running, consuming, numbere
 from tests.support.kafka import Sent
 from tests.support.lanes import LIMIT_S, until
 
-SMALL = {"records_max": 100, "concurrency": 4}
-"""A window of 100 records, of which a group has 10."""
+SMALL = {"records_max": 20, "concurrency": 4}
+"""A window of 20 records, of which a group that is alone has 10."""
 
 
 class Stuck:

@@ -27,7 +27,7 @@ def _finish_next(window: Window) -> int | None:
     if offset is None:
         return None
     if window.record(offset) is None:
-        window.unpark([Fetched(offset, window.group(offset))])
+        window.kept.unpark([Fetched(offset, window.group(offset))], always=True)
 
     assert window.record(offset) is not None
 
@@ -39,10 +39,10 @@ def _finish_next(window: Window) -> int | None:
 
 
 def test_fed_and_finished() -> None:
-    """What is fed is to be done; ``next`` follows the lowest that is not finished."""
+    """What is fed is to be done, by as many handlers as it brought groups; ``next`` follows the lowest that is not finished."""
     window = Window(Progress(10))
 
-    assert window.feed(_of(b"a", 10, 11) + _of(b"b", 12)) == 3
+    assert window.feed(_of(b"a", 10, 11) + _of(b"b", 12)) == 2
     assert (window.next, window.end, window.undone) == (10, 13, 3)
 
     first = window.ledger.acquire("x")
@@ -77,19 +77,19 @@ def test_fetched_twice() -> None:
     window = Window(Progress(5))
     window.feed(_of(b"a", 5, 6))
 
-    assert window.feed(_of(b"a", 4, 5, 6, 7)) == 1
-    assert window.undone == 3
+    assert window.feed(_of(b"a", 4, 5, 6, 7) + _of(b"b", 5, 8)) == 1
+    assert window.undone == 4
 
     window.reached(6)
 
-    assert window.end == 8
+    assert window.end == 9
 
 
 def test_stored_runs() -> None:
     """What the last holder finished above ``next`` is not done again, and is written down again."""
     window = Window(Progress(5, [(6, 8), (10, 11)]))
 
-    assert window.feed(_of(b"a", *range(5, 12))) == 4
+    assert window.feed(_of(b"a", *range(5, 12))) == 1
     assert [_finish_next(window) for _ in range(5)] == [5, 8, 9, 11, None]
     assert window.next == 12
 
@@ -188,36 +188,6 @@ def test_buried() -> None:
 # -- what is parked -----------------------------------------------------------------------------------------------
 
 
-def test_share() -> None:
-    """A group keeps no more records than its share; the rest is parked, and other groups are kept beside it."""
-    window = Window(Progress(0), records_max=100)
-    window.feed(_of(b"a", *range(50)) + _of(b"b", 50) + _of(None, *range(51, 71)))
-
-    assert window.counts == {"undone": 71, "kept": 31, "parked": 40}
-    assert [window.parked(each) for each in (9, 10, 49, 50, 70)] == [False, True, True, False, False]
-    assert [window.record(9), window.record(10)] == [Fetched(9, b"a"), None]
-
-
-def test_unparked() -> None:
-    """Reading again brings the one that is wanted in any case, and of what follows as much as shares allow."""
-    window = Window(Progress(0), records_max=30)
-    window.feed(_of(b"a", 0, 1, 2, 3, 4, 5, 6, 7) + _of(b"b", 8))
-    for _ in range(2):
-        _finish_next(window)
-
-    assert window.counts == {"undone": 7, "kept": 2, "parked": 5}
-
-    window.unpark(_of(b"a", 3, 4, 5, 6, 7) + _of(b"b", 8) + _of(b"c", 9))
-
-    assert window.counts == {"undone": 7, "kept": 4, "parked": 3}
-    assert [each for each in range(9) if window.record(each) is not None] == [2, 3, 4, 8]
-
-    window.unpark(_of(b"a", 5, 6, 7))
-
-    assert window.record(5) is not None
-    assert window.parked(6)
-
-
 def test_parked_in_order() -> None:
     """However much is parked, a group's messages come in order, each once."""
     chance = random.Random(7)
@@ -241,68 +211,104 @@ def test_bounds_hold() -> None:
     assert large.counts == {"undone": 50, "kept": 3, "parked": 47}
     assert [_finish_next(many) for _ in range(50)] == list(range(50))
     assert [_finish_next(large) for _ in range(50)] == list(range(50))
-    assert large.wants_more(1)
+    assert large.wants_more(0)
 
 
-def test_wants_more() -> None:
-    """One fetches on while there is room for a whole fetch."""
-    window = Window(Progress(0), records_max=10)
+def test_half_is_filled() -> None:
+    """Half of a window is filled in any case, fetch by fetch; the rest only for handlers that lack work."""
+    window = Window(Progress(0), records_max=20)
     window.feed([Fetched(each, b"%d" % each) for each in range(8)])
 
-    assert window.wants_more(4, 2)
-    assert not window.wants_more(4, 3)
+    assert window.wants_more(0, 2)
+    assert not window.wants_more(0, 3)
+    assert window.wants_more(1, 3)
 
 
-def test_wants_more_bytes() -> None:
-    """One does not fetch on while the values that are kept are large."""
-    window = Window(Progress(0), bytes_max=1_000)
+def test_half_in_bytes() -> None:
+    """The same by the size of what is kept."""
+    window = Window(Progress(0), bytes_max=2_000)
     window.feed([Fetched(0, b"a", b"v" * 999)])
 
-    assert window.wants_more(4)
+    assert window.wants_more(0)
 
     window.feed([Fetched(1, b"b", b"v")])
 
-    assert not window.wants_more(4)
+    assert not window.wants_more(0)
+    assert window.wants_more(1)
 
     window.ledger.acquire("x")
     window.finish("x", 0)
 
-    assert window.wants_more(4)
+    assert window.wants_more(0)
 
 
 @pytest.mark.parametrize("finished", [0, 1, 5])
 def test_stuck_group(finished: int) -> None:
     """A stuck group with a backlog, whatever part of its share it has kept, never keeps the others from being fetched."""
     window = Window(Progress(0), records_max=1_000)
-    window.feed(_of(b"stuck", *range(500)))
+    window.feed(_of(b"stuck", *range(800)))
     for _ in range(finished):
         _finish_next(window)
 
     assert window.ledger.acquire("stuck for good") == finished
-    assert window.counts["parked"] == 400
-    assert window.wants_more(4)
+    assert window.counts["parked"] == 300
+    assert not window.wants_more(0)
+    assert window.wants_more(1)
 
 
-def test_parked_and_lively() -> None:
-    """Where something is parked one fetches on only for handlers that lack work: groups that nobody owns."""
+def _quick(window: Window, count: int) -> None:
+    """So many finished within an eighth of a second."""
+    window.tick(100.0)
+    for _ in range(count):
+        _finish_next(window)
+    window.tick(100.125)
+
+
+def test_look_in_vain() -> None:
+    """A look that brought no new group is not repeated at once: the window has to move on, or to stand nearly still."""
     window = Window(Progress(0), records_max=1_000)
-    window.feed(_of(b"stuck", *range(200)))
-    window.ledger.acquire("stuck for good")
-    window.feed([Fetched(200 + each, b"%d" % each) for each in range(40)])
+    window.feed([Fetched(each, b"%d" % (each % 3)) for each in range(1_000)])
+    kept = window.counts["kept"]
+    _quick(window, 200)
 
-    assert not window.wants_more(10)
-    assert window.wants_more(11)
+    assert kept == 750
+    assert window.wants_more(50)
+
+    window.feed([Fetched(1_000 + each, b"%d" % (each % 3)) for each in range(10)])
+
+    assert not window.wants_more(50)
+
+    while window.counts["kept"] > 550 * 3 // 4:
+        assert not window.wants_more(50)
+        _finish_next(window)
+
+    assert window.wants_more(50)
+
+
+def test_look_while_little_happens() -> None:
+    """Where few messages are finished there is time to look, though the last look was in vain."""
+    window = Window(Progress(0), records_max=2_000)
+    window.feed(_of(b"a", *range(1_900)))
+    window.feed(_of(b"a", *range(1_900, 2_000)))
+    _quick(window, 125)
+
+    assert not window.wants_more(1)
+
+    window.tick(200.0)
+    _quick(window, 100)
+
+    assert window.wants_more(1)
 
 
 def test_parked_at_most(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is parked is bounded too."""
     monkeypatch.setattr(window_module, "PARKED_MAX", 50)
     window = Window(Progress(0), records_max=10)
-    window.feed(_of(b"a", *range(50)))
+    window.feed(_of(b"a", *range(54)))
 
     assert window.wants_more(1)
 
-    window.feed(_of(b"a", 50))
+    window.feed(_of(b"a", 54))
 
     assert not window.wants_more(1)
 
@@ -329,7 +335,7 @@ def test_skipped() -> None:
 
 def test_purged() -> None:
     """A purge drops what nobody acquired of a group, kept or parked or yet to be fetched below an offset, and no more."""
-    window = Window(Progress(0), records_max=20)
+    window = Window(Progress(0), records_max=4)
     window.feed(_of(b"a", 0, 1, 2, 3) + _of(b"b", 4))
     window.ledger.acquire("x")
 
