@@ -130,8 +130,9 @@ def consume_command() -> None:
     console = Console()
     with _broker() as (broker, _):
         cells = consume.measure(broker, console.print)
-    consume.show(cells, console)
-    CONSUME_RESULTS.write_text(consume.document(cells) + "\n")
+        stuck = consume.measure_stuck(broker)
+    consume.show(cells, stuck, console)
+    CONSUME_RESULTS.write_text(consume.document(cells, stuck) + "\n")
 
 
 def _terminated(*_: object) -> None:

@@ -5,6 +5,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
+from itertools import chain, repeat
 from typing import Final
 
 from confluent_kafka import Producer
@@ -21,6 +22,8 @@ MESSAGES: Final = 100_000
 CELL_S: Final = 15.0
 """A cell that would take longer by its bound gets fewer messages."""
 PLAIN_S: Final = 6.0
+BACKLOG: Final = 50_000
+LIVELY: Final = 20_000
 LIMIT_S: Final = 300.0
 
 HANDLERS_S: Final = (0.001, 0.01)
@@ -43,6 +46,30 @@ class Cell:
     """CPU seconds a million messages."""
     plain: float
     plain_cpu: float
+
+
+@dataclass(frozen=True, slots=True)
+class Stuck:
+    """The backlog of a group whose first message never ends stands before all the others in their partition."""
+
+    backlog: int
+    lively: int
+    """Messages of 1,000 groups behind it."""
+    handler_s: float
+    alone: float
+    """Seconds for these without it."""
+    behind: float
+    """And with it."""
+
+
+def measure_stuck(broker: EmbeddedBroker) -> Stuck:
+    """How long the lively ones take."""
+    handler_s = HANDLERS_S[-1]
+    walls = []
+    for name, backlog in (("s0", 0), ("s1", BACKLOG)):
+        _publish(broker.bootstrap_servers, f"{name}.accepted", "1,000", LIVELY, backlog)
+        walls.append(_run("grouped", broker.bootstrap_servers, name, LIVELY, handler_s)["wall"])
+    return Stuck(BACKLOG, LIVELY, handler_s, *walls)
 
 
 def measure(broker: EmbeddedBroker, say: Callable[[str], None]) -> list[Cell]:
@@ -77,25 +104,25 @@ def _run(kind: str, *arguments: object) -> dict[str, float]:
     return result
 
 
-def _publish(bootstrap: str, topic: str, shape: str, messages: int) -> None:
+def _publish(bootstrap: str, topic: str, shape: str, messages: int, stuck: int = 0) -> None:
     admin = AdminClient({"bootstrap.servers": bootstrap})
     for future in admin.create_topics([NewTopic(topic, PARTITIONS, 1)]).values():
         future.result(30)
     producer = Producer({"bootstrap.servers": bootstrap, "partitioner": "murmur2_random", "linger.ms": 50})
-    for group in shapes.groups(shape, messages):
-        producer.produce(topic, b"x" * 100, b"g%d" % group)
+    keys = (b"g%d" % group for group in shapes.groups(shape, messages))
+    for key in chain(repeat(shapes.STUCK, stuck), keys):
+        producer.produce(topic, b"x" * 100, key)
         producer.poll(0)
     if producer.flush(60):
         raise BenchError(f"not all messages reached {topic}")
 
 
-def show(cells: Sequence[Cell], console: Console) -> None:
+def show(cells: Sequence[Cell], stuck: Stuck, console: Console) -> None:
     """A table for a person."""
     table = Table(title=f"messages/s, {shapes.CONCURRENCY} handlers at once, {PARTITIONS} partitions")
     for column in (
         "groups",
         "handler",
-        "messages",
         "bound",
         "loop",
         "grouped",
@@ -104,19 +131,21 @@ def show(cells: Sequence[Cell], console: Console) -> None:
         "CPU s/M",
         "plain",
         "CPU s/M",
-        "times plain",
     ):
         table.add_column(column, justify="right")
     for each in cells:
         table.add_row(
-            each.groups, f"{each.handler_s * 1000:.0f} ms", f"{each.messages:,}", f"{each.bound:,.0f}",
+            each.groups, f"{each.handler_s * 1000:.0f} ms", f"{each.bound:,.0f}",
             f"{each.loop:,.0f}", f"{each.grouped:,.0f}", f"{each.grouped / each.bound:.0%}",
             f"{each.grouped / each.loop:.0%}", f"{each.grouped_cpu:.0f}",
-            f"{each.plain:,.0f}", f"{each.plain_cpu:.0f}", f"{each.grouped / each.plain:.1f}",
+            f"{each.plain:,.0f}", f"{each.plain_cpu:.0f}",
         )  # fmt: skip
     console.print(table)
+    console.print(
+        f"{stuck.lively:,} messages of 1,000 groups: {stuck.alone:.1f} s; behind a stuck group's {stuck.backlog:,}: {stuck.behind:.1f} s"
+    )
 
 
-def document(cells: Sequence[Cell]) -> str:
+def document(cells: Sequence[Cell], stuck: Stuck) -> str:
     """For programs."""
-    return json.dumps([asdict(each) for each in cells], indent=2)
+    return json.dumps({"cells": [asdict(each) for each in cells], "stuck": asdict(stuck)}, indent=2)

@@ -14,7 +14,7 @@ from typing import Any
 
 from aiokafka import AIOKafkaConsumer
 
-from bench.shapes import CONCURRENCY, groups
+from bench.shapes import CONCURRENCY, STUCK, groups
 from conf.load import validate
 from ringfence_client import ConsumerOptions, GroupConsumer
 
@@ -30,10 +30,12 @@ class Handler:
         self.began: float | None = None
         self.result: dict[str, float] = {}
 
-    async def __call__(self, _message: Any) -> None:
-        """A message."""
+    async def __call__(self, message: Any) -> None:
+        """A message; one of the stuck group never ends."""
         if self.began is None:
             self.began, self._cpu = time.perf_counter(), _cpu()
+        if message is not None and message.group == STUCK:
+            await asyncio.Event().wait()
         await asyncio.sleep(self._seconds)
         self._left -= 1
         if not self._left:
@@ -54,7 +56,7 @@ async def _grouped(bootstrap: str, name: str, handler: Handler) -> None:
             "addresses": [{"name": name}],
         }
     )
-    options = ConsumerOptions(concurrency=CONCURRENCY)
+    options = ConsumerOptions(concurrency=CONCURRENCY, drain_timeout=1.0)
     consumer = GroupConsumer(settings, settings.addresses[0], f"{name}-grouped", handler, options)
     running = asyncio.create_task(consumer.run())
     await handler.done.wait()
@@ -76,8 +78,8 @@ async def _plain(bootstrap: str, name: str, handler: Handler) -> None:
     try:
         while not handler.done.is_set():
             for records in (await consumer.getmany(timeout_ms=200, max_records=500)).values():
-                for record in records:
-                    await handler(record)
+                for _ in records:
+                    await handler(None)
     finally:
         await consumer.stop()
 

@@ -6,6 +6,8 @@ from typing import Final
 
 CONCURRENCY: Final = 100
 """Handlers at once."""
+STUCK: Final = b"stuck"
+"""A group of which no message ever ends."""
 ZIPF: Final = "Zipf, 1,000"
 
 SHAPES: Final = {"1": 1, "10": 10, "100": 100, "1,000": 1_000, ZIPF: 1_000}
