@@ -5,9 +5,10 @@ RUN apt-get update \
     && apt-get install --yes --no-install-recommends openjdk-17-jre-headless \
     && rm -rf /var/lib/apt/lists/*
 
-# A user of its own; its folder for state exists beforehand, so that a fresh volume there belongs to it.
+# A user of its own; its folders for state and for Spark's connector exist beforehand, so that a fresh volume there
+# belongs to it.
 RUN useradd --uid 10001 --create-home ringfence \
-    && install --directory --owner=ringfence --group=ringfence /ringfence/data
+    && install --directory --owner=ringfence --group=ringfence /ringfence/data /home/ringfence/.ivy2.5.2
 
 WORKDIR /ringfence
 

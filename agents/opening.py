@@ -12,6 +12,7 @@ import logging
 from dataclasses import dataclass
 from typing import Final
 
+from agents import journal
 from agents.batch import FetchedBatch
 from agents.cursor import Cursor
 from agents.emitter import Emitter, Outputs
@@ -23,7 +24,7 @@ from conf.settings import AddressSettings, Settings
 from tables.cluster import Cluster
 from tables.codec import FormatError
 from tables.failpoints import reach
-from tables.producer import TransactionalProducer
+from tables.producer import Outgoing, TransactionalProducer
 from tables.restore import ChangelogBounds
 from tables.table import LaneTable, Restored, TableOptions
 
@@ -115,6 +116,7 @@ class Opening:
                 topic: await self._cursor(topic, facts)
                 for topic in (self.address.input_topic, self.forward_topic)
             }
+            await self._tell_journal(producer, cursors)
             async with asyncio.timeout(QUESTION_LIMIT_S):
                 for cursor in cursors.values():
                     await cursor.begin(ownership)
@@ -144,6 +146,25 @@ class Opening:
             self.name, restored.records, restored.seconds, "reused" if restored.reused else "new", len(ring),
             ring.capacity, "" if covered is None else f" covering {covered:.0f} s", next_offset,
         )  # fmt: skip
+
+    async def _tell_journal(self, producer: TransactionalProducer, cursors: dict[str, Cursor]) -> None:
+        """Write down that the ring knows less from here on, before anything is decided by it."""
+        meta, address = self.table.meta, self.address
+        event = journal.opening_event(meta, address.id_cache_size, persistent=address.persist_id_cache)
+        if meta is None or event is None:
+            return
+        capacities = (meta.capacity, address.id_cache_size)
+        next_offsets = {topic: each.next for topic, each in cursors.items()}
+        builder = producer.builder()
+        builder.append(
+            timestamp=None,
+            key=self.name.encode(),
+            value=journal.entry(event, address.name, self.partition, capacities, next_offsets),
+            headers=[],
+        )
+        topic = wire.journal_topic(self.group_id)
+        async with asyncio.timeout(QUESTION_LIMIT_S):
+            await producer.transact([Outgoing(topic, journal.PARTITION, builder)], {}, self.group_id)
 
     async def _confirm(self, ownership: Ownership) -> None:
         async with asyncio.timeout(QUESTION_LIMIT_S):

@@ -15,6 +15,7 @@ from click.core import ParameterSource
 
 from app.consumer_verbs import consume, groups
 from app.options import PORT, config_option, silence_clients
+from app.reconcile import reconcile
 from conf.errors import RingfenceError
 from conf.load import load
 from conf.settings import Settings
@@ -209,6 +210,7 @@ def demo(messages: int, seed: int, keep: bool, config: Path) -> int:
 
 cli.add_command(consume)
 cli.add_command(groups)
+cli.add_command(reconcile)
 
 
 def _settings_if_any(config: Path) -> Settings:

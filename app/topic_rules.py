@@ -40,6 +40,14 @@ FORWARD_CONFIG: Final[Mapping[str, str]] = {
 }
 
 
+JOURNAL_CONFIG: Final[Mapping[str, str]] = {
+    "cleanup.policy": "delete",
+    # A few records a year where rings are persistent, one a lane and opening where they are not: nothing is worth losing.
+    "retention.ms": "-1",
+    "retention.bytes": "-1",
+}
+
+
 @dataclass(frozen=True, slots=True)
 class TopicDescription:
     """A topic as the cluster has it.
@@ -78,7 +86,8 @@ class Findings:
 
 def required(settings: Settings) -> list[str]:
     """Names of all topics that the configuration needs, in the order in which a person reads them."""
-    return [topic for address in settings.addresses for topic in address.topics(settings.app.id).values()]
+    topics = [topic for address in settings.addresses for topic in address.topics(settings.app.id).values()]
+    return [*topics, wire.journal_topic(settings.app.id)] if topics else []
 
 
 def missing(settings: Settings, existing: Mapping[str, TopicDescription], brokers: int) -> list[TopicPlan]:
@@ -101,12 +110,21 @@ def missing(settings: Settings, existing: Mapping[str, TopicDescription], broker
             for role, topic in address.topics(settings.app.id).items()
             for partitions, config in [own.get(role, (address.partitions, OUTPUT_CONFIG))]
         ]
+    if settings.addresses:
+        defaults = settings.address_defaults.replication_factor
+        replicas = defaults or min(REPLICAS_MAX, brokers)
+        plans.append(TopicPlan(wire.journal_topic(settings.app.id), 1, replicas, JOURNAL_CONFIG))
     return [plan for plan in plans if plan.name not in existing]
 
 
 def compare(settings: Settings, existing: Mapping[str, TopicDescription]) -> Findings:
     """Hold the topics of all addresses against what Ringfence needs."""
     findings = Findings()
+    journal = wire.journal_topic(settings.app.id)
+    if settings.addresses and journal not in existing:
+        findings.faults.append(
+            f"{journal} (journal of rings) does not exist, or this user may not see it: {_CREATE}"
+        )
     for address in settings.addresses:
         findings.faults += _flow_faults(settings, address, existing)
         findings.faults += _timestamp_faults(settings, address, existing)

@@ -13,7 +13,7 @@ from confluent_kafka import KafkaException
 from rich.console import Console
 
 from app.embedded.broker import EmbeddedBroker
-from bench import consume, ledger, profile, recovery, table
+from bench import consume, ledger, profile, reconcile, recovery, table
 from bench.contest import CONTENDERS, PLAIN, Contest, Outcome
 from bench.errors import BenchError
 from bench.traffic import Plan
@@ -23,6 +23,7 @@ RESULTS: Final = Path(__file__).parent / "results" / "latest.json"
 RECOVERY_RESULTS: Final = RESULTS.with_name("recovery.json")
 CONSUME_RESULTS: Final = RESULTS.with_name("consume.json")
 LEDGER_RESULTS: Final = RESULTS.with_name("ledger.json")
+RECONCILE_RESULTS: Final = RESULTS.with_name("reconcile.json")
 QUICK_MESSAGES: Final = 100_000
 PLAIN_SHARE: Final = 50
 """The plain agent gets one message of so many: at its pace the whole would take minutes to hours."""
@@ -133,6 +134,24 @@ def consume_command() -> None:
         stuck = consume.measure_stuck(broker)
     consume.show(cells, stuck, console)
     CONSUME_RESULTS.write_text(consume.document(cells, stuck) + "\n")
+
+
+@main.command("reconcile")
+@click.option(
+    "--records",
+    type=click.IntRange(min=1),
+    multiple=True,
+    default=reconcile.SIZES,
+    show_default=True,
+    help="May be repeated.",
+)
+def reconcile_command(records: tuple[int, ...]) -> None:
+    """Measure the nightly job: records a second, and memory."""
+    console = Console()
+    with _broker() as (broker, folder):
+        runs = reconcile.run(broker.bootstrap_servers, folder, records, console.print)
+    reconcile.show(runs, console)
+    reconcile.save(runs, RECONCILE_RESULTS)
 
 
 def _terminated(*_: object) -> None:

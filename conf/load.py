@@ -23,7 +23,7 @@ ENV_OTHER: Final = frozenset({"RINGFENCE_FAILPOINTS", "RINGFENCE_IVY_SETTINGS", 
 _SECRET: Final = re.compile(r"pass|secret|token|jaas", re.IGNORECASE)
 """A key of such a name is misplaced here, and no error repeats its value. ``sasl_password_env`` holds a name."""
 
-_PLANNED: Final = frozenset({"reconcile", "bridges", "consumer"})
+_PLANNED: Final = frozenset({"bridges", "consumer"})
 """Keys of the interface whose feature this version does not have: named apart from misspelt ones."""
 
 

@@ -233,6 +233,17 @@ class AddressSettings(AddressDefaults):
         return roles | ({"duplicates topic": self.duplicates_topic} if self.duplicates == "divert" else {})
 
 
+class ReconcileSettings(_Section):
+    """The nightly job."""
+
+    state_dir: str = Field(default="data/reconcile", min_length=1)
+    """Where it keeps cuts, results and accepted IDs: a folder, or a URI that Spark's driver and executors all reach."""
+    keep_days: int = Field(default=7, ge=1)
+    """How long accepted IDs are kept; longer while a ring may still know them."""
+    master: str = Field(default="local[*]", min_length=1)
+    """Spark's master."""
+
+
 class Settings(_Section):
     """All of it. Immutable: a worker runs from one state of the configuration."""
 
@@ -240,6 +251,7 @@ class Settings(_Section):
     app: AppSettings = Field(default_factory=AppSettings)
     address_defaults: AddressDefaults = Field(default_factory=AddressDefaults)
     addresses: tuple[AddressSettings, ...] = ()
+    reconcile: ReconcileSettings = Field(default_factory=ReconcileSettings)
 
     @model_validator(mode="before")
     @classmethod
@@ -264,7 +276,7 @@ class Settings(_Section):
                 raise ValueError(
                     f"addresses: {name!r} stands {count} times; keep one [[addresses]] entry of it"
                 )
-        owners: dict[str, str] = {}
+        owners = {wire.journal_topic(self.app.id): "the journal"}
         for address in self.addresses:
             topics = address.topics(self.app.id)
             for role, topic in topics.items():

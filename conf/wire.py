@@ -26,6 +26,12 @@ HEADER_CONSUMER_GROUP: Final = "_RF_CONSUMER_GROUP"
 HEADER_ATTEMPTS: Final = "_RF_ATTEMPTS"
 """On a dead letter: how often it was tried, as decimal digits."""
 
+HEADER_TRANSACTION: Final = "_RF_TX"
+"""On a part of a transaction: which."""
+
+HEADER_PART: Final = "_RF_TX_PART"
+"""On a part of a transaction: ``i/N``, part i of N."""
+
 TIMESTAMP_AFTER: Final = "message.timestamp.after.max.ms"
 TIMESTAMP_BEFORE: Final = "message.timestamp.before.max.ms"
 """Settings of a topic: how far a record's timestamp may be from the broker's clock."""
@@ -67,6 +73,11 @@ def progress_topic(app_id: str) -> str:
 def consumer_transactional_id(app_id: str, group: str, topic: str, partition: int) -> str:
     """Transactional ID of who holds a partition for a consumer group."""
     return f"{app_id}-consumer/{group}/{topic}/{partition}"
+
+
+def journal_topic(app_id: str) -> str:
+    """What happened to rings that excuses an ID accepted twice: cleared, resized, forgotten at an opening."""
+    return f"{app_id}-journal"
 
 
 def forward_topic(app_id: str, address: str) -> str:

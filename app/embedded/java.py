@@ -21,8 +21,8 @@ _WAY_OUT: Final = (
 _VERSION: Final = re.compile(r'^\S+ version "(?P<version>[^"]*)"', re.MULTILINE)
 
 
-def find(environ: Mapping[str, str] = os.environ) -> Path:
-    """The ``java`` to run: that of ``JAVA_HOME`` if there is one, else the first on ``PATH``.
+def find(environ: Mapping[str, str] = os.environ, *, of: str = "Kafka") -> Path:
+    """The ``java`` to run: that of ``JAVA_HOME`` if there is one, else the first on ``PATH``. ``of``: who needs it.
 
     Raises:
         PrerequisiteError: none was found, or it is too old; says what was found and what to install.
@@ -42,7 +42,7 @@ def find(environ: Mapping[str, str] = os.environ) -> Path:
             f"{java} did not tell its version ({said[0] if said else 'no output'}): {_WAY_OUT}"
         )
     if version < MINIMUM:
-        raise PrerequisiteError(f"{java} is Java {version}, Kafka needs {MINIMUM} or newer: {_WAY_OUT}")
+        raise PrerequisiteError(f"{java} is Java {version}, {of} needs {MINIMUM} or newer: {_WAY_OUT}")
     return java
 
 

@@ -39,7 +39,7 @@ class Trial:
         kafka.create_topics(
             bootstrap,
             {each: (PARTITIONS, {}) for each in plain}
-            | {self._compacted: (PARTITIONS, {"cleanup.policy": "compact"})},
+            | {self._compacted: (PARTITIONS, {"cleanup.policy": "compact"}), f"{self.name}-journal": (1, {})},
         )
 
     def send(self, first: int, last: int) -> None:

@@ -83,7 +83,9 @@ def test_clear_is_honoured_by_a_running_worker(bootstrap: str, tmp_path: Path) -
         process.start()
         process.wait_ready()
         after = running.outcome(name, [Sent(b"a", b"g"), Sent(b"b", b"g"), Sent(b"b", b"g")])
+    (told,) = [json.loads(each.value or b"") for each in kafka.read_all(bootstrap, f"{name}-journal", 1)]
 
+    assert (told["event"], told["address"], told["lane"], told["next"][name]) == ("cleared", name, 0, 2)
     assert "2 IDs forgotten" in cleared
     assert [each.id for each in got] == [b"a", b"b", b"a"]
     assert f"lane {name}-0 fenced" in log

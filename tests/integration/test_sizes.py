@@ -1,5 +1,6 @@
 """Rings that change their size: nothing inside the smaller promise is forgotten, nothing evicted comes back."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -215,3 +216,29 @@ async def test_expired_group_offsets_of_both_inputs(bootstrap: str, tmp_path: Pa
             lanes.name: 10,
             lanes.forward: 5,
         }
+
+
+async def test_the_journal_tells_before_the_first_decision(bootstrap: str, tmp_path: Path) -> None:
+    """A change of size, and each opening of a ring in memory only, is written down with the offsets that it lies between."""
+    async with bench(bootstrap, tmp_path) as lanes:
+        sizes = Sizes(lanes, lose_disk=False)
+        lane = await sizes.open(10)
+        await sizes.feed(lane, 1, 2, 3)
+        lane = await sizes.reopen(lane, 10)
+        lane = await sizes.reopen(lane, 4)
+        before_any_decision = _told(lanes)
+        await sizes.feed(lane, 4)
+        lane = await sizes.reopen(lane, 4, persist_id_cache=False)
+        await sizes.feed(lane, 5)
+        lane = await sizes.reopen(lane, 0, persist_id_cache=False)
+
+        assert before_any_decision == [("resized", 10, 4, 3)]
+        assert _told(lanes)[1:] == [("forgotten", 4, 4, 4), ("resized", 4, 0, 5)]
+
+
+def _told(lanes: Bench) -> list[tuple[str, int, int, int]]:
+    """Event, capacity before and after, next input offset."""
+    told = [json.loads(each.value or b"") for each in kafka.read_all(lanes.bootstrap, lanes.journal, 1)]
+    assert all((each["address"], each["lane"], each["format"]) == (lanes.name, 0, 1) for each in told)
+    assert all(each["next"].keys() == {lanes.name, lanes.forward} for each in told)
+    return [(each["event"], each["before"], each["after"], each["next"][lanes.name]) for each in told]

@@ -16,10 +16,11 @@ from tests.support.kafka import create_topics
 
 
 def _settings(bootstrap: str, address: str, **keys: Any) -> Settings:
+    """Each address of an app of its own, so that none finds the other's journal."""
     return validate(
         {
             "kafka": {"bootstrap_servers": bootstrap},
-            "app": {"id": "topics-test"},
+            "app": {"id": f"topics-{address}"},
             "addresses": [{"name": address} | keys],
         }
     )
@@ -32,8 +33,9 @@ async def test_create_and_verify(bootstrap: str) -> None:
         ("fresh", 3),
         ("fresh.accepted", 3),
         ("fresh.quarantine", 3),
-        ("topics-test-fresh-changelog", 3),
-        ("topics-test-fresh-forward", 3),
+        ("topics-fresh-fresh-changelog", 3),
+        ("topics-fresh-fresh-forward", 3),
+        ("topics-fresh-journal", 1),
     ]
 
     first = await topics.ensure(settings)
@@ -41,10 +43,10 @@ async def test_create_and_verify(bootstrap: str) -> None:
 
     assert [(each.name, each.partitions) for each in first] == expected
     assert [(each.name, each.partitions) for each in second] == expected
-    assert [each.created for each in (*first, *second)] == [True] * 5 + [False] * 5
+    assert [each.created for each in (*first, *second)] == [True] * 6 + [False] * 6
     assert await topics.verify(settings) == []
     admin = AdminClient({"bootstrap.servers": bootstrap})
-    resource = ConfigResource(ConfigResource.Type.TOPIC, "topics-test-fresh-changelog")
+    resource = ConfigResource(ConfigResource.Type.TOPIC, "topics-fresh-fresh-changelog")
     config = admin.describe_configs([resource])[resource].result()
     assert config["cleanup.policy"].value == "compact"
     assert config["segment.bytes"].value == str(64 * 2**20)
@@ -61,14 +63,17 @@ def test_lines_and_exit_codes(bootstrap: str, capsys: pytest.CaptureFixture[str]
         "lines",
         "lines.accepted",
         "lines.quarantine",
-        "topics-test-lines-changelog",
-        "topics-test-lines-forward",
+        "topics-lines-lines-changelog",
+        "topics-lines-lines-forward",
+        "topics-lines-journal",
     ]
     assert sorted(line.split()[1] for line in faults) == sorted(names)
     assert topics.create(settings) == 0
-    assert capsys.readouterr().out.splitlines() == [f"created  {each}  4 partitions" for each in names]
+    assert capsys.readouterr().out.splitlines() == [
+        f"created  {each}  {1 if each.endswith('journal') else 4} partitions" for each in names
+    ]
     assert topics.check(settings) == 0
-    assert capsys.readouterr().out == "well   5 topics\n"
+    assert capsys.readouterr().out == "well   6 topics\n"
 
 
 async def test_existing_input_decides(bootstrap: str) -> None:
@@ -79,7 +84,7 @@ async def test_existing_input_decides(bootstrap: str) -> None:
     outcomes = await topics.ensure(settings)
 
     assert [(each.partitions, each.created) for each in outcomes] == [
-        (2, False), (5, True), (5, True), (2, True), (2, True),
+        (2, False), (5, True), (5, True), (2, True), (2, True), (1, True),
     ]  # fmt: skip
     findings = await topics.examine(settings)
     assert findings.faults == []
@@ -103,14 +108,14 @@ async def test_existing_input_decides(bootstrap: str) -> None:
             "changelog",
             4,
             "delete",
-            "topics-test-f3-changelog (changelog of f3) has cleanup.policy=delete",
+            "topics-f3-f3-changelog (changelog of f3) has cleanup.policy=delete",
         ),
         (
             "f4",
             "changelog",
             3,
             "compact",
-            "topics-test-f4-changelog (changelog of f4) has 3 partitions, f4 has 4",
+            "topics-f4-f4-changelog (changelog of f4) has 3 partitions, f4 has 4",
         ),
     ],
 )
@@ -121,7 +126,7 @@ async def test_each_fault(
     names = {
         "input": address,
         "accepted": f"{address}.accepted",
-        "changelog": f"topics-test-{address}-changelog",
+        "changelog": f"topics-{address}-{address}-changelog",
     }
     create_topics(bootstrap, {names[role]: (partitions, {"cleanup.policy": policy})})
     settings = _settings(bootstrap, address)
@@ -173,7 +178,7 @@ async def test_one_of_many_servers_is_enough(bootstrap: str) -> None:
     """Servers of the list that are away do no harm as long as one answers."""
     settings = _settings(f"127.0.0.1:1,{bootstrap}", "many")
 
-    assert len(await topics.verify(settings)) == 5
+    assert len(await topics.verify(settings)) == 6
 
 
 def test_check_creates_nothing(tmp_path: Path) -> None:

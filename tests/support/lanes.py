@@ -79,6 +79,7 @@ class Bench:
         self.accepted = f"{self.name}.accepted"
         self.changelog = f"{self.app_id}-{self.name}-changelog"
         self.forward = f"{self.app_id}-{self.name}-forward"
+        self.journal = f"{self.app_id}-journal"
         self.folder = folder
         self.cluster = Cluster(self.settings.kafka, self.app_id)
         self._clusters = [self.cluster]
@@ -195,6 +196,7 @@ async def bench(
             made.forward: (partitions, {}),
             f"{made.name}.quarantine": (partitions, {}),
             f"{made.name}.duplicates": (partitions, {}),
+            made.journal: (1, {}),
         },
     )
     await made.cluster.start()

@@ -67,6 +67,7 @@ def test_defaults() -> None:
             "duplicates": "drop",
         },
         "addresses": (),
+        "reconcile": {"state_dir": "data/reconcile", "keep_days": 7, "master": "local[*]"},
     }
 
     assert validate({}).model_dump() == expected
@@ -398,7 +399,7 @@ def test_number_out_of_range(data: dict[str, Any], expected: str) -> None:
     assert _fault(data) == f"settings: {expected}"
 
 
-@pytest.mark.parametrize("key", ["reconcile", "bridges", "consumer"])
+@pytest.mark.parametrize("key", ["bridges", "consumer"])
 def test_planned_key(key: str) -> None:
     """A key whose feature does not exist yet is told apart from a misspelt one."""
     assert _fault({key: []}) == (
@@ -818,7 +819,7 @@ def test_environment_unknown_section(file: Path, variable: str) -> None:
 
     assert str(caught.value) == (
         f"environment: {variable} names no setting: use RINGFENCE_<SECTION>__<KEY> with a section of "
-        "address_defaults, app, kafka, or unset it"
+        "address_defaults, app, kafka, reconcile, or unset it"
     )
 
 

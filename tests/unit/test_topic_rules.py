@@ -27,6 +27,7 @@ NAMES = {
     "changelog": "ringfence-orders-changelog",
     "forward": "ringfence-orders-forward",
 }
+JOURNAL = {"ringfence-journal": TopicDescription("ringfence-journal", 1, frozenset({"delete"}))}
 MESSAGES = ["input", "accepted", "quarantine", "duplicates", "forward"]
 """Topics that messages flow through."""
 
@@ -35,7 +36,7 @@ def _topics(**changes: tuple[int, str | None]) -> dict[str, TopicDescription]:
     """The topics of ``orders`` as Ringfence makes them, save for the changes."""
     found: dict[str, tuple[int, str | None]] = dict.fromkeys(NAMES, (4, "delete"))
     found |= {"changelog": (4, "compact")} | changes
-    return {
+    return JOURNAL | {
         NAMES[role]: TopicDescription(
             NAMES[role], partitions, None if policy is None else frozenset(policy.split(","))
         )
@@ -61,7 +62,9 @@ def test_required() -> None:
         "ringfence-b-changelog",
         "ringfence-b-forward",
         "b.duplicates",
+        "ringfence-journal",
     ]
+    assert required(validate({})) == []
 
 
 def test_well() -> None:
@@ -167,7 +170,7 @@ def test_untold_configuration(role: str) -> None:
 
 def test_lanes_follow_the_input_as_it_is() -> None:
     """Changelog and forward topic get the partition count of the input topic that exists, outputs that configured."""
-    topics = {"orders": TopicDescription("orders", 3, frozenset({"delete"}))}
+    topics = JOURNAL | {"orders": TopicDescription("orders", 3, frozenset({"delete"}))}
 
     plans = missing(_settings(partitions=5, replication_factor=2, duplicates="divert"), topics, brokers=3)
 
@@ -184,7 +187,18 @@ def test_all_missing() -> None:
     """Where nothing is there, the configuration decides all counts."""
     plans = missing(_settings(partitions=5), {}, brokers=1)
 
-    assert {plan.name: plan.partitions for plan in plans} == dict.fromkeys(required(_settings()), 5)
+    counts = {plan.name: plan.partitions for plan in plans}
+    assert counts.pop("ringfence-journal") == 1
+    assert counts == dict.fromkeys(required(_settings())[:-1], 5)
+
+
+def test_missing_journal() -> None:
+    """A worker that could not write down that it forgets would be called forgetful."""
+    (fault,) = compare(
+        _settings(), {name: each for name, each in _topics().items() if name not in JOURNAL}
+    ).faults
+
+    assert fault.startswith("ringfence-journal (journal of rings) does not exist")
 
 
 def test_replicas() -> None:

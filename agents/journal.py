@@ -1,0 +1,60 @@
+"""What happened to a ring that excuses an ID accepted twice, as the journal tells it. Pure.
+
+The nightly reconciliation reads it: between two decisions of a lane, an event stands where the offsets say that the first
+was made before it and the second was not. It is committed before the first decision that it excuses.
+"""
+
+import json
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import Final
+
+from tables.codec import Meta
+
+FORMAT: Final = 1
+PARTITION: Final = 0
+"""The journal has one: its order is that of all."""
+
+
+class RingEvent(StrEnum):
+    """Why a ring knows less than it promises."""
+
+    CLEARED = "cleared"
+    RESIZED = "resized"
+    """Its capacity changed; 0 = off."""
+    FORGOTTEN = "forgotten"
+    """It is, or was, in memory only, and was opened anew."""
+
+
+def opening_event(meta: Meta | None, capacity: int, *, persistent: bool) -> RingEvent | None:
+    """What an opening does to a ring that the changelog knows by ``meta``; None = nothing that anybody must know."""
+    if meta is None:
+        return None
+    if meta.capacity != capacity:
+        return RingEvent.RESIZED
+    return None if persistent and meta.persistent else RingEvent.FORGOTTEN
+
+
+def entry(
+    event: RingEvent, address: str, lane: int, capacities: tuple[int, int], next_offsets: Mapping[str, int]
+) -> bytes:
+    """The value of a record.
+
+    Args:
+        event: What happened.
+        address: Its name.
+        lane: Its partition.
+        capacities: Before, after.
+        next_offsets: Topic → first offset of the lane that was not decided before it.
+    """
+    before, after = capacities
+    told = {
+        "format": FORMAT,
+        "event": event.value,
+        "address": address,
+        "lane": lane,
+        "before": before,
+        "after": after,
+        "next": dict(next_offsets),
+    }
+    return json.dumps(told).encode()

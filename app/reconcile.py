@@ -1,0 +1,32 @@
+"""``ringfence reconcile``: the verb of the nightly job."""
+
+from pathlib import Path
+
+import click
+
+from app.options import config_option, silence_clients
+from conf.load import load
+
+
+@click.command()
+@click.option(
+    "--out", metavar="DIR", help="Parquet (anomalies, counts) and summary.json go there; a folder or a URI."
+)
+@click.option("--json", "as_json", is_flag=True, help="One JSON document for programs.")
+@click.option(
+    "--acknowledge", is_flag=True, help="The last night has been looked at: the next begins where it ended."
+)
+@click.option("--master", help="Spark's master; overrides reconcile.master.")
+@config_option
+def reconcile(out: str | None, as_json: bool, acknowledge: bool, master: str | None, config: Path) -> int:
+    """Prove from Kafka alone that what came in and what went out agree, or name each record that does not.
+
+    Run it each night, beside running workers. Exit code 0: clean; 1: anomalies; 3: evidence is gone, so nobody knows.
+    """
+    settings = load(config)
+    silence_clients()
+    from app.embedded import java  # noqa: PLC0415
+    from reconcile import job  # noqa: PLC0415
+
+    java.find(of="Spark")
+    return job.run(settings, job.Options(out, as_json, acknowledge, master))

@@ -1,0 +1,72 @@
+"""DOUBLED, PHANTOM, CORRUPTED: what one input, or one output without an input, shows by itself."""
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
+
+from reconcile.anomalies.name import Anomaly, rows
+from reconcile.schemas import ACCEPTED, DIVERTED, FORWARDED
+
+
+def doubled(evidence: DataFrame) -> DataFrame:
+    """An input with a second output: one row an input, however many there are."""
+    return rows(
+        evidence.where("has_input and nth = 2"),
+        Anomaly.DOUBLED,
+        F.when(F.col("fate") == ACCEPTED, F.lit("accepted again")).otherwise(
+            F.lit("accepted, and of another fate")
+        ),
+    )
+
+
+def doubled_later(evidence: DataFrame, spans: DataFrame) -> DataFrame:
+    """An input that an earlier night has judged has got another output.
+
+    Args:
+        evidence: Of the night.
+        spans: address, partition, origin, begin, read_from, cut, end of each input partition.
+    """
+    strays = _without_input(evidence, spans)
+    return rows(
+        strays.where("fate != 0 and offset >= origin and offset < begin"),
+        Anomaly.DOUBLED,
+        F.lit("judged on an earlier night, and now there is an output again"),
+    )
+
+
+def phantom(evidence: DataFrame, spans: DataFrame) -> DataFrame:
+    """An accepted or diverted record whose input is not there: none named, none at that place, or beyond the end."""
+    strays = _without_input(evidence, spans).where(F.col("fate").isin(ACCEPTED, DIVERTED))
+    why = (
+        F.when(F.col("partition").isNull(), F.lit("names no input record in _RF_SOURCE"))
+        .when(F.col("cut").isNull(), F.lit("names a partition that the input does not have"))
+        .when(F.col("offset") >= F.col("end"), F.lit("names a place beyond the end of the input"))
+        .when(
+            (F.col("offset") >= F.col("read_from")) & (F.col("offset") < F.col("cut")),
+            F.lit("no committed input record stands there"),
+        )
+        .when(F.col("offset") < 0, F.lit("names no place"))
+    )
+    return rows(strays.withColumn("why", why).where("why is not null"), Anomaly.PHANTOM, F.col("why"))
+
+
+def beyond_memory(evidence: DataFrame, spans: DataFrame) -> DataFrame:
+    """GAP: on a later night, an output of an input from before the first night; what became of it then nobody knows."""
+    strays = _without_input(evidence, spans)
+    return rows(
+        strays.where("fate != 0 and offset < origin and begin > origin"),
+        Anomaly.GAP,
+        F.lit("an output of an input from before the first night"),
+    )
+
+
+def corrupted(evidence: DataFrame) -> DataFrame:
+    """An output that is not what its input promises."""
+    changed = {"key": "key_changed", "value": "value_changed", "headers": "headers_changed"}
+    found = evidence.where(" or ".join(changed.values()))
+    what = F.concat_ws(", ", *(F.when(F.col(flag), F.lit(name)) for name, flag in changed.items()))
+    return rows(found, Anomaly.CORRUPTED, F.concat(what, F.lit(" not as in the input")))
+
+
+def _without_input(evidence: DataFrame, spans: DataFrame) -> DataFrame:
+    strays = evidence.where((~F.col("has_input")) & (F.col("fate") != FORWARDED))
+    return strays.join(F.broadcast(spans), on=["address", "partition"], how="left")

@@ -1,0 +1,202 @@
+"""FORGOTTEN, OVERRUN, CROSS-LANE: IDs that were accepted more than once.
+
+A ring of N knows an ID while fewer than N others were accepted in its lane after it. How many were is seen exactly where
+all came from one input partition. What was forwarded from another came in between at a moment that nobody saw; but a
+lane writes one transaction after the other, so its records are in its own order in each partition of the output. That
+bounds the number from above, and an ID is called FORGOTTEN only where even that bound lies within the promise.
+"""
+
+from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
+
+from reconcile.anomalies.name import Anomaly, rows
+
+_ID = ["address", "id"]
+
+
+def repeated(ids: DataFrame, night: int) -> DataFrame:
+    """All rows of the IDs that were accepted several times, once at least in this night.
+
+    Args:
+        ids: :data:`reconcile.schemas.IDS` of this night and those before.
+        night: This one's number.
+    """
+    tonight = F.max((F.col("night") == night).cast("int"))
+    several = ids.groupBy(*_ID).agg(F.count(F.lit(1)).alias("times"), tonight.alias("tonight"))
+    chosen = several.where("times > 1 and tonight = 1").select(*_ID)
+    rows_of = ids.join(chosen, on=_ID, how="left_semi")
+    # Of one group is of one home, whatever way they took.
+    home = Window.partitionBy(*_ID, "group_digest")
+    return rows_of.withColumn("home", F.min("lane").over(home))
+
+
+def cross_lane(repeated: DataFrame, night: int) -> DataFrame:
+    """IDs that reached another lane in this night: the resend had another group. A row an ID."""
+    first = repeated.groupBy(*_ID, "home").agg(
+        F.min("night").alias("first_night"),
+        F.min(F.struct("night", "partition", "offset", "out_partition", "out_offset")).alias("first"),
+    )
+    homes = first.groupBy(*_ID).agg(
+        F.count(F.lit(1)).alias("homes"),
+        F.max("first_night").alias("last_night"),
+        F.min("first").alias("one"),
+        F.max("first").alias("other"),
+    )
+    found = homes.where((F.col("homes") > 1) & (F.col("last_night") == night)).select(
+        *_ID,
+        F.col("other.partition").alias("partition"),
+        F.col("other.offset").alias("offset"),
+        F.col("other.out_partition").alias("out_partition"),
+        F.col("other.out_offset").alias("out_offset"),
+        F.col("one.partition").alias("other_partition"),
+        F.col("one.offset").alias("other_offset"),
+    )
+    return rows(
+        found, Anomaly.CROSS_LANE, F.lit("accepted in another lane too: the two have different groups")
+    )
+
+
+def pairs(repeated: DataFrame, night: int) -> DataFrame:
+    """Each ID of this night beside the one before it in its lane; columns of the earlier one begin with ``a_``."""
+    lane = Window.partitionBy(*_ID, "home")
+    # From one input partition: in its order. Else in that of the output.
+    single = F.size(F.collect_set("partition").over(lane)) == 1
+    ordered = Window.partitionBy(*_ID, "home").orderBy("place", "night", "out_partition", "out_offset")
+    earlier = ["partition", "offset", "forward_offset", "timestamp", "out_partition", "out_offset", "lane"]
+    placed = repeated.withColumn("place", F.when(single, F.col("offset")))
+    return placed.withColumns({f"a_{each}": F.lag(each).over(ordered) for each in earlier}).where(
+        (F.col("night") == night) & F.col("a_offset").isNotNull()
+    )
+
+
+def ranks(ids: DataFrame, lanes: DataFrame) -> DataFrame:
+    """How many IDs were certainly accepted before and after each, and how many there are, in the lanes named.
+
+    Where input and output disagree on what came before what, the output is out of order itself, and no witness.
+    """
+    chosen = ids.join(F.broadcast(lanes), on=["address", "lane"], how="left_semi")
+    source, output = (
+        Window.partitionBy("address", "lane", "partition"),
+        Window.partitionBy("address", "lane", "out_partition"),
+    )
+    both = Window.partitionBy("address", "lane", "partition", "out_partition")
+    before_both = F.lag("out_offset").over(both.orderBy("offset"))
+    ranked = (
+        chosen.withColumns(
+            {"s": F.row_number().over(source.orderBy("offset")), "s_n": F.count(F.lit(1)).over(source)}
+        )
+        .withColumns(
+            {
+                "b": F.row_number().over(both.orderBy("offset")),
+                "b_n": F.count(F.lit(1)).over(both),
+                "previous": before_both,
+            }
+        )
+        .withColumns(
+            {"o": F.row_number().over(output.orderBy("out_offset")), "o_n": F.count(F.lit(1)).over(output)}
+        )
+    )
+    disorder = F.max((F.col("previous") > F.col("out_offset")).cast("int"))
+    totals = ranked.groupBy("address", "lane").agg(
+        F.count(F.lit(1)).alias("total"), disorder.alias("disorder")
+    )
+    joined = ranked.join(F.broadcast(totals), on=["address", "lane"], how="inner")
+    witness = F.coalesce(F.col("disorder"), F.lit(0)) == 0
+    before = F.col("s") - 1 + F.when(witness, F.col("o") - F.col("b")).otherwise(0)
+    after = (
+        F.col("s_n")
+        - F.col("s")
+        + F.when(witness, F.col("o_n") - F.col("o") - F.col("b_n") + F.col("b")).otherwise(0)
+    )
+    return joined.select(
+        "address", "lane", "partition", "offset", "total", before.alias("before"), after.alias("after"),
+        witness.alias("witness"),
+    )  # fmt: skip
+
+
+def between(pairs: DataFrame, ranks: DataFrame) -> DataFrame:
+    """The pairs, with ``between``: the largest possible number of IDs that were accepted between the two."""
+    later = ranks.select(
+        "address", "lane", "partition", "offset", "total", "witness",
+        F.col("before").alias("b_before"), F.col("after").alias("b_after"),
+    )  # fmt: skip
+    earlier = ranks.select(
+        "address",
+        F.col("lane").alias("a_lane"),
+        F.col("partition").alias("a_partition"),
+        F.col("offset").alias("a_offset"),
+        F.col("before").alias("a_before"),
+        F.col("after").alias("a_after"),
+    )
+    joined = pairs.join(later, on=["address", "lane", "partition", "offset"], how="left").join(
+        earlier, on=["address", "a_lane", "a_partition", "a_offset"], how="left"
+    )
+    forth = F.col("total") - 2 - F.col("a_before") - F.col("b_after")
+    back = F.col("total") - 2 - F.col("b_before") - F.col("a_after")
+    seen = (F.col("partition") == F.col("a_partition")) | (
+        F.col("witness") & (F.col("out_partition") == F.col("a_out_partition"))
+    )
+    apart = F.when(seen, forth).otherwise(F.greatest(forth, back))
+    return joined.withColumn("between", F.greatest(F.lit(0), apart))
+
+
+def promised(pairs: DataFrame, events: DataFrame | None, rules: DataFrame) -> DataFrame:
+    """The pairs, with the ``capacity`` in force, and whether the ring was ``told`` to forget in between.
+
+    Clearing it, changing its size and opening it anew in memory only are such orders.
+
+    An event lies between two of a lane if the first was judged before it and the second not.
+    """
+    limits = pairs.join(
+        F.broadcast(rules.select("address", "capacity", "max_age_ms")), on="address", how="inner"
+    )
+    if events is None:
+        return limits.withColumn("told", F.lit(False))
+    e, p = events.alias("e"), limits.alias("p")
+    joined = p.join(
+        F.broadcast(e),
+        on=(F.col("p.address") == F.col("e.address")) & (F.col("p.lane") == F.col("e.lane")),
+        how="left",
+    )
+    known = F.col("e.number").isNotNull()
+    a_before = known & _before("p.a_offset", "p.a_forward_offset")
+    b_before = known & _before("p.offset", "p.forward_offset")
+    key = ["address", "partition", "offset", "a_partition", "a_offset"]
+    seen = joined.groupBy(*(F.col(f"p.{each}") for each in key)).agg(
+        F.max(a_before & ~b_before).alias("told"),
+        F.max_by("e.after", F.when(known & ~a_before, F.col("e.number"))).alias("last"),
+        F.min_by("e.before", F.when(b_before, F.col("e.number"))).alias("next"),
+    )
+    return (
+        limits.join(seen, on=key, how="inner")
+        .withColumn("capacity", F.coalesce("last", "next", "capacity"))
+        .drop("last", "next")
+    )
+
+
+def _before(offset: str, forward_offset: str) -> Column:
+    """Whether an input was judged before the event: by the offset in that of the lane's two inputs in which it came."""
+    forwarded = F.col(forward_offset).isNotNull()
+    return F.when(forwarded, F.col(forward_offset) < F.col("e.forward_next")).otherwise(
+        F.col(offset) < F.col("e.input_next")
+    )
+
+
+def remembered(pairs: DataFrame) -> DataFrame:
+    """FORGOTTEN within the promise, OVERRUN beyond it; nothing where the ring was off."""
+    aged = (F.col("max_age_ms") > 0) & (F.col("timestamp") - F.col("a_timestamp") > F.col("max_age_ms"))
+    beyond = F.col("told") | aged | (F.col("between") >= F.col("capacity"))
+    reason = F.concat(
+        F.lit("accepted although known, with at most "), F.col("between").cast("string"),
+        F.lit(" IDs since then; the ring promises "), F.col("capacity").cast("string"),
+        F.when(F.col("told"), F.lit(", but was cleared, resized or reopened meanwhile")).otherwise(F.lit("")),
+    )  # fmt: skip
+    found = pairs.where("capacity > 0 or told").withColumns(
+        {"other_partition": F.col("a_partition"), "other_offset": F.col("a_offset")}
+    )
+    return rows(
+        found,
+        Anomaly.FORGOTTEN,
+        reason,
+        anomaly=F.when(beyond, F.lit(Anomaly.OVERRUN.value)).otherwise(F.lit(Anomaly.FORGOTTEN.value)),
+    )

@@ -1,0 +1,180 @@
+"""Small files where Spark keeps its large ones: in a local folder, or wherever Hadoop's file systems reach."""
+
+import contextlib
+import fcntl
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Protocol
+
+from pyspark.sql import SparkSession
+
+from conf.errors import PrerequisiteError, RingfenceError
+
+
+class BusyError(RingfenceError):
+    """Another run works in the folder."""
+
+
+class Files(Protocol):
+    """A folder and what is in it; names are relative to it."""
+
+    def at(self, *parts: str) -> str:
+        """The whole path, as Spark takes it."""
+        ...
+
+    def names(self, folder: str) -> list[str]:
+        """What is in a folder; nothing if it does not exist."""
+        ...
+
+    def read(self, name: str) -> str:
+        """A file's text."""
+        ...
+
+    def write(self, name: str, text: str) -> None:
+        """Make a file: it is there whole, or not at all."""
+        ...
+
+    def delete(self, name: str) -> None:
+        """A file, or a folder with all that is in it."""
+        ...
+
+    def locked(self) -> contextlib.AbstractContextManager[None]:
+        """Alone in the folder, as far as that can be known here."""
+        ...
+
+
+def is_local(root: str, master: str) -> bool:
+    """Whether a folder is one of this machine: a bare path is, where Spark runs here; elsewhere it is the cluster's."""
+    return master.startswith("local") and "://" not in root
+
+
+class LocalFiles:
+    """Of this machine."""
+
+    def __init__(self, root: str) -> None:
+        """Raises PrerequisiteError: it cannot be used."""
+        self._root = Path(root).absolute()
+        try:
+            self._root.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise _unusable(root, error.strerror or str(error)) from error
+
+    def at(self, *parts: str) -> str:
+        """The whole path, as Spark takes it."""
+        return f"file://{self._root.joinpath(*parts)}"  # Hadoop takes it as it is, unquoted
+
+    def names(self, folder: str) -> list[str]:
+        """What is in a folder; nothing if it does not exist."""
+        path = self._root / folder
+        names = (each.name for each in path.iterdir()) if path.is_dir() else ()
+        return sorted(each for each in names if not each.startswith("."))
+
+    def read(self, name: str) -> str:
+        """A file's text."""
+        return (self._root / name).read_text("utf-8")
+
+    def write(self, name: str, text: str) -> None:
+        """Make a file: it is there whole, or not at all, also when the machine stops."""
+        target = self._root / name
+        made = target.with_name(f".{target.name}.part")
+        try:
+            target.parent.mkdir(parents=True, exist_ok=True)
+            with made.open("w", encoding="utf-8") as file:
+                file.write(text)
+                file.flush()
+                os.fsync(file.fileno())
+            made.replace(target)
+        except OSError as error:
+            raise _unusable(str(target), error.strerror or str(error)) from error
+
+    def delete(self, name: str) -> None:
+        """A file, or a folder with all that is in it."""
+        path = self._root / name
+        if path.is_dir():
+            shutil.rmtree(path)
+        else:
+            path.unlink(missing_ok=True)
+
+    @contextlib.contextmanager
+    def locked(self) -> Iterator[None]:
+        """Alone in the folder.
+
+        Raises:
+            BusyError: somebody else is in it.
+        """
+        with (self._root / ".lock").open("w") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError as error:
+                raise BusyError(
+                    f"another reconcile works in {self._root}: wait for its end, or give this one a state_dir of its own"
+                ) from error
+            yield
+
+
+class HadoopFiles:
+    """Wherever Hadoop's file systems reach: ``hdfs://``, ``s3a://``, the cluster's default."""
+
+    def __init__(self, spark: SparkSession, root: str) -> None:
+        """Raises PrerequisiteError: it cannot be used."""
+        self._root = root.rstrip("/")
+        jvm: Any = spark.sparkContext._jvm  # noqa: SLF001 - Hadoop's file systems have no other door
+        configuration: Any = spark.sparkContext._jsc.hadoopConfiguration()  # noqa: SLF001
+        self._path: Any = jvm.org.apache.hadoop.fs.Path
+        self._io: Any = jvm.org.apache.commons.io.IOUtils
+        try:
+            self._system: Any = self._path(self._root).getFileSystem(configuration)
+            self._system.mkdirs(self._path(self._root))
+        except Exception as error:
+            raise _unusable(root, _cause(error)) from error
+
+    def at(self, *parts: str) -> str:
+        """The whole path, as Spark takes it."""
+        return "/".join((self._root, *parts))
+
+    def names(self, folder: str) -> list[str]:
+        """What is in a folder; nothing if it does not exist."""
+        path = self._path(self.at(folder))
+        if not self._system.exists(path):
+            return []
+        return sorted(each.getPath().getName() for each in self._system.listStatus(path))
+
+    def read(self, name: str) -> str:
+        """A file's text."""
+        stream = self._system.open(self._path(self.at(name)))
+        try:
+            return str(self._io.toString(stream, "UTF-8"))
+        finally:
+            stream.close()
+
+    def write(self, name: str, text: str) -> None:
+        """Make a file: it is there whole, or not at all."""
+        target, made = self._path(self.at(name)), self._path(self.at(f"{name}.part"))
+        stream = self._system.create(made, True)
+        try:
+            stream.write(bytearray(text, "utf-8"))
+        finally:
+            stream.close()
+        self._system.delete(target, False)
+        if not self._system.rename(made, target):
+            raise _unusable(self.at(name), "the file cannot be renamed")
+
+    def delete(self, name: str) -> None:
+        """A file, or a folder with all that is in it."""
+        self._system.delete(self._path(self.at(name)), True)
+
+    @contextlib.contextmanager
+    def locked(self) -> Iterator[None]:
+        """Whoever starts the job has to see to it that there is one at a time."""
+        yield
+
+
+def _unusable(name: str, why: str) -> PrerequisiteError:
+    return PrerequisiteError(f"{name} cannot be used ({why}): make it writable, or name another folder")
+
+
+def _cause(error: Exception) -> str:
+    java = getattr(error, "java_exception", None)
+    return str(java.toString()) if java is not None else str(error)

@@ -1,0 +1,247 @@
+"""What a night leaves to the next: its cut, its results, and the IDs that it saw accepted.
+
+``<state_dir>/nights/<number>.json`` is written last, by a rename: a night is finished when that file is there, and
+whatever else a crashed run left is removed by the next one.
+
+::
+
+    nights/000003.json             a finished night: cut, verdict, summary
+    nights/000003.acknowledged     a person has seen its anomalies: the next night begins where it ended
+    results/000003/                Parquet: anomalies, counts, and what waits for the next night (inputs, ahead)
+    accepted/date=…/night=3/       Parquet: accepted IDs
+    scratch/                       of the run under way
+"""
+
+import datetime as dt
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any, Final, Self
+
+from conf.errors import ConfigurationError
+from reconcile.cut import Position
+from reconcile.files import Files
+
+FORMAT: Final = 1
+NIGHTS: Final = "nights"
+RESULTS: Final = "results"
+ACCEPTED: Final = "accepted"
+SCRATCH: Final = "scratch"
+_DONE: Final = ".json"
+_SEEN: Final = ".acknowledged"
+
+LaneCounts = dict[str, dict[int, int]]
+"""Address → lane → IDs."""
+
+
+@dataclass(slots=True)
+class Night:
+    """One finished night."""
+
+    number: int
+    base: int | None
+    """The night that it went on from; None = from the beginning."""
+    date: str
+    """The day on which it began, UTC."""
+    verdict: str
+    positions: dict[str, Position]
+    accepted: LaneCounts
+    """IDs that were accepted in it."""
+    known: LaneCounts
+    """IDs since the last evidence that was missing."""
+    complete: dict[str, bool]
+    """Address → all IDs that its rings may hold are kept."""
+    summary: dict[str, Any]
+    acknowledged: bool = False
+
+    @property
+    def settled(self) -> bool:
+        """Nothing of it has to be looked at again."""
+        return self.verdict == "clean" or self.acknowledged
+
+    def to_json(self) -> str:
+        """As it is kept."""
+        kept = asdict(self)
+        del kept["acknowledged"]
+        return json.dumps({"format": FORMAT, **kept})
+
+    @classmethod
+    def from_json(cls, text: str, *, acknowledged: bool) -> Self:
+        """Read it again.
+
+        Raises:
+            ConfigurationError: a later version wrote it.
+        """
+        kept = json.loads(text)
+        if kept.pop("format") != FORMAT:
+            raise ConfigurationError("reconcile.state_dir was written by a later version: use that one")
+        kept["positions"] = {
+            topic: Position(each["topic_id"], tuple(each["origins"]), tuple(each["ends"]))
+            for topic, each in kept["positions"].items()
+        }
+        for name in ("accepted", "known"):
+            kept[name] = {
+                address: {int(lane): count for lane, count in lanes.items()}
+                for address, lanes in kept[name].items()
+            }
+        return cls(**kept, acknowledged=acknowledged)
+
+
+@dataclass(slots=True)
+class Nights:
+    """All finished ones."""
+
+    files: Files
+    finished: dict[int, Night] = field(default_factory=dict)
+
+    @classmethod
+    def load(cls, files: Files) -> Self:
+        """Read them."""
+        names = set(files.names(NIGHTS))
+        found = cls(files)
+        for name in sorted(names):
+            if name.endswith(_DONE):
+                seen = name.removesuffix(_DONE) + _SEEN in names
+                night = Night.from_json(files.read(f"{NIGHTS}/{name}"), acknowledged=seen)
+                found.finished[night.number] = night
+        return found
+
+    @property
+    def last(self) -> Night | None:
+        """The latest, whatever came of it."""
+        return self.finished[max(self.finished)] if self.finished else None
+
+    @property
+    def next_number(self) -> int:
+        """Of the night to come."""
+        return max(self.finished, default=0) + 1
+
+    def settled_base(self) -> Night | None:
+        """Where the next night begins: the last that was clean or acknowledged."""
+        last = self.last
+        if last is None or last.settled:
+            return last
+        return self._get(last.base)
+
+    def again(self, positions: Mapping[str, Position]) -> Night | None:
+        """The last night, if nothing has moved since and nobody acknowledged it: this is that night once more."""
+        last = self.last
+        if last is None or last.acknowledged:
+            return None
+        return last if _ends(last.positions) == _ends(positions) else None
+
+    def base_of(self, night: Night) -> Night | None:
+        """What it went on from."""
+        return self._get(night.base)
+
+    def chain(self, night: Night | None) -> list[Night]:
+        """A night and all that it went on from, the latest first."""
+        found: list[Night] = []
+        while night is not None:
+            found.append(night)
+            night = self._get(night.base)
+        return found
+
+    def _get(self, number: int | None) -> Night | None:
+        return None if number is None else self.finished.get(number)
+
+    def commit(self, night: Night) -> None:
+        """Finish it: from now on it is there."""
+        self.files.write(f"{NIGHTS}/{_name(night.number)}{_DONE}", night.to_json())
+        self.finished[night.number] = night
+
+    def acknowledge(self) -> Night | None:
+        """The last night has been looked at; None if there is nothing to look at."""
+        last = self.last
+        if last is None or last.settled:
+            return None
+        self.files.write(f"{NIGHTS}/{_name(last.number)}{_SEEN}", "")
+        last.acknowledged = True
+        return last
+
+    def sweep(self) -> None:
+        """Remove what a crashed run has left."""
+        self.files.delete(SCRATCH)
+        for name in self.files.names(RESULTS):
+            if int(name) not in self.finished:
+                self.files.delete(f"{RESULTS}/{name}")
+        for date in self.files.names(ACCEPTED):
+            for name in self.files.names(f"{ACCEPTED}/{date}"):
+                if int(name.partition("=")[2]) not in self.finished:
+                    self.files.delete(f"{ACCEPTED}/{date}/{name}")
+
+    def forget(self, today: str, keep_days: int, capacities: Mapping[str, int]) -> None:
+        """Remove what no later night can need."""
+        last = self.last
+        if last is None:
+            return
+        chain = self.chain(last)
+        needed = {
+            each.number
+            for each in chain
+            if each.number not in expendable(chain, today, keep_days, capacities)
+        }
+        oldest = (dt.date.fromisoformat(today) - dt.timedelta(days=keep_days)).isoformat()
+        for night in self.finished.values():
+            if night.number not in needed:
+                self._forget_ids(night)
+            if night.date < oldest and night.number not in {last.number, last.base}:
+                self.files.delete(results_folder(night.number))
+
+    def _forget_ids(self, night: Night) -> None:
+        self.files.delete(ids_folder(night.date, night.number))
+        if not self.files.names(f"{ACCEPTED}/date={night.date}"):
+            self.files.delete(f"{ACCEPTED}/date={night.date}")
+
+
+def _ends(positions: Mapping[str, Position]) -> dict[str, tuple[str, tuple[int, ...]]]:
+    return {topic: (each.topic_id, each.ends) for topic, each in positions.items()}
+
+
+def expendable(chain: Sequence[Night], today: str, keep_days: int, capacities: Mapping[str, int]) -> set[int]:
+    """Nights whose IDs are old enough, and which no ring can hold any more.
+
+    Args:
+        chain: The latest first.
+        today: A day, as the nights have it.
+        keep_days: IDs are kept for so long.
+        capacities: Address → IDs that a ring may hold.
+    """
+    oldest = (dt.date.fromisoformat(today) - dt.timedelta(days=keep_days)).isoformat()
+    later: LaneCounts = {}
+    found = set()
+    for night in chain:
+        full = all(
+            count >= capacities.get(address, 0)
+            for address, lanes in night.accepted.items()
+            for count in (later.get(address, {}).get(lane, 0) for lane in lanes)
+        )
+        if night.date < oldest and full:
+            found.add(night.number)
+        later = added([later, night.accepted])
+    return found
+
+
+def added(several: Iterable[LaneCounts]) -> LaneCounts:
+    """The sums."""
+    total: LaneCounts = {}
+    for counts in several:
+        for address, lanes in counts.items():
+            sums = total.setdefault(address, {})
+            for lane, count in lanes.items():
+                sums[lane] = sums.get(lane, 0) + count
+    return total
+
+
+def results_folder(number: int) -> str:
+    """Of a night."""
+    return f"{RESULTS}/{_name(number)}"
+
+
+def ids_folder(date: str, number: int) -> str:
+    """Of the IDs that a night saw accepted."""
+    return f"{ACCEPTED}/date={date}/night={number}"
+
+
+def _name(number: int) -> str:
+    return f"{number:06d}"

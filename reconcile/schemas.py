@@ -1,0 +1,143 @@
+"""Every frame's columns, by name and type: what one module hands to the next."""
+
+from typing import Final
+
+from pyspark.sql.types import (
+    BinaryType,
+    BooleanType,
+    DataType,
+    IntegerType,
+    LongType,
+    StringType,
+    StructField,
+    StructType,
+)
+
+INT: Final = IntegerType()
+LONG: Final = LongType()
+TEXT: Final = StringType()
+BYTES: Final = BinaryType()
+FLAG: Final = BooleanType()
+
+
+def _schema(**columns: DataType) -> StructType:
+    return StructType([StructField(name, kind, nullable=True) for name, kind in columns.items()])
+
+
+INPUTS: Final = _schema(
+    address=INT,  # its number among the configured addresses
+    partition=INT,
+    offset=LONG,
+    timestamp=LONG,  # ms
+    id=BYTES,
+    group=BYTES,
+    key_digest=LONG,
+    value_digest=LONG,
+    value_bytes=INT,
+    headers_digest=LONG,
+    transaction=BYTES,
+    part=TEXT,
+)
+"""What came in."""
+
+FORWARDS: Final = _schema(address=INT, partition=INT, offset=LONG, lane=INT, forward_offset=LONG)
+"""Inputs that were on their way to their home lane, and where."""
+
+OUTPUTS: Final = _schema(
+    address=INT,
+    partition=INT,  # of the input that it names; null where it names none
+    offset=LONG,
+    fate=INT,
+    out_partition=INT,
+    out_offset=LONG,
+    out_group_digest=LONG,
+    out_key_digest=LONG,
+    out_value_digest=LONG,
+    out_value_bytes=LONG,  # what a quarantine's stand-in says of the value's size
+    out_headers_digest=LONG,
+    original=TEXT,  # what a diverted duplicate names as its original
+    original_partition=INT,
+    original_offset=LONG,
+)
+"""What came out: accepted, diverted, quarantined."""
+
+EVIDENCE: Final = _schema(
+    address=INT,
+    partition=INT,
+    offset=LONG,
+    has_input=FLAG,  # False: only an output, or the forward topic, tells of it
+    timestamp=LONG,
+    id=BYTES,
+    group=BYTES,
+    lane=INT,  # where it was judged, or is to be
+    forward_offset=LONG,
+    waiting=FLAG,  # on its way to its home lane
+    transaction=BYTES,
+    part=TEXT,
+    fate=INT,  # null: no output tells of it
+    nth=INT,  # of several outputs of one input
+    out_partition=INT,
+    out_offset=LONG,
+    original=TEXT,
+    original_partition=INT,
+    original_offset=LONG,
+    key_changed=FLAG,
+    value_changed=FLAG,
+    headers_changed=FLAG,
+    # Kept where the other side is missing, for the next night.
+    key_digest=LONG,
+    value_digest=LONG,
+    value_bytes=LONG,
+    headers_digest=LONG,
+    group_digest=LONG,
+)
+"""Inputs beside what came of them; a row an output, or a row an input of which no output tells."""
+
+IDS: Final = _schema(
+    address=INT,
+    id=BYTES,
+    lane=INT,
+    partition=INT,
+    offset=LONG,
+    forward_offset=LONG,
+    timestamp=LONG,
+    out_partition=INT,
+    out_offset=LONG,
+    group_digest=LONG,
+    night=INT,
+)
+"""Accepted IDs, with where and when."""
+
+EVENTS: Final = _schema(
+    address=INT,
+    lane=INT,
+    number=LONG,  # offset in the journal
+    input_next=LONG,
+    forward_next=LONG,
+    before=LONG,  # the ring's capacity
+    after=LONG,
+)
+"""What happened to rings: of a lane, all its inputs below the two offsets were judged before it."""
+
+ANOMALIES: Final = _schema(
+    anomaly=TEXT,
+    address=INT,
+    partition=INT,
+    offset=LONG,
+    fate=INT,
+    out_topic=TEXT,  # where it is not the one of that fate
+    out_partition=INT,
+    out_offset=LONG,
+    other_partition=INT,  # the other input that it is about
+    other_offset=LONG,
+    id=BYTES,
+    group=BYTES,
+    detail=TEXT,
+)
+"""One anomaly a row."""
+
+FORWARDED: Final = 0
+ACCEPTED: Final = 1
+DIVERTED: Final = 2
+QUARANTINED: Final = 3
+"""Fates, in the order in which they count when an input has several."""

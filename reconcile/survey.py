@@ -1,0 +1,110 @@
+"""What the cluster says when a night begins, asked in the one order that makes the cut consistent.
+
+First what the workers have committed. Then where the outputs end, and that all up to there is decided: whatever those
+commits cover is below. Then where the inputs end: no output can name a place beyond.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Self
+
+from conf import wire
+from conf.errors import TopicError
+from conf.settings import AddressSettings, Settings
+from reconcile.cut import AddressCut, Position, TopicCut, TopicState, cut_topic, topic_roles
+from reconcile.kafka import Cluster, Place, TopicFacts
+
+
+class MissingTopicError(TopicError):
+    """The job cannot run without it."""
+
+    exit_code = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Survey:
+    """All that a cut is made of."""
+
+    roles: Mapping[str, Mapping[str, str]]
+    """Address → role → topic."""
+    topics: Mapping[str, TopicFacts]
+    committed: Mapping[Place, int | None]
+    starts: Mapping[Place, int]
+    ends: Mapping[Place, int]
+    """Of inputs the high watermarks, of the others the stable ends."""
+    stable: Mapping[Place, int]
+    """Of inputs the stable ends."""
+    journal: Mapping[int, tuple[int, int]]
+    """What there is of the journal, by partition."""
+
+    @classmethod
+    def of(cls, settings: Settings, cluster: Cluster) -> Self:
+        """Ask.
+
+        Raises:
+            MissingTopicError: a topic does not exist.
+            BrokerUnavailableError: nobody answers.
+            OpenTransactionError: a transaction stays open.
+        """
+        roles = {each.name: topic_roles(settings.app.id, each) for each in settings.addresses}
+        journal = wire.journal_topic(settings.app.id)
+        names = [topic for each in roles.values() for topic in each.values()]
+        topics = cluster.describe([*names, journal])
+        missing = [topic for topic in names if topic not in topics]
+        if missing:
+            raise MissingTopicError(
+                f"{', '.join(missing)} not there, or this user may not see it: mend its name, or run "
+                "'ringfence topics create'"
+            )
+
+        def places(*wanted: str) -> list[Place]:
+            return [
+                (each[role], number)
+                for each in roles.values()
+                for role in wanted
+                if role in each
+                for number in range(topics[each[role]].partitions)
+            ]
+
+        inputs, outputs = places("input"), places("forward", "accepted", "quarantine", "duplicates")
+        of_journal = (
+            [(journal, number) for number in range(topics[journal].partitions)] if journal in topics else []
+        )
+        committed = cluster.committed([*inputs, *places("forward")])
+        highs = cluster.high_watermarks([*outputs, *of_journal])
+        stable = cluster.stable_ends([*outputs, *of_journal], highs)
+        starts = cluster.log_starts([*inputs, *outputs, *of_journal])
+        ends = cluster.high_watermarks(inputs)
+        return cls(
+            roles,
+            topics,
+            committed,
+            starts,
+            {**ends, **{each: stable[each] for each in outputs}},
+            cluster.stable_ends(inputs, dict.fromkeys(inputs, 0)),
+            {number: (starts[journal, number], stable[journal, number]) for _, number in of_journal if starts[journal, number] < stable[journal, number]},
+        )  # fmt: skip
+
+    def cuts(
+        self, addresses: Sequence[AddressSettings], positions: Mapping[str, Position]
+    ) -> dict[str, AddressCut]:
+        """The cut of each address, going on from these positions."""
+        return {each.name: self._cut(self.roles[each.name], positions) for each in addresses}
+
+    def _cut(self, roles: Mapping[str, str], positions: Mapping[str, Position]) -> AddressCut:
+        cuts: dict[str, TopicCut] = {}
+        for role, topic in roles.items():
+            numbers = range(self.topics[topic].partitions)
+            until = self.committed if role == "input" else self.ends
+            state = TopicState(
+                self.topics[topic].id,
+                tuple(self.starts[topic, each] for each in numbers),
+                tuple(until[topic, each] for each in numbers),
+                tuple(self.ends[topic, each] for each in numbers),
+            )
+            cuts[role] = cut_topic(topic, state, positions.get(topic))
+        forward = roles["forward"]
+        return AddressCut(
+            cuts["input"], cuts["forward"], cuts["accepted"], cuts["quarantine"], cuts.get("duplicates"),
+            tuple(self.committed[forward, each] or 0 for each in range(self.topics[forward].partitions)),
+        )  # fmt: skip

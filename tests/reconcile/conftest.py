@@ -1,0 +1,27 @@
+"""One Spark session for all tests of a process: it takes ten seconds to start."""
+
+import os
+from collections.abc import Iterator
+
+import pytest
+from pyspark.sql import SparkSession
+
+from reconcile.session import builder
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[SparkSession]:
+    """For small frames: a few rows are sooner done than a plan is compiled, or looked at again."""
+    made = builder("local[2]", submitted=False, environ=os.environ)
+    for key, value in {
+        "spark.driver.memory": "1g",
+        "spark.sql.shuffle.partitions": "2",
+        "spark.sql.codegen.wholeStage": "false",
+        "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+        "spark.sql.adaptive.enabled": "false",
+    }.items():
+        made = made.config(key, value)
+    session = made.getOrCreate()
+    session.sparkContext.setLogLevel("ERROR")
+    yield session
+    session.stop()

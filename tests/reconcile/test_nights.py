@@ -1,0 +1,166 @@
+"""Night after night: where each begins, what it knows of those before, and what a crash leaves."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from app.embedded.broker import EmbeddedBroker
+from conf.settings import Settings
+from reconcile import job
+from reconcile.files import LocalFiles
+from reconcile.night import Judge
+from reconcile.nights import Nights
+from tests.support.planted import World, anomalies
+from tests.support.worker import ROOT, run_verb
+
+COUNTS = ("input", "accepted", "duplicates", "in_flight")
+
+
+class Scheduler:
+    """Runs nights over one world."""
+
+    def __init__(self, spark: SparkSession, world: World) -> None:
+        self.spark = spark
+        self.world = world
+
+    @property
+    def nights(self) -> Nights:
+        return Nights.load(LocalFiles(self.world.settings.reconcile.state_dir))
+
+    def night(self, **counts: int) -> dict[str, int]:
+        """One night; the counts must be these. Returns its anomalies."""
+        settings: Settings = self.world.settings
+        document = job.judge(self.spark, settings, self.nights, job.surveyed(settings), None)
+        (address,) = document["addresses"].values()
+        assert {name: address[name] for name in counts} == counts
+        return anomalies(document, self.world)["a"]
+
+
+@pytest.fixture
+def scheduler(broker: EmbeddedBroker, spark: SparkSession, tmp_path: Path) -> Scheduler:
+    return Scheduler(spark, World(broker.bootstrap_servers, tmp_path, {"a": {}}))
+
+
+def test_nights(scheduler: Scheduler, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each begins where the last good one ended; resends across nights, a crash, a missed night, an acknowledgement."""
+    world = scheduler.world
+    first = world.arrive("a", b"1")
+    world.accept(first)
+    world.commit()
+    # The first night is clean. Run again, with nothing new, it gives the same answer.
+    assert scheduler.night(input=1, accepted=1, duplicates=0) == {}
+    assert scheduler.night(input=1, accepted=1, duplicates=0) == {}
+    # A resend is a duplicate of an ID of the night before; another one was forgotten; a third record has two outputs,
+    # one of them a night late.
+    world.arrive("a", b"1")
+    world.accept(world.arrive("a", b"1"), first)
+    world.commit()
+    with monkeypatch.context() as crash:
+        crash.setattr(Judge, "_hand_on", _crash)
+        with pytest.raises(KeyboardInterrupt):
+            scheduler.night()
+    assert scheduler.nights.next_number == 3
+    assert scheduler.night(input=2, accepted=1, duplicates=1) == {"FORGOTTEN": 1, "DOUBLED": 1}
+    # Not acknowledged, and a night was missed: the next one covers all of it.
+    world.arrive("a", b"lost")
+    world.commit()
+    assert scheduler.night(input=3, accepted=1, duplicates=1) == {"FORGOTTEN": 1, "DOUBLED": 1, "LOST": 1}
+    assert scheduler.nights.acknowledge() is not None
+    assert scheduler.nights.acknowledge() is None
+    world.accept(world.arrive("a", b"2"))
+    world.commit()
+    assert scheduler.night(input=1, accepted=1, duplicates=0) == {}
+    assert not list(Path(world.settings.reconcile.state_dir).rglob("scratch"))
+
+
+def _crash(*_: object) -> None:
+    raise KeyboardInterrupt
+
+
+def test_in_flight(scheduler: Scheduler) -> None:
+    """What is on its way is not lost, neither what nobody has consumed; the next night judges it, once."""
+    world = scheduler.world
+    waiting, moved = world.arrive("a", b"1", b"k"), world.arrive("a", b"2", b"k")
+    world.forward(moved, 1)
+    world.forward(waiting, 1)
+    world.accept(moved, partition=1)
+    world.commit(forward=1)
+    beyond, last = world.arrive("a", b"3"), world.arrive("a", b"4")
+    world.accept(beyond)
+    world.flush()
+    assert scheduler.night(input=2, accepted=1, in_flight=3) == {}
+    # The next night finds what was accepted before it began, and what came since.
+    world.accept(waiting, partition=1)
+    world.accept(last, last)
+    world.commit()
+    assert scheduler.night(input=3, accepted=3, in_flight=0) == {"DOUBLED": 1}
+
+
+def test_evidence_that_goes_between_nights(scheduler: Scheduler) -> None:
+    """Retention deletes input before it is judged: GAP, until somebody acknowledges it; resends of it are no loss."""
+    world = scheduler.world
+    world.accept(world.arrive("a", b"1"), world.arrive("a", b"2"))
+    world.commit()
+    assert scheduler.night(input=2) == {}
+    world.accept(world.arrive("a", b"3"), world.arrive("a", b"4"))
+    world.delete_before(world.names["a"], 0, 3)
+    world.arrive("a", b"3")
+    world.commit()
+    assert scheduler.night(input=2, accepted=1, duplicates=0) == {"GAP": 2}
+    assert scheduler.nights.acknowledge() is not None
+    world.accept(world.arrive("a", b"5"))
+    world.commit()
+    assert scheduler.night(input=1) == {}
+
+
+def _verb(config: Path, *arguments: str) -> "subprocess.CompletedProcess[str]":
+    return run_verb("reconcile", "--config", str(config), *arguments, check=False)
+
+
+def test_the_verb(broker: EmbeddedBroker, tmp_path: Path) -> None:
+    """The command line, and the job as a program of its own: documents, files, exit codes; both go by one state."""
+    world = World(broker.bootstrap_servers, tmp_path, {"a": {}})
+    world.accept(world.arrive("a", b"1"))
+    world.arrive("a", b"2")
+    world.commit()
+    config = world.config(tmp_path)
+
+    found = _verb(config, "--json", "--out", str(tmp_path / "out"))
+    document: dict[str, Any] = json.loads(found.stdout)
+    seen = subprocess.run(
+        [sys.executable, "-m", "reconcile", "--config", str(config), "--acknowledge"],
+        cwd=ROOT, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+
+    assert (found.returncode, document["verdict"]) == (1, "anomalies")
+    assert json.loads((tmp_path / "out" / "summary.json").read_text()) == document
+    assert (seen.returncode, seen.stdout) == (
+        0,
+        "acknowledged night 1 (anomalies): the next one begins where it ended\n",
+    )
+
+
+def test_what_is_missing_is_named(broker: EmbeddedBroker, tmp_path: Path) -> None:
+    """No broker, no topic, no Java: each is exit code 2, with the way out, and at once."""
+    world = World(broker.bootstrap_servers, tmp_path, {"a": {}})
+    config = world.config(tmp_path)
+    text = config.read_text()
+    config.write_text(text.replace(f'name = "{world.names["a"]}"', 'name = "nowhere"'))
+    missing = _verb(config)
+    config.write_text(text.replace(broker.bootstrap_servers, "127.0.0.1:1"))
+    away = _verb(config)
+    java = subprocess.run(
+        [sys.executable, "-m", "app", "reconcile", "--config", str(config)],
+        cwd=ROOT, capture_output=True, text=True, check=False, env={"PATH": "", "JAVA_HOME": ""},
+    )  # fmt: skip
+
+    assert (missing.returncode, away.returncode, java.returncode) == (2, 2, 2)
+    assert "nowhere" in missing.stderr
+    assert "ringfence topics create" in missing.stderr
+    assert "start the broker" in away.stderr
+    assert "install Java 17" in java.stderr

@@ -1,0 +1,208 @@
+"""Each anomaly, planted by hand in real topics, is found: exactly it, and no other."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+from app.embedded.broker import EmbeddedBroker
+from reconcile import job
+from reconcile.files import LocalFiles
+from reconcile.nights import Nights
+from tests.support.planted import World, anomalies
+
+Planted = Callable[[World, str], None]
+
+
+def _clean(world: World, at: str) -> None:
+    """Resends, records without ID or group, forwarded ones, quarantined ones, keys that are not the group."""
+    first, second = world.arrive(at, b"1"), world.arrive(at, b"2", b"h")
+    world.arrive(at, b"1")
+    plain, loose = world.arrive(at), world.arrive(at, b"5", None)
+    world.accept(first, second, plain)
+    world.accept(loose, partition=1)
+    world.quarantine(world.arrive(at, b"6"), value=b'{"bytes": 5, "blake2b_256": "00"}', key=None, headers=())
+    moved = world.arrive(at, b"7", b"k", partition=1)
+    world.forward(moved, 0)
+    world.accept(moved)
+    again = world.arrive(at, b"7", b"k", partition=1)
+    world.forward(again, 0)
+
+
+def _lost(world: World, at: str) -> None:
+    world.accept(world.arrive(at, b"1"))
+    world.arrive(at, b"2")
+
+
+def _lost_though_known_elsewhere(world: World, at: str) -> None:
+    """The ID is known to another lane only, and to a later record."""
+    world.accept(world.arrive(at, b"1", b"other", partition=1), partition=1)
+    world.arrive(at, b"1", b"g")
+    world.arrive(at, b"2")
+    world.accept(world.arrive(at, b"2"))
+
+
+def _lost_without_id(world: World, at: str) -> None:
+    world.accept(world.arrive(at))
+    world.arrive(at)
+
+
+def _doubled(world: World, at: str) -> None:
+    one, two = world.arrive(at, b"1"), world.arrive(at, b"2")
+    world.accept(one, two, one)
+
+
+def _phantom(world: World, at: str) -> None:
+    """No source, one beyond the end, another topic's."""
+    one = world.arrive(at, b"1")
+    world.accept(one)
+    world.accept(one, source=None)
+    world.accept(one, source=f"{one.address}/0/99".encode())
+    world.accept(one, source=b"elsewhere/0/0")
+
+
+def _reordered(world: World, at: str) -> None:
+    one, two, three = (world.arrive(at, b"%d" % each) for each in range(3))
+    other = world.arrive(at, b"9", b"h")
+    world.accept(other, two, one, three)
+
+
+def _forgotten(world: World, at: str) -> None:
+    world.accept(world.arrive(at, b"1"), world.arrive(at, b"2"), world.arrive(at, b"1"))
+
+
+def _overrun(world: World, at: str) -> None:
+    """A ring of two, and two others between."""
+    world.accept(*(world.arrive(at, each) for each in (b"1", b"2", b"3", b"1")))
+
+
+def _told(world: World, at: str) -> None:
+    """As forgotten, but the ring was cleared between the two."""
+    world.accept(world.arrive(at, b"1"), world.arrive(at, b"2"), world.arrive(at, b"1"))
+    world.tell(at, 0, 20_000, 20_000, 2)
+
+
+def _told_too_late(world: World, at: str) -> None:
+    world.accept(world.arrive(at, b"1"), world.arrive(at, b"2"), world.arrive(at, b"1"))
+    world.tell(at, 0, 20_000, 20_000, 3)
+
+
+def _cross_lane(world: World, at: str) -> None:
+    world.accept(world.arrive(at, b"1", b"g"))
+    world.accept(world.arrive(at, b"1", b"h", partition=1), partition=1)
+
+
+def _wrong_verdict(world: World, at: str) -> None:
+    """One is right; one is called a duplicate of itself; one of what is none."""
+    one = world.arrive(at, b"1")
+    world.accept(one)
+    world.divert(world.arrive(at, b"1"), one)
+    trapped = world.arrive(at, b"2")
+    world.divert(trapped, trapped)
+    world.divert(world.arrive(at, b"3"), one)
+    world.divert(world.arrive(at, b"4"), None)
+
+
+def _not_diverted(world: World, at: str) -> None:
+    """Where duplicates have a topic, one that is not there is lost."""
+    world.accept(world.arrive(at, b"1"))
+    world.arrive(at, b"1")
+
+
+def _corrupted(world: World, at: str) -> None:
+    """Value, headers, key; and a null that became empty."""
+    one, two, three = (world.arrive(at, b"%d" % each, b"g%d" % each) for each in range(3))
+    four = world.arrive(at, b"4", b"g4", value=None)
+    world.accept(one, value=b"other")
+    world.accept(two, headers=two.headers[1:])
+    world.accept(three, key=b"g9")
+    world.accept(four, value=b"")
+
+
+def _torn(world: World, at: str) -> None:
+    """Two of three parts; another transaction is whole, a third one was resent and dropped."""
+
+    def part(tx: bytes, number: bytes, identifier: bytes | None) -> Any:
+        return world.arrive(at, identifier, headers=(("_RF_TX", tx), ("_RF_TX_PART", number)))
+
+    one, two = part(b"a", b"1/3", b"1"), part(b"a", b"2/3", b"2")
+    part(b"a", b"3/3", b"3")
+    whole = [part(b"b", b"1/2", b"4"), part(b"b", b"2/2", None)]
+    part(b"b", b"1/2", b"4")
+    part(b"b", b"2/2", None)
+    world.accept(one, two, *whole)
+
+
+def _gap(world: World, at: str) -> None:
+    records = [world.arrive(at, b"%d" % each) for each in range(3)]
+    world.accept(*records)
+    world.delete_before(world.names[at], 0, 1)
+
+
+def _gap_in_the_output(world: World, at: str) -> None:
+    """What is not accepted any more may have been: it is not called lost."""
+    world.accept(*(world.arrive(at, b"%d" % each) for each in range(3)))
+    world.delete_before(f"{world.names[at]}.accepted", 0, 1)
+
+
+def _aborted(world: World, at: str) -> None:
+    """Aborted records and markers, amid input and output and at their very ends; the offsets are past them."""
+    name = world.names[at]
+    one = world.arrive(at, b"1")
+    world.abort(name, 3)
+    two = world.arrive(at, b"2")
+    world.abort(name, 2)
+    world.accept(one)
+    world.abort(f"{name}.accepted", 3)
+    world.accept(two)
+    world.abort(f"{name}.accepted", 2)
+    world.abort(f"{name}.quarantine", 2)
+
+
+PLANTED: dict[str, tuple[Planted, dict[str, Any], dict[str, int]]] = {
+    "clean": (_clean, {}, {}),
+    "lost": (_lost, {}, {"LOST": 1}),
+    "lost-known-elsewhere": (_lost_though_known_elsewhere, {}, {"LOST": 2}),
+    "lost-without-id": (_lost_without_id, {}, {"LOST": 1}),
+    "doubled": (_doubled, {}, {"DOUBLED": 1}),
+    "phantom": (_phantom, {}, {"PHANTOM": 3}),
+    "reordered": (_reordered, {}, {"REORDERED": 1}),
+    "forgotten": (_forgotten, {}, {"FORGOTTEN": 1}),
+    "overrun": (_overrun, {"id_cache_size": 2}, {"OVERRUN": 1}),
+    "off": (_forgotten, {"id_cache_size": 0}, {}),
+    "told": (_told, {}, {"OVERRUN": 1}),
+    "told-too-late": (_told_too_late, {}, {"FORGOTTEN": 1}),
+    "cross-lane": (_cross_lane, {}, {"CROSS-LANE": 1}),
+    "wrong-verdict": (_wrong_verdict, {"duplicates": "divert"}, {"WRONG-VERDICT": 3}),
+    "not-diverted": (_not_diverted, {"duplicates": "divert"}, {"LOST": 1}),
+    "corrupted": (_corrupted, {}, {"CORRUPTED": 4}),
+    "torn": (_torn, {}, {"TORN": 1}),
+    "gap": (_gap, {}, {"GAP": 1}),
+    "gap-in-the-output": (_gap_in_the_output, {}, {"GAP": 2}),
+    "aborted": (_aborted, {}, {}),
+}
+
+
+@pytest.fixture(scope="module")
+def judged(
+    broker: EmbeddedBroker, spark: SparkSession, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[World, dict[str, Any], DataFrame]:
+    """One night of all of them: an address each."""
+    folder = tmp_path_factory.mktemp("planted")
+    world = World(broker.bootstrap_servers, folder, {name: keys for name, (_, keys, _) in PLANTED.items()})
+    for name, (plant, _, _) in PLANTED.items():
+        plant(world, name)
+    world.commit()
+    nights = Nights.load(LocalFiles(world.settings.reconcile.state_dir))
+    out = folder / "out"
+    document = job.judge(spark, world.settings, nights, job.surveyed(world.settings), str(out))
+    return world, document, spark.read.parquet(str(out / "anomalies"))
+
+
+@pytest.mark.parametrize("name", PLANTED)
+def test_planted(judged: tuple[World, dict[str, Any], DataFrame], name: str) -> None:
+    """What was planted is found, as often as it was planted, and nothing else."""
+    world, document, _ = judged
+
+    assert anomalies(document, world)[name] == PLANTED[name][2]

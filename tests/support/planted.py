@@ -1,0 +1,193 @@
+"""Histories planted by hand in real topics: the test is producer, worker and vandal."""
+
+import json
+from collections import Counter
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
+
+from conf.load import validate
+from conf.settings import Settings
+from tests.support import kafka
+from tests.support.kafka import Sent
+from tests.support.worker import wait_for
+
+Headers = tuple[tuple[str, bytes | None], ...]
+
+
+class In(NamedTuple):
+    """An input record that is there."""
+
+    address: str
+    partition: int
+    offset: int
+    id: bytes | None
+    key: bytes | None
+    value: bytes | None
+    headers: Headers
+
+    @property
+    def source(self) -> bytes:
+        """Its place, as outputs name it."""
+        return f"{self.address}/{self.partition}/{self.offset}".encode()
+
+
+class World:
+    """Topics of some addresses, and what is planted in them. Offsets are counted, so nobody else may write here."""
+
+    def __init__(
+        self, bootstrap: str, folder: Path, addresses: dict[str, dict[str, Any]], partitions: int = 2
+    ) -> None:
+        self.bootstrap = bootstrap
+        self.partitions = partitions
+        self.app_id = kafka.unique("planted")
+        self.names = {each: f"{self.app_id}-{each}" for each in addresses}
+        """By what the test calls it: the address."""
+        entries = [
+            {"name": self.names[each], "partitions": partitions, **keys} for each, keys in addresses.items()
+        ]
+        self.document = {
+            "kafka": {"bootstrap_servers": bootstrap},
+            "app": {"id": self.app_id, "data_dir": str(folder / "data")},
+            "reconcile": {"state_dir": str(folder / "state"), "master": "local[2]"},
+            "addresses": entries,
+        }
+        self.settings: Settings = validate(self.document)
+        self.journal = f"{self.app_id}-journal"
+        topics: dict[str, tuple[int, dict[str, str]]] = {self.journal: (1, {})}
+        for address in self.settings.addresses:
+            for role, topic in address.topics(self.app_id).items():
+                if role != "changelog":
+                    topics[topic] = (partitions, {})
+        kafka.create_topics(bootstrap, topics)
+        self._producer = Producer({"bootstrap.servers": bootstrap, "enable.idempotence": True})
+        self._next: Counter[tuple[str, int]] = Counter()
+
+    def arrive(
+        self,
+        name: str,
+        id: bytes | None = None,  # noqa: A002 - its name
+        key: bytes | None = b"g",
+        partition: int = 0,
+        value: bytes | None = b"value",
+        headers: Headers = (("trace", b"1"), ("empty", None)),
+        timestamp: int = 0,
+    ) -> In:
+        """A record comes in."""
+        address = self.names[name]
+        kafka.produce(self._producer, address, Sent(id, key, value, headers, timestamp), partition)
+        offset = self._next[address, partition]
+        self._next[address, partition] += 1
+        own: Headers = () if id is None else (("_AMQ_DUPL_ID", id),)
+        return In(address, partition, offset, id, key, value, headers + own)
+
+    def accept(self, *records: In, partition: int = 0, **changes: Any) -> None:
+        """As a worker writes it, but for the changes."""
+        for each in records:
+            self._out(f"{each.address}.accepted", partition, self._written(each, (), changes))
+
+    def divert(self, record: In, original: In | None) -> None:
+        """A duplicate, to its topic."""
+        named = (("_RF_ORIGINAL", original.source if original else None),)
+        self._out(f"{record.address}.duplicates", 0, self._written(record, named, {}))
+
+    def quarantine(self, record: In, **changes: Any) -> None:
+        """Refused for good."""
+        self._out(
+            f"{record.address}.quarantine", 0, self._written(record, (("_RF_REASON", b"bad"),), changes)
+        )
+
+    def forward(self, record: In, lane: int) -> None:
+        """On its way to its home lane."""
+        topic = f"{self.app_id}-{record.address}-forward"
+        self._out(topic, lane, self._written(record, (("_RF_TIMESTAMP", bytes(8)),), {}))
+
+    def tell(self, name: str, lane: int, before: int, after: int, offset: int, forward: int = 0) -> None:
+        """The journal's record of what happened to a ring."""
+        address = self.names[name]
+        following = {address: offset, f"{self.app_id}-{address}-forward": forward}
+        told = {
+            "format": 1, "event": "cleared", "address": address, "lane": lane, "before": before, "after": after,
+            "next": following,
+        }  # fmt: skip
+        self._out(self.journal, 0, Sent(None, b"lane", json.dumps(told).encode()))
+
+    def abort(self, topic: str, count: int, partition: int = 0) -> None:
+        """A transaction that comes to nothing, with its marker."""
+        self.flush()
+        records = [Sent(b"aborted-%d" % each, b"g") for each in range(count)]
+        kafka.send_in_transaction(self.bootstrap, topic, records, commit=False, partition=partition)
+        self._next[topic, partition] += count + 1
+        wait_for(  # it is acknowledged before its marker is written
+            lambda: (
+                kafka.end_offsets(self.bootstrap, topic, partition + 1)[partition]
+                == self._next[topic, partition]
+            ),
+            lambda: f"no marker in {topic}",
+        )
+
+    def commit(self, *names: str, forward: int | None = None) -> None:
+        """The workers have consumed all that came in so far; of the forward topic so much, or all, in each lane."""
+        self.flush()
+        for name in names or tuple(self.names):
+            address = self.names[name]
+            topic = f"{self.app_id}-{address}-forward"
+            offsets = [
+                TopicPartition(address, each, self._next[address, each]) for each in range(self.partitions)
+            ]
+            offsets += [
+                TopicPartition(topic, each, self._next[topic, each] if forward is None else forward)
+                for each in range(self.partitions)
+            ]
+            consumer = Consumer({"bootstrap.servers": self.bootstrap, "group.id": self.app_id})
+            consumer.commit(offsets=offsets, asynchronous=False)
+            consumer.close()
+
+    def delete_before(self, topic: str, partition: int, offset: int) -> None:
+        """As retention does."""
+        self.flush()
+        admin = AdminClient({"bootstrap.servers": self.bootstrap})
+        for future in admin.delete_records([TopicPartition(topic, partition, offset)]).values():
+            future.result(kafka.WAIT_S)
+
+    def flush(self) -> None:
+        """Everything is there."""
+        assert self._producer.flush(kafka.WAIT_S) == 0
+
+    def config(self, folder: Path) -> Path:
+        """The same as a file, for the command line."""
+        lines = []
+        for section in ("kafka", "app", "reconcile"):
+            entries: Any = self.document[section]
+            lines += [f"[{section}]", *(f"{key} = {json.dumps(value)}" for key, value in entries.items())]
+        addresses: Any = self.document["addresses"]
+        for each in addresses:
+            lines += ["[[addresses]]", *(f"{key} = {json.dumps(value)}" for key, value in each.items())]
+        path = folder / "planted.toml"
+        path.write_text("\n".join(lines) + "\n")
+        return path
+
+    def _written(self, record: In, more: Headers, changes: dict[str, Any]) -> Sent:
+        kept = {
+            "key": record.key,
+            "value": record.value,
+            "headers": record.headers,
+            "source": record.source,
+            **changes,
+        }
+        source: Headers = () if kept["source"] is None else (("_RF_SOURCE", kept["source"]),)
+        return Sent(None, kept["key"], kept["value"], (*kept["headers"], *more, *source))
+
+    def _out(self, topic: str, partition: int, record: Sent) -> None:
+        kafka.produce(self._producer, topic, record, partition)
+        self._next[topic, partition] += 1
+
+
+def anomalies(document: dict[str, Any], world: World) -> dict[str, dict[str, int]]:
+    """What was found, zeros left out, by what the test calls the addresses."""
+    return {
+        each: {kind: n for kind, n in document["addresses"][name]["anomalies"].items() if n}
+        for each, name in world.names.items()
+    }

@@ -1,0 +1,117 @@
+"""What a night covers, and what it hands on: pure."""
+
+import pytest
+
+from agents.journal import RingEvent, opening_event
+from reconcile.cut import Lost, Position, Span, TopicState, cut_topic
+from reconcile.nights import Night, expendable
+from reconcile.summary import address_counts, verdict
+from tables.codec import Meta
+
+
+def _state(start: int, cut: int | None, end: int, topic_id: str = "id") -> TopicState:
+    return TopicState(topic_id, (start,), (cut,), (end,))
+
+
+def _last(end: int, topic_id: str = "id", origin: int = 0) -> Position:
+    return Position(topic_id, (origin,), (end,))
+
+
+@pytest.mark.parametrize(
+    ("now", "last", "span"),
+    [
+        (_state(0, 7, 9), None, Span(0, 0, 0, 7, 9)),
+        (_state(0, 7, 9), _last(5), Span(0, 5, 5, 7, 9)),
+        (_state(3, 7, 9), _last(5), Span(0, 5, 5, 7, 9)),
+        (_state(0, None, 9), None, Span(0, 0, 0, 0, 9)),
+        (_state(0, None, 9), _last(5), Span(0, 5, 5, 5, 9)),
+        (_state(0, 3, 9), _last(5), Span(0, 5, 5, 5, 9)),
+        (_state(0, 12, 9), _last(5), Span(0, 5, 5, 9, 9)),
+    ],
+    ids=[
+        "first",
+        "goes on",
+        "retention behind it",
+        "nothing committed",
+        "expired",
+        "went back",
+        "beyond the end",
+    ],
+)
+def test_span(now: TopicState, last: Position | None, span: Span) -> None:
+    """A night goes on where the last one ended, to what is committed, and never back."""
+    made = cut_topic("t", now, last)
+
+    assert (made.spans, made.lost, made.recreated) == ([span], [], False)
+    assert made.position == Position("id", (span.origin,), (span.cut,))
+
+
+@pytest.mark.parametrize(
+    ("now", "last", "span", "lost", "recreated"),
+    [
+        (_state(4, 7, 9), None, Span(4, 0, 4, 7, 9), (0, 4), False),
+        (_state(6, 7, 9), _last(5), Span(0, 5, 6, 7, 9), (5, 6), False),
+        (_state(0, 2, 3), _last(5), Span(0, 0, 0, 2, 3), (3, 5), True),
+        (_state(0, 2, 3, "new"), _last(5), Span(0, 0, 0, 2, 3), (5, 5), True),
+    ],
+    ids=["before the first night", "between two nights", "lost its tail", "recreated"],
+)
+def test_lost_evidence(
+    now: TopicState, last: Position | None, span: Span, lost: tuple[int, int], recreated: bool
+) -> None:
+    """What retention, or a deletion, took is told, with its offsets."""
+    made = cut_topic("t", now, last)
+
+    assert made.spans == [span]
+    assert [(each.begin, each.end) for each in made.lost] == [lost]
+    assert all(isinstance(each, Lost) and each.why for each in made.lost)
+    assert made.recreated is recreated
+
+
+def _night(number: int, date: str, accepted: int) -> Night:
+    return Night(number, number - 1 or None, date, "clean", {}, {"a": {0: accepted}}, {}, {}, {})
+
+
+def test_night_is_kept_as_it_was() -> None:
+    """A night comes back from its file as it was written."""
+    night = _night(3, "2026-11-21", 5)
+    night.positions = {"t": Position("id", (0, 1), (5, 6))}
+
+    assert Night.from_json(night.to_json(), acknowledged=False) == night
+
+
+def test_ids_are_kept_while_a_ring_may_know_them() -> None:
+    """Age alone forgets nothing: the ring must have turned over since."""
+    chain = [_night(3, "2026-11-20", 5), _night(2, "2026-11-02", 5), _night(1, "2026-11-01", 5)]
+
+    assert expendable(chain, "2026-11-21", 7, {"a": 5}) == {2, 1}
+    assert expendable(chain, "2026-11-21", 7, {"a": 6}) == {1}
+    assert expendable(chain, "2026-11-21", 7, {"a": 11}) == set()
+    assert expendable(chain, "2026-11-21", 30, {"a": 0}) == set()
+
+
+def test_verdict() -> None:
+    """What is certainly wrong comes before what is unknown; OVERRUN is allowed."""
+    assert verdict({"a": {"OVERRUN": 3}, "b": {"LOST": 0}}) == "clean"
+    assert verdict({"a": {"GAP": 1}, "b": {"OVERRUN": 1}}) == "gap"
+    assert verdict({"a": {"GAP": 1}, "b": {"CROSS-LANE": 1}}) == "anomalies"
+
+
+def test_dropped_duplicates_are_what_is_missing_and_not_lost() -> None:
+    """Where duplicates are dropped no topic shows them; where they are diverted nothing else is one."""
+    counted = {"input": 10, "accepted": 5, "unmatched": 4, "diverted": 1}
+
+    dropped = address_counts(counted, {"LOST": 1, "UNKNOWN": 1, "GAP": 2}, divert=False)
+    assert (dropped["duplicates"], dropped["anomalies"]["LOST"], dropped["anomalies"]["TORN"]) == (3, 1, 0)
+    assert address_counts(counted, {"LOST": 4}, divert=True)["duplicates"] == 1
+
+
+def test_openings_that_are_told() -> None:
+    """A ring that stays as it is tells nothing; one that is new has nothing to forget."""
+    meta = Meta(10, 3, 0, {}, {}, "i")
+
+    assert opening_event(None, 10, persistent=False) is None
+    assert opening_event(meta, 10, persistent=True) is None
+    assert opening_event(meta, 9, persistent=True) is RingEvent.RESIZED
+    assert opening_event(meta, 10, persistent=False) is RingEvent.FORGOTTEN
+    assert opening_event(meta._replace(persistent=False), 10, persistent=True) is RingEvent.FORGOTTEN
