@@ -68,7 +68,7 @@ def run(settings: Settings, options: Options) -> int:
     if options.acknowledge and is_local(folder, master):
         return _acknowledge(LocalFiles(folder))
     survey = None if options.acknowledge else surveyed(settings)
-    with session(master) as spark:
+    with session(master, records=survey.records if survey else 0) as spark:
         try:
             files = opened(spark, folder)
             if survey is None:

@@ -22,6 +22,15 @@ CONNECTOR: Final = f"org.apache.spark:spark-sql-kafka-0-10_2.13:{pyspark.__versi
 DRIVER_MEMORY: Final = "4g"
 """Where Spark runs in this process; a heap grows only as far as it is used."""
 ROWS_A_TASK: Final = 100_000
+FEW: Final = 200_000
+"""Where a run may read fewer records, compiling takes longer than what is compiled: two records took 51 CPU seconds so, and 31
+without."""
+_FEW_SETTINGS: Final = {
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.sql.adaptive.enabled": "false",
+}
+_FEW_JVM: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 TASKS_MIN: Final = 2
 TASKS_MAX: Final = 2_000
 _LINES_SHOWN: Final = 15
@@ -33,10 +42,13 @@ _FETCH_WAIT_MS: Final = 10
 
 
 @contextlib.contextmanager
-def session(master: str, environ: Mapping[str, str] = os.environ) -> Iterator[SparkSession]:
+def session(
+    master: str, environ: Mapping[str, str] = os.environ, *, records: int = FEW
+) -> Iterator[SparkSession]:
     """A session: of ``spark-submit`` when it runs us, else one of our own, stopped at the end.
 
-    What the JVM says goes to a file, which an error names: on the terminal it would bury the result.
+    What the JVM says goes to a file, which an error names: on the terminal it would bury the result. ``records`` is how many
+    may be read at most.
 
     Raises:
         PrerequisiteError: Spark does not start; with its last lines.
@@ -44,7 +56,7 @@ def session(master: str, environ: Mapping[str, str] = os.environ) -> Iterator[Sp
     submitted = "PYSPARK_GATEWAY_PORT" in environ
     with _jvm_log(quiet=not submitted) as log:
         try:
-            spark = builder(master, submitted=submitted, environ=environ).getOrCreate()
+            spark = builder(master, submitted=submitted, environ=environ, records=records).getOrCreate()
         except (PySparkException, OSError) as error:
             raise PrerequisiteError(_why_not(error, log)) from error
         try:
@@ -71,7 +83,9 @@ def _end_jvm() -> None:
         process.kill()
 
 
-def builder(master: str, *, submitted: bool, environ: Mapping[str, str]) -> SparkSession.Builder:
+def builder(
+    master: str, *, submitted: bool, environ: Mapping[str, str], records: int
+) -> SparkSession.Builder:
     """What a session is made from; under ``spark-submit`` the process is there, and so are its jars."""
     conf = SparkConf()
     conf.setAppName("ringfence reconcile")
@@ -87,6 +101,10 @@ def builder(master: str, *, submitted: bool, environ: Mapping[str, str]) -> Spar
             conf.set("spark.jars.ivySettings", settings)
         if master.startswith("local"):
             conf.setIfMissing("spark.driver.memory", DRIVER_MEMORY)
+            if records < FEW:
+                conf.setIfMissing("spark.driver.extraJavaOptions", _FEW_JVM)
+                for key, value in _FEW_SETTINGS.items():
+                    conf.setIfMissing(key, value)
             # Nobody but this machine has to reach it, whatever its name resolves to.
             conf.setIfMissing("spark.driver.host", "127.0.0.1")
             conf.setIfMissing("spark.driver.bindAddress", "127.0.0.1")

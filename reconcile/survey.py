@@ -85,6 +85,11 @@ class Survey:
             {number: (starts[journal, number], stable[journal, number]) for _, number in of_journal if starts[journal, number] < stable[journal, number]},
         )  # fmt: skip
 
+    @property
+    def records(self) -> int:
+        """How many may be read at most, markers of transactions included."""
+        return sum(end - self.starts[place] for place, end in self.ends.items())
+
     def cuts(
         self, addresses: Sequence[AddressSettings], positions: Mapping[str, Position]
     ) -> dict[str, AddressCut]:

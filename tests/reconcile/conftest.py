@@ -12,14 +12,8 @@ from reconcile.session import builder
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
     """For small frames: a few rows are sooner done than a plan is compiled, or looked at again."""
-    made = builder("local[2]", submitted=False, environ=os.environ)
-    for key, value in {
-        "spark.driver.memory": "1g",
-        "spark.sql.shuffle.partitions": "2",
-        "spark.sql.codegen.wholeStage": "false",
-        "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-        "spark.sql.adaptive.enabled": "false",
-    }.items():
+    made = builder("local[2]", submitted=False, environ=os.environ, records=0)
+    for key, value in {"spark.driver.memory": "1g", "spark.sql.shuffle.partitions": "2"}.items():
         made = made.config(key, value)
     session = made.getOrCreate()
     session.sparkContext.setLogLevel("ERROR")
