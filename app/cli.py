@@ -13,7 +13,7 @@ from typing import Final, NoReturn
 import click
 from click.core import ParameterSource
 
-from app.consumer_verbs import consume, groups
+from app.consumer_verbs import consume, consumers, groups
 from app.options import PORT, config_option, silence_clients
 from app.reconcile import reconcile
 from conf.errors import RingfenceError
@@ -209,6 +209,7 @@ def demo(messages: int, seed: int, keep: bool, config: Path) -> int:
 
 
 cli.add_command(consume)
+cli.add_command(consumers)
 cli.add_command(groups)
 cli.add_command(reconcile)
 

@@ -1,4 +1,4 @@
-"""The verbs of those who consume: ``consume`` and ``groups``."""
+"""The verbs of those who consume: ``consume``, ``consumers`` and ``groups``."""
 
 from pathlib import Path
 from typing import Final
@@ -6,6 +6,7 @@ from typing import Final
 import click
 
 from app.options import PORT, config_option, silence_clients
+from conf.errors import ConfigurationError
 from conf.load import load
 
 _SECONDS: Final = click.FloatRange(0, min_open=True)
@@ -42,6 +43,27 @@ _SECONDS: Final = click.FloatRange(0, min_open=True)
     show_default=True,
     help="Seconds that handlers get to end.",
 )
+@click.option(
+    "--lease-timeout",
+    type=_SECONDS,
+    default=10.0,
+    show_default=True,
+    help="Seconds of silence after which another consumer's lease is taken.",
+)
+@click.option(
+    "--lease-idle",
+    type=_SECONDS,
+    default=2.0,
+    show_default=True,
+    help="The same where it has nothing unacknowledged.",
+)
+@click.option(
+    "--session-timeout",
+    type=_SECONDS,
+    default=10.0,
+    show_default=True,
+    help="Seconds after which the group gives a dead consumer's partitions to others.",
+)
 @click.option("--web-port", type=PORT, help="0 = no web server; not given = any free port.")
 @config_option
 def consume(
@@ -53,6 +75,9 @@ def consume(
     max_attempts: int,
     ack_interval: float,
     drain_timeout: float,
+    lease_timeout: float,
+    lease_idle: float,
+    session_timeout: float,
     web_port: int | None,
     config: Path,
 ) -> int:
@@ -65,14 +90,39 @@ def consume(
     from app import consume as consume_module  # noqa: PLC0415
     from ringfence_client import ConsumerOptions  # noqa: PLC0415
 
-    options = ConsumerOptions(
-        concurrency=concurrency,
-        prefetch=prefetch,
-        max_attempts=max_attempts,
-        ack_interval=ack_interval,
-        drain_timeout=drain_timeout,
-    )
+    try:
+        options = ConsumerOptions(
+            concurrency=concurrency,
+            prefetch=prefetch,
+            max_attempts=max_attempts,
+            ack_interval=ack_interval,
+            drain_timeout=drain_timeout,
+            lease_timeout=lease_timeout,
+            lease_idle=lease_idle,
+            session_timeout=session_timeout,
+        )
+    except ValueError as error:
+        raise ConfigurationError(str(error)) from error
     return consume_module.run(settings, address, handler, group, options, web_port)
+
+
+@click.group()
+def consumers() -> None:
+    """Look at who consumes what."""
+    silence_clients()
+
+
+@consumers.command("show")
+@click.argument("address", required=False)
+@click.option("--consumer-group", "group", metavar="NAME", help="Of this one only.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON document for programs.")
+@config_option
+def consumers_show(address: str | None, group: str | None, as_json: bool, config: Path) -> int:
+    """The lease of each partition of ADDRESS, or of all: holder, token, state, age, how far, and who waits."""
+    settings = load(config)
+    from app import consumers as consumers_module  # noqa: PLC0415
+
+    return consumers_module.show(settings, address, group, as_json)
 
 
 @click.group()

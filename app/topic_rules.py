@@ -6,6 +6,7 @@ from typing import Final
 
 from conf import wire
 from conf.settings import AddressSettings, Settings
+from ringfence_client import progress
 
 REPLICAS_MAX: Final = 3
 """With replication_factor = 0: what Kafka's own documentation runs in production, where there are brokers for it."""
@@ -19,6 +20,9 @@ CHANGELOG_CONFIG: Final[Mapping[str, str]] = {
     # Kafka's own default, written down: a lane judges by it whether its RocksDB is too old to trust.
     "delete.retention.ms": str(24 * 3600 * 1000),
 }
+
+CLEANING: Final = ("segment.bytes", "delete.retention.ms")
+"""How much compaction leaves of the progress topic."""
 
 TIMESTAMP_MS_MAX: Final = 2**63 - 1
 """Takes every timestamp."""
@@ -58,12 +62,14 @@ class TopicDescription:
         cleanup_policy: The words of ``cleanup.policy``; None = the cluster did not tell.
         timestamps: How far a timestamp may be from the broker's clock, in ms, by the setting's name; empty = the broker
             writes its own (``message.timestamp.type=LogAppendTime``), or does not know the settings.
+        cleaning: :data:`CLEANING`, by the setting's name; empty = the cluster did not tell.
     """
 
     name: str
     partitions: int
     cleanup_policy: frozenset[str] | None
     timestamps: Mapping[str, int] = field(default_factory=dict)
+    cleaning: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +141,21 @@ def compare(settings: Settings, existing: Mapping[str, TopicDescription]) -> Fin
                 f"{present.name} has {present.partitions} partitions, the configuration says partitions = "
                 f"{address.partitions}: an existing topic is used as it is"
             )
+    _judge_progress(settings, existing, findings)
     return findings
+
+
+def _judge_progress(settings: Settings, existing: Mapping[str, TopicDescription], findings: Findings) -> None:
+    """The topic of the leases, which the first consumer makes: an opening should read little. No worker needs it."""
+    topic = existing.get(wire.progress_topic(settings.app.id))
+    if topic is None:
+        return
+    for setting, found in topic.cleaning.items():
+        if found > int(wanted := progress.TOPIC_CONFIG[setting]):
+            findings.notes.append(
+                f"{topic.name} has {setting}={found}, {wanted} is enough, and whoever opens a partition reads what "
+                f"compaction leaves: kafka-configs.sh --alter --topic {topic.name} --add-config {setting}={wanted}"
+            )
 
 
 def _flow_faults(

@@ -21,7 +21,7 @@ from aiokafka.errors import (
     for_code,
 )
 
-from app.topic_rules import Findings, TopicDescription, TopicPlan, compare, missing, required
+from app.topic_rules import CLEANING, Findings, TopicDescription, TopicPlan, compare, missing, required
 from conf import wire
 from conf.errors import BrokerUnavailableError, TopicError
 from conf.settings import KafkaSettings, Settings
@@ -93,7 +93,8 @@ async def verify(settings: Settings) -> list[str]:
 async def examine(settings: Settings) -> Findings:
     """Faults and notes on all topics of the configuration. Raises as :func:`verify` does."""
     async with _connected(settings.kafka) as admin:
-        return compare(settings, await _describe(admin, required(settings)))
+        names = [*required(settings), wire.progress_topic(settings.app.id)]
+        return compare(settings, await _describe(admin, names))
 
 
 async def ensure(settings: Settings) -> list[Outcome]:
@@ -169,14 +170,15 @@ def _description(name: str, partitions: int, config: dict[str, str] | None) -> T
     policy = frozenset(word.strip() for word in config["cleanup.policy"].split(","))
     told = {} if config[_TIMESTAMP_TYPE] == "LogAppendTime" else config
     bounds = {key: int(value) for key, value in told.items() if key in _TIMESTAMP_BOUNDS}
-    return TopicDescription(name, partitions, policy, bounds)
+    cleaning: dict[str, int] = {key: int(config[key]) for key in CLEANING if key in config}
+    return TopicDescription(name, partitions, policy, bounds, cleaning)
 
 
 async def _configs(admin: AIOKafkaAdminClient, names: list[str]) -> dict[str, dict[str, str]]:
     """What is asked of the configuration of each topic, where the cluster tells."""
     if not names:
         return {}
-    wanted = dict.fromkeys(("cleanup.policy", _TIMESTAMP_TYPE, *_TIMESTAMP_BOUNDS))
+    wanted = dict.fromkeys(("cleanup.policy", _TIMESTAMP_TYPE, *_TIMESTAMP_BOUNDS, *CLEANING))
     resources = [ConfigResource(ConfigResourceType.TOPIC, name, configs=wanted) for name in names]
     return {
         name: {entry[0]: entry[1] for entry in entries}

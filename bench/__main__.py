@@ -13,7 +13,7 @@ from confluent_kafka import KafkaException
 from rich.console import Console
 
 from app.embedded.broker import EmbeddedBroker
-from bench import consume, ledger, profile, reconcile, recovery, table
+from bench import consume, handover, lease_load, ledger, profile, reconcile, recovery, table
 from bench.contest import CONTENDERS, PLAIN, Contest, Outcome
 from bench.errors import BenchError
 from bench.traffic import Plan
@@ -22,6 +22,7 @@ from conf.errors import RingfenceError
 RESULTS: Final = Path(__file__).parent / "results" / "latest.json"
 RECOVERY_RESULTS: Final = RESULTS.with_name("recovery.json")
 CONSUME_RESULTS: Final = RESULTS.with_name("consume.json")
+HANDOVER_RESULTS: Final = RESULTS.with_name("handover.json")
 LEDGER_RESULTS: Final = RESULTS.with_name("ledger.json")
 RECONCILE_RESULTS: Final = RESULTS.with_name("reconcile.json")
 QUICK_MESSAGES: Final = 100_000
@@ -152,6 +153,32 @@ def reconcile_command(records: tuple[int, ...]) -> None:
         runs = reconcile.run(broker.bootstrap_servers, folder, records, console.print)
     reconcile.show(runs, console)
     reconcile.save(runs, RECONCILE_RESULTS)
+
+
+@main.command("handover")
+@click.option(
+    "--rounds", type=click.IntRange(min=0), default=10, show_default=True, help="Members that come and go."
+)
+@click.option(
+    "--slow-rounds", type=click.IntRange(min=0), default=5, show_default=True, help="With slow handlers."
+)
+@click.option("--kills", type=click.IntRange(min=0), default=3, show_default=True, help="Of each kind.")
+@click.option("--pauses", type=click.IntRange(min=0), default=40, show_default=True, help="Of each length.")
+@click.option(
+    "--writes",
+    type=click.IntRange(min=0),
+    default=lease_load.WRITES,
+    show_default=True,
+    help="Of progress records.",
+)
+def handover_command(rounds: int, slow_rounds: int, kills: int, pauses: int, writes: int) -> None:
+    """Measure how long a partition stands still when it changes hands, and what its lease costs."""
+    console = Console()
+    with _broker() as (broker, folder):
+        repetitions = handover.Repetitions(rounds, slow_rounds, kills, pauses, writes)
+        found = handover.run(broker, folder, repetitions, console.print)
+    handover.show(found, console)
+    handover.save(found, HANDOVER_RESULTS)
 
 
 def _terminated(*_: object) -> None:

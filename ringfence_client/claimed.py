@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+from ringfence_client.message import Fence
 from ringfence_client.window import Window
 from ringfence_client.writer import Claim, ProgressWriter
 
@@ -21,10 +22,15 @@ class Claimed:
     ) -> None:
         """``read`` brings a parked record; ``failed`` is told when the partition must be opened anew."""
         self.claim = claim
+        self.fence = Fence(claim.token)
         self.window = window
         self.writer = writer
         self.draining = False
         """Nothing more of it is handed out."""
+        self.generation = -1
+        """Of the consumer group: the last in which it was assigned to us."""
+        self.leaving: asyncio.Task[None] | None = None
+        """Lets it go when all that runs of it has ended."""
         self.ended = asyncio.Event()
         """Set whenever a handler ended that ran of it."""
         self._read = read
@@ -43,6 +49,11 @@ class Claimed:
     async def load(self, offset: int) -> Any | None:
         """A record that is parked; None = it is no longer in the log, or nothing more is handed out."""
         return await self._read(self, offset)
+
+    def lose(self) -> None:
+        """Nothing of it counts any more."""
+        self.window.closed = True
+        self.fence.lost = True
 
     def fail(self) -> None:
         """Something happened that nobody foresaw: close it and open it anew."""

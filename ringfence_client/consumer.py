@@ -24,8 +24,9 @@ from ringfence_client.claimed import Claimed
 from ringfence_client.dead_letters import DeadLetters
 from ringfence_client.dispatcher import Dispatcher
 from ringfence_client.handler import Handler
+from ringfence_client.holdings import Holdings
 from ringfence_client.message import MessageFactory
-from ringfence_client.opening import NotOursError, PartitionOpening
+from ringfence_client.opening import PartitionOpening
 from ringfence_client.options import ConsumerOptions
 from ringfence_client.parked import ParkedReader
 from ringfence_client.progress import ProgressTopic
@@ -43,10 +44,9 @@ FETCH_RECORDS_MAX: Final = 250
 FETCH_PART: Final = 5
 """And no more than this part of a window."""
 CLOSE_LIMIT_S: Final = 8.0
-"""For the last progress, and to leave the group."""
-REBALANCE_MARGIN_S: Final = 20.0
-"""Whoever gives away longer than the rebalance time-out is evicted: beyond the drain come the cancelling, the last progress
-and the producer's end."""
+"""To leave the group."""
+REBALANCE_MARGIN_S: Final = 10.0
+"""Who takes longer to join again than the rebalance time-out is evicted."""
 RETRY_S: Final = 1.0
 
 
@@ -86,31 +86,30 @@ class GroupConsumer:
             prefetch=self.options.prefetch,
             max_attempts=self.options.max_attempts,
         )
-        self.claims: dict[int, Claimed] = {}
-        """The partitions that are held, by number."""
-        self.assigned: set[int] | None = None
-        """What the group gave us; None = nothing yet."""
-        self.reasons: dict[int, str] = {}
-        """Why an assigned partition is not held yet."""
+        self.holdings = Holdings(self._topic, self.options, self.dispatcher, self._parked)
         self.web = ""
-        self._openings: dict[int, asyncio.Task[None]] = {}
-        self._ending: set[asyncio.Task[None]] = set()
-        self._dropping: dict[int, asyncio.Event] = {}
-        """Partitions that were lost, while what runs of them is cancelled."""
-        self._stopping = asyncio.Event()
         self._finished, self._moved = 0, 0.0
         """Messages that were finished, and when that changed last."""
         self._consumer: AIOKafkaConsumer
-        self._opening: PartitionOpening
 
     @property
     def ready(self) -> bool:
         """Whether the first assignment came and every assigned partition is held."""
-        return self.assigned is not None and self.assigned <= self.claims.keys()
+        return self.holdings.ready
+
+    @property
+    def claims(self) -> dict[int, Claimed]:
+        """The partitions that are held, by number."""
+        return self.holdings.claims
+
+    @property
+    def reasons(self) -> dict[int, str]:
+        """Why an assigned partition is not held yet."""
+        return self.holdings.reasons
 
     def stop(self) -> None:
         """Ask :meth:`run` to end: nothing more is handed out, what runs is drained, progress is written."""
-        self._stopping.set()
+        self.holdings.stopping.set()
 
     async def run(self) -> None:
         """Consume until :meth:`stop`.
@@ -125,17 +124,18 @@ class GroupConsumer:
             progress = ProgressTopic(self._settings.kafka, self._settings.app.id, self.cluster)
             await progress.start()
             letters = DeadLetters(*prepared.dead_letters, self.group)
-            self._opening = PartitionOpening(
+            opening = PartitionOpening(
                 self._settings.kafka, self._settings.app.id, self.cluster, progress, letters, self.options
             )
-            self._opening.web = self.web
+            opening.web = self.web
             stack.push_async_callback(self._parked.stop)
             self.dispatcher.start()
             stack.push_async_callback(self.dispatcher.stop)
             self._consumer = AIOKafkaConsumer(**self._consumer_options())
-            self._consumer.subscribe([self._topic], listener=_Listener(self))
+            self.holdings.begin(self._consumer, opening)
+            self._consumer.subscribe([self._topic], listener=_Listener(self.holdings))
             stack.push_async_callback(insides.end, self._consumer, CLOSE_LIMIT_S)
-            stack.push_async_callback(self._close_all)
+            stack.push_async_callback(self.holdings.close)
             await self._until_stopped(self._join_and_fetch())
 
     async def _until_stopped(self, flow: Coroutine[Any, Any, None]) -> None:
@@ -144,7 +144,7 @@ class GroupConsumer:
         Nothing is lost with it: what was fetched and did not reach a window was never begun.
         """
         flowing = asyncio.create_task(flow)
-        stopping = asyncio.create_task(self._stopping.wait())
+        stopping = asyncio.create_task(self.holdings.stopping.wait())
         try:
             await asyncio.wait([flowing, stopping], return_when=asyncio.FIRST_COMPLETED)
         finally:
@@ -248,144 +248,15 @@ class GroupConsumer:
         elif tp in self._consumer.paused():
             self._consumer.resume(tp)
 
-    # -- what comes and goes -----------------------------------------------------------------------------------
-
-    def on_assigned(self, partitions: Iterable[TopicPartition]) -> None:
-        """Called by aiokafka before anything is fetched of them."""
-        if self._stopping.is_set():
-            return
-        given = {tp.partition for tp in partitions}
-        self._consumer.pause(*partitions)
-        for tp in partitions:
-            self._consumer.seek(
-                tp, 0
-            )  # else aiokafka looks for a position itself; nothing is fetched of it yet
-        self.assigned = given
-        generation = insides.generation(self._consumer)
-        log.info("assigned %s of %s", _numbers(given), self._topic)
-        for number in given:
-            self._open_later(number, generation)
-
-    async def on_revoked(self, partitions: Iterable[TopicPartition]) -> None:
-        """Called by aiokafka before it joins again, and waited for: drain, write, give away."""
-        self.assigned = None  # first: what is lost meanwhile is not opened again
-        numbers = {tp.partition for tp in partitions} | self.claims.keys() | self._openings.keys()
-        if numbers:
-            log.info("giving away %s of %s", _numbers(numbers), self._topic)
-        await self._close(numbers)
-
-    def _open_later(self, number: int, generation: int) -> None:
-        self._openings[number] = asyncio.create_task(
-            self._open(number, generation), name=f"opening of {self._topic}/{number}"
-        )
-
-    async def _open(self, number: int, generation: int) -> None:
-        """Until it is held, or no longer ours."""
-        if (dropping := self._dropping.get(number)) is not None:
-            await dropping.wait()  # what ran of it is not run again beside itself
-        while insides.generation(self._consumer) == generation:
-            try:
-                claimed = await self._opened(number, generation)
-            except NotOursError as error:
-                log.info("%s", error)  # a rebalance is under way, or comes
-            except Exception as error:  # noqa: BLE001 - whatever it is: else the partition would be nobody's
-                self.reasons[number] = str(error) or type(error).__name__
-                log.warning("%s/%d is not opened yet: %r", self._topic, number, error)
-            else:
-                self._hold(claimed)
-                break
-            await asyncio.sleep(RETRY_S)
-        self._openings.pop(number, None)
-
-    async def _opened(self, number: int, generation: int) -> Claimed:
-        async def confirm() -> bool:
-            return await insides.is_member(self._consumer, generation, rebalancing=True)
-
-        claim, window, writer = await self._opening.open(self._topic, number, confirm)
-        claimed = Claimed(
-            claim, window, writer, self._parked.read, lambda failed: self._renew(failed, lost=False)
-        )
-        try:
-            writer.start(lambda: self._renew(claimed, lost=True))
-            # Before anything is handed out: what may have been running is known to a successor.
-            await writer.persisted()
-        except BaseException:
-            await writer.abandon()
-            raise
-        return claimed
-
-    def _hold(self, claimed: Claimed) -> None:
-        number, window = claimed.partition, claimed.window
-        tp = TopicPartition(self._topic, number)
-        self._consumer.seek(tp, window.next)
-        self._consumer.resume(tp)
-        self.claims[number] = claimed
-        self.reasons.pop(number, None)
-        self.dispatcher.add(claimed)
-        log.info("%s/%d held from offset %d on, %d messages above it are finished", self._topic, number, window.next,
-            sum(end - begin for begin, end in window.watermark.runs()))  # fmt: skip
-
-    def _renew(self, claimed: Claimed, *, lost: bool) -> None:
-        """Lost to somebody: nothing of it counts any more; or failed: drained. Then opened again, if it is still ours."""
-        task = asyncio.create_task(self._close_and_open(claimed, lost=lost))
-        self._ending.add(task)
-        task.add_done_callback(self._ending.discard)
-
-    async def _close_and_open(self, claimed: Claimed, *, lost: bool) -> None:
-        number = claimed.partition
-        if self.claims.get(number) is not claimed or (claimed.draining and not lost):
-            return
-        self._pause(TopicPartition(self._topic, number))
-        if lost:
-            del self.claims[number]
-            dropping = self._dropping[number] = asyncio.Event()
-            await self.dispatcher.drop(claimed)
-            dropping.set()
-            await claimed.writer.abandon()
-        else:
-            await self._give_away(claimed)
-        with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._stopping.wait(), RETRY_S)
-        # Meanwhile it may have been revoked, or assigned anew.
-        taken = number in self.claims or number in self._openings
-        if self.assigned is not None and number in self.assigned and not taken:
-            self._open_later(number, insides.generation(self._consumer))
-
-    async def _close_all(self) -> None:
-        self._stopping.set()  # whatever brought us here: nothing is opened any more
-        self.assigned = None
-        await self._close(self.claims.keys() | self._openings.keys())
-        if self._ending:
-            await asyncio.wait(self._ending)
-
-    async def _close(self, numbers: Iterable[int]) -> None:
-        numbers = set(numbers)
-        for number in numbers & self._openings.keys():
-            opening = self._openings.pop(number)
-            opening.cancel()
-            await asyncio.wait([opening])
-        await asyncio.gather(*(self._give_away(self.claims[each]) for each in numbers & self.claims.keys()))
-
-    async def _give_away(self, claimed: Claimed) -> None:
-        ended = await self.dispatcher.drain(claimed, self.options.drain_timeout)
-        await claimed.writer.close(CLOSE_LIMIT_S, released=ended)
-        claimed.window.closed = True
-        if self.claims.get(claimed.partition) is claimed:
-            del self.claims[claimed.partition]
-
 
 class _Listener(ConsumerRebalanceListener):  # type: ignore[misc]
     """aiokafka's interface."""
 
-    def __init__(self, owner: GroupConsumer) -> None:
-        self._owner = owner
+    def __init__(self, holdings: Holdings) -> None:
+        self._holdings = holdings
 
     async def on_partitions_revoked(self, revoked: Iterable[TopicPartition]) -> None:
-        await self._owner.on_revoked(revoked)
+        await self._holdings.revoked(revoked)
 
     async def on_partitions_assigned(self, assigned: Iterable[TopicPartition]) -> None:
-        self._owner.on_assigned(list(assigned))
-
-
-def _numbers(partitions: Iterable[int]) -> str:
-    return f"partitions {', '.join(map(str, sorted(partitions)))}" if partitions else "no partition"
+        self._holdings.given(list(assigned))

@@ -18,6 +18,7 @@ from ringfence_client.claimed import Claimed
 from ringfence_client.dead_letters import DeadLetter
 from ringfence_client.handler import Handler, HandlerRuns
 from ringfence_client.message import MessageFactory, Reject, Release, Retry
+from ringfence_client.turns import RestingTurns, Turn
 from ringfence_client.writer import LostError
 
 log: Final = logging.getLogger("ringfence.consumer")
@@ -30,20 +31,6 @@ LOAD_REST_S: Final = 1.0
 """A group whose parked message cannot be read now rests for so long."""
 CANCEL_LIMIT_S: Final = 2.0
 """For cancelled handlers to end; who does not is left behind, and what it runs is not run again beside it."""
-
-
-class Turn:
-    """What one handler holds of one group."""
-
-    __slots__ = ("claimed", "name", "offsets")
-
-    def __init__(self, claimed: Claimed, name: str) -> None:
-        self.claimed = claimed
-        self.name = name
-        self.offsets: deque[int] = deque()
-
-    def __repr__(self) -> str:
-        return self.name
 
 
 class Dispatcher:
@@ -67,8 +54,7 @@ class Dispatcher:
         self.concurrency = concurrency
         self._runs = HandlerRuns(handler, concurrency)
         self._claims: deque[Claimed] = deque()
-        self._due: deque[Turn] = deque()
-        self._timers: dict[Turn, asyncio.TimerHandle] = {}
+        self._resting = RestingTurns(self.wake)
         self._idle: deque[asyncio.Future[None]] = deque()
         self._running: dict[asyncio.Task[None], Turn] = {}
         self._stubborn: dict[asyncio.Task[None], asyncio.Future[None]] = {}
@@ -106,61 +92,56 @@ class Dispatcher:
                 future.set_result(None)
                 count -= 1
 
+    def suspend(self, claimed: Claimed) -> None:
+        """Hand out nothing more of it; what runs goes on, and what only waits to be tried again is put back."""
+        claimed.draining = True
+        with contextlib.suppress(ValueError):
+            self._claims.remove(claimed)
+        self._resting.end(claimed)
+
+    def resume(self, claimed: Claimed) -> None:
+        """Hand out again what is suspended."""
+        claimed.draining = False
+        self.add(claimed)
+
     async def drain(self, claimed: Claimed, limit: float) -> bool:
         """Hand out nothing more of it, and wait for what runs; after ``limit`` seconds cancel that.
 
         Returns:
-            Whether all that ran ended by itself.
+            Whether nothing of it runs any more.
         """
-        self._withdraw(claimed)
-        ended = await self._ended(claimed, limit)
-        if not ended:
-            log.warning("%s: handlers still run after %.0f s: cancelled", claimed, limit)
-            await self.drop(claimed)
-        return ended
+        self.suspend(claimed)
+        if await self._ended(claimed, limit):
+            return not self._runs.any_left(claimed.topic, claimed.partition)
+        log.warning("%s: handlers still run after %.0f s: cancelled", claimed, limit)
+        return await self.drop(claimed)
 
-    async def drop(self, claimed: Claimed) -> None:
-        """It is somebody else's: what runs of it is cancelled, and counts no more."""
-        self._withdraw(claimed)
-        claimed.window.closed = True
+    async def drop(self, claimed: Claimed) -> bool:
+        """What runs of it is cancelled, and counts no more. Returns whether nothing of it runs any more."""
+        self.suspend(claimed)
+        claimed.lose()
         for task, turn in list(self._running.items()):
             if turn.claimed is claimed:
                 task.cancel()
-        if not await self._ended(claimed, CANCEL_LIMIT_S):
-            for task, turn in self._running.items():
-                if turn.claimed is claimed and turn.offsets and task not in self._stubborn:
-                    log.error(
-                        "%s/%d: the handler does not end when it is cancelled", claimed, turn.offsets[0]
-                    )
-                    self._stubborn[task] = asyncio.get_running_loop().create_future()
-                    self._runs.outlives(
-                        claimed.topic, claimed.partition, turn.offsets[0], self._stubborn[task]
-                    )
+        if await self._ended(claimed, CANCEL_LIMIT_S):
+            return not self._runs.any_left(claimed.topic, claimed.partition)
+        for task, turn in self._running.items():
+            if turn.claimed is claimed and turn.offsets and task not in self._stubborn:
+                log.error("%s/%d: the handler does not end when it is cancelled", claimed, turn.offsets[0])
+                self._stubborn[task] = asyncio.get_running_loop().create_future()
+                self._runs.outlives(claimed.topic, claimed.partition, turn.offsets[0], self._stubborn[task])
+        return False
 
     def skip(self, claimed: Claimed, group: bytes) -> int:
         """Drop the first message of a group that no handler runs now; returns how many went, 1 or 0."""
-        for turn in list(self._timers):
-            if turn.claimed is claimed and claimed.window.group(turn.offsets[0]) == group:
-                self._timers.pop(turn).cancel()
-                claimed.window.finish(turn, turn.offsets.popleft(), reject=True)
-                if turn.offsets:
-                    self._due.append(turn)
-                self.wake(1)
-                return 1
+        if self._resting.skip(claimed, group):
+            return 1
         return claimed.window.skip(group)
 
     @property
     def idle(self) -> int:
         """Handlers that wait for work."""
         return sum(not each.done() for each in self._idle)
-
-    def _withdraw(self, claimed: Claimed) -> None:
-        claimed.draining = True
-        with contextlib.suppress(ValueError):
-            self._claims.remove(claimed)
-        self._due = deque(each for each in self._due if each.claimed is not claimed)
-        for turn in [each for each in self._timers if each.claimed is claimed]:
-            self._timers.pop(turn).cancel()
 
     async def _ended(self, claimed: Claimed, limit: float) -> bool:
         deadline = asyncio.get_running_loop().time() + limit
@@ -186,33 +167,40 @@ class Dispatcher:
                 continue
             self._running[task] = turn
             try:
-                await self._work(turn)
-            except asyncio.CancelledError:
-                if self._stopping or not turn.claimed.window.closed:
-                    raise
-            except LostError:
-                pass
-            except (KafkaError, OSError) as error:
-                # Of reading what is parked: a handler's belong to its attempt.
-                log.warning(
-                    "%s/%d cannot be read: %s", turn.claimed, turn.offsets[0], error or type(error).__name__
-                )
-                self._rest(turn, LOAD_REST_S, release=False)
-            except Exception:
-                log.exception("%s: this should not happen", turn.claimed)
-                turn.claimed.fail()
+                await self._run(turn)
             finally:
                 del self._running[task]
+                if turn.offsets and turn.claimed.draining:
+                    turn.put_back()
                 if task in self._stubborn:
                     self._stubborn.pop(task).cancel()
                 turn.claimed.ended.set()
             while task.cancelling() and not self._stopping:
                 task.uncancel()  # also where the handler kept its cancellation to itself
 
+    async def _run(self, turn: Turn) -> None:
+        """Run a turn, whatever happens in it."""
+        try:
+            await self._work(turn)
+        except asyncio.CancelledError:
+            if self._stopping or not turn.claimed.window.closed:
+                raise
+        except LostError:
+            pass
+        except (KafkaError, OSError) as error:
+            # Of reading what is parked: a handler's belong to its attempt.
+            log.warning(
+                "%s/%d cannot be read: %s", turn.claimed, turn.offsets[0], error or type(error).__name__
+            )
+            self._rest(turn, LOAD_REST_S, release=False)
+        except Exception:
+            log.exception("%s: this should not happen", turn.claimed)
+            turn.claimed.fail()
+
     def _next_turn(self, name: str) -> Turn | None:
         """One that has rested, else the oldest available message of the next partition that has one."""
-        if self._due:
-            return self._due.popleft()
+        if (rested := self._resting.next()) is not None:
+            return rested
         for _ in range(len(self._claims)):
             claimed = self._claims[0]
             self._claims.rotate(-1)
@@ -247,7 +235,8 @@ class Dispatcher:
             else:
                 attempt = window.begin(offset)
                 claimed.writer.note()
-                if offset >= window.reserved or offset < window.suspect_below:
+                unsafe = offset >= window.reserved or offset < window.suspect_below
+                if unsafe or not claimed.writer.covers():
                     await claimed.writer.persisted()
                     if claimed.draining:
                         self._take_back(claimed, offset)
@@ -264,7 +253,7 @@ class Dispatcher:
             None: the message is finished. Else how long its group rests, in seconds, and whether it is released.
         """
         try:
-            await self._runs.run(self._factory.make(record, attempt))
+            await self._runs.run(self._factory.make(record, attempt, turn.claimed.fence))
         except asyncio.CancelledError:
             turn.claimed.window.take_back(record.offset)  # we ended it: that is no failure of its own
             raise
@@ -315,30 +304,23 @@ class Dispatcher:
 
     def _rest(self, turn: Turn, delay: float, release: bool) -> None:
         """Keep the group for a while without a handler; then go on, or put all back."""
-        if turn.claimed.draining:
-            return
-
-        def over() -> None:
-            del self._timers[turn]
-            if release:
-                turn.claimed.window.ledger.close(turn)
-            else:
-                self._due.append(turn)
-            self.wake(len(turn.offsets))
-
-        self._timers[turn] = asyncio.get_running_loop().call_later(delay, over)
+        if not turn.claimed.draining:
+            self._resting.rest(turn, delay, release=release)
 
     def _await(self, turn: Turn, left: "asyncio.Future[Any]") -> None:
         """Keep the group, without a handler, until a run of an earlier claim of ours has ended; it may have finished it."""
 
         def over(_: "asyncio.Future[Any]") -> None:
             if turn.claimed.draining:
+                turn.put_back()
+            if not turn.offsets:
                 return
             if not left.cancelled() and left.exception() is None:
                 self._finish(turn)
             if turn.offsets:
-                self._due.append(turn)
-            self.wake(1)
+                self._resting.due(turn)
+            else:
+                self.wake(1)
 
         left.add_done_callback(over)
 

@@ -46,6 +46,10 @@ class HandlerRuns:
         """A run of this message that outlives its claim: whoever gets the message here again waits."""
         return self._left.get((topic, partition, offset)) if self._left else None
 
+    def any_left(self, topic: str, partition: int) -> bool:
+        """Whether such a run of any message of a partition goes on."""
+        return any(key[:2] == (topic, partition) for key in self._left)
+
     def outlives(self, topic: str, partition: int, offset: int, run: "asyncio.Future[Any]") -> None:
         """This run does; it is forgotten when it ends."""
         key = (topic, partition, offset)

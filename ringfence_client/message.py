@@ -38,6 +38,17 @@ class Retry(Disposition):
         self.delay = delay
 
 
+class Fence:
+    """The right to process a partition's messages, as their handlers see it."""
+
+    __slots__ = ("lost", "token")
+
+    def __init__(self, token: int) -> None:
+        self.token = token
+        self.lost = False
+        """Somebody else may have it; what is acknowledged under it counts no more."""
+
+
 @dataclass(slots=True, eq=False)
 class Message:
     """One accepted message.
@@ -54,6 +65,7 @@ class Message:
             producers use one partitioner.
         topic, partition, offset: Where it is in the accepted topic.
         attempt: 1 for the first time; counted on over crashes and by each failure.
+        held: Under which right; see :attr:`fence` and :attr:`fenced`.
     """
 
     address: str
@@ -68,6 +80,20 @@ class Message:
     partition: int
     offset: int
     attempt: int
+    held: Fence
+
+    @property
+    def fence(self) -> int:
+        """The fencing token: it grows with each holder of the partition, so a store can refuse the effects of a former one."""
+        return self.held.token
+
+    @property
+    def fenced(self) -> bool:
+        """Whether the partition was lost while this runs: whatever is done from now on is done by somebody else too.
+
+        A coroutine is cancelled then; a thread cannot be, and should look here before it takes effect.
+        """
+        return self.held.lost
 
     def reject(self, reason: str = "") -> NoReturn:
         """As ``raise Reject(reason)``."""
@@ -90,7 +116,7 @@ class MessageFactory:
         self._id_from = address.duplicate_id_from
         self._id_headers = address.duplicate_id_headers
 
-    def make(self, record: Any, attempt: int) -> Message:
+    def make(self, record: Any, attempt: int, fence: Fence) -> Message:
         """``record`` as aiokafka has it."""
         own = {name: value for name, value in record.headers if name in _OWN_HEADERS}
         headers = (
@@ -111,6 +137,7 @@ class MessageFactory:
             record.partition,
             record.offset,
             attempt,
+            fence,
         )  # fmt: skip
 
     def _duplicate_id(

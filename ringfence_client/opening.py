@@ -1,14 +1,18 @@
-"""Opens a partition that Kafka has assigned: fence the former holder, then read how far it came."""
+"""Opens a partition that Kafka has assigned: wait for its lease, fence the former holder, then read how far it came."""
 
+import asyncio
 import dataclasses
 import logging
+import math
+import time
 import uuid
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Awaitable, Callable
 from typing import Final
 
 from conf import wire
 from conf.settings import KafkaSettings
 from ringfence_client.dead_letters import DeadLetters
+from ringfence_client.lease import LeaseWatch
 from ringfence_client.options import ConsumerOptions
 from ringfence_client.progress import ProgressTopic
 from ringfence_client.record import Progress
@@ -16,9 +20,15 @@ from ringfence_client.watermark import Watermark
 from ringfence_client.window import Window
 from ringfence_client.writer import TRANSACTION_TIMEOUT_MS, Claim, LostError, ProgressWriter
 from tables.cluster import Cluster
+from tables.failpoints import reach
 from tables.producer import TransactionalProducer
 
 log: Final = logging.getLogger("ringfence.consumer")
+
+
+LOOK_S: Final = 0.1
+"""Between two looks at a lease that somebody else has."""
+SAY_S: Final = 10.0
 
 
 class NotOursError(Exception):
@@ -43,59 +53,106 @@ class PartitionOpening:
         self._progress = progress
         self._letters = letters
         self._options = options
+        self._ended: set[str] = set()
+        """Holders that were this consumer, and of which nothing runs any more."""
         self.web = ""
         """Where this consumer's web server is, for others to find."""
 
+    def ended(self, holder: str) -> None:
+        """Nothing of this former claim of ours runs any more: its lease need not be waited for."""
+        self._ended.add(holder)
+
     async def open(
-        self, topic: str, partition: int, confirm: Callable[[], Awaitable[bool]]
+        self,
+        topic: str,
+        partition: int,
+        confirm: Callable[[], Awaitable[bool]],
+        waiting: Callable[[str], None] = lambda _: None,
     ) -> tuple[Claim, Window, ProgressWriter]:
-        """Fence, read, and prepare; nothing is written yet.
+        """Wait, fence, read, and prepare; nothing is written yet.
 
         Args:
             topic: The accepted topic.
             partition: Its number.
             confirm: Asks the broker whether the partition is still ours. Before the fence, so that who slept past its
                 session does not fence the successor; and after it, so that nobody works on what it lost meanwhile.
+            waiting: Told for whom one waits.
 
         Raises:
             NotOursError: it is not.
             KafkaError: the cluster does not answer.
             ProgressFormatError: the progress cannot be read.
         """
-        claim = Claim(
-            self._cluster.group_id, topic, partition, f"{self._options.name}/{uuid.uuid4().hex[:8]}", self.web
-        )
+        holder = f"{self._options.name}/{uuid.uuid4().hex[:8]}"
+        claim = Claim(self._cluster.group_id, topic, partition, holder, self.web)
+        await self._free(claim, confirm, waiting)
         producer = await self._fenced(claim, confirm)
         try:
+            # Again: what the former holder acknowledged until the fence counts, and nothing after it can.
             predecessor = await self._progress.latest(claim.key)
             progress = await self._start(claim, predecessor)
         except BaseException:
             await producer.discard()
             raise
+        claim = dataclasses.replace(claim, token=1 + (predecessor.token if predecessor is not None else 0))
 
-        ours = {claim.holder, predecessor.holder if predecessor is not None else ""}
-
-        async def reclaim() -> tuple[TransactionalProducer, Progress | None]:
-            return await self._reclaim(claim, ours, confirm)
+        async def reclaim(draining: bool) -> tuple[TransactionalProducer, Progress | None]:
+            return await self._reclaim(claim, predecessor, confirm, draining=draining)
 
         window = Window(progress, prefetch=self._options.prefetch, records_max=self._options.records_max)
+        destination = (self._progress.name, self._progress.partition(claim.key))
         writer = ProgressWriter(
-            claim, window, producer, (self._progress.name, self._progress.partition(claim.key)), self._letters, reclaim,
-            ack_interval=self._options.ack_interval, ack_count=self._options.ack_count,
-        )  # fmt: skip
+            claim, window, producer, destination, self._letters, reclaim, options=self._options
+        )
         return claim, window, writer
+
+    async def _free(
+        self, claim: Claim, confirm: Callable[[], Awaitable[bool]], waiting: Callable[[str], None]
+    ) -> None:
+        """Until the lease is released, or its holder has been silent for too long."""
+        watch = LeaseWatch(self._options.lease_timeout, self._options.lease_idle)
+        said = -math.inf
+        await _confirmed(claim, confirm)
+        while True:
+            await reach("opening", _lane(claim))
+            begun = time.monotonic()
+            lease = await self._progress.latest(claim.key)
+            now = time.monotonic()
+            left = watch.look(lease, begun, now)
+            if not left or lease is None or lease.holder in self._ended:
+                return
+            text = (
+                f"{claim} is held by {lease.holder}, {lease.state}, token {lease.token}: unchanged for "
+                f"{now - watch.since:.1f} s, delivered up to {lease.delivered}, acknowledged up to {lease.next}, "
+                f"{lease.running} unacknowledged"
+            )
+            waiting(text)
+            if now - said >= SAY_S:
+                said = now
+                log.info("%s; waiting", text)
+            await asyncio.sleep(min(left, LOOK_S))
 
     async def _fenced(self, claim: Claim, confirm: Callable[[], Awaitable[bool]]) -> TransactionalProducer:
         await _confirmed(claim, confirm)
+        await reach("before-fence", _lane(claim))
+        producer = await self._fence(claim)
+        try:
+            await reach("after-fence", _lane(claim))
+            await _confirmed(claim, confirm)
+        except BaseException:
+            await producer.discard()
+            raise
+        return producer
+
+    async def _fence(self, claim: Claim) -> TransactionalProducer:
         producer = TransactionalProducer(
             self._kafka,
             wire.consumer_transactional_id(self._app_id, claim.group, claim.topic, claim.partition),
-            f"{claim.group}/{claim}",
+            _lane(claim),
             transaction_timeout_ms=TRANSACTION_TIMEOUT_MS,
         )
         try:
             await producer.fence()
-            await _confirmed(claim, confirm)
         except BaseException:
             await producer.discard()
             raise
@@ -130,22 +187,37 @@ class PartitionOpening:
         return progress
 
     async def _reclaim(
-        self, claim: Claim, ours: Collection[str], confirm: Callable[[], Awaitable[bool]]
+        self,
+        claim: Claim,
+        predecessor: Progress | None,
+        confirm: Callable[[], Awaitable[bool]],
+        *,
+        draining: bool,
     ) -> tuple[TransactionalProducer, Progress | None]:
-        """After a failed write: fence again, unless somebody else has written meanwhile; and what was written last."""
-        try:
-            producer = await self._fenced(claim, confirm)
-        except NotOursError as error:
-            raise LostError(str(error)) from error
+        """After a failed write: fence again, unless somebody else has written meanwhile; and what was written last.
+
+        The failure may be a fence. Whose it was, the record says: whoever takes a lease writes it before all else. A holder that
+        is draining is no member for this partition any more; it goes on only while nobody has.
+        """
+        if draining:
+            self._require_ours(claim, predecessor, await self._progress.latest(claim.key))
+            producer = await self._fence(claim)
+        else:
+            try:
+                producer = await self._fenced(claim, confirm)
+            except NotOursError as error:
+                raise LostError(str(error)) from error
         try:
             progress = await self._progress.latest(claim.key)
+            self._require_ours(claim, predecessor, progress)
         except BaseException:
             await producer.discard()
             raise
-        if progress is not None and progress.holder not in ours:
-            await producer.discard()
-            raise LostError(f"{progress.holder} has taken it")
         return producer, progress
+
+    def _require_ours(self, claim: Claim, predecessor: Progress | None, progress: Progress | None) -> None:
+        if progress is not None and progress.holder != claim.holder and progress != predecessor:
+            raise LostError(f"{progress.holder} has taken it")
 
 
 def _from(progress: Progress, start: int) -> Progress:
@@ -154,6 +226,11 @@ def _from(progress: Progress, start: int) -> Progress:
     watermark.reached(start)
     attempts = {offset: count for offset, count in progress.attempts.items() if offset >= start}
     return dataclasses.replace(progress, next=watermark.next, finished=watermark.runs(), attempts=attempts)
+
+
+def _lane(claim: Claim) -> str:
+    """For fail points."""
+    return f"{claim.group}/{claim}"
 
 
 async def _confirmed(claim: Claim, confirm: Callable[[], Awaitable[bool]]) -> None:

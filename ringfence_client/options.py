@@ -4,6 +4,10 @@ import os
 import socket
 import uuid
 from dataclasses import dataclass, field
+from typing import Final
+
+LEASE_TIMEOUT_MIN: Final = 3.0
+LEASE_IDLE_MIN: Final = 0.2
 
 
 def _name() -> str:
@@ -22,6 +26,8 @@ class ConsumerOptions:
             done again.
         ack_count: Acknowledgements after which progress is written before that.
         drain_timeout: Seconds that handlers get to end when the partition goes to another consumer.
+        lease_timeout: Seconds after which the lease of a holder that says nothing more is taken from it.
+        lease_idle: The same where nothing that it was delivered is unacknowledged.
         records_max: Records of a partition that are kept in memory.
         session_timeout: Seconds after which the group gives a dead consumer's partitions to others.
         name: Of this consumer, for others to see.
@@ -33,6 +39,8 @@ class ConsumerOptions:
     ack_interval: float = 0.1
     ack_count: int = 5_000
     drain_timeout: float = 30.0
+    lease_timeout: float = 10.0
+    lease_idle: float = 2.0
     records_max: int = 10_000
     session_timeout: float = 10.0
     name: str = field(default_factory=_name)
@@ -44,3 +52,12 @@ class ConsumerOptions:
         for key in ("ack_interval", "drain_timeout", "session_timeout"):
             if getattr(self, key) <= 0:
                 raise ValueError(f"{key} = {getattr(self, key)}: more than 0 seconds")
+        if self.lease_timeout < LEASE_TIMEOUT_MIN:
+            raise ValueError(
+                f"lease_timeout = {self.lease_timeout}: at least {LEASE_TIMEOUT_MIN} seconds, because a holder says once a second "
+                "that it lives"
+            )
+        if not LEASE_IDLE_MIN <= self.lease_idle <= self.lease_timeout:
+            raise ValueError(
+                f"lease_idle = {self.lease_idle}: from {LEASE_IDLE_MIN} seconds to lease_timeout = {self.lease_timeout}"
+            )

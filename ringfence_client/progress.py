@@ -21,11 +21,13 @@ PARTITIONS: Final = 8
 """For the topic as Ringfence creates it; an existing one keeps its count, which must not change."""
 TOPIC_CONFIG: Final[Mapping[str, str]] = {
     "cleanup.policy": "compact",
-    # Records are small and each holder writes up to ten a second: a partition is opened from what compaction left
-    # and from the segment that is still open.
-    "segment.bytes": str(8 * 2**20),
+    # A holder writes up to ten records a second, and an opening reads all that compaction left and the segment that is
+    # still open, which it never touches: as small as Kafka lets it be.
+    "segment.bytes": str(2**20),
     "segment.ms": str(10 * 60 * 1000),
     "min.cleanable.dirty.ratio": "0.1",
+    # Each record's commit marker outlives it for so long: with Kafka's default of a day, 270 MB of four busy partitions.
+    "delete.retention.ms": str(60 * 1000),
 }
 
 
@@ -79,7 +81,7 @@ class ProgressTopic:
         for key, futures in wanted.items():
             for future in _undone([futures]):
                 try:
-                    future.set_result(record.decode(found[key]) if key in found else None)
+                    future.set_result(record.decode(found[key].value) if key in found else None)
                 except record.ProgressFormatError as error:
                     future.set_exception(error)
 
@@ -90,10 +92,10 @@ def _undone(futures: Iterable[list["asyncio.Future[Any]"]]) -> list["asyncio.Fut
 
 async def read(
     kafka: KafkaSettings, cluster: Cluster, topic: str, partition: int, wanted: Iterable[bytes] | None = None
-) -> dict[bytes, bytes]:
-    """The last value of each key in a partition, up to its present end; only of ``wanted`` keys, where given."""
+) -> dict[bytes, Any]:
+    """The last record of each key in a partition, up to its present end; only of ``wanted`` keys, where given."""
     keys = None if wanted is None else frozenset(wanted)
-    found: dict[bytes, bytes] = {}
+    found: dict[bytes, Any] = {}
 
     async def consume(records: Sequence[Any]) -> None:
         for each in records:
@@ -101,7 +103,7 @@ async def read(
                 if each.value is None:
                     found.pop(each.key, None)
                 else:
-                    found[each.key] = each.value
+                    found[each.key] = each
 
     start = await cluster.log_start(topic, partition)
     end = await cluster.high_watermark(topic, partition)

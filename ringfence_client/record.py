@@ -1,4 +1,4 @@
-"""The progress record: how far a consumer group is in one partition. Pure.
+"""The progress record: how far a consumer group is in one partition, and whose it is: the lease. Pure.
 
 One record a (consumer group, topic, partition) in the compacted topic ``<app id>-progress``; docs/formats.md has it for
 other programs. The record is JSON, so that any console consumer shows it; the finished offsets in it are packed, because
@@ -14,7 +14,14 @@ from typing import Any, Final
 
 from ringfence_client import watermark
 
-FORMAT: Final = 1
+FORMAT: Final = 2
+
+HELD: Final = "held"
+DRAINING: Final = "draining"
+"""Its holder lost the assignment, or may have: it acknowledges what it was delivered, and delivers nothing new."""
+RELEASED: Final = "released"
+"""All that was begun has ended: whoever is assigned the partition takes it."""
+_STATES: Final = frozenset({HELD, DRAINING, RELEASED})
 
 
 class ProgressFormatError(ValueError):
@@ -32,9 +39,13 @@ class Progress:
         reserved: No message at or above this offset was ever handed to a handler.
         holder: Who wrote it; made anew whenever a partition is opened.
         web: Where the holder's web server is; empty = it has none.
-        released: The holder finished all that it had begun, and left.
         purged: Groups of which an operator dropped everything from the first offset, which nobody had fetched, up to
             and without the second, which is not read yet.
+        state: :data:`HELD`, :data:`DRAINING` or :data:`RELEASED`.
+        token: The fencing token: each holder's is greater than those of all before it.
+        delivered: Everything that a handler was ever given lies below.
+        running: How many messages handlers have now, or will be given again before others of their groups.
+        beat: Grows with each record that a holder writes: one that says nothing new is another one nevertheless.
     """
 
     next: int
@@ -43,8 +54,17 @@ class Progress:
     reserved: int = 0
     holder: str = ""
     web: str = ""
-    released: bool = True
     purged: Mapping[bytes, watermark.Run] = field(default_factory=dict)
+    state: str = RELEASED
+    token: int = 0
+    delivered: int = 0
+    running: int = 0
+    beat: int = 0
+
+    @property
+    def released(self) -> bool:
+        """Whether it is nobody's."""
+        return self.state == RELEASED
 
 
 def encode_key(group: str, topic: str, partition: int) -> bytes:
@@ -75,7 +95,11 @@ def encode(progress: Progress) -> bytes:
         "reserved": progress.reserved,
         "holder": progress.holder,
         "web": progress.web,
-        "released": progress.released,
+        "state": progress.state,
+        "token": progress.token,
+        "delivered": progress.delivered,
+        "running": progress.running,
+        "beat": progress.beat,
         "purged": {group.hex(): run for group, run in progress.purged.items()},
     }
     return json.dumps(document, separators=(",", ":")).encode()
@@ -102,7 +126,9 @@ def decode(value: bytes) -> Progress:
 
 
 def _progress(document: dict[str, Any]) -> Progress:
-    following = int(document["next"])
+    following, state = int(document["next"]), str(document["state"])
+    if state not in _STATES:
+        raise ValueError(f"unknown state {state}")
     return Progress(
         following,
         watermark.decode(following, base64.b64decode(document["finished"], validate=True)),
@@ -110,6 +136,10 @@ def _progress(document: dict[str, Any]) -> Progress:
         int(document["reserved"]),
         str(document["holder"]),
         str(document["web"]),
-        bool(document["released"]),
         {bytes.fromhex(group): (int(begin), int(end)) for group, (begin, end) in document["purged"].items()},
+        state,
+        int(document["token"]),
+        int(document["delivered"]),
+        int(document["running"]),
+        int(document["beat"]),
     )

@@ -61,8 +61,14 @@ class _Pages:
             "consumer_group": consumer.group,
             "address": consumer.address.name,
             "partitions": {
-                str(number): {"next": claimed.window.next, **claimed.window.counts}
-                for number, claimed in sorted(consumer.claims.items())
+                str(number): {"next": each.window.next, "fence": each.fence.token, **each.window.counts}
+                for number, each in sorted(consumer.claims.items())
+                if not each.draining
+            },
+            "draining": {
+                str(number): {"next": each.window.next, "running": len(each.window.running)}
+                for number, each in sorted(consumer.claims.items())
+                if each.draining
             },
             "waiting": {str(number): reason for number, reason in sorted(consumer.reasons.items())},
             "counts": dict(consumer.dispatcher.counts),
@@ -92,7 +98,7 @@ class _Pages:
             wanted = 'a JSON object is wanted: {"partition": number, "group": the group\'s bytes in hex}'
             return web.json_response({"error": wanted}, status=400)
         claimed = self._consumer.claims.get(number)
-        if claimed is None:
+        if claimed is None or claimed.draining:
             return web.json_response({"error": f"partition {number} is not held here"}, status=409)
         if skip:
             dropped = self._consumer.dispatcher.skip(claimed, group)

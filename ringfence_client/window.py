@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from ringfence_client.kept import Kept
 from ringfence_client.ledger import GroupInfo, GroupLedger
-from ringfence_client.record import Progress
+from ringfence_client.record import HELD, Progress
 from ringfence_client.watermark import Watermark
 
 RECORDS_MAX: Final = 10_000
@@ -42,6 +42,10 @@ class Window:
         self.watermark = Watermark(progress.next, progress.finished)
         self.attempts: dict[int, int] = dict(progress.attempts)
         """Of what was begun and is not finished."""
+        self.delivered = progress.delivered
+        """Everything that a handler was ever given lies below."""
+        self.running: set[int] = set()
+        """What handlers have, or will be given again before others of its group."""
         self.reserved = 0
         """Nothing at or above it may be handed out: a successor would not suspect it."""
         self.suspect_below = 0 if progress.released else progress.reserved
@@ -126,11 +130,18 @@ class Window:
 
     def begin(self, offset: int) -> int:
         """A handler gets it: which attempt this is."""
+        self.delivered = max(self.delivered, offset + 1)
+        self.running.add(offset)
         attempt = self.attempts[offset] = self.attempts.get(offset, 0) + 1
         return attempt
 
+    def put_back(self, holder: Hashable) -> None:
+        """All that it holds waits again, in its place."""
+        self.running.difference_update(self.ledger.close(holder))
+
     def take_back(self, offset: int) -> None:
-        """The attempt did not count: it was released."""
+        """The attempt did not count: it was released, or cut short."""
+        self.running.discard(offset)
         if self.attempts.get(offset, 0) > 1:
             self.attempts[offset] -= 1
         else:
@@ -140,6 +151,7 @@ class Window:
         """It counts as finished from the next progress on, which its dead letter goes with; its group waits for that."""
         self.watermark.finish(offset)
         self.attempts.pop(offset, None)
+        self.running.discard(offset)
         self._buried.add(offset)
 
     def finish(self, holder: Hashable, offset: int, *, reject: bool = False) -> None:
@@ -182,6 +194,7 @@ class Window:
             self.watermark.finish(offset)
             self.attempts.pop(offset, None)
         self._finished += 1
+        self.running.discard(offset)
         self.kept.drop(offset, self._groups.pop(offset))
 
     # -- what others see -------------------------------------------------------------------------------------
@@ -205,7 +218,9 @@ class Window:
         """As the ledger has them."""
         yield from self.ledger.groups()
 
-    def progress(self, holder: str, web: str, *, released: bool = False) -> Progress:
+    def progress(
+        self, holder: str, web: str, *, state: str = HELD, token: int = 0, beat: int = 0
+    ) -> Progress:
         """What a successor must know, now; reserves ahead."""
         return Progress(
             self.watermark.next,
@@ -214,7 +229,11 @@ class Window:
             max(self.reserved, self.suspect_below, self.end + AHEAD),
             holder,
             web,
-            released,
             # Below the end they have been dropped already.
             {group: run for group, run in self._purged.items() if run[1] > self.end},
+            state,
+            token,
+            self.delivered,
+            len(self.running),
+            beat,
         )

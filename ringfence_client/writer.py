@@ -1,4 +1,4 @@
-"""Writes a holder's progress: record, dead letters and the consumer group's offset in one transaction.
+"""Writes a holder's lease: record, dead letters and the consumer group's offset in one transaction.
 
 No offset of the group is ever committed otherwise: a plain commit knows no fence.
 """
@@ -16,9 +16,10 @@ from aiokafka import TopicPartition
 
 from ringfence_client import record
 from ringfence_client.dead_letters import DeadLetter, DeadLetters
+from ringfence_client.options import ConsumerOptions
 from ringfence_client.record import Progress
 from ringfence_client.window import Window
-from tables.producer import FencedError, Outgoing, TransactionalProducer
+from tables.producer import Outgoing, TransactionalProducer
 
 log: Final = logging.getLogger("ringfence.consumer")
 
@@ -27,6 +28,8 @@ TRANSACTION_TIMEOUT_MS: Final = 10_000
 """A holder that died with a transaction open holds up readers of the progress topic for no longer."""
 BACKOFF_FIRST_S: Final = 0.1
 BACKOFF_MAX_S: Final = 5.0
+REFRESH_S: Final = 1.0
+"""A record that says nothing new is written so often while something runs: its holder lives."""
 BYTES_PER_S: Final = 500_000
 """Records grow with what is finished out of order; large ones are written less often."""
 
@@ -45,6 +48,8 @@ class Claim:
     holder: str
     """Made anew at each opening."""
     web: str = ""
+    token: int = 0
+    """The fencing token."""
 
     @property
     def key(self) -> bytes:
@@ -75,10 +80,9 @@ class ProgressWriter:
         producer: TransactionalProducer,
         destination: tuple[str, int],
         dead_letters: DeadLetters,
-        reclaim: Callable[[], Awaitable[tuple[TransactionalProducer, Progress | None]]],
+        reclaim: Callable[[bool], Awaitable[tuple[TransactionalProducer, Progress | None]]],
         *,
-        ack_interval: float,
-        ack_count: int,
+        options: ConsumerOptions,
     ) -> None:
         """A writer for a producer that has fenced.
 
@@ -89,9 +93,8 @@ class ProgressWriter:
             destination: Topic and partition of the progress record.
             dead_letters: Where they go.
             reclaim: After a failure: a producer that has fenced anew, if the partition is still this holder's, and
-                what was committed last. Raises :class:`LostError` if it is not.
-            ack_interval: Seconds between writes.
-            ack_count: Acknowledgements after which one writes earlier.
+                what was committed last; called with whether it is draining. Raises :class:`LostError` if it is not.
+            options: Seconds between writes, acknowledgements after which one writes earlier, the lease's time-outs.
         """
         self._claim = claim
         self._window = window
@@ -99,13 +102,19 @@ class ProgressWriter:
         self._destination = destination
         self._dead_letters = dead_letters
         self._reclaim = reclaim
-        self._ack_interval = ack_interval
-        self._ack_count = ack_count
+        self._ack_interval = options.ack_interval
+        self._ack_count = options.ack_count
+        self._timeout = options.lease_timeout
+        self._idle = options.lease_idle
+        self._state = record.HELD
+        self._beat = 0
+        self._covered_until = 0.0
+        self._ran = False
+        """Whether something did by the last record."""
         self._changes = 0
         self._urgent = False
         self._wake = asyncio.Event()
         self._closing = asyncio.Event()
-        self._released = False
         self._ended = False
         """Nothing is written any more."""
         self._broken = False
@@ -126,6 +135,27 @@ class ProgressWriter:
         self._changes += 1
         if self._changes in {1, self._ack_count}:
             self._wake.set()
+
+    def covers(self) -> bool:
+        """Whether a message may be begun without a new record before it: nobody may take the lease for so long yet.
+
+        A newcomer takes a lease that has not changed for the time-out, by its own clock, which began after ours did.
+        """
+        return time.monotonic() < self._covered_until
+
+    @property
+    def draining(self) -> bool:
+        """Whether nothing new may be delivered."""
+        return self._state != record.HELD
+
+    def hold(self, held: bool) -> None:
+        """Say so: held, or draining. Who is closing has said its last word already."""
+        if self._closing.is_set():
+            return
+        self._state = record.HELD if held else record.DRAINING
+        self.note()
+        self._urgent = True
+        self._wake.set()
 
     async def persisted(self) -> None:
         """Wait until all that was noted is committed.
@@ -156,7 +186,7 @@ class ProgressWriter:
 
     async def close(self, limit: float, *, released: bool) -> None:
         """Write a last time, if that succeeds within ``limit`` seconds; then end. ``released``: nothing runs any more."""
-        self._released = released
+        self._state = record.RELEASED if released else record.DRAINING
         self._closing.set()
         self._wake.set()
         if self._task is not None:
@@ -188,11 +218,11 @@ class ProgressWriter:
             try:
                 if self._broken:
                     await self._begin_anew()
-                await self._write(released=closing and self._released)
+                await self._write()
                 attempt = 0
                 if closing:
                     return
-            except (FencedError, LostError) as error:
+            except LostError as error:
                 log.warning("%s: held by somebody else now: %s", self._claim, error)
                 self._give_up()
                 lost()
@@ -203,13 +233,22 @@ class ProgressWriter:
                 await self._back_off(error, attempt)
 
     async def _due(self) -> None:
-        """Until there is something to write and it is time for it: at once after a rest, else at the interval."""
+        """Until there is something to write and it is time for it: at once after a rest, else at the interval.
+
+        Also to say that this holder lives, while something runs.
+        """
         while not self._closing.is_set() and not self._urgent:
             if not self._changes:
                 self._wake.clear()
-                await self._wake.wait()
+                left = self._written_at + REFRESH_S - time.monotonic() if self._window.running else None
+                try:
+                    await asyncio.wait_for(self._wake.wait(), left)
+                except TimeoutError:
+                    return
                 continue
             pause = self._pause if self._changes >= self._ack_count else max(self._ack_interval, self._pause)
+            # What began after a record that says that nothing runs must be known before the lease may be taken as idle.
+            pause = min(pause, REFRESH_S if self._ran else min(REFRESH_S, self._idle / 4))
             left = self._written_at + pause - time.monotonic()
             if left <= 0:
                 return
@@ -217,16 +256,19 @@ class ProgressWriter:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._wake.wait(), left)
 
-    async def _write(self, *, released: bool) -> None:
+    async def _write(self) -> None:
         """One transaction with all that was noted until now."""
         waiting, self._waiting = self._waiting, []
         letters, self._letters = self._letters, []
         changes, self._changes, self._urgent = self._changes, 0, False
-        window = self._window
-        progress = window.progress(self._claim.holder, self._claim.web, released=released)
+        window, claim, begun = self._window, self._claim, time.monotonic()
+        self._beat += 1
+        progress = window.progress(
+            claim.holder, claim.web, state=self._state, token=claim.token, beat=self._beat
+        )
         value = record.encode(progress)
         builder = self._producer.builder()
-        builder.append(timestamp=None, key=self._claim.key, value=value, headers=[])
+        builder.append(timestamp=None, key=claim.key, value=value, headers=[])
         batches = [
             Outgoing(*self._destination, builder),
             *(self._dead_letters.outgoing(each, self._producer) for each, _ in letters),
@@ -235,8 +277,8 @@ class ProgressWriter:
             async with asyncio.timeout(TRANSACTION_LIMIT_S):
                 await self._producer.transact(
                     batches,
-                    {TopicPartition(self._claim.topic, self._claim.partition): progress.next},
-                    self._claim.group,
+                    {TopicPartition(claim.topic, claim.partition): progress.next},
+                    claim.group,
                 )
         except BaseException:
             self._waiting = waiting + self._waiting
@@ -245,6 +287,8 @@ class ProgressWriter:
             self._in_doubt = _InDoubt(value, len(waiting), len(letters))
             raise
         window.reserved = max(window.reserved, progress.reserved)
+        self._ran = bool(progress.running)
+        self._covered_until = begun + (self._timeout if self._ran else self._idle) / 2
         self._written_at, self._pause = time.monotonic(), len(value) / BYTES_PER_S
         _answer((*waiting, *(each for _, each in letters)))
 
@@ -262,7 +306,7 @@ class ProgressWriter:
                 await asyncio.wait_for(self._closing.wait(), delay)
 
     async def _begin_anew(self) -> None:
-        self._producer, progress = await self._reclaim()
+        self._producer, progress = await self._reclaim(self.draining)
         self._broken = False
         doubt, self._in_doubt = self._in_doubt, None
         if doubt is not None and progress is not None and record.encode(progress) == doubt.value:

@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+from collections.abc import Collection, Mapping
 from types import TracebackType
 from typing import Any, Final, NamedTuple, Self
 
@@ -19,11 +20,12 @@ from aiokafka.errors import (
 )
 from aiokafka.protocol.commit import OffsetFetchRequest
 from aiokafka.protocol.metadata import MetadataRequest
-from confluent_kafka import IsolationLevel, TopicCollection
+from confluent_kafka import IsolationLevel, KafkaException, TopicCollection
+from confluent_kafka import KafkaError as ConfluentError
 from confluent_kafka import TopicPartition as ConfluentPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
-from conf.errors import BrokerUnavailableError, TopicError
+from conf.errors import BrokerUnavailableError, PrerequisiteError, TopicError
 from conf.settings import KafkaSettings
 from tables.access import REQUEST_TIMEOUT_MS, client_options, confluent_options, refusal
 
@@ -40,6 +42,16 @@ class TopicConfig(NamedTuple):
     """How long compaction keeps tombstones."""
     message_bytes_max: int
     """Largest record batch that the topic takes."""
+
+
+class GroupDescription(NamedTuple):
+    """Who is in a consumer group now."""
+
+    state: str
+    members: frozenset[str]
+    """Their client IDs."""
+    assigned: Mapping[tuple[str, int], str]
+    """The member that has each topic's partition; empty while the group rebalances."""
 
 
 class Cluster:
@@ -97,7 +109,11 @@ class Cluster:
 
     async def stable_end(self, topic: str, partition: int) -> int:
         """Up to where a reader of committed data gets now: an open transaction may hold back more."""
-        return await asyncio.to_thread(_stable_end, confluent_options(self.kafka), topic, partition)
+        return (await self.stable_ends([(topic, partition)]))[topic, partition]
+
+    async def stable_ends(self, partitions: Collection[tuple[str, int]]) -> dict[tuple[str, int], int]:
+        """The same of many, in one question."""
+        return await asyncio.to_thread(_stable_ends, confluent_options(self.kafka), partitions)
 
     async def log_start(self, topic: str, partition: int) -> int:
         """Offset of the oldest record that retention left."""
@@ -156,6 +172,15 @@ class Cluster:
         if code:
             raise for_code(code)(f"the state of {self.group_id}")
         return str(state)
+
+    async def describe_groups(self, groups: Collection[str]) -> dict[str, GroupDescription]:
+        """Consumer groups, this one or others; one that nobody knows has no members.
+
+        Raises:
+            PrerequisiteError: this user may not see one.
+            BrokerUnavailableError: a coordinator does not answer.
+        """
+        return await asyncio.to_thread(_groups, confluent_options(self.kafka), groups) if groups else {}
 
     async def partition_counts(self, topics: list[str]) -> dict[str, int]:
         """Partition counts asked for now; a topic that does not exist is absent.
@@ -226,12 +251,47 @@ def _topic_ids(options: dict[str, Any], topics: list[str]) -> dict[str, str]:
     return {name: str(future.result().topic_id) for name, future in futures.items()}
 
 
-def _stable_end(options: dict[str, Any], topic: str, partition: int) -> int:
-    tp = ConfluentPartition(topic, partition)
+def _stable_ends(
+    options: dict[str, Any], partitions: Collection[tuple[str, int]]
+) -> dict[tuple[str, int], int]:
     admin = AdminClient(options)  # without a name it would be gone before it answers
+    if not partitions:
+        return {}
     futures = admin.list_offsets(
-        {tp: OffsetSpec.latest()},  # type: ignore[no-untyped-call]
+        {ConfluentPartition(*each): OffsetSpec.latest() for each in partitions},  # type: ignore[no-untyped-call]
         isolation_level=IsolationLevel.READ_COMMITTED,
         request_timeout=REQUEST_TIMEOUT_MS / 1000,
     )
-    return int(futures[tp].result().offset)
+    return {(tp.topic, tp.partition): int(future.result().offset) for tp, future in futures.items()}
+
+
+def _groups(options: dict[str, Any], groups: Collection[str]) -> dict[str, GroupDescription]:
+    admin = AdminClient(options)
+    futures = admin.describe_consumer_groups(list(groups), request_timeout=REQUEST_TIMEOUT_MS / 1000)
+    found = {}
+    for name, future in futures.items():
+        try:
+            described = future.result()
+        except KafkaException as error:
+            code = error.args[0].code()
+            if code == ConfluentError.GROUP_ID_NOT_FOUND:
+                found[name] = GroupDescription("DEAD", frozenset(), {})
+                continue
+            if code == ConfluentError.GROUP_AUTHORIZATION_FAILED:
+                raise PrerequisiteError(
+                    f"group {name}: this user may not see its members: allow Describe on it"
+                ) from error
+            raise BrokerUnavailableError(
+                f"the coordinator of the consumer group {name} does not answer ({error.args[0].str()}): is the "
+                "cluster's topic __consumer_offsets well?"
+            ) from error
+        found[name] = GroupDescription(
+            described.state.name,
+            frozenset(each.client_id for each in described.members),
+            {
+                (tp.topic, tp.partition): each.client_id
+                for each in described.members
+                for tp in each.assignment.topic_partitions
+            },
+        )
+    return found

@@ -26,7 +26,8 @@ POINTS: Final = frozenset(
 )  # fmt: skip
 """In the order in which a lane reaches them. ``mid-restore`` after each part of the changelog, ``mid-send`` after each
 record batch; ``forwarding`` and ``re-slotting`` in a transaction, sent and not committed, that forwards records or is
-the first at another ring size."""
+the first at another ring size. The holder of a consumer's partition has points too: ``opening`` whenever it looks whether
+its lease is free, those of the fence, and those of a transaction up to ``before-commit``."""
 
 _actions: dict[tuple[str, str], Action] = {}
 _SIGNALS: Final = {"kill": signal.SIGKILL, "stop": signal.SIGSTOP}

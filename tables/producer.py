@@ -153,6 +153,10 @@ class TransactionalProducer:
             raise
 
     async def _end(self) -> None:
+        # Nobody else asks aiokafka's transaction what ended it; Python would print that, with its trace, as never asked for.
+        waiter: asyncio.Future[Any] | None = self._producer._txn_manager._transaction_waiter  # noqa: SLF001
+        if waiter is not None and waiter.done() and not waiter.cancelled():
+            waiter.exception()
         if self._in_transaction:
             with contextlib.suppress(Exception):
                 async with asyncio.timeout(DISCARD_TIMEOUT_S):

@@ -6,115 +6,24 @@ Judged by :mod:`tests.support.group_checker`, which says what a kill excuses.
 import random
 import signal
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from app.embedded.broker import EmbeddedBroker
 from tests.support import kafka
-from tests.support.consumers import (
-    ConsumerProcess,
-    consumers,
-    latest_written,
-    progress_written,
-    wait_shared,
-)
-from tests.support.group_checker import Disturbance, Run, Snapshot, judge, parse
+from tests.support.consumers import consumers, wait_shared
+from tests.support.group_checker import Disturbance, Run, Snapshot, judge
+from tests.support.group_system import PARTITIONS, UNWRITTEN_S, System, assert_rising
 from tests.support.group_traffic import Flow, GroupMessage, Shape, accept, generate
-from tests.support.worker import configure, wait_for
 
 SEED = 7_919
-PARTITIONS = 4
 KILLS = 2
 MESSAGES = 40_009
 """More than are sent."""
 SLOW_S = 6.0
-UNWRITTEN_S = 3.0
-"""What was begun or ended so long before a kill is written; it takes a tenth of a second and a transaction."""
 STOP_LIMIT_S = 45.0
 """For a consumer to stop without a broker: what it drains, and its last try to write."""
-
-
-class System:
-    """Consumer processes of one group on one address, and what their handlers noted."""
-
-    def __init__(
-        self, bootstrap: str, folder: Path, name: str, count: int, seconds: float, slow_seconds: float = 0
-    ) -> None:
-        """``seconds``: how long a message takes; ``slow_seconds``: few of them, where it is not 0."""
-        self.bootstrap = bootstrap
-        self.name = name
-        self.group = f"{name}-group"
-        self.topic = f"{name}.accepted"
-        self.handled = folder / "handled"
-        config = configure(folder, bootstrap, name, [{"name": name, "partitions": PARTITIONS}])
-        environment = {"HANDLED_FILE": str(self.handled), "HANDLING_SECONDS": str(seconds)}
-        environment["HANDLING_SLOW_SECONDS"] = str(slow_seconds)
-        self.processes = [
-            ConsumerProcess(
-                config, f"c{number}", name, self.group, "--concurrency", "7", environment=environment
-            )
-            for number in range(count)
-        ]
-
-    def runs(self) -> list[Run]:
-        """What handlers did until now."""
-        return parse(self.handled.read_text().splitlines()) if self.handled.exists() else []
-
-    def snapshot(self) -> Snapshot:
-        """What is written now."""
-        written = latest_written(self.bootstrap, self.name, self.group, self.topic)
-        return Snapshot(time.monotonic(), written)
-
-    def kill(self, process: ConsumerProcess) -> tuple[Disturbance, Snapshot]:
-        """SIGKILL, and what was written by then."""
-        pid = process.pid
-        process.kill()
-        return Disturbance(pid, time.monotonic(), unwritten=UNWRITTEN_S), self.snapshot()
-
-    def wait_ended(self, count: int, limit_s: float = 120) -> None:
-        """Until so many messages came to an end."""
-        self.wait(lambda: self.ended() >= count, limit_s)
-
-    def ended(self) -> int:
-        """How many messages came to an end until now."""
-        return len({(each.partition, each.offset) for each in self.runs() if each.end})
-
-    def wait_long_at_work(self, process: ConsumerProcess) -> None:
-        """Until one of its handlers has run for so long that this is written."""
-        self.wait(
-            lambda: any(
-                each.pid == process.pid
-                and each.end is None
-                and each.begin < time.monotonic() - UNWRITTEN_S - 0.5
-                for each in self.runs()
-            )
-        )
-
-    def wait_no_lag(self) -> None:
-        """Until everything is committed."""
-        self.wait(
-            lambda: (
-                [max(0, each) for each in self._committed()]
-                == kafka.end_offsets(self.bootstrap, self.topic, PARTITIONS)
-            )
-        )
-
-    def wait_written_beyond(self, offsets: list[int]) -> None:
-        """Until more than this is committed of each partition."""
-        self.wait(lambda: all(now > then for now, then in zip(self._committed(), offsets, strict=True)))
-
-    def wait(self, condition: Callable[[], bool], limit_s: float = 90) -> None:
-        """With the logs, if it does not come."""
-        wait_for(condition, self._state, limit_s)
-
-    def _committed(self) -> list[int]:
-        return kafka.committed(self.bootstrap, self.group, self.topic, PARTITIONS)
-
-    def _state(self) -> str:
-        logs = (f"{each.name} {each.health()}\n{each.log()[-4_000:]}" for each in self.processes)
-        return f"{len(self.runs())} runs, committed {self._committed()}\n" + "\n".join(logs)
 
 
 @pytest.mark.timeout(300)
@@ -175,7 +84,8 @@ def _again(runs: list[Run], disturbances: list[Disturbance]) -> list[tuple[Run, 
 @pytest.mark.timeout(180)
 def test_attempts_are_counted_over_kills(bootstrap: str, tmp_path: Path) -> None:
     """What was running is begun again as the next attempt; what only waited is begun as the first."""
-    system = System(bootstrap, tmp_path, kafka.unique("attempts"), 1, 3600)
+    quick = ("--session-timeout", "6", "--lease-timeout", "3")
+    system = System(bootstrap, tmp_path, kafka.unique("attempts"), 1, 3600, options=quick)
     [process] = system.processes
     messages = [
         GroupMessage(f"g{group}", number, last=number == 2) for group in range(3) for number in range(3)
@@ -221,14 +131,14 @@ def test_frozen_consumer_changes_nothing(bootstrap: str, tmp_path: Path) -> None
             wait_shared(sleeper, heir, partitions=PARTITIONS)
             flow.start()
             system.wait_ended(150)
-            frozen = _freeze_at_work(system, sleeper)
+            frozen = system.freeze_at_work(sleeper)
             system.wait(lambda: len(heir.held) == PARTITIONS and heir.health()[0] == 200)
             before = len(system.runs())
             system.wait(lambda: len(system.runs()) > before + 200)
-            # It gives away what it believes to hold before it joins again.
-            given_away = sleeper.log().count("giving away")
+            # It hears of the rebalance before it joins again.
+            told = sleeper.log().count("may go to others")
             woken = sleeper.thaw()
-            system.wait(lambda: sleeper.log().count("giving away") > given_away)
+            system.wait(lambda: sleeper.log().count("may go to others") > told)
             knew = time.monotonic()
             wait_shared(sleeper, heir, partitions=PARTITIONS)
             sent = flow.finish()
@@ -243,32 +153,7 @@ def test_frozen_consumer_changes_nothing(bootstrap: str, tmp_path: Path) -> None
         "what was running when it was frozen did not come to its end, so nothing was acknowledged too late"
     )
     assert judge(runs, sent, [disturbance]) == [], f"seed {SEED}"
-    _assert_rising(system)
-
-
-def _freeze_at_work(system: System, process: ConsumerProcess) -> float:
-    """Freeze it at a moment at which a handler runs; returns when."""
-    while True:
-        frozen = process.freeze()
-        if any(each.pid == process.pid and each.end is None for each in system.runs()):
-            return frozen
-        process.thaw()
-        system.wait(lambda: not process.frozen)
-
-
-def _assert_rising(system: System) -> None:
-    """No record takes back what an earlier one says, and nobody writes after a successor has."""
-    for partition in range(PARTITIONS):
-        written = [
-            each.progress
-            for each in progress_written(system.bootstrap, system.name, system.group, system.topic)
-            if each.partition == partition
-        ]
-        nexts = [each.next for each in written]
-        holders = [each.holder for each in written]
-        changes = [each for index, each in enumerate(holders) if index == 0 or holders[index - 1] != each]
-        assert nexts == sorted(nexts)
-        assert len(changes) == len(set(changes))
+    assert_rising(system)
 
 
 @pytest.mark.timeout(240)
@@ -301,7 +186,7 @@ def test_broker_killed_and_away(tmp_path: Path) -> None:
             runs = system.runs()
             assert judge(runs, sent) == [], f"seed {SEED}"
             assert {each.attempt for each in runs} == {1}
-            _assert_rising(system)
+            assert_rising(system)
 
             broker.kill()
             begin = time.monotonic()

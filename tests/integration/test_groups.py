@@ -123,7 +123,7 @@ def test_holder_out_of_reach(bootstrap: str, tmp_path: Path) -> None:
     process = scene.consumer("--web-port", "0")
     process.start()
     try:
-        wait_for(lambda: "held from offset" in process.log(), process.log)
+        wait_for(lambda: "held with token" in process.log(), process.log)
         refused = scene.verb("purge", "held", fails=True)
         shown = scene.show()
     finally:

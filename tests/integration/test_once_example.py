@@ -31,7 +31,8 @@ def test_effect_happens_once(bootstrap: str, tmp_path: Path) -> None:
             return 0  # the table is not made yet
 
     process = ConsumerProcess(
-        config, "c", name, f"{name}-group", "--ack-interval", "0.5", handler="examples.once:handle",
+        config, "c", name, f"{name}-group", "--ack-interval", "0.5", "--session-timeout", "6",
+        "--lease-timeout", "3", handler="examples.once:handle",
         environment={"ONCE_DATABASE": str(database)},
     )  # fmt: skip
     try:

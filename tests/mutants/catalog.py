@@ -2,7 +2,14 @@
 
 from typing import Final
 
-from tests.mutants import bugs_in_groups, bugs_in_lanes, bugs_in_opening, bugs_in_state, bugs_in_the_path
+from tests.mutants import (
+    bugs_in_groups,
+    bugs_in_handover,
+    bugs_in_lanes,
+    bugs_in_opening,
+    bugs_in_state,
+    bugs_in_the_path,
+)
 from tests.mutants.mutant import Mutant
 
 CATALOG: Final[tuple[Mutant, ...]] = (
@@ -11,4 +18,5 @@ CATALOG: Final[tuple[Mutant, ...]] = (
     *bugs_in_state.MUTANTS,
     *bugs_in_the_path.MUTANTS,
     *bugs_in_groups.MUTANTS,
+    *bugs_in_handover.MUTANTS,
 )

@@ -95,11 +95,14 @@ class Running:
 
         def held() -> bool:
             self.check()
-            return self.consumer.ready and (partitions is None or len(self.consumer.claims) == partitions)
+            kept = [each for each in self.consumer.claims.values() if not each.draining]
+            return self.consumer.ready and (partitions is None or len(kept) == partitions)
 
         await until(
             held,
-            lambda: f"holds {set(self.consumer.claims)} of {self.consumer.assigned}: {self.consumer.reasons}",
+            lambda: (
+                f"holds {set(self.consumer.claims)} of {self.consumer.holdings.assigned}: {self.consumer.reasons}"
+            ),
         )
 
     def check(self) -> None:
@@ -147,9 +150,14 @@ class Bench:
         kafka.send(self.bootstrap, self.accepted, records, partition)
 
     def launch(self, handler: Any, **options: Any) -> Running:
-        """Start a consumer; it is not ready yet."""
-        chosen = ConsumerOptions(**{"concurrency": 4, "drain_timeout": 5.0, **options})
-        consumer = GroupConsumer(self.settings, self.settings.addresses[0], self.group, handler, chosen)
+        """Start a consumer; it is not ready yet. ``through``, if it is given: where it reaches the broker."""
+        through: str = options.pop("through", self.bootstrap)
+        chosen = ConsumerOptions(
+            **{"concurrency": 4, "drain_timeout": 5.0, "lease_timeout": 3.0, "lease_idle": 0.3, **options}
+        )
+        entry = self.settings.kafka.model_copy(update={"bootstrap_servers": through})
+        settings = self.settings.model_copy(update={"kafka": entry})
+        consumer = GroupConsumer(settings, settings.addresses[0], self.group, handler, chosen)
         self.running.append(Running(consumer, handler))
         return self.running[-1]
 

@@ -10,6 +10,9 @@ and a group that has not come to its end has lost something. Beyond that:
 - A *snapshot* says what was written as finished at a moment. None of it is ever begun after that moment, whatever
   happens. Taken after each kill this means: the group goes back to its first message that was not finished and written,
   and never further.
+- A *token* belongs to one holder of a partition, and in the order in which handlers began it never falls: two holders
+  that are at work at once, which only a lease that ran out allows, are the late one and the one with the higher token.
+  Only what a process begins before it knows that it had slept may have a lower one.
 """
 
 import math
@@ -31,6 +34,8 @@ class Anomaly(Enum):
     OVERLAPPED = "handled while another of its group was"
     REDONE = "handled although it was written as finished"
     PHANTOM = "handled and never sent"
+    UNFENCED = "begun with a token that is not above that of another holder before it"
+    EARLY = "begun before the lease of its holder had run out"
 
 
 @dataclass(frozen=True)
@@ -46,6 +51,8 @@ class Run:
     partition: int = 0
     offset: int = 0
     attempt: int = 1
+    fence: int = 0
+    """The fencing token; 0 = it was not noted."""
 
 
 class Disturbance(NamedTuple):
@@ -54,9 +61,12 @@ class Disturbance(NamedTuple):
     pid: int
     time: float
     until: float = 0.0
-    """What it began from ``time`` to here does not count: it did not know yet that it had slept."""
+    """What it began from ``time`` to here does not count: it did not know yet that it had slept. With a token higher than all
+    before it counts: who got that knows."""
     unwritten: float = math.inf
     """Seconds: what it had ended longer ago was written, so that it is not excused."""
+    lease: float = 0.0
+    """Seconds: for so long nobody else begins anything of a partition in which it was running something."""
 
 
 class Snapshot(NamedTuple):
@@ -84,11 +94,11 @@ def parse(lines: Iterable[str]) -> list[Run]:
     runs: list[Run] = []
     running: dict[tuple[str, ...], int] = {}
     for line in lines:
-        time, what, pid, label, sequence, _, partition, offset, attempt = line.split()
-        key = (pid, partition, offset)
+        time, what, pid, label, sequence, _, partition, offset, attempt, fence = line.split()
+        key = (pid, partition, offset, fence)
         if what == "begin":
             running[key] = len(runs)
-            numbers = (int(sequence), int(partition), int(offset), int(attempt))
+            numbers = (int(sequence), int(partition), int(offset), int(attempt), int(fence))
             runs.append(Run(float(time), None, int(pid), label, *numbers))
         else:
             index = running.pop(key)
@@ -104,10 +114,13 @@ def judge(
 ) -> list[Finding]:
     """All that is wrong; ``expected``: the size of each group."""
     groups: dict[str, list[Run]] = {label: [] for label in expected}
-    findings: list[Finding] = []
-    for run in sorted(runs, key=lambda each: each.begin):
+    ordered = sorted(runs, key=lambda each: each.begin)
+    findings = [*_tokens(ordered, disturbances), *_early(ordered, disturbances)]
+    risen = _risen(ordered)
+    for run in ordered:
         mine = [each for each in disturbances if each.pid == run.pid]
-        if any(each.time <= run.begin < each.until for each in mine):
+        since = risen.get((run.partition, run.fence), -math.inf)
+        if any(each.time <= run.begin < each.until and since < each.time for each in mine):
             continue
         ended = next((each.time for each in mine if run.begin < each.time <= (run.end or math.inf)), None)
         groups.setdefault(run.label, []).append(run if ended is None else replace(run, end=None))
@@ -124,6 +137,17 @@ def judge(
         if shot.time < run.begin and shot.finished(run)
     ]
     return findings
+
+
+def _risen(runs: Sequence[Run]) -> dict[tuple[int, int], float]:
+    """By partition and token: when something was first begun under a token that is higher than those before it."""
+    highest: dict[int, int] = {}
+    found = {}
+    for run in runs:
+        if run.fence > highest.setdefault(run.partition, run.fence):
+            highest[run.partition] = run.fence
+            found[run.partition, run.fence] = run.begin
+    return found
 
 
 def _sequence(
@@ -164,6 +188,33 @@ def _overlaps(label: str, group: Sequence[Run], disturbances: Sequence[Disturban
         end = run.end if run.end is not None else _death(run, disturbances)
         if end > until:
             latest, until = run, end
+
+
+def _tokens(runs: Sequence[Run], disturbances: Sequence[Disturbance]) -> Iterable[Finding]:
+    """A token is one holder's, and never falls."""
+    highest: dict[int, Run] = {}
+    """The first with the highest token, by partition."""
+    for run in (each for each in runs if each.fence):
+        before = highest.setdefault(run.partition, run)
+        ignorant = any(each.pid == run.pid and each.time <= run.begin < each.until for each in disturbances)
+        if run.fence > before.fence:
+            highest[run.partition] = run
+        elif (run.fence < before.fence and not ignorant) or (
+            run.fence == before.fence and run.pid != before.pid
+        ):
+            yield Finding(Anomaly.UNFENCED, run.label, f"{run} after {before}")
+
+
+def _early(runs: Sequence[Run], disturbances: Sequence[Disturbance]) -> Iterable[Finding]:
+    for each in disturbances:
+        held = {
+            run.partition
+            for run in runs
+            if run.pid == each.pid and run.begin < each.time < (math.inf if run.end is None else run.end)
+        }
+        for run in runs:
+            if run.pid != each.pid and run.partition in held and 0 < run.begin - each.time < each.lease:
+                yield Finding(Anomaly.EARLY, run.label, f"{run} {run.begin - each.time:.3f} s after {each}")
 
 
 def _death(run: Run, disturbances: Sequence[Disturbance]) -> float:

@@ -4,8 +4,10 @@ Lines are short and appended in one write each, so that several processes may sh
 """
 
 import asyncio
+import contextlib
 import json
 import os
+import sqlite3
 import time
 from typing import Any, Final
 
@@ -34,7 +36,8 @@ def record_in_thread(message: Message) -> None:
 
 async def describe(message: Message) -> None:
     """Note everything that a handler is given."""
-    _append(json.dumps({each: _shown(getattr(message, each)) for each in Message.__slots__}))
+    names = [*(each for each in Message.__slots__ if each != "held"), "fence", "fenced"]
+    _append(json.dumps({each: _shown(getattr(message, each)) for each in names}))
 
 
 def describe_in_thread(message: Message) -> None:
@@ -54,7 +57,7 @@ def _shown(value: Any) -> Any:
 
 def _note(what: str, message: Message) -> None:
     label = (message.value or b"").decode()
-    where = f"{message.partition} {message.offset} {message.attempt}"
+    where = f"{message.partition} {message.offset} {message.attempt} {message.fence}"
     _append(f"{time.monotonic():.6f} {what} {os.getpid()} {label} {where}")
 
 
@@ -73,3 +76,31 @@ async def refuse_or_hold(message: Message) -> None:
     if message.group == b"held":
         await asyncio.Event().wait()
     _note("end", message)
+
+
+def book(message: Message) -> None:
+    """Takes effect once, in a store that refuses what comes with a token below one it has seen; ``BOOKS`` names it."""
+    _note("begin", message)
+    time.sleep(_seconds(message))
+    with contextlib.closing(sqlite3.connect(os.environ["BOOKS"], timeout=30)) as books, books:
+        books.execute("BEGIN IMMEDIATE")
+        [[fence]] = books.execute(
+            "SELECT COALESCE(MAX(fence), 0) FROM effects WHERE place = ?", (message.partition,)
+        )
+        taken = fence <= message.fence
+        books.execute(
+            "INSERT OR IGNORE INTO effects VALUES (?, ?, ?, ?)"
+            if taken
+            else "INSERT OR IGNORE INTO refused VALUES (?, ?, ?, ?)",
+            (message.partition, message.offset, message.fence, os.getpid()),
+        )
+    _note("end", message)
+
+
+def open_books(file: str) -> None:
+    """Make the store of :func:`book`."""
+    with contextlib.closing(sqlite3.connect(file)) as books:
+        books.execute("PRAGMA journal_mode = WAL")
+        for table in ("effects", "refused"):
+            columns = "place INTEGER, number INTEGER, fence INTEGER, pid INTEGER, PRIMARY KEY (place, number)"
+            books.execute(f"CREATE TABLE {table} ({columns})")

@@ -164,18 +164,111 @@ def test_frozen_process_counts_until_it_slept() -> None:
     assert found([*before, *heir, run(2, 8.1)], 3, frozen) == [Anomaly.REPEATED]
 
 
+def fenced(runs: list[Run], *fences: int) -> list[Run]:
+    """With these tokens."""
+    return [replace(each, fence=fence) for each, fence in zip(runs, fences, strict=True)]
+
+
+def test_tokens_that_rise_or_stay_are_good() -> None:
+    """One holder keeps its token; the next one's is higher, in whatever process, also by more than one."""
+    by_turns = [run(0, 0), run(1, 1, pid=B), run(2, 2)]
+
+    assert found(fenced(GOOD, 1, 1, 1)) == []
+    assert found(fenced(GOOD, 1, 2, 5)) == []
+    assert found(fenced(by_turns, 1, 2, 3)) == []
+    assert found(fenced(by_turns, 0, 0, 0)) == []
+
+
+def test_token_that_falls_is_unfenced() -> None:
+    """Also within one process, and also where one of another came between."""
+    by_turns = [run(0, 0), run(1, 1, pid=B), run(2, 2)]
+
+    assert found(fenced(GOOD, 2, 2, 1)) == [Anomaly.UNFENCED]
+    assert found(fenced(by_turns, 1, 3, 2)) == [Anomaly.UNFENCED]
+    assert found(fenced(by_turns, 1, 2, 1)) == [Anomaly.UNFENCED]
+
+
+def test_token_of_two_is_unfenced() -> None:
+    """Two processes never have one token of a partition; tokens of other partitions do not matter."""
+    by_turns = [run(0, 0), run(1, 1, pid=B), run(2, 2, pid=B)]
+    elsewhere = [by_turns[0], *(replace(each, partition=1) for each in by_turns[1:])]
+
+    assert found(fenced(by_turns, 4, 4, 5)) == [Anomaly.UNFENCED]
+    assert found(fenced(elsewhere, 4, 4, 4)) == []
+    assert found(fenced(elsewhere, 4, 3, 3)) == []
+
+
+def test_two_holders_at_once() -> None:
+    """Only where a lease ran out, and then the later one has the higher token."""
+    both = [run(0, 0), run(1, 1, 6), run(1, 5, pid=B), run(2, 7, pid=B)]
+    frozen = Disturbance(A, 1.5, 8)
+
+    assert found(fenced(both, 1, 1, 2, 2), 3, frozen) == []
+    assert found(fenced(both, 1, 1, 1, 1), 3, frozen) == [Anomaly.UNFENCED] * 2
+    assert found(fenced(both, 2, 2, 1, 1), 3, frozen) == [Anomaly.UNFENCED] * 2
+    assert Anomaly.OVERLAPPED in found(fenced(both, 1, 1, 2, 2))
+
+
+def test_two_holders_of_one_message_at_once() -> None:
+    """A message without a group is one of its own: two handlers of it overlap all the same."""
+    both = [run(0, 0, 6), run(0, 5, pid=B)]
+
+    assert Anomaly.OVERLAPPED in found(fenced(both, 1, 2), 1)
+    assert found(fenced(both, 1, 2), 1, Disturbance(A, 2)) == []
+
+
+def test_late_handler_of_a_frozen_process_has_its_lower_token() -> None:
+    """Until it knows that it slept; then no longer. And a token that another has is nobody's excuse."""
+    heir = [run(0, 5, pid=B), run(1, 6, pid=B), run(2, 9, pid=B)]
+    late = run(0, 7)
+
+    assert found(fenced([*heir, late], 2, 2, 2, 1), 3, Disturbance(A, 1, 8)) == []
+    assert Anomaly.UNFENCED in found(fenced([*heir, late], 2, 2, 2, 1), 3, Disturbance(A, 1, 6.5))
+    assert Anomaly.UNFENCED in found(fenced([*heir, late], 2, 2, 2, 2), 3, Disturbance(A, 1, 8))
+    assert Anomaly.UNFENCED in found(fenced([*heir, late], 2, 2, 2, 3), 3, Disturbance(A, 1, 8))
+
+
+def test_higher_token_tells_that_it_knows() -> None:
+    """A process that got a partition anew has woken: what it does then counts, whenever it is said to have known."""
+    back = [run(0, 0), run(1, 1, 7.5), run(1, 5, pid=B), run(2, 8), run(3, 9)]
+
+    assert found(fenced(back, 1, 1, 2, 3, 3), 4, Disturbance(A, 2, 99)) == []
+    assert found(fenced(back, 1, 1, 2, 1, 1), 4, Disturbance(A, 2, 99)) == [Anomaly.LOST]
+
+
+def test_lease_is_waited_for() -> None:
+    """Nobody begins what belongs to a partition in which a killed process ran something, before its lease has run out."""
+    runs = [run(0, 0), run(1, 1, None), run(1, 5, pid=B), run(2, 6, pid=B)]
+    another = [*runs[:2], replace(runs[2], partition=1), replace(runs[3], partition=1)]
+    at_rest = [run(0, 0), run(1, 5, pid=B), run(2, 6, pid=B)]
+
+    assert found(runs, 3, Disturbance(A, 2, lease=3)) == []
+    assert found(runs, 3, Disturbance(A, 2, lease=3.1)) == [Anomaly.EARLY]
+    assert found(runs, 3, Disturbance(A, 2, lease=4.1)) == [Anomaly.EARLY] * 2
+    assert found(another, 3, Disturbance(A, 2, lease=4.1)) == []
+    assert found(at_rest, 3, Disturbance(A, 2, lease=4.1)) == []
+
+
+def test_lease_of_a_frozen_process_is_waited_for() -> None:
+    """What it ended after it woke was running when it was frozen."""
+    runs = [run(0, 0), run(1, 1, 7.5), run(1, 5, pid=B), run(2, 6, pid=B)]
+
+    assert found(runs, 3, Disturbance(A, 2, 8, lease=3)) == []
+    assert found(runs, 3, Disturbance(A, 2, 8, lease=3.1)) == [Anomaly.EARLY]
+
+
 def test_lines_become_runs() -> None:
     """Begin and end are paired by process and offset, also when a process runs several at once."""
     lines = [
-        "1.0 begin 7 g 0 0 2 10 1",
-        "1.1 begin 7 h 4 1 2 11 3",
-        "1.2 end 7 g 0 0 2 10 1",
-        "1.3 begin 8 g 1 1 2 12 1",
-        "1.4 end 7 h 4 1 2 11 3",
+        "1.0 begin 7 g 0 0 2 10 1 5",
+        "1.1 begin 7 h 4 1 2 11 3 5",
+        "1.2 end 7 g 0 0 2 10 1 5",
+        "1.3 begin 8 g 1 1 2 12 1 6",
+        "1.4 end 7 h 4 1 2 11 3 5",
     ]
 
     assert parse(lines) == [
-        Run(1.0, 1.2, 7, "g", 0, 2, 10, 1),
-        Run(1.1, 1.4, 7, "h", 4, 2, 11, 3),
-        Run(1.3, None, 8, "g", 1, 2, 12, 1),
+        Run(1.0, 1.2, 7, "g", 0, 2, 10, 1, 5),
+        Run(1.1, 1.4, 7, "h", 4, 2, 11, 3, 5),
+        Run(1.3, None, 8, "g", 1, 2, 12, 1, 6),
     ]

@@ -5,7 +5,7 @@ import pytest
 
 from conf.settings import AddressSettings
 from ringfence_client import Message, Reject, Release, Retry
-from ringfence_client.message import MessageFactory
+from ringfence_client.message import Fence, MessageFactory
 
 Headers = tuple[tuple[str, bytes | None], ...]
 
@@ -23,7 +23,7 @@ class Fetched(NamedTuple):
 
 
 def _made(fetched: Fetched, attempt: int = 1, **address: Any) -> Message:
-    return MessageFactory(AddressSettings(name="orders", **address)).make(fetched, attempt)
+    return MessageFactory(AddressSettings(name="orders", **address)).make(fetched, attempt, Fence(9))
 
 
 def test_as_published() -> None:

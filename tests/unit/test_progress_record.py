@@ -11,9 +11,7 @@ from ringfence_client.record import Progress, ProgressFormatError
 
 def _document(**changed: Any) -> bytes:
     """A good record, with something changed; ``...`` = left out."""
-    document = json.loads(
-        record.encode(Progress(5, [(7, 9)], {6: 2}, 20, "me", "http://here", released=False))
-    )
+    document = json.loads(record.encode(Progress(5, [(7, 9)], {6: 2}, 20, "me", "http://here", state="held")))
     document.update(changed)
     return json.dumps({key: value for key, value in document.items() if value is not ...}).encode()
 
@@ -27,8 +25,12 @@ def test_round_trip() -> None:
         20_000,
         "me",
         "http://here:1",
-        released=False,
         purged={b"\xff": (6, 9)},
+        state="draining",
+        token=7,
+        delivered=13,
+        running=2,
+        beat=99,
     )
 
     assert record.decode(record.encode(progress)) == progress
@@ -43,7 +45,15 @@ def test_round_trip_of_any(seed: int) -> None:
     base = chance.choice([0, 2**40])
     runs = [(base + begin, base + end) for begin, end in zip(ends[::2], ends[1::2], strict=True)]
     attempts = {base + chance.randrange(3_000): chance.randrange(9) for _ in range(chance.randrange(50))}
-    progress = Progress(base, runs, attempts, base + 9_999, "name/é", "", released=chance.random() < 0.5)
+    progress = Progress(
+        base,
+        runs,
+        attempts,
+        base + 9_999,
+        "name/é",
+        "",
+        state=chance.choice(["held", "draining", "released"]),
+    )
 
     assert record.decode(record.encode(progress)) == progress
     assert record.encode(record.decode(record.encode(progress))) == record.encode(progress)
@@ -93,7 +103,10 @@ def test_no_key(key: bytes) -> None:
         _document(attempts={"one": 1}),
         _document(reserved=...),
         _document(holder=...),
-        _document(released=...),
+        _document(state=...),
+        _document(state="taken"),
+        _document(token={}),
+        _document(beat=...),
         _document(purged={"no hex": 1}),
         _document(purged=[1]),
         _document(purged={"61": 7}),
@@ -107,12 +120,12 @@ def test_damaged(value: bytes) -> None:
     assert repr(value[:200]) in str(raised.value)
 
 
-@pytest.mark.parametrize("found", [0, 2, "1", None])
+@pytest.mark.parametrize("found", [0, 1, 3, "1", None])
 def test_another_format(found: Any) -> None:
     """A record of another version says which, and what to do, also where the rest means nothing to this one."""
     value = json.dumps({"format": found, "whatever": []}).encode()
 
     with pytest.raises(
-        ProgressFormatError, match=f"has format {found}, this version reads 1: run the version"
+        ProgressFormatError, match=f"has format {found}, this version reads 2: run the version"
     ):
         record.decode(value)

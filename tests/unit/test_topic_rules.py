@@ -4,8 +4,10 @@ import pytest
 
 from app.topic_rules import (
     CHANGELOG_CONFIG,
+    CLEANING,
     FORWARD_CONFIG,
     OUTPUT_CONFIG,
+    Findings,
     TopicDescription,
     compare,
     missing,
@@ -13,6 +15,7 @@ from app.topic_rules import (
 )
 from conf.load import validate
 from conf.settings import Settings
+from ringfence_client.progress import TOPIC_CONFIG
 
 
 def _settings(**keys: Any) -> Settings:
@@ -220,3 +223,20 @@ def test_only_outputs_are_told_to_take_every_timestamp() -> None:
     everything = {name for name, config in plans.items() if OUTPUT_CONFIG.items() <= config.items()}
 
     assert everything == {NAMES[role] for role in ("accepted", "quarantine", "duplicates", "forward")}
+
+
+def test_progress_topic_of_before() -> None:
+    """One with large segments, whose markers stay for a day, is worth a note each, with the command; it stops no worker."""
+    name = "ringfence-progress"
+    as_made = {each: int(TOPIC_CONFIG[each]) for each in CLEANING}
+    before = {"segment.bytes": 8 * 2**20, "delete.retention.ms": 24 * 3600 * 1000}
+
+    def found(cleaning: dict[str, int]) -> Findings:
+        topic = TopicDescription(name, 8, frozenset({"compact"}), {}, cleaning)
+        return compare(_settings(), _topics() | {name: topic})
+
+    assert found(as_made).notes == []
+    assert found(before).faults == []
+    assert [f"--topic {name} --add-config {each}={TOPIC_CONFIG[each]}" in note for each, note in zip(
+        CLEANING, found(before).notes, strict=True
+    )] == [True, True]  # fmt: skip

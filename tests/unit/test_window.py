@@ -130,13 +130,13 @@ def test_attempts() -> None:
 
 def test_suspects() -> None:
     """What a holder that did not leave had reserved may have been running when it died; what one that left had, not."""
-    assert Window(Progress(0, reserved=70, released=False)).suspect_below == 70
-    assert Window(Progress(0, reserved=70, released=True)).suspect_below == 0
+    assert Window(Progress(0, reserved=70, state="held")).suspect_below == 70
+    assert Window(Progress(0, reserved=70, state="released")).suspect_below == 0
 
 
 def test_reserved() -> None:
     """A record reserves ahead of what was fetched; nothing is reserved before one is written, and never less again."""
-    window = Window(Progress(0, reserved=70, released=False))
+    window = Window(Progress(0, reserved=70, state="held"))
 
     assert window.reserved == 0
 
@@ -159,7 +159,7 @@ def test_progress() -> None:
     window.finish("y", 4)
     window.reached(9)
 
-    progress = window.progress("me", "http://here", released=True)
+    progress = window.progress("me", "http://here", state="released")
 
     assert (progress.next, list(progress.finished)) == (0, [(1, 2), (3, 9)])
     assert progress.attempts == {0: 1}

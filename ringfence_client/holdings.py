@@ -1,0 +1,285 @@
+"""The partitions of one consumer: assigned, opened, held, suspended in a rebalance, let go, lost.
+
+Kafka's eager group protocol takes all partitions away at each change and gives most of them back a moment later. A claim
+outlives that: nothing new is handed out until the assignment is known, what runs goes on, and its acknowledgements count.
+What comes back goes on as if nothing had been; what does not is drained and released, and whoever got it waits for that.
+"""
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Collection, Iterable
+from typing import Any, Final
+
+from aiokafka import TopicPartition
+
+from ringfence_client.claimed import Claimed
+from ringfence_client.dispatcher import Dispatcher
+from ringfence_client.opening import NotOursError, PartitionOpening
+from ringfence_client.options import ConsumerOptions
+from ringfence_client.parked import ParkedReader
+from ringfence_client.writer import LostError
+from tables import insides
+
+log: Final = logging.getLogger("ringfence.consumer")
+
+CLOSE_LIMIT_S: Final = 8.0
+"""For the last progress."""
+ABORT_LIMIT_S: Final = 2.0
+"""For the last progress of what was only being opened; a rebalance waits for it."""
+RETRY_S: Final = 1.0
+
+
+class Holdings:
+    """Of one accepted topic."""
+
+    def __init__(
+        self, topic: str, options: ConsumerOptions, dispatcher: Dispatcher, parked: ParkedReader
+    ) -> None:
+        self.claims: dict[int, Claimed] = {}
+        """The partitions that are held, by number; suspended and leaving ones too."""
+        self.assigned: set[int] | None = None
+        """What the group gave us; None = nothing yet, or it is about to change."""
+        self.reasons: dict[int, str] = {}
+        """Why an assigned partition is not held yet."""
+        self.stopping = asyncio.Event()
+        self._topic = topic
+        self._options = options
+        self._dispatcher = dispatcher
+        self._parked = parked
+        self._openings: dict[int, asyncio.Task[None]] = {}
+        self._ending: set[asyncio.Task[None]] = set()
+        self._dropping: dict[int, asyncio.Event] = {}
+        """Partitions that were lost, while what runs of them is cancelled."""
+        self._consumer: Any
+        self._opening: PartitionOpening
+
+    def begin(self, consumer: Any, opening: PartitionOpening) -> None:
+        """With aiokafka's consumer, which calls :meth:`revoked` and :meth:`given` from now on."""
+        self._consumer = consumer
+        self._opening = opening
+
+    @property
+    def ready(self) -> bool:
+        """Whether the first assignment came and every assigned partition is held."""
+        held = {number for number, each in self.claims.items() if not each.draining}
+        return self.assigned is not None and self.assigned <= held
+
+    # -- what aiokafka calls ---------------------------------------------------------------------------------
+
+    async def revoked(self, partitions: Iterable[TopicPartition]) -> None:
+        """Before the consumer joins again, and waited for: nothing new is handed out until the assignment is known."""
+        self.assigned = None  # first: what is lost meanwhile is not opened again
+        numbers = {tp.partition for tp in partitions}
+        if numbers:
+            log.info("%s of %s may go to others", _numbers(numbers), self._topic)
+        for claimed in self.claims.values():
+            self._suspend(claimed)
+        await self._end_openings()
+
+    def given(self, partitions: Collection[TopicPartition]) -> None:
+        """Before anything is fetched of them."""
+        if self.stopping.is_set():
+            return
+        numbers = {tp.partition for tp in partitions}
+        self._consumer.pause(*partitions)
+        for tp in partitions:
+            # Else aiokafka looks for a position itself; nothing is fetched of it yet.
+            self._consumer.seek(tp, 0)
+        self.assigned = numbers
+        generation = insides.generation(self._consumer)
+        log.info("assigned %s of %s", _numbers(numbers), self._topic)
+        self.reasons = {}
+        for number, claimed in list(self.claims.items()):
+            if number not in numbers:
+                self._let_go(claimed)
+        for number in numbers:
+            self._openings[number] = asyncio.create_task(
+                self._come(number, generation), name=f"opening of {self._topic}/{number}"
+            )
+
+    async def close(self) -> None:
+        """Give all away: drained, written, released."""
+        self.stopping.set()  # whatever brought us here: nothing is opened any more
+        self.assigned = None
+        await self._end_openings()
+        for claimed in self.claims.values():
+            self._suspend(claimed)
+            self._let_go(claimed)
+        while self._ending:
+            await asyncio.wait(list(self._ending))
+
+    # -- coming ------------------------------------------------------------------------------------------------
+
+    async def _come(self, number: int, generation: int) -> None:
+        """Until it is held, or no longer ours."""
+        claimed = self.claims.get(number)
+        if claimed is not None and await self._regained(claimed, generation):
+            self._openings.pop(number, None)
+            return
+        await self._open(number, generation)
+
+    async def _regained(self, claimed: Claimed, generation: int) -> bool:
+        """Whether a claim that was suspended goes on; if not, nothing of it is left."""
+        if claimed.leaving is not None:
+            if not claimed.window.closed:
+                claimed.leaving.cancel()
+            await asyncio.wait([claimed.leaving])
+        if self.claims.get(claimed.partition) is not claimed or claimed.window.closed:
+            return False
+        claimed.generation = generation
+        claimed.writer.hold(True)
+        try:
+            await claimed.writer.persisted()
+        except LostError:
+            return False  # and the writer has said so
+        if insides.generation(self._consumer) != generation or not claimed.draining:
+            return True  # the next assignment decides
+        self._flow(claimed, claimed.window.end)
+        self._dispatcher.resume(claimed)
+        log.info("%s goes on", claimed)
+        return True
+
+    async def _open(self, number: int, generation: int) -> None:
+        if (dropping := self._dropping.get(number)) is not None:
+            await dropping.wait()  # what ran of it is not run again beside itself
+        while insides.generation(self._consumer) == generation:
+            try:
+                claimed = await self._opened(number, generation)
+            except NotOursError as error:
+                log.info("%s", error)  # a rebalance is under way, or comes
+            except Exception as error:  # noqa: BLE001 - whatever it is: else the partition would be nobody's
+                self.reasons[number] = str(error) or type(error).__name__
+                log.warning("%s/%d is not opened yet: %r", self._topic, number, error)
+            else:
+                self._hold(claimed)
+                break
+            await asyncio.sleep(RETRY_S)
+        self._openings.pop(number, None)
+
+    async def _opened(self, number: int, generation: int) -> Claimed:
+        made: list[Claimed] = []
+
+        async def confirm() -> bool:
+            present = made[0].generation if made else generation
+            return await insides.is_member(self._consumer, present, rebalancing=True)
+
+        def waiting(text: str) -> None:
+            self.reasons[number] = text
+
+        claim, window, writer = await self._opening.open(self._topic, number, confirm, waiting)
+        claimed = Claimed(
+            claim, window, writer, self._parked.read, lambda failed: self._renew(failed, lost=False)
+        )
+        claimed.generation = generation
+        made.append(claimed)
+        try:
+            writer.start(lambda: self._renew(claimed, lost=True))
+            # Before anything is handed out: whose it is, and what may be running, is known to others.
+            await writer.persisted()
+        except BaseException as error:
+            if isinstance(error, LostError) or window.suspect_below:
+                await writer.abandon()
+            else:
+                await writer.close(ABORT_LIMIT_S, released=True)  # whoever comes next need not wait
+            self._opening.ended(claim.holder)
+            raise
+        return claimed
+
+    def _hold(self, claimed: Claimed) -> None:
+        number, window = claimed.partition, claimed.window
+        self._flow(claimed, window.next)
+        self.claims[number] = claimed
+        self.reasons.pop(number, None)
+        self._dispatcher.add(claimed)
+        log.info("%s held with token %d from offset %d on, %d messages above it are finished", claimed,
+            claimed.fence.token, window.next, sum(end - begin for begin, end in window.watermark.runs()))  # fmt: skip
+
+    def _flow(self, claimed: Claimed, offset: int) -> None:
+        tp = TopicPartition(self._topic, claimed.partition)
+        self._consumer.seek(tp, offset)
+        self._consumer.resume(tp)
+
+    async def _end_openings(self) -> None:
+        openings = list(self._openings.values())
+        self._openings.clear()
+        for each in openings:
+            each.cancel()
+        if openings:
+            await asyncio.wait(openings)
+
+    # -- going -------------------------------------------------------------------------------------------------
+
+    def _suspend(self, claimed: Claimed) -> None:
+        if not claimed.draining:
+            self._dispatcher.suspend(claimed)
+        claimed.writer.hold(False)
+
+    def _let_go(self, claimed: Claimed) -> "asyncio.Task[None]":
+        """Release it when all that runs of it has ended."""
+        if claimed.leaving is None or claimed.leaving.done():
+            claimed.leaving = self._later(self._leave(claimed))
+        return claimed.leaving
+
+    async def _leave(self, claimed: Claimed) -> None:
+        ended = await self._dispatcher.drain(claimed, self._options.drain_timeout)
+        claimed.lose()
+        await claimed.writer.close(CLOSE_LIMIT_S, released=ended)
+        self._gone(claimed, ended)
+        log.info("%s is let go", claimed)
+
+    def _renew(self, claimed: Claimed, *, lost: bool) -> None:
+        """Lost to somebody: nothing of it counts any more; or failed: drained. Then opened again, if it is still ours."""
+        number = claimed.partition
+        if self.claims.get(number) is not claimed or (claimed.draining and not lost):
+            return
+        self._pause(number)
+        if lost:
+            del self.claims[number]
+            self._dropping[number] = asyncio.Event()
+            self._later(self._drop_and_open(claimed, self._dropping[number]))
+        else:
+            self._suspend(claimed)
+            self._later(self._leave_and_open(claimed, self._let_go(claimed)))
+
+    async def _drop_and_open(self, claimed: Claimed, dropping: asyncio.Event) -> None:
+        ended = await self._dispatcher.drop(claimed)
+        dropping.set()
+        await claimed.writer.abandon()
+        self._gone(claimed, ended)
+        await self._open_again(claimed.partition)
+
+    async def _leave_and_open(self, claimed: Claimed, leaving: "asyncio.Task[None]") -> None:
+        await asyncio.wait([leaving])
+        await self._open_again(claimed.partition)
+
+    async def _open_again(self, number: int) -> None:
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self.stopping.wait(), RETRY_S)
+        # Meanwhile it may have been revoked, or assigned anew.
+        taken = number in self.claims or number in self._openings
+        if self.assigned is not None and number in self.assigned and not taken:
+            self._openings[number] = asyncio.create_task(
+                self._open(number, insides.generation(self._consumer))
+            )
+
+    def _gone(self, claimed: Claimed, ended: bool) -> None:
+        if ended:
+            self._opening.ended(claimed.claim.holder)
+        if self.claims.get(claimed.partition) is claimed:
+            del self.claims[claimed.partition]
+
+    def _pause(self, number: int) -> None:
+        tp = TopicPartition(self._topic, number)
+        if tp in self._consumer.assignment():
+            self._consumer.pause(tp)
+
+    def _later(self, work: Any) -> "asyncio.Task[None]":
+        task: asyncio.Task[None] = asyncio.create_task(work)
+        self._ending.add(task)
+        task.add_done_callback(self._ending.discard)
+        return task
+
+
+def _numbers(partitions: Iterable[int]) -> str:
+    return f"partitions {', '.join(map(str, sorted(partitions)))}" if partitions else "no partition"

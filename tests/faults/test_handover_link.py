@@ -1,0 +1,182 @@
+"""The link to the broker is cut at each step of a handover: who loses a partition, and who gets it."""
+
+import asyncio
+import math
+import time
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from ringfence_client import Message
+from tables import failpoints
+from tests.support.consuming import Bench, Running, consuming
+from tests.support.group_checker import Disturbance, judge
+from tests.support.lanes import until
+from tests.support.leases import Journal, values
+from tests.support.linked import LinkedBroker
+
+CUT_S = 1.5
+LEASE_S = 3.0
+LONG_LEASE_S = 30.0
+"""More than a cut, and what one needs after it to write again."""
+SESSION_S = 6.0
+END_LIMIT_S = 75.0
+GROUPS = {f"g{partition}-{number}": 12 for partition in range(2) for number in range(3)}
+MESSAGES = sum(GROUPS.values())
+Step = Callable[[Bench, Running, Running, Callable[[], None]], Awaitable[Callable[[], None]]]
+"""Arranges for the cut, with the holder, the newcomer and what cuts; returns what takes away the arrangement."""
+
+
+def _nothing() -> None:
+    pass
+
+
+async def _suspended(
+    bench: Bench, first: Running, second: Running, cut: Callable[[], None]
+) -> Callable[[], None]:
+    """The holder's, between its loss of all partitions and the next assignment."""
+    holdings = first.consumer.holdings
+    await until(lambda: holdings.assigned is None, lambda: "there is no rebalance")
+    cut()
+    return _nothing
+
+
+async def _draining(
+    bench: Bench, first: Running, second: Running, cut: Callable[[], None]
+) -> Callable[[], None]:
+    """The holder's, while messages run that it may still acknowledge."""
+    claims = first.consumer.claims
+    await until(
+        lambda: any(each.leaving is not None and each.window.running for each in claims.values()),
+        lambda: "nothing is let go",
+    )
+    cut()
+    return _nothing
+
+
+async def _waiting(
+    bench: Bench, first: Running, second: Running, cut: Callable[[], None]
+) -> Callable[[], None]:
+    """The newcomer's, while it reads the lease again and again."""
+    await until(lambda: bool(second.consumer.reasons), lambda: "nobody is waited for")
+    cut()
+    return _nothing
+
+
+async def _fence(
+    bench: Bench, first: Running, second: Running, cut: Callable[[], None]
+) -> Callable[[], None]:
+    """The newcomer's, as it fences."""
+    reached = asyncio.Event()
+
+    async def at(point: str, lane: str) -> None:
+        if not reached.is_set():
+            cut()
+            reached.set()
+
+    remove = failpoints.install("before-fence", "*", at)
+    await reached.wait()
+    return remove
+
+
+async def _first_write(
+    bench: Bench, first: Running, second: Running, cut: Callable[[], None]
+) -> Callable[[], None]:
+    """The newcomer's, in the middle of the transaction that says whose the partition is now."""
+    reached, fenced = asyncio.Event(), set[str]()
+
+    async def after_fence(point: str, lane: str) -> None:
+        fenced.add(lane)
+
+    async def at(point: str, lane: str) -> None:
+        if lane in fenced and not reached.is_set():
+            cut()
+            reached.set()
+
+    removes = [
+        failpoints.install("after-fence", "*", after_fence),
+        failpoints.install("before-commit", "*", at),
+    ]
+    await reached.wait()
+
+    def remove() -> None:
+        for each in removes:
+            each()
+
+    return remove
+
+
+async def _work(message: Message) -> None:
+    await asyncio.sleep(0.3)
+
+
+async def _handed_over(
+    bench: Bench, linked: LinkedBroker, journal: Journal, lease_s: float
+) -> tuple[Running, Running]:
+    """A holder at work on two partitions, and a newcomer that gets one of them."""
+    for label, size in GROUPS.items():
+        bench.send(*values(label, size), partition=int(label[1]))
+    first, second = (
+        (journal.handler(number, _work), {"through": link.bootstrap, "lease_timeout": lease_s})
+        for number, link in enumerate(linked.links)
+    )
+    options = {"session_timeout": SESSION_S, "concurrency": 6}
+    holder = bench.launch(first[0], **first[1], **options)
+    await holder.ready(2)
+    await until(lambda: len(journal.ended) >= 6, lambda: str(journal.runs))
+    return holder, bench.launch(second[0], **second[1], **options)
+
+
+async def _until_ended(journal: Journal, *running: Running) -> None:
+    def ended() -> bool:
+        for each in running:
+            each.check()
+        return len(journal.ended) == MESSAGES
+
+    await until(
+        ended,
+        lambda: f"{len(journal.ended)} ended, {[each.consumer.reasons for each in running]}",
+        END_LIMIT_S,
+    )
+
+
+@pytest.mark.parametrize(
+    ("step", "whose"),
+    [(_suspended, 0), (_draining, 0), (_waiting, 1), (_fence, 1), (_first_write, 1)],
+    ids=["suspended", "draining", "waiting", "fence", "first-write"],
+)
+async def test_link_cut_for_a_moment(linked: LinkedBroker, step: Step, whose: int) -> None:
+    """Cut for less than the lease and healed, at whatever step: nothing is lost, nothing is repeated."""
+    journal, link = Journal(), linked.links[whose]
+    async with consuming(linked.bootstrap, 2) as bench:
+        first, second = await _handed_over(bench, linked, journal, LONG_LEASE_S)
+        async with asyncio.timeout(END_LIMIT_S):
+            remove = await step(bench, first, second, link.cut)
+        try:
+            await asyncio.sleep(CUT_S)
+        finally:
+            link.open()
+            remove()
+        await _until_ended(journal, first, second)
+        await asyncio.gather(first.stop(), second.stop())
+
+        assert link.connections_cut > 0
+        assert judge(journal.runs, GROUPS) == []
+        assert {each.attempt for each in journal.runs} == {1}
+        assert [(await bench.agreed(each)).released for each in range(2)] == [True, True]
+
+
+async def test_holder_cut_past_its_lease(linked: LinkedBroker) -> None:
+    """A holder that drains and cannot write any more is taken from when its lease has run out; what it ran comes again."""
+    journal, link = Journal(), linked.links[0]
+    async with consuming(linked.bootstrap, 2) as bench:
+        first, second = await _handed_over(bench, linked, journal, LEASE_S)
+        await _draining(bench, first, second, link.cut)
+        cut = time.monotonic()
+        await second.ready(2)
+        link.open()
+        await _until_ended(journal, first, second)
+        await asyncio.gather(first.stop(), second.stop())
+
+        assert judge(journal.runs, GROUPS, [Disturbance(0, cut, math.inf, lease=LEASE_S - 1.5)]) == []
+        assert {each.attempt for each in journal.runs} <= {1, 2}

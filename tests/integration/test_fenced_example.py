@@ -1,0 +1,60 @@
+"""The example whose store refuses late effects, under a holder that is stopped past every time-out and goes on."""
+
+import sqlite3
+from pathlib import Path
+
+from tests.support import kafka
+from tests.support.consumers import ConsumerProcess
+from tests.support.kafka import Sent
+from tests.support.worker import configure, wait_for
+
+MESSAGES = 5
+OPTIONS = ("--session-timeout", "6", "--lease-timeout", "3", "--drain-timeout", "2")
+
+
+def test_late_effect_is_refused(bootstrap: str, tmp_path: Path) -> None:
+    """The next holder's effects are there once; the stopped one's, which comes after them, is refused and says why."""
+    name = kafka.unique("fenced")
+    config = configure(tmp_path, bootstrap, name, [{"name": name, "partitions": 1}])
+    database, opened, shut = tmp_path / "fenced.db", tmp_path / "opened", tmp_path / "shut"
+    kafka.send(bootstrap, f"{name}.accepted", [Sent(None, b"g", b"%d" % each) for each in range(MESSAGES)])
+    opened.touch()
+
+    def consumer(label: str, gate: Path) -> ConsumerProcess:
+        return ConsumerProcess(
+            config, label, name, f"{name}-group", *OPTIONS, handler="tests.support.late_handler:handle",
+            environment={"FENCED_DATABASE": str(database), "GATE": str(gate)},
+        )  # fmt: skip
+
+    late, following = consumer("late", shut), consumer("following", opened)
+    try:
+        late.start()
+        wait_for(lambda: _noted(late, "begin"), late.log)
+        late.freeze()
+        following.start()
+        wait_for(lambda: _noted(following, f"done {MESSAGES - 1}"), following.log)
+        before = _entries(database)
+        shut.touch()
+        late.thaw()
+        wait_for(lambda: _noted(late, "refused"), late.log)
+        after = _entries(database)
+    finally:
+        late.destroy()
+        following.destroy()
+    refused = next(each for each in late.handled.read_text().splitlines() if each.startswith("refused"))
+
+    assert before == [(f"{name}.accepted/0/{each}", 2) for each in range(MESSAGES)]
+    assert after == before
+    assert refused.startswith("refused 0 1 ")
+    assert "token 1 is not the newest, its effect is refused" in refused
+
+
+def _noted(process: ConsumerProcess, beginning: str) -> bool:
+    return process.handled.exists() and any(
+        each.startswith(beginning) for each in process.handled.read_text().splitlines()
+    )
+
+
+def _entries(database: Path) -> list[tuple[str, int]]:
+    with sqlite3.connect(database, timeout=30) as store:
+        return list(store.execute("SELECT source, fence FROM entry ORDER BY source"))

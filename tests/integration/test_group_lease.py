@@ -1,0 +1,282 @@
+"""Who takes a partition waits for its lease, and takes over what its holder wrote last.
+
+The former holder is an outsider: somebody who writes what a holder writes, at moments that the test chooses.
+"""
+
+import asyncio
+import time
+
+import pytest
+
+from ringfence_client import Message, opening, writer
+from ringfence_client.record import DRAINING, RELEASED
+from tables import failpoints
+from tables.producer import FencedError
+from tests.support.consuming import Bench, Recorder, Running, consuming, numbered
+from tests.support.kafka import Sent
+from tests.support.lanes import until
+from tests.support.leases import Outsider
+
+UNGROUPED = [Sent(None, None, b"%d" % each) for each in range(5)]
+
+
+class JumpingClock:
+    """Wall time as somebody sets it: each look at it finds it an hour later, or earlier. Nothing may depend on it."""
+
+    monotonic = staticmethod(time.monotonic)
+
+    def __init__(self, step: float) -> None:
+        self._now = 0.0
+        self._step = step
+
+    def time(self) -> float:
+        """A step after the last."""
+        self._now += self._step
+        return self._now
+
+
+@pytest.fixture
+def wall_clock_jumps(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On for who waits, back for who holds: what would shorten the one's time and lengthen the other's."""
+    monkeypatch.setattr(opening, "time", JumpingClock(3600))
+    monkeypatch.setattr(writer, "time", JumpingClock(-3600))
+
+
+async def _made(bench: Bench) -> None:
+    """The topics, as the first consumer makes them."""
+    running = await bench.start(Recorder())
+    await running.stop()
+
+
+async def _waits(running: Running, text: str = "") -> None:
+    """Until it says that it waits for the holder of partition 0."""
+    await until(
+        lambda: text in running.consumer.reasons.get(0, "nothing"), lambda: str(running.consumer.reasons)
+    )
+
+
+async def _begins(handler: Recorder) -> None:
+    await until(lambda: bool(handler.begun), lambda: "nothing is begun")
+
+
+@pytest.mark.parametrize(
+    ("count", "limit", "idle"), [(1, 3.0, 0.3), (0, 300.0, 1.0)], ids=["running", "idle"]
+)
+async def test_silent_holder(
+    bootstrap: str, wall_clock_jumps: None, count: int, limit: float, idle: float
+) -> None:
+    """A holder that says nothing is waited for, for the shorter time where it was at rest; the wall clock does not count."""
+    handler = Recorder()
+    async with consuming(bootstrap) as bench:
+        await _made(bench)
+        bench.send(*UNGROUPED)
+        async with Outsider(bench) as outsider:
+            begun = time.monotonic()
+            await outsider.write(token=7, delivered=2, reserved=5, running=count)
+            running = bench.launch(handler, lease_timeout=limit, lease_idle=idle)
+            await _waits(running, "held by outsider, held, token 7: unchanged for")
+            await _begins(handler)
+            waited = time.monotonic() - begun
+            await bench.until_next(running, 5)
+
+        assert waited >= (limit if count else idle)
+        assert {each.fence for each in handler.messages} == {8}
+        assert sorted(handler.offsets) == [0, 1, 2, 3, 4]
+
+
+async def test_holder_that_writes(bootstrap: str) -> None:
+    """As long as anything is written, be it nothing new, the partition is not taken; from the last word on time counts."""
+    handler = Recorder()
+    async with consuming(bootstrap) as bench:
+        await _made(bench)
+        bench.send(*UNGROUPED)
+        async with Outsider(bench) as outsider:
+            await outsider.write()
+            running = bench.launch(handler, lease_idle=1.0)
+            await _waits(running)
+            end = time.monotonic() + 2.5
+            while time.monotonic() < end:
+                last = time.monotonic()
+                await outsider.write()
+                await asyncio.sleep(0.05)
+
+            assert handler.begun == []
+
+            await _begins(handler)
+
+            assert time.monotonic() - last >= 1.0
+
+
+async def test_released_while_one_waits(bootstrap: str) -> None:
+    """What a draining holder acknowledges counts, and when it releases the partition nothing more is waited for."""
+    handler = Recorder()
+    async with consuming(bootstrap) as bench:
+        await _made(bench)
+        bench.send(*UNGROUPED)
+        async with Outsider(bench) as outsider:
+            await outsider.write(commit=True, state=DRAINING, token=4, delivered=3, reserved=5, running=2)
+            running = bench.launch(handler, lease_timeout=300.0, lease_idle=300.0)
+            await _waits(running, "outsider, draining, token 4")
+            await outsider.write(commit=True, next=2, finished=[(3, 4)], running=0)
+            await outsider.write(commit=True, state=RELEASED)
+            await bench.until_next(running, 5)
+
+        assert sorted(handler.begun) == [(0, 2, 1), (0, 4, 1)]
+        assert {each.fence for each in handler.messages} == {5}
+
+
+async def test_read_again_after_the_fence(bootstrap: str) -> None:
+    """What the former holder writes between the last look and the fence counts: it is not done again."""
+    handler = Recorder()
+    async with consuming(bootstrap) as bench:
+        await _made(bench)
+        bench.send(*UNGROUPED)
+        async with Outsider(bench) as outsider:
+            await outsider.write(token=4, delivered=4, reserved=5)
+
+            async def late(point: str, lane: str) -> None:
+                if outsider.lease.beat == 1:
+                    await outsider.write(token=9, finished=[(1, 4)])
+
+            remove = failpoints.install("before-fence", bench.claim_name(), late)
+            try:
+                running = bench.launch(handler)
+                await bench.until_next(running, 5)
+            finally:
+                remove()
+
+        assert sorted(handler.begun) == [(0, 0, 1), (0, 4, 1)]
+        assert {each.fence for each in handler.messages} == {10}
+
+
+async def test_late_write_is_refused(bootstrap: str) -> None:
+    """From the fence on nothing that the former holder writes counts, and the first word of the next one is its name."""
+    handler = Recorder()
+    refused = False
+    async with consuming(bootstrap) as bench:
+        await _made(bench)
+        bench.send(*UNGROUPED)
+        async with Outsider(bench) as outsider:
+            await outsider.write(token=4)
+
+            async def late(point: str, lane: str) -> None:
+                nonlocal refused
+                try:
+                    await outsider.write(commit=True, next=5)
+                except FencedError:
+                    refused = True
+
+            remove = failpoints.install("after-fence", bench.claim_name(), late)
+            try:
+                running = bench.launch(handler)
+                await bench.until_next(running, 5)
+            finally:
+                remove()
+
+        assert refused
+        assert sorted(handler.offsets) == [0, 1, 2, 3, 4]
+        assert (await bench.agreed()).token == 5
+
+
+async def test_two_waiters(bootstrap: str) -> None:
+    """Two who come one after the other while a holder is silent: each gets its share, nobody does what another does."""
+    handlers = [Recorder(), Recorder()]
+    async with consuming(bootstrap, 2) as bench:
+        await _made(bench)
+        for partition in range(2):
+            bench.send(*numbered(b"group-%d" % partition, 20), partition=partition)
+        async with Outsider(bench) as one, Outsider(bench, 1) as other:
+            await asyncio.gather(*(each.write(token=3, running=1, delivered=1) for each in (one, other)))
+            first = bench.launch(handlers[0])
+            await until(lambda: len(first.consumer.reasons) == 2, lambda: str(first.consumer.reasons))
+            second = bench.launch(handlers[1])
+            await asyncio.gather(first.ready(1), second.ready(1))
+            holders = {number: each for each in (first, second) for number in each.consumer.claims}
+            for partition in range(2):
+                await bench.until_next(holders[partition], 20, partition)
+
+        begun = [each for handler in handlers for each in handler.begun]
+        assert sorted(begun) == [(partition, each, 1) for partition in range(2) for each in range(20)]
+        assert all(handler.wrong == [] for handler in handlers)
+        assert {each.fence for handler in handlers for each in handler.messages} == {4}
+
+
+# -- who holds -------------------------------------------------------------------------------------------------------
+
+
+async def test_spurious_fences(bootstrap: str) -> None:
+    """Whoever fences and writes nothing, such as a waiter that was late, costs the holder no message and no token."""
+
+    async def work(message: Message) -> None:
+        await asyncio.sleep(0.02)
+
+    handler = Recorder(work)
+    async with consuming(bootstrap) as bench:
+        running = await bench.start(handler)
+        bench.send(*numbered(b"group", 100), *numbered(b"other", 100))
+        for fences in range(1, 5):
+            await until(
+                lambda aim=fences * 30: len(handler.done) >= aim,  # type: ignore[misc]
+                lambda: str(len(handler.done)),
+            )
+            async with Outsider(bench):
+                pass
+        await bench.until_next(running, 200)
+        await running.stop()
+
+        assert handler.wrong == []
+        assert len(handler.begun) == len(handler.done) == 200
+        assert {(each.attempt, each.fence) for each in handler.messages} == {(1, 1)}
+        assert (await bench.agreed()).token == 1
+
+
+async def test_idle_holder_writes_before_it_begins(bootstrap: str) -> None:
+    """After a rest of half of the idle time-out a message is begun when it is written that it is, and not before."""
+    written: list[tuple[int, int, dict[int, int]]] = []
+
+    async def look(message: Message) -> None:
+        progress = await bench.progress()
+        assert progress is not None
+        written.append((progress.delivered, progress.running, dict(progress.attempts)))
+
+    async with consuming(bootstrap) as bench:
+        running = await bench.start(Recorder(look))
+        for offset in range(3):
+            writer = running.consumer.claims[0].writer
+            await until(lambda: not writer.covers(), lambda: "its lease never runs out")  # noqa: B023
+            bench.send(Sent(None, b"group", b"v"))
+            await bench.until_next(running, offset + 1)
+
+    assert written == [(offset + 1, 1, {offset: 1}) for offset in range(3)]
+
+
+async def test_holder_that_cannot_write(bootstrap: str, wall_clock_jumps: None) -> None:
+    """It begins nothing any more when half of its time-out has gone; when it can write again it goes on, and repeats nothing."""
+    begins: list[float] = []
+    half_s = 1.5
+
+    async def work(message: Message) -> None:
+        begins.append(time.monotonic())
+        await asyncio.sleep(0.02)
+
+    async def fail(point: str, lane: str) -> None:
+        raise OSError("planted")
+
+    handler = Recorder(work)
+    async with consuming(bootstrap) as bench:
+        running = await bench.start(handler, lease_timeout=2 * half_s, lease_idle=2 * half_s)
+        bench.send(*numbered(b"group", 300))
+        await until(lambda: len(begins) > 20, lambda: str(len(begins)))
+        remove = failpoints.install("before-commit", bench.claim_name(), fail)
+        since = time.monotonic()
+        try:
+            await asyncio.sleep(2 * half_s)
+        finally:
+            remove()
+        last = max(each for each in begins if each < since + 2 * half_s)
+        await bench.until_next(running, 300)
+        await running.stop()
+
+        assert since < last < since + half_s + 0.1
+        assert len(handler.begun) == len(handler.done) == 300
+        assert {each.fence for each in handler.messages} == {1}

@@ -1,0 +1,282 @@
+"""Partitions that go to and fro between consumers while messages run: nothing lost, nothing twice, tokens rise."""
+
+import asyncio
+import itertools
+import random
+import threading
+import time
+from dataclasses import replace
+
+import pytest
+from aiokafka import TopicPartition
+
+from ringfence_client import Message, record
+from ringfence_client.progress import PARTITIONS
+from ringfence_client.record import DRAINING, HELD, Progress
+from tests.support import kafka
+from tests.support.consuming import Bench, Recorder, Running, consuming, numbered
+from tests.support.group_checker import judge
+from tests.support.kafka import Sent
+from tests.support.lanes import LIMIT_S, until
+from tests.support.leases import Journal, Outsider, take, values
+
+SEED = 3_571
+HOT = 10_000
+
+
+async def _written(bench: Bench, partition: int = 0) -> list[tuple[int, Progress]]:
+    """All records of a partition, with their time in ms; what compaction took is missing."""
+    key = record.encode_key(bench.group, bench.accepted, partition)
+    got = await asyncio.to_thread(kafka.read_all, bench.bootstrap, f"{bench.name}-app-progress", PARTITIONS)
+    return [(each.timestamp, record.decode(each.value)) for each in got if each.key == key and each.value]
+
+
+async def _until_ended(journal: Journal, count: int, *running: Running, limit_s: float = LIMIT_S) -> None:
+    def ended() -> bool:
+        for each in running:
+            each.check()
+        return len(journal.ended) >= count
+
+    await until(ended, lambda: f"{len(journal.ended)} of {count} ended", limit_s)
+
+
+async def test_members_that_come_and_go(bootstrap: str) -> None:
+    """Members come and leave every few hundred milliseconds: each message runs once, each group in order, tokens rise."""
+    chance, journal = random.Random(SEED), Journal()
+    groups = {f"g{number}": 40 for number in range(16)}
+
+    async def work(message: Message) -> None:
+        await asyncio.sleep(0.1 * chance.random())
+
+    async with consuming(bootstrap, 2) as bench:
+        for number, (label, size) in enumerate(groups.items()):
+            bench.send(*values(label, size), partition=number % 2)
+        last = await bench.start(journal.handler(0, work))
+        for number in range(1, 7):
+            guest = bench.launch(journal.handler(number, work))
+            await asyncio.sleep(0.2 + chance.random())
+            if number % 3 == 0:  # the oldest goes, the guest stays
+                last, guest = guest, last
+            await guest.stop()
+        met = len({(each.partition, each.fence) for each in journal.runs})
+        await _until_ended(journal, sum(groups.values()), last)
+        await last.stop()
+
+        assert judge(journal.runs, groups) == [], f"seed {SEED}"
+        assert {each.attempt for each in journal.runs} == {1}
+        assert met > 2, "no partition changed hands"
+        for partition in range(2):
+            tokens = [each.token for _, each in await _written(bench, partition)]
+            assert tokens == sorted(tokens)
+            assert (await bench.agreed(partition)).released
+
+
+async def test_lost_and_regained_while_a_message_runs(bootstrap: str) -> None:
+    """Who loses a partition and gets it back before its message has ended goes on with it, under the same token."""
+    free = asyncio.Event()
+    journal = Journal()
+
+    async def work(message: Message) -> None:
+        if message.value and b" 0 " in message.value:
+            await free.wait()
+
+    async with consuming(bootstrap, 2) as bench:
+        for partition in range(2):
+            bench.send(*values(f"g{partition}", 5), partition=partition)
+        first = await bench.start(journal.handler(0, work), drain_timeout=30.0)
+        await until(lambda: len(journal.runs) == 2, lambda: str(journal.runs))
+        guest = bench.launch(journal.handler(1, work))
+        await until(lambda: bool(guest.consumer.reasons), lambda: str(guest.consumer.reasons))
+        [away] = guest.consumer.reasons
+        claimed = first.consumer.claims[away]
+        assert claimed.draining
+        await guest.stop()
+        await first.ready(2)
+
+        assert first.consumer.claims[away] is claimed
+        assert len(journal.runs) == 2
+
+        free.set()
+        await _until_ended(journal, 10, first)
+        await first.stop()
+
+        assert judge(journal.runs, {"g0": 5, "g1": 5}) == []
+        assert {(each.pid, each.fence, each.attempt) for each in journal.runs} == {(0, 1, 1)}
+        states = [each.state for _, each in await _written(bench, away)]
+        assert DRAINING in states
+        assert HELD in states[states.index(DRAINING) :]
+
+
+async def test_taken_while_suspended(bootstrap: str) -> None:
+    """Whose partition somebody took in a rebalance begins nothing more under the old token, though it is assigned again."""
+    free = asyncio.Event()
+
+    async def work(message: Message) -> None:
+        await free.wait()
+
+    handler = Recorder(work)
+    async with consuming(bootstrap) as bench:
+        bench.send(*numbered(b"group", 5), *numbered(b"other", 5))
+        running = await bench.start(handler, concurrency=1, lease_timeout=300.0, lease_idle=300.0)
+        await until(lambda: len(handler.begun) == 1, lambda: str(handler.begun))
+        holdings, partitions = running.consumer.holdings, [TopicPartition(bench.accepted, 0)]
+        # What aiokafka says when the group is rebalanced.
+        await holdings.revoked(partitions)
+        free.set()
+        await until(lambda: len(handler.done) == 1, lambda: str(handler.done))
+        await running.consumer.claims[0].writer.persisted()
+        await take(bench)
+        holdings.given(partitions)
+        await bench.until_next(running, 10)
+
+        assert [each.fence for each in handler.messages] == [1] + [3] * 9
+        assert sorted(offset for _, offset, _ in handler.begun) == list(range(10))
+
+
+@pytest.mark.parametrize("fenced", [False, True], ids=["undisturbed", "fenced-in-vain"])
+async def test_acknowledged_while_draining(bootstrap: str, fenced: bool) -> None:
+    """What a holder that lost its partition acknowledges counts; who gets it begins after that, and waits for it alone.
+
+    Also where somebody who was late fences it, and writes nothing.
+    """
+    free = asyncio.Event()
+    journal = Journal()
+
+    async def work(message: Message) -> None:
+        if message.fence == 1:
+            await free.wait()
+
+    async with consuming(bootstrap, 2) as bench:
+        for partition in range(2):
+            for group in range(3):
+                bench.send(*values(f"g{partition}-{group}", 4), partition=partition)
+        first = await bench.start(journal.handler(0, work), concurrency=6, drain_timeout=30.0)
+        await until(lambda: len(journal.runs) == 6, lambda: str(journal.runs))
+        second = bench.launch(journal.handler(1, work), lease_timeout=300.0, lease_idle=300.0)
+        await until(lambda: bool(second.consumer.reasons), lambda: str(second.consumer.reasons))
+        [away] = second.consumer.reasons
+        await asyncio.sleep(0.5)  # that nothing happens is seen after a while only
+
+        assert len(journal.runs) == 6
+
+        if fenced:
+            async with Outsider(bench, away):
+                free.set()
+                await until(lambda: len(journal.ended) >= 6, lambda: str(journal.ended))
+        free.set()
+        await second.ready(1)
+        taken = time.monotonic()
+        await _until_ended(journal, 24, first, second)
+
+        assert judge(journal.runs, {f"g{each}-{group}": 4 for each in range(2) for group in range(3)}) == []
+        assert {each.attempt for each in journal.runs} == {1}
+        drained = [each for each in journal.runs if each.partition == away and each.pid == 0]
+        assert len(drained) == 3
+        assert max(each.end or taken for each in drained) < taken
+
+
+async def test_hot_group_changes_hands(bootstrap: str) -> None:
+    """With ten thousand messages of one group fetched, acquired and in the works, a handover repeats and loses none."""
+    journal = Journal()
+
+    async def work(message: Message) -> None:
+        await asyncio.sleep(0)
+
+    async with consuming(bootstrap, 2) as bench:
+        for partition in range(2):
+            bench.send(*values(f"hot-{partition}", HOT), partition=partition)
+        options = {"records_max": 20 * HOT, "prefetch": HOT, "drain_timeout": 30.0}
+        first = bench.launch(journal.handler(0, work), **options)
+        await until(
+            lambda: sum(each.window.undone for each in first.consumer.claims.values()) > HOT,
+            lambda: str(first.consumer.claims),
+        )
+        second = bench.launch(journal.handler(1, work), **options)
+        await _until_ended(journal, 2 * HOT, first, second, limit_s=60)
+        await asyncio.gather(first.stop(), second.stop())
+
+        assert judge(journal.runs, {"hot-0": HOT, "hot-1": HOT}) == []
+        assert {each.pid for each in journal.runs} == {0, 1}
+        assert {each.attempt for each in journal.runs} == {1}
+
+
+async def test_thread_is_told(bootstrap: str) -> None:
+    """A thread cannot be cancelled: its message says that the partition was lost. What it then does counts for nothing."""
+    seen: list[tuple[int, bool]] = []
+    begun = threading.Event()
+
+    def work(message: Message) -> None:
+        if message.attempt == 1 and message.fence == 1:
+            begun.set()
+            deadline = time.monotonic() + LIMIT_S
+            while not message.fenced and time.monotonic() < deadline:
+                time.sleep(0.01)
+            seen.append((message.fence, message.fenced))
+            raise ValueError("too late to take effect")
+        seen.append((message.fence, message.fenced))
+
+    async with consuming(bootstrap) as bench:
+        bench.send(*numbered(b"group", 1))
+        running = await bench.start(work)
+        await until(begun.is_set, lambda: "nothing is begun")
+        await take(bench)
+        await bench.until_next(running, 1)
+
+        assert seen == [(1, True), (3, False)]
+        assert await bench.letters() == []
+
+
+# -- how much is written ------------------------------------------------------------------------------------------------
+
+
+def _refreshes(written: list[tuple[int, Progress]]) -> list[int]:
+    """Of records that say nothing new: how many ms after the last one they came."""
+    found = []
+    for (before, earlier), (now, later) in itertools.pairwise(written):
+        if replace(later, beat=earlier.beat, reserved=earlier.reserved) == earlier:
+            found.append(now - before)
+    return found
+
+
+async def test_one_refresh_a_second(bootstrap: str) -> None:
+    """While something runs its holder says once a second that it lives; where nothing runs it says nothing."""
+
+    async def work(message: Message) -> None:
+        await asyncio.sleep(3.5)
+
+    async with consuming(bootstrap) as bench:
+        bench.send(*numbered(b"group", 1))
+        running = await bench.start(Recorder(work))
+        await bench.until_next(running, 1)
+        running.consumer.claims[0].writer.hold(
+            True
+        )  # written at once, which ends what the message brought about
+        await running.consumer.claims[0].writer.persisted()
+        ended = len(await _written(bench))
+        await asyncio.sleep(2.5)
+        written = await _written(bench)
+
+    refreshes = _refreshes(written[:ended])
+    assert sum(each >= 900 for each in refreshes) == 3
+    # The one that hold() above asked for, and the first record of all where nothing had happened yet.
+    assert sum(each < 900 for each in refreshes) <= 1
+    assert len(written) == ended
+    beats = [each.beat for _, each in written]
+    assert beats == sorted(set(beats))
+
+
+async def test_acknowledgements_are_refresh_enough(bootstrap: str) -> None:
+    """Where acknowledgements flow, nothing is written beside them."""
+
+    async def work(message: Message) -> None:
+        await asyncio.sleep(3.0 if message.offset == 0 else 0.3)
+
+    async with consuming(bootstrap) as bench:
+        bench.send(Sent(None, b"slow"), *numbered(b"group", 10))
+        running = await bench.start(Recorder(work))
+        await bench.until_next(running, 11)
+        await running.stop()
+        written = await _written(bench)
+
+    assert _refreshes(written) == []
+    assert len(written) <= 2 * 11 + 4

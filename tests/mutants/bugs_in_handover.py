@@ -1,0 +1,183 @@
+"""Bugs in who may hold a partition, and in what goes from one holder to the next."""
+
+from typing import Final
+
+from tests.mutants.mutant import Mutant, Patch
+
+_CONSUMER: Final = "ringfence_client/consumer.py"
+_DISPATCHER: Final = "ringfence_client/dispatcher.py"
+_HOLDINGS: Final = "ringfence_client/holdings.py"
+_LEASE: Final = "ringfence_client/lease.py"
+_OPENING: Final = "ringfence_client/opening.py"
+_WRITER: Final = "ringfence_client/writer.py"
+_LEASE_RULES: Final = "tests/unit/test_lease.py"
+_LEASE_TESTS: Final = "tests/integration/test_group_lease.py"
+_STORM_TESTS: Final = "tests/integration/test_group_storm.py"
+_HANDOVER_TESTS: Final = "tests/integration/test_group_handover.py"
+
+_TAKING: Final = (
+    Mutant(
+        "no-fence-between-holders",
+        "A holder that wakes up too late writes over its successor.",
+        (
+            Patch(
+                _OPENING,
+                "wire.consumer_transactional_id(self._app_id, claim.group, claim.topic, claim.partition)",
+                "wire.consumer_transactional_id(self._app_id, claim.group, claim.topic, claim.partition) + "
+                "claim.holder",
+            ),
+        ),
+        f"{_LEASE_TESTS}::test_late_write_is_refused",
+    ),
+    Mutant(
+        "lease-not-read-after-the-fence",
+        "What the former holder acknowledged last is done again.",
+        (
+            Patch(
+                _OPENING,
+                "        producer = await self._fenced(claim, confirm)\n        try:\n            # Again",
+                "        predecessor = await self._progress.latest(claim.key)\n"
+                "        producer = await self._fenced(claim, confirm)\n        try:\n            # Again",
+            ),
+            Patch(
+                _OPENING,
+                "            predecessor = await self._progress.latest(claim.key)\n            progress = await",
+                "            progress = await",
+            ),
+        ),
+        f"{_LEASE_TESTS}::test_read_again_after_the_fence",
+    ),
+    Mutant(
+        "waiter-by-the-wall-clock",
+        "Somebody sets the clock, and a partition is taken from who is at work.",
+        (
+            Patch(_OPENING, "begun = time.monotonic()", "begun = time.time()"),
+            Patch(_OPENING, "now = time.monotonic()", "now = time.time()"),
+        ),
+        f"{_LEASE_TESTS}::test_silent_holder[running]",
+    ),
+    Mutant(
+        "idle-time-out-while-something-runs",
+        "A holder in a slow message loses its partition, and the message is done twice at once.",
+        (Patch(_LEASE, "self._timeout if lease.running else self._idle", "self._idle"),),
+        f"{_LEASE_RULES}::test_silence",
+        (f"{_LEASE_TESTS}::test_silent_holder[running]",),
+    ),
+    Mutant(
+        "silence-from-the-beginning-of-reading",
+        "A newcomer that reads slowly takes a partition whose holder wrote a moment ago.",
+        (Patch(_LEASE, "self._seen, self.since = lease, ended", "self._seen, self.since = lease, begun"),),
+        f"{_LEASE_RULES}::test_reading_that_takes_long",
+    ),
+    Mutant(
+        "token-stays",
+        "A store cannot tell the late effect of a former holder from one of the present.",
+        (
+            Patch(
+                _OPENING,
+                "token=1 + (predecessor.token if predecessor is not None else 0)",
+                "token=predecessor.token if predecessor is not None else 1",
+            ),
+        ),
+        f"{_LEASE_TESTS}::test_released_while_one_waits",
+    ),
+)
+
+_HOLDING: Final = (
+    Mutant(
+        "begun-whether-covered-or-not",
+        "After a rest a message is begun under a lease that somebody takes at that moment.",
+        (Patch(_WRITER, "return time.monotonic() < self._covered_until", "return True"),),
+        f"{_LEASE_TESTS}::test_holder_that_cannot_write",
+    ),
+    Mutant(
+        "holder-by-the-wall-clock",
+        "Somebody sets the clock back, and a holder that cannot write goes on when its partition is another's.",
+        (
+            Patch(
+                _WRITER,
+                "return time.monotonic() < self._covered_until",
+                "return time.time() < self._covered_until",
+            ),
+            Patch(
+                _WRITER,
+                "self._window, self._claim, time.monotonic()",
+                "self._window, self._claim, time.time()",
+            ),
+        ),
+        f"{_LEASE_TESTS}::test_holder_that_cannot_write",
+    ),
+    Mutant(
+        "no-refresh",
+        "Who is long in one message says nothing, and is taken for dead.",
+        (
+            Patch(
+                _WRITER,
+                "left = self._written_at + REFRESH_S - time.monotonic() if self._window.running else None",
+                "left = None",
+            ),
+        ),
+        f"{_STORM_TESTS}::test_one_refresh_a_second",
+    ),
+    Mutant(
+        "beat-stands-still",
+        "A refresh looks like the record before it, and its writer is taken for dead.",
+        (Patch(_WRITER, "        self._beat += 1\n", ""),),
+        f"{_STORM_TESTS}::test_one_refresh_a_second",
+    ),
+    Mutant(
+        "plain-commit-beside-the-transaction",
+        "A commit that knows no fence sets the group's offset back, or past what is unfinished.",
+        (Patch(_CONSUMER, '"enable_auto_commit": False', '"enable_auto_commit": True'),),
+        "tests/integration/test_group_progress.py::test_transactions_alone_commit",
+    ),
+)
+
+_LEAVING: Final = (
+    Mutant(
+        "acknowledged-in-vain-while-draining",
+        "What was in the works at a handover is done again by the next holder.",
+        (
+            Patch(
+                _DISPATCHER,
+                "        if not turn.claimed.window.closed:\n            turn.claimed.window.finish(turn, "
+                "turn.offsets.popleft())\n",
+                "        if not turn.claimed.draining:\n            turn.claimed.window.finish(turn, "
+                "turn.offsets.popleft())\n",
+            ),
+        ),
+        f"{_STORM_TESTS}::test_acknowledged_while_draining[undisturbed]",
+    ),
+    Mutant(
+        "resumed-without-a-write",
+        "Who was fenced in a rebalance goes on when it is over, beside the one who fenced it.",
+        (
+            Patch(
+                _HOLDINGS,
+                "            await claimed.writer.persisted()\n        except LostError:\n            return False",
+                "            await asyncio.sleep(0)\n        except LostError:\n            return False",
+            ),
+        ),
+        f"{_STORM_TESTS}::test_taken_while_suspended",
+    ),
+    Mutant(
+        "released-while-a-handler-runs",
+        "What outlives the drain time-out is run beside itself by whoever takes the released partition.",
+        (Patch(_HOLDINGS, "CLOSE_LIMIT_S, released=ended)", "CLOSE_LIMIT_S, released=True)"),),
+        f"{_HANDOVER_TESTS}::test_left_behind_at_the_end",
+    ),
+    Mutant(
+        "fenced-back-whoever-has-it",
+        "A holder whose lease was taken takes it back in the middle of its successor's messages.",
+        (
+            Patch(
+                _OPENING,
+                "if progress is not None and progress.holder != claim.holder and progress != predecessor:",
+                "if progress is not None and progress.holder == '':",
+            ),
+        ),
+        f"{_STORM_TESTS}::test_taken_while_suspended",
+    ),
+)
+
+MUTANTS: Final = (*_TAKING, *_HOLDING, *_LEAVING)

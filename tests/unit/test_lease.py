@@ -1,0 +1,111 @@
+"""When a newcomer may take a lease, by a clock that the test turns."""
+
+from dataclasses import replace
+
+import pytest
+
+from ringfence_client.lease import LeaseWatch
+from ringfence_client.record import DRAINING, HELD, RELEASED, Progress
+
+TIMEOUT = 10.0
+IDLE = 2.0
+RUNNING = Progress(5, holder="other", state=HELD, token=3, delivered=7, running=2, beat=9)
+AT_REST = replace(RUNNING, running=0)
+
+
+def _watch() -> LeaseWatch:
+    return LeaseWatch(TIMEOUT, IDLE)
+
+
+def test_nobody_has_it() -> None:
+    """Where there is no record, nobody is waited for."""
+    assert _watch().look(None, 0, 0) == 0
+
+
+@pytest.mark.parametrize("running", [0, 2])
+def test_released(running: int) -> None:
+    """A released lease is taken at once, also after one has waited for its holder."""
+    watch = _watch()
+    assert watch.look(RUNNING, 0, 0) > 0
+
+    assert watch.look(replace(RUNNING, state=RELEASED, running=running, beat=10), 1, 1) == 0
+
+
+@pytest.mark.parametrize("state", [HELD, DRAINING])
+@pytest.mark.parametrize(("running", "limit"), [(0, IDLE), (1, TIMEOUT), (10_000, TIMEOUT)])
+def test_silence(state: str, running: int, limit: float) -> None:
+    """It is free when it has not changed for the time-out; for the shorter one where nothing is unacknowledged.
+
+    One that drains is waited for like one that holds.
+    """
+    lease, watch = replace(RUNNING, state=state, running=running), _watch()
+
+    assert watch.look(lease, 100, 100) == limit
+    assert watch.look(lease, 100 + limit - 0.5, 101 + limit) == 0.5
+    assert watch.look(lease, 100 + limit, 100 + limit) == 0
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"beat": 10}, {"next": 6}, {"running": 1}, {"state": DRAINING}, {"holder": "third"}, {"token": 4}],
+)
+def test_any_change_is_a_sign_of_life(change: dict[str, object]) -> None:
+    """Whatever changes, a beat that says nothing new included, the time begins anew."""
+    watch = _watch()
+    watch.look(RUNNING, 0, 0)
+    watch.look(RUNNING, 9, 9)
+
+    assert watch.look(replace(RUNNING, **change), 9.5, 9.5) == TIMEOUT  # type: ignore[arg-type]
+    assert watch.look(replace(RUNNING, **change), 19, 19) == 0.5  # type: ignore[arg-type]
+
+
+def test_changes_that_never_end() -> None:
+    """Who goes on writing is never taken from, however long it takes."""
+    watch = _watch()
+
+    assert all(watch.look(replace(RUNNING, beat=each), each, each) == TIMEOUT for each in range(1_000))
+
+
+def test_idle_then_running() -> None:
+    """The limit is that of the present record: what begins is protected for longer at once, what ends for less."""
+    watch = _watch()
+
+    assert watch.look(AT_REST, 0, 0) == IDLE
+    assert watch.look(replace(RUNNING, beat=10), 1.9, 1.9) == TIMEOUT
+    assert watch.look(replace(RUNNING, beat=10), 4.9, 4.9) == TIMEOUT - 3
+    assert watch.look(replace(AT_REST, beat=11), 5, 5) == IDLE
+
+
+def test_reading_that_takes_long() -> None:
+    """Silence is counted from the end of the first reading to the beginning of the last: what is read was read between.
+
+    Else a holder that wrote just after a slow reading began would have been silent only as long as the reading took.
+    """
+    watch = _watch()
+
+    assert watch.look(RUNNING, 0, 30) == 40.0
+    assert watch.since == 30
+    assert watch.look(RUNNING, 39, 60) == 1.0
+    assert watch.look(RUNNING, 40, 41) == 0
+
+
+def test_since() -> None:
+    """When the present record was seen first, whatever was looked at later."""
+    watch = _watch()
+    watch.look(RUNNING, 1, 2)
+    watch.look(RUNNING, 3, 4)
+
+    assert watch.since == 2
+
+    watch.look(replace(RUNNING, beat=10), 5, 6)
+
+    assert watch.since == 6
+
+
+def test_two_watches() -> None:
+    """Each newcomer has waited for as long as it has looked itself: who comes later begins with the full time."""
+    early, late = _watch(), _watch()
+    early.look(RUNNING, 0, 0)
+
+    assert early.look(RUNNING, 9, 9) == 1
+    assert late.look(RUNNING, 9, 9) == TIMEOUT
