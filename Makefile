@@ -4,7 +4,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.setup-done
 
-.PHONY: setup demo test unit integration faults mutants soak lint bench lock clean
+.PHONY: setup demo test long unit integration faults mutants soak lint bench lock clean
 
 setup: $(STAMP)
 
@@ -21,7 +21,11 @@ demo: setup
 
 # Three at a time on two cores: half of the time they wait for sessions to run out. In the order that tests/conftest.py gives.
 test: setup lint
-	$(BIN)/python -m pytest --numprocesses 3 --dist loadfile --no-loadscope-reorder
+	$(BIN)/python -m pytest --numprocesses 3 --dist loadfile --no-loadscope-reorder -m "not long"
+
+# What `make test` leaves out, because it takes long and a quicker test is beside it.
+long: setup
+	$(BIN)/python -m pytest --numprocesses 2 -m long
 
 unit: setup
 	$(BIN)/python -m pytest tests/unit tests/property

@@ -37,7 +37,10 @@ def _prepare(broker: EmbeddedBroker, folder: Path, *cases: str) -> tuple[list[Fl
 
 
 @pytest.mark.timeout(240)
-@pytest.mark.parametrize("frozen", [False, True], ids=["running", "frozen meanwhile"])
+@pytest.mark.parametrize(
+    "frozen",
+    [pytest.param(False, id="running"), pytest.param(True, id="frozen meanwhile", marks=pytest.mark.long)],
+)
 def test_worker_ahead_of_its_broker(disturbed: EmbeddedBroker, tmp_path: Path, frozen: bool) -> None:
     """The worker runs while all its broker's logs lose their tail: what was lost is accepted again, new ones too.
 
@@ -126,6 +129,7 @@ def test_rocksdb_ahead_of_its_broker(disturbed: EmbeddedBroker, tmp_path: Path) 
     assert results == [EXACT, EXACT]
 
 
+@pytest.mark.long
 @pytest.mark.timeout(240)
 def test_changelog_alone_loses_its_tail(disturbed: EmbeddedBroker, tmp_path: Path) -> None:
     """A changelog that alone lost its tail: no input is lost or accepted twice, and what is forgotten is said.

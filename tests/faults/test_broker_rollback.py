@@ -20,8 +20,10 @@ LOST = 200
     ("kept", "resent"),
     [
         pytest.param(100, 50, id="the input stays shorter than what was processed"),
-        pytest.param(100, 250, id="the input grows beyond it again"),
-        pytest.param(0, 250, id="the snapshot is older than the lane's first transaction"),
+        pytest.param(100, 250, id="the input grows beyond it again", marks=pytest.mark.long),
+        pytest.param(
+            0, 250, id="the snapshot is older than the lane's first transaction", marks=pytest.mark.long
+        ),
     ],
 )
 def test_rolled_back_broker(tmp_path: Path, kept: int, resent: int) -> None:

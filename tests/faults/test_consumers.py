@@ -156,6 +156,7 @@ def test_frozen_consumer_changes_nothing(bootstrap: str, tmp_path: Path) -> None
     assert_rising(system)
 
 
+@pytest.mark.long
 @pytest.mark.timeout(240)
 def test_broker_killed_and_away(tmp_path: Path) -> None:
     """The broker is killed and started, then away for twenty seconds: consumers go on, and nothing is done again.

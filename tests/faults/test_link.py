@@ -170,6 +170,7 @@ def test_cut_and_healed(linked: LinkedBroker, tmp_path: Path) -> None:
         pair.judge()
 
 
+@pytest.mark.long
 @pytest.mark.timeout(300)
 def test_delayed(linked: LinkedBroker, tmp_path: Path) -> None:
     """A worker far from its broker is slow, and stays a ready member of the group."""

@@ -125,6 +125,7 @@ def _rights(app_id: str, names: tuple[str, str]) -> list[Right]:
     topic, exactly, prefix = ResourceType.TOPIC, ResourcePatternType.LITERAL, ResourcePatternType.PREFIXED
     rights: list[Right] = [
         (topic, app_id, prefix, AclOperation.DESCRIBE_CONFIGS),
+        *((topic, f"{app_id}-journal", exactly, each) for each in (AclOperation.READ, AclOperation.WRITE)),
         (ResourceType.GROUP, app_id, exactly, AclOperation.READ),
     ]
     for name in names:

@@ -100,6 +100,7 @@ def test_in_flight(scheduler: Scheduler) -> None:
     assert scheduler.night(input=3, accepted=3, in_flight=0) == {"DOUBLED": 1}
 
 
+@pytest.mark.long
 def test_evidence_that_goes_between_nights(scheduler: Scheduler) -> None:
     """Retention deletes input before it is judged: GAP, until somebody acknowledges it; resends of it are no loss."""
     world = scheduler.world
