@@ -10,6 +10,8 @@ FORMAT: Final = "%(asctime)s %(levelname)-7s %(name)s: %(message)s"
 
 _NOISY: Final = ("faust", "aiokafka", "mode", "aiohttp", "kafka", "asyncio")
 """Libraries that build a debug record an event, at some 14 % of the time, unless their level forbids it."""
+_TOLD: Final = frozenset({"asyncio", "aiokafka.producer.sender"})
+"""aiokafka notes a failed transaction with its trace, and in futures that nobody awaits; the lane tells it in a line."""
 REPEAT_AFTER_S: Final = 60.0
 """While a broker is away its clients say so some forty times a second."""
 
@@ -25,10 +27,8 @@ class Repeats(logging.Filter):
         """Whether the record is shown."""
         if record.name.startswith("ringfence"):
             return True
-        if record.name == "asyncio" and record.exc_info and isinstance(record.exc_info[1], KafkaError):
-            return (
-                False  # aiokafka notes a failed transaction in futures that nobody awaits; the lane has told
-            )
+        if record.name in _TOLD and record.exc_info and isinstance(record.exc_info[1], KafkaError):
+            return False
         what = (record.name, record.msg)
         now = time.monotonic()
         if now - self._last.get(what, -REPEAT_AFTER_S) < REPEAT_AFTER_S:

@@ -39,7 +39,10 @@ def _prepare(broker: EmbeddedBroker, folder: Path, *cases: str) -> tuple[list[Fl
 @pytest.mark.timeout(240)
 @pytest.mark.parametrize(
     "frozen",
-    [pytest.param(False, id="running"), pytest.param(True, id="frozen meanwhile", marks=pytest.mark.long)],
+    [
+        pytest.param(False, id="running", marks=pytest.mark.long),
+        pytest.param(True, id="frozen meanwhile", marks=pytest.mark.long),
+    ],
 )
 def test_worker_ahead_of_its_broker(disturbed: EmbeddedBroker, tmp_path: Path, frozen: bool) -> None:
     """The worker runs while all its broker's logs lose their tail: what was lost is accepted again, new ones too.

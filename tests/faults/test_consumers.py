@@ -118,6 +118,7 @@ def _wait_attempts(system: System, attempt: int) -> None:
     )
 
 
+@pytest.mark.long
 @pytest.mark.timeout(240)
 def test_frozen_consumer_changes_nothing(bootstrap: str, tmp_path: Path) -> None:
     """Stopped past its session and woken, what it acknowledges is of no account: its successor's progress stays."""

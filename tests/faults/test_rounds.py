@@ -10,7 +10,7 @@ from tests.faults import rounds
     ("seed", "nemeses"),
     [
         (1, ["kill", "kill-at-re-slotting", "link-blackhole"]),
-        (2, ["freeze-in-transaction", "storm", "state-lost"]),
+        pytest.param(2, ["freeze-in-transaction", "storm", "state-lost"], marks=pytest.mark.long),
     ],
 )
 def test_round(seed: int, nemeses: list[str]) -> None:

@@ -189,7 +189,6 @@ def test_events(frames: Frames) -> None:
         return _repeated(ids, frames.rules(), events)
 
     assert judged(1, 3, 3) == [("OVERRUN", 2)]
-    assert judged(0, 1, 9) == [("FORGOTTEN", 2)]
     assert judged(3, 1, 9) == [("OVERRUN", 2)]
     assert judged(0, 9, 0) == []
 

@@ -46,6 +46,8 @@ def scheduler(broker: EmbeddedBroker, spark: SparkSession, tmp_path: Path) -> Sc
     return Scheduler(spark, World(broker.bootstrap_servers, tmp_path, {"a": {}}))
 
 
+@pytest.mark.long
+@pytest.mark.timeout(400)
 def test_nights(scheduler: Scheduler, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each begins where the last good one ended; resends across nights, a crash, a missed night, an acknowledgement."""
     world = scheduler.world
@@ -81,6 +83,7 @@ def _crash(*_: object) -> None:
     raise KeyboardInterrupt
 
 
+@pytest.mark.timeout(300)
 def test_in_flight(scheduler: Scheduler) -> None:
     """What is on its way is not lost, neither what nobody has consumed; the next night judges it, once."""
     world = scheduler.world
@@ -101,6 +104,7 @@ def test_in_flight(scheduler: Scheduler) -> None:
 
 
 @pytest.mark.long
+@pytest.mark.timeout(300)
 def test_evidence_that_goes_between_nights(scheduler: Scheduler) -> None:
     """Retention deletes input before it is judged: GAP, until somebody acknowledges it; resends of it are no loss."""
     world = scheduler.world
@@ -119,6 +123,7 @@ def _verb(config: Path, *arguments: str) -> "subprocess.CompletedProcess[str]":
     return run_verb("reconcile", "--config", str(config), *arguments, check=False)
 
 
+@pytest.mark.timeout(300)
 def test_the_verb(broker: EmbeddedBroker, tmp_path: Path) -> None:
     """The command line, and the job as a program of its own: documents, files, exit codes; both go by one state."""
     world = World(broker.bootstrap_servers, tmp_path, {"a": {}})
