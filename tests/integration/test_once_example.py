@@ -3,6 +3,8 @@
 import sqlite3
 from pathlib import Path
 
+import pytest
+
 from tests.support import kafka
 from tests.support.consumers import ConsumerProcess
 from tests.support.kafka import Sent
@@ -13,6 +15,7 @@ GROUPS = 7
 KILLS = 4
 
 
+@pytest.mark.timeout(240)
 def test_effect_happens_once(bootstrap: str, tmp_path: Path) -> None:
     """Killed again and again, consumers repeat messages, and no account counts one twice or misses one."""
     name = kafka.unique("once")

@@ -9,6 +9,8 @@ from pyspark.sql.types import StructType
 from reconcile.anomalies import fates, lost, order, repeated, torn
 from reconcile.schemas import ACCEPTED, DIVERTED, EVENTS, EVIDENCE, IDS
 
+pytestmark = pytest.mark.timeout(300)
+
 RULES = (
     "address int, capacity bigint, max_age_ms bigint, divert boolean, detects boolean, outputs_gone boolean, "
     "ids_gone boolean"

@@ -12,6 +12,8 @@ from reconcile.files import LocalFiles
 from reconcile.nights import Nights
 from tests.support.planted import World, anomalies
 
+pytestmark = pytest.mark.timeout(300)
+
 Planted = Callable[[World, str], None]
 
 
