@@ -178,8 +178,11 @@ async def test_acknowledged_while_draining(bootstrap: str, fenced: bool) -> None
 async def test_hot_group_changes_hands(bootstrap: str) -> None:
     """With ten thousand messages of one group fetched, acquired and in the works, a handover repeats and loses none."""
     journal = Journal()
+    joined = asyncio.Event()
 
     async def work(message: Message) -> None:
+        if message.offset == HOT // 2:
+            await joined.wait()  # else the first one might be done before the second comes
         await asyncio.sleep(0)
 
     async with consuming(bootstrap, 2) as bench:
@@ -192,6 +195,8 @@ async def test_hot_group_changes_hands(bootstrap: str) -> None:
             lambda: str(first.consumer.claims),
         )
         second = bench.launch(journal.handler(1, work), **options)
+        await until(lambda: bool(second.consumer.holdings.assigned), lambda: "the second is assigned nothing")
+        joined.set()
         await _until_ended(journal, 2 * HOT, first, second, limit_s=60)
         await asyncio.gather(first.stop(), second.stop())
 
