@@ -1,4 +1,4 @@
-"""What happened to a ring that excuses an ID accepted twice, as the journal tells it. Pure.
+"""What happened to a ring that excuses an ID accepted twice, as the journal tells it. No I/O.
 
 The nightly reconciliation reads it: between two decisions of a lane, an event stands where the offsets say that the first
 was made before it and the second was not. It is committed before the first decision that it excuses.
@@ -9,7 +9,9 @@ from collections.abc import Mapping
 from enum import StrEnum
 from typing import Final
 
+from conf import wire
 from tables.codec import Meta
+from tables.producer import Builder, Outgoing
 
 FORMAT: Final = 1
 PARTITION: Final = 0
@@ -35,12 +37,20 @@ def opening_event(meta: Meta | None, capacity: int, *, persistent: bool) -> Ring
     return None if persistent and meta.persistent else RingEvent.FORGOTTEN
 
 
-def entry(
-    event: RingEvent, address: str, lane: int, capacities: tuple[int, int], next_offsets: Mapping[str, int]
-) -> bytes:
-    """The value of a record.
+def outgoing(
+    builder: Builder,
+    app_id: str,
+    event: RingEvent,
+    address: str,
+    lane: int,
+    capacities: tuple[int, int],
+    next_offsets: Mapping[str, int],
+) -> Outgoing:
+    """The record, on its way.
 
     Args:
+        builder: An empty batch of the producer that will write it.
+        app_id: Whose journal.
         event: What happened.
         address: Its name.
         lane: Its partition.
@@ -57,4 +67,6 @@ def entry(
         "after": after,
         "next": dict(next_offsets),
     }
-    return json.dumps(told).encode()
+    key = wire.lane_name(address, lane).encode()
+    builder.append(timestamp=None, key=key, value=json.dumps(told).encode(), headers=[])
+    return Outgoing(wire.journal_topic(app_id), PARTITION, builder)

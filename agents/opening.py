@@ -24,7 +24,7 @@ from conf.settings import AddressSettings, Settings
 from tables.cluster import Cluster
 from tables.codec import FormatError
 from tables.failpoints import reach
-from tables.producer import Outgoing, TransactionalProducer
+from tables.producer import TransactionalProducer
 from tables.restore import ChangelogBounds
 from tables.table import LaneTable, Restored, TableOptions
 
@@ -155,16 +155,11 @@ class Opening:
             return
         capacities = (meta.capacity, address.id_cache_size)
         next_offsets = {topic: each.next for topic, each in cursors.items()}
-        builder = producer.builder()
-        builder.append(
-            timestamp=None,
-            key=self.name.encode(),
-            value=journal.entry(event, address.name, self.partition, capacities, next_offsets),
-            headers=[],
+        told = journal.outgoing(
+            producer.builder(), self.group_id, event, address.name, self.partition, capacities, next_offsets
         )
-        topic = wire.journal_topic(self.group_id)
         async with asyncio.timeout(QUESTION_LIMIT_S):
-            await producer.transact([Outgoing(topic, journal.PARTITION, builder)], {}, self.group_id)
+            await producer.transact([told], {}, self.group_id)
 
     async def _confirm(self, ownership: Ownership) -> None:
         async with asyncio.timeout(QUESTION_LIMIT_S):

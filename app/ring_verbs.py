@@ -118,25 +118,12 @@ async def _clear_lane(
         builder = producer.builder()
         meta = restore.meta._replace(floor=restore.meta.head)
         builder.append(timestamp=None, key=codec.META_KEY, value=codec.encode_meta(meta), headers=[])
-        told = producer.builder()
-        told.append(
-            timestamp=None,
-            key=wire.lane_name(address.name, partition).encode(),
-            value=journal.entry(
-                journal.RingEvent.CLEARED,
-                address.name,
-                partition,
-                (meta.capacity, meta.capacity),
-                meta.next_offsets,
-            ),
-            headers=[],
-        )
-        batches = [
-            Outgoing(topic, partition, builder),
-            Outgoing(wire.journal_topic(settings.app.id), journal.PARTITION, told),
-        ]
+        told = journal.outgoing(
+            producer.builder(), settings.app.id, journal.RingEvent.CLEARED, address.name, partition,
+            (meta.capacity, meta.capacity), meta.next_offsets,
+        )  # fmt: skip
         async with asyncio.timeout(FENCE_LIMIT_S):
-            await producer.transact(batches, {}, settings.app.id)
+            await producer.transact([Outgoing(topic, partition, builder), told], {}, settings.app.id)
         return len(rings.live_slots(restore))
     finally:
         await producer.discard()

@@ -154,8 +154,7 @@ class ProgressWriter:
             return
         self._state = record.HELD if held else record.DRAINING
         self.note()
-        self._urgent = True
-        self._wake.set()
+        self._hurry()
 
     async def persisted(self) -> None:
         """Wait until all that was noted is committed.
@@ -166,8 +165,7 @@ class ProgressWriter:
         self._require_open()
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting.append(future)
-        self._urgent = True
-        self._wake.set()
+        self._hurry()
         await future
 
     async def bury(self, letter: DeadLetter) -> None:
@@ -180,8 +178,7 @@ class ProgressWriter:
         self._window.bury(letter.record.offset)
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._letters.append((letter, future))
-        self._urgent = True
-        self._wake.set()
+        self._hurry()
         await future
 
     async def close(self, limit: float, *, released: bool) -> None:
@@ -314,6 +311,10 @@ class ProgressWriter:
             waiting, self._waiting = self._waiting[: doubt.waiting], self._waiting[doubt.waiting :]
             letters, self._letters = self._letters[: doubt.letters], self._letters[doubt.letters :]
             _answer((*waiting, *(each for _, each in letters)))
+
+    def _hurry(self) -> None:
+        self._urgent = True
+        self._wake.set()
 
     def _require_open(self) -> None:
         if self._ended:
