@@ -153,7 +153,8 @@ class Figures:
     def from_json(cls, text: str) -> "Figures":
         """Read it again."""
         kept: dict[str, Any] = json.loads(text)
-        kept["addresses"] = [_address(each) for each in kept["addresses"]]
+        kept["addresses"] = tuple(_address(each) for each in kept["addresses"])
+        kept["advice"] = tuple(kept["advice"])
         return cls(**kept)
 
 
@@ -169,5 +170,5 @@ _PARTS: Final = {
 
 
 def _address(kept: dict[str, Any]) -> AddressFigures:
-    parts = {name: [kind(**each) for each in kept[name]] for name, kind in _PARTS.items()}
+    parts = {name: tuple(kind(**each) for each in kept[name]) for name, kind in _PARTS.items()}
     return AddressFigures(**{**kept, **parts, "ring": Ring(**kept["ring"])})
