@@ -122,7 +122,10 @@ async def progresses(settings: Settings, address: AddressSettings, cluster: Clus
         return [None for _ in keys]
     topic = ProgressTopic(settings.kafka, settings.app.id, cluster)
     await topic.start()
-    return list(await asyncio.gather(*(topic.latest(each) for each in keys)))
+    try:
+        return list(await asyncio.gather(*(topic.latest(each) for each in keys)))
+    finally:
+        await topic.stop()
 
 
 async def _partition(

@@ -37,12 +37,16 @@ from tables.cluster import Cluster
 log: Final = logging.getLogger("ringfence.consumer")
 
 POLL_MS: Final = 100
+FETCHED_PER_MS: Final = 1
+"""Partitions. aiokafka names all of them in each fetch: one of a thousand costs 40 ms of CPU, and ten a second half a core."""
 MOVING_POLL_MS: Final = 10
 """While windows that are full enough move: handlers do not wait long for what one of them lacks."""
 FETCH_RECORDS_MAX: Final = 250
 """Taken at once; handlers run between."""
 FETCH_PART: Final = 5
 """And no more than this part of a window."""
+HEARTBEAT_MS: Final = 300
+"""A consumer learns of a rebalance by its next one: so long a partition may stand still, whatever the session time-out is."""
 CLOSE_LIMIT_S: Final = 8.0
 """To leave the group."""
 REBALANCE_MARGIN_S: Final = 10.0
@@ -123,17 +127,19 @@ class GroupConsumer:
             prepared = await topics.prepare(self._settings, self.address, self.cluster)
             progress = ProgressTopic(self._settings.kafka, self._settings.app.id, self.cluster)
             await progress.start()
+            stack.push_async_callback(progress.stop)
             letters = DeadLetters(*prepared.dead_letters, self.group)
             opening = PartitionOpening(
                 self._settings.kafka, self._settings.app.id, self.cluster, progress, letters, self.options
             )
             opening.web = self.web
+            stack.push_async_callback(opening.stop)
             stack.push_async_callback(self._parked.stop)
             self.dispatcher.start()
             stack.push_async_callback(self.dispatcher.stop)
             self._consumer = AIOKafkaConsumer(**self._consumer_options())
             self.holdings.begin(self._consumer, opening)
-            self._consumer.subscribe([self._topic], listener=_Listener(self.holdings))
+            self._consumer.subscribe([self._topic], listener=_Listener(self._consumer, self.holdings))
             stack.push_async_callback(insides.end, self._consumer, CLOSE_LIMIT_S)
             stack.push_async_callback(self.holdings.close)
             await self._until_stopped(self._join_and_fetch())
@@ -164,7 +170,7 @@ class GroupConsumer:
             # Each opening seeks. What is out of range afterwards, an opening has to judge.
             "auto_offset_reset": "none",
             "session_timeout_ms": int(self.options.session_timeout * 1000),
-            "heartbeat_interval_ms": int(self.options.session_timeout * 1000 / 10),
+            "heartbeat_interval_ms": HEARTBEAT_MS,
             "rebalance_timeout_ms": int(rebalance_s * 1000),
             "max_poll_interval_ms": int(rebalance_s * 1000) + 300_000,
             "metadata_max_age_ms": 10_000,
@@ -215,6 +221,7 @@ class GroupConsumer:
             if claimed is not None:
                 self.dispatcher.wake(claimed.window.feed(records))
         now = asyncio.get_running_loop().time()
+        paused = self._consumer.paused()  # it looks at all partitions: once for all of them
         for number, claimed in self.claims.items():
             tp = TopicPartition(self._topic, number)
             reached = insides.position(self._consumer, tp)
@@ -224,7 +231,7 @@ class GroupConsumer:
             if claimed.window.next != before:
                 claimed.writer.note()
             claimed.window.tick(now)
-            self._throttle(tp, claimed)
+            self._throttle(tp, claimed, paused)
             self._parked.read_ahead(claimed)
 
     def _judge(self, out_of_range: dict[TopicPartition, int]) -> None:
@@ -240,23 +247,26 @@ class GroupConsumer:
         if tp in self._consumer.assignment():
             self._consumer.pause(tp)
 
-    def _throttle(self, tp: TopicPartition, claimed: Claimed) -> None:
+    def _throttle(self, tp: TopicPartition, claimed: Claimed, paused: set[TopicPartition]) -> None:
         if tp not in self._consumer.assignment() or claimed.draining:
             return
         if not claimed.window.wants_more(self.dispatcher.idle, self._fetch_max):
             self._consumer.pause(tp)
-        elif tp in self._consumer.paused():
+        elif tp in paused:
             self._consumer.resume(tp)
 
 
 class _Listener(ConsumerRebalanceListener):  # type: ignore[misc]
     """aiokafka's interface."""
 
-    def __init__(self, holdings: Holdings) -> None:
+    def __init__(self, consumer: AIOKafkaConsumer, holdings: Holdings) -> None:
+        self._consumer = consumer
         self._holdings = holdings
 
     async def on_partitions_revoked(self, revoked: Iterable[TopicPartition]) -> None:
         await self._holdings.revoked(revoked)
 
     async def on_partitions_assigned(self, assigned: Iterable[TopicPartition]) -> None:
-        self._holdings.given(list(assigned))
+        partitions = list(assigned)
+        insides.set_fetch_wait(self._consumer, max(POLL_MS, len(partitions) // FETCHED_PER_MS))
+        self._holdings.given(partitions)

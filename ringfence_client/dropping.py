@@ -31,10 +31,14 @@ async def drop_below(
     async def confirm() -> bool:
         return await cluster.group_state() in NO_MEMBERS
 
-    _, window, writer = await opening.open(address.accepted_topic, partition, confirm)
-    window.purge(group, below)
-    writer.start(lambda: None)
     try:
-        await writer.persisted()
+        _, window, writer = await opening.open(address.accepted_topic, partition, confirm)
+        window.purge(group, below)
+        writer.start(lambda: None)
+        try:
+            await writer.persisted()
+        finally:
+            await writer.close(WRITE_LIMIT_S, released=not window.suspect_below)
     finally:
-        await writer.close(WRITE_LIMIT_S, released=not window.suspect_below)
+        await opening.stop()
+        await progress.stop()

@@ -52,11 +52,13 @@ class Holdings:
         self._dropping: dict[int, asyncio.Event] = {}
         """Partitions that were lost, while what runs of them is cancelled."""
         self._consumer: Any
+        self._membership: insides.Membership
         self._opening: PartitionOpening
 
     def begin(self, consumer: Any, opening: PartitionOpening) -> None:
         """With aiokafka's consumer, which calls :meth:`revoked` and :meth:`given` from now on."""
         self._consumer = consumer
+        self._membership = insides.Membership(consumer)
         self._opening = opening
 
     @property
@@ -162,7 +164,7 @@ class Holdings:
 
         async def confirm() -> bool:
             present = made[0].generation if made else generation
-            return await insides.is_member(self._consumer, present, rebalancing=True)
+            return await self._membership.confirm(present)
 
         def waiting(text: str) -> None:
             self.reasons[number] = text

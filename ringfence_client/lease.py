@@ -17,15 +17,16 @@ class LeaseWatch:
         self._idle = idle
         self._seen: Progress | None = None
         self.since = 0.0
-        """When the present record was seen first."""
+        """When the present record was there at the latest."""
 
-    def look(self, lease: Progress | None, begun: float, ended: float) -> float:
+    def look(self, lease: Progress | None, begun: float, asked: float) -> float:
         """Take note of what was read.
 
         Args:
             lease: The last record; None = there is none.
             begun: When the reading began, on a clock that never goes back.
-            ended: When it had ended.
+            asked: When it was known up to where to read, by the same clock: what was written after that is not in it. It may
+                have taken much longer: a holder that died within a transaction holds up the reading until that is aborted.
 
         Returns:
             How long it must stay as it is until it may be taken, in seconds; 0 = it may be taken now.
@@ -33,7 +34,7 @@ class LeaseWatch:
         if lease is None or lease.released:
             return 0.0
         if lease != self._seen:
-            # It may have been written at any time until now.
-            self._seen, self.since = lease, ended
+            # It may have been written at any time until then.
+            self._seen, self.since = lease, asked
         limit = self._timeout if lease.running else self._idle
         return max(0.0, self.since + limit - begun)

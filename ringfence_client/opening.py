@@ -19,6 +19,7 @@ from ringfence_client.record import Progress
 from ringfence_client.watermark import Watermark
 from ringfence_client.window import Window
 from ringfence_client.writer import TRANSACTION_TIMEOUT_MS, Claim, LostError, ProgressWriter
+from tables.clients import ProducerClients
 from tables.cluster import Cluster
 from tables.failpoints import reach
 from tables.producer import TransactionalProducer
@@ -53,10 +54,15 @@ class PartitionOpening:
         self._progress = progress
         self._letters = letters
         self._options = options
+        self._clients = ProducerClients(kafka)
         self._ended: set[str] = set()
         """Holders that were this consumer, and of which nothing runs any more."""
         self.web = ""
         """Where this consumer's web server is, for others to find."""
+
+    async def stop(self) -> None:
+        """Disconnect, when all that was opened is closed."""
+        await self._clients.stop()
 
     def ended(self, holder: str) -> None:
         """Nothing of this former claim of ours runs any more: its lease need not be waited for."""
@@ -116,11 +122,11 @@ class PartitionOpening:
         while True:
             await reach("opening", _lane(claim))
             begun = time.monotonic()
-            lease = await self._progress.latest(claim.key)
-            now = time.monotonic()
-            left = watch.look(lease, begun, now)
+            lease, asked_at = await self._progress.look(claim.key)
+            left = watch.look(lease, begun, asked_at)
             if not left or lease is None or lease.holder in self._ended:
                 return
+            now = time.monotonic()
             text = (
                 f"{claim} is held by {lease.holder}, {lease.state}, token {lease.token}: unchanged for "
                 f"{now - watch.since:.1f} s, delivered up to {lease.delivered}, acknowledged up to {lease.next}, "
@@ -150,6 +156,7 @@ class PartitionOpening:
             wire.consumer_transactional_id(self._app_id, claim.group, claim.topic, claim.partition),
             _lane(claim),
             transaction_timeout_ms=TRANSACTION_TIMEOUT_MS,
+            clients=self._clients,
         )
         try:
             await producer.fence()

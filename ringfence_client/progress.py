@@ -1,10 +1,9 @@
 """The compacted progress topic: read to its end for the keys that are asked for.
 
-Many holders write to one partition of it, each in transactions of its own that are short. Who reads has fenced the
-holder whose record it wants, so that nothing of that one is open any more; others' transactions are waited for.
+Many holders write to one partition of it, each in transactions of its own that are short: those that are open are waited
+for.
 """
 
-import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
@@ -16,6 +15,7 @@ from ringfence_client import record
 from ringfence_client.record import Progress
 from tables import changelog
 from tables.cluster import Cluster
+from tables.latest import LatestValues
 
 PARTITIONS: Final = 8
 """For the topic as Ringfence creates it; an existing one keeps its count, which must not change."""
@@ -32,20 +32,24 @@ TOPIC_CONFIG: Final[Mapping[str, str]] = {
 
 
 class ProgressTopic:
-    """Reads progress records; questions that come together are answered by one reading."""
+    """Reads progress records; questions that come together are answered by one reading, and what was read is kept."""
 
     def __init__(self, kafka: KafkaSettings, app_id: str, cluster: Cluster) -> None:
         self.name = wire.progress_topic(app_id)
         self._kafka = kafka
         self._cluster = cluster
         self._partitions = 0
-        self._waiting: dict[int, dict[bytes, list[asyncio.Future[Progress | None]]]] = {}
-        self._locks: dict[int, asyncio.Lock] = {}
+        self._latest: LatestValues
 
     async def start(self) -> None:
         """Ask how many partitions it has."""
         counts = await self._cluster.partition_counts([self.name])
         self._partitions = counts[self.name]
+        self._latest = LatestValues(self._kafka, self._cluster, self.name, self._partitions)
+
+    async def stop(self) -> None:
+        """Answer nobody any more, and disconnect."""
+        await self._latest.stop()
 
     def partition(self, key: bytes) -> int:
         """Where the records of a key are, as any client's default partitioner has it."""
@@ -54,40 +58,23 @@ class ProgressTopic:
     async def latest(self, key: bytes) -> Progress | None:
         """The last record of this key that was committed before the call; None = there is none.
 
+        To ask again costs little: what was read is kept, and only what came since is read.
+
         Raises:
             ProgressFormatError: it cannot be read.
+            ChangelogStalledError: somebody's transaction does not end.
+            KafkaError: the cluster does not answer.
         """
-        number = self.partition(key)
-        future: asyncio.Future[Progress | None] = asyncio.get_running_loop().create_future()
-        self._waiting.setdefault(number, {}).setdefault(key, []).append(future)
-        async with self._locks.setdefault(number, asyncio.Lock()):
-            if not future.done():
-                await self._serve(number, self._waiting.pop(number))
-        return future.result()
+        progress, _ = await self.look(key)
+        return progress
 
-    async def _serve(self, number: int, wanted: dict[bytes, list[asyncio.Future[Progress | None]]]) -> None:
-        try:
-            found = await read(self._kafka, self._cluster, self.name, number, wanted)
-        except Exception as error:
-            for future in _undone(wanted.values()):
-                future.set_exception(error)
-                future.exception()  # whoever waits sees it; nobody needs to
-            raise
-        except BaseException:
-            # Only this reader was cancelled: the next of those that wait reads for all.
-            for key, futures in wanted.items():
-                self._waiting.setdefault(number, {}).setdefault(key, []).extend(futures)
-            raise
-        for key, futures in wanted.items():
-            for future in _undone([futures]):
-                try:
-                    future.set_result(record.decode(found[key].value) if key in found else None)
-                except record.ProgressFormatError as error:
-                    future.set_exception(error)
+    async def look(self, key: bytes) -> tuple[Progress | None, float]:
+        """The last record as :meth:`latest` has it, and when the end up to which was read was asked for (monotonic, s).
 
-
-def _undone(futures: Iterable[list["asyncio.Future[Any]"]]) -> list["asyncio.Future[Any]"]:
-    return [future for each in futures for future in each if not future.done()]
+        A record that is committed later was not written before then.
+        """
+        value, asked_at = await self._latest.look(self.partition(key), key)
+        return None if value is None else record.decode(value), asked_at
 
 
 async def read(

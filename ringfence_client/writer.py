@@ -271,7 +271,7 @@ class ProgressWriter:
             *(self._dead_letters.outgoing(each, self._producer) for each, _ in letters),
         ]
         try:
-            async with asyncio.timeout(TRANSACTION_LIMIT_S):
+            async with self._producer.turn(), asyncio.timeout(TRANSACTION_LIMIT_S):
                 await self._producer.transact(
                     batches,
                     {TopicPartition(claim.topic, claim.partition): progress.next},

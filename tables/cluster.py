@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+from collections import defaultdict
 from collections.abc import Collection, Mapping
 from types import TracebackType
 from typing import Any, Final, NamedTuple, Self
@@ -28,6 +29,8 @@ from confluent_kafka.admin import AdminClient, OffsetSpec
 from conf.errors import BrokerUnavailableError, PrerequisiteError, TopicError
 from conf.settings import KafkaSettings
 from tables.access import REQUEST_TIMEOUT_MS, client_options, confluent_options, refusal
+from tables.offsets import FIRST, NEXT, Offsets
+from tables.together import Together
 
 COORDINATOR_LIMIT_S: Final = 20.0
 NO_MEMBERS: Final = frozenset({"Empty", "Dead"})
@@ -55,7 +58,7 @@ class GroupDescription(NamedTuple):
 
 
 class Cluster:
-    """One connection for all lanes of a worker.
+    """One connection for all lanes of a worker; what they ask at the same time is asked once.
 
     It reads *uncommitted*: under read_committed ``end_offsets`` is the last stable offset, which any open
     transaction holds back, and a restore up to there would miss committed records behind it.
@@ -64,6 +67,7 @@ class Cluster:
     def __init__(self, kafka: KafkaSettings, group_id: str) -> None:
         self.kafka = kafka
         self.group_id = group_id
+        self._committed = Together(self._ask_committed)
 
     async def start(self) -> None:
         """Connect.
@@ -73,6 +77,7 @@ class Cluster:
         """
         options = client_options(self.kafka)
         self._consumer = AIOKafkaConsumer(isolation_level="read_uncommitted", **options)
+        self._offsets = Offsets(self._consumer._client)  # noqa: SLF001
         self._admin = AIOKafkaAdminClient(**options)
         try:
             await self._consumer.start()
@@ -86,6 +91,8 @@ class Cluster:
 
     async def stop(self) -> None:
         """Disconnect."""
+        await self._committed.stop()
+        await self._offsets.stop()
         await self._consumer.stop()
         await self._admin.close()
 
@@ -104,8 +111,7 @@ class Cluster:
 
     async def high_watermark(self, topic: str, partition: int) -> int:
         """Offset that the next record gets, committed or not."""
-        tp = TopicPartition(topic, partition)
-        return int((await self._consumer.end_offsets([tp]))[tp])
+        return await self._offsets.ask(TopicPartition(topic, partition), NEXT)
 
     async def stable_end(self, topic: str, partition: int) -> int:
         """Up to where a reader of committed data gets now: an open transaction may hold back more."""
@@ -117,8 +123,7 @@ class Cluster:
 
     async def log_start(self, topic: str, partition: int) -> int:
         """Offset of the oldest record that retention left."""
-        tp = TopicPartition(topic, partition)
-        return int((await self._consumer.beginning_offsets([tp]))[tp])
+        return await self._offsets.ask(TopicPartition(topic, partition), FIRST)
 
     async def committed(self, topic: str, partition: int) -> int | None:
         """The group's committed offset, asked for now; None = none.
@@ -127,15 +132,28 @@ class Cluster:
             KafkaError: the group's coordinator cannot say, such as while it loads; aiokafka's own question would then say
                 that there is none.
         """
+        return await self._committed.ask(TopicPartition(topic, partition))
+
+    async def _ask_committed(
+        self, tps: Collection[TopicPartition]
+    ) -> Mapping[TopicPartition, int | Exception | None]:
+        topics = defaultdict(list)
+        for tp in tps:
+            topics[tp.topic].append(tp.partition)
         coordinator = await self._admin.find_coordinator(self.group_id)
-        request = OffsetFetchRequest(self.group_id, [(topic, [partition])])
+        request = OffsetFetchRequest(self.group_id, list(topics.items()))
         response = await self._admin._send_request(request, coordinator)  # noqa: SLF001
-        answers = [each for _, partitions in response.topics for each in partitions]
-        for code in (getattr(response, "error_code", 0), *(each[3] for each in answers)):
-            if code:
-                raise for_code(code)(f"the offset of {self.group_id} for {topic}/{partition}")
-        offsets = [int(each[1]) for each in answers if each[1] >= 0]
-        return offsets[0] if offsets else None
+        if code := getattr(response, "error_code", 0):
+            raise for_code(code)(f"the offsets of {self.group_id}")
+        answers: dict[TopicPartition, int | Exception | None] = dict.fromkeys(tps)
+        for topic, partitions in response.topics:
+            for number, offset, _metadata, code in partitions:
+                tp = TopicPartition(topic, number)
+                if code:
+                    answers[tp] = for_code(code)(f"the offset of {self.group_id} for {topic}/{number}")
+                else:
+                    answers[tp] = int(offset) if offset >= 0 else None
+        return answers
 
     async def await_coordinator(self) -> None:
         """Until the group's coordinator answers: on a new cluster it is made by the first question, on others it may load.

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import logging
+from collections.abc import Collection
 from typing import Any
 
 from aiokafka import TopicPartition
@@ -15,6 +16,8 @@ from aiokafka.errors import (
     for_code,
 )
 from aiokafka.protocol.group import HeartbeatRequest
+
+from tables.together import Together
 
 log = logging.getLogger("ringfence.kafka")
 
@@ -41,6 +44,25 @@ async def is_member(consumer: Any, generation: int, *, rebalancing: bool = False
         raise error
     well = error is NoError or (rebalancing and error is RebalanceInProgressError)
     return well and bool(coordinator.generation == generation)
+
+
+class Membership:
+    """Asks :func:`is_member`, for many at once by one question: also who is asked to join the next generation is a member."""
+
+    def __init__(self, consumer: Any) -> None:
+        self._consumer = consumer
+        self._asked: Together[int, bool] = Together(self._ask)
+
+    async def confirm(self, generation: int) -> bool:
+        """Whether the consumer is a member of this generation: asked of the broker after the call.
+
+        Raises:
+            KafkaError: the broker cannot say.
+        """
+        return await self._asked.ask(generation)
+
+    async def _ask(self, generations: Collection[int]) -> dict[int, bool | Exception]:
+        return {each: await is_member(self._consumer, each, rebalancing=True) for each in generations}
 
 
 def generation(consumer: Any) -> int:
@@ -70,6 +92,11 @@ def keep_fetching(fetcher: Any) -> None:
     # A failed fetch among them would end the new task at once: it awaits those that it finds.
     fetcher._pending_tasks = {each for each in fetcher._pending_tasks if not each.done()}  # noqa: SLF001
     fetcher._fetch_task = asyncio.create_task(fetcher._fetch_requests_routine())  # noqa: SLF001
+
+
+def set_fetch_wait(consumer: Any, wait_ms: int) -> None:
+    """How long a broker holds a fetch that finds nothing, from the next fetch on."""
+    consumer._fetcher._fetch_max_wait_ms = wait_ms  # noqa: SLF001
 
 
 async def end(consumer: Any, limit: float) -> None:

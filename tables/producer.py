@@ -7,6 +7,7 @@ transactional ID last owns the lane, and every earlier holder fails at its next 
 
 import asyncio
 import contextlib
+import itertools
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Final, NamedTuple, cast
 
@@ -18,6 +19,7 @@ from conf import wire
 from conf.errors import TopicError
 from conf.settings import KafkaSettings
 from tables.access import client_options
+from tables.clients import ClientShare, ProducerClients
 from tables.failpoints import reach
 
 BATCH_BYTES_MAX: Final = 512 * 1024
@@ -52,6 +54,7 @@ class TransactionalProducer:
         lane: str,
         batch_bytes_max: int = BATCH_BYTES_MAX,
         transaction_timeout_ms: int = TRANSACTION_TIMEOUT_MS,
+        clients: ProducerClients | None = None,
     ) -> None:
         """Not connected yet.
 
@@ -61,6 +64,7 @@ class TransactionalProducer:
             lane: Whose it is, for fail points.
             batch_bytes_max: The smallest ``max.message.bytes`` of the topics that will be written to.
             transaction_timeout_ms: After which the broker aborts a transaction that nobody ends.
+            clients: Connections that it shares with other producers; without them it has its own.
         """
         self.transactional_id = transactional_id
         self._lane = lane
@@ -72,11 +76,23 @@ class TransactionalProducer:
             max_request_size=REQUEST_BYTES_MAX,
             acks="all",
         )
+        self._turns: asyncio.Semaphore | None = None
+        if clients is not None:
+            self._turns = clients.turns
+            _attach(self._producer, clients.share())
         self._in_transaction = False
 
     async def fence(self) -> None:
         """Take the transactional ID: ends the former holder's open transaction and all its later writes."""
-        await self._producer.start()
+        async with self.turn():
+            await self._producer.start()
+
+    def turn(self) -> contextlib.AbstractAsyncContextManager[None]:
+        """To be held for a transaction: with shared connections only so many run at once.
+
+        Who limits the time of a transaction takes it first.
+        """
+        return contextlib.nullcontext() if self._turns is None else self._turns
 
     def builder(self) -> Builder:
         """An empty record batch of at most :data:`BATCH_BYTES_MAX` (one larger record fits alone)."""
@@ -168,6 +184,27 @@ class TransactionalProducer:
             with contextlib.suppress(Exception):
                 async with asyncio.timeout(DISCARD_TIMEOUT_S):
                     await self._producer.client.close()
+            await _end_sender(self._producer)
+
+
+def _attach(producer: AIOKafkaProducer, share: ClientShare) -> None:
+    """Replace the client that aiokafka made, which is not connected yet."""
+    producer.client = producer._sender.client = share  # noqa: SLF001
+    producer._metadata = producer._message_accumulator._cluster = share.cluster  # noqa: SLF001
+
+
+async def _end_sender(producer: AIOKafkaProducer) -> None:
+    """A ``stop()`` that was cut short leaves aiokafka's task behind, which would try for ever."""
+    task: asyncio.Task[None] | None = producer._sender.sender_task  # noqa: SLF001
+    if task is None:
+        return
+    accumulator = producer._message_accumulator  # noqa: SLF001
+    for batch in (*accumulator._pending_batches, *itertools.chain(*accumulator._batches.values())):  # noqa: SLF001
+        batch.future.cancel()  # the task waits for what it cannot send
+    task.cancel()
+    await asyncio.wait([task], timeout=DISCARD_TIMEOUT_S)
+    if task.done() and not task.cancelled():
+        task.exception()
 
 
 def _timestamp_refusal(batches: Sequence[Outgoing], futures: Sequence["asyncio.Future[Any]"]) -> str:

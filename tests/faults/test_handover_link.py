@@ -9,6 +9,7 @@ import pytest
 
 from ringfence_client import Message
 from tables import failpoints
+from tests.faults.proxy import TcpProxy
 from tests.support.consuming import Bench, Running, consuming
 from tests.support.group_checker import Disturbance, judge
 from tests.support.lanes import until
@@ -141,17 +142,26 @@ async def _until_ended(journal: Journal, *running: Running) -> None:
 
 
 @pytest.mark.parametrize(
-    ("step", "whose"),
-    [(_suspended, 0), (_draining, 0), (_waiting, 1), (_fence, 1), (_first_write, 1)],
-    ids=["suspended", "draining", "waiting", "fence", "first-write"],
+    ("step", "whose", "harm"),
+    [
+        (_suspended, 0, TcpProxy.cut),
+        (_draining, 0, TcpProxy.blackhole),
+        (_waiting, 1, TcpProxy.cut),
+        (_fence, 1, TcpProxy.cut),
+        (_first_write, 1, TcpProxy.cut),
+        (_first_write, 1, TcpProxy.lose_answers),
+    ],
+    ids=["suspended", "draining-blackhole", "waiting", "fence", "first-write", "first-write-unanswered"],
 )
-async def test_link_cut_for_a_moment(linked: LinkedBroker, step: Step, whose: int) -> None:
-    """Cut for less than the lease and healed, at whatever step: nothing is lost, nothing is repeated."""
+async def test_link_cut_for_a_moment(
+    linked: LinkedBroker, step: Step, whose: int, harm: Callable[[TcpProxy], None]
+) -> None:
+    """Cut, or dumb, for less than the lease and healed, at whatever step: nothing is lost, nothing is repeated."""
     journal, link = Journal(), linked.links[whose]
     async with consuming(linked.bootstrap, 2) as bench:
         first, second = await _handed_over(bench, linked, journal, LONG_LEASE_S)
         async with asyncio.timeout(END_LIMIT_S):
-            remove = await step(bench, first, second, link.cut)
+            remove = await step(bench, first, second, lambda: harm(link))
         try:
             await asyncio.sleep(CUT_S)
         finally:
@@ -160,7 +170,7 @@ async def test_link_cut_for_a_moment(linked: LinkedBroker, step: Step, whose: in
         await _until_ended(journal, first, second)
         await asyncio.gather(first.stop(), second.stop())
 
-        assert link.connections_cut > 0
+        assert link.struck > 0
         assert judge(journal.runs, GROUPS) == []
         assert {each.attempt for each in journal.runs} == {1}
         assert [(await bench.agreed(each)).released for each in range(2)] == [True, True]

@@ -77,9 +77,9 @@ def test_idle_then_running() -> None:
 
 
 def test_reading_that_takes_long() -> None:
-    """Silence is counted from the end of the first reading to the beginning of the last: what is read was read between.
+    """Silence is counted from when the first reading knew its end to the beginning of the last, however long they take.
 
-    Else a holder that wrote just after a slow reading began would have been silent only as long as the reading took.
+    Else a holder that wrote just before the first knew its end would have been silent for less.
     """
     watch = _watch()
 

@@ -1,0 +1,180 @@
+"""The last value of each key, asked for again and again, while the log changes."""
+
+import asyncio
+import contextlib
+import time
+from collections.abc import AsyncIterator
+
+import pytest
+from confluent_kafka import Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
+
+from conf.settings import KafkaSettings
+from tables.cluster import Cluster
+from tables.latest import LatestValues
+from tables.together import StoppedError
+from tests.support import kafka
+from tests.support.kafka import Sent
+from tests.support.lanes import until
+
+COMPACTED = {"cleanup.policy": "compact"}
+
+
+@contextlib.asynccontextmanager
+async def _reading(
+    bootstrap: str, topic: str, partitions: int = 1, **options: int
+) -> AsyncIterator[LatestValues]:
+    settings = KafkaSettings(bootstrap_servers=bootstrap)
+    async with Cluster(settings, "latest") as cluster:
+        latest = LatestValues(settings, cluster, topic, partitions, **options)
+        try:
+            yield latest
+        finally:
+            await latest.stop()
+
+
+def _topic(bootstrap: str, partitions: int = 1) -> str:
+    name = kafka.unique("latest")
+    kafka.create_topics(bootstrap, {name: (partitions, COMPACTED)})
+    return name
+
+
+def _write(bootstrap: str, topic: str, *pairs: tuple[bytes, bytes | None], partition: int = 0) -> None:
+    records = [Sent(None, key, value) for key, value in pairs]
+    kafka.send_in_transaction(bootstrap, topic, records, commit=True, partition=partition)
+
+
+def _counted(latest: LatestValues) -> list[int]:
+    """Collects how many records each fetch brings."""
+    found: list[int] = []
+    connected = latest._connected
+
+    async def counting() -> object:
+        reader = await connected()
+        if not hasattr(reader, "counted"):
+            fetch = reader.fetch
+
+            async def counted(tp: TopicPartition) -> tuple[list[object], int]:
+                records, reached = await fetch(tp)
+                found.append(len(records))
+                return records, reached
+
+            reader.fetch = counted  # type: ignore[method-assign]
+            reader.counted = True  # type: ignore[attr-defined]
+        return reader
+
+    latest._connected = counting  # type: ignore[method-assign, assignment]
+    return found
+
+
+async def test_reads_only_what_is_new(bootstrap: str) -> None:
+    """The second question reads the last record again and what came since; tombstones and aborted records count as such."""
+    topic = _topic(bootstrap)
+    _write(bootstrap, topic, *((b"%d" % each, b"old") for each in range(500)))
+    async with _reading(bootstrap, topic) as latest:
+        fetched = _counted(latest)
+
+        assert await latest.get(0, b"7") == b"old"
+        assert sum(fetched) == 500
+
+        fetched.clear()
+        _write(bootstrap, topic, (b"7", b"new"), (b"8", None))
+        kafka.send_in_transaction(bootstrap, topic, [Sent(None, b"7", b"aborted")], commit=False)
+
+        assert await latest.get(0, b"7") == b"new"
+        assert await latest.get(0, b"8") is None
+        assert await latest.get(0, b"9") == b"old"
+        assert await latest.get(0, b"nobody") is None
+        assert sum(fetched) <= 8
+
+
+@pytest.mark.parametrize("more", [0, 40])
+async def test_recreated_topic(bootstrap: str, more: int) -> None:
+    """A topic that was made anew is read anew, whether its end lies below what was read, at it, or far beyond."""
+    topic = _topic(bootstrap)
+    _write(bootstrap, topic, *((b"%d" % each, b"old") for each in range(10)))
+    async with _reading(bootstrap, topic) as latest:
+        assert await latest.get(0, b"3") == b"old"
+
+        kafka.delete_topics(bootstrap, [topic])
+        kafka.create_topics(bootstrap, {topic: (1, COMPACTED)})
+        _write(bootstrap, topic, *((b"n%d" % each, b"new") for each in range(10 + more)))
+
+        assert await latest.get(0, b"n3") == b"new"
+        assert await latest.get(0, b"3") is None
+
+
+async def test_deleted_beginning(bootstrap: str) -> None:
+    """What was deleted from the log is not remembered."""
+    topic = _topic(bootstrap)
+    kafka.alter_topic(bootstrap, topic, "cleanup.policy", "compact,delete")
+    _write(bootstrap, topic, (b"a", b"1"), (b"b", b"1"))
+    _write(bootstrap, topic, (b"b", b"2"))
+    async with _reading(bootstrap, topic) as latest:
+        assert await latest.get(0, b"a") == b"1"
+
+        admin = AdminClient({"bootstrap.servers": bootstrap})
+        for future in admin.delete_records([TopicPartition(topic, 0, 2)]).values():
+            future.result(kafka.WAIT_S)
+
+        assert await latest.get(0, b"a") is None
+        assert await latest.get(0, b"b") == b"2"
+
+
+async def test_open_transaction_is_waited_for(bootstrap: str) -> None:
+    """Whoever asks while a transaction is open below the end gets what it commits; other partitions are told meanwhile.
+
+    How long that took does not count: up to where to read was known before.
+    """
+    topic = _topic(bootstrap, 2)
+    _write(bootstrap, topic, (b"a", b"1"))
+    _write(bootstrap, topic, (b"b", b"1"), partition=1)
+    producer = Producer({"bootstrap.servers": bootstrap, "transactional.id": kafka.unique("latest-open")})
+    producer.init_transactions(kafka.WAIT_S)
+    producer.begin_transaction()
+    kafka.produce(producer, topic, Sent(None, b"a", b"2"), 0)
+    assert producer.flush(kafka.WAIT_S) == 0
+    async with _reading(bootstrap, topic, 2) as latest:
+        asked, given_up = (asyncio.create_task(latest.look(0, b"a")) for _ in range(2))
+
+        assert await latest.get(1, b"b") == b"1"
+        assert not asked.done()
+
+        given_up.cancel()
+        committing = time.monotonic()
+        await asyncio.to_thread(producer.commit_transaction, kafka.WAIT_S)
+        value, asked_at = await asked
+
+        assert value == b"2"
+        assert asked_at < committing
+
+
+async def test_memory_is_bounded(bootstrap: str) -> None:
+    """Beyond the bound partitions are forgotten, the one that was asked for longest ago first, and read anew."""
+    topic = _topic(bootstrap, 3)
+    for number in range(3):
+        _write(bootstrap, topic, (b"k", b"x" * 1_000), partition=number)
+    async with _reading(bootstrap, topic, 3, bytes_max=3_000) as latest:
+        for number in (0, 1, 0, 2):
+            assert await latest.get(number, b"k") == b"x" * 1_000
+
+        assert list(latest._known) == [0, 2]
+        assert await latest.get(1, b"k") == b"x" * 1_000
+
+
+async def test_stopped_while_asked(bootstrap: str) -> None:
+    """Whoever waits when it is stopped is told, and nothing is left connected."""
+    topic = _topic(bootstrap)
+    producer = Producer({"bootstrap.servers": bootstrap, "transactional.id": kafka.unique("latest-stop")})
+    producer.init_transactions(kafka.WAIT_S)
+    producer.begin_transaction()
+    kafka.produce(producer, topic, Sent(None, b"a", b"1"), 0)
+    assert producer.flush(kafka.WAIT_S) == 0
+    async with _reading(bootstrap, topic) as latest:
+        asked = asyncio.create_task(latest.get(0, b"a"))
+        await until(lambda: latest._reader is not None, lambda: "nothing is read")
+        await latest.stop()
+
+        with pytest.raises(StoppedError):
+            await asked
+    producer.abort_transaction(kafka.WAIT_S)

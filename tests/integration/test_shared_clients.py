@@ -1,0 +1,120 @@
+"""Transactional producers that share connections."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+from aiokafka import TopicPartition
+from confluent_kafka import Producer
+
+from app.embedded.broker import EmbeddedBroker
+from conf.settings import KafkaSettings
+from tables.clients import ProducerClients
+from tables.producer import FencedError, Outgoing, TransactionalProducer
+from tests.support import kafka
+from tests.support.consuming import Recorder, consuming
+from tests.support.kafka import Sent
+from tests.support.lanes import until
+
+WIDE = 300
+SOCKETS_MAX = 60
+
+
+def _producer(bootstrap: str, name: str, clients: ProducerClients | None) -> TransactionalProducer:
+    settings = KafkaSettings(bootstrap_servers=bootstrap)
+    return TransactionalProducer(settings, name, name, transaction_timeout_ms=10_000, clients=clients)
+
+
+async def _write(producer: TransactionalProducer, topic: str, value: bytes, partition: int = 0) -> None:
+    builder = producer.builder()
+    builder.append(timestamp=None, key=b"k", value=value, headers=[])
+    await producer.transact(
+        [Outgoing(topic, partition, builder)], {TopicPartition(topic, partition): 1}, "shared"
+    )
+
+
+def _sockets() -> int:
+    links = [str(each.readlink()) for each in Path("/proc/self/fd").iterdir() if each.is_symlink()]
+    return sum(each.startswith("socket:") for each in links)
+
+
+def _one_each(bootstrap: str, topic: str) -> None:
+    producer = Producer({"bootstrap.servers": bootstrap})
+    for number in range(WIDE):
+        kafka.produce(producer, topic, Sent(None, b"g", b"v"), number)
+    assert producer.flush(kafka.WAIT_S) == 0
+
+
+async def test_one_fails_and_others_go_on(bootstrap: str) -> None:
+    """Of producers on one connection, one is fenced and discarded, one discarded in a transaction: the rest write on."""
+    topic = kafka.unique("shared")
+    kafka.create_topics(bootstrap, {topic: (4, {})})
+    clients = ProducerClients(KafkaSettings(bootstrap_servers=bootstrap), clients_max=1)
+    names = [kafka.unique("shared-producer") for _ in range(4)]
+    well, other, fenced, left = producers = [_producer(bootstrap, each, clients) for each in names]
+    await asyncio.gather(*(each.fence() for each in producers))
+    await asyncio.gather(*(_write(each, topic, b"1", number) for number, each in enumerate(producers)))
+    successor = _producer(bootstrap, names[2], clients)
+    await successor.fence()
+    with pytest.raises(FencedError):
+        await _write(fenced, topic, b"never", 2)
+    writing = asyncio.create_task(_write(left, topic, b"never", 3))
+    await until(lambda: left._in_transaction, lambda: "no transaction")
+    writing.cancel()
+    await asyncio.gather(_write(well, topic, b"2"), fenced.discard(), left.discard())
+    await asyncio.gather(_write(other, topic, b"2", 1), _write(successor, topic, b"2", 2))
+    values = [(each.partition, each.value) for each in kafka.read_all(bootstrap, topic, 4)]
+
+    assert values == [(0, b"1"), (0, b"2"), (1, b"1"), (1, b"2"), (2, b"1"), (2, b"2"), (3, b"1")]
+    assert len(clients._clients) == 1
+    assert clients._clients[0].shares == 3
+
+    await asyncio.gather(well.discard(), other.discard(), successor.discard())
+    await clients.stop()
+
+
+async def test_broker_restarts(tmp_path: Path) -> None:
+    """After a kill of the broker those that write fail or go on, all can be opened again, and nothing is left running."""
+    with EmbeddedBroker(tmp_path / "broker") as broker:
+        bootstrap = broker.bootstrap_servers
+        kafka.settle(bootstrap)
+        kafka.create_topics(bootstrap, {"restarted": (1, {})})
+        clients = ProducerClients(KafkaSettings(bootstrap_servers=bootstrap), clients_max=2)
+        tasks = asyncio.all_tasks()
+        producers = [_producer(bootstrap, f"restarted-{number}", clients) for number in range(6)]
+        await asyncio.gather(*(each.fence() for each in producers))
+        await asyncio.gather(*(_write(each, "restarted", b"1") for each in producers))
+        await asyncio.to_thread(broker.kill)
+        writing = [asyncio.create_task(_write(each, "restarted", b"lost")) for each in producers[:3]]
+        await asyncio.wait(writing, timeout=1)
+        for each in writing:
+            each.cancel()
+        await asyncio.gather(*writing, *(each.discard() for each in producers), return_exceptions=True)
+        await asyncio.to_thread(broker.start)
+        producers = [_producer(bootstrap, f"restarted-{number}", clients) for number in range(6)]
+        await asyncio.gather(*(each.fence() for each in producers))
+        await asyncio.gather(*(_write(each, "restarted", b"2") for each in producers))
+        await asyncio.gather(*(each.discard() for each in producers))
+        await clients.stop()
+        values = [each.value for each in kafka.read_all(bootstrap, "restarted", 1)]
+
+        assert values == [b"1"] * 6 + [b"2"] * 6
+        await until(lambda: asyncio.all_tasks() <= tasks, lambda: str(asyncio.all_tasks() - tasks))
+
+
+async def test_many_partitions(bootstrap: str) -> None:
+    """A consumer of 300 partitions has some dozens of sockets, and finishes what is in each."""
+    handler = Recorder()
+    async with consuming(bootstrap, WIDE) as bench:
+        before = _sockets()
+        running = await bench.start(handler, concurrency=50)
+        await running.ready(WIDE)
+
+        assert _sockets() - before <= SOCKETS_MAX
+
+        await asyncio.to_thread(_one_each, bootstrap, bench.accepted)
+        await until(lambda: len(handler.done) == WIDE, lambda: f"{len(handler.done)} of {WIDE}")
+        await running.stop()
+
+        assert sorted(handler.done) == [(number, 0) for number in range(WIDE)]
+        assert sum(kafka.committed(bootstrap, bench.group, bench.accepted, WIDE)) == WIDE

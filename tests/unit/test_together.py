@@ -1,0 +1,96 @@
+"""Questions that come together."""
+
+import asyncio
+from collections.abc import Collection, Mapping
+
+import pytest
+
+from tables.together import StoppedError, Together
+
+
+class Oracle:
+    """Answers with the number of its request, when it is let."""
+
+    def __init__(self) -> None:
+        self.requests: list[set[str]] = []
+        self.may = asyncio.Event()
+
+    async def __call__(self, questions: Collection[str]) -> Mapping[str, int | Exception]:
+        self.requests.append(set(questions))
+        number = len(self.requests)
+        await self.may.wait()
+        if "down" in questions:
+            raise OSError("down")
+        return {each: ValueError(each) if each == "bad" else number for each in questions}
+
+
+async def _turn() -> None:
+    for _ in range(3):
+        await asyncio.sleep(0)
+
+
+async def test_one_request_for_many() -> None:
+    """What is asked in one turn is one request; what comes while it is under way is the next, also the same question."""
+    oracle = Oracle()
+    together = Together(oracle)
+    first = [asyncio.create_task(together.ask(each)) for each in ("a", "b", "a")]
+    await _turn()
+    second = [asyncio.create_task(together.ask(each)) for each in ("a", "c")]
+    await _turn()
+    oracle.may.set()
+
+    assert await asyncio.gather(*first) == [1, 1, 1]
+    assert await asyncio.gather(*second) == [2, 2]
+    assert oracle.requests == [{"a", "b"}, {"a", "c"}]
+
+
+async def test_error_of_one_question() -> None:
+    """An answer that is an error is one question's; what the request itself raises is everybody's, and the next works."""
+    oracle = Oracle()
+    oracle.may.set()
+    together = Together(oracle)
+    good, bad = await asyncio.gather(together.ask("a"), together.ask("bad"), return_exceptions=True)
+
+    assert good == 1
+    assert isinstance(bad, ValueError)
+
+    answers = await asyncio.gather(together.ask("a"), together.ask("down"), return_exceptions=True)
+
+    assert [type(each) for each in answers] == [OSError, OSError]
+    assert await together.ask("a") == 3
+
+
+async def test_cancelled_while_it_waits() -> None:
+    """Who is cancelled takes nobody along, and is not asked for any more where its request has not begun."""
+    oracle = Oracle()
+    together = Together(oracle)
+    one, other = (asyncio.create_task(together.ask("a")) for _ in range(2))
+    await _turn()
+    late = asyncio.create_task(together.ask("late"))
+    await _turn()
+    one.cancel()
+    late.cancel()
+    await _turn()
+    oracle.may.set()
+
+    assert await other == 1
+    assert one.cancelled()
+    await _turn()
+    assert oracle.requests == [{"a"}]
+
+
+async def test_stopped() -> None:
+    """Nobody waits for ever: neither who is being answered, nor who comes next, nor who comes too late."""
+    oracle = Oracle()
+    together = Together(oracle)
+    waiting = [asyncio.create_task(together.ask("a"))]
+    await _turn()
+    waiting.append(asyncio.create_task(together.ask("b")))
+    await _turn()
+    await together.stop()
+
+    assert [type(each) for each in await asyncio.gather(*waiting, return_exceptions=True)] == [
+        StoppedError
+    ] * 2
+    with pytest.raises(StoppedError):
+        await together.ask("c")
