@@ -24,8 +24,9 @@ SESSION_S = 6.0
 END_LIMIT_S = 75.0
 GROUPS = {f"g{partition}-{number}": 12 for partition in range(2) for number in range(3)}
 MESSAGES = sum(GROUPS.values())
-Step = Callable[[Bench, Running, Running, Callable[[], None]], Awaitable[Callable[[], None]]]
-"""Arranges for the cut, with the holder, the newcomer and what cuts; returns what takes away the arrangement."""
+Step = Callable[[Running, Running, asyncio.Event, Callable[[], None]], Awaitable[Callable[[], None]]]
+"""Arranges for the cut, with the holder, the newcomer, what lets handlers end, and what cuts; returns what takes away the
+arrangement."""
 
 
 def _nothing() -> None:
@@ -33,7 +34,7 @@ def _nothing() -> None:
 
 
 async def _suspended(
-    bench: Bench, first: Running, second: Running, cut: Callable[[], None]
+    first: Running, second: Running, gate: asyncio.Event, cut: Callable[[], None]
 ) -> Callable[[], None]:
     """The holder's, between its loss of all partitions and the next assignment."""
     holdings = first.consumer.holdings
@@ -43,20 +44,22 @@ async def _suspended(
 
 
 async def _draining(
-    bench: Bench, first: Running, second: Running, cut: Callable[[], None]
+    first: Running, second: Running, gate: asyncio.Event, cut: Callable[[], None]
 ) -> Callable[[], None]:
     """The holder's, while messages run that it may still acknowledge."""
+    gate.clear()
     claims = first.consumer.claims
     await until(
         lambda: any(each.leaving is not None and each.window.running for each in claims.values()),
         lambda: "nothing is let go",
     )
     cut()
+    gate.set()
     return _nothing
 
 
 async def _waiting(
-    bench: Bench, first: Running, second: Running, cut: Callable[[], None]
+    first: Running, second: Running, gate: asyncio.Event, cut: Callable[[], None]
 ) -> Callable[[], None]:
     """The newcomer's, while it reads the lease again and again."""
     await until(lambda: bool(second.consumer.reasons), lambda: "nobody is waited for")
@@ -65,7 +68,7 @@ async def _waiting(
 
 
 async def _fence(
-    bench: Bench, first: Running, second: Running, cut: Callable[[], None]
+    first: Running, second: Running, gate: asyncio.Event, cut: Callable[[], None]
 ) -> Callable[[], None]:
     """The newcomer's, as it fences."""
     reached = asyncio.Event()
@@ -81,7 +84,7 @@ async def _fence(
 
 
 async def _first_write(
-    bench: Bench, first: Running, second: Running, cut: Callable[[], None]
+    first: Running, second: Running, gate: asyncio.Event, cut: Callable[[], None]
 ) -> Callable[[], None]:
     """The newcomer's, in the middle of the transaction that says whose the partition is now."""
     reached, fenced = asyncio.Event(), set[str]()
@@ -107,18 +110,25 @@ async def _first_write(
     return remove
 
 
-async def _work(message: Message) -> None:
-    await asyncio.sleep(0.3)
+def _opened() -> asyncio.Event:
+    gate = asyncio.Event()
+    gate.set()
+    return gate
 
 
 async def _handed_over(
-    bench: Bench, linked: LinkedBroker, journal: Journal, lease_s: float
+    bench: Bench, linked: LinkedBroker, journal: Journal, lease_s: float, gate: asyncio.Event
 ) -> tuple[Running, Running]:
-    """A holder at work on two partitions, and a newcomer that gets one of them."""
+    """A holder at work on two partitions, and a newcomer that gets one of them; no message ends while the gate is closed."""
+
+    async def work(message: Message) -> None:
+        await asyncio.sleep(0.3)
+        await gate.wait()
+
     for label, size in GROUPS.items():
         bench.send(*values(label, size), partition=int(label[1]))
     first, second = (
-        (journal.handler(number, _work), {"through": link.bootstrap, "lease_timeout": lease_s})
+        (journal.handler(number, work), {"through": link.bootstrap, "lease_timeout": lease_s})
         for number, link in enumerate(linked.links)
     )
     options = {"session_timeout": SESSION_S, "concurrency": 6}
@@ -157,11 +167,11 @@ async def test_link_cut_for_a_moment(
     linked: LinkedBroker, step: Step, whose: int, harm: Callable[[TcpProxy], None]
 ) -> None:
     """Cut, or dumb, for less than the lease and healed, at whatever step: nothing is lost, nothing is repeated."""
-    journal, link = Journal(), linked.links[whose]
+    journal, link, gate = Journal(), linked.links[whose], _opened()
     async with consuming(linked.bootstrap, 2) as bench:
-        first, second = await _handed_over(bench, linked, journal, LONG_LEASE_S)
+        first, second = await _handed_over(bench, linked, journal, LONG_LEASE_S, gate)
         async with asyncio.timeout(END_LIMIT_S):
-            remove = await step(bench, first, second, lambda: harm(link))
+            remove = await step(first, second, gate, lambda: harm(link))
         try:
             await asyncio.sleep(CUT_S)
         finally:
@@ -178,10 +188,10 @@ async def test_link_cut_for_a_moment(
 
 async def test_holder_cut_past_its_lease(linked: LinkedBroker) -> None:
     """A holder that drains and cannot write any more is taken from when its lease has run out; what it ran comes again."""
-    journal, link = Journal(), linked.links[0]
+    journal, link, gate = Journal(), linked.links[0], _opened()
     async with consuming(linked.bootstrap, 2) as bench:
-        first, second = await _handed_over(bench, linked, journal, LEASE_S)
-        await _draining(bench, first, second, link.cut)
+        first, second = await _handed_over(bench, linked, journal, LEASE_S, gate)
+        await _draining(first, second, gate, link.cut)
         cut = time.monotonic()
         await second.ready(2)
         link.open()

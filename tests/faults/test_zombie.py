@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.support import kafka
-from tests.support.kafka import Sent
+from tests.support.kafka import Sent, at_home
 from tests.support.worker import configure, wait_for, worker
 
 
@@ -16,10 +16,11 @@ def test_woken_zombie_changes_nothing(bootstrap: str, tmp_path: Path) -> None:
     name = kafka.unique("zombie")
     config = configure(tmp_path, bootstrap, name, [{"name": name, "partitions": 2}])
     count = 3_000
+    groups = [at_home(each, 2) for each in range(2)]
 
     def send(first: int) -> None:
         for partition in range(2):
-            records = [Sent(None, b"g%d" % partition, b"%d" % each) for each in range(first, first + count)]
+            records = [Sent(None, groups[partition], b"%d" % each) for each in range(first, first + count)]
             kafka.send(bootstrap, name, records, partition)
 
     def committed() -> list[int]:

@@ -18,6 +18,8 @@ from reconcile.nights import Nights
 from tests.support.planted import World, anomalies
 from tests.support.worker import ROOT, run_verb
 
+VERB_LIMIT_S = 150.0
+"""Spark starts, and a night takes its time on a busy machine."""
 COUNTS = ("input", "accepted", "duplicates", "in_flight")
 
 
@@ -120,7 +122,7 @@ def test_evidence_that_goes_between_nights(scheduler: Scheduler) -> None:
 
 
 def _verb(config: Path, *arguments: str) -> "subprocess.CompletedProcess[str]":
-    return run_verb("reconcile", "--config", str(config), *arguments, check=False)
+    return run_verb("reconcile", "--config", str(config), *arguments, check=False, limit_s=VERB_LIMIT_S)
 
 
 @pytest.mark.timeout(300)

@@ -5,6 +5,7 @@ import time
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
+from aiokafka.partitioner import murmur2
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic
 
@@ -46,6 +47,12 @@ class Got(NamedTuple):
 def unique(prefix: str) -> str:
     """A name that no other test of this run uses."""
     return f"{prefix}-{next(_numbers)}"
+
+
+def at_home(partition: int, partitions: int) -> bytes:
+    """A group that a Java producer sends to this partition."""
+    names = (b"g%d" % each for each in itertools.count())
+    return next(each for each in names if (murmur2(each) & 0x7FFFFFFF) % partitions == partition)
 
 
 def create_topics(bootstrap: str, topics: dict[str, tuple[int, dict[str, str]]]) -> None:

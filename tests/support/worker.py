@@ -160,11 +160,13 @@ def configure(folder: Path, bootstrap: str, app_id: str, addresses: list[dict[st
     return config
 
 
-def run_verb(*arguments: str, check: bool = True, stdin: str = "") -> subprocess.CompletedProcess[str]:
+def run_verb(
+    *arguments: str, check: bool = True, stdin: str = "", limit_s: float = LIMIT_S
+) -> subprocess.CompletedProcess[str]:
     """Run a verb to its end."""
     return subprocess.run(
         [sys.executable, "-m", "app", *arguments],
-        cwd=ROOT, check=check, capture_output=True, text=True, input=stdin, timeout=LIMIT_S,
+        cwd=ROOT, check=check, capture_output=True, text=True, input=stdin, timeout=limit_s,
     )  # fmt: skip
 
 
