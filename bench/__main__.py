@@ -13,7 +13,7 @@ from confluent_kafka import KafkaException
 from rich.console import Console
 
 from app.embedded.broker import EmbeddedBroker
-from bench import consume, handover, lease_load, ledger, profile, reconcile, recovery, table
+from bench import consume, handover, lease_load, ledger, profile, reconcile, recovery, table, wide
 from bench.contest import CONTENDERS, PLAIN, Contest, Outcome
 from bench.errors import BenchError
 from bench.traffic import Plan
@@ -25,6 +25,7 @@ CONSUME_RESULTS: Final = RESULTS.with_name("consume.json")
 HANDOVER_RESULTS: Final = RESULTS.with_name("handover.json")
 LEDGER_RESULTS: Final = RESULTS.with_name("ledger.json")
 RECONCILE_RESULTS: Final = RESULTS.with_name("reconcile.json")
+WIDE_RESULTS: Final = RESULTS.with_name("wide.json")
 QUICK_MESSAGES: Final = 100_000
 PLAIN_SHARE: Final = 50
 """The plain agent gets one message of so many: at its pace the whole would take minutes to hours."""
@@ -153,6 +154,15 @@ def reconcile_command(records: tuple[int, ...]) -> None:
         runs = reconcile.run(broker.bootstrap_servers, folder, records, console.print)
     reconcile.show(runs, console)
     reconcile.save(runs, RECONCILE_RESULTS)
+
+
+@main.command("wide")
+@click.option("--partitions", type=click.IntRange(min=1), default=1_000, show_default=True)
+def wide_command(partitions: int) -> None:
+    """Measure how long a consumer takes to open an address of many partitions."""
+    with _broker() as (broker, _):
+        found = wide.run(broker.bootstrap_servers, partitions, Console().print)
+    wide.save(found, WIDE_RESULTS)
 
 
 @main.command("handover")

@@ -1,21 +1,15 @@
-"""How long one consumer takes to open an address of many partitions: ``python -m bench.wide [PARTITIONS]``.
-
-Prints a JSON line: seconds from the start until all are held, sockets then, CPU seconds until then, and CPU seconds of
-a stretch without messages after it.
-"""
+"""How long one consumer takes to open an address of many partitions, and what it needs for that."""
 
 import asyncio
 import contextlib
 import json
-import sys
-import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from app.embedded.broker import EmbeddedBroker
 from bench.errors import BenchError
 from bench.traffic import LOG_LEVEL
 from conf import wire
@@ -27,17 +21,24 @@ IDLE_S: Final = 10.0
 CREATE_LIMIT_S: Final = 120.0
 
 
-def main(partitions: int) -> None:
-    """Start a broker, make the topic, measure."""
-    with (
-        tempfile.TemporaryDirectory() as directory,
-        EmbeddedBroker(Path(directory), properties={"log.retention.ms": "-1"}, heap="1g") as broker,
-    ):
-        _make(broker.bootstrap_servers, partitions)
-        for holder in ("first", "second"):
-            print(
-                json.dumps({"holder": holder, **asyncio.run(_measure(broker.bootstrap_servers))}), flush=True
-            )
+def run(bootstrap: str, partitions: int, say: Callable[[str], None]) -> dict[str, dict[str, float]]:
+    """Make the topic, and open it twice; each result is said as it is there.
+
+    Returns:
+        By consumer: seconds from the start until all partitions are held, CPU seconds until then, sockets, CPU percent of a
+        stretch without messages after it, seconds to let go.
+    """
+    _make(bootstrap, partitions)
+    found = {}
+    for holder in ("first", "second"):
+        found[holder] = asyncio.run(_measure(bootstrap))
+        say(f"{holder}: {json.dumps(found[holder])}")
+    return found
+
+
+def save(found: dict[str, dict[str, float]], path: Path) -> None:
+    """As JSON."""
+    path.write_text(json.dumps(found, indent=1) + "\n")
 
 
 def _make(bootstrap: str, partitions: int) -> None:
@@ -97,7 +98,3 @@ def _sockets() -> int:
         with contextlib.suppress(OSError):  # closed meanwhile
             found += str(each.readlink()).startswith("socket:")
     return found
-
-
-if __name__ == "__main__":
-    main(int(sys.argv[1]) if len(sys.argv) > 1 else 1_000)

@@ -37,8 +37,6 @@ from tables.cluster import Cluster
 log: Final = logging.getLogger("ringfence.consumer")
 
 POLL_MS: Final = 100
-FETCHED_PER_MS: Final = 1
-"""Partitions. aiokafka names all of them in each fetch: one of a thousand costs 40 ms of CPU, and ten a second half a core."""
 MOVING_POLL_MS: Final = 10
 """While windows that are full enough move: handlers do not wait long for what one of them lacks."""
 FETCH_RECORDS_MAX: Final = 250
@@ -139,7 +137,7 @@ class GroupConsumer:
             stack.push_async_callback(self.dispatcher.stop)
             self._consumer = AIOKafkaConsumer(**self._consumer_options())
             self.holdings.begin(self._consumer, opening)
-            self._consumer.subscribe([self._topic], listener=_Listener(self._consumer, self.holdings))
+            self._consumer.subscribe([self._topic], listener=_Listener(self.holdings))
             stack.push_async_callback(insides.end, self._consumer, CLOSE_LIMIT_S)
             stack.push_async_callback(self.holdings.close)
             await self._until_stopped(self._join_and_fetch())
@@ -259,14 +257,11 @@ class GroupConsumer:
 class _Listener(ConsumerRebalanceListener):  # type: ignore[misc]
     """aiokafka's interface."""
 
-    def __init__(self, consumer: AIOKafkaConsumer, holdings: Holdings) -> None:
-        self._consumer = consumer
+    def __init__(self, holdings: Holdings) -> None:
         self._holdings = holdings
 
     async def on_partitions_revoked(self, revoked: Iterable[TopicPartition]) -> None:
         await self._holdings.revoked(revoked)
 
     async def on_partitions_assigned(self, assigned: Iterable[TopicPartition]) -> None:
-        partitions = list(assigned)
-        insides.set_fetch_wait(self._consumer, max(POLL_MS, len(partitions) // FETCHED_PER_MS))
-        self._holdings.given(partitions)
+        self._holdings.given(list(assigned))

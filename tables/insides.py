@@ -94,11 +94,6 @@ def keep_fetching(fetcher: Any) -> None:
     fetcher._fetch_task = asyncio.create_task(fetcher._fetch_requests_routine())  # noqa: SLF001
 
 
-def set_fetch_wait(consumer: Any, wait_ms: int) -> None:
-    """How long a broker holds a fetch that finds nothing, from the next fetch on."""
-    consumer._fetcher._fetch_max_wait_ms = wait_ms  # noqa: SLF001
-
-
 async def end(consumer: Any, limit: float) -> None:
     """Stop a consumer, whatever state it and the broker are in, within about so many seconds. Never raises.
 
