@@ -7,9 +7,11 @@ from tests.mutants.mutant import Mutant, Patch
 _CONSUMER: Final = "ringfence_client/consumer.py"
 _DISPATCHER: Final = "ringfence_client/dispatcher.py"
 _HOLDINGS: Final = "ringfence_client/holdings.py"
+_LATEST: Final = "tables/latest.py"
 _LEASE: Final = "ringfence_client/lease.py"
 _OPENING: Final = "ringfence_client/opening.py"
 _WRITER: Final = "ringfence_client/writer.py"
+_LATEST_TESTS: Final = "tests/integration/test_latest.py"
 _LEASE_RULES: Final = "tests/unit/test_lease.py"
 _LEASE_TESTS: Final = "tests/integration/test_group_lease.py"
 _STORM_TESTS: Final = "tests/integration/test_group_storm.py"
@@ -66,8 +68,31 @@ _TAKING: Final = (
     Mutant(
         "silence-from-the-beginning-of-reading",
         "A newcomer that reads slowly takes a partition whose holder wrote a moment ago.",
-        (Patch(_LEASE, "self._seen, self.since = lease, ended", "self._seen, self.since = lease, begun"),),
+        (Patch(_LEASE, "self._seen, self.since = lease, asked", "self._seen, self.since = lease, begun"),),
         f"{_LEASE_RULES}::test_reading_that_takes_long",
+    ),
+    Mutant(
+        "lease-of-a-topic-that-was-recreated",
+        "What was read of a progress topic is believed, although the topic is another one by now.",
+        (Patch(_LATEST, "if not records or not _same(records[0], witness):", "if not records:"),),
+        f"{_LATEST_TESTS}::test_recreated_topic",
+    ),
+    Mutant(
+        "leases-shorter-by-a-transaction",
+        "A reading that was held up counts as silence from its beginning, though its end was not known yet.",
+        (
+            Patch(
+                _LATEST,
+                "            start, end = await asyncio.gather(\n",
+                "            asked_at = time.monotonic() - 60\n            start, end = await asyncio.gather(\n",
+            ),
+            Patch(
+                _LATEST,
+                "            asked_at = time.monotonic()\n            # Taken out",
+                "            # Taken out",
+            ),
+        ),
+        f"{_LATEST_TESTS}::test_open_transaction_is_waited_for",
     ),
     Mutant(
         "token-stays",
