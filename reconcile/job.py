@@ -15,6 +15,7 @@ from typing import Any, Final
 if __package__ in {None, ""}:  # spark-submit puts this file's folder first
     sys.path[0] = str(Path(__file__).resolve().parents[1])
 
+from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from rich.console import Console
@@ -75,7 +76,7 @@ def run(settings: Settings, options: Options) -> int:
                 return _acknowledge(files)
             with files.locked():
                 document = judge(spark, settings, Nights.load(files), survey, options.out)
-        except PySparkException as error:
+        except (PySparkException, Py4JJavaError) as error:
             raise _explained(error) from error
     _print(document, options)
     return summary.EXIT_CODES[document["verdict"]]
@@ -225,8 +226,8 @@ def _print(document: Mapping[str, Any], options: Options) -> None:
         console.print(f"each record is named in {options.out}/anomalies", highlight=False)
 
 
-def _explained(error: PySparkException) -> RingfenceError:
-    """An error of Spark's, with the way out."""
+def _explained(error: PySparkException | Py4JJavaError) -> RingfenceError:
+    """An error of Spark's, or of Kafka's within it, with the way out."""
     text = str(error)
     if "KAFKA_DATA_LOSS" in text or "OffsetOutOfRange" in text:
         return EvidenceGoneError(
@@ -241,8 +242,11 @@ def _explained(error: PySparkException) -> RingfenceError:
         return SparkFailedError(
             "the disk is full: Spark sorts below spark.local.dir (/tmp), and results go to reconcile.state_dir"
         )
-    first = next((line for line in text.splitlines() if line.strip()), type(error).__name__)
-    return SparkFailedError(f"Spark failed: {first}: nothing was kept; mend that, and run again")
+    lines = [line for line in text.splitlines() if line.strip()] or [type(error).__name__]
+    # Of a Java trace the innermost cause says most.
+    causes = [line.partition(": ")[2] for line in lines if line.startswith(("Caused by: ", ": "))]
+    said = causes[-1] if causes else lines[0]
+    return SparkFailedError(f"Spark failed: {said}: nothing was kept; mend that, and run again")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -10,11 +10,13 @@ from pathlib import Path
 from typing import Any, Final
 
 import pyspark
+from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.hazmat.primitives import serialization
 from pyspark import SparkConf, SparkContext
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from conf.errors import PrerequisiteError
+from conf.errors import ConfigurationError, PrerequisiteError
 from conf.settings import KafkaSettings
 
 CONNECTOR: Final = f"org.apache.spark:spark-sql-kafka-0-10_2.13:{pyspark.__version__}"
@@ -124,6 +126,7 @@ def kafka_options(kafka: KafkaSettings) -> dict[str, str]:
 
     Raises:
         OSError: a PEM file cannot be read.
+        ConfigurationError: a private key is none.
     """
     options = {
         "bootstrap.servers": kafka.bootstrap_servers,
@@ -140,7 +143,7 @@ def kafka_options(kafka: KafkaSettings) -> dict[str, str]:
     if kafka.uses_ssl and kafka.ssl_certfile:
         options["ssl.keystore.type"] = "PEM"
         options["ssl.keystore.certificate.chain"] = Path(kafka.ssl_certfile).read_text("utf-8")
-        options["ssl.keystore.key"] = Path(kafka.ssl_keyfile).read_text("utf-8")
+        options["ssl.keystore.key"] = _pkcs8(Path(kafka.ssl_keyfile))
     if kafka.uses_sasl:
         plain = kafka.sasl_mechanism == "PLAIN"
         module = "plain.PlainLoginModule" if plain else "scram.ScramLoginModule"
@@ -150,6 +153,26 @@ def kafka_options(kafka: KafkaSettings) -> dict[str, str]:
             f"username={_quoted(kafka.sasl_username)} password={_quoted(kafka.sasl_password())};"
         )
     return {f"kafka.{name}": value for name, value in options.items()}
+
+
+def _pkcs8(file: Path) -> str:
+    """A private key as Java reads it; OpenSSL and Python read older formats too.
+
+    Raises:
+        ConfigurationError: it is none, or locked.
+    """
+    text = file.read_text("utf-8")
+    if "-----BEGIN PRIVATE KEY-----" in text:
+        return text
+    try:
+        key = serialization.load_pem_private_key(text.encode(), password=None)
+    except (ValueError, TypeError, UnsupportedAlgorithm) as error:
+        raise ConfigurationError(
+            f"kafka.ssl_keyfile = {file}: not a private key that can be read without a password ({error}): "
+            f"`openssl pkcs8 -topk8 -nocrypt -in {file}` makes one"
+        ) from error
+    kind, plain = serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    return key.private_bytes(serialization.Encoding.PEM, kind, plain).decode()
 
 
 def _quoted(text: str) -> str:

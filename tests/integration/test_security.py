@@ -28,6 +28,7 @@ from tests.support.worker import ROOT, WorkerProcess, wait_for
 
 PARTITIONS: Final = 2
 LIMIT_S: Final = 30.0
+NIGHT_LIMIT_S: Final = 150.0
 """Of a verb that is refused."""
 LINES: Final = [{"id": str(each % 5), "group": f"g{each % 5}", "value": f"{each}"} for each in range(8)]
 """Five distinct messages and three resends."""
@@ -52,17 +53,21 @@ def _start(access: Access, config: Path, *verb: str) -> subprocess.Popen[str]:
     )  # fmt: skip
 
 
-def _finish(process: subprocess.Popen[str], stdin: str = "") -> tuple[int, str, str]:
+def _finish(
+    process: subprocess.Popen[str], stdin: str = "", limit_s: float = LIMIT_S
+) -> tuple[int, str, str]:
     """Exit code, standard output, standard error; a verb that hangs is killed and fails the test."""
     try:
-        out, err = process.communicate(stdin, LIMIT_S)
+        out, err = process.communicate(stdin, limit_s)
     finally:
         process.kill()
     return process.returncode, out, err
 
 
-def _run(access: Access, config: Path, *verb: str, stdin: str = "") -> tuple[int, str, str]:
-    return _finish(_start(access, config, *verb), stdin)
+def _run(
+    access: Access, config: Path, *verb: str, stdin: str = "", limit_s: float = LIMIT_S
+) -> tuple[int, str, str]:
+    return _finish(_start(access, config, *verb), stdin, limit_s)
 
 
 def _jsonl() -> str:
@@ -118,6 +123,43 @@ def test_every_verb_gets_in(
     assert process.log_file in files
     assert [text for text in shown if PASSWORD in text] == []
     assert [each for each in files if PASSWORD.encode() in each.read_bytes()] == []
+
+
+@pytest.mark.long
+@pytest.mark.timeout(400)
+@pytest.mark.parametrize("way", ["tls", "plain", "scram"])
+def test_nightly_job_gets_in(secured: SecuredBroker, way: str, tmp_path: Path) -> None:
+    """Spark reads through a secured listener, with the rights that docs/security.md lists; the password is nowhere."""
+    access: Access = getattr(secured, way)
+    name = kafka.unique(f"nightly-{way}")
+    config = access.configure(tmp_path, f"{name}-app", [{"name": name, "partitions": PARTITIONS}])
+    assert _run(access, config, "topics", "create")[0] == 0
+    assert _run(access, config, "send", name, stdin=_jsonl())[0] == 0
+    process = WorkerProcess(config, "w", dict(access.environment))
+    try:
+        process.start()
+        process.wait_ready()
+        _settle(secured, process, f"{name}-app", name)
+        process.stop()
+    finally:
+        process.destroy()
+    if way == "scram":
+        secured.add_user(f"{name}-night", _rights(name, f"{name}-app")["night"])
+        access = access.with_user(f"{name}-night")
+        config = access.configure(tmp_path, f"{name}-app", [{"name": name, "partitions": PARTITIONS}])
+    with config.open("a") as file:
+        file.write(f'[reconcile]\nstate_dir = "{tmp_path}/state"\n')
+    code, out, err = _run(
+        access, config, "reconcile", "--json", "--out", str(tmp_path / "out"), limit_s=NIGHT_LIMIT_S
+    )
+
+    assert code == 0, err
+    document = json.loads(out)
+    assert (document["verdict"], document["addresses"][name]["accepted"]) == ("clean", 5)
+    assert PASSWORD not in out + err
+    assert [
+        each for each in tmp_path.rglob("*") if each.is_file() and PASSWORD.encode() in each.read_bytes()
+    ] == []
 
 
 REFUSED: Final[dict[str, tuple[Callable[[SecuredBroker], Access], str]]] = {
@@ -194,6 +236,10 @@ def _rights(name: str, app_id: str) -> dict[str, list[Right]]:
             (topic, f"{app_id}-", prefix, AclOperation.WRITE),
             (ResourceType.GROUP, app_id, exactly, AclOperation.READ),
             (ResourceType.TRANSACTIONAL_ID, f"{app_id}-", prefix, AclOperation.WRITE),
+        ],
+        "night": [
+            *((*each, AclOperation.READ) for each in topics),
+            (ResourceType.GROUP, app_id, exactly, AclOperation.DESCRIBE),
         ],
         "viewer": [(topic, f"{app_id}-", prefix, AclOperation.READ)],
     }
