@@ -19,14 +19,17 @@ from reconcile.schemas import (
     ANOMALIES,
     EVENTS,
     EVIDENCE,
-    FLAG,
+    FORWARD_COMMITTED,
     FORWARDS,
     IDS,
     INPUTS,
     INT,
     LONG,
     OUTPUTS,
+    RULES,
+    SPANS,
 )
+from reconcile.small import small
 
 _EVENT = "event string, address string, lane int, before bigint, after bigint, next map<string,bigint>"
 
@@ -140,7 +143,7 @@ class Frames:
         return {topic(each): number for number, each in enumerate(self.addresses)}
 
     def _all(self, frames: Sequence[DataFrame], schema: StructType) -> DataFrame:
-        return read.concatenated(frames) if frames else self.spark.createDataFrame([], schema)
+        return read.concatenated(frames) if frames else small(self.spark, [], schema)
 
     # -- from the night before, and for the next ----------------------------------------------------------------------
 
@@ -219,26 +222,25 @@ class Frames:
     # -- small ones ----------------------------------------------------------------------------------------------------
 
     def spans(self) -> DataFrame:
-        """address, partition, and the span of each input partition."""
+        """:data:`reconcile.schemas.SPANS`."""
         rows = [
             (number, partition, *span)
             for number, each in enumerate(self.addresses)
             for partition, span in enumerate(self.cuts[each.name].input.spans)
         ]
-        names = ["address", "partition", "origin", "begin", "read_from", "cut", "end"]
-        return self.spark.createDataFrame(rows, _schema(names, 2))
+        return small(self.spark, rows, SPANS)
 
     def forward_committed(self) -> DataFrame:
-        """address, lane, committed."""
+        """:data:`reconcile.schemas.FORWARD_COMMITTED`."""
         rows = [
             (number, lane, offset)
             for number, each in enumerate(self.addresses)
             for lane, offset in enumerate(self.cuts[each.name].forward_committed)
         ]
-        return self.spark.createDataFrame(rows, _schema(["address", "lane", "committed"], 2))
+        return small(self.spark, rows, FORWARD_COMMITTED)
 
     def rules(self, detects: set[int], complete: Mapping[str, bool]) -> DataFrame:
-        """address, capacity, max_age_ms, divert, detects, outputs_gone, ids_gone."""
+        """:data:`reconcile.schemas.RULES`."""
         rows = []
         for number, each in enumerate(self.addresses):
             cut = self.cuts[each.name]
@@ -250,14 +252,4 @@ class Frames:
                     number in detects, gone, not complete[each.name],
                 )
             )  # fmt: skip
-        schema = _schema(["address", "capacity", "max_age_ms"], 1)
-        for name in ("divert", "detects", "outputs_gone", "ids_gone"):
-            schema = schema.add(name, FLAG)
-        return self.spark.createDataFrame(rows, schema)
-
-
-def _schema(names: Sequence[str], small: int) -> StructType:
-    """The first so many are ints, the others longs."""
-    return StructType(
-        [StructField(name, INT if number < small else LONG) for number, name in enumerate(names)]
-    )
+        return small(self.spark, rows, RULES)

@@ -31,7 +31,9 @@ from reconcile.kafka import Cluster
 from reconcile.night import STEPS, Judge
 from reconcile.nights import Night, Nights, added, results_folder
 from reconcile.report import progress, show
+from reconcile.schemas import COUNTS
 from reconcile.session import fit_to, kafka_options, session
+from reconcile.small import small
 from reconcile.survey import Survey
 
 WIDTH_MIN: Final = 140
@@ -189,7 +191,7 @@ def _keep_results(spark: SparkSession, nights: Nights, document: Mapping[str, An
         for name, each in document["addresses"].items()
         for anomaly, count in each["anomalies"].items()
     ]
-    counts = spark.createDataFrame(rows, "address string, name string, count bigint").coalesce(1)
+    counts = small(spark, rows, COUNTS)
     folder = results_folder(document["night"])
     counts.write.mode("overwrite").parquet(nights.files.at(folder, "counts"))
     text = json.dumps(document, indent=2) + "\n"

@@ -13,7 +13,8 @@ from reconcile.files import Files
 from reconcile.frames import Frames
 from reconcile.nights import SCRATCH, LaneCounts, Night, ids_folder, results_folder
 from reconcile.read import Ranges, concatenated
-from reconcile.schemas import ACCEPTED, DIVERTED, EVIDENCE, IDS, QUARANTINED
+from reconcile.schemas import ACCEPTED, DIVERTED, EVIDENCE, GAPS, IDS, QUARANTINED
+from reconcile.small import small
 
 Say = Callable[[str], None]
 STEPS = (
@@ -171,10 +172,7 @@ class Judge:
             for number, address in enumerate(self.frames.addresses)
             for each in self.frames.cuts[address.name].lost
         ]
-        frame = self.spark.createDataFrame(
-            found, "address int, out_topic string, out_partition int, out_offset bigint, text string"
-        )
-        return rows(frame, Anomaly.GAP, F.col("text"))
+        return rows(small(self.spark, found, GAPS), Anomaly.GAP, F.col("text"))
 
     # -- counts ----------------------------------------------------------------------------------------------------
 

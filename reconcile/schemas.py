@@ -136,6 +136,31 @@ ANOMALIES: Final = _schema(
 )
 """One anomaly a row."""
 
+SPANS: Final = _schema(
+    address=INT, partition=INT, origin=LONG, begin=LONG, read_from=LONG, cut=LONG, end=LONG
+)
+"""What the cut says of each input partition."""
+
+FORWARD_COMMITTED: Final = _schema(address=INT, lane=INT, committed=LONG)
+"""Up to where the home lanes have consumed their forward topic."""
+
+RULES: Final = _schema(
+    address=INT,
+    capacity=LONG,
+    max_age_ms=LONG,
+    divert=FLAG,
+    detects=FLAG,  # its rings are on, or were
+    outputs_gone=FLAG,
+    ids_gone=FLAG,
+)
+"""What an address promises, and whether the evidence is whole."""
+
+COUNTS: Final = _schema(address=TEXT, name=TEXT, count=LONG)
+"""What was counted, as it is kept."""
+
+GAPS: Final = _schema(address=INT, out_topic=TEXT, out_partition=INT, out_offset=LONG, text=TEXT)
+"""Stretches of partitions that are gone."""
+
 FORWARDED: Final = 0
 ACCEPTED: Final = 1
 DIVERTED: Final = 2

@@ -7,15 +7,10 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
 from reconcile.anomalies import fates, lost, order, repeated, torn
-from reconcile.schemas import ACCEPTED, DIVERTED, EVENTS, EVIDENCE, IDS
+from reconcile.schemas import ACCEPTED, DIVERTED, EVENTS, EVIDENCE, IDS, RULES, SPANS
+from reconcile.small import small
 
 pytestmark = pytest.mark.timeout(300)
-
-RULES = (
-    "address int, capacity bigint, max_age_ms bigint, divert boolean, detects boolean, outputs_gone boolean, "
-    "ids_gone boolean"
-)
-SPANS = "address int, partition int, origin bigint, begin bigint, read_from bigint, cut bigint, end bigint"
 
 
 class Frames:
@@ -55,16 +50,14 @@ class Frames:
             "address": 0, "capacity": 3, "max_age_ms": 0, "divert": False, "detects": True, "outputs_gone": False,
             "ids_gone": False, **changes,
         }  # fmt: skip
-        return self._spark.createDataFrame([tuple(rule.values())], RULES)
+        return small(self._spark, [tuple(rule.values())], RULES)
 
     def spans(self) -> DataFrame:
         """Partition 0: nothing before 10 was ever judged, this night judges 20 to 30, the log ends at 40."""
-        return self._spark.createDataFrame([(0, 0, 10, 20, 20, 30, 40)], SPANS)
+        return small(self._spark, [(0, 0, 10, 20, 20, 30, 40)], SPANS)
 
     def _frame(self, schema: StructType, rows: list[dict[str, Any]]) -> DataFrame:
-        return self._spark.createDataFrame(
-            [tuple(row.get(each) for each in schema.names) for row in rows], schema
-        )
+        return small(self._spark, [tuple(row.get(each) for each in schema.names) for row in rows], schema)
 
 
 def _evidence(number: int, row: dict[str, Any]) -> dict[str, Any]:

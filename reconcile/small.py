@@ -1,0 +1,26 @@
+"""Small frames of the driver's own."""
+
+import base64
+import json
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
+from pyspark.sql.types import ArrayType, StructType
+
+
+def small(spark: SparkSession, rows: Iterable[Sequence[Any]], schema: StructType) -> DataFrame:
+    """A frame of a few rows of texts, numbers, flags and bytes.
+
+    They travel as text within the plan. ``createDataFrame`` would start Python on the executors to unpickle them: they may have
+    none, and here it would take longer than all that is done with the rows.
+    """
+    text = json.dumps([dict(zip(schema.names, map(_json, row), strict=True)) for row in rows])
+    parsed = F.from_json(F.lit(text), ArrayType(schema), {"mode": "FAILFAST"})
+    return spark.range(1, numPartitions=1).select(F.inline(parsed))
+
+
+def _json(value: Any) -> Any:
+    """As Spark reads it from JSON."""
+    return base64.b64encode(value).decode() if isinstance(value, bytes) else value
