@@ -199,8 +199,8 @@ def rings_clear(address: str, config: Path) -> int:
 def demo(messages: int, seed: int, keep: bool, config: Path) -> int:
     """Show it: broker, topics, worker, traffic with resends, a killed worker, an independent check.
 
-    It brings its own broker and data and touches nothing else. Exit code 0 only if every message was accepted
-    exactly once, in order and unchanged.
+    It brings its own broker and data and touches nothing else; what stays is the nightly job's report, in data/demo.
+    Exit code 0 only if every message was accepted exactly once, in order and unchanged.
     """
     _settings_if_any(config)  # needs none of them, but a faulty file that was named is an error everywhere
     from app import demo as demo_module  # noqa: PLC0415

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from app.demo.display import Display
+from app.demo.judges import DemoError, Judges, reports_folder
 from app.demo.processes import Child, InterruptedDemoError, Interruption, WorkerProcess
 from app.demo.publish import Publisher
 from app.demo.traffic import ADDRESSES, Plan
@@ -24,23 +25,15 @@ MESSAGES: Final = 240_000
 SEED: Final = 1
 APP_ID: Final = "demo"
 HOST: Final = "127.0.0.1"
-CHECK: Final = Path(__file__).with_name("check.py")
 PARTITIONS: Final = 4
 READY_LIMIT_S: Final = 90.0
 """For a worker to open its lanes; after a crash the group first waits for the dead one's session to end."""
 STALL_LIMIT_S: Final = 90.0
 """A worker that commits nothing for so long is not well."""
 STOP_LIMIT_S: Final = 30.0
-CHECK_LIMIT_S: Final = 300.0
-RECONCILE_LIMIT_S: Final = 600.0
-"""The first time it fetches Spark's Kafka connector."""
 SETTLE_LIMIT_S: Final = 5.0
 _LOOK_EVERY_S: Final = 0.05
 _HEALTH_EVERY_S: Final = 0.25
-
-
-class DemoError(RingfenceError):
-    """The demo came to no result."""
 
 
 class WorkerError(RingfenceError):
@@ -131,16 +124,25 @@ class Demo:
         stopped = self._stop_worker()
         self._display.phase("check: another program compares all that went in with all that came out")
         self._display.close()
-        code = self._check(seconds)
+        judges = Judges(
+            self._directory, self._broker.bootstrap_servers, self._config, self._interruption, self._stack
+        )
+        code = judges.check(seconds, self._killed.positions if self._killed else None)
         self._tell_outage(seconds)
+        page = None
         if code == 0:
-            code = self._reconcile()
+            self._display.say("The nightly job's own view of it, on Spark:")
+            reports = reports_folder()
+            code = judges.reconcile(reports)
+            page = reports / "report.html"
         if code == 1:
             self._display.say(f"the worker's log ends so:\n{_log(self._worker)}")
         if not stopped:
             self._display.say(
                 f"the worker did not stop within {STOP_LIMIT_S:g} s of SIGTERM:\n{_log(self._worker)}"
             )
+        if page is not None and page.exists():
+            self._display.say(f"its page: {page}")
         return code if stopped else max(code, 1)
 
     # -- before the traffic --------------------------------------------------------------------------------------
@@ -235,43 +237,6 @@ class Demo:
         stopped = self._worker.wait(STOP_LIMIT_S, self._interruption.check) is not None
         self._worker.kill()
         return stopped
-
-    def _check(self, seconds: float) -> int:
-        """Run the check as a program of its own and return its exit code."""
-        arguments = [
-            "-P",
-            str(CHECK),
-            "--bootstrap",
-            self._broker.bootstrap_servers,
-            "--seconds",
-            f"{seconds:.1f}",
-        ]
-        for each in ADDRESSES:
-            arguments += ["--topics", f"{each}={wire.accepted_topic(each)}"]
-        if self._killed is not None:
-            killed = self._directory / "killed.json"
-            killed.write_text(json.dumps(self._killed.positions), "utf-8")
-            arguments += ["--killed", str(killed)]
-        child = Child(arguments, None)
-        self._stack.callback(child.kill)
-        code = child.wait(CHECK_LIMIT_S, self._interruption.check)
-        if code is None:
-            raise DemoError(
-                f"the check did not end within {CHECK_LIMIT_S:g} s: run it on a machine that is less busy"
-            )
-        return code
-
-    def _reconcile(self) -> int:
-        """The nightly job, on this traffic; 1 unless it calls it clean."""
-        self._display.say("The nightly job's own view of it, on Spark:")
-        child = Child(["-m", "app", "reconcile", "--config", str(self._config)], None)
-        self._stack.callback(child.kill)
-        code = child.wait(RECONCILE_LIMIT_S, self._interruption.check)
-        if code is None:
-            raise DemoError(
-                f"the nightly job did not end within {RECONCILE_LIMIT_S:g} s: run it on a machine that is less busy"
-            )
-        return 2 if code == 2 else int(code != 0)  # noqa: PLR2004 - the verb could not run
 
     def _tell_outage(self, seconds: float) -> None:
         if self._killed is None or self._killed.back is None:

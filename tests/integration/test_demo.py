@@ -41,6 +41,7 @@ except RingfenceError as error:
 LIMIT_S: Final = 240.0
 """The nightly job at its end starts Spark."""
 pytestmark = pytest.mark.timeout(300)
+ROOT: Final = Path(__file__).resolve().parents[2]
 COLUMNS: Final = ("sent", "distinct", "accepted", "lost", "doubled", "out of order", "changed")
 
 
@@ -56,7 +57,8 @@ class RunningDemo:
                 [sys.executable, "-c", program],
                 stdout=output,
                 stderr=output,
-                env={**os.environ, "TMPDIR": str(self._temporary)},
+                cwd=folder,
+                env={**os.environ, "TMPDIR": str(self._temporary), "PYTHONPATH": str(ROOT)},
             )
         self._seen: set[psutil.Process] = set()
 
@@ -116,8 +118,8 @@ def _totals(output: str) -> dict[str, int]:
     return dict(zip(COLUMNS, map(int, numbers[: len(COLUMNS)]), strict=True))
 
 
-def test_a_short_demo(demo: RunningDemo) -> None:
-    """Exit code 0, no fault in the table, resends across the kill; no process and no folder stays behind."""
+def test_a_short_demo(demo: RunningDemo, tmp_path: Path) -> None:
+    """Exit code 0, no fault in the table, resends across the kill; no process stays behind, and no folder but the report."""
     assert demo.end() == 0, demo.output
     totals = _totals(demo.output)
     assert totals["sent"] == 20_000
@@ -125,7 +127,10 @@ def test_a_short_demo(demo: RunningDemo) -> None:
     assert [totals[each] for each in COLUMNS[3:]] == [0, 0, 0, 0]
     assert "worker killed with SIGKILL after " in demo.output
     assert re.search(r"^\d+ resends came after the kill while their originals", demo.output, re.MULTILINE)
-    assert demo.output.rstrip().endswith("verdict: clean")
+    assert "verdict: clean" in demo.output
+    page = Path(demo.output.splitlines()[-1].removeprefix("its page: "))
+    assert page.parent.parent == tmp_path / "data" / "demo"
+    assert page.read_text("utf-8").startswith("<!DOCTYPE html>")
     assert demo.started >= 6  # broker, topics, two workers, the nightly job and its JVM
     assert demo.left_behind == []
 

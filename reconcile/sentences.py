@@ -1,0 +1,103 @@
+"""The page's sentences on the numbers of an address. Pure."""
+
+from collections.abc import Sequence
+from statistics import median
+from typing import Final
+
+from reconcile import wording
+from reconcile.figures import AddressFigures, Lane, Moment, Ring
+
+LANES_MAX: Final = 50
+"""So many have a row; of more, those that lag most."""
+
+
+def peak(moments: Sequence[Moment], step_ms: int) -> str:
+    """When most came in."""
+    most = max(moments, key=lambda each: each.records)
+    rate = wording.brief(most.records * 1000 / step_ms)
+    return (
+        f"Counted in stretches of {wording.span(step_ms)}, by the records' timestamps. Most: {wording.number(most.records)} "
+        f"from {wording.time(most.at)} UTC on, {rate} a second."
+    )
+
+
+def resends(ring: Ring, *, night: bool) -> str:
+    """What the ring is (would be, for an audit), and what the resends need."""
+    has = (
+        f"The ring of a lane {'holds' if night else 'would hold'} {_ids(ring.capacity)} (id_cache_size)"
+        if ring.capacity
+        else "The ring is off (id_cache_size = 0)"
+    )
+    days = f"{ring.days:,} day{'' if ring.days == 1 else 's'}"
+    if not ring.resends:
+        return f"No resend seen in {days}. {has}; nothing asks for another size."
+    far = (
+        f"{_resent(ring.resends)} in {days}: half of them within {_ids(ring.resend_distance_p50)}, 99\N{NO-BREAK SPACE}% within "
+        f"{wording.number(ring.resend_distance_p99)}, all within {wording.number(ring.resend_distance_max)}. {has}"
+    )
+    catches = f"catches {wording.percent(ring.confidence)} of them"
+    if ring.recommended > ring.capacity:
+        far += f"; one of {wording.number(ring.recommended)} {catches}."
+    elif ring.recommended == ring.capacity:
+        far += f", the smallest that {catches}."
+    else:
+        far += f"; {wording.number(ring.recommended)} would do, that {catches}."
+    if ring.overruns:
+        again = f"came too late for it and {'was' if ring.overruns == 1 else 'were'} accepted again"
+        far += f" {_resent(ring.overruns)} {again if night else 'would come too late for it'}."
+    return far
+
+
+def _ids(count: int) -> str:
+    return f"{count:,} ID{'' if count == 1 else 's'}"
+
+
+def _resent(count: int) -> str:
+    return f"{count:,} resend{'' if count == 1 else 's'}"
+
+
+def groups(it: AddressFigures) -> str:
+    """How many, and how large the largest."""
+    count, records = (sum(getattr(each, name) for each in it.group_sizes) for name in ("groups", "records"))
+    text = f"{count:,} group{'' if count == 1 else 's'} with {records:,} record{'' if records == 1 else 's'}."
+    if it.groups_largest and records:
+        text += f" The largest has {wording.about(it.groups_largest[0].records / records)} of them."
+    return text
+
+
+def shown(every: Sequence[Lane]) -> Sequence[Lane]:
+    """All in their order, or those that lag most."""
+    if len(every) <= LANES_MAX:
+        return every
+    return sorted(every, key=lambda each: (-each.lag, -each.records, each.lane))[:LANES_MAX]
+
+
+def lanes(it: AddressFigures, *, night: bool) -> str:
+    """All of them in a sentence or two."""
+    count, records = len(it.lanes), sum(each.records for each in it.lanes)
+    if not count:
+        return ""
+    noun = "lane" if night else "partition"
+    said = [f"One {noun}." if count == 1 else f"{count:,} {noun}s."]
+    if count > 1 and records:
+        most = max(it.lanes, key=lambda each: each.records)
+        said.append(
+            f"The busiest, {most.lane}, has {wording.about(most.records / records)} of the records; evenly it would be "
+            f"{wording.about(1 / count)}."
+        )
+    if night:
+        behind = [each.lag for each in it.lanes if each.lag]
+        waiting = f"{sum(behind):,} records wait" if sum(behind) > 1 else "1 record waits"
+        where = f", in {len(behind):,} of them" if count > 1 else ""
+        said.append(f"{waiting} to be judged{where}." if behind else "Nothing waits to be judged.")
+    if it.ring.capacity and any(each.ring_used for each in it.lanes):
+        used = sorted(each.ring_used / it.ring.capacity for each in it.lanes)
+        low, high, middle = (wording.about(each) for each in (used[0], used[-1], median(used)))
+        said.append(
+            f"Of a ring {low} to {high} {'is' if night else 'would be'} used, the median is {middle}."
+        )
+    if count > LANES_MAX:
+        said.append(
+            f"Shown are the {LANES_MAX} with the most {'lag, then the most ' if night else ''}records."
+        )
+    return " ".join(said)

@@ -1,0 +1,122 @@
+"""Figures as a night has them: a day of traffic with its curve, resends with a long tail, some anomalies. Seeded."""
+
+import math
+import random
+from typing import Final
+
+from reconcile.figures import (
+    AddressFigures,
+    Bin,
+    Figures,
+    Finding,
+    GroupBin,
+    Lane,
+    LargeGroup,
+    Moment,
+    Ring,
+)
+
+BEGIN: Final = 1_795_219_200_000
+"""21 November 2026, 00:00 UTC."""
+STEP_MS: Final = 15 * 60 * 1000
+ANOMALIES: Final = (
+    "LOST", "DOUBLED", "PHANTOM", "REORDERED", "FORGOTTEN", "OVERRUN", "CROSS-LANE", "WRONG-VERDICT", "CORRUPTED", "TORN",
+    "GAP",
+)  # fmt: skip
+NO_RING: Final = Ring(0, 0, 0.999, 0, 0, 1, 0, 0, 0)
+
+
+def night(addresses: int = 2, verdict: str = "anomalies", seed: int = 1) -> Figures:
+    """A night of so many addresses; the first has anomalies if the verdict says so."""
+    chance = random.Random(seed)
+    made = [
+        address(_name(at), chance, scale=1 / (at + 1), faulty=verdict == "anomalies" and at == 0)
+        for at in range(addresses)
+    ]
+    first = made[0].ring
+    advice = (
+        f"{made[0].name}: 99.9 % of resends need id_cache_size = {first.recommended:,}, it has {first.capacity:,}: "
+        "set it, and restart the workers one at a time."
+    )
+    return Figures(
+        "Night of 21 November 2026",
+        "From 21 Nov 2026 00:00 to 22 Nov 2026 00:00 UTC: night 12, which follows night 11",
+        verdict,
+        "kafka-1:9092,kafka-2:9092",
+        made,
+        [advice],
+    )
+
+
+def _name(at: int) -> str:
+    return ("orders", "payments")[at] if at < 2 else f"address-{at}"
+
+
+def address(name: str, chance: random.Random, *, scale: float = 1.0, faulty: bool = False) -> AddressFigures:
+    """One address over a day."""
+    moments = [_moment(at, chance, scale) for at in range(96)]
+    records, duplicates, accepted = (
+        sum(getattr(each, key) for each in moments) for key in ("records", "duplicates", "accepted")
+    )
+    distances = _distances(duplicates)
+    anomalies = dict.fromkeys(ANOMALIES, 0) | ({"LOST": 2, "CROSS-LANE": 3, "OVERRUN": 41} if faulty else {})
+    findings = [
+        finding(each, at, chance, name)
+        for each, count in anomalies.items()
+        for at in range(count)
+    ]  # fmt: skip
+    return AddressFigures(
+        name,
+        {"input": records, "accepted": accepted, "duplicates": duplicates, "quarantined": 3, "unchecked": 240,
+         "forwarded": records // 50, "in_flight": 118},
+        Ring(2000, 3914, 0.999, duplicates, anomalies["OVERRUN"], 7, 9, 352, 61_440),
+        STEP_MS,
+        moments,
+        distances,
+        [Bin(2.0**at / 8, round(duplicates * math.exp(-((at - 7) ** 2) / 9) / 5)) for at in range(20)],
+        _groups(records - 240),
+        [LargeGroup(f"customer-{chance.randrange(10**6):06}", 40_000 // (at + 2)) for at in range(8)],
+        [Lane(at, records // 4 + (at - 2) * 900, accepted // 4, duplicates // 4, (0, 118, 0, 0)[at],
+              (2000, 2000, 1764, 1911)[at]) for at in range(4)],
+        anomalies,
+        findings,
+    )  # fmt: skip
+
+
+def _moment(at: int, chance: random.Random, scale: float) -> Moment:
+    hour = at / 4
+    curve = 0.12 + math.exp(-((hour - 10.5) ** 2) / 8) * 0.7 + math.exp(-((hour - 19.5) ** 2) / 5)
+    records = round(46_000 * scale * curve * chance.uniform(0.93, 1.07))
+    burst = 0.09 if 13.5 <= hour < 14.25 else 0.006
+    duplicates = round(records * burst * chance.uniform(0.6, 1.4))
+    return Moment(BEGIN + at * STEP_MS, records, records - duplicates, duplicates)
+
+
+def _distances(total: int) -> list[Bin]:
+    """Most come soon; a few very late."""
+    weights = [math.exp(-((at - 3.5) ** 2) / 10) + 0.0012 * (at > 8) for at in range(17)]
+    return [Bin(2.0**at, round(total * each / sum(weights))) for at, each in enumerate(weights)]
+
+
+def _groups(records: int) -> list[GroupBin]:
+    """Many small ones, a few large ones."""
+    weights = [1.24**at for at in range(16)]
+    shares = [round(records * each / sum(weights)) for each in weights]
+    return [GroupBin(2**at, math.ceil(each / (0.75 * 2**at)), each) for at, each in enumerate(shares)]
+
+
+def finding(anomaly: str, at: int, chance: random.Random, topic: str = "orders") -> Finding:
+    """One anomaly, with all places that it can have."""
+    lost = anomaly in {"LOST", "GAP"}
+    return Finding(
+        anomaly, topic, chance.randrange(4), 30_000 + at, None if lost else f"{topic}.accepted",
+        None if lost else chance.randrange(4), None if lost else 29_000 + at, None if lost else chance.randrange(4),
+        None if lost else 12_000 + at, f"order-{chance.randrange(10**9):09}-{at}", f"customer-{chance.randrange(10**6):06}",
+        "neither accepted, in quarantine, nor known as a duplicate" if lost else "accepted in another lane too",
+    )  # fmt: skip
+
+
+def nothing(name: str = "empty", verdict: str = "clean") -> Figures:
+    """Of an address to which nothing came."""
+    empty = AddressFigures(name, {"input": 0, "accepted": 0}, NO_RING, STEP_MS)
+    return Figures("Night of 21 November 2026", "nothing came", verdict, "kafka-1:9092", [empty])

@@ -1,0 +1,234 @@
+"""The page of a night and of an audit: read as a browser reads it, with what hostile producers send."""
+
+import re
+import unicodedata
+from dataclasses import replace
+from typing import Final
+
+import pytest
+
+from reconcile import page, sentences, wording
+from reconcile.anomalies.name import Anomaly
+from reconcile.figures import Bin, Figures, GroupBin, Lane, LargeGroup, Moment, Ring
+from tests.support import figures
+from tests.support.pages import NIGHT, PLAIN, RENDERED, RING, Read, found, read
+
+HOSTILE: Final = (
+    "<script>alert(1)</script>\"'><img src=x onerror=y>&amp;\x1b[201~\u202egnp\u2066\x00\r\n\ud800"
+)
+
+
+def test_self_contained() -> None:
+    """No script, nothing from outside, a policy that forbids both; links lead to places in the page."""
+    seen = Read(RENDERED)
+
+    assert {tag for tag, _ in seen.elements}.isdisjoint({"script", "link", "img", "iframe", "object", "base"})
+    assert seen.having("src") == []
+    identifiers = seen.having("id")
+    assert len(identifiers) == len(set(identifiers))
+    assert set(seen.having("href")) <= {f"#{each}" for each in identifiers}
+    assert len(seen.having("href")) == 2 + 3  # the addresses, and the anomalies of one
+    assert "url(" not in RENDERED
+    assert "@import" not in RENDERED
+    assert set(re.findall(r"https?://[^\s\"]+", RENDERED)) == {"http://www.w3.org/2000/svg"}
+    assert "default-src 'none'; style-src 'unsafe-inline'" in seen.having("content")
+
+
+def test_structure() -> None:
+    """A language, headings without gaps, a title that says the verdict first."""
+    seen = Read(RENDERED)
+
+    assert seen.having("lang") == ["en"]
+    assert seen.headings[0] == 1
+    assert seen.headings.count(1) == 1
+    assert all(after <= before + 1 for before, after in zip(seen.headings, seen.headings[1:], strict=False))
+    assert "<title>anomalies: Night of 21 November 2026</title>" in RENDERED
+
+
+@pytest.mark.parametrize(
+    ("verdict", "shown"),
+    [
+        ("clean", "✓clean"), ("anomalies", "✕anomalies"), ("gap", "?gap"), ("", "iaudit"), ("odd<b>", "?odd<b>"),
+    ],
+)  # fmt: skip
+def test_verdict(verdict: str, shown: str) -> None:
+    """The badge has a sign and a word, so that nobody needs its colour; also of a verdict of another version."""
+    assert f"Night{shown}" in read(PLAIN, verdict=verdict).said
+
+
+def test_hostile() -> None:
+    """Markup, quotes, control and direction characters stay text, in whatever field they come: each as its escape."""
+    h = HOSTILE
+    address = replace(
+        NIGHT.addresses[0], name=h, counts={h: 1}, groups_largest=[LargeGroup(h, 1)], anomalies={h: 2},
+        findings=[found(h, anomaly=h, out_topic=h, out_partition=0, out_offset=0, id=h, group=h, detail=h)],
+    )  # fmt: skip
+    html = page.render(Figures(h, h, h, h, [address, address], [h]))
+    seen = Read(html)
+    harmless = "x"
+    same = replace(
+        address, name=harmless, counts={harmless: 1}, groups_largest=[LargeGroup(harmless, 1)],
+        anomalies={harmless: 2},
+        findings=[found(h, anomaly=harmless, out_topic=h, out_partition=0, out_offset=0)],
+    )  # fmt: skip
+
+    expected = Read(page.render(Figures("x", "x", "x", h, [same, same], ["x"])))
+    assert [tag for tag, _ in seen.elements] == [tag for tag, _ in expected.elements]
+    assert not any(name.startswith("on") for _, attrs in seen.elements for name in attrs)
+    hidden = {each for each in html if unicodedata.category(each) in {"Cc", "Cf", "Cs"}} - {"\n"}
+    assert hidden == set()
+    html.encode()
+    assert seen.said.count("<script>alert(1)</script>\"'><img src=x onerror=y>&amp;\\x1b[201~\\u202egnp") > 15
+    assert "\\u2066\\x00\\r\\n\\ud800" in seen.said
+
+
+def test_long_names() -> None:
+    """Of 10,000 characters beginning and end are shown, and how many they are."""
+    long = "a" * 5000 + "b" * 5000
+    address = replace(PLAIN, name=long, groups_largest=[LargeGroup(long, 1)], findings=[found(id=long)])
+    html = page.render(Figures("Night", "", "clean", "kafka:9092", [address]))
+
+    assert html.count("aaa … bbb") == html.count("bbb (10,000 characters)") == 3
+    assert len(html) < 40_000
+
+
+@pytest.mark.parametrize("verdict", ["clean", ""])
+def test_nothing(verdict: str) -> None:
+    """Zero records: each part says so in words, and nothing is drawn."""
+    html = page.render(figures.nothing(verdict=verdict))
+    said = Read(html).said
+
+    assert "No record came in." in said
+    assert (
+        "No resend seen in 1 day. The ring is off (id_cache_size = 0); nothing asks for another size." in said
+    )
+    assert "No record has a group." in said
+    assert ("No lane took a record." if verdict else "It has no partition with a record.") in said
+    assert ("None found." in said) == bool(verdict)
+    assert "None: the numbers ask for no change." in said
+    assert "<svg" not in html
+
+
+def test_no_address() -> None:
+    """Not even one."""
+    assert "No address was looked at." in read().said
+
+
+def test_all_zero() -> None:
+    """Bins and moments that are there and empty draw nothing that divides by them."""
+    address = replace(
+        PLAIN, moments=[Moment(0, 0, 0, 0)], distances=[Bin(1.0, 0)], ages=[Bin(1.0, 0)], group_sizes=[GroupBin(1, 0, 0)],
+        lanes=[Lane(0, 0, 0, 0, 0, 0)],
+    )  # fmt: skip
+    html = page.render(Figures("Night", "", "clean", "", [address]))
+
+    assert html.count("<svg") == 2  # the day, for wide pages and for narrow ones
+    assert "One lane. Nothing waits to be judged." in Read(html).said
+
+
+@pytest.mark.parametrize(
+    ("ring", "said"),
+    [
+        (RING, "The ring of a lane holds 2,000 IDs (id_cache_size); one of 3,914 catches 99.9 % of them."),
+        (
+            replace(RING, capacity=3914),
+            "holds 3,914 IDs (id_cache_size), the smallest that catches 99.9 % of them.",
+        ),
+        (
+            replace(RING, capacity=9000),
+            "holds 9,000 IDs (id_cache_size); 3,914 would do, that catches 99.9 % of them.",
+        ),
+        (
+            replace(RING, capacity=0),
+            "The ring is off (id_cache_size = 0); one of 3,914 catches 99.9 % of them.",
+        ),
+        (replace(RING, overruns=1), "1 resend came too late for it and was accepted again."),
+        (
+            replace(RING, resends=1, days=1),
+            "1 resend in 1 day: half of them within 12 IDs, 99 % within 1,480",
+        ),
+        (replace(RING, resends=0), "No resend seen in 7 days. The ring of a lane holds 2,000 IDs"),
+    ],
+)
+def test_ring(ring: Ring, said: str) -> None:
+    """What the ring is and what the resends need."""
+    assert said in read(replace(PLAIN, ring=ring)).said
+
+
+def test_many_lanes() -> None:
+    """Of 1,000 the 50 that lag most have a row, and a sentence speaks of all."""
+    lanes = [Lane(at, at, 10, 0, at % 100, 1000 + at) for at in range(1000)]
+    html = page.render(Figures("", "", "clean", "", [replace(PLAIN, lanes=lanes, ring=RING)]))
+    rows = [int(each) for each in re.findall(r'<tr><th scope="row" class="n">(\d+)</th>', html)]
+
+    assert len(rows) == 50
+    assert rows[:11] == [999, 899, 799, 699, 599, 499, 399, 299, 199, 99, 998]
+    said = Read(html).said
+    assert "1,000 lanes. The busiest, 999, has 0.2 % of the records; evenly it would be 0.1 %." in said
+    assert "49,500 records wait to be judged, in 990 of them." in said
+    assert "Of a ring 50.0 % to 100.0 % is used, the median is 75.0 %." in said
+    assert f"Shown are the {sentences.LANES_MAX} with the most lag, then the most records." in said
+
+
+def test_many_addresses() -> None:
+    """A table of all comes first, linked; the sums are below it; an address costs less than 20 kB, so that 50 stay below 1 MB."""
+    many = replace(NIGHT, addresses=[replace(NIGHT.addresses[1], name=f"a-{at}") for at in range(5)])
+    html = page.render(many)
+    seen = Read(html)
+
+    assert seen.having("href") == [f"#a{at}" for at in range(1, 6)]
+    assert "5 addresses" in seen.said
+    assert f"{NIGHT.addresses[1].counts['input'] * 5:,}" in seen.said
+    assert len(html.encode()) < 15_000 + 5 * 20_000
+
+
+def test_audit() -> None:
+    """Speaks of partitions and of what would be, and of neither anomalies nor lag."""
+    said = Read(page.render(replace(NIGHT, verdict=""))).said
+
+    assert "Read only: nothing was written to Kafka" in said
+    assert "4 partitions." in said
+    assert "The ring of a lane would hold 2,000 IDs" in said
+    assert "41 resends would come too late for it." in said
+    assert "what would be accepted;" in said
+    assert "% would be used" in said.replace("\N{NO-BREAK SPACE}", " ")
+    assert "Anomalies" not in said
+    assert "wait to be judged" not in said
+    assert "Parquet" not in said
+
+
+def test_every_anomaly_is_explained() -> None:
+    """What the job may find, the page can explain."""
+    assert set(wording.MEANINGS) == {each.value for each in Anomaly} == set(figures.ANOMALIES)
+
+
+def test_contrast() -> None:
+    """Text against what is behind it reaches 4.5:1 (WCAG AA) in both schemes and on paper."""
+    schemes = [
+        dict(re.findall(r"--([\w-]+): (#\w+)", each))
+        for each in re.findall(r":root \{(.*?)\}", RENDERED, re.DOTALL)
+    ]
+    assert len(schemes) == 3
+    pairs = [("ink", "paper"), ("soft", "paper"), ("link", "paper"), ("ink", "raised"), ("soft", "raised")]
+    pairs += [(name, "paper") for name in ("accepted", "duplicates", "advised", "bad")]
+    pairs += [(name, f"{name}-tint") for name in ("good", "bad", "unknown", "neutral")]
+
+    poor = {
+        (at, *pair): ratio
+        for at, scheme in enumerate(schemes)
+        for pair in pairs
+        if (ratio := _contrast(scheme[pair[0]], scheme[pair[1]])) < 4.5
+    }
+    assert poor == {}
+
+
+def _contrast(one: str, other: str) -> float:
+    lighter, darker = sorted((_luminance(one), _luminance(other)), reverse=True)
+    return (lighter + 0.05) / (darker + 0.05)
+
+
+def _luminance(colour: str) -> float:
+    digits = colour[1:] if len(colour) == 7 else "".join(each * 2 for each in colour[1:])
+    parts = [int(digits[at : at + 2], 16) / 255 for at in (0, 2, 4)]
+    linear = [each / 12.92 if each <= 0.04045 else ((each + 0.055) / 1.055) ** 2.4 for each in parts]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]

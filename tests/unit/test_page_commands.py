@@ -1,0 +1,75 @@
+"""The commands of the page: what they quote, and where there is none."""
+
+import random
+import re
+import shlex
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from tests.support import figures
+from tests.support.pages import PLAIN, found, read
+
+
+def test_every_finding_can_be_looked_at() -> None:
+    """100 findings of each of the 11 anomalies: all named, each place with both commands, and they quote what they name."""
+    servers, topic = "a:1,$(b):2", "it's; rm -rf $HOME `x`"
+    chance = random.Random(1)
+    findings = [figures.finding(each, at, chance, topic) for each in figures.ANOMALIES for at in range(100)]
+    counts = dict.fromkeys(figures.ANOMALIES, 100) | {"LOST": 12_345}
+    seen = read(replace(PLAIN, anomalies=counts, findings=findings), verdict="anomalies", servers=servers)
+    places = [
+        (name, partition, offset)
+        for each in findings
+        for name, partition, offset in (
+            (each.topic, each.partition, each.offset),
+            (each.out_topic, each.out_partition, each.out_offset),
+            (each.topic, each.other_partition, each.other_offset),
+        )
+        if name is not None and partition is not None and offset is not None
+    ]
+    assert len(places) == 200 + 900 * 3
+    words = [shlex.split(each) for each in seen.commands]
+
+    assert [(each[5], int(each[7]), int(each[9])) for each in words[::2]] == places
+    assert [(each[4], int(each[6]), int(each[8])) for each in words[1::2]] == places
+    assert {(*each[:5], *each[10:]) for each in words[::2]} == {
+        ("kcat", "-C", "-b", servers, "-t", "-c", "1", "-e", "-f", r"%p/%o %h %k %s\n")
+    }
+    assert {tuple(each[:4]) for each in words[1::2]} == {
+        ("kafka-console-consumer.sh", "--bootstrap-server", servers, "--topic")
+    }
+    assert seen.said.count("The first 100 of 12,345.") == 1
+    assert seen.said.count("95 more") == 11
+    assert "Advice Look at the anomalies of each address, below." in seen.said.replace(
+        "AdviceLook", "Advice Look"
+    )
+
+
+@pytest.mark.parametrize(
+    ("changed", "servers"),
+    [
+        ({"offset": -5}, "kafka:9092"),
+        ({"partition": -1}, "kafka:9092"),
+        ({"topic": "a\x1b[201~;reboot\n"}, "kafka:9092"),
+        ({}, "kafka:9092\r"),
+    ],
+)
+def test_no_command_that_does_something_else(changed: dict[str, Any], servers: str) -> None:
+    """To kcat -5 is 'the last five', and a terminal obeys what is pasted: then there is a sentence in its place."""
+    seen = read(replace(PLAIN, findings=[found(**changed)]), servers=servers)
+
+    assert seen.commands == []
+    assert "No command: " in seen.said
+
+
+def test_no_place() -> None:
+    """A finding without coordinates is named all the same."""
+    finding = found(partition=None, offset=None)
+
+    assert "no place is known ID id group group why" in re.sub(
+        r"(id|group)(?=[gw])",
+        r"\1 ",
+        read(replace(PLAIN, findings=[finding])).said.replace("knownID", "known ID"),
+    )
