@@ -10,7 +10,9 @@ from conf.load import load
 
 @click.command()
 @click.option(
-    "--out", metavar="DIR", help="Parquet (anomalies, counts) and summary.json go there; a folder or a URI."
+    "--out",
+    metavar="DIR",
+    help="report.html, summary.json and Parquet (anomalies, counts) go there; a folder or a URI.",
 )
 @click.option("--json", "as_json", is_flag=True, help="One JSON document for programs.")
 @click.option(

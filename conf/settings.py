@@ -240,6 +240,8 @@ class ReconcileSettings(_Section):
     """Where it keeps cuts, results and accepted IDs: a folder, or a URI that Spark's driver and executors all reach."""
     keep_days: int = Field(default=7, ge=1)
     """How long accepted IDs are kept; longer while a ring may still know them."""
+    ring_confidence: float = Field(default=0.999, gt=0, le=1)
+    """Share of the resends seen over ``keep_days`` that the recommended ``id_cache_size`` would have caught."""
     master: str = Field(default="local[*]", min_length=1)
     """Spark's master."""
 

@@ -11,6 +11,8 @@ from reconcile.schemas import ACCEPTED, EVIDENCE, FORWARDED, QUARANTINED
 
 PLACE = ["address", "partition", "offset"]
 """Of an input record: what everything is joined by."""
+ONCE = "has_input and (nth is null or nth = 1)"
+"""Of the evidence, each input once."""
 
 
 def attribute(
@@ -125,10 +127,10 @@ def ahead(evidence: DataFrame, spans: DataFrame) -> DataFrame:
 
 
 def accepted_ids(evidence: DataFrame, night: int) -> DataFrame:
-    """:data:`reconcile.schemas.IDS` of this night."""
+    """:data:`reconcile.schemas.IDS` of this night, without their positions."""
     return evidence.where(
         (F.col("fate") == ACCEPTED) & (F.col("nth") == 1) & F.col("has_input") & F.col("id").isNotNull()
     ).select(
         "address", "id", "lane", "partition", "offset", "forward_offset", "timestamp", "out_partition", "out_offset",
-        F.xxhash64("group").alias("group_digest"), F.lit(night).alias("night"),
+        F.xxhash64("group").alias("group_digest"), F.lit(None).cast("bigint").alias("position"), F.lit(night).alias("night"),
     )  # fmt: skip

@@ -26,6 +26,7 @@ from reconcile.schemas import (
     INT,
     LONG,
     OUTPUTS,
+    RESENDS,
     RULES,
     SPANS,
 )
@@ -99,13 +100,14 @@ class Frames:
         return self._all(frames, OUTPUTS)
 
     def backlog(self, beyond: read.Ranges) -> DataFrame | None:
-        """Address of each committed record beyond the cut."""
+        """Address and partition of each committed record beyond the cut."""
         if not beyond:
             return None
         numbers = self._numbers(lambda each: each.input_topic)
         records = read.scan(self.spark, self.options, beyond)
         return records.select(
-            F.coalesce(*(F.when(F.col("topic") == t, n) for t, n in numbers.items())).alias("address")
+            F.coalesce(*(F.when(F.col("topic") == t, n) for t, n in numbers.items())).alias("address"),
+            "partition",
         )
 
     def events(self, journal: str, spans: Mapping[int, tuple[int, int]]) -> DataFrame | None:
@@ -169,6 +171,16 @@ class Frames:
             if f"night={night.number}" in self.files.names(f"accepted/date={night.date}")
         ]
         return self._all(frames, IDS)
+
+    def resends(self, nights: Sequence[int]) -> DataFrame | None:
+        """:data:`reconcile.schemas.RESENDS` of some nights; None = there were none."""
+        folders = [results_folder(each) for each in nights]
+        frames = [
+            self._numbered(self._parquet(RESENDS, self.files.at(each, "resends")))
+            for each in folders
+            if "resends" in self.files.names(each)
+        ]
+        return read.concatenated(frames) if frames else None
 
     def _parquet(self, schema: StructType, path: str) -> DataFrame:
         named = StructType(

@@ -24,7 +24,8 @@ from conf import wire
 from conf.errors import ConfigurationError, RingfenceError
 from conf.load import load
 from conf.settings import Settings
-from reconcile import cut, summary
+from reconcile import advice, cut, morning, pages, summary
+from reconcile.figures import Figures
 from reconcile.files import Files, HadoopFiles, LocalFiles, is_local
 from reconcile.frames import Frames
 from reconcile.kafka import Cluster
@@ -80,7 +81,7 @@ def run(settings: Settings, options: Options) -> int:
                 document = judge(spark, settings, Nights.load(files), survey, options.out)
         except (PySparkException, Py4JJavaError) as error:
             raise _explained(error) from error
-    _print(document, options)
+    _print(document, options, settings.reconcile.ring_confidence)
     return summary.EXIT_CODES[document["verdict"]]
 
 
@@ -111,25 +112,32 @@ def judge(
     if again is not None:
         base = nights.base_of(again)
         cuts = survey.cuts(settings.addresses, base.positions if base else {})
-    number = nights.next_number
+    number, today, keep = nights.next_number, began.date().isoformat(), settings.reconcile.keep_days
+    recent = nights.since(base, today, keep)
     fit_to(spark, _records(cuts))
     frames = Frames(spark, kafka_options(settings.kafka), settings.addresses, cuts, nights.files)
     complete = _complete(settings, cuts, base)
     console = Console(stderr=True)
     with progress(spark, len(STEPS), console) as say:
-        found = Judge(spark, nights.files, frames, number, began.date().isoformat(), say).judge(
+        found = Judge(
+            spark, nights.files, frames, number, today, say, recent, settings.reconcile.ring_confidence,
+        ).judge(
             base,
             nights.chain(base),
             frames.events(wire.journal_topic(settings.app.id), survey.journal),
             cut.backlog([each.input for each in cuts.values()], survey.stable),
             complete,
-        )
+        )  # fmt: skip
+    rings = morning.rings(settings, found, recent, today)
     addresses = {each.name: each for each in settings.addresses}
     document: dict[str, Any] = {
         "verdict": summary.verdict(found.anomalies),
         "addresses": {
             name: summary.address_counts(
-                found.counts[name], found.anomalies[name], divert=each.duplicates == "divert"
+                found.counts[name],
+                found.anomalies[name],
+                advice.document(rings[name]),
+                divert=each.duplicates == "divert",
             )
             for name, each in addresses.items()
         },
@@ -138,7 +146,10 @@ def judge(
         "began": began.isoformat(timespec="seconds"),
         "from_night": base.number if base else None,
     }
-    _keep_results(spark, nights, document, out)
+    held = morning.held(base, found, {name: each.input.recreated for name, each in cuts.items()})
+    lanes = {name: len(each.input.spans) for name, each in cuts.items()}
+    figures = morning.figures(settings, document, found, rings, held, lanes)
+    _keep_results(spark, nights, document, figures, out)
     known = {
         name: {} if cuts[name].input.lost else (base.known.get(name, {}) if base else {})
         for name in addresses
@@ -146,16 +157,12 @@ def judge(
     total = added([known, found.accepted])
     nights.commit(
         Night(
-            number, base.number if base else None, began.date().isoformat(), document["verdict"], cut.positions(cuts),
-            found.accepted, total, {name: complete[name] or _full(total, cuts, addresses[name]) for name in addresses}, document,
+            number, base.number if base else None, today, document["verdict"], cut.positions(cuts), found.accepted, total,
+            {name: complete[name] or _full(total, cuts, addresses[name]) for name in addresses}, document, held=held,
         )
     )  # fmt: skip
     nights.sweep()
-    nights.forget(
-        began.date().isoformat(),
-        settings.reconcile.keep_days,
-        {name: each.id_cache_size for name, each in addresses.items()},
-    )
+    nights.forget(today, keep, {name: each.id_cache_size for name, each in addresses.items()})
     return document
 
 
@@ -182,7 +189,9 @@ def _full(known: Mapping[str, Mapping[int, int]], cuts: Mapping[str, cut.Address
     return all(known.get(address.name, {}).get(lane, 0) >= address.id_cache_size for lane in lanes)
 
 
-def _keep_results(spark: SparkSession, nights: Nights, document: Mapping[str, Any], out: str | None) -> None:
+def _keep_results(
+    spark: SparkSession, nights: Nights, document: Mapping[str, Any], figures: Figures, out: str | None
+) -> None:
     """Beside the night, and in the folder that was asked for; both before the night counts."""
     rows = [
         (name, count, each[count]) for name, each in document["addresses"].items() for count in summary.COUNTS
@@ -194,8 +203,12 @@ def _keep_results(spark: SparkSession, nights: Nights, document: Mapping[str, An
     counts = small(spark, rows, COUNTS)
     folder = results_folder(document["night"])
     counts.write.mode("overwrite").parquet(nights.files.at(folder, "counts"))
-    text = json.dumps(document, indent=2) + "\n"
-    nights.files.write(f"{folder}/summary.json", text)
+    texts = {"summary.json": json.dumps(document, indent=2) + "\n", "figures.json": figures.to_json()}
+    page = pages.written(figures)
+    if page is not None:
+        texts["report.html"] = page
+    for name, text in texts.items():
+        nights.files.write(f"{folder}/{name}", text)
     if out is None:
         return
     target = opened(spark, out)
@@ -203,7 +216,8 @@ def _keep_results(spark: SparkSession, nights: Nights, document: Mapping[str, An
         target.at("anomalies")
     )
     counts.write.mode("overwrite").parquet(target.at("counts"))
-    target.write("summary.json", text)
+    for name, text in texts.items():
+        target.write(name, text)
 
 
 def _acknowledge(files: Files) -> int:
@@ -216,14 +230,14 @@ def _acknowledge(files: Files) -> int:
     return 0
 
 
-def _print(document: Mapping[str, Any], options: Options) -> None:
+def _print(document: Mapping[str, Any], options: Options, confidence: float) -> None:
     if options.as_json:
         print(json.dumps(document, indent=2))  # noqa: T201 - the document is the output
         return
     console = Console()
     if not console.is_terminal:  # nobody's window limits the table
         console = Console(width=max(console.width, WIDTH_MIN))
-    show(document, console)
+    show(document, advice.sentences(document["addresses"], confidence), console)
     if options.out and document["verdict"] != summary.CLEAN:
         console.print(f"each record is named in {options.out}/anomalies", highlight=False)
 

@@ -1,19 +1,23 @@
 """Judges one night: evidence, anomalies, counts. What Spark does, in order."""
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
 
+from reconcile import counting, distributions, resends
 from reconcile import evidence as ev
 from reconcile.anomalies import fates, lost, order, repeated, torn
 from reconcile.anomalies.name import Anomaly, rows
+from reconcile.counting import Judgement
+from reconcile.figures import FINDINGS_MAX
 from reconcile.files import Files
 from reconcile.frames import Frames
-from reconcile.nights import SCRATCH, LaneCounts, Night, ids_folder, results_folder
+from reconcile.nights import SCRATCH, Night, added, ids_folder, results_folder
 from reconcile.read import Ranges, concatenated
-from reconcile.schemas import ACCEPTED, DIVERTED, EVIDENCE, GAPS, IDS, QUARANTINED
+from reconcile.schemas import DIVERTED, EVIDENCE, GAPS, IDS
+from reconcile.session import FEW
 from reconcile.small import small
 
 Say = Callable[[str], None]
@@ -22,20 +26,9 @@ STEPS = (
     "counting",
     "looking for repeated IDs",
     "looking for anomalies",
+    "measuring",
     "writing results",
 )
-
-
-@dataclass(slots=True)
-class Judgement:
-    """What was found."""
-
-    counts: dict[str, dict[str, int]] = field(default_factory=dict)
-    """Address → what was counted."""
-    anomalies: dict[str, dict[str, int]] = field(default_factory=dict)
-    """Address → name → how many."""
-    accepted: LaneCounts = field(default_factory=dict)
-    """IDs that were accepted, by lane."""
 
 
 @dataclass(slots=True)
@@ -48,6 +41,10 @@ class Judge:
     number: int
     date: str
     say: Say
+    recent: Sequence[Night] = ()
+    """Nights before whose resends the advice rests on."""
+    confidence: float = 1.0
+    """Share of them that the advised ring would have caught."""
 
     def judge(
         self,
@@ -63,17 +60,25 @@ class Judge:
         evidence = self._evidence(base)
         self.say(STEPS[1])
         detects = self._detects(events)
-        self._count(evidence, beyond, found)
+        found.dropping = frozenset(
+            each for each in detects if self.frames.addresses[each].duplicates == "drop"
+        )
+        counting.count(self.frames, evidence, events, beyond, found)
         self.say(STEPS[2])
-        ids = self._ids(evidence, chain, detects)
+        started = self._started(chain)
+        ids = self._ids(evidence, chain, detects, started, found)
         several = self._repeated(ids)
         self.say(STEPS[3])
         rules = self.frames.rules(detects, complete)
+        orphans = self._orphans(evidence, ids, rules)
         # One after the other: each plan stays small, and each gets all of the memory.
-        for each in self._anomalies(evidence, ids, several, events, rules, found):
+        for each in self._anomalies(evidence, ids, orphans, several, events, rules, found):
             self._write(self.frames.topics_named(each), "anomalies", "append")
-        self._count_anomalies(found)
+        counting.count_anomalies(self._read("anomalies"), found)
         self.say(STEPS[4])
+        self._resends(evidence, chain, detects, started, found, again=several is not None)
+        self._measure(evidence, orphans, found)
+        self.say(STEPS[5])
         self._hand_on(evidence, found)
         return found
 
@@ -95,10 +100,20 @@ class Judge:
         frame.write.mode("overwrite").parquet(path)
         return self.spark.read.schema(frame.schema).parquet(path)
 
-    def _ids(self, evidence: DataFrame, chain: list[Night], detects: set[int]) -> DataFrame:
+    def _started(self, chain: list[Night]) -> Column:
+        """How many IDs each lane had accepted when the night began."""
+        total = added(each.accepted for each in chain)
+        return resends.by_lane([total.get(each.name, {}) for each in self.frames.addresses])
+
+    def _ids(
+        self, evidence: DataFrame, chain: list[Night], detects: set[int], started: Column, found: Judgement
+    ) -> DataFrame:
         tonight = ev.accepted_ids(evidence, self.number).select(*IDS.names)
         path = self.files.at(ids_folder(self.date, self.number))
-        self.frames.named(tonight.drop("night")).write.mode("overwrite").parquet(path)
+        accepted = narrow(tonight.withColumn("accepted", F.lit(True)), found.total("accepted"))
+        placed = resends.placed(accepted, started, forwarded=found.total("forwarded") > 0)
+        kept = placed.withColumn("position", F.col("earliest")).select(*IDS.names[:-1])
+        self.frames.named(kept).write.mode("overwrite").parquet(path)
         every = tonight.unionByName(self.frames.ids(chain))
         return every.where(F.col("address").isin(sorted(detects)) if detects else F.lit(False))
 
@@ -116,10 +131,18 @@ class Judge:
 
     # -- anomalies -------------------------------------------------------------------------------------------------
 
+    def _orphans(self, evidence: DataFrame, ids: DataFrame, rules: DataFrame) -> DataFrame:
+        """What is not accepted, and a duplicate of nothing."""
+        candidates = evidence.where(
+            f"has_input and id is not null and ((fate is null and not waiting) or (fate = {DIVERTED} and nth = 1))"
+        )
+        return self._scratch("orphans", lost.without_original(candidates, ids, rules))
+
     def _anomalies(
         self,
         evidence: DataFrame,
         ids: DataFrame,
+        orphans: DataFrame,
         several: DataFrame | None,
         events: DataFrame | None,
         rules: DataFrame,
@@ -127,10 +150,6 @@ class Judge:
     ) -> list[DataFrame]:
         spans = self.frames.spans()
         missing = lost.unmatched(evidence)
-        candidates = evidence.where(
-            f"has_input and id is not null and ((fate is null and not waiting) or (fate = {DIVERTED} and nth = 1))"
-        )
-        orphans = self._scratch("orphans", lost.without_original(candidates, ids, rules))
         looked_at = [
             self._gaps(),
             fates.doubled(evidence),
@@ -140,7 +159,7 @@ class Judge:
             fates.corrupted(evidence),
         ]
         excused = None
-        if any(each.get("parts") for each in found.counts.values()):
+        if found.total("parts"):
             parts = torn.parts(evidence)
             transactions = torn.transactions(parts)
             excused = torn.excused(parts, transactions, orphans)
@@ -174,58 +193,58 @@ class Judge:
         ]
         return rows(small(self.spark, found, GAPS), Anomaly.GAP, F.col("text"))
 
-    # -- counts ----------------------------------------------------------------------------------------------------
+    # -- resends, and what the page shows ----------------------------------------------------------------------------
 
-    def _count(self, evidence: DataFrame, beyond: Ranges, found: Judgement) -> None:
-        once = F.col("has_input") & (F.col("nth").isNull() | (F.col("nth") == 1))
-        capacities = F.array(*(F.lit(each.id_cache_size) for each in self.frames.addresses))
-        accepted = once & (F.col("fate") == ACCEPTED)
-        counted = {
-            "input": once,
-            "accepted": accepted,
-            "diverted": once & (F.col("fate") == DIVERTED),
-            "quarantined": once & (F.col("fate") == QUARANTINED),
-            "unchecked": accepted & (F.col("id").isNull() | (F.get(capacities, F.col("address")) == 0)),
-            "forwarded": once & F.col("forward_offset").isNotNull(),
-            "waiting": once & F.col("waiting"),
-            "unmatched": once & F.col("fate").isNull() & ~F.col("waiting"),
-            "parts": once & F.col("transaction").isNotNull(),
-        }
-        lanes = evidence.groupBy("address", "lane").agg(
-            *(F.count_if(each).alias(name) for name, each in counted.items()),
-            F.count_if(accepted & F.col("id").isNotNull()).alias("ids"),
-        )
-        names = [each.name for each in self.frames.addresses]
-        found.counts = {name: dict.fromkeys([*counted, "backlog"], 0) for name in names}
-        found.accepted = {name: {} for name in names}
-        for row in lanes.collect():  # a row a lane
-            name = names[row["address"]]
-            for each in counted:
-                found.counts[name][each] += row[each]
-            if row["ids"]:
-                found.accepted[name][row["lane"]] = row["ids"]
-        backlog = self.frames.backlog(beyond)
-        if backlog is not None:
-            for row in backlog.groupBy("address").count().collect():
-                found.counts[names[row["address"]]]["backlog"] = row["count"]
+    def _resends(
+        self,
+        evidence: DataFrame,
+        chain: list[Night],
+        detects: set[int],
+        started: Column,
+        found: Judgement,
+        *,
+        again: bool,
+    ) -> None:
+        """How far apart they are; nothing is done where there can be none."""
+        if not again and found.total("diverted") + found.total("dropped") == 0:
+            return
+        ages = [round(each.id_max_age * 1000) for each in self.frames.addresses]
+        seen = narrow(resends.seen(evidence, detects, found.dropping), found.total("input"))
+        tonight = resends.placed(seen, started, forwarded=found.total("forwarded") > 0)
+        before = sum(n for night in chain for lanes in night.accepted.values() for n in lanes.values())
+        of_ids = narrow(resends.beside(tonight, self.frames.ids(chain)), found.total("input") + before)
+        apart = resends.distances(of_ids, distributions.by_address(ages))
+        self._write(self.frames.named(resends.counted(apart)), "resends")
 
-    def _count_anomalies(self, found: Judgement) -> None:
-        written = self.spark.read.parquet(self.files.at(results_folder(self.number), "anomalies"))
-        unknown = F.count_if((F.col("anomaly") == "GAP") & F.col("detail").startswith("LOST or not"))
-        found.anomalies = {each.name: {} for each in self.frames.addresses}
-        for row in (
-            written.groupBy("address", "anomaly")
-            .agg(F.count(F.lit(1)).alias("n"), unknown.alias("unknown"))
-            .collect()
-        ):
-            counts = found.anomalies[row["address"]]
-            counts[row["anomaly"]] = row["n"]
-            counts["UNKNOWN"] = counts.get("UNKNOWN", 0) + row["unknown"]
+    def _measure(self, evidence: DataFrame, orphans: DataFrame, found: Judgement) -> None:
+        """Everything that the advice and the page need, in one job; and the anomalies that are named, if there are any."""
+        frames = []
+        if found.total("input"):
+            missing = any(each.get(Anomaly.LOST) or each.get("UNKNOWN") for each in found.anomalies.values())
+            steps = [
+                distributions.step_ms(*found.times.get(each.name, (0, 0))) for each in self.frames.addresses
+            ]
+            dropping = resends.among("address", found.dropping)
+            evidence = narrow(evidence, found.total("input"))
+            frames += [
+                distributions.moments(evidence, orphans if missing else None, steps, dropping),
+                distributions.groups(evidence),
+            ]
+            if missing:
+                frames.append(distributions.orphaned(orphans))
+        seen = self.frames.resends([*(each.number for each in self.recent), self.number])
+        if seen is not None:
+            seen = narrow(seen, found.total("input") + sum(each.inputs for each in self.recent))
+            frames += [distributions.ring(seen, self.confidence), distributions.bins(seen)]
+        if frames:
+            found.numbers = concatenated(frames).collect()
+        if any(count for each in found.anomalies.values() for count in each.values()):
+            found.findings = distributions.first_of(self._read("anomalies"), FINDINGS_MAX).collect()
 
     # -- for the next night ----------------------------------------------------------------------------------------
 
     def _hand_on(self, evidence: DataFrame, found: Judgement) -> None:
-        if any(each["waiting"] for each in found.counts.values()):
+        if found.total("waiting"):
             self._write(self.frames.named(ev.carried_inputs(evidence)), "inputs")
         ahead = ev.ahead(evidence, self.frames.spans()).select(*EVIDENCE.names)
         if not ahead.isEmpty():
@@ -233,3 +252,11 @@ class Judge:
 
     def _write(self, frame: DataFrame, name: str, mode: str = "overwrite") -> None:
         frame.write.mode(mode).parquet(self.files.at(results_folder(self.number), name))
+
+    def _read(self, name: str) -> DataFrame:
+        return self.spark.read.parquet(self.files.at(results_folder(self.number), name))
+
+
+def narrow(frame: DataFrame, rows: int) -> DataFrame:
+    """Few rows are sooner done in one task than handed from one to the next; ``rows`` is how many there can be."""
+    return frame.coalesce(1) if rows < FEW else frame

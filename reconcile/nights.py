@@ -7,7 +7,7 @@ whatever else a crashed run left is removed by the next one.
 
     nights/000003.json             a finished night: cut, verdict, summary
     nights/000003.acknowledged     a person has seen its anomalies: the next night begins where it ended
-    results/000003/                Parquet: anomalies, counts, and what waits for the next night (inputs, ahead)
+    results/000003/                Parquet: anomalies, counts, resends, and what waits for the next night (inputs, ahead)
     accepted/date=…/night=3/       Parquet: accepted IDs
     scratch/                       of the run under way
 """
@@ -22,7 +22,9 @@ from conf.errors import ConfigurationError
 from reconcile.cut import Position
 from reconcile.files import Files
 
-FORMAT: Final = 1
+FORMAT: Final = 2
+READ: Final = frozenset({1, FORMAT})
+"""1 knew no ``held``."""
 NIGHTS: Final = "nights"
 RESULTS: Final = "results"
 ACCEPTED: Final = "accepted"
@@ -53,11 +55,18 @@ class Night:
     """Address → all IDs that its rings may hold are kept."""
     summary: dict[str, Any]
     acknowledged: bool = False
+    held: LaneCounts = field(default_factory=dict)
+    """IDs since the ring was new, or emptied by order: what it holds, if it is that large."""
 
     @property
     def settled(self) -> bool:
         """Nothing of it has to be looked at again."""
         return self.verdict == "clean" or self.acknowledged
+
+    @property
+    def inputs(self) -> int:
+        """How many it judged."""
+        return sum(each["input"] for each in self.summary.get("addresses", {}).values())
 
     def to_json(self) -> str:
         """As it is kept."""
@@ -73,13 +82,14 @@ class Night:
             ConfigurationError: a later version wrote it.
         """
         kept = json.loads(text)
-        if kept.pop("format") != FORMAT:
+        if kept.pop("format") not in READ:
             raise ConfigurationError("reconcile.state_dir was written by a later version: use that one")
         kept["positions"] = {
             topic: Position(each["topic_id"], tuple(each["origins"]), tuple(each["ends"]))
             for topic, each in kept["positions"].items()
         }
-        for name in ("accepted", "known"):
+        kept.setdefault("held", kept["known"])
+        for name in ("accepted", "known", "held"):
             kept[name] = {
                 address: {int(lane): count for lane, count in lanes.items()}
                 for address, lanes in kept[name].items()
@@ -142,6 +152,10 @@ class Nights:
             night = self._get(night.base)
         return found
 
+    def since(self, night: Night | None, today: str, days: int) -> list[Night]:
+        """A night and those that it went on from, as far as results are kept for so many days; the latest first."""
+        return [each for each in self.chain(night) if each.date >= _days_before(today, days)]
+
     def _get(self, number: int | None) -> Night | None:
         return None if number is None else self.finished.get(number)
 
@@ -181,7 +195,7 @@ class Nights:
             for each in chain
             if each.number not in expendable(chain, today, keep_days, capacities)
         }
-        oldest = (dt.date.fromisoformat(today) - dt.timedelta(days=keep_days)).isoformat()
+        oldest = _days_before(today, keep_days)
         for night in self.finished.values():
             if night.number not in needed:
                 self._forget_ids(night)
@@ -207,7 +221,7 @@ def expendable(chain: Sequence[Night], today: str, keep_days: int, capacities: M
         keep_days: IDs are kept for so long.
         capacities: Address → IDs that a ring may hold.
     """
-    oldest = (dt.date.fromisoformat(today) - dt.timedelta(days=keep_days)).isoformat()
+    oldest = _days_before(today, keep_days)
     later: LaneCounts = {}
     found = set()
     for night in chain:
@@ -220,6 +234,10 @@ def expendable(chain: Sequence[Night], today: str, keep_days: int, capacities: M
             found.add(night.number)
         later = added([later, night.accepted])
     return found
+
+
+def _days_before(today: str, days: int) -> str:
+    return (dt.date.fromisoformat(today) - dt.timedelta(days=days)).isoformat()
 
 
 def added(several: Iterable[LaneCounts]) -> LaneCounts:

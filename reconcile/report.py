@@ -2,7 +2,7 @@
 
 import contextlib
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from pyspark.sql import SparkSession
@@ -68,8 +68,8 @@ def _watch(spark: SparkSession, state: _Steps, ended: threading.Event) -> None:
             state.within(sum(each.numCompletedTasks for each in stages) / tasks)
 
 
-def show(document: Mapping[str, Any], console: Console) -> None:
-    """A row an address, the anomalies that were found, the verdict."""
+def show(document: Mapping[str, Any], advice: Iterable[str], console: Console) -> None:
+    """A row an address, the anomalies that were found, what a ring would need, the verdict."""
     table = Table(title=f"Night {document['night']}: what went in against what came out")
     table.add_column("address")
     for each in COUNTS:
@@ -84,5 +84,7 @@ def show(document: Mapping[str, Any], console: Console) -> None:
             f"[bold red]{found}[/]" if alarming else found or "none",
         )
     console.print(table)
+    for sentence in advice:
+        console.print(sentence, highlight=False)
     colour = {CLEAN: "green", ANOMALIES: "red"}.get(document["verdict"], "yellow")
     console.print(f"verdict: [bold {colour}]{document['verdict']}[/]")

@@ -104,9 +104,22 @@ IDS: Final = _schema(
     out_partition=INT,
     out_offset=LONG,
     group_digest=LONG,
+    position=LONG,  # how many IDs its lane had accepted before it, at least; null = an earlier version kept it
     night=INT,
 )
 """Accepted IDs, with where and when."""
+
+RESENDS: Final = _schema(
+    address=INT,
+    lane=INT,
+    distance=LONG,  # in IDs
+    age=LONG,  # seconds, the next power of two
+    count=LONG,
+)
+"""Resends of a night: how far from what they repeat."""
+
+NUMBERS: Final = _schema(address=INT, of=TEXT, at=LONG, a=LONG, b=LONG, c=LONG, d=LONG, name=BYTES)
+"""Small results of different kinds, so that one job brings them all."""
 
 EVENTS: Final = _schema(
     address=INT,

@@ -25,13 +25,14 @@ def verdict(anomalies: Mapping[str, Mapping[str, int]]) -> str:
 
 
 def address_counts(
-    counted: Mapping[str, int], anomalies: Mapping[str, int], *, divert: bool
+    counted: Mapping[str, int], anomalies: Mapping[str, int], ring: Mapping[str, int], *, divert: bool
 ) -> dict[str, Any]:
     """One address of the document.
 
     Args:
         counted: input, accepted, diverted, quarantined, unchecked, forwarded, waiting, unmatched, excused, backlog.
         anomalies: Name → count, zeros may be missing; ``UNKNOWN`` counts those that are GAP instead of LOST.
+        ring: Capacity, and what the advisor says.
         divert: Duplicates have a topic. Else what is missing and not lost is a duplicate.
     """
     missing = anomalies.get(Anomaly.LOST, 0) + anomalies.get("UNKNOWN", 0)
@@ -44,6 +45,7 @@ def address_counts(
         "unchecked": counted.get("unchecked", 0),
         "forwarded": counted.get("forwarded", 0),
         "in_flight": counted.get("waiting", 0) + counted.get("backlog", 0),
+        "ring": dict(ring),
         "anomalies": {each.value: anomalies.get(each, 0) for each in Anomaly},
     }
 

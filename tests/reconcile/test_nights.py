@@ -12,9 +12,10 @@ from pyspark.sql import SparkSession
 from app.embedded.broker import EmbeddedBroker
 from conf.settings import Settings
 from reconcile import job
+from reconcile.figures import AddressFigures, Figures, Lane, Ring
 from reconcile.files import LocalFiles
 from reconcile.night import Judge
-from reconcile.nights import Nights
+from reconcile.nights import Nights, results_folder
 from tests.support.planted import World, anomalies
 from tests.support.worker import ROOT, run_verb
 
@@ -29,6 +30,7 @@ class Scheduler:
     def __init__(self, spark: SparkSession, world: World) -> None:
         self.spark = spark
         self.world = world
+        self.document: dict[str, Any] = {}
 
     @property
     def nights(self) -> Nights:
@@ -37,10 +39,23 @@ class Scheduler:
     def night(self, **counts: int) -> dict[str, int]:
         """One night; the counts must be these. Returns its anomalies."""
         settings: Settings = self.world.settings
-        document = job.judge(self.spark, settings, self.nights, job.surveyed(settings), None)
-        (address,) = document["addresses"].values()
+        self.document = job.judge(self.spark, settings, self.nights, job.surveyed(settings), None)
+        address = self.address("a")
         assert {name: address[name] for name in counts} == counts
-        return anomalies(document, self.world)["a"]
+        return anomalies(self.document, self.world)["a"]
+
+    def address(self, name: str) -> dict[str, Any]:
+        """What the last night says of it."""
+        found: dict[str, Any] = self.document["addresses"][self.world.names[name]]
+        return found
+
+    def figures(self, name: str) -> AddressFigures:
+        """Those that the last night has left."""
+        last = self.nights.last
+        assert last is not None
+        text = self.nights.files.read(f"{results_folder(last.number)}/figures.json")
+        (found,) = (each for each in Figures.from_json(text).addresses if each.name == self.world.names[name])
+        return found
 
 
 @pytest.fixture
@@ -86,9 +101,13 @@ def _crash(*_: object) -> None:
 
 
 @pytest.mark.timeout(300)
-def test_in_flight(scheduler: Scheduler) -> None:
-    """What is on its way is not lost, neither what nobody has consumed; the next night judges it, once."""
-    world = scheduler.world
+def test_in_flight_and_rings(broker: EmbeddedBroker, spark: SparkSession, tmp_path: Path) -> None:
+    """What is on its way is not lost, neither what nobody has consumed; the next night judges it, once.
+
+    Beside it, known distances, over two nights: what the ring would need is exactly that.
+    """
+    world = World(broker.bootstrap_servers, tmp_path, {"a": {}, "ring": {"id_cache_size": 4}})
+    scheduler = Scheduler(spark, world)
     waiting, moved = world.arrive("a", b"1", b"k"), world.arrive("a", b"2", b"k")
     world.forward(moved, 1)
     world.forward(waiting, 1)
@@ -96,13 +115,33 @@ def test_in_flight(scheduler: Scheduler) -> None:
     world.commit(forward=1)
     beyond, last = world.arrive("a", b"3"), world.arrive("a", b"4")
     world.accept(beyond)
-    world.flush()
+    # Distances 1, 2 and 4, as far as the ring reaches; then 5, which it cannot know.
+    _come(world, "ring", "1+ 1 2+ 1 3+ 4+ 1 5+ 1+")
+    world.commit("ring")
     assert scheduler.night(input=2, accepted=1, in_flight=3) == {}
-    # The next night finds what was accepted before it began, and what came since.
+    assert scheduler.address("ring")["anomalies"]["OVERRUN"] == 1
+    assert scheduler.address("ring")["ring"] == {"capacity": 4, "recommended": 5, "resend_distance_p99": 5}
+    assert [(each.records, each.lag) for each in scheduler.figures("a").lanes] == [(0, 2), (2, 1)]
+    # The next night finds what was accepted before it began, and what came since. The same distances, over both nights.
     world.accept(waiting, partition=1)
     world.accept(last, last)
+    _come(world, "ring", "1 5 6+ 7+ 5 8+ 5+")
     world.commit()
     assert scheduler.night(input=3, accepted=3, in_flight=0) == {"DOUBLED": 1}
+    found = scheduler.figures("ring")
+    assert found.ring == Ring(4, 5, 0.999, 8, 2, 1, 2, 5, 5)
+    assert [(each.upper, each.count) for each in found.distances] == [(1, 2), (2, 2), (4, 2), (8, 2)]
+    assert found.lanes[0] == Lane(0, records=7, accepted=4, duplicates=3, lag=0, ring_used=4)
+    (finding,) = scheduler.figures("a").findings
+    assert (finding.anomaly, finding.offset, finding.id) == ("DOUBLED", last.offset, "4")
+
+
+def _come(world: World, name: str, ids: str) -> None:
+    """IDs come in; those with a plus are accepted."""
+    for each in ids.split():
+        record = world.arrive(name, each.strip("+").encode())
+        if each.endswith("+"):
+            world.accept(record)
 
 
 @pytest.mark.long

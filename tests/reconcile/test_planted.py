@@ -1,6 +1,8 @@
 """Each anomaly, planted by hand in real topics, is found: exactly it, and no other."""
 
+from collections import Counter
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -8,6 +10,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from app.embedded.broker import EmbeddedBroker
 from reconcile import job
+from reconcile.figures import Figures
 from reconcile.files import LocalFiles
 from reconcile.nights import Nights
 from tests.support.planted import World, anomalies
@@ -208,3 +211,46 @@ def test_planted(judged: tuple[World, dict[str, Any], DataFrame], name: str) -> 
     world, document, _ = judged
 
     assert anomalies(document, world)[name] == PLANTED[name][2]
+
+
+def test_rings(judged: tuple[World, dict[str, Any], DataFrame]) -> None:
+    """What would have caught the resends: of one that is told at most how far it can have come; without any, what there is."""
+    world, document, _ = judged
+    found = {name: document["addresses"][world.names[name]]["ring"] for name in PLANTED}
+
+    def ring(capacity: int, recommended: int, distance: int) -> dict[str, int]:
+        return {"capacity": capacity, "recommended": recommended, "resend_distance_p99": distance}
+
+    assert found["overrun"] == ring(2, 3, 3)
+    assert found["clean"] == ring(20_000, 3, 3)
+    assert found["told"] == ring(20_000, 2, 2)
+    assert found["wrong-verdict"] == ring(20_000, 1, 1)
+    assert found["off"] == ring(0, 0, 0)
+    assert found["cross-lane"] == found["lost"] == ring(20_000, 20_000, 0)
+
+
+def test_figures(judged: tuple[World, dict[str, Any], DataFrame]) -> None:
+    """Beside the summary: what a ring holds since it was cleared, what came in and when, each anomaly with its place."""
+    world, document, _ = judged
+    kept = Path(world.settings.reconcile.state_dir) / "results" / "000001" / "figures.json"
+    figures = Figures.from_json(kept.read_text())
+    found = {name: figures.addresses[number] for number, name in enumerate(PLANTED)}
+
+    assert [found[name].lanes[0].ring_used for name in ("told", "forgotten", "overrun", "off")] == [
+        1,
+        3,
+        2,
+        0,
+    ]
+    for name, each in found.items():
+        counts = document["addresses"][world.names[name]]
+        assert sum(moment.records for moment in each.moments) == counts["input"]
+        if name != "torn":  # of what is dropped with the rest of its transaction some has no ID
+            assert sum(moment.duplicates for moment in each.moments) == counts["duplicates"]
+            assert sum(lane.duplicates for lane in each.lanes) == counts["duplicates"]
+        assert Counter(finding.anomaly for finding in each.findings) == anomalies(document, world)[name]
+    assert [(group.name, group.records) for group in found["clean"].groups_largest] == [
+        ("g", 4),
+        ("k", 2),
+        ("h", 1),
+    ]

@@ -67,7 +67,12 @@ def test_defaults() -> None:
             "duplicates": "drop",
         },
         "addresses": (),
-        "reconcile": {"state_dir": "data/reconcile", "keep_days": 7, "master": "local[*]"},
+        "reconcile": {
+            "state_dir": "data/reconcile",
+            "keep_days": 7,
+            "ring_confidence": 0.999,
+            "master": "local[*]",
+        },
     }
 
     assert validate({}).model_dump() == expected
@@ -391,6 +396,14 @@ def test_wrong_type(data: dict[str, Any], expected: str) -> None:
         (
             {"app": {"resident_ids_max": -1}},
             "app.resident_ids_max = -1: input should be greater than or equal to 0",
+        ),
+        (
+            {"reconcile": {"ring_confidence": 0}},
+            "reconcile.ring_confidence = 0: input should be greater than 0",
+        ),
+        (
+            {"reconcile": {"ring_confidence": 99.9}},
+            "reconcile.ring_confidence = 99.9: input should be less than or equal to 1",
         ),
     ],
 )

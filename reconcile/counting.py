@@ -1,0 +1,143 @@
+"""Counts a night: how many of what, in which lane, and when."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from pyspark.sql import Column, DataFrame, Row
+from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
+
+from reconcile.evidence import ONCE
+from reconcile.frames import Frames
+from reconcile.nights import LaneCounts
+from reconcile.read import Ranges
+from reconcile.schemas import ACCEPTED, DIVERTED, QUARANTINED
+
+
+@dataclass(slots=True)
+class Judgement:
+    """What was found."""
+
+    counts: dict[str, dict[str, int]] = field(default_factory=dict)
+    """Address → what was counted."""
+    anomalies: dict[str, dict[str, int]] = field(default_factory=dict)
+    """Address → name → how many."""
+    accepted: LaneCounts = field(default_factory=dict)
+    """IDs that were accepted, by lane."""
+    emptied: LaneCounts = field(default_factory=dict)
+    """Those after the ring of the lane was emptied in this night by order; only such lanes."""
+    lanes: dict[str, dict[int, dict[str, int]]] = field(default_factory=dict)
+    """Address → lane → what was counted."""
+    dropping: frozenset[int] = frozenset()
+    """Addresses, by number, whose IDs are looked at and whose duplicates have no topic: what has an ID and no output is
+    one, unless it is lost."""
+    times: dict[str, tuple[int, int]] = field(default_factory=dict)
+    """Address → the first and the last timestamp of its inputs, ms; missing = there are none."""
+    numbers: list[Row] = field(default_factory=list)
+    """:data:`reconcile.schemas.NUMBERS` of all that :mod:`reconcile.distributions` makes."""
+    findings: list[Row] = field(default_factory=list)
+    """The first of each anomaly of an address, as the results have them."""
+
+    def total(self, count: str) -> int:
+        """What was counted under that name, of all addresses."""
+        return sum(each.get(count, 0) for each in self.counts.values())
+
+
+COUNTED: Final = (
+    "input", "accepted", "diverted", "quarantined", "unchecked", "forwarded", "waiting", "unmatched", "dropped", "parts",
+)  # fmt: skip
+
+
+def count(
+    frames: Frames, evidence: DataFrame, events: DataFrame | None, beyond: Ranges, found: Judgement
+) -> None:
+    """A row a lane comes from Spark."""
+    once = F.expr(ONCE)
+    capacities = F.array(*(F.lit(each.id_cache_size) for each in frames.addresses))
+    fate = F.col("fate")
+    accepted = once & (fate == ACCEPTED)
+    dropping = F.col("address").isin(sorted(found.dropping)) if found.dropping else F.lit(False)
+    of_id = accepted & F.col("id").isNotNull()
+    counted = (
+        once,
+        accepted,
+        once & (fate == DIVERTED),
+        once & (fate == QUARANTINED),
+        accepted & (F.col("id").isNull() | (F.get(capacities, F.col("address")) == 0)),
+        once & F.col("forward_offset").isNotNull(),
+        once & F.col("waiting"),
+        once & fate.isNull() & ~F.col("waiting"),
+        once & fate.isNull() & ~F.col("waiting") & F.col("id").isNotNull() & dropping,
+        once & F.col("transaction").isNotNull(),
+    )
+    dated = F.when(once & (F.col("timestamp") > 0), F.col("timestamp"))
+    rows, since, emptied = _emptied(evidence, events)
+    lanes = rows.groupBy("address", "lane").agg(
+        *(F.count_if(each).alias(name) for name, each in zip(COUNTED, counted, strict=True)),
+        F.count_if(of_id).alias("ids"),
+        F.count_if(of_id & since).alias("since"),
+        F.max(emptied).alias("emptied"),
+        F.min(dated).alias("first"),
+        F.max(dated).alias("last"),
+    )
+    names = [each.name for each in frames.addresses]
+    found.counts = {name: dict.fromkeys([*COUNTED, "backlog"], 0) for name in names}
+    found.accepted, found.emptied = {name: {} for name in names}, {name: {} for name in names}
+    found.lanes = {name: {} for name in names}
+    for row in lanes.collect():
+        name = names[row["address"]]
+        _note(row, name, [span.begin for span in frames.cuts[name].input.spans], found)
+    backlog = frames.backlog(beyond)
+    if backlog is not None:
+        for row in backlog.groupBy("address", "partition").count().collect():
+            name = names[row["address"]]
+            found.counts[name]["backlog"] += row["count"]
+            found.lanes[name].setdefault(row["partition"], {})["backlog"] = row["count"]
+
+
+def _note(row: Row, name: str, begins: Sequence[int], found: Judgement) -> None:
+    """What was counted in one lane; ``begins``: offsets at which the night begins, by lane."""
+    for each in COUNTED:
+        found.counts[name][each] += row[each]
+    lane = row["lane"]
+    if lane is None:  # outputs that name no input
+        return
+    found.lanes[name][lane] = {each: row[each] for each in COUNTED}
+    if row["ids"]:
+        found.accepted[name][lane] = row["ids"]
+    if row["emptied"] is not None and lane < len(begins) and row["emptied"] >= begins[lane]:
+        found.emptied[name][lane] = row["since"]
+    if row["first"] is not None:
+        first, last = found.times.get(name, (row["first"], row["last"]))
+        found.times[name] = min(first, row["first"]), max(last, row["last"])
+
+
+def _emptied(evidence: DataFrame, events: DataFrame | None) -> tuple[DataFrame, Column, Column]:
+    """The rows, whether each was judged after its ring was last emptied by order, and the offset in the input of that."""
+    if events is None:
+        return evidence, F.lit(True), F.lit(None).cast("bigint")
+    # Where the capacity changed the newest stay.
+    last = (
+        events.where("before = after")
+        .groupBy("address", "lane")
+        .agg(F.max_by(F.struct("input_next", "forward_next"), "number").alias("emptied"))
+    )
+    rows = evidence.join(F.broadcast(last), on=["address", "lane"], how="left")
+    before = F.coalesce(
+        F.col("forward_offset") < F.col("emptied.forward_next"), F.col("offset") < F.col("emptied.input_next")
+    )
+    return rows, ~F.coalesce(before, F.lit(False)), F.col("emptied.input_next")
+
+
+def count_anomalies(written: DataFrame, found: Judgement) -> None:
+    """Of those that the results have."""
+    unknown = F.count_if((F.col("anomaly") == "GAP") & F.col("detail").startswith("LOST or not"))
+    found.anomalies = {name: {} for name in found.counts}
+    for row in (
+        written.groupBy("address", "anomaly")
+        .agg(F.count(F.lit(1)).alias("n"), unknown.alias("unknown"))
+        .collect()
+    ):
+        counts = found.anomalies[row["address"]]
+        counts[row["anomaly"]] = row["n"]
+        counts["UNKNOWN"] = counts.get("UNKNOWN", 0) + row["unknown"]

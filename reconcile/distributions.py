@@ -1,0 +1,166 @@
+"""What a page shows of large frames: a few numbers of each. All give :data:`reconcile.schemas.NUMBERS`.
+
+What ``at``, ``a`` to ``d`` and ``name`` hold is said at each.
+"""
+
+from collections.abc import Sequence
+from decimal import Decimal
+from typing import Final
+
+from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
+
+from reconcile.evidence import ONCE
+from reconcile.figures import GROUPS_MAX
+from reconcile.resends import power
+from reconcile.schemas import ACCEPTED, DIVERTED, NUMBERS
+
+RING: Final = "ring"
+DISTANCE: Final = "distance"
+AGE: Final = "age"
+MOMENT: Final = "moment"
+GROUPS: Final = "groups"
+LARGEST: Final = "largest"
+ORPHANS: Final = "orphans"
+MOMENTS_MAX: Final = 200
+_SECOND: Final = 1_000
+_DAY: Final = 86_400 * _SECOND
+STEPS_MS: Final = (
+    _SECOND, 10 * _SECOND, 60 * _SECOND, 300 * _SECOND, 900 * _SECOND, 3_600 * _SECOND, 21_600 * _SECOND, _DAY,
+)  # fmt: skip
+"""How long a moment may be; beyond the last, some days."""
+
+
+def step_ms(first: int, last: int) -> int:
+    """The shortest step of which :data:`MOMENTS_MAX` cover these times."""
+    for step in STEPS_MS:
+        if last // step - first // step < MOMENTS_MAX:
+            return step
+    return -(-(last - first) // (_DAY * (MOMENTS_MAX - 1))) * _DAY
+
+
+def ring(resends: DataFrame, confidence: float) -> DataFrame:
+    """Of an address: ``at``: the distance that covers the confidence; resends; distances p50, p99 and the largest.
+
+    A percentile p is the smallest distance such that at least p of the resends are that far apart or less. Counted out, exactly.
+    """
+    each = resends.groupBy("address", "distance").agg(F.sum("count").alias("count"))
+    address = Window.partitionBy("address")
+    upto = F.sum("count").over(address.orderBy("distance").rowsBetween(Window.unboundedPreceding, 0))
+    summed = each.withColumn("all", F.sum("count").over(address)).withColumn("upto", upto)
+
+    def covering(share: str) -> Column:
+        enough = F.col("upto") >= F.lit(Decimal(share)) * F.col("all")
+        return F.min(F.when(enough, F.col("distance")))
+
+    found = summed.groupBy("address").agg(
+        covering(f"{confidence:.15f}").alias("at"),
+        F.max("all").alias("a"),
+        covering("0.50").alias("b"),
+        covering("0.99").alias("c"),
+        F.max("distance").alias("d"),
+    )
+    return _numbers(RING, found)
+
+
+def bins(resends: DataFrame) -> DataFrame:
+    """How many resends (``a``) are up to so far (``at``) apart: distances in IDs, and ages in seconds."""
+    by_distance = resends.groupBy("address", power(F.col("distance")).alias("at")).agg(
+        F.sum("count").alias("a")
+    )
+    by_age = resends.groupBy("address", F.col("age").alias("at")).agg(F.sum("count").alias("a"))
+    return _numbers(DISTANCE, by_distance).unionByName(_numbers(AGE, by_age))
+
+
+def moments(
+    evidence: DataFrame, orphans: DataFrame | None, steps_ms: Sequence[int], dropping: Column
+) -> DataFrame:
+    """Inputs, accepted ones and duplicates (``a`` to ``c``) by time (``at``). What has no timestamp is left out.
+
+    Args:
+        evidence: Of the night.
+        orphans: Inputs without an output that are duplicates of nothing; None = there are none.
+        steps_ms: Of each address.
+        dropping: Whether a record without an output is a duplicate, at its address.
+    """
+    fate = F.col("fate")
+    dropped = fate.isNull() & ~F.col("waiting") & F.col("id").isNotNull() & dropping
+    rows = evidence.where(F.expr(ONCE)).select(
+        "address",
+        "timestamp",
+        F.lit(1).alias("one"),
+        F.coalesce(fate == ACCEPTED, F.lit(False)).cast("int").alias("accepted"),
+        (F.coalesce(fate == DIVERTED, F.lit(False)) | dropped).cast("int").alias("duplicate"),
+    )
+    if orphans is not None:
+        none = F.lit(0)
+        rows = rows.unionByName(
+            orphans.where(fate.isNull() & dropping).select(
+                "address",
+                "timestamp",
+                none.alias("one"),
+                none.alias("accepted"),
+                F.lit(-1).alias("duplicate"),
+            )
+        )
+    step = by_address(steps_ms)
+    found = (
+        rows.where("timestamp > 0")
+        .groupBy("address", (F.col("timestamp") - F.col("timestamp") % step).alias("at"))
+        .agg(F.sum("one").alias("a"), F.sum("accepted").alias("b"), F.sum("duplicate").alias("c"))
+    )
+    return _numbers(MOMENT, found)
+
+
+def groups(evidence: DataFrame) -> DataFrame:
+    """Groups (``a``) of up to so many records (``at``), and their records (``b``); and the largest: rank, records, name."""
+    sizes = (
+        evidence.where(F.expr(ONCE) & F.col("group").isNotNull())
+        .groupBy("address", "group")
+        .agg(F.count(F.lit(1)).alias("records"))
+    )
+    by_size = sizes.groupBy("address", power(F.col("records")).alias("at")).agg(
+        F.count(F.lit(1)).alias("a"), F.sum("records").alias("b")
+    )
+    rank = F.row_number().over(Window.partitionBy("address").orderBy(F.desc("records"), "group"))
+    largest = (
+        sizes.withColumn("at", rank)
+        .where(F.col("at") <= GROUPS_MAX)
+        .select("address", "at", F.col("records").alias("a"), F.col("group").alias("name"))
+    )
+    return _numbers(GROUPS, by_size).unionByName(_numbers(LARGEST, largest))
+
+
+def orphaned(orphans: DataFrame) -> DataFrame:
+    """Inputs without an output that are duplicates of nothing (``a``), by lane (``at``)."""
+    by_lane = orphans.where("fate is null").groupBy("address", F.col("lane").alias("at"))
+    return _numbers(ORPHANS, by_lane.agg(F.count(F.lit(1)).alias("a")))
+
+
+def first_of(anomalies: DataFrame, most: int) -> DataFrame:
+    """So many of each anomaly of an address, in the order of their places."""
+    order = ["partition", "offset", "out_partition", "out_offset"]
+    rank = F.row_number().over(Window.partitionBy("address", "anomaly").orderBy(*order))
+    return (
+        anomalies.withColumn("rank", rank)
+        .where(F.col("rank") <= most)
+        .orderBy("address", "anomaly", "rank")
+        .drop("rank")
+    )
+
+
+def by_address(values: Sequence[int]) -> Column:
+    """One of these, by the address."""
+    return F.get(F.array(*(F.lit(each).cast("bigint") for each in values)), F.col("address"))
+
+
+def _numbers(of: str, found: DataFrame) -> DataFrame:
+    there = set(found.columns)
+    return found.select(
+        *(
+            (F.lit(of) if each.name == "of" else F.col(each.name) if each.name in there else F.lit(None))
+            .cast(each.dataType)
+            .alias(each.name)
+            for each in NUMBERS
+        )
+    )

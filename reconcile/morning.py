@@ -1,0 +1,186 @@
+"""A night as figures: what was counted and collected becomes :class:`reconcile.figures.Figures`. Pure."""
+
+import datetime as dt
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+from conf.settings import Settings
+from reconcile import advice
+from reconcile.advice import Seen
+from reconcile.anomalies.name import Anomaly
+from reconcile.counting import Judgement
+from reconcile.distributions import AGE, DISTANCE, GROUPS, LARGEST, MOMENT, ORPHANS, RING, step_ms
+from reconcile.figures import (
+    AddressFigures,
+    Bin,
+    Figures,
+    Finding,
+    GroupBin,
+    Lane,
+    LargeGroup,
+    Moment,
+    Ring,
+)
+from reconcile.nights import LaneCounts, Night
+from reconcile.summary import COUNTS
+
+
+class Row(Protocol):
+    """A row of Spark's."""
+
+    def __getitem__(self, name: str) -> Any:
+        """A column of it."""
+        ...
+
+
+class Numbers:
+    """Rows of :data:`reconcile.schemas.NUMBERS`, by what they are of."""
+
+    def __init__(self, rows: Sequence[Row]) -> None:
+        self._rows: dict[tuple[int, str], list[Row]] = {}
+        for row in rows:
+            self._rows.setdefault((row["address"], row["of"]), []).append(row)
+
+    def of(self, address: int, kind: str) -> list[Row]:
+        """In the order of ``at``."""
+        return sorted(self._rows.get((address, kind), []), key=lambda row: int(row["at"]))
+
+
+def rings(settings: Settings, found: Judgement, recent: Sequence[Night], today: str) -> dict[str, Ring]:
+    """What the ring of each address is, and what would be enough.
+
+    Args:
+        settings: Capacities and the confidence.
+        found: In this night.
+        recent: Nights before that count too.
+        today: The day on which it began.
+    """
+    numbers = Numbers(found.numbers)
+    first = min((each.date for each in recent), default=today)
+    days = (dt.date.fromisoformat(today) - dt.date.fromisoformat(first)).days + 1
+    made = {}
+    for number, each in enumerate(settings.addresses):
+        rows = numbers.of(number, RING)
+        seen = Seen(*(rows[0][name] for name in ("a", "at", "b", "c", "d"))) if rows else Seen()
+        before = sum(_overruns(night, each.name) for night in recent)
+        made[each.name] = advice.ring(
+            each.id_cache_size,
+            settings.reconcile.ring_confidence,
+            seen,
+            overruns=before + found.anomalies[each.name].get(Anomaly.OVERRUN, 0),
+            days=days,
+        )
+    return made
+
+
+def _overruns(night: Night, address: str) -> int:
+    kept: Mapping[str, Any] = night.summary.get("addresses", {}).get(address, {})
+    return int(kept.get("anomalies", {}).get(Anomaly.OVERRUN, 0))
+
+
+def held(base: Night | None, found: Judgement, recreated: Mapping[str, bool]) -> LaneCounts:
+    """IDs that were accepted in each lane since its ring was new, or emptied by order."""
+    made: LaneCounts = {}
+    for name, lanes in found.accepted.items():
+        before = base.held.get(name, {}) if base and not recreated[name] else {}
+        made[name] = {lane: before.get(lane, 0) + lanes.get(lane, 0) for lane in {*before, *lanes}}
+        made[name] |= found.emptied[name]
+    return made
+
+
+def figures(
+    settings: Settings,
+    document: Mapping[str, Any],
+    found: Judgement,
+    rings: Mapping[str, Ring],
+    held: LaneCounts,
+    lanes: Mapping[str, int],
+) -> Figures:
+    """The whole page.
+
+    Args:
+        settings: Addresses, and where the cluster is.
+        document: ``summary.json``.
+        found: What was counted and collected.
+        rings: By address.
+        held: As :func:`held` has it.
+        lanes: How many each address has.
+    """
+    began = f"{document['began'][:16].replace('T', ' ')} UTC"
+    base = document["from_night"]
+    numbers = Numbers(found.numbers)
+    return Figures(
+        title=f"Night {document['night']}",
+        subtitle=f"{began}, " + ("from the beginning" if base is None else f"since night {base}"),
+        verdict=document["verdict"],
+        bootstrap_servers=settings.kafka.bootstrap_servers,
+        addresses=[
+            AddressFigures(
+                name=each.name,
+                counts={name: document["addresses"][each.name][name] for name in COUNTS},
+                ring=rings[each.name],
+                step_ms=step_ms(*found.times.get(each.name, (0, 0))),
+                **_drawn(numbers, number),
+                lanes=_lanes(
+                    found.lanes[each.name],
+                    {row["at"]: row["a"] for row in numbers.of(number, ORPHANS)},
+                    {lane: min(n, each.id_cache_size) for lane, n in held[each.name].items()},
+                    lanes[each.name],
+                ),
+                anomalies=document["addresses"][each.name]["anomalies"],
+                findings=[_finding(row) for row in found.findings if row["address"] == each.name],
+            )
+            for number, each in enumerate(settings.addresses)
+        ],
+        advice=advice.sentences(document["addresses"], settings.reconcile.ring_confidence),
+    )
+
+
+def _drawn(numbers: Numbers, address: int) -> dict[str, Any]:
+    return {
+        "moments": [
+            Moment(row["at"], row["a"], row["b"], max(0, row["c"])) for row in numbers.of(address, MOMENT)
+        ],
+        "distances": [Bin(row["at"], row["a"]) for row in numbers.of(address, DISTANCE)],
+        "ages": [Bin(row["at"], row["a"]) for row in numbers.of(address, AGE)],
+        "group_sizes": [GroupBin(row["at"], row["a"], row["b"]) for row in numbers.of(address, GROUPS)],
+        "groups_largest": [LargeGroup(text(row["name"]), row["a"]) for row in numbers.of(address, LARGEST)],
+    }
+
+
+def _lanes(
+    counted: Mapping[int, Mapping[str, int]],
+    orphans: Mapping[int, int],
+    used: Mapping[int, int],
+    lanes: int,
+) -> list[Lane]:
+    made = []
+    for lane in range(lanes):
+        here = counted.get(lane, {})
+        dropped = max(0, here.get("dropped", 0) - orphans.get(lane, 0))
+        made.append(
+            Lane(
+                lane=lane,
+                records=here.get("input", 0),
+                accepted=here.get("accepted", 0),
+                duplicates=here.get("diverted", 0) + dropped,
+                lag=here.get("waiting", 0) + here.get("backlog", 0),
+                ring_used=used.get(lane, 0),
+            )
+        )
+    return made
+
+
+def _finding(row: Row) -> Finding:
+    plain = (
+        "anomaly", "topic", "partition", "offset", "out_topic", "out_partition", "out_offset", "other_partition",
+        "other_offset", "detail",
+    )  # fmt: skip
+    id_, group = (None if row[name] is None else text(row[name]) for name in ("id", "group"))
+    return Finding(**{name: row[name] for name in plain}, id=id_, group=group)
+
+
+def text(value: bytes) -> str:
+    """Bytes as a person reads them: what is no UTF-8, or cannot be seen, is escaped."""
+    decoded = bytes(value).decode("utf-8", "backslashreplace")
+    return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in decoded)

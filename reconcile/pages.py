@@ -1,0 +1,19 @@
+"""The page beside the numbers, where the driver has what it is drawn with."""
+
+import importlib
+import sys
+
+from reconcile.figures import Figures
+
+
+def written(figures: Figures) -> str | None:
+    """The page as HTML; None, and a line on stderr that says why, where it cannot be drawn.
+
+    A cluster's driver needs nothing beside PySpark to judge a night: matplotlib and jinja2 are for the page alone.
+    """
+    try:
+        page = importlib.import_module("reconcile.page")
+    except ImportError as error:
+        sys.stderr.write(f"no report.html: {error}: install it where the driver runs\n")
+        return None
+    return str(page.render(figures))

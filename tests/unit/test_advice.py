@@ -1,0 +1,154 @@
+"""What follows from the resends seen, and a night as figures: pure."""
+
+import io
+import json
+from typing import Any
+
+import pytest
+from pyspark.sql import Row
+from rich.console import Console
+
+from conf.load import validate
+from reconcile import advice, morning, pages
+from reconcile.advice import Seen
+from reconcile.counting import Judgement
+from reconcile.distributions import MOMENTS_MAX, STEPS_MS, step_ms
+from reconcile.figures import Figures, Lane, Moment
+from reconcile.nights import Night
+from reconcile.report import show
+from reconcile.summary import COUNTS
+
+DAY_MS = 86_400_000
+
+
+def test_nothing_seen_recommends_what_there_is() -> None:
+    """Without a resend the capacity is as good as any; with some, what they need, be it less."""
+    nothing = advice.ring(2_000, 0.999, Seen(), overruns=0, days=7)
+    less = advice.ring(2_000, 0.999, Seen(5, 30, 7, 29, 40), overruns=0, days=7)
+
+    assert advice.document(nothing) == {"capacity": 2_000, "recommended": 2_000, "resend_distance_p99": 0}
+    assert advice.document(less) == {"capacity": 2_000, "recommended": 30, "resend_distance_p99": 29}
+
+
+def test_only_a_ring_that_is_too_small_is_told() -> None:
+    """One sentence for each such address."""
+    rings = {"orders": (2_000, 4_096), "enough": (2_000, 2_000), "less": (2_000, 1)}
+    addresses = {
+        name: {"ring": {"capacity": capacity, "recommended": recommended}}
+        for name, (capacity, recommended) in rings.items()
+    }
+
+    assert advice.sentences(addresses, 0.999) == [
+        "orders: 99.9 % of resends need id_cache_size = 4096, it has 2000"
+    ]
+    assert advice.sentences(addresses, 1.0)[0].startswith("orders: 100 % of resends")
+
+
+def test_the_table_ends_with_the_advice() -> None:
+    """Below the row of each address, above the verdict."""
+    counts = {**dict.fromkeys(COUNTS, 0), "anomalies": {"OVERRUN": 3}}
+    console = Console(record=True, width=200, file=io.StringIO())
+    show({"night": 1, "verdict": "clean", "addresses": {"a": counts}}, ["a: needs more"], console)
+
+    assert console.export_text().splitlines()[-2:] == ["a: needs more", "verdict: clean"]
+
+
+@pytest.mark.parametrize(
+    "span", [0, 1, 199_999, 200_000, 3 * DAY_MS, 200 * DAY_MS, 201 * DAY_MS, 20_000 * DAY_MS]
+)
+def test_steps(span: int) -> None:
+    """However long the night was, and wherever it begins within a step, the moments are few; no shorter step would do."""
+    for first in (1_700_000_000_000, 1_700_000_000_001, 1_700_000_000_000 // DAY_MS * DAY_MS):
+        step, last = step_ms(first, first + span), first + span
+        shorter = [each for each in STEPS_MS if each < step]
+
+        assert last // step - first // step < MOMENTS_MAX
+        assert all(last // each - first // each >= MOMENTS_MAX for each in shorter)
+
+
+def test_bytes_as_text() -> None:
+    """What is no UTF-8 and what cannot be seen is escaped; the rest is as it is."""
+    assert morning.text("grün-1".encode()) == "grün-1"
+    assert morning.text(b"\xff\x00a\n") == r"\xff\x00a\n"
+    assert morning.text("a\u202eb".encode()) == r"a\u202eb"
+
+
+def _night(**held: dict[int, int]) -> Night:
+    return Night(
+        1,
+        None,
+        "2026-11-20",
+        "clean",
+        {},
+        {},
+        {},
+        {},
+        {"addresses": {"a": {"anomalies": {"OVERRUN": 2}}}},
+        held=held,
+    )
+
+
+def test_held() -> None:
+    """A ring fills up from night to night, and begins anew where it was emptied, or the topic is another one."""
+    found = Judgement(accepted={"a": {0: 5, 1: 6}}, emptied={"a": {1: 2}})
+    base = _night(a={0: 10, 1: 10, 2: 10})
+
+    assert morning.held(base, found, {"a": False}) == {"a": {0: 15, 1: 2, 2: 10}}
+    assert morning.held(base, found, {"a": True}) == {"a": {0: 5, 1: 2}}
+    assert morning.held(None, found, {"a": False}) == {"a": {0: 5, 1: 2}}
+
+
+def test_a_night_of_an_earlier_version_is_read() -> None:
+    """It did not count what rings hold; what is known of their IDs stands for it."""
+    night = _night()
+    night.known = {"a": {0: 7}}
+    kept = json.loads(night.to_json())
+    del kept["held"]
+
+    assert Night.from_json(json.dumps(kept | {"format": 1}), acknowledged=False).held == {"a": {0: 7}}
+
+
+def _row(of: str, **columns: Any) -> Row:
+    return Row(**{"address": 0, "of": of, **dict.fromkeys(("at", "a", "b", "c", "d", "name")), **columns})
+
+
+def test_figures() -> None:
+    """What was counted and collected is what the page gets; the nights before count, and are told."""
+    settings = validate({"addresses": [{"name": "a", "id_cache_size": 4, "partitions": 2}]})
+    found = Judgement(
+        counts={"a": {"input": 9}},
+        anomalies={"a": {"OVERRUN": 1}},
+        lanes={"a": {0: {"input": 9, "accepted": 6, "dropped": 3, "waiting": 1, "backlog": 4}}},
+        numbers=[
+            _row("ring", at=5, a=8, b=2, c=5, d=6), _row("moment", at=20, a=1, b=1, c=-1),
+            _row("moment", at=10, a=8, b=5, c=3), _row("orphans", at=0, a=1),
+            _row("largest", at=1, a=9, name=b"\xfe"), _row("groups", at=16, a=1, b=9),
+        ],
+    )  # fmt: skip
+    rings = morning.rings(settings, found, [_night()], "2026-11-21")
+    document = {
+        "night": 2, "from_night": 1, "began": "2026-11-21T02:00:04+00:00", "verdict": "clean",
+        "addresses": {"a": {
+            **dict.fromkeys(("input", "accepted", "duplicates", "quarantined", "unchecked", "forwarded", "in_flight"), 0),
+            "anomalies": {"OVERRUN": 1}, "ring": advice.document(rings["a"]),
+        }},
+    }  # fmt: skip
+
+    made = morning.figures(settings, document, found, rings, {"a": {0: 99}}, {"a": 2})
+    (address,) = made.addresses
+
+    assert (address.ring.recommended, address.ring.overruns, address.ring.days) == (5, 3, 2)
+    assert address.lanes == [Lane(0, 9, 6, 2, 5, 4), Lane(1, 0, 0, 0, 0, 0)]
+    assert address.moments == [Moment(10, 8, 5, 3), Moment(20, 1, 1, 0)]
+    assert [each.name for each in address.groups_largest] == [r"\xfe"]
+    assert made.subtitle == "2026-11-21 02:00 UTC, since night 1"
+    assert made.advice == ["a: 99.9 % of resends need id_cache_size = 5, it has 4"]
+    assert Figures.from_json(made.to_json()).to_json() == made.to_json()
+
+
+def test_no_page_is_no_failure(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """A driver that has nothing to draw with says so in one line."""
+    monkeypatch.setitem(__import__("sys").modules, "reconcile.page", None)
+
+    assert pages.written(Figures("t", "s", "clean", "h:1", [])) is None
+    assert capsys.readouterr().err.startswith("no report.html: ")
