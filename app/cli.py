@@ -11,14 +11,13 @@ from pathlib import Path
 from typing import Final, NoReturn
 
 import click
-from click.core import ParameterSource
 
+from app.audit import audit
 from app.consumer_verbs import consume, consumers, groups
-from app.options import PORT, config_option, silence_clients
+from app.options import PORT, config_option, settings_if_any, silence_clients
 from app.reconcile import reconcile
 from conf.errors import RingfenceError
 from conf.load import load
-from conf.settings import Settings
 
 EXIT_INTERRUPTED: Final = 130
 
@@ -83,7 +82,7 @@ def broker(port: int, directory: Path, config: Path) -> int:
 
     Ctrl-C or SIGTERM stops it cleanly. It needs Java 17; the first start fetches Kafka, 45 MB.
     """
-    _settings_if_any(config)  # needs none of them, but a faulty file that was named is an error everywhere
+    settings_if_any(config)  # needs none of them, but a faulty file that was named is an error everywhere
     from app.embedded.command import run_broker  # noqa: PLC0415
 
     return run_broker(port, directory)
@@ -202,19 +201,14 @@ def demo(messages: int, seed: int, keep: bool, config: Path) -> int:
     It brings its own broker and data and touches nothing else; what stays is the nightly job's report, in data/demo.
     Exit code 0 only if every message was accepted exactly once, in order and unchanged.
     """
-    _settings_if_any(config)  # needs none of them, but a faulty file that was named is an error everywhere
+    settings_if_any(config)  # needs none of them, but a faulty file that was named is an error everywhere
     from app import demo as demo_module  # noqa: PLC0415
 
     return demo_module.run(messages, keep, seed)
 
 
+cli.add_command(audit)
 cli.add_command(consume)
 cli.add_command(consumers)
 cli.add_command(groups)
 cli.add_command(reconcile)
-
-
-def _settings_if_any(config: Path) -> Settings:
-    """The settings of a file that was named or is there; else the defaults, for verbs that need no addresses."""
-    named = click.get_current_context().get_parameter_source("config") is not ParameterSource.DEFAULT
-    return load(config) if named or config.exists() else Settings()

@@ -5,6 +5,10 @@ from pathlib import Path
 from typing import Final
 
 import click
+from click.core import ParameterSource
+
+from conf.load import load
+from conf.settings import Settings
 
 DEFAULT_CONFIG: Final = Path("conf/ringfence.toml")
 PORT: Final = click.IntRange(0, 65535)
@@ -17,6 +21,12 @@ config_option = click.option(
     metavar="FILE",
     help="The TOML file; RINGFENCE_<SECTION>__<KEY> in the environment overrides its keys.",
 )
+
+
+def settings_if_any(config: Path) -> Settings:
+    """The settings of a file that was named or is there; else the defaults, for verbs that need no addresses."""
+    named = click.get_current_context().get_parameter_source("config") is not ParameterSource.DEFAULT
+    return load(config) if named or config.exists() else Settings()
 
 
 def silence_clients() -> None:

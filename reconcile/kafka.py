@@ -12,7 +12,7 @@ from confluent_kafka import (
     TopicCollection,
     TopicPartition,
 )
-from confluent_kafka.admin import AdminClient, OffsetSpec
+from confluent_kafka.admin import AclOperation, AdminClient, ConfigResource, OffsetSpec
 
 from conf.errors import BrokerUnavailableError, RingfenceError
 from conf.settings import KafkaSettings
@@ -124,6 +124,40 @@ class Cluster:
                     "kafka-transactions.sh find-hanging, end it, and run again"
                 )
             time.sleep(LOOK_EVERY_S)
+
+    def names(self) -> list[str]:
+        """All topics that this user may see."""
+        try:
+            return sorted(self._admin.list_topics(timeout=ANSWER_LIMIT_S).topics)
+        except KafkaException as error:
+            raise self._unavailable(error) from error
+
+    def readable(self, topic: str) -> bool:
+        """Whether this user may read it, as far as the cluster tells."""
+        try:
+            described = self._admin.describe_topics(
+                TopicCollection([topic]), include_authorized_operations=True, request_timeout=ANSWER_LIMIT_S
+            )[topic].result()
+        except KafkaException as error:
+            raise self._unavailable(error) from error
+        granted = described.authorized_operations
+        return not granted or bool({AclOperation.READ, AclOperation.ALL} & set(granted))
+
+    def cleanup_policy(self, topic: str) -> str | None:
+        """``cleanup.policy`` of a topic; None = this user may not know."""
+        wanted = ConfigResource(ConfigResource.Type.TOPIC, topic)
+        try:
+            found = self._admin.describe_configs([wanted], request_timeout=ANSWER_LIMIT_S)[wanted].result()
+        except KafkaException as error:
+            if error.args[0].code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
+                return None
+            raise self._unavailable(error) from error
+        return str(found["cleanup.policy"].value)
+
+    def offsets_at(self, places: Iterable[Place], timestamp: int) -> dict[Place, int | None]:
+        """The first offsets of records of that time (ms) or later; None = there is none."""
+        found = self._offsets(places, OffsetSpec.for_timestamp(timestamp), IsolationLevel.READ_UNCOMMITTED)
+        return {place: offset if offset >= 0 else None for place, offset in found.items()}
 
     def _offsets(self, places: Iterable[Place], spec: Any, level: IsolationLevel) -> dict[Place, int]:
         wanted = {TopicPartition(*each): spec for each in places}

@@ -12,6 +12,8 @@ from conf.settings import AddressSettings
 from reconcile.schemas import ACCEPTED, DIVERTED, QUARANTINED
 
 RECORDS_A_TASK: Final = 1_000_000
+ID_BYTES_MAX: Final = 256
+"""An audit keeps longer IDs as digests."""
 Ranges = Mapping[str, Mapping[int, tuple[int, int]]]
 """Topic → partition → offsets from, to."""
 
@@ -78,6 +80,28 @@ def inputs(records: DataFrame, dialect: Dialect, numbers: Mapping[str, int]) -> 
         _headers_digest().alias("headers_digest"),
         _header(wire.HEADER_TRANSACTION).alias("transaction"),
         _header(wire.HEADER_PART).cast("string").alias("part"),
+    )
+
+
+def audited(records: DataFrame, dialect: Dialect) -> DataFrame:
+    """:data:`reconcile.schemas.AUDITED`, of one topic. Long IDs are kept as digests, as in a ring."""
+    found = _id(dialect)
+    return records.select(
+        "partition",
+        "offset",
+        F.unix_millis("timestamp").alias("timestamp"),
+        F.when(F.length(found) > ID_BYTES_MAX, F.unhex(F.sha2(found, 256))).otherwise(found).alias("id"),
+        _group(dialect).alias("group"),
+        (F.col("key") if dialect.group_header else F.lit(None).cast("binary")).alias("key"),
+        F.col("key").isNotNull().alias("keyed"),
+        F.col("value").isNull().alias("tombstone"),
+    )
+
+
+def headers_of(records: DataFrame) -> DataFrame:
+    """A row a header of each record: its ``name`` and ``value``. For few records."""
+    return records.select(F.explode("headers").alias("header")).select(
+        F.col("header.key").alias("name"), F.col("header.value").alias("value")
     )
 
 

@@ -40,6 +40,48 @@ INPUTS: Final = _schema(
 )
 """What came in."""
 
+AUDITED: Final = _schema(
+    partition=INT,
+    offset=LONG,
+    timestamp=LONG,  # ms
+    id=BYTES,
+    group=BYTES,
+    key=BYTES,  # null where it is the group
+    keyed=FLAG,  # there is a key
+    tombstone=FLAG,  # there is no value
+)
+"""What stands in an audited topic."""
+
+ARRIVED: Final = _schema(
+    partition=INT,
+    offset=LONG,
+    timestamp=LONG,
+    moment=LONG,  # the timestamp, never before one of a lower offset: by it partitions are put in one order
+    lane=INT,  # its home
+    has_id=FLAG,
+    fresh=FLAG,  # the first of its ID in its lane
+    repeats=FLAG,  # its ID is in its lane several times
+    first_partition=INT,  # the first of its ID in its lane
+    first_offset=LONG,
+    cross_lane=FLAG,  # the first of its ID in its lane, and there was one in another
+    other_partition=FLAG,  # than the first of its ID in the topic
+    other_group=FLAG,
+    age=LONG,  # ms since what it repeats
+)
+"""Records as they reach their lanes; what is about resends is null or False for all others."""
+
+AUDITED_RESENDS: Final = _schema(
+    partition=INT,
+    offset=LONG,
+    distance=LONG,  # IDs; null where Ringfence cannot know it
+    messages=LONG,
+    age=LONG,
+    cross_lane=FLAG,
+    other_partition=FLAG,
+    other_group=FLAG,
+)
+"""Resends, and how far they are from what they repeat."""
+
 FORWARDS: Final = _schema(address=INT, partition=INT, offset=LONG, lane=INT, forward_offset=LONG)
 """Inputs that were on their way to their home lane, and where."""
 

@@ -1,0 +1,148 @@
+"""``ringfence audit``: what a topic's records say about duplicates, before anything is installed. It only reads.
+
+No consumer group, nothing made, nothing written to Kafka: Describe and Read on the topic are enough.
+"""
+
+import json
+import time
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Final
+
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+from rich.console import Console
+
+from conf.errors import ConfigurationError, RingfenceError
+from conf.settings import AddressDefaults, KafkaSettings
+from reconcile import audit_advice, audit_report
+from reconcile.audit_figures import figures
+from reconcile.audit_numbers import STEPS, Counter
+from reconcile.audit_result import Audit, document
+from reconcile.audit_topic import Topic, Wanted, surveyed
+from reconcile.files import Files, LocalFiles, is_local
+from reconcile.job import WIDTH_MIN, EvidenceGoneError, SparkFailedError, opened
+from reconcile.kafka import Cluster
+from reconcile.pages import written
+from reconcile.report import progress
+from reconcile.session import fit_to, kafka_options, session
+
+GROUP: Final = "ringfence-audit"
+"""Clients want a name; no group of it is ever joined or asked for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One run."""
+
+    wanted: Wanted
+    kafka: KafkaSettings
+    settings: AddressDefaults
+    """How IDs and groups are found; ``id_cache_size`` and ``partitioner`` are what is in force, or would be."""
+    configured: str
+    """The address of which it is the input; empty = none."""
+    confidence: Fraction
+    master: str
+    out: str | None = None
+    as_json: bool = False
+
+
+def run(request: Request) -> int:
+    """Audit a topic; returns the exit code.
+
+    Raises:
+        RingfenceError: it could not, or what was being read was deleted.
+    """
+    topic = asked(request)
+    audit = _nothing_yet(request, topic)
+    local = request.out is None or is_local(request.out, request.master)
+    if topic.part.offsets or not local:
+        with session(request.master, records=topic.part.offsets) as spark:
+            audit = counted(spark, request, topic)
+            if not local and request.out:
+                _keep(audit, opened(spark, request.out))
+    if local and request.out:
+        _keep(audit, LocalFiles(request.out))
+    _print(audit, request)
+    return 0
+
+
+def asked(request: Request) -> Topic:
+    """What the cluster says, before Spark is started: what is missing is told at once."""
+    cluster = Cluster(request.kafka, GROUP)
+    try:
+        return surveyed(cluster, request.wanted, int(time.time() * 1000))
+    finally:
+        cluster.close()
+
+
+def counted(spark: SparkSession, request: Request, topic: Topic) -> Audit:
+    """All numbers.
+
+    Raises:
+        EvidenceGoneError: retention deleted what was being read.
+        SparkFailedError: Spark could not do it.
+    """
+    fit_to(spark, topic.part.offsets)
+    further = request.settings.duplicate_id_from == "header"
+    try:
+        with progress(spark, len(STEPS), Console(stderr=True)) as say:
+            counter = Counter(spark, kafka_options(request.kafka), say)
+            return counter.counted(_nothing_yet(request, topic), look_further=further)
+    except (PySparkException, Py4JJavaError) as error:  # the second is what a task's failure comes as
+        raise _explained(error, topic) from error
+
+
+def _nothing_yet(request: Request, topic: Topic) -> Audit:
+    return Audit(
+        topic, request.kafka.bootstrap_servers, request.settings, request.configured, request.confidence
+    )
+
+
+def told(audit: Audit) -> dict[str, object]:
+    """The document."""
+    return document(audit, audit_advice.notes(audit), audit_advice.toml(audit))
+
+
+def _keep(audit: Audit, files: Files) -> None:
+    files.write("audit.json", json.dumps(told(audit), indent=2) + "\n")
+    drawn = figures(audit, audit_advice.notes(audit))
+    files.write("figures.json", drawn.to_json() + "\n")
+    page = written(drawn)
+    if page is not None:
+        files.write("report.html", page)
+
+
+def _print(audit: Audit, request: Request) -> None:
+    if request.as_json:
+        print(json.dumps(told(audit), indent=2))  # noqa: T201 - the document is the output
+        return
+    console = Console()
+    if not console.is_terminal:  # nobody's window limits the table
+        console = Console(width=max(console.width, WIDTH_MIN))
+    audit_report.show(audit, audit_advice.notes(audit), audit_advice.toml(audit), console)
+
+
+def _explained(error: Exception, topic: Topic) -> RingfenceError:
+    """An error of Spark's, with the way out."""
+    text = str(error)
+    if "KAFKA_DATA_LOSS" in text or "OffsetOutOfRange" in text:
+        return EvidenceGoneError(
+            f"retention deleted records of {topic.name} while they were read: run again, or read what stays longer: "
+            "--since 1h, --last 100000"
+        )
+    if "TopicAuthorization" in text or "Not authorized to access topics" in text:
+        return ConfigurationError(f"{topic.name}: this user may not read it: grant Read on the topic")
+    if "OutOfMemoryError" in text:
+        return SparkFailedError(
+            "Spark ran out of memory: give it more (spark.driver.memory), or audit less: --since, --last"
+        )
+    if "No space left on device" in text:
+        return SparkFailedError(
+            "the disk is full: Spark sorts below spark.local.dir (/tmp): make room, or audit less: --since, --last"
+        )
+    lines = [line for line in text.splitlines() if line.strip()] or [type(error).__name__]
+    # Of a Java trace the innermost cause says most.
+    causes = [line.partition(": ")[2] for line in lines if line.startswith(("Caused by: ", ": "))]
+    return SparkFailedError(f"Spark failed: {causes[-1] if causes else lines[0]}: mend that, and run again")

@@ -1,0 +1,95 @@
+"""What an audit counts of records as they stand: by partition, by key, by group, by header. Bounded, whatever the data."""
+
+from dataclasses import replace
+from typing import Final
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
+
+from reconcile.audit_frames import kept, power_of_two
+from reconcile.audit_result import Audit, Groups, HeaderSeen, PartitionCount, Resends
+from reconcile.figures import GROUPS_MAX, GroupBin, LargeGroup
+from reconcile.partitioner import Placed, explained
+
+KEYS_SAMPLED: Final = 10_000
+HEADERS_SHOWN: Final = 20
+
+
+def by_partition(audit: Audit, records: DataFrame) -> Audit:
+    """Counts, and from when to when."""
+    told = F.when(F.col("timestamp") > 0, F.col("timestamp"))
+    rows = records.groupBy("partition").agg(
+        F.count(F.lit(1)).alias("records"), F.count("id").alias("with_id"), F.count_if("keyed").alias("keyed"),
+        F.count_if("tombstone").alias("tombstones"), F.min(told).alias("first"), F.max(told).alias("last"),
+    ).collect()  # fmt: skip
+    names = ("records", "with_id", "keyed", "tombstones")
+    there = {row["partition"]: row for row in rows}
+    empty = dict.fromkeys(names, 0)
+    return replace(
+        audit,
+        partitions=[
+            PartitionCount(
+                number, **({each: there[number][each] for each in names} if number in there else empty)
+            )
+            for number in sorted(audit.topic.extents)
+        ],
+        first_ms=min((row["first"] for row in rows if row["first"]), default=0),
+        last_ms=max((row["last"] for row in rows if row["last"]), default=0),
+        found=Resends(audit.settings.duplicate_id_from),
+    )
+
+
+def by_key(audit: Audit, records: DataFrame) -> Audit:
+    """Which partitioner puts keys where they are."""
+    if audit.topic.partitions == 1 or not audit.sum("keyed"):
+        return audit
+    key = F.col("key" if audit.settings.group_header else "group").alias("key")
+    placed = records.where("keyed").select(key, "partition").groupBy("key", "partition").count()
+    # By a hash: the same sample each time, and from all of them.
+    rows = placed.orderBy(F.xxhash64("key"), "key", "partition").limit(KEYS_SAMPLED).collect()
+    sample = [Placed(bytes(row["key"]), row["partition"], row["count"]) for row in rows]
+    return replace(
+        audit,
+        sampled_keys=len({each.key for each in sample}),
+        partitioners=explained(sample, audit.topic.partitions) or None,
+    )
+
+
+def groups(records: DataFrame) -> Groups:
+    """How many there are of each size, and the largest."""
+    grouped = records.where("`group` is not null").groupBy("group").count()
+    with kept(grouped) as sizes:
+        bins = (
+            sizes.groupBy(power_of_two(F.col("count")).alias("upper"))
+            .agg(F.count(F.lit(1)).alias("groups"), F.sum("count").alias("records"))
+            .orderBy("upper")
+            .collect()
+        )
+        largest = sizes.orderBy(F.desc("count"), "group").limit(GROUPS_MAX).collect()
+    return Groups(
+        sum(row["groups"] for row in bins),
+        sum(row["records"] for row in bins),
+        [LargeGroup(as_text(bytes(row["group"])), row["count"]) for row in largest],
+        [GroupBin(row["upper"], row["groups"], row["records"]) for row in bins],
+    )
+
+
+def as_text(data: bytes) -> str:
+    """As a person reads it; what is no text, or would move a terminal's cursor, is escaped."""
+    return shown(data.decode("utf-8", "backslashreplace"))
+
+
+def shown(text: str) -> str:
+    """Nothing in it but what can be seen."""
+    return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in text)
+
+
+def headers(rows: DataFrame) -> list[HeaderSeen]:
+    """Names, and how many values each has; ``rows``: name, value, of a sample."""
+    counted = rows.groupBy("name").agg(
+        F.count(F.lit(1)).alias("records"), F.approx_count_distinct("value").alias("values")
+    )
+    found = counted.orderBy(F.desc("records"), "name").limit(HEADERS_SHOWN).collect()
+    return [
+        HeaderSeen(shown(row["name"]), row["records"], min(row["records"], row["values"])) for row in found
+    ]

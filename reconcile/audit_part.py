@@ -1,0 +1,91 @@
+"""Which part of a topic an audit reads. Pure."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+_UNITS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
+_DURATION: Final = re.compile(r"(\d{1,9})([smhd])")
+
+
+class Extent(NamedTuple):
+    """What there is of a partition."""
+
+    start: int
+    """Its first offset that is still there."""
+    stable: int
+    """Where its last stable offset is: nobody may read beyond."""
+    end: int
+    """Where its log ends."""
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """What is read."""
+
+    asked: str
+    """As a person would say it: ``the whole topic``, ``the last 24h``, ``the last 1,000 records``."""
+    spans: Mapping[int, tuple[int, int]]
+    """Partition → offsets from, to. Offsets also count markers of transactions and what compaction took away."""
+    whole: bool
+    """All that there is of the topic."""
+
+    @property
+    def offsets(self) -> int:
+        """How many there are to read, at most."""
+        return sum(end - begin for begin, end in self.spans.values())
+
+    def ranges(self) -> dict[int, tuple[int, int]]:
+        """Partitions with something to read."""
+        return {number: span for number, span in self.spans.items() if span[0] < span[1]}
+
+
+def seconds_of(text: str) -> int:
+    """Of a duration: 90s, 30m, 24h, 7d.
+
+    Raises:
+        ValueError: it is none.
+    """
+    match = _DURATION.fullmatch(text)
+    if match is None or not int(match[1]):
+        raise ValueError(f"{text!r} is no duration: write for example 30m, 24h or 7d")
+    return int(match[1]) * _UNITS[match[2]]
+
+
+def whole(extents: Mapping[int, Extent]) -> Part:
+    """All of it."""
+    return Part(
+        "the whole topic", {number: (each.start, each.stable) for number, each in extents.items()}, True
+    )
+
+
+def since(extents: Mapping[int, Extent], begins: Mapping[int, int | None], asked: str) -> Part:
+    """From these offsets on; None = nothing that recent is there."""
+    spans = {}
+    for number, each in extents.items():
+        begin = begins[number]
+        spans[number] = (
+            each.stable if begin is None else min(max(begin, each.start), each.stable),
+            each.stable,
+        )
+    return _part(f"the last {asked}", spans, extents)
+
+
+def last(extents: Mapping[int, Extent], count: int) -> Part:
+    """The last offsets of each partition, as many as its share of the topic; together ``count``."""
+    sizes = {number: each.stable - each.start for number, each in extents.items()}
+    total = sum(sizes.values())
+    wanted = min(count, total)
+    shares = {number: divmod(wanted * size, total) if total else (0, 0) for number, size in sizes.items()}
+    missing = wanted - sum(share for share, _ in shares.values())
+    largest_rest = sorted(shares, key=lambda number: (-shares[number][1], number))[:missing]
+    spans = {
+        number: (each.stable - shares[number][0] - (number in largest_rest), each.stable)
+        for number, each in extents.items()
+    }
+    return _part(f"the last {count:,} records", spans, extents)
+
+
+def _part(asked: str, spans: Mapping[int, tuple[int, int]], extents: Mapping[int, Extent]) -> Part:
+    return Part(asked, spans, all(spans[number][0] == each.start for number, each in extents.items()))

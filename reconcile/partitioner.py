@@ -1,0 +1,64 @@
+"""Which partition a producer chooses for a key, and which partitioner a topic's records show. Pure."""
+
+import zlib
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final, NamedTuple
+
+NAMES: Final = ("murmur2", "crc32")
+EXPLAINED_MIN: Final = 0.9
+"""Where a partitioner explains fewer of the keyed records, more than one is in use, or another."""
+
+SEED: Final = 0x9747B28C
+FACTOR: Final = 0x5BD1E995
+MASK: Final = 0xFFFFFFFF
+
+
+class Placed(NamedTuple):
+    """Records of one key in one partition."""
+
+    key: bytes
+    partition: int
+    records: int
+
+
+def murmur2(data: bytes) -> int:
+    """Of Java clients: the 32-bit hash, unsigned."""
+    found = SEED ^ len(data)
+    whole = len(data) & ~3
+    for at in range(0, whole, 4):
+        word = int.from_bytes(data[at : at + 4], "little") * FACTOR & MASK
+        found = (found * FACTOR & MASK) ^ ((word ^ (word >> 24)) * FACTOR & MASK)
+    if len(data) != whole:
+        found = (found ^ int.from_bytes(data[whole:], "little")) * FACTOR & MASK
+    found = (found ^ (found >> 13)) * FACTOR & MASK
+    return found ^ (found >> 15)
+
+
+HASHES: Final[Mapping[str, Callable[[bytes], int]]] = {
+    # Java clients clear the sign before they divide.
+    "murmur2": lambda key: murmur2(key) & 0x7FFFFFFF,
+    "crc32": zlib.crc32,
+}
+
+
+def explained(sample: Iterable[Placed], partitions: int) -> dict[str, float]:
+    """Partitioner → the share of these records that it would have put where they are. Empty = nothing can be told.
+
+    With one partition every partitioner puts everything there. Empty keys are left out: librdkafka spreads them.
+    """
+    told = [each for each in sample if each.key]
+    total = sum(each.records for each in told)
+    if not total or partitions == 1:
+        return {}
+    return {
+        name: sum(each.records for each in told if HASHES[name](each.key) % partitions == each.partition)
+        / total
+        for name in NAMES
+    }
+
+
+def chosen(shares: Mapping[str, float], partitions: int, otherwise: str) -> str:
+    """The one to configure: what explains most of the records, and more than chance would; else what it was."""
+    best = max(shares, key=lambda each: (shares[each], each == otherwise), default=otherwise)
+    chance = 1 / partitions
+    return best if shares and shares[best] - chance >= (1 - chance) / 2 else otherwise

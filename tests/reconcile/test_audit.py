@@ -1,0 +1,415 @@
+"""Known traffic, known numbers: what ``ringfence audit`` says of real topics."""
+
+import dataclasses
+import json
+import math
+import random
+import subprocess
+import sys
+import time
+import tomllib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Producer, TopicPartition
+from confluent_kafka.admin import AclOperation, AdminClient, ResourcePatternType, ResourceType
+from confluent_kafka.cimpl import murmur2
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
+from pyspark.sql.types import StructField, StructType
+
+from app.embedded.broker import EmbeddedBroker
+from conf.load import validate
+from conf.settings import AddressDefaults, KafkaSettings
+from reconcile import audit as job
+from reconcile import home as homes_of
+from reconcile import partitioner
+from reconcile.audit_resends import confidence_of
+from reconcile.audit_result import Audit
+from reconcile.audit_topic import NoSuchTopicError, Wanted
+from reconcile.job import EvidenceGoneError
+from reconcile.schemas import BYTES
+from reconcile.small import small
+from tests.support import kafka
+from tests.support.kafka import Sent
+from tests.support.secured import PASSWORD, PASSWORD_VARIABLE, SecuredBroker
+from tests.support.worker import ROOT
+
+pytestmark = pytest.mark.timeout(300)
+
+START_MS = 1_760_000_000_000
+CONFIDENCE = 0.95
+
+
+@dataclasses.dataclass(frozen=True)
+class At:
+    """A record and where it stands."""
+
+    partition: int
+    sent: Sent
+
+
+class Lab:
+    """Makes topics, and audits them in one Spark session."""
+
+    def __init__(self, spark: SparkSession, bootstrap: str) -> None:
+        self.spark = spark
+        self.bootstrap = bootstrap
+
+    def topic(self, name: str, partitions: int, records: Sequence[At] = (), **config: str) -> str:
+        """A topic with these records, in this order."""
+        topic = kafka.unique(f"audit-{name}")
+        keys = {key.replace("_", "."): value for key, value in config.items()}
+        kafka.create_topics(self.bootstrap, {topic: (partitions, keys)})
+        producer = Producer({"bootstrap.servers": self.bootstrap, "enable.idempotence": True})
+        for each in records:
+            kafka.produce(producer, topic, each.sent, each.partition)
+        assert producer.flush(kafka.WAIT_S) == 0
+        return topic
+
+    def request(self, topic: str, since: str = "", last: int | None = None, **settings: Any) -> job.Request:
+        return job.Request(
+            Wanted(topic, since, last),
+            KafkaSettings(bootstrap_servers=self.bootstrap),
+            AddressDefaults(**settings),
+            "",
+            confidence_of(CONFIDENCE),
+            "local[2]",
+        )
+
+    def audit(self, topic: str, since: str = "", last: int | None = None, **settings: Any) -> Audit:
+        """Its numbers."""
+        request = self.request(topic, since, last, **settings)
+        return job.counted(self.spark, request, job.asked(request))
+
+    def said(self, audit: Audit) -> str:
+        """In words."""
+        notes: Any = job.told(audit)["notes"]
+        return "\n".join(notes)
+
+
+@pytest.fixture(scope="module")
+def lab(spark: SparkSession, broker: EmbeddedBroker) -> Lab:
+    return Lab(spark, broker.bootstrap_servers)
+
+
+def quantile(values: Sequence[int], share: float) -> int:
+    """The least that so great a share does not exceed."""
+    return sorted(values)[math.ceil(round(share * len(values), 6)) - 1]
+
+
+def home(key: bytes, partitions: int) -> int:
+    return int(murmur2(key, partitions))
+
+
+def test_homes(spark: SparkSession) -> None:
+    """Spark's own functions hash as Python does, whatever the bytes."""
+    rng = random.Random(20)
+    keys = [b"", b"\x00", b"\xff" * 8, *(rng.randbytes(rng.randrange(40)) for _ in range(500))]
+    homes = [homes_of.home(F.col("key"), 7, each).alias(each) for each in partitioner.NAMES]
+    frame = small(spark, [(each,) for each in keys], StructType([StructField("key", BYTES)]))
+    rows = frame.select("key", *homes).collect()
+
+    assert len(rows) == len(keys)
+    assert [[row[each] for each in partitioner.NAMES] for row in rows] == [
+        [partitioner.HASHES[each](bytes(row["key"])) % 7 for each in partitioner.NAMES] for row in rows
+    ]
+
+
+def test_known_distances(lab: Lab) -> None:
+    """Of keyed traffic every number is exactly that of a model with a dict a lane."""
+    partitions, rng = 3, random.Random(7)
+    records: list[At] = []
+    sent: list[tuple[bytes, bytes]] = []
+    for number in range(600):
+        group, identifier = b"g%d" % rng.randrange(12), b"id-%d" % number
+        if sent and rng.random() < 0.3:
+            group, identifier = rng.choice(sent[-rng.choice([1, 5, 200]) :])
+        sent.append((group, identifier))
+        stamp = START_MS + number * 60_000
+        records.append(At(home(group, partitions), Sent(identifier, group, timestamp=stamp)))
+    topic = lab.topic("known", partitions, records)
+    distances, messages, seconds = modelled(records)
+    audit = lab.audit(topic, id_cache_size=20)
+    found = audit.found
+
+    assert (audit.records, found.with_id) == (600, 600)
+    assert (found.resends, found.cross_lane, found.other_partition, found.forwarded) == (
+        len(distances),
+        0,
+        0,
+        0,
+    )
+    assert (found.distance.p50, found.distance.p99, found.distance.max) == (
+        quantile(distances, 0.5), quantile(distances, 0.99), max(distances),
+    )  # fmt: skip
+    assert found.needed == audit.recommended == quantile(distances, CONFIDENCE)
+    assert found.within_needed == sum(each <= found.needed for each in distances)
+    assert found.within_capacity == sum(each <= 20 for each in distances)
+    assert (found.messages.p50, found.messages.max) == (quantile(messages, 0.5), max(messages))
+    assert (found.seconds.p99, found.seconds.max) == (quantile(seconds, 0.99), max(seconds))
+    assert {each.upper: each.count for each in found.distance.bins} == {
+        upper: sum(upper // 2 < each <= upper for each in distances)
+        for upper in (2**power for power in range(10))
+        if any(upper // 2 < each <= upper for each in distances)
+    }
+    assert sum(each.count for each in found.seconds.bins) == len(distances)
+    assert max(each.upper for each in found.seconds.bins) >= found.seconds.max
+    assert [each.records for each in audit.partitions] == [
+        sum(each.partition == number for each in records) for number in range(partitions)
+    ]
+    assert sum(each.resends for each in audit.partitions) == len(distances)
+    assert (audit.groups.count, audit.partitioner) == (12, "murmur2")
+    assert audit.partitioners is not None
+    assert audit.partitioners["murmur2"] == 1
+    assert sum(each.duplicates for each in audit.moments) == len(distances)
+    assert audit.a_day(10) == pytest.approx(10 / (599 / 1440))
+
+
+def modelled(records: Sequence[At]) -> tuple[list[int], list[int], list[int]]:
+    """Distances in IDs, in messages and in seconds, each lane being its partition."""
+    distances, messages, seconds = [], [], []
+    accepted: dict[int, dict[bytes, tuple[int, int, int]]] = {}
+    arrived: dict[int, int] = {}
+    for each in records:
+        lane = accepted.setdefault(each.partition, {})
+        arrived[each.partition] = arrived.get(each.partition, 0) + 1
+        assert each.sent.id is not None
+        if each.sent.id in lane:
+            ids, count, stamp = lane[each.sent.id]
+            distances.append(len(lane) - ids)
+            messages.append(arrived[each.partition] - count)
+            seconds.append((each.sent.timestamp - stamp) // 1000)
+        else:
+            lane[each.sent.id] = len(lane), arrived[each.partition], each.sent.timestamp
+    return distances, messages, seconds
+
+
+def test_resends_to_another_partition(lab: Lab) -> None:
+    """Without keys, resends reach any partition: they are measured in the lane of their ID, by time.
+
+    What another partition has at the very moment may lie in between: the distance is an upper bound.
+    """
+    here, there = (
+        [each for each in (b"i%d" % n for n in range(100)) if home(each, 2) == lane] for lane in (0, 1)
+    )
+    # In lane 0: a b c d, then a again from the other partition (4 IDs), b again from the same (3), e f, and f (1).
+    order = [(0, 0), (1, 1), (0, 2), (1, 3), (1, 0), (1, 1), (0, 4), (0, 5), (0, 5)]
+    records = [
+        At(partition, Sent(here[number], None, timestamp=START_MS + at * 10))
+        for at, (partition, number) in enumerate(order)
+    ]
+    # In lane 1: two at one moment, one in each partition, and the first of them again at once: 1 or 2 IDs, nobody knows.
+    records += [At(at, Sent(there[at], None, timestamp=START_MS + 1_000)) for at in (0, 1)]
+    records.append(At(0, Sent(there[0], None, timestamp=START_MS + 1_000)))
+    audit = lab.audit(lab.topic("unkeyed", 2, records))
+    found = audit.found
+
+    assert (found.resends, found.other_partition, found.cross_lane, found.forwarded) == (4, 1, 0, 6)
+    assert (found.distance.p50, found.distance.max, found.distance.count) == (2, 4, 4)
+    assert {each.upper: each.count for each in found.distance.bins} == {1: 1, 2: 1, 4: 2}
+    assert (found.messages.max, found.seconds.max) == (4, 0.04)
+    assert audit.partitioners is None
+    assert [(each.name, each.records) for each in audit.headers] == [("_AMQ_DUPL_ID", 12)]
+    assert "which partition it reached was chance" in lab.said(audit)
+    assert "1 resend reached another partition" in lab.said(audit)
+
+
+def test_another_group(lab: Lab) -> None:
+    """A resend of another group is caught only if both have one home; else it is named as CROSS-LANE."""
+    keys = [b"k%d" % number for number in range(100)]
+    here = [each for each in keys if home(each, 2) == 0]
+    there = [each for each in keys if home(each, 2) == 1]
+    records = [
+        At(0, Sent(b"1", here[0])), At(0, Sent(b"1", here[1])), At(1, Sent(b"1", there[0])), At(1, Sent(b"1", there[0])),
+    ]  # fmt: skip
+    for number, each in enumerate(records):
+        records[number] = At(each.partition, each.sent._replace(timestamp=START_MS + number))
+    audit = lab.audit(lab.topic("groups", 2, records))
+
+    assert (audit.found.resends, audit.found.cross_lane, audit.found.other_group) == (3, 1, 3)
+    assert (audit.found.distance.count, audit.found.distance.max, audit.found.seconds.count) == (2, 1, 3)
+    assert "CROSS-LANE" in lab.said(audit)
+
+
+def test_partitioner(lab: Lab) -> None:
+    """Where a real producer puts keys tells its partitioner: librdkafka's default is crc32."""
+    topic = lab.topic("partitioner", 5)
+    producer = Producer({"bootstrap.servers": lab.bootstrap})
+    for number in range(200):
+        producer.produce(topic, b"v", b"key-%d" % number)
+    assert producer.flush(kafka.WAIT_S) == 0
+    audit = lab.audit(topic)
+
+    assert audit.partitioner == "crc32"
+    assert audit.partitioners is not None
+    assert audit.partitioners["crc32"] == 1
+    assert audit.found.forwarded == 0
+    assert 'partitioner = "crc32"' in str(job.told(audit)["toml"])
+
+
+def test_no_ids(lab: Lab) -> None:
+    """Without IDs it says what keys and values would give, and which header could be one."""
+    records = [
+        At(
+            0,
+            Sent(
+                None,
+                b"k%d" % (number % 4),
+                b"v%d" % (number % 8),
+                (("trace", b"t%d" % number), ("kind", b"x")),
+            ),
+        )
+        for number in range(10)
+    ]
+    records.append(At(0, Sent(None, b"k0", None)))
+    audit = lab.audit(lab.topic("plain", 1, records))
+    said = lab.said(audit)
+    by_key, by_value = audit.others
+
+    assert (audit.records, audit.found.with_id, audit.found.resends) == (11, 0, 0)
+    assert (by_key.id_from, by_key.with_id, by_key.resends) == ("key", 11, 7)
+    assert (by_value.id_from, by_value.with_id, by_value.resends, by_value.needed) == ("value", 10, 2, 8)
+    assert [(each.name, each.records) for each in audit.headers] == [("kind", 10), ("trace", 10)]
+    assert "try --id-header trace" in said
+    assert "Equal keys usually are groups" in said
+    assert "1 record without a value (tombstones)" in said
+    assert "One partition is one lane" in said
+
+
+def test_one_group_in_a_compacted_topic(lab: Lab) -> None:
+    """All of one group: one lane does all the work. A compacted topic is audited, and refused in words."""
+    records = [At(home(b"g", 3), Sent(b"%d" % (number // 2), b"g")) for number in range(8)]
+    audit = lab.audit(lab.topic("hot", 3, records, cleanup_policy="compact"))
+
+    assert (audit.groups.count, audit.groups.share(1), audit.lane_skew) == (1, 1.0, 3.0)
+    assert (audit.found.resends, audit.found.distance.max) == (4, 1)
+    assert "are of one (g): one lane does all the work" in lab.said(audit)
+    assert job.told(audit)["usable_as_input"] is False
+    assert "Ringfence refuses a compacted topic as input" in lab.said(audit)
+    assert "lower bounds" in lab.said(audit)
+
+
+def test_samples(lab: Lab) -> None:
+    """--last takes the latest of each partition by its share, --since by time; both say what that leaves out."""
+    day = 86_400_000
+    now = int(time.time() * 1000)
+    old = [At(0, Sent(b"%d" % number, b"g", timestamp=now - 3 * day + number)) for number in range(30)]
+    new = [At(0, Sent(b"%d" % number, b"g", timestamp=now - day // 2 + number)) for number in range(20, 40)]
+    other = [At(1, Sent(b"x%d" % number, b"h", timestamp=now - 3 * day)) for number in range(50)]
+    topic = lab.topic("sample", 2, [*old, *new, *other], retention_ms="-1")
+    last, since, nothing = (
+        lab.audit(topic, last=20),
+        lab.audit(topic, since="24h"),
+        lab.audit(topic, since="1m"),
+    )
+
+    assert [each.records for each in last.partitions] == [10, 10]
+    assert (since.records, since.found.resends) == (20, 0)
+    assert "This is a sample: the last 24h, 20.0 % of what is there" in lab.said(since)
+    assert "resends are a lower bound" in lab.said(last)
+    assert nothing.records == 0
+    assert "ask for more with --since" in lab.said(nothing)
+
+
+def test_transactions(lab: Lab) -> None:
+    """Markers and aborted records are no records; what stands behind an open transaction is not read."""
+    topic = lab.topic("transactions", 1)
+    kafka.send_in_transaction(lab.bootstrap, topic, [Sent(b"1"), Sent(b"1")], commit=True)
+    kafka.send_in_transaction(lab.bootstrap, topic, [Sent(b"1"), Sent(b"2")], commit=False)
+    open_one = Producer({"bootstrap.servers": lab.bootstrap, "transactional.id": kafka.unique("audit-open")})
+    open_one.init_transactions(kafka.WAIT_S)
+    open_one.begin_transaction()
+    kafka.produce(open_one, topic, Sent(b"1"), 0)
+    assert open_one.flush(kafka.WAIT_S) == 0
+    try:
+        audit = lab.audit(topic)
+    finally:
+        open_one.abort_transaction(kafka.WAIT_S)
+
+    assert (audit.records, audit.found.resends) == (2, 1)
+    assert "4 offsets without a record that may be read" in lab.said(audit)
+    assert "1 offset at the end behind a transaction that is still open" in lab.said(audit)
+
+
+def test_deleted_while_reading(lab: Lab) -> None:
+    """Retention passes what is about to be read: exit code 3, never a number that is too low."""
+    topic = lab.topic("deleted", 1, [At(0, Sent(b"%d" % number)) for number in range(10)])
+    request = lab.request(topic)
+    asked = job.asked(request)
+    admin = AdminClient({"bootstrap.servers": lab.bootstrap})
+    for future in admin.delete_records([TopicPartition(topic, 0, 5)]).values():
+        future.result(kafka.WAIT_S)
+
+    with pytest.raises(EvidenceGoneError, match="run again") as caught:
+        job.counted(lab.spark, request, asked)
+    assert caught.value.exit_code == 3
+
+
+def test_nothing_there(lab: Lab, capsys: pytest.CaptureFixture[str]) -> None:
+    """An empty topic is an answer, and needs no Spark; one that is missing is none, and near names are told."""
+    topic = lab.topic("void", 2)
+    with pytest.raises(NoSuchTopicError, match=f"did you mean .*'{topic}'") as missing:
+        job.asked(lab.request(f"{topic}x"))
+    code = job.run(lab.request(topic))
+
+    assert (missing.value.exit_code, code) == (2, 0)
+    assert "is empty: nothing was ever written to it" in capsys.readouterr().out
+
+
+def test_the_verb(lab: Lab, tmp_path: Path) -> None:
+    """From the command line, with nothing configured: document, files, a configuration that loads."""
+    records = [
+        At(0, Sent(None, b"g", headers=(("no", b"%d" % (number % 5)),), timestamp=START_MS + number))
+        for number in range(20)
+    ]
+    topic = lab.topic("verb", 1, records)
+    done = subprocess.run(
+        [sys.executable, "-m", "app", "audit", topic, "--bootstrap-servers", lab.bootstrap, "--id-header", "no", "--json",
+         "--out", str(tmp_path), "--master", "local[2]"],
+        cwd=ROOT, capture_output=True, text=True, check=True, timeout=240,
+    )  # fmt: skip
+    document = json.loads(done.stdout)
+    configured = validate(tomllib.loads(document["toml"])).addresses[0]
+    figures = json.loads((tmp_path / "figures.json").read_text())
+
+    assert (document["records"], document["resends"]["resends"], document["ring"]["recommended"]) == (
+        20,
+        15,
+        5,
+    )
+    assert json.loads((tmp_path / "audit.json").read_text()) == document
+    assert figures["addresses"][0]["ring"]["recommended"] == 5
+    assert f"Audit of {topic}" in (tmp_path / "report.html").read_text()
+    assert (configured.id_cache_size, configured.duplicate_id_headers) == (5, ("no",))
+
+
+def test_describe_and_read_are_enough(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A user that may Read one topic, and nothing else, audits it; one that may only see it is told what is missing."""
+    monkeypatch.setenv(PASSWORD_VARIABLE, PASSWORD)
+    secured = SecuredBroker(tmp_path)
+    secured.start()
+    try:
+        lab = Lab(spark, secured.plaintext)
+        topic = lab.topic("rights", 1, [At(0, Sent(b"1")), At(0, Sent(b"1"))])
+        exactly = (ResourceType.TOPIC, topic, ResourcePatternType.LITERAL)
+        secured.add_user("reader", [(*exactly, AclOperation.READ)])
+        secured.add_user("viewer", [(*exactly, AclOperation.DESCRIBE)])
+
+        def asked(user: str) -> job.Request:
+            kafka = KafkaSettings.model_validate(secured.scram.with_user(user).section)
+            return dataclasses.replace(lab.request(topic), kafka=kafka)
+
+        reader = asked("reader")
+        audit = job.counted(spark, reader, job.asked(reader))
+        with pytest.raises(NoSuchTopicError, match="grant Read"):
+            job.asked(asked("viewer"))
+    finally:
+        secured.stop()
+
+    assert (audit.records, audit.found.resends, audit.topic.cleanup_policy) == (2, 1, None)
+    assert "this user may not know" in lab.said(audit)

@@ -1,0 +1,247 @@
+"""The pure parts of an audit: which part is read, what partitioner it was, what is said."""
+
+import tomllib
+from dataclasses import replace
+from fractions import Fraction
+from typing import Any
+
+import click
+import pytest
+from aiokafka.partitioner import murmur2 as murmur2_of_aiokafka
+
+from app.cli import main
+from conf.load import validate
+from conf.settings import AddressDefaults
+from reconcile import audit_advice, audit_part, partitioner
+from reconcile.audit_figures import figures
+from reconcile.audit_keys import as_text
+from reconcile.audit_part import Extent
+from reconcile.audit_result import Audit, HeaderSeen, PartitionCount, Resends, Spread, document, step_of
+from reconcile.audit_topic import Topic
+from reconcile.figures import Figures
+from reconcile.partitioner import Placed
+
+EXTENTS = {0: Extent(10, 110, 120), 1: Extent(0, 300, 300), 2: Extent(5, 5, 5)}
+
+
+def test_last() -> None:
+    """Each partition gives its share, together exactly so many, and never more than there is."""
+    shares = [
+        {number: end - begin for number, (begin, end) in audit_part.last(EXTENTS, count).spans.items()}
+        for count in (1, 7, 400, 9_999)
+    ]
+
+    assert shares == [{0: 0, 1: 1, 2: 0}, {0: 2, 1: 5, 2: 0}, {0: 100, 1: 300, 2: 0}, {0: 100, 1: 300, 2: 0}]
+    assert audit_part.last(EXTENTS, 7).spans[0] == (108, 110)
+    assert [audit_part.last(EXTENTS, count).whole for count in (399, 400)] == [False, True]
+
+
+def test_since() -> None:
+    """From the offset that the broker names; where nothing is so recent, nothing; never beyond what may be read."""
+    part = audit_part.since(EXTENTS, {0: 115, 1: 40, 2: None}, "24h")
+
+    assert (part.spans, part.whole, part.offsets) == ({0: (110, 110), 1: (40, 300), 2: (5, 5)}, False, 260)
+    assert part.ranges() == {1: (40, 300)}
+    assert audit_part.since(EXTENTS, {0: 10, 1: 0, 2: None}, "24h").whole
+
+
+@pytest.mark.parametrize("text", ["", "5", "h", "-1h", "0m", "1.5h", "1 h", "1w"])
+def test_no_duration(text: str) -> None:
+    """What is none is refused, with an example."""
+    with pytest.raises(ValueError, match="write for example"):
+        audit_part.seconds_of(text)
+
+
+def test_durations() -> None:
+    """Seconds, minutes, hours, days."""
+    assert [audit_part.seconds_of(each) for each in ("90s", "30m", "24h", "7d")] == [
+        90,
+        1800,
+        86_400,
+        604_800,
+    ]
+
+
+def test_hashes() -> None:
+    """murmur2 is aiokafka's, an implementation that is not ours, and the Java client's test vector; crc32 is the CRC-32."""
+    keys = [b"", b"\x00", b"\xff" * 7, *(bytes(range(number, 2 * number)) for number in range(100))]
+
+    assert [partitioner.murmur2(each) for each in keys] == [
+        murmur2_of_aiokafka(each) & 0xFFFFFFFF for each in keys
+    ]
+    assert partitioner.murmur2(b"foobar") == -790332482 & 0xFFFFFFFF
+    assert partitioner.HASHES["crc32"](b"123456789") == 0xCBF43926
+
+
+def test_explained() -> None:
+    """Shares count records, not keys; with one partition, or without keys, nothing is told."""
+    keys = [b"k%d" % number for number in range(50)]
+    sample = [Placed(each, partitioner.HASHES["crc32"](each) % 7, 3) for each in keys]
+    sample.append(Placed(b"other", (partitioner.HASHES["crc32"](b"other") + 1) % 7, 50))
+    shares = partitioner.explained(sample, 7)
+
+    assert shares["crc32"] == 0.75
+    assert partitioner.chosen(shares, 7, "murmur2") == "crc32"
+    assert partitioner.explained(sample, 1) == {} == partitioner.explained([Placed(b"", 0, 1)], 7)
+
+
+def test_chance_chooses_nothing() -> None:
+    """What chance explains as well leaves the configuration as it is, and so does a tie."""
+    assert partitioner.chosen({"murmur2": 0.5, "crc32": 0.56}, 2, "murmur2") == "murmur2"
+    assert partitioner.chosen({"murmur2": 1.0, "crc32": 1.0}, 2, "crc32") == "crc32"
+    assert partitioner.chosen({}, 2, "crc32") == "crc32"
+
+
+def test_names_cannot_move_the_cursor() -> None:
+    """Groups are data: what a terminal would obey, or what is no UTF-8, is escaped; other scripts are not."""
+    assert as_text("é\x1b[2J\n".encode() + b"\xff") == "é\\x1b[2J\\n\\xff"
+
+
+def test_steps() -> None:
+    """Never more than 200 stretches, however long it is; a second at least."""
+    spans = [0, 5_000, 86_400_000, 365 * 86_400_000, 100 * 365 * 86_400_000]
+    counts = [span // step_of(0, span) + 1 for span in spans]
+
+    assert max(counts) <= 200
+    assert [step_of(0, span) for span in spans[:3]] == [1_000, 1_000, 900_000]
+
+
+def made(**changes: Any) -> Audit:
+    """An audit of two partitions with a hundred records, half of which are resends."""
+    extents = {0: Extent(0, 60, 60), 1: Extent(0, 40, 40)}
+    found = Resends(
+        "header",
+        with_id=100,
+        resends=50,
+        distance=Spread(50, 1, 9, 12),
+        needed=9,
+        within_needed=49,
+        within_capacity=50,
+    )
+    plain: dict[str, Any] = {
+        "topic": Topic("orders", extents, audit_part.whole(extents), "delete"),
+        "bootstrap_servers": "b:9092",
+        "settings": AddressDefaults(),
+        "configured": "",
+        "confidence": Fraction(98, 100),
+        "partitions": [PartitionCount(0, 60, 60, 60, 0), PartitionCount(1, 40, 40, 40, 0)],
+        "first_ms": 1_760_000_000_000,
+        "last_ms": 1_760_000_000_000 + 43_200_000,
+        "found": found,
+        "sampled_keys": 30,
+        "partitioners": {"murmur2": 0.5, "crc32": 1.0},
+    }
+    return Audit(**{**plain, **changes})
+
+
+def said(audit: Audit) -> str:
+    return "\n".join(audit_advice.notes(audit))
+
+
+def test_a_day() -> None:
+    """Half a day with 50 resends is 100 a day; from less than an hour nobody can tell."""
+    short = made(last_ms=1_760_000_000_000 + 60_000)
+
+    assert made().a_day(50) == 100
+    assert "That is 100 a day" in said(made())
+    assert short.a_day(50) is None
+    assert "span less than 60 minutes" in said(short)
+
+
+def test_snippets_load() -> None:
+    """What is ready to be pasted is a configuration, and says what was found."""
+    named = made(settings=AddressDefaults(duplicate_id_from="value"), configured="shop", partitioners=None)
+    unkeyed = replace(
+        made(), partitions=[PartitionCount(0, 100, 0, 0, 0)], headers=[HeaderSeen("JMSXGroupID", 100, 3)]
+    )
+    loaded = [
+        validate(tomllib.loads(audit_advice.toml(each))).addresses[0] for each in (made(), named, unkeyed)
+    ]
+
+    assert [(each.name, each.input_topic) for each in loaded] == [
+        ("orders",) * 2,
+        ("shop", "orders"),
+        ("orders",) * 2,
+    ]
+    assert [(each.id_cache_size, each.partitioner) for each in loaded] == [
+        (9, "crc32"),
+        (9, "murmur2"),
+        (9, "crc32"),
+    ]
+    assert (loaded[1].duplicate_id_from, loaded[2].group_header) == ("value", "JMSXGroupID")
+
+
+def test_nothing_is_rounded_away() -> None:
+    """One of very many is not 0 %, and all but one not 100 %."""
+    few = made(found=replace(made().found, with_id=99_999, resends=1, needed=1, within_needed=1))
+    many = replace(few, partitions=[PartitionCount(0, 100_000, 99_999, 1, 0)])
+
+    assert "under 0.1 % of the records have no ID" in said(many)
+    assert "1 record of 100,000 (under 0.1 %)" in said(many)
+
+
+@pytest.mark.parametrize(
+    ("extent", "words"),
+    [
+        (Extent(0, 0, 0), "nothing was ever written to it"),
+        (Extent(7, 7, 7), "retention deleted all 7 records"),
+        (Extent(0, 0, 4), "transactions that are still open"),
+        (Extent(0, 3, 3), "they are markers of"),
+    ],
+)
+def test_no_records(extent: Extent, words: str) -> None:
+    """Each way to have none is told apart."""
+    extents = {0: extent}
+    empty = made(
+        topic=Topic("orders", extents, audit_part.whole(extents), "delete"),
+        partitions=(),
+        found=Resends("header"),
+    )
+
+    assert words in said(empty)
+    assert document(empty, [], "")["ring"]["recommended"] == 20_000
+
+
+def test_what_is_gone_is_named() -> None:
+    """A log that does not begin at 0, a sample, and a policy that nobody told: each limits what the numbers say."""
+    extents = {0: Extent(3, 60, 60), 1: Extent(0, 43, 43)}
+    gone = made(topic=Topic("orders", extents, audit_part.whole(extents), None))
+    sample = made(topic=Topic("orders", extents, audit_part.last(extents, 50), "delete"))
+
+    assert "does not begin at its first record" in said(gone)
+    assert "this user may not know" in said(gone)
+    assert "This is a sample: the last 50 records, 50.0 % of what is there" in said(sample)
+
+
+def test_figures() -> None:
+    """They survive their file, and the ring's overruns are those beyond the present size."""
+    audit = made(settings=AddressDefaults(id_cache_size=5), found=replace(made().found, within_capacity=40))
+    drawn = figures(audit, ["a sentence"])
+    ring = drawn.addresses[0].ring
+
+    assert Figures.from_json(drawn.to_json()).to_json() == drawn.to_json()
+    assert (ring.capacity, ring.recommended, ring.overruns, ring.resends, ring.days) == (5, 9, 10, 50, 1)
+    assert (drawn.verdict, drawn.subtitle) == (
+        "",
+        "the whole topic: 100 records, 2025-10-09 08:53 to 2025-10-09 20:53 (UTC)",
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "fault"),
+    [
+        (["--since", "1h", "--last", "5"], "choose one"),
+        (["--since", "soon"], "is no duration"),
+        (["--confidence", "0"], "--confidence"),
+        (["--last", "0"], "--last"),
+        (["--bootstrap-servers", "nowhere"], "--bootstrap-servers: 'nowhere' is not host:port"),
+        (["--id-header", "_RF_X"], "--id-header: '_RF_X' begins with _RF_"),
+    ],
+)
+def test_usage(arguments: list[str], fault: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """What cannot be meant ends with 2 and names the option."""
+    with pytest.raises(SystemExit) as caught:
+        main(["audit", "orders", *arguments])
+
+    assert caught.value.code == 2
+    assert fault in click.unstyle(capsys.readouterr().err)
