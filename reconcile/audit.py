@@ -14,15 +14,16 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from rich.console import Console
 
-from conf.errors import ConfigurationError, RingfenceError
+from conf.errors import RingfenceError
 from conf.settings import AddressDefaults, KafkaSettings
 from reconcile import audit_advice, audit_report
 from reconcile.audit_figures import figures
 from reconcile.audit_numbers import STEPS, Counter
 from reconcile.audit_result import Audit, document
 from reconcile.audit_topic import Topic, Wanted, surveyed
+from reconcile.failures import SPARK, explained
 from reconcile.files import Files, LocalFiles, is_local
-from reconcile.job import WIDTH_MIN, EvidenceGoneError, SparkFailedError, opened
+from reconcile.job import WIDTH_MIN, opened
 from reconcile.kafka import Cluster
 from reconcile.pages import written
 from reconcile.report import progress
@@ -90,7 +91,7 @@ def counted(spark: SparkSession, request: Request, topic: Topic) -> Audit:
         with progress(spark, len(STEPS), Console(stderr=True)) as say:
             counter = Counter(spark, kafka_options(request.kafka), say)
             return counter.counted(_nothing_yet(request, topic), look_further=further)
-    except (PySparkException, Py4JJavaError) as error:  # the second is what a task's failure comes as
+    except SPARK as error:
         raise _explained(error, topic) from error
 
 
@@ -124,25 +125,11 @@ def _print(audit: Audit, request: Request) -> None:
     audit_report.show(audit, audit_advice.notes(audit), audit_advice.toml(audit), console)
 
 
-def _explained(error: Exception, topic: Topic) -> RingfenceError:
-    """An error of Spark's, with the way out."""
-    text = str(error)
-    if "KAFKA_DATA_LOSS" in text or "OffsetOutOfRange" in text:
-        return EvidenceGoneError(
-            f"retention deleted records of {topic.name} while they were read: run again, or read what stays longer: "
-            "--since 1h, --last 100000"
-        )
-    if "TopicAuthorization" in text or "Not authorized to access topics" in text:
-        return ConfigurationError(f"{topic.name}: this user may not read it: grant Read on the topic")
-    if "OutOfMemoryError" in text:
-        return SparkFailedError(
-            "Spark ran out of memory: give it more (spark.driver.memory), or audit less: --since, --last"
-        )
-    if "No space left on device" in text:
-        return SparkFailedError(
-            "the disk is full: Spark sorts below spark.local.dir (/tmp): make room, or audit less: --since, --last"
-        )
-    lines = [line for line in text.splitlines() if line.strip()] or [type(error).__name__]
-    # Of a Java trace the innermost cause says most.
-    causes = [line.partition(": ")[2] for line in lines if line.startswith(("Caused by: ", ": "))]
-    return SparkFailedError(f"Spark failed: {causes[-1] if causes else lines[0]}: mend that, and run again")
+def _explained(error: PySparkException | Py4JJavaError, topic: Topic) -> RingfenceError:
+    return explained(
+        error,
+        gone=f"run again, or read of {topic.name} what stays longer: --since 1h, --last 100000",
+        less="audit less: --since, --last",
+        disk=": make room, or audit less: --since, --last",
+        after="mend that, and run again",
+    )

@@ -180,9 +180,3 @@ def kept(frame: DataFrame) -> Iterator[DataFrame]:
         yield there
     finally:
         there.unpersist()
-
-
-def power_of_two(value: Column) -> Column:
-    """The least one that is not below; 1 at least. By digits, since a logarithm is not exact."""
-    above = F.call_function("shiftleft", F.lit(1).cast("bigint"), F.length(F.bin(value - 1)))
-    return F.when(value <= 1, F.lit(1).cast("bigint")).otherwise(above)

@@ -6,8 +6,9 @@ from typing import Final
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
 
-from reconcile.audit_frames import kept, power_of_two
+from reconcile.audit_frames import kept
 from reconcile.audit_result import Audit, Groups, HeaderSeen, PartitionCount, Resends
+from reconcile.bins import power_of_two
 from reconcile.figures import GROUPS_MAX, GroupBin, LargeGroup
 from reconcile.partitioner import Placed, explained
 

@@ -8,8 +8,8 @@ from typing import Any, Final
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
 
-from reconcile.audit_frames import power_of_two
 from reconcile.audit_result import LaneCount, Resends, Spread
+from reconcile.bins import power_of_two
 from reconcile.figures import Bin, Moment
 
 _HALF: Final = Fraction(1, 2)

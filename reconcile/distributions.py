@@ -10,9 +10,9 @@ from typing import Final
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
 
+from reconcile.bins import power_of_two
 from reconcile.evidence import ONCE
 from reconcile.figures import GROUPS_MAX
-from reconcile.resends import power
 from reconcile.schemas import ACCEPTED, DIVERTED, NUMBERS
 
 RING: Final = "ring"
@@ -65,7 +65,7 @@ def ring(resends: DataFrame, confidence: float) -> DataFrame:
 
 def bins(resends: DataFrame) -> DataFrame:
     """How many resends (``a``) are up to so far (``at``) apart: distances in IDs, and ages in seconds."""
-    by_distance = resends.groupBy("address", power(F.col("distance")).alias("at")).agg(
+    by_distance = resends.groupBy("address", power_of_two(F.col("distance")).alias("at")).agg(
         F.sum("count").alias("a")
     )
     by_age = resends.groupBy("address", F.col("age").alias("at")).agg(F.sum("count").alias("a"))
@@ -119,7 +119,7 @@ def groups(evidence: DataFrame) -> DataFrame:
         .groupBy("address", "group")
         .agg(F.count(F.lit(1)).alias("records"))
     )
-    by_size = sizes.groupBy("address", power(F.col("records")).alias("at")).agg(
+    by_size = sizes.groupBy("address", power_of_two(F.col("records")).alias("at")).agg(
         F.count(F.lit(1)).alias("a"), F.sum("records").alias("b")
     )
     rank = F.row_number().over(Window.partitionBy("address").orderBy(F.desc("records"), "group"))

@@ -25,6 +25,7 @@ from conf.errors import ConfigurationError, RingfenceError
 from conf.load import load
 from conf.settings import Settings
 from reconcile import advice, cut, morning, pages, summary
+from reconcile.failures import SPARK, explained
 from reconcile.figures import Figures
 from reconcile.files import Files, HadoopFiles, LocalFiles, is_local
 from reconcile.frames import Frames
@@ -38,16 +39,6 @@ from reconcile.small import small
 from reconcile.survey import Survey
 
 WIDTH_MIN: Final = 140
-
-
-class SparkFailedError(RingfenceError):
-    """Spark could not do it."""
-
-
-class EvidenceGoneError(RingfenceError):
-    """Retention deleted what was being read."""
-
-    exit_code = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +70,7 @@ def run(settings: Settings, options: Options) -> int:
                 return _acknowledge(files)
             with files.locked():
                 document = judge(spark, settings, Nights.load(files), survey, options.out)
-        except (PySparkException, Py4JJavaError) as error:
+        except SPARK as error:
             raise _explained(error) from error
     _print(document, options, settings.reconcile.ring_confidence)
     return summary.EXIT_CODES[document["verdict"]]
@@ -243,26 +234,13 @@ def _print(document: Mapping[str, Any], options: Options, confidence: float) -> 
 
 
 def _explained(error: PySparkException | Py4JJavaError) -> RingfenceError:
-    """An error of Spark's, or of Kafka's within it, with the way out."""
-    text = str(error)
-    if "KAFKA_DATA_LOSS" in text or "OffsetOutOfRange" in text:
-        return EvidenceGoneError(
-            "retention deleted records while they were read: run again, what is missing will be called GAP; then longer "
-            "retention, or an earlier hour"
-        )
-    if "OutOfMemoryError" in text:
-        return SparkFailedError(
-            "Spark ran out of memory: give it more (spark.driver.memory), or more executors"
-        )
-    if "No space left on device" in text:
-        return SparkFailedError(
-            "the disk is full: Spark sorts below spark.local.dir (/tmp), and results go to reconcile.state_dir"
-        )
-    lines = [line for line in text.splitlines() if line.strip()] or [type(error).__name__]
-    # Of a Java trace the innermost cause says most.
-    causes = [line.partition(": ")[2] for line in lines if line.startswith(("Caused by: ", ": "))]
-    said = causes[-1] if causes else lines[0]
-    return SparkFailedError(f"Spark failed: {said}: nothing was kept; mend that, and run again")
+    return explained(
+        error,
+        gone="run again, what is missing will be called GAP; then longer retention, or an earlier hour",
+        less="more executors",
+        disk=", and results go to reconcile.state_dir: make room in both",
+        after="nothing was kept; mend that, and run again",
+    )
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

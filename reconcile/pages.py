@@ -9,11 +9,16 @@ from reconcile.figures import Figures
 def written(figures: Figures) -> str | None:
     """The page as HTML; None, and a line on stderr that says why, where it cannot be drawn.
 
-    A cluster's driver needs nothing beside PySpark to judge a night: matplotlib and jinja2 are for the page alone.
+    A cluster's driver needs nothing beside PySpark to judge a night: matplotlib and jinja2 are for the page alone. And whatever
+    happens in drawing, the night is judged.
     """
     try:
         page = importlib.import_module("reconcile.page")
     except ImportError as error:
         sys.stderr.write(f"no report.html: {error}: install it where the driver runs\n")
         return None
-    return str(page.render(figures))
+    try:
+        return str(page.render(figures))
+    except Exception as error:  # noqa: BLE001 - no picture is worth a verdict
+        sys.stderr.write(f"no report.html: drawing it failed ({error!r}); figures.json has its numbers\n")
+        return None

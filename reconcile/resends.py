@@ -14,6 +14,7 @@ from collections.abc import Collection, Mapping, Sequence
 from pyspark.sql import Column, DataFrame, Window, WindowSpec
 from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
 
+from reconcile.bins import power_of_two
 from reconcile.evidence import ONCE
 from reconcile.schemas import ACCEPTED, DIVERTED, RESENDS
 
@@ -105,7 +106,7 @@ def beside(tonight: DataFrame, earlier: DataFrame) -> DataFrame:
 
 
 def distances(rows: DataFrame, max_age_ms: Column) -> DataFrame:
-    """address, lane, distance, age (seconds, as :func:`power` has it) of each resend of the night.
+    """address, lane, distance, age (seconds, as :func:`reconcile.bins.power_of_two` has it) of each resend of the night.
 
     It is measured from the last time before that its lane accepted the ID. Where that is so long ago that the ID no longer
     counted, no ring would have caught it, and it is left out; so is one of which an earlier version kept the original.
@@ -126,7 +127,7 @@ def distances(rows: DataFrame, max_age_ms: Column) -> DataFrame:
         .select(
             *_LANE,
             F.greatest(F.lit(1), F.col("latest") - F.col("original.earliest")).cast("bigint").alias("distance"),
-            power(F.ceil(age / 1000).cast("bigint")).alias("age"),
+            power_of_two(F.ceil(age / 1000).cast("bigint")).alias("age"),
         )
     )  # fmt: skip
 
@@ -138,12 +139,6 @@ def counted(distances: DataFrame) -> DataFrame:
         .agg(F.count(F.lit(1)).alias("count"))
         .select(*RESENDS.names)
     )
-
-
-def power(number: Column) -> Column:
-    """The smallest power of two that is not below it; 1 for what is smaller. Exact, as logarithms are not."""
-    above = F.call_function("shiftleft", F.lit(1).cast("bigint"), F.length(F.bin(number - 1)))
-    return F.when(number <= 1, F.lit(1).cast("bigint")).otherwise(above)
 
 
 def among(name: str, numbers: Collection[int]) -> Column:

@@ -29,7 +29,7 @@ from reconcile import partitioner
 from reconcile.audit_resends import confidence_of
 from reconcile.audit_result import Audit
 from reconcile.audit_topic import NoSuchTopicError, Wanted
-from reconcile.job import EvidenceGoneError
+from reconcile.failures import EvidenceGoneError
 from reconcile.schemas import BYTES
 from reconcile.small import small
 from tests.support import kafka

@@ -15,7 +15,7 @@ from typing import Final
 
 import pytest
 
-from reconcile import page
+from reconcile import page, pages
 from reconcile.figures import Figures, LargeGroup
 from tests.support.pages import NIGHT, RENDERED
 
@@ -103,3 +103,24 @@ def test_nothing_overflows_a_phone(tmp_path: Path, made: Callable[[], Figures], 
     assert result["paper"] == ("rgb(20, 23, 26)" if dark else "rgb(253, 253, 252)")
     assert result["beyond"] == []
     assert result["width"] == 360
+
+
+def test_a_night_needs_no_page(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """What cannot be drawn is said in one line, and the job goes on."""
+
+    def broken(_: Figures) -> str:
+        raise ValueError("no ink")
+
+    drawn = pages.written(NIGHT)
+    monkeypatch.setattr(page, "render", broken)
+    failed = pages.written(NIGHT)
+    monkeypatch.setitem(sys.modules, "reconcile.page", None)
+    missing = pages.written(NIGHT)
+    said = capsys.readouterr().err.splitlines()
+
+    assert drawn == RENDERED
+    assert failed is None
+    assert missing is None
+    assert said[0] == "no report.html: drawing it failed (ValueError('no ink')); figures.json has its numbers"
+    assert said[1].startswith("no report.html: ")
+    assert len(said) == 2

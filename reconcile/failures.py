@@ -1,0 +1,50 @@
+"""What Spark, or Kafka within it, raises, as one line with the way out."""
+
+from typing import Final
+
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
+
+from conf.errors import PrerequisiteError, RingfenceError
+
+SPARK: Final = (PySparkException, Py4JJavaError)
+"""Spark's own errors, and those of its tasks, which come through unconverted."""
+
+
+class SparkFailedError(RingfenceError):
+    """Spark could not do it."""
+
+
+class EvidenceGoneError(RingfenceError):
+    """Retention deleted what was being read."""
+
+    exit_code = 3
+
+
+def explained(
+    error: PySparkException | Py4JJavaError, *, gone: str, less: str, disk: str, after: str
+) -> RingfenceError:
+    """What to raise instead; to be called while the session is there.
+
+    Args:
+        error: The error.
+        gone: What to do where retention deleted what was being read.
+        less: What helps beside more memory.
+        disk: What else fills the disk, or helps.
+        after: The end of the line where the cause is another one.
+    """
+    text = str(error)
+    if "KAFKA_DATA_LOSS" in text or "OffsetOutOfRange" in text:
+        return EvidenceGoneError(f"retention deleted records while they were read: {gone}")
+    if "TopicAuthorization" in text or "Not authorized to access topics" in text:
+        return PrerequisiteError(
+            "this user may not read all of it: allow Read on the topics; see docs/security.md"
+        )
+    if "OutOfMemoryError" in text:
+        return SparkFailedError(f"Spark ran out of memory: give it more (spark.driver.memory), or {less}")
+    if "No space left on device" in text:
+        return SparkFailedError(f"the disk is full: Spark sorts below spark.local.dir (/tmp){disk}")
+    lines = [line for line in text.splitlines() if line.strip()] or [type(error).__name__]
+    # Of a Java trace the innermost cause says most.
+    causes = [line.partition(": ")[2] for line in lines if line.startswith(("Caused by: ", ": "))]
+    return SparkFailedError(f"Spark failed: {causes[-1] if causes else lines[0]}: {after}")
