@@ -9,6 +9,8 @@ import uuid
 from collections.abc import Awaitable, Callable
 from typing import Final
 
+from aiokafka.errors import KafkaTimeoutError
+
 from conf import wire
 from conf.settings import KafkaSettings
 from ringfence_client.dead_letters import DeadLetters
@@ -30,6 +32,10 @@ log: Final = logging.getLogger("ringfence.consumer")
 LOOK_S: Final = 0.1
 """Between two looks at a lease that somebody else has."""
 SAY_S: Final = 10.0
+LAST_LOOK_S: Final = 1.0
+"""For the look between waiting for one's turn and the fence. One that takes longer is given up: the turn goes on."""
+FENCE_LIMIT_S: Final = 10.0
+"""One whose coordinator is away must not keep its turn from the others."""
 
 
 class NotOursError(Exception):
@@ -91,8 +97,7 @@ class PartitionOpening:
         """
         holder = f"{self._options.name}/{uuid.uuid4().hex[:8]}"
         claim = Claim(self._cluster.group_id, topic, partition, holder, self.web)
-        await self._free(claim, confirm, waiting)
-        producer = await self._fenced(claim, confirm)
+        producer = await self._taken(claim, confirm, waiting)
         try:
             # Again: what the former holder acknowledged until the fence counts, and nothing after it can.
             predecessor = await self._progress.latest(claim.key)
@@ -112,20 +117,22 @@ class PartitionOpening:
         )
         return claim, window, writer
 
-    async def _free(
+    async def _taken(
         self, claim: Claim, confirm: Callable[[], Awaitable[bool]], waiting: Callable[[str], None]
-    ) -> None:
-        """Until the lease is released, or its holder has been silent for too long."""
+    ) -> TransactionalProducer:
+        """Wait until the lease is released, or its holder has been silent for too long; then fence."""
         watch = LeaseWatch(self._options.lease_timeout, self._options.lease_idle)
         said = -math.inf
         await _confirmed(claim, confirm)
         while True:
             await reach("opening", _lane(claim))
-            begun = time.monotonic()
-            lease, asked_at = await self._progress.look(claim.key)
-            left = watch.look(lease, begun, asked_at)
-            if not left or lease is None or lease.holder in self._ended:
-                return
+            left, lease = await self._look(claim, watch)
+            if not left or lease is None:
+                async with self._clients.turn() as queue:
+                    # While one waited for it the holder may have written again.
+                    if not queue or await self._still_free(claim, watch):
+                        return await self._fenced(claim, confirm)
+                continue
             now = time.monotonic()
             text = (
                 f"{claim} is held by {lease.holder}, {lease.state}, token {lease.token}: unchanged for "
@@ -138,7 +145,24 @@ class PartitionOpening:
                 log.info("%s; waiting", text)
             await asyncio.sleep(min(left, LOOK_S))
 
+    async def _look(self, claim: Claim, watch: LeaseWatch) -> tuple[float, Progress | None]:
+        """How long the lease must stay as it is before it may be taken, in seconds, and what it says."""
+        begun = time.monotonic()
+        lease, asked_at = await self._progress.look(claim.key)
+        left = watch.look(lease, begun, asked_at)
+        return (0.0 if lease is not None and lease.holder in self._ended else left), lease
+
+    async def _still_free(self, claim: Claim, watch: LeaseWatch) -> bool:
+        """No if it cannot be told soon: others wait for the turn."""
+        try:
+            async with asyncio.timeout(LAST_LOOK_S):
+                left, _ = await self._look(claim, watch)
+        except TimeoutError:
+            return False
+        return not left
+
     async def _fenced(self, claim: Claim, confirm: Callable[[], Awaitable[bool]]) -> TransactionalProducer:
+        """With a turn."""
         await _confirmed(claim, confirm)
         await reach("before-fence", _lane(claim))
         producer = await self._fence(claim)
@@ -159,7 +183,13 @@ class PartitionOpening:
             clients=self._clients,
         )
         try:
-            await producer.fence()
+            async with asyncio.timeout(FENCE_LIMIT_S):
+                await producer.fence()
+        except TimeoutError as error:
+            await producer.discard()
+            raise KafkaTimeoutError(
+                f"{claim} cannot be fenced within {FENCE_LIMIT_S:g} s: is the transaction coordinator of the cluster well?"
+            ) from error
         except BaseException:
             await producer.discard()
             raise
@@ -207,11 +237,11 @@ class PartitionOpening:
         is draining is no member for this partition any more; it goes on only while nobody has.
         """
         if draining:
-            self._require_ours(claim, predecessor, await self._progress.latest(claim.key))
-            producer = await self._fence(claim)
+            producer = await self._fenced_back(claim, predecessor)
         else:
             try:
-                producer = await self._fenced(claim, confirm)
+                async with self._clients.turn():
+                    producer = await self._fenced(claim, confirm)
             except NotOursError as error:
                 raise LostError(str(error)) from error
         try:
@@ -221,6 +251,15 @@ class PartitionOpening:
             await producer.discard()
             raise
         return producer, progress
+
+    async def _fenced_back(self, claim: Claim, predecessor: Progress | None) -> TransactionalProducer:
+        """Unless somebody has taken it by now."""
+        self._require_ours(claim, predecessor, await self._progress.latest(claim.key))
+        async with self._clients.turn() as queue:
+            if queue:
+                async with asyncio.timeout(LAST_LOOK_S):
+                    self._require_ours(claim, predecessor, await self._progress.latest(claim.key))
+            return await self._fence(claim)
 
     def _require_ours(self, claim: Claim, predecessor: Progress | None, progress: Progress | None) -> None:
         if progress is not None and progress.holder != claim.holder and progress != predecessor:

@@ -7,7 +7,7 @@ would ask their own client for goes through it, and what ends with a producer en
 
 import asyncio
 import contextlib
-from collections.abc import Coroutine
+from collections.abc import AsyncIterator, Coroutine
 from typing import Any, Final, TypeVar
 
 from aiokafka.client import AIOKafkaClient, ConnectionGroup
@@ -15,6 +15,7 @@ from aiokafka.errors import ProducerClosed, RequestTimedOutError
 
 from conf.settings import KafkaSettings
 from tables.access import client_options
+from tables.together import StoppedError
 
 CLIENTS_MAX: Final = 8
 """A broker answers the requests of one connection one after the other: with several, one slow answer holds up few."""
@@ -34,11 +35,21 @@ class ProducerClients:
         self._kafka = kafka
         self._clients_max = clients_max
         self._clients: list[_SharedClient] = []
+        self._stopped = False
         self.turns = asyncio.Semaphore(TURNS_MAX)
-        """One to be taken for each fence and each transaction."""
+        """One to be taken for each fence and each transaction; never a second one by who has one."""
+
+    @contextlib.asynccontextmanager
+    async def turn(self) -> AsyncIterator[bool]:
+        """One to be held for a fence. Yields whether there was a queue: what was looked at before is old then."""
+        queue = self.turns.locked()
+        async with self.turns:
+            yield queue
 
     def share(self) -> "ClientShare":
         """For one producer; to be closed with it."""
+        if self._stopped:
+            raise StoppedError
         client = min(self._clients, key=lambda each: each.shares, default=None)
         if client is None or (client.shares and len(self._clients) < self._clients_max):
             client = _SharedClient(client_id="ringfence-producers", **client_options(self._kafka))
@@ -47,6 +58,7 @@ class ProducerClients:
 
     async def stop(self) -> None:
         """Close all connections. Never raises."""
+        self._stopped = True
         clients, self._clients = self._clients, []
         await asyncio.gather(*(each.end() for each in clients))
 
@@ -57,6 +69,7 @@ class _SharedClient(AIOKafkaClient):  # type: ignore[misc]
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
         self.shares = 0
+        self._attempts: dict[tuple[int, ConnectionGroup], asyncio.Task[Any]] = {}
         self._sync_task: asyncio.Task[None] | None
         self._reaching: asyncio.Task[None] | None = None
 
@@ -64,6 +77,25 @@ class _SharedClient(AIOKafkaClient):  # type: ignore[misc]
     def _synchronised(self) -> bool | None:
         """Whether metadata is kept up to date; None = not begun."""
         return None if self._sync_task is None else not self._sync_task.done()
+
+    async def _get_conn(
+        self, node_id: int, *, group: ConnectionGroup = ConnectionGroup.DEFAULT, no_hint: bool = False
+    ) -> Any:
+        """As it is, but attempts to reach one broker are one, and hold up nobody who wants another.
+
+        aiokafka makes one connection at a time: of many producers each would try a broker that is gone without a word for
+        seconds, one after the other.
+        """
+        attempt = self._attempts.get((node_id, group))
+        if attempt is None or attempt.done():
+            connecting = super()._get_conn(node_id, group=group, no_hint=no_hint)
+            attempt = self._attempts[node_id, group] = asyncio.create_task(connecting)
+            attempt.add_done_callback(_seen)
+        return await asyncio.shield(attempt)
+
+    @property
+    def _get_conn_lock(self) -> contextlib.AbstractAsyncContextManager[None]:
+        return contextlib.nullcontext()
 
     async def reach(self) -> None:
         """Until a broker is connected: whoever asks meanwhile waits for the same attempt.
@@ -96,8 +128,9 @@ class _SharedClient(AIOKafkaClient):  # type: ignore[misc]
 
     async def end(self) -> None:
         """Close all connections."""
-        if self._reaching is not None:
-            self._reaching.cancel()
+        for each in (self._reaching, *self._attempts.values()):
+            if each is not None:
+                each.cancel()
         with contextlib.suppress(Exception):
             async with asyncio.timeout(STOP_LIMIT_S):
                 await self.close()
@@ -188,7 +221,7 @@ class ClientShare:
             raise ProducerClosed
 
 
-def _seen(task: "asyncio.Task[None]") -> None:
+def _seen(task: "asyncio.Task[Any]") -> None:
     """Whoever waits gets its error; nobody needs to."""
     if not task.cancelled():
         task.exception()

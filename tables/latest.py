@@ -3,7 +3,8 @@
 What was read of a partition is kept; the next question reads what came since. The log may have become another one
 meanwhile (the topic was recreated, its tail lost, its beginning deleted), and its end alone does not tell: each reading
 begins with the record that was read last, and where that is not there as it was, all is read anew. Whoever asks gets
-what is committed up to the high watermark of that moment; transactions that are open below it are waited for.
+what is committed up to the high watermark of that moment, and nothing beyond it; transactions that are open below it are
+waited for.
 """
 
 import asyncio
@@ -22,12 +23,15 @@ from tables import insides
 from tables.access import client_options
 from tables.changelog import STALL_LIMIT_S, ChangelogStalledError
 from tables.cluster import Cluster
-from tables.together import Together
+from tables.together import StoppedError, Together
 
 BYTES_MAX: Final = 64 * 2**20
 """That are kept, all partitions together. Beyond, those that were asked for longest ago are read anew next time."""
 ENTRY_BYTES: Final = 250
 """That a key and its value cost beside their own length."""
+AGE_MAX_S: Final = 30.0
+"""Beyond, all is read anew: a tombstone that came and went meanwhile would not be noticed. The topic's
+``delete.retention.ms`` is at least twice that."""
 TRIES: Final = 5
 STOP_LIMIT_S: Final = 5.0
 _POLL_MS: Final = 50
@@ -62,6 +66,7 @@ class LatestValues:
         self._reader: _Reader | None = None
         self._starting = asyncio.Lock()
         self._ending: set[asyncio.Task[None]] = set()
+        self._stopped = False
 
     async def get(self, partition: int, key: bytes) -> bytes | None:
         """The last value of this key that was committed before the call; None = there is none. See :meth:`look`."""
@@ -79,12 +84,15 @@ class LatestValues:
             KafkaError: the cluster does not answer.
             StoppedError: :meth:`stop` was called.
         """
+        if self._stopped:
+            raise StoppedError
         if partition not in self._asked:
             self._asked[partition] = Together(partial(self._answer, partition))
         return await self._asked[partition].ask(key)
 
     async def stop(self) -> None:
         """Answer nobody any more, and disconnect."""
+        self._stopped = True
         await asyncio.gather(*(each.stop() for each in self._asked.values()))
         reader, self._reader = self._reader, None
         if reader is not None:
@@ -102,9 +110,15 @@ class LatestValues:
             asked_at = time.monotonic()
             # Taken out while it grows: what fails or is cancelled leaves nothing half-read behind.
             known = self._known.pop(partition, None)
-            if known is None or known.start != start or end < known.next:
+            if (
+                known is None
+                or known.start != start
+                or end < known.next
+                or asked_at - known.read_at > AGE_MAX_S
+            ):
                 known = _Known(start)
             if await self._read_on(partition, known, end):
+                known.read_at = asked_at
                 self._keep(partition, known)
                 return {key: (known.values.get(key), asked_at) for key in keys}
         raise ChangelogStalledError(
@@ -134,9 +148,10 @@ class LatestValues:
                     if not records or not _same(records[0], witness):
                         return False
                     witness = None
-                known.take(records)
+                # What came after it was known up to where to read belongs to the next question: it is newer than the answer says.
+                known.take([each for each in records if each.offset < end])
                 if reached > known.next:
-                    moved_at, known.next = time.monotonic(), reached
+                    moved_at, known.next = time.monotonic(), min(reached, end)
                 _require_moved(tp, moved_at, reached, end)
         except OffsetOutOfRangeError:
             return False
@@ -171,6 +186,8 @@ class _Known:
         """Where the log began."""
         self.next = start
         """Up to where it was read."""
+        self.read_at = time.monotonic()
+        """When that was its end."""
         self.last: Any = None
         """The record that was read last; None = none yet."""
         self.values: dict[bytes, bytes] = {}

@@ -21,7 +21,7 @@ from aiokafka.errors import (
 from aiokafka.protocol.offset import OffsetRequest
 
 from tables.access import REQUEST_TIMEOUT_MS, RETRY_BACKOFF_MS
-from tables.together import Together
+from tables.together import StoppedError, Together
 
 FIRST: Final = -2
 """The oldest record that retention left."""
@@ -29,6 +29,8 @@ NEXT: Final = -1
 """The high watermark: what the next record gets, committed or not."""
 _READ_UNCOMMITTED: Final = 0
 _NO_REPLICA: Final = -1
+_OFFSET_NOT_AVAILABLE: Final = 78
+"""A leader that was just elected does not know it yet. aiokafka has no name for it."""
 
 
 class Offsets:
@@ -38,6 +40,7 @@ class Offsets:
         """``client``: aiokafka's, connected."""
         self._client = client
         self._asked: dict[tuple[int, int], Together[TopicPartition, int]] = {}
+        self._stopped = False
 
     async def ask(self, tp: TopicPartition, which: int) -> int:
         """:data:`FIRST` or :data:`NEXT`, of now.
@@ -50,6 +53,8 @@ class Offsets:
             async with asyncio.timeout(REQUEST_TIMEOUT_MS / 1000):
                 while True:
                     try:
+                        if self._stopped:
+                            raise StoppedError
                         return await self._together(await self._leader(tp), which).ask(tp)
                     except KafkaError as error:
                         if not error.retriable:
@@ -62,6 +67,7 @@ class Offsets:
 
     async def stop(self) -> None:
         """Answer nobody any more."""
+        self._stopped = True
         await asyncio.gather(*(each.stop() for each in self._asked.values()))
 
     def _together(self, node: int, which: int) -> Together[TopicPartition, int]:
@@ -91,5 +97,10 @@ class Offsets:
         for topic, partitions in response.topics:
             for number, code, _timestamp, offset, *_ in partitions:
                 tp = TopicPartition(topic, number)
-                answers[tp] = for_code(code)(tp) if code else int(offset)
+                answers[tp] = _error(code)(tp) if code else int(offset)
         return answers
+
+
+def _error(code: int) -> type[KafkaError]:
+    found: type[KafkaError] = LeaderNotAvailableError if code == _OFFSET_NOT_AVAILABLE else for_code(code)
+    return found

@@ -83,9 +83,12 @@ class TransactionalProducer:
         self._in_transaction = False
 
     async def fence(self) -> None:
-        """Take the transactional ID: ends the former holder's open transaction and all its later writes."""
-        async with self.turn():
-            await self._producer.start()
+        """Take the transactional ID: ends the former holder's open transaction and all its later writes.
+
+        aiokafka tries for as long as the transaction coordinator is not there. With shared connections a turn of
+        :class:`tables.clients.ProducerClients` is to be held.
+        """
+        await self._producer.start()
 
     def turn(self) -> contextlib.AbstractAsyncContextManager[None]:
         """To be held for a transaction: with shared connections only so many run at once.

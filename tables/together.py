@@ -52,6 +52,10 @@ class Together(Generic[Q, A]):
         if self._task is not None:
             self._task.cancel()
             await asyncio.wait([self._task])
+        # One that was cancelled before it began has answered nobody.
+        waiting, self._waiting = self._waiting, {}
+        for futures in waiting.values():
+            _settle(futures, StoppedError())
 
     async def _serve(self) -> None:
         while self._waiting:
@@ -74,7 +78,7 @@ class Together(Generic[Q, A]):
                     _settle(futures, StoppedError())
                 raise
             for question, futures in wanted.items():
-                _settle(futures, answers[question])
+                _settle(futures, answers[question] if question in answers else KeyError(question))
 
 
 def _settle(futures: "list[asyncio.Future[A]]", answer: A | Exception) -> None:

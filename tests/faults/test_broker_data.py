@@ -91,6 +91,7 @@ def test_worker_ahead_of_its_broker(disturbed: EmbeddedBroker, tmp_path: Path, f
     assert "Traceback" not in log
 
 
+@pytest.mark.long
 @pytest.mark.timeout(240)
 def test_rocksdb_ahead_of_its_broker(disturbed: EmbeddedBroker, tmp_path: Path) -> None:
     """The same with the worker down meanwhile, its RocksDB ahead: beyond the changelog's end, or overtaken by it.

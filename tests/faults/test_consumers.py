@@ -26,6 +26,7 @@ STOP_LIMIT_S = 45.0
 """For a consumer to stop without a broker: what it drains, and its last try to write."""
 
 
+@pytest.mark.long
 @pytest.mark.timeout(300)
 def test_kills_under_traffic(bootstrap: str, tmp_path: Path) -> None:
     """Whoever is killed, each group goes on at its first message that was not finished and written, in order.

@@ -190,7 +190,7 @@ def test_delayed(linked: LinkedBroker, tmp_path: Path) -> None:
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("how", ["blackhole", "hold"])
+@pytest.mark.parametrize("how", ["blackhole", pytest.param("hold", marks=pytest.mark.long)])
 def test_silent_past_the_session(linked: LinkedBroker, tmp_path: Path, how: str) -> None:
     """A worker whose link falls silent loses its lanes; healed, it changes nothing and gets its share again.
 

@@ -178,6 +178,31 @@ async def test_late_write_is_refused(bootstrap: str) -> None:
         assert (await bench.agreed()).token == 5
 
 
+async def test_written_while_one_waits_for_a_turn(bootstrap: str) -> None:
+    """A lease that was free is looked at again after a queue of those who fence: its holder may have woken meanwhile."""
+    handler = Recorder()
+    async with consuming(bootstrap) as bench:
+        await _made(bench)
+        bench.send(*UNGROUPED)
+        async with Outsider(bench) as outsider:
+            await outsider.write(token=7, delivered=2, reserved=5)
+            running = bench.launch(handler, lease_timeout=300.0, lease_idle=3.0)
+            await _waits(running, "held by outsider")
+            clients = running.consumer.holdings._opening._clients
+            queue = clients.turns = asyncio.Semaphore(0)
+            await until(lambda: bool(queue._waiters), lambda: "nobody waits for a turn")
+            await outsider.write(running=1)
+            queue.release()
+            await _waits(running, "1 unacknowledged")
+            await outsider.write()
+
+            assert handler.begun == []
+
+            await outsider.write(running=0, state=RELEASED)
+            await _begins(handler)
+            await bench.until_next(running, 5)
+
+
 async def test_two_waiters(bootstrap: str) -> None:
     """Two who come one after the other while a holder is silent: each gets its share, nobody does what another does."""
     handlers = [Recorder(), Recorder()]

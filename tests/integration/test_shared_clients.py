@@ -9,6 +9,7 @@ from confluent_kafka import Producer
 
 from app.embedded.broker import EmbeddedBroker
 from conf.settings import KafkaSettings
+from tables import failpoints
 from tables.clients import ProducerClients
 from tables.producer import FencedError, Outgoing, TransactionalProducer
 from tests.support import kafka
@@ -16,7 +17,7 @@ from tests.support.consuming import Recorder, consuming
 from tests.support.kafka import Sent
 from tests.support.lanes import until
 
-WIDE = 300
+WIDE = 200
 SOCKETS_MAX = 60
 
 
@@ -58,9 +59,17 @@ async def test_one_fails_and_others_go_on(bootstrap: str) -> None:
     await successor.fence()
     with pytest.raises(FencedError):
         await _write(fenced, topic, b"never", 2)
+    begun = asyncio.Event()
+
+    async def hold(point: str, lane: str) -> None:
+        begun.set()
+        await asyncio.Event().wait()
+
+    remove = failpoints.install("before-commit", names[3], hold)
     writing = asyncio.create_task(_write(left, topic, b"never", 3))
-    await until(lambda: left._in_transaction, lambda: "no transaction")
+    await asyncio.wait_for(begun.wait(), kafka.WAIT_S)
     writing.cancel()
+    remove()
     await asyncio.gather(_write(well, topic, b"2"), fenced.discard(), left.discard())
     await asyncio.gather(_write(other, topic, b"2", 1), _write(successor, topic, b"2", 2))
     values = [(each.partition, each.value) for each in kafka.read_all(bootstrap, topic, 4)]
@@ -103,7 +112,7 @@ async def test_broker_restarts(tmp_path: Path) -> None:
 
 
 async def test_many_partitions(bootstrap: str) -> None:
-    """A consumer of 300 partitions has some dozens of sockets, and finishes what is in each."""
+    """A consumer of 200 partitions has some dozens of sockets, and finishes what is in each."""
     handler = Recorder()
     async with consuming(bootstrap, WIDE) as bench:
         before = _sockets()

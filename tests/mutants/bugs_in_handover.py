@@ -37,9 +37,9 @@ _TAKING: Final = (
         (
             Patch(
                 _OPENING,
-                "        producer = await self._fenced(claim, confirm)\n        try:\n            # Again",
+                "        producer = await self._taken(claim, confirm, waiting)\n        try:\n            # Again",
                 "        predecessor = await self._progress.latest(claim.key)\n"
-                "        producer = await self._fenced(claim, confirm)\n        try:\n            # Again",
+                "        producer = await self._taken(claim, confirm, waiting)\n        try:\n            # Again",
             ),
             Patch(
                 _OPENING,
@@ -76,6 +76,29 @@ _TAKING: Final = (
         "What was read of a progress topic is believed, although the topic is another one by now.",
         (Patch(_LATEST, "if not records or not _same(records[0], witness):", "if not records:"),),
         f"{_LATEST_TESTS}::test_recreated_topic",
+    ),
+    Mutant(
+        "newer-than-it-says",
+        "A record that came after it was known up to where to read counts as one of before, and its writer as silent since then.",
+        (
+            Patch(
+                _LATEST, "known.take([each for each in records if each.offset < end])", "known.take(records)"
+            ),
+            Patch(_LATEST, "time.monotonic(), min(reached, end)", "time.monotonic(), reached"),
+        ),
+        f"{_LATEST_TESTS}::test_open_transaction_is_waited_for",
+    ),
+    Mutant(
+        "fence-after-a-queue",
+        "A newcomer that queued for its turn fences a holder that woke and wrote meanwhile.",
+        (
+            Patch(
+                _OPENING,
+                "if not queue or await self._still_free(claim, watch):",
+                "if not queue or queue:",
+            ),
+        ),
+        f"{_LEASE_TESTS}::test_written_while_one_waits_for_a_turn",
     ),
     Mutant(
         "leases-shorter-by-a-transaction",

@@ -79,6 +79,17 @@ async def test_cancelled_while_it_waits() -> None:
     assert oracle.requests == [{"a"}]
 
 
+async def test_stopped_before_it_began() -> None:
+    """Whoever asks as it is stopped is told so too."""
+    together = Together(Oracle())
+    asked = asyncio.create_task(together.ask("a"))
+    await asyncio.sleep(0)  # it has asked, and nothing has begun
+    await together.stop()
+
+    with pytest.raises(StoppedError):
+        await asked
+
+
 async def test_stopped() -> None:
     """Nobody waits for ever: neither who is being answered, nor who comes next, nor who comes too late."""
     oracle = Oracle()
