@@ -1,0 +1,50 @@
+"""The nightly job is killed in the middle of its work."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from app.embedded.broker import EmbeddedBroker
+from tests.support.planted import World
+from tests.support.worker import ROOT, run_verb, wait_for
+
+LIMIT_S = 150.0
+
+
+@pytest.mark.long
+@pytest.mark.timeout(400)
+@pytest.mark.parametrize("reached", ["scratch/evidence/_SUCCESS", "results/000001/anomalies/_SUCCESS"])
+def test_killed(broker: EmbeddedBroker, tmp_path: Path, reached: str) -> None:
+    """SIGKILL to it and its JVM leaves nothing that counts: the next run judges the same, and sweeps."""
+    world = World(broker.bootstrap_servers, tmp_path, {"a": {}})
+    for number in range(5):
+        world.accept(world.arrive("a", b"%d" % number))
+    world.arrive("a", b"lost")
+    world.commit()
+    config, state = world.config(tmp_path), tmp_path / "state"
+    killed = subprocess.Popen(
+        [sys.executable, "-m", "app", "reconcile", "--config", str(config)],
+        cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True,
+    )  # fmt: skip
+    try:
+        wait_for((state / reached).exists, lambda: f"{reached} is not written", LIMIT_S)
+        assert killed.poll() is None
+    finally:
+        os.killpg(killed.pid, signal.SIGKILL)
+        killed.wait()
+    left = {each.name for each in state.iterdir()}
+    done = run_verb("reconcile", "--config", str(config), "--json", check=False, limit_s=LIMIT_S)
+    document = json.loads(done.stdout)
+    found = document["addresses"][world.names["a"]]
+
+    assert not (state / "nights" / "000001.acknowledged").exists()
+    assert "nights" not in left
+    assert (done.returncode, document["night"], found["input"], found["accepted"]) == (1, 1, 6, 5)
+    assert {name: count for name, count in found["anomalies"].items() if count} == {"LOST": 1}
+    assert [each.name for each in (state / "results").iterdir()] == ["000001"]
+    assert not (state / "scratch").exists()
