@@ -22,7 +22,7 @@ from reconcile.audit_numbers import STEPS, Counter
 from reconcile.audit_result import Audit, document
 from reconcile.audit_topic import Topic, Wanted, surveyed
 from reconcile.failures import SPARK, explained
-from reconcile.files import Files, LocalFiles, is_local
+from reconcile.files import Files, LocalFiles, is_local, proved
 from reconcile.job import WIDTH_MIN, opened
 from reconcile.kafka import Cluster
 from reconcile.pages import written
@@ -31,6 +31,7 @@ from reconcile.session import fit_to, kafka_options, session
 
 GROUP: Final = "ringfence-audit"
 """Clients want a name; no group of it is ever joined or asked for."""
+PAGE: Final = "report.html"
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,16 +57,15 @@ def run(request: Request) -> int:
         RingfenceError: it could not, or what was being read was deleted.
     """
     topic = asked(request)
-    audit = _nothing_yet(request, topic)
     local = request.out is None or is_local(request.out, request.master)
-    if topic.part.offsets or not local:
-        with session(request.master, records=topic.part.offsets) as spark:
-            audit = counted(spark, request, topic)
-            if not local and request.out:
-                _keep(audit, opened(spark, request.out))
-    if local and request.out:
-        _keep(audit, LocalFiles(request.out))
-    _print(audit, request)
+    files = proved(LocalFiles(request.out)) if request.out and local else None
+    if not topic.part.offsets and local:
+        _tell(_nothing_yet(request, topic), request, files)
+        return 0
+    with session(request.master, records=topic.part.offsets) as spark:
+        if request.out and not local:
+            files = proved(opened(spark, request.out))
+        _tell(counted(spark, request, topic), request, files)
     return 0
 
 
@@ -106,23 +106,32 @@ def told(audit: Audit) -> dict[str, object]:
     return document(audit, audit_advice.notes(audit), audit_advice.toml(audit))
 
 
-def _keep(audit: Audit, files: Files) -> None:
+def _tell(audit: Audit, request: Request, files: Files | None) -> None:
+    """On the terminal first: a folder that fails then costs no number."""
+    console = Console()
+    if not console.is_terminal:  # nobody's window limits the table
+        console = Console(width=max(console.width, WIDTH_MIN))
+    if request.as_json:
+        print(json.dumps(told(audit), indent=2), flush=True)  # noqa: T201 - the document is the output
+    else:
+        audit_report.show(audit, audit_advice.notes(audit), audit_advice.toml(audit), console)
+    if files is None or not keep(audit, files) or request.as_json:
+        return
+    page = f"{str(request.out).rstrip('/')}/{PAGE}"
+    console.print(f"\nthe page: {page}", markup=False, highlight=False, soft_wrap=True)
+
+
+def keep(audit: Audit, files: Files) -> bool:
+    """Document, figures and page in a folder; whether there is a page. That of an earlier run is none of this one."""
     files.write("audit.json", json.dumps(told(audit), indent=2) + "\n")
     drawn = figures(audit, audit_advice.notes(audit))
     files.write("figures.json", drawn.to_json() + "\n")
     page = written(drawn)
-    if page is not None:
-        files.write("report.html", page)
-
-
-def _print(audit: Audit, request: Request) -> None:
-    if request.as_json:
-        print(json.dumps(told(audit), indent=2))  # noqa: T201 - the document is the output
-        return
-    console = Console()
-    if not console.is_terminal:  # nobody's window limits the table
-        console = Console(width=max(console.width, WIDTH_MIN))
-    audit_report.show(audit, audit_advice.notes(audit), audit_advice.toml(audit), console)
+    if page is None:
+        files.delete(PAGE)
+    else:
+        files.write(PAGE, page)
+    return page is not None
 
 
 def _explained(error: PySparkException | Py4JJavaError, topic: Topic) -> RingfenceError:

@@ -40,10 +40,14 @@ def toml(audit: Audit) -> str:
         values["duplicate_id_from"] = keys.duplicate_id_from
     else:
         values["duplicate_id_headers"] = list(keys.duplicate_id_headers)
-    group_header = keys.group_header or obvious_group_header(audit)
-    if group_header:
-        values["group_header"] = group_header
+    if keys.group_header:
+        values["group_header"] = keys.group_header
+    if keys.id_max_age:
+        values["id_max_age"] = keys.id_max_age
     lines = [f"{name} = {json.dumps(value, ensure_ascii=False)}" for name, value in values.items()]
+    if header := obvious_group_header(audit):
+        # All numbers are of lanes without it: one large group in one lane may need a far larger ring.
+        lines.append(f"# {header} looks like a group: run again with --group-header {header}")
     head = ["# not as it is: Ringfence refuses a compacted input"] if audit.topic.compacted else []
     return "\n".join([*head, "[[addresses]]", *lines]) + "\n"
 
@@ -88,8 +92,8 @@ def _compacted(audit: Audit) -> Iterator[str]:
         )
     elif audit.topic.cleanup_policy is None:
         yield (
-            "Whether the topic is compacted, this user may not know (DescribeConfigs): if it is, Ringfence refuses it, and these "
-            "numbers are lower bounds."
+            "Whether the topic is compacted, the cluster does not say, or this user may not know (DescribeConfigs): if it is, "
+            "Ringfence refuses it, and these numbers are lower bounds."
         )
 
 
@@ -176,6 +180,11 @@ def _across(audit: Audit) -> Iterator[str]:
             f"{_many(found.cross_lane, 'resend')} ({_share(found.cross_lane, found.resends)}) with another group than the original: "
             "the home is another lane, and Ringfence cannot catch these (CROSS-LANE). Mend the producer: a resend keeps its key."
         )
+    if found.expired:
+        yield (
+            f"{_many(found.expired, 'resend')} later than id_max_age = {audit.settings.id_max_age:g} s after the first of the ID: "
+            "it no longer counts then, whatever the ring. These have no distance, and count as accepted in those of others."
+        )
     if found.other_partition:
         yield (
             f"{_many(found.other_partition, 'resend')} reached another partition than the original: consumers of one partition each "
@@ -217,7 +226,8 @@ def _groups(audit: Audit) -> Iterator[str]:
     groups = audit.groups
     if not groups.count:
         yield "No record has a group: Ringfence spreads them without order." + (
-            f' The header {header} looks like one: group_header = "{header}".'
+            f" The header {header} looks like one: run again with --group-header {header}, as groups decide which lane a record "
+            "is in, and so how large a ring must be."
             if (header := obvious_group_header(audit))
             else ""
         )
@@ -266,6 +276,11 @@ def _limits(audit: Audit) -> Iterator[str]:
     open_end = sum(each.end - each.stable for each in extents)
     if open_end:
         yield f"{_many(open_end, 'offset')} at the end behind a transaction that is still open: not read."
+    if audit.far_off:
+        yield (
+            f"{_many(audit.far_off, 'record')} with a timestamp more than a year before or after those of nearly all others (seconds "
+            "sent as milliseconds, a clock that is wrong?): left out of what is said by time, and of how much that is a day."
+        )
     if audit.days is None:
         minutes = SPAN_MIN_MS // 60_000
         yield f"The timestamps span less than {minutes} minutes: too little to say how much that is a day."

@@ -9,6 +9,9 @@ the first by moment, partition, offset.
 **Distance.** How many IDs a ring without end would have accepted in the lane from the first of the ID, this one included, up
 to the resend. Of what came from the resend's own partition that is exact, by offsets; of the others all count whose moment
 lies between the two or is equal to one of them: at most these were in between.
+
+**Age.** With ``id_max_age``, what comes later than that after the first of its ID has no distance: no ring would catch it. In
+those of others it counts as accepted again, which it is at most: a later acceptance than the first may still be known.
 """
 
 from collections.abc import Iterator
@@ -30,10 +33,12 @@ _BEFORE = -1
 
 
 class IDs(NamedTuple):
-    """Records with an ID, and without."""
+    """Records with an ID, and without; and how long one counts."""
 
     there: int
     missing: int
+    max_age_ms: int = 0
+    """0 = for ever."""
 
 
 def arrived(records: DataFrame, partitions: int, partitioner: str, ids: IDs) -> DataFrame:
@@ -49,13 +54,13 @@ def arrived(records: DataFrame, partitions: int, partitioner: str, ids: IDs) -> 
     # Apart, and only where there are any: all that have no ID would be one window.
     frames = []
     if ids.there:
-        frames.append(_identified(placed.where("id is not null")))
+        frames.append(_identified(placed.where("id is not null"), ids.max_age_ms))
     if ids.missing:
         frames.append(placed.where("id is null").select(*_columns({"has_id": F.lit(False)})))
     return concatenated(frames)
 
 
-def _identified(placed: DataFrame) -> DataFrame:
+def _identified(placed: DataFrame, max_age_ms: int) -> DataFrame:
     """Of records that have an ID: which are the first."""
     of_topic = Window.partitionBy("id").orderBy(*_PLACE)
     of_lane = Window.partitionBy("id", "lane").orderBy(*_PLACE)
@@ -73,12 +78,14 @@ def _identified(placed: DataFrame) -> DataFrame:
     )
     again, fresh = F.col("number") > 1, F.col("number_in_lane") == 1
     repeated = F.when(fresh, F.col("first.timestamp")).otherwise(F.col("first_in_lane.timestamp"))
+    expired = ~fresh & (F.col("timestamp") - repeated > max_age_ms) if max_age_ms else F.lit(False)
     return seen.select(
         *_columns(
             {
                 "has_id": F.lit(True),
                 "fresh": fresh,
                 "repeats": F.col("times") > 1,
+                "expired": expired,
                 "first_partition": F.col("first_in_lane.partition"),
                 "first_offset": F.col("first_in_lane.offset"),
                 "cross_lane": again & fresh,
@@ -95,9 +102,8 @@ def _columns(special: dict[str, Column]) -> list[Column]:
     """In the order of the schema; what is not said of a record is null, or False."""
     plain = {"partition", "offset", "timestamp", "moment", "lane"}
     missing = {each.name: F.lit(None) for each in ARRIVED if each.name not in plain}
-    missing |= {
-        each: F.lit(False) for each in ("fresh", "repeats", "cross_lane", "other_partition", "other_group")
-    }
+    flags = ("fresh", "repeats", "expired", "cross_lane", "other_partition", "other_group")
+    missing |= {each: F.lit(False) for each in flags}
     return [
         special.get(each.name, missing.get(each.name, F.col(each.name))).cast(each.dataType).alias(each.name)
         for each in ARRIVED
@@ -125,7 +131,8 @@ def resends(arrived: DataFrame, *, alone: bool) -> DataFrame:
         "distance": _between("ids", same, offset_of_both=1),
         "messages": _between("records", same, offset_of_both=0),
     }
-    return both.select(*_resend({name: F.when(~F.col("fresh"), each) for name, each in distances.items()}))
+    known = ~F.col("fresh") & ~F.col("expired")
+    return both.select(*_resend({name: F.when(known, each) for name, each in distances.items()}))
 
 
 _BETWEEN = tuple(
@@ -138,9 +145,9 @@ _BETWEEN = tuple(
 
 def _ranked(arrived: DataFrame, *, alone: bool) -> DataFrame:
     """With how many IDs and records were there up to each: by offset of its own partition, by moment of all."""
-    fresh, one = F.col("fresh").cast("int"), F.lit(1)
+    accepted, one = (F.col("fresh") | F.col("expired")).cast("int"), F.lit(1)
     own = Window.partitionBy("lane", "partition").orderBy("offset").rowsBetween(_BEGIN, _NOW)
-    counted = arrived.withColumns({"ids": F.sum(fresh).over(own), "records": F.sum(one).over(own)})
+    counted = arrived.withColumns({"ids": F.sum(accepted).over(own), "records": F.sum(one).over(own)})
     if alone:
         return counted.withColumns({each: F.lit(0).cast("bigint") for each in _BETWEEN})
     for whose, part in (("all", ["lane"]), ("own", ["lane", "partition"])):
@@ -150,7 +157,7 @@ def _ranked(arrived: DataFrame, *, alone: bool) -> DataFrame:
                 f"{whose}_{what}_{upto}": F.coalesce(
                     F.sum(value).over(by_moment.rangeBetween(_BEGIN, limit)), F.lit(0)
                 )
-                for what, value in (("ids", fresh), ("records", one))
+                for what, value in (("ids", accepted), ("records", one))
                 for upto, limit in (("now", _NOW), ("before", _BEFORE))
             }
         )

@@ -7,12 +7,20 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
 
 from reconcile.audit_frames import kept
-from reconcile.audit_result import Audit, Groups, HeaderSeen, PartitionCount, Resends
+from reconcile.audit_result import DAY_MS, Audit, Groups, HeaderSeen, PartitionCount, Resends
 from reconcile.bins import power_of_two
 from reconcile.figures import GROUPS_MAX, GroupBin, LargeGroup
 from reconcile.partitioner import Placed, explained
 
+NEARLY_ALL: Final = 0.05
+"""What may stand before, and after, nearly all."""
+FAR_MS: Final = 366 * DAY_MS
+"""Further than that from nearly all a timestamp is a mistake: seconds sent as milliseconds are in January 1970, a clock without
+a battery has a year of its own. A few such must not make the span fifty years."""
 KEYS_SAMPLED: Final = 10_000
+KEY_BYTES_MAX: Final = 4_096
+"""The driver hashes the sampled ones: of longer keys none is taken."""
+NAME_BYTES_MAX: Final = 512
 HEADERS_SHOWN: Final = 20
 
 
@@ -26,6 +34,11 @@ def by_partition(audit: Audit, records: DataFrame) -> Audit:
     names = ("records", "with_id", "keyed", "tombstones")
     there = {row["partition"]: row for row in rows}
     empty = dict.fromkeys(names, 0)
+    first_ms = min((row["first"] for row in rows if row["first"]), default=0)
+    last_ms = max((row["last"] for row in rows if row["last"]), default=0)
+    far_off = 0
+    if last_ms - first_ms > FAR_MS:
+        first_ms, last_ms, far_off = _usual(records.where("timestamp > 0").select("timestamp"))
     return replace(
         audit,
         partitions=[
@@ -34,10 +47,21 @@ def by_partition(audit: Audit, records: DataFrame) -> Audit:
             )
             for number in sorted(audit.topic.extents)
         ],
-        first_ms=min((row["first"] for row in rows if row["first"]), default=0),
-        last_ms=max((row["last"] for row in rows if row["last"]), default=0),
+        first_ms=first_ms,
+        last_ms=last_ms,
+        far_off=far_off,
         found=Resends(audit.settings.duplicate_id_from),
     )
+
+
+def _usual(timestamps: DataFrame) -> tuple[int, int, int]:
+    """The first and the last, of those that are not far from nearly all; and how many are."""
+    at = F.col("timestamp")
+    [low, high] = timestamps.agg(F.percentile_approx(at, [NEARLY_ALL, 1 - NEARLY_ALL])).collect()[0][0]
+    usual = at.between(low - FAR_MS, high + FAR_MS)
+    told = F.when(usual, at)
+    [row] = timestamps.agg(F.min(told), F.max(told), F.count_if(~usual)).collect()
+    return row[0], row[1], row[2]
 
 
 def by_key(audit: Audit, records: DataFrame) -> Audit:
@@ -45,7 +69,8 @@ def by_key(audit: Audit, records: DataFrame) -> Audit:
     if audit.topic.partitions == 1 or not audit.sum("keyed"):
         return audit
     key = F.col("key" if audit.settings.group_header else "group").alias("key")
-    placed = records.where("keyed").select(key, "partition").groupBy("key", "partition").count()
+    short = records.where("keyed").select(key, "partition").where(F.length("key") <= KEY_BYTES_MAX)
+    placed = short.groupBy("key", "partition").count()
     # By a hash: the same sample each time, and from all of them.
     rows = placed.orderBy(F.xxhash64("key"), "key", "partition").limit(KEYS_SAMPLED).collect()
     sample = [Placed(bytes(row["key"]), row["partition"], row["count"]) for row in rows]
@@ -66,7 +91,8 @@ def groups(records: DataFrame) -> Groups:
             .orderBy("upper")
             .collect()
         )
-        largest = sizes.orderBy(F.desc("count"), "group").limit(GROUPS_MAX).collect()
+        name = F.substring("group", 1, NAME_BYTES_MAX).alias("group")
+        largest = sizes.orderBy(F.desc("count"), "group").limit(GROUPS_MAX).select(name, "count").collect()
     return Groups(
         sum(row["groups"] for row in bins),
         sum(row["records"] for row in bins),

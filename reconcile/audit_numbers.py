@@ -8,7 +8,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from reconcile import audit_frames, audit_keys, audit_resends, read
 from reconcile.audit_frames import kept
-from reconcile.audit_result import Audit, Resends, step_of
+from reconcile.audit_result import Audit, Resends
 
 Say = Callable[[str], None]
 STEPS: Final = (
@@ -62,9 +62,10 @@ class Counter:
 
     def _resends(self, audit: Audit, records: DataFrame) -> Audit:
         with kept(_arrived(audit, records, audit.sum("with_id"))) as arrived:
-            tally = audit_resends.tallied(arrived, step_of(audit.first_ms, audit.last_ms))
+            tally = audit_resends.tallied(arrived, audit.first_ms, audit.last_ms)
             self.say(STEPS[3])
-            found = self._measured(audit, arrived, audit_resends.in_lanes(audit.found, tally.lanes))
+            placed = audit_resends.in_lanes(audit.found, tally.lanes, audit.topic.partitions)
+            found = self._measured(audit, arrived, placed)
         resends = {row["place"]: row["resends"] for row in tally.partitions}
         return replace(
             audit,
@@ -79,8 +80,9 @@ class Counter:
         records = read.audited(read.scan(self.spark, self.options, ranges), dialect._replace(id_from=id_from))
         there = audit.sum("keyed") if id_from == "key" else audit.records - audit.sum("tombstones")
         with kept(_arrived(audit, records, there)) as arrived:
-            tally = audit_resends.tallied(arrived, step_of(audit.first_ms, audit.last_ms))
-            return self._measured(audit, arrived, audit_resends.in_lanes(Resends(id_from), tally.lanes))
+            tally = audit_resends.tallied(arrived, audit.first_ms, audit.last_ms)
+            placed = audit_resends.in_lanes(Resends(id_from), tally.lanes, audit.topic.partitions)
+            return self._measured(audit, arrived, placed)
 
     def _headers(self, audit: Audit) -> Audit:
         """Of a small sample, the latest."""
@@ -102,7 +104,8 @@ class Counter:
 
 
 def _arrived(audit: Audit, records: DataFrame, with_id: int) -> DataFrame:
-    ids = audit_frames.IDs(with_id, audit.records - with_id)
+    max_age_ms = round(audit.settings.id_max_age * 1000)
+    ids = audit_frames.IDs(with_id, audit.records - with_id, max_age_ms)
     return audit_frames.arrived(records, audit.topic.partitions, audit.partitioner, ids)
 
 

@@ -36,6 +36,7 @@ def _rows(audit: Audit) -> list[tuple[str, str]]:
         ("  to another partition", f"{found.other_partition:,}"),
         ("  of another group", f"{found.other_group:,}"),
         ("  to another lane: not to be caught", f"{found.cross_lane:,}"),
+        *([("  after id_max_age: not to be caught", f"{found.expired:,}")] if found.expired else []),
         ("groups", f"{groups.count:,}"),
         ("  share of the largest / of ten", f"{groups.share(1):.1%} / {groups.share(10):.1%}"),
         ("busiest lane against the mean", f"{audit.lane_skew:.2f}"),

@@ -8,7 +8,7 @@ from typing import Any, Final
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
 
-from reconcile.audit_result import LaneCount, Resends, Spread
+from reconcile.audit_result import LaneCount, Resends, Spread, step_of
 from reconcile.bins import power_of_two
 from reconcile.figures import Bin, Moment
 
@@ -26,14 +26,17 @@ class Tally:
     moments: list[Any]
 
 
-def tallied(arrived: DataFrame, step: int) -> Tally:
-    """By lane, by partition and by time, at one look."""
-    dropped = F.col("has_id") & ~F.col("fresh")
-    at = F.when(F.col("timestamp") > 0, F.floor(F.col("timestamp") / step) * step)
+def tallied(arrived: DataFrame, first_ms: int, last_ms: int) -> Tally:
+    """By lane, by partition and by time, at one look; by time only what lies between the two, in so few stretches."""
+    dropped = F.col("has_id") & ~F.col("fresh") & ~F.col("expired")
+    step = step_of(first_ms, last_ms)
+    within = F.col("timestamp").between(first_ms, last_ms) & (F.col("timestamp") > 0)
+    at = F.when(within, F.floor(F.col("timestamp") / step) * step)
     by = [F.col(each) for each in ("lane", "place", "at")]
     counted = {
         "records": F.lit(True), "with_id": F.col("has_id"), "ids": F.col("fresh"), "dropped": dropped,
-        "resends": dropped | F.col("cross_lane"), "cross_lane": F.col("cross_lane"),
+        "resends": dropped | F.col("cross_lane") | F.col("expired"),
+        "cross_lane": F.col("cross_lane"), "expired": F.col("expired"),
         "forwarded": F.col("lane") != F.col("partition"),
         "other_partition": F.col("other_partition"), "other_group": F.col("other_group"),
     }  # fmt: skip
@@ -53,15 +56,17 @@ def tallied(arrived: DataFrame, step: int) -> Tally:
     return Tally(by_set[0b011], by_set[0b101], [row for row in by_set[0b110] if row["at"] is not None])
 
 
-def in_lanes(found: Resends, rows: Sequence[Any]) -> Resends:
-    """With what was counted by lane."""
-    names = ("with_id", "resends", "cross_lane", "other_partition", "other_group")
+def in_lanes(found: Resends, rows: Sequence[Any], lanes: int) -> Resends:
+    """With what was counted by lane; a lane that gets nothing is one too."""
+    names = ("with_id", "resends", "cross_lane", "expired", "other_partition", "other_group")
+    there = {row["lane"]: row for row in rows}
+    counted = ("records", "ids", "dropped", "forwarded")
     return replace(
         found,
         **{each: sum(row[each] for row in rows) for each in names},
         lanes=[
-            LaneCount(row["lane"], row["records"], row["ids"], row["dropped"], row["forwarded"])
-            for row in rows
+            LaneCount(lane, *(there[lane][each] if lane in there else 0 for each in counted))
+            for lane in range(lanes)
         ],
     )
 
@@ -75,7 +80,7 @@ def moments(rows: Sequence[Any]) -> list[Moment]:
 
 def spreads(resends: DataFrame, found: Resends, confidence: Fraction, capacity: int) -> Resends:
     """Exactly, by cumulative sums: nothing but counts by bin is collected."""
-    caught = found.resends - found.cross_lane
+    caught = found.resends - found.cross_lane - found.expired
     totals = {"distance": caught, "messages": caught, "age": found.resends}
     values = F.array(
         *(

@@ -67,12 +67,14 @@ class Resends:
     """Records whose ID occurred before."""
     cross_lane: int = 0
     """Of these: of another group, whose home is another lane, where the ID was not yet: Ringfence cannot know them."""
+    expired: int = 0
+    """Of these: later than ``id_max_age`` after the first of their ID, which then no longer counts."""
     other_partition: int = 0
     """In another partition than the first of their ID."""
     other_group: int = 0
     """Of another group than the first of their ID."""
     distance: Spread = Spread()
-    """In IDs; of all but the cross-lane ones, as is the next."""
+    """In IDs; of all but the cross-lane and the expired ones, as is the next."""
     messages: Spread = Spread()
     seconds: Spread = Spread()
     needed: int = 0
@@ -128,7 +130,9 @@ class Audit:
     partitions: Sequence[PartitionCount] = ()
     first_ms: int = 0
     last_ms: int = 0
-    """Timestamps; 0 where there is no record."""
+    """Timestamps; 0 where there is no record. Those far from nearly all are left out."""
+    far_off: int = 0
+    """Records with such a timestamp."""
     found: Resends = Resends("header")
     others: Sequence[Resends] = ()
     """By key and by value, where no record has an ID."""
@@ -197,6 +201,7 @@ def document(audit: Audit, notes: Sequence[str], snippet: str) -> dict[str, Any]
             "first_ms": audit.first_ms,
             "last_ms": audit.last_ms,
             "days": audit.days,
+            "far_off": audit.far_off,
         },
         "records": audit.records,
         "with_id": found.with_id,

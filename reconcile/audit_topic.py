@@ -38,7 +38,7 @@ class Topic:
     extents: Mapping[int, Extent]
     part: Part
     cleanup_policy: str | None
-    """None = this user may not know."""
+    """None = the cluster does not say, or this user may not know."""
 
     @property
     def partitions(self) -> int:
@@ -64,7 +64,7 @@ def surveyed(cluster: Cluster, wanted: Wanted, now: int) -> Topic:
         BrokerUnavailableError: nobody answers.
     """
     name = wanted.topic
-    facts = cluster.describe([name]).get(name)
+    facts = cluster.describe([name]).get(name) if name else None  # the client refuses an empty name
     if facts is None:
         raise NoSuchTopicError(_not_there(name, cluster.names()))
     if not cluster.readable(name):
@@ -93,7 +93,9 @@ def _not_there(name: str, names: list[str]) -> str:
     if near:
         hint = f"did you mean {' or '.join(repr(each) for each in near)}?"
     elif seen:
-        hint = f"this user sees {len(seen):,} topics, and none of a name like it"
+        hint = (
+            f"this user sees {len(seen):,} topic{'' if len(seen) == 1 else 's'}, and none of a name like it"
+        )
     else:
         hint = "this user sees no topic at all: grant Describe and Read on it"
     return f"topic {name!r} is not there, or this user may not see it: {hint}"

@@ -57,7 +57,7 @@ class LargeGroup:
 
 @dataclass(frozen=True, slots=True)
 class Lane:
-    """One lane, or one partition of an audited topic."""
+    """One lane; of an audited topic, as Ringfence would fill it."""
 
     lane: int
     records: int

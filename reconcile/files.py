@@ -11,6 +11,9 @@ from typing import Any, Protocol
 from pyspark.sql import SparkSession
 
 from conf.errors import PrerequisiteError, RingfenceError
+from reconcile.failures import SPARK
+
+_PROOF = "_proof"
 
 
 class BusyError(RingfenceError):
@@ -48,6 +51,17 @@ class Files(Protocol):
 def is_local(root: str, master: str) -> bool:
     """Whether a folder is one of this machine: a bare path is, where Spark runs here; elsewhere it is the cluster's."""
     return master.startswith("local") and "://" not in root
+
+
+def proved(files: Files) -> Files:
+    """The folder, once a file could be made in it and taken away: what would refuse results is told before the work.
+
+    Raises:
+        PrerequisiteError: it refuses.
+    """
+    files.write(_PROOF, "")
+    files.delete(_PROOF)
+    return files
 
 
 class LocalFiles:
@@ -152,18 +166,25 @@ class HadoopFiles:
     def write(self, name: str, text: str) -> None:
         """Make a file: it is there whole, or not at all."""
         target, made = self._path(self.at(name)), self._path(self.at(f"{name}.part"))
-        stream = self._system.create(made, True)
         try:
-            stream.write(bytearray(text, "utf-8"))
-        finally:
-            stream.close()
-        self._system.delete(target, False)
-        if not self._system.rename(made, target):
+            stream = self._system.create(made, True)
+            try:
+                stream.write(bytearray(text, "utf-8"))
+            finally:
+                stream.close()
+            self._system.delete(target, False)
+            renamed = self._system.rename(made, target)
+        except SPARK as error:
+            raise _unusable(self.at(name), _cause(error)) from error
+        if not renamed:
             raise _unusable(self.at(name), "the file cannot be renamed")
 
     def delete(self, name: str) -> None:
         """A file, or a folder with all that is in it."""
-        self._system.delete(self._path(self.at(name)), True)
+        try:
+            self._system.delete(self._path(self.at(name)), True)
+        except SPARK as error:
+            raise _unusable(self.at(name), _cause(error)) from error
 
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:

@@ -21,7 +21,13 @@ ANSWER_LIMIT_S: Final = 15.0
 OPEN_LIMIT_S: Final = 120.0
 """Longer than the broker keeps a transaction of a worker that died open."""
 LOOK_EVERY_S: Final = 0.1
-NO_TOPIC: Final = frozenset({KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.TOPIC_AUTHORIZATION_FAILED})
+NO_TOPIC: Final = frozenset(
+    {
+        KafkaError.UNKNOWN_TOPIC_OR_PART,
+        KafkaError.TOPIC_AUTHORIZATION_FAILED,
+        KafkaError.TOPIC_EXCEPTION,  # no topic can have such a name
+    }
+)
 
 _EARLIEST: Final = OffsetSpec.earliest()  # type: ignore[no-untyped-call]
 _LATEST: Final = OffsetSpec.latest()  # type: ignore[no-untyped-call]
@@ -144,15 +150,20 @@ class Cluster:
         return not granted or bool({AclOperation.READ, AclOperation.ALL} & set(granted))
 
     def cleanup_policy(self, topic: str) -> str | None:
-        """``cleanup.policy`` of a topic; None = this user may not know."""
+        """``cleanup.policy`` of a topic; None = the cluster does not say, or this user may not know.
+
+        Raises:
+            BrokerUnavailableError: nobody answers.
+        """
         wanted = ConfigResource(ConfigResource.Type.TOPIC, topic)
         try:
             found = self._admin.describe_configs([wanted], request_timeout=ANSWER_LIMIT_S)[wanted].result()
         except KafkaException as error:
-            if error.args[0].code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
+            if refused(error.args[0]):
                 return None
             raise self._unavailable(error) from error
-        return str(found["cleanup.policy"].value)
+        told = found.get("cleanup.policy")
+        return None if told is None or told.value is None else str(told.value)
 
     def offsets_at(self, places: Iterable[Place], timestamp: int) -> dict[Place, int | None]:
         """The first offsets of records of that time (ms) or later; None = there is none."""
@@ -174,6 +185,15 @@ class Cluster:
             f"no usable answer at kafka.bootstrap_servers = {self._servers!r} ({error.args[0].str()}): start the broker, "
             "mend the address, or grant what it names"
         )
+
+
+def refused(error: KafkaError) -> bool:
+    """Whether the cluster answered, and will not tell or does not know the question; False = nobody answered.
+
+    What librdkafka says by itself has numbers below UNKNOWN's; among them that the broker does not know the request.
+    """
+    code = error.code()
+    return code >= KafkaError.UNKNOWN or code == KafkaError._UNSUPPORTED_FEATURE  # noqa: SLF001
 
 
 def client_options(kafka: KafkaSettings) -> dict[str, Any]:

@@ -61,6 +61,7 @@ ARRIVED: Final = _schema(
     has_id=FLAG,
     fresh=FLAG,  # the first of its ID in its lane
     repeats=FLAG,  # its ID is in its lane several times
+    expired=FLAG,  # repeats one that is older than id_max_age: it may be accepted again
     first_partition=INT,  # the first of its ID in its lane
     first_offset=LONG,
     cross_lane=FLAG,  # the first of its ID in its lane, and there was one in another

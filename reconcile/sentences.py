@@ -77,8 +77,9 @@ def lanes(it: AddressFigures, *, night: bool) -> str:
     count, records = len(it.lanes), sum(each.records for each in it.lanes)
     if not count:
         return ""
-    noun = "lane" if night else "partition"
-    said = [f"One {noun}." if count == 1 else f"{count:,} {noun}s."]
+    said = ["One lane." if count == 1 else f"{count:,} lanes."]
+    if not night and count > 1:
+        said.append("A record is in the lane of its group, or without one of its ID, whatever its partition.")
     if count > 1 and records:
         most = max(it.lanes, key=lambda each: each.records)
         said.append(

@@ -21,15 +21,20 @@ from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
 from pyspark.sql.types import StructField, StructType
 
 from app.embedded.broker import EmbeddedBroker
+from conf.errors import PrerequisiteError
 from conf.load import validate
 from conf.settings import AddressDefaults, KafkaSettings
 from reconcile import audit as job
 from reconcile import home as homes_of
 from reconcile import partitioner
+from reconcile.audit_figures import figures
+from reconcile.audit_keys import KEY_BYTES_MAX
 from reconcile.audit_resends import confidence_of
 from reconcile.audit_result import Audit
 from reconcile.audit_topic import NoSuchTopicError, Wanted
 from reconcile.failures import EvidenceGoneError
+from reconcile.files import proved
+from reconcile.job import opened
 from reconcile.schemas import BYTES
 from reconcile.small import small
 from tests.support import kafka
@@ -130,12 +135,17 @@ def test_known_distances(lab: Lab) -> None:
         sent.append((group, identifier))
         stamp = START_MS + number * 60_000
         records.append(At(home(group, partitions), Sent(identifier, group, timestamp=stamp)))
+    # Seconds, sent as milliseconds: the span is not fifty years for it.
+    odd = At(home(b"g0", partitions), Sent(b"odd", b"g0", timestamp=START_MS // 1000))
+    records.append(odd)
     topic = lab.topic("known", partitions, records)
     distances, messages, seconds = modelled(records)
     audit = lab.audit(topic, id_cache_size=20)
     found = audit.found
 
-    assert (audit.records, found.with_id) == (600, 600)
+    assert (audit.records, found.with_id, audit.far_off) == (601, 601, 1)
+    assert (audit.first_ms, audit.last_ms) == (START_MS, START_MS + 599 * 60_000)
+    assert sum(each.records for each in audit.moments) == 600
     assert (found.resends, found.cross_lane, found.other_partition, found.forwarded) == (
         len(distances),
         0,
@@ -206,11 +216,15 @@ def test_resends_to_another_partition(lab: Lab) -> None:
     records.append(At(0, Sent(there[0], None, timestamp=START_MS + 1_000)))
     audit = lab.audit(lab.topic("unkeyed", 2, records))
     found = audit.found
+    lanes = [(each.lane, each.records) for each in figures(audit, []).addresses[0].lanes]
 
     assert (found.resends, found.other_partition, found.cross_lane, found.forwarded) == (4, 1, 0, 6)
     assert (found.distance.p50, found.distance.max, found.distance.count) == (2, 4, 4)
     assert {each.upper: each.count for each in found.distance.bins} == {1: 1, 2: 1, 4: 2}
     assert (found.messages.max, found.seconds.max) == (4, 0.04)
+    # The page's lanes are homes, not partitions.
+    assert lanes == [(0, 9), (1, 3)]
+    assert [each.records for each in audit.partitions] == [7, 5]
     assert audit.partitioners is None
     assert [(each.name, each.records) for each in audit.headers] == [("_AMQ_DUPL_ID", 12)]
     assert "which partition it reached was chance" in lab.said(audit)
@@ -240,12 +254,17 @@ def test_partitioner(lab: Lab) -> None:
     producer = Producer({"bootstrap.servers": lab.bootstrap})
     for number in range(200):
         producer.produce(topic, b"v", b"key-%d" % number)
+    for _ in range(2):
+        producer.produce(topic, b"v", b"k" * (KEY_BYTES_MAX + 1))
     assert producer.flush(kafka.WAIT_S) == 0
     audit = lab.audit(topic)
 
     assert audit.partitioner == "crc32"
     assert audit.partitioners is not None
     assert audit.partitioners["crc32"] == 1
+    # What the driver gets does not grow with the keys.
+    assert (audit.records, audit.sampled_keys, audit.groups.count) == (202, 200, 201)
+    assert (audit.groups.largest[0].name, audit.groups.largest[0].records) == ("k" * 512, 2)
     assert audit.found.forwarded == 0
     assert 'partitioner = "crc32"' in str(job.told(audit)["toml"])
 
@@ -280,12 +299,27 @@ def test_no_ids(lab: Lab) -> None:
 
 
 def test_one_group_in_a_compacted_topic(lab: Lab) -> None:
-    """All of one group: one lane does all the work. A compacted topic is audited, and refused in words."""
-    records = [At(home(b"g", 3), Sent(b"%d" % (number // 2), b"g")) for number in range(8)]
-    audit = lab.audit(lab.topic("hot", 3, records, cleanup_policy="compact"))
+    """All of one group: one lane does all the work. A compacted topic is audited, and refused in words.
+
+    With id_max_age, what comes later is no longer caught by any ring, and takes a place in it: 0, after 800 s, lies between 3 and 3.
+    """
+    sent = [b"%d" % (number // 2) for number in range(8)] + [b"0", b"3"]
+    records = [
+        At(home(b"g", 3), Sent(each, b"g", timestamp=START_MS + number * 100_000))
+        for number, each in enumerate(sent)
+    ]
+    audit = lab.audit(lab.topic("hot", 3, records, cleanup_policy="compact"), id_max_age=600)
 
     assert (audit.groups.count, audit.groups.share(1), audit.lane_skew) == (1, 1.0, 3.0)
-    assert (audit.found.resends, audit.found.distance.max) == (4, 1)
+    lanes = [10 if each == home(b"g", 3) else 0 for each in range(3)]
+    assert [each.records for each in audit.found.lanes] == lanes
+    assert [each.records for each in figures(audit, []).addresses[0].lanes] == lanes
+    assert (audit.found.resends, audit.found.expired) == (6, 1)
+    assert (audit.found.distance.count, audit.found.distance.p50, audit.found.distance.max) == (5, 1, 2)
+    assert (audit.found.seconds.count, audit.found.seconds.max) == (6, 800)
+    assert sum(each.resends for each in audit.partitions) == 6
+    assert sum(each.duplicates for each in audit.moments) == 5
+    assert "1 resend later than id_max_age = 600 s" in lab.said(audit)
     assert "are of one (g): one lane does all the work" in lab.said(audit)
     assert job.told(audit)["usable_as_input"] is False
     assert "Ringfence refuses a compacted topic as input" in lab.said(audit)
@@ -348,15 +382,42 @@ def test_deleted_while_reading(lab: Lab) -> None:
     assert caught.value.exit_code == 3
 
 
-def test_nothing_there(lab: Lab, capsys: pytest.CaptureFixture[str]) -> None:
+def test_nothing_there(lab: Lab, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """An empty topic is an answer, and needs no Spark; one that is missing is none, and near names are told."""
     topic = lab.topic("void", 2)
     with pytest.raises(NoSuchTopicError, match=f"did you mean .*'{topic}'") as missing:
         job.asked(lab.request(f"{topic}x"))
-    code = job.run(lab.request(topic))
+    for impossible in ("a b", ".", ""):
+        with pytest.raises(NoSuchTopicError, match="is not there"):
+            job.asked(lab.request(impossible))
+    code = job.run(dataclasses.replace(lab.request(topic), out=str(tmp_path)))
+    said = capsys.readouterr().out
 
     assert (missing.value.exit_code, code) == (2, 0)
-    assert "is empty: nothing was ever written to it" in capsys.readouterr().out
+    assert "is empty: nothing was ever written to it" in said
+    assert f"the page: {tmp_path / 'report.html'}\n" in said
+    assert (tmp_path / "report.html").exists()
+
+
+def test_folders_that_refuse(lab: Lab, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """One that takes no file is told before anything is counted; one that fails later costs no number. Both end with 2."""
+    full, empty = lab.topic("refused", 1, [At(0, Sent(b"1"))]), lab.topic("refused-void", 1)
+    with pytest.raises(PrerequisiteError, match=r"/proc/.* cannot be used") as before:
+        job.run(dataclasses.replace(lab.request(full), out="/proc"))
+    counted = capsys.readouterr().out
+    (tmp_path / "audit.json" / "in the way").mkdir(parents=True)
+    with pytest.raises(PrerequisiteError, match=r"audit\.json cannot be used"):
+        job.run(dataclasses.replace(lab.request(empty), out=str(tmp_path)))
+    told = capsys.readouterr().out
+    # Where Hadoop writes, what Java says ends up in one line too.
+    hadoop = opened(lab.spark, f"file://{tmp_path}")
+    (tmp_path / "audit.json.part").mkdir()
+    with pytest.raises(PrerequisiteError, match=r"audit\.json cannot be used .*Exception"):
+        hadoop.write("audit.json", "{}")
+
+    assert (before.value.exit_code, counted) == (2, "")
+    assert "nothing was ever written to it" in told
+    assert "_proof" not in proved(hadoop).names("")
 
 
 def test_the_verb(lab: Lab, tmp_path: Path) -> None:

@@ -1,24 +1,30 @@
 """The pure parts of an audit: which part is read, what partitioner it was, what is said."""
 
+import sys
 import tomllib
 from dataclasses import replace
 from fractions import Fraction
+from pathlib import Path
 from typing import Any
 
 import click
 import pytest
 from aiokafka.partitioner import murmur2 as murmur2_of_aiokafka
+from confluent_kafka import KafkaError
 
 from app.cli import main
 from conf.load import validate
 from conf.settings import AddressDefaults
 from reconcile import audit_advice, audit_part, partitioner
+from reconcile.audit import keep
 from reconcile.audit_figures import figures
 from reconcile.audit_keys import as_text
 from reconcile.audit_part import Extent
 from reconcile.audit_result import Audit, HeaderSeen, PartitionCount, Resends, Spread, document, step_of
 from reconcile.audit_topic import Topic
 from reconcile.figures import Figures
+from reconcile.files import LocalFiles
+from reconcile.kafka import refused
 from reconcile.partitioner import Placed
 
 EXTENTS = {0: Extent(10, 110, 120), 1: Extent(0, 300, 300), 2: Extent(5, 5, 5)}
@@ -148,27 +154,77 @@ def test_a_day() -> None:
     assert "span less than 60 minutes" in said(short)
 
 
+def test_expired() -> None:
+    """An age limit that the numbers rest on is said, and stays in the configuration."""
+    aged = made(settings=AddressDefaults(id_max_age=600), found=replace(made().found, expired=1))
+
+    assert "1 resend later than id_max_age = 600 s after the first of the ID" in said(aged)
+    assert validate(tomllib.loads(audit_advice.toml(aged))).addresses[0].id_max_age == 600
+    assert document(aged, [], "")["resends"]["expired"] == 1
+    assert "id_max_age" not in said(made()) + audit_advice.toml(made())
+
+
+def test_timestamps_far_off() -> None:
+    """What is left out of the span is counted, in a sentence and in the document."""
+    few = made(far_off=3)
+
+    assert "3 records with a timestamp more than a year before or after" in said(few)
+    assert document(few, [], "")["sample"]["far_off"] == 3
+    assert "timestamp more than a year" not in said(made())
+
+
 def test_snippets_load() -> None:
     """What is ready to be pasted is a configuration, and says what was found."""
     named = made(settings=AddressDefaults(duplicate_id_from="value"), configured="shop", partitioners=None)
-    unkeyed = replace(
-        made(), partitions=[PartitionCount(0, 100, 0, 0, 0)], headers=[HeaderSeen("JMSXGroupID", 100, 3)]
-    )
-    loaded = [
-        validate(tomllib.loads(audit_advice.toml(each))).addresses[0] for each in (made(), named, unkeyed)
-    ]
+    loaded = [validate(tomllib.loads(audit_advice.toml(each))).addresses[0] for each in (made(), named)]
 
-    assert [(each.name, each.input_topic) for each in loaded] == [
-        ("orders",) * 2,
-        ("shop", "orders"),
-        ("orders",) * 2,
-    ]
-    assert [(each.id_cache_size, each.partitioner) for each in loaded] == [
-        (9, "crc32"),
-        (9, "murmur2"),
-        (9, "crc32"),
-    ]
-    assert (loaded[1].duplicate_id_from, loaded[2].group_header) == ("value", "JMSXGroupID")
+    assert [(each.name, each.input_topic) for each in loaded] == [("orders",) * 2, ("shop", "orders")]
+    assert [(each.id_cache_size, each.partitioner) for each in loaded] == [(9, "crc32"), (9, "murmur2")]
+    assert loaded[1].duplicate_id_from == "value"
+
+
+def test_a_header_that_looks_like_a_group() -> None:
+    """It is named, and not configured: the ring was measured in the lanes that there are without it."""
+    unkeyed = made(
+        partitions=[PartitionCount(0, 100, 100, 0, 0)],
+        headers=[HeaderSeen("JMSXGroupID", 100, 3)],
+        sampled_keys=0,
+    )
+    asked = replace(unkeyed, settings=AddressDefaults(group_header="JMSXGroupID"))
+    without, named = (audit_advice.toml(each) for each in (unkeyed, asked))
+
+    assert "# JMSXGroupID looks like a group: run again with --group-header JMSXGroupID\n" in without
+    assert validate(tomllib.loads(without)).addresses[0].group_header == ""
+    assert "run again with --group-header JMSXGroupID" in said(unkeyed)
+    assert "looks like" not in named + said(asked)
+    assert validate(tomllib.loads(named)).addresses[0].group_header == "JMSXGroupID"
+
+
+def test_refusals() -> None:
+    """A cluster that will not tell the policy costs one sentence; one that does not answer is away."""
+    told = (
+        KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED, KafkaError.UNSUPPORTED_VERSION,
+        KafkaError.UNKNOWN, KafkaError._UNSUPPORTED_FEATURE,
+    )  # fmt: skip
+    away = (
+        KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN, KafkaError._TIMED_OUT, KafkaError._AUTHENTICATION,
+    )  # fmt: skip
+
+    assert all(refused(KafkaError(each)) for each in told)
+    assert not any(refused(KafkaError(each)) for each in away)
+
+
+def test_the_page_of_an_earlier_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the page cannot be drawn, none is left that shows other numbers."""
+    files = LocalFiles(str(tmp_path))
+    drawn = keep(made(), files)
+    before = set(files.names(""))
+    monkeypatch.setitem(sys.modules, "reconcile.page", None)
+    again = keep(made(), files)
+
+    assert (drawn, again) == (True, False)
+    assert before == {"audit.json", "figures.json", "report.html"}
+    assert set(files.names("")) == {"audit.json", "figures.json"}
 
 
 def test_nothing_is_rounded_away() -> None:

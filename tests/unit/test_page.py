@@ -103,7 +103,7 @@ def test_nothing(verdict: str) -> None:
         "No resend seen in 1 day. The ring is off (id_cache_size = 0); nothing asks for another size." in said
     )
     assert "No record has a group." in said
-    assert ("No lane took a record." if verdict else "It has no partition with a record.") in said
+    assert ("No lane took a record." if verdict else "No lane would get a record.") in said
     assert ("None found." in said) == bool(verdict)
     assert "None: the numbers ask for no change." in said
     assert "<svg" not in html
@@ -183,11 +183,16 @@ def test_many_addresses() -> None:
 
 
 def test_audit() -> None:
-    """Speaks of partitions and of what would be, and of neither anomalies nor lag."""
+    """Speaks of what would be, in lanes and not in partitions, and of neither anomalies nor lag."""
     said = Read(page.render(replace(NIGHT, verdict=""))).said
 
     assert "Read only: nothing was written to Kafka" in said
-    assert "4 partitions." in said
+    assert "Lanes, as Ringfence would fill them" in said
+    assert (
+        "4 lanes. A record is in the lane of its group, or without one of its ID, whatever its partition."
+        in said
+    )
+    assert "partitions" not in said.lower()
     assert "The ring of a lane would hold 2,000 IDs" in said
     assert "41 resends would come too late for it." in said
     assert "what would be accepted;" in said
