@@ -7,11 +7,15 @@ from typing import Final
 from pyspark.sql import Column, DataFrame, Row
 from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
 
+from reconcile import journal
+from reconcile.distributions import LONG_MS, without_strays
 from reconcile.evidence import ONCE
 from reconcile.frames import Frames
+from reconcile.journal import Journal
 from reconcile.nights import LaneCounts
 from reconcile.read import Ranges
-from reconcile.schemas import ACCEPTED, DIVERTED, QUARANTINED
+from reconcile.schemas import ACCEPTED, DIVERTED, EMPTIED, QUARANTINED
+from reconcile.small import small
 
 
 @dataclass(slots=True)
@@ -32,7 +36,8 @@ class Judgement:
     """Addresses, by number, whose IDs are looked at and whose duplicates have no topic: what has an ID and no output is
     one, unless it is lost."""
     times: dict[str, tuple[int, int]] = field(default_factory=dict)
-    """Address → the first and the last timestamp of its inputs, ms; missing = there are none."""
+    """Address → the first and the last timestamp of its inputs, ms, without those that are far from most; missing = there
+    are none."""
     numbers: list[Row] = field(default_factory=list)
     """:data:`reconcile.schemas.NUMBERS` of all that :mod:`reconcile.distributions` makes."""
     findings: list[Row] = field(default_factory=list)
@@ -49,9 +54,18 @@ COUNTED: Final = (
 
 
 def count(
-    frames: Frames, evidence: DataFrame, events: DataFrame | None, beyond: Ranges, found: Judgement
+    frames: Frames, evidence: DataFrame, told: Journal, consumed: LaneCounts, beyond: Ranges, found: Judgement
 ) -> None:
-    """A row a lane comes from Spark."""
+    """A row a lane comes from Spark.
+
+    Args:
+        frames: Of the night.
+        evidence: :data:`reconcile.schemas.EVIDENCE`.
+        told: What happened to rings.
+        consumed: Up to where each lane had consumed the forward topic on the last night.
+        beyond: What stands in the inputs beyond the cut.
+        found: Where to put it.
+    """
     once = F.expr(ONCE)
     capacities = F.array(*(F.lit(each.id_cache_size) for each in frames.addresses))
     fate = F.col("fate")
@@ -71,12 +85,11 @@ def count(
         once & F.col("transaction").isNotNull(),
     )
     dated = F.when(once & (F.col("timestamp") > 0), F.col("timestamp"))
-    rows, since, emptied = _emptied(evidence, events)
+    rows, since = _since(frames, evidence, told)
     lanes = rows.groupBy("address", "lane").agg(
         *(F.count_if(each).alias(name) for name, each in zip(COUNTED, counted, strict=True)),
         F.count_if(of_id).alias("ids"),
         F.count_if(of_id & since).alias("since"),
-        F.max(emptied).alias("emptied"),
         F.min(dated).alias("first"),
         F.max(dated).alias("last"),
     )
@@ -84,9 +97,19 @@ def count(
     found.counts = {name: dict.fromkeys([*COUNTED, "backlog"], 0) for name in names}
     found.accepted, found.emptied = {name: {} for name in names}, {name: {} for name in names}
     found.lanes = {name: {} for name in names}
+    newest: LaneCounts = {name: {} for name in names}
     for row in lanes.collect():
         name = names[row["address"]]
-        _note(row, name, [span.begin for span in frames.cuts[name].input.spans], found)
+        _note(row, name, found)
+        newest[name][row["lane"]] = row["since"]
+    # Also of a lane that judged nothing in this night.
+    for number, several in told.items():
+        name = names[number]
+        for each in several:
+            before = consumed.get(name, {}).get(each.lane, 0)
+            if each.emptied and journal.since(frames.cuts[name], each.lane, each.emptied, before):
+                found.emptied[name][each.lane] = newest[name].get(each.lane, 0)
+    _leave_strays(evidence.where(ONCE), names, found)
     backlog = frames.backlog(beyond)
     if backlog is not None:
         for row in backlog.groupBy("address", "partition").count().collect():
@@ -95,8 +118,8 @@ def count(
             found.lanes[name].setdefault(row["partition"], {})["backlog"] = row["count"]
 
 
-def _note(row: Row, name: str, begins: Sequence[int], found: Judgement) -> None:
-    """What was counted in one lane; ``begins``: offsets at which the night begins, by lane."""
+def _note(row: Row, name: str, found: Judgement) -> None:
+    """What was counted in one lane."""
     for each in COUNTED:
         found.counts[name][each] += row[each]
     lane = row["lane"]
@@ -105,28 +128,42 @@ def _note(row: Row, name: str, begins: Sequence[int], found: Judgement) -> None:
     found.lanes[name][lane] = {each: row[each] for each in COUNTED}
     if row["ids"]:
         found.accepted[name][lane] = row["ids"]
-    if row["emptied"] is not None and lane < len(begins) and row["emptied"] >= begins[lane]:
-        found.emptied[name][lane] = row["since"]
     if row["first"] is not None:
         first, last = found.times.get(name, (row["first"], row["last"]))
         found.times[name] = min(first, row["first"]), max(last, row["last"])
 
 
-def _emptied(evidence: DataFrame, events: DataFrame | None) -> tuple[DataFrame, Column, Column]:
-    """The rows, whether each was judged after its ring was last emptied by order, and the offset in the input of that."""
-    if events is None:
-        return evidence, F.lit(True), F.lit(None).cast("bigint")
-    # Where the capacity changed the newest stay.
-    last = (
-        events.where("before = after")
-        .groupBy("address", "lane")
-        .agg(F.max_by(F.struct("input_next", "forward_next"), "number").alias("emptied"))
-    )
-    rows = evidence.join(F.broadcast(last), on=["address", "lane"], how="left")
+def _since(frames: Frames, evidence: DataFrame, told: Journal) -> tuple[DataFrame, Column]:
+    """The rows, and whether each was judged after its ring was last emptied by order."""
+    last = [
+        (number, each.lane, *each.emptied)
+        for number, several in told.items()
+        for each in several
+        if each.emptied
+    ]
+    if not last:
+        return evidence, F.lit(True)
+    emptied = F.broadcast(small(frames.spark, last, EMPTIED))
+    rows = evidence.join(emptied, on=["address", "lane"], how="left")
     before = F.coalesce(
-        F.col("forward_offset") < F.col("emptied.forward_next"), F.col("offset") < F.col("emptied.input_next")
+        F.col("forward_offset") < F.col("forward_next"), F.col("offset") < F.col("input_next")
     )
-    return rows, ~F.coalesce(before, F.lit(False)), F.col("emptied.input_next")
+    return rows, ~F.coalesce(before, F.lit(False))
+
+
+def _leave_strays(inputs: DataFrame, names: Sequence[str], found: Judgement) -> None:
+    """Where the times of an address cover more than a night may, look whether a few are far from all others."""
+    wide = [
+        number for number, name in enumerate(names)
+        if name in found.times and found.times[name][1] - found.times[name][0] > LONG_MS
+    ]  # fmt: skip
+    if not wide:
+        return
+    middle = F.percentile_approx("timestamp", [0.25, 0.75], 1_000).alias("middle")
+    dated = inputs.where(F.col("address").isin(wide) & (F.col("timestamp") > 0))
+    for row in dated.groupBy("address").agg(middle).collect():
+        name = names[row["address"]]
+        found.times[name] = without_strays(*found.times[name], *row["middle"])
 
 
 def count_anomalies(written: DataFrame, found: Judgement) -> None:

@@ -12,10 +12,11 @@ from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
 
 from reconcile.bins import power_of_two
 from reconcile.evidence import ONCE
-from reconcile.figures import GROUPS_MAX
+from reconcile.figures import GROUPS_MAX, NAME_MAX
 from reconcile.schemas import ACCEPTED, DIVERTED, NUMBERS
 
 RING: Final = "ring"
+LANE: Final = "lane"
 DISTANCE: Final = "distance"
 AGE: Final = "age"
 MOMENT: Final = "moment"
@@ -23,12 +24,16 @@ GROUPS: Final = "groups"
 LARGEST: Final = "largest"
 ORPHANS: Final = "orphans"
 MOMENTS_MAX: Final = 200
+STRAYS: Final = -1
+"""The moment of all that is far from most."""
 _SECOND: Final = 1_000
 _DAY: Final = 86_400 * _SECOND
 STEPS_MS: Final = (
     _SECOND, 10 * _SECOND, 60 * _SECOND, 300 * _SECOND, 900 * _SECOND, 3_600 * _SECOND, 21_600 * _SECOND, _DAY,
 )  # fmt: skip
 """How long a moment may be; beyond the last, some days."""
+LONG_MS: Final = 8 * _DAY
+"""Times that cover more than this are looked at for strays."""
 
 
 def step_ms(first: int, last: int) -> int:
@@ -37,6 +42,15 @@ def step_ms(first: int, last: int) -> int:
         if last // step - first // step < MOMENTS_MAX:
             return step
     return -(-(last - first) // (_DAY * (MOMENTS_MAX - 1))) * _DAY
+
+
+def without_strays(first: int, last: int, low: int, high: int) -> tuple[int, int]:
+    """First and last of the times (ms) that are no further from the middle half than three times its length, or a day.
+
+    Seconds that were sent as milliseconds are in 1970: one such record would leave a single moment for all others.
+    """
+    reach = max(3 * (high - low), _DAY)
+    return max(first, low - reach), min(last, high + reach)
 
 
 def ring(resends: DataFrame, confidence: float) -> DataFrame:
@@ -48,19 +62,32 @@ def ring(resends: DataFrame, confidence: float) -> DataFrame:
     address = Window.partitionBy("address")
     upto = F.sum("count").over(address.orderBy("distance").rowsBetween(Window.unboundedPreceding, 0))
     summed = each.withColumn("all", F.sum("count").over(address)).withColumn("upto", upto)
-
-    def covering(share: str) -> Column:
-        enough = F.col("upto") >= F.lit(Decimal(share)) * F.col("all")
-        return F.min(F.when(enough, F.col("distance")))
-
     found = summed.groupBy("address").agg(
-        covering(f"{confidence:.15f}").alias("at"),
+        _covering(f"{confidence:.15f}").alias("at"),
         F.max("all").alias("a"),
-        covering("0.50").alias("b"),
-        covering("0.99").alias("c"),
+        _covering("0.50").alias("b"),
+        _covering("0.99").alias("c"),
         F.max("distance").alias("d"),
     )
     return _numbers(RING, found)
+
+
+def ring_by_lane(resends: DataFrame) -> DataFrame:
+    """Of each lane (``at``): resends, and the distances p99 and the largest (``a`` to ``c``)."""
+    each = resends.groupBy("address", "lane", "distance").agg(F.sum("count").alias("count"))
+    lane = Window.partitionBy("address", "lane")
+    upto = F.sum("count").over(lane.orderBy("distance").rowsBetween(Window.unboundedPreceding, 0))
+    summed = each.withColumn("all", F.sum("count").over(lane)).withColumn("upto", upto)
+    found = summed.groupBy("address", F.col("lane").alias("at")).agg(
+        F.max("all").alias("a"), _covering("0.99").alias("b"), F.max("distance").alias("c")
+    )
+    return _numbers(LANE, found)
+
+
+def _covering(share: str) -> Column:
+    """The smallest distance up to which so many are."""
+    enough = F.col("upto") >= F.lit(Decimal(share)) * F.col("all")
+    return F.min(F.when(enough, F.col("distance")))
 
 
 def bins(resends: DataFrame) -> DataFrame:
@@ -73,14 +100,14 @@ def bins(resends: DataFrame) -> DataFrame:
 
 
 def moments(
-    evidence: DataFrame, orphans: DataFrame | None, steps_ms: Sequence[int], dropping: Column
+    evidence: DataFrame, orphans: DataFrame | None, times: Sequence[tuple[int, int]], dropping: Column
 ) -> DataFrame:
     """Inputs, accepted ones and duplicates (``a`` to ``c``) by time (``at``). What has no timestamp is left out.
 
     Args:
         evidence: Of the night.
         orphans: Inputs without an output that are duplicates of nothing; None = there are none.
-        steps_ms: Of each address.
+        times: Of each address the first and the last; what lies outside is at :data:`STRAYS`.
         dropping: Whether a record without an output is a duplicate, at its address.
     """
     fate = F.col("fate")
@@ -103,10 +130,12 @@ def moments(
                 F.lit(-1).alias("duplicate"),
             )
         )
-    step = by_address(steps_ms)
+    step = by_address([step_ms(*each) for each in times])
+    first, last = (by_address(each) for each in zip(*times, strict=True))
+    at = F.when(F.col("timestamp").between(first, last), F.col("timestamp") - F.col("timestamp") % step)
     found = (
         rows.where("timestamp > 0")
-        .groupBy("address", (F.col("timestamp") - F.col("timestamp") % step).alias("at"))
+        .groupBy("address", F.coalesce(at, F.lit(STRAYS)).alias("at"))
         .agg(F.sum("one").alias("a"), F.sum("accepted").alias("b"), F.sum("duplicate").alias("c"))
     )
     return _numbers(MOMENT, found)
@@ -126,7 +155,7 @@ def groups(evidence: DataFrame) -> DataFrame:
     largest = (
         sizes.withColumn("at", rank)
         .where(F.col("at") <= GROUPS_MAX)
-        .select("address", "at", F.col("records").alias("a"), F.col("group").alias("name"))
+        .select("address", "at", F.col("records").alias("a"), _beginning("group").alias("name"))
     )
     return _numbers(GROUPS, by_size).unionByName(_numbers(LARGEST, largest))
 
@@ -146,7 +175,13 @@ def first_of(anomalies: DataFrame, most: int) -> DataFrame:
         .where(F.col("rank") <= most)
         .orderBy("address", "anomaly", "rank")
         .drop("rank")
+        .withColumns({each: _beginning(each) for each in ("id", "group", "detail")})
     )
+
+
+def _beginning(name: str) -> Column:
+    """Of bytes or text: enough to be known by. Producers make them as long as records may be, and they are collected."""
+    return F.substring(name, 1, NAME_MAX + 1)
 
 
 def by_address(values: Sequence[int]) -> Column:

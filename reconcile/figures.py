@@ -13,6 +13,8 @@ from typing import Any, Final
 
 FINDINGS_MAX: Final = 100
 """Of each anomaly of an address; all of them are in the Parquet folder."""
+NAME_MAX: Final = 512
+"""Bytes of an ID or a group, and characters of a detail, that are named; the Parquet folder has them whole."""
 GROUPS_MAX: Final = 20
 """The largest groups are named."""
 
@@ -67,6 +69,10 @@ class Lane:
     """Records that came in and are not judged yet."""
     ring_used: int
     """IDs that its ring holds; at most its capacity."""
+    resends: int = 0
+    """Those that :class:`Ring` rests on."""
+    resend_distance_p99: int = 0
+    resend_distance_max: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,6 +134,8 @@ class AddressFigures:
     lanes: Sequence[Lane] = ()
     anomalies: Mapping[str, int] = field(default_factory=dict)
     findings: Sequence[Finding] = ()
+    strays: int = 0
+    """Records with timestamps so far from those of most that no moment has them."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,6 @@
 """The frames of a night: what its cut covers, and what the last night has handed on."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -157,7 +157,8 @@ class Frames:
     def _carried(self, base: Night | None, name: str, schema: StructType) -> list[DataFrame]:
         if base is None or name not in self.files.names(results_folder(base.number)):
             return []
-        return [self._numbered(self._parquet(schema, self.files.at(results_folder(base.number), name)))]
+        kept = self._parquet(schema, self.files.at(results_folder(base.number), name))
+        return [self._numbered(kept, self._same())]
 
     def ids(self, chain: Sequence[Night]) -> DataFrame:
         """:data:`reconcile.schemas.IDS` of earlier nights."""
@@ -165,20 +166,25 @@ class Frames:
             self._numbered(
                 self._parquet(
                     StructType(IDS.fields[:-1]), self.files.at(ids_folder(night.date, night.number))
-                )
+                ),
+                self._same(),
             ).withColumn("night", F.lit(night.number))
             for night in chain
             if f"night={night.number}" in self.files.names(f"accepted/date={night.date}")
         ]
         return self._all(frames, IDS)
 
-    def resends(self, nights: Sequence[int]) -> DataFrame | None:
-        """:data:`reconcile.schemas.RESENDS` of some nights; None = there were none."""
-        folders = [results_folder(each) for each in nights]
+    def resends(self, nights: Sequence[Night], tonight: int) -> DataFrame | None:
+        """:data:`reconcile.schemas.RESENDS` of tonight, and of nights before that judged the same topics; None = there were none.
+
+        Where the ring is off now, nothing is asked of it, whatever it saw while it was on.
+        """
+        on = {each.name for each in self.addresses if each.id_cache_size}
+        kept = [(each.number, {name for name in on if each.judged(self.cuts[name].input)}) for each in nights]
         frames = [
-            self._numbered(self._parquet(RESENDS, self.files.at(each, "resends")))
-            for each in folders
-            if "resends" in self.files.names(each)
+            self._numbered(self._parquet(RESENDS, self.files.at(results_folder(number), "resends")), names)
+            for number, names in [*kept, (tonight, on)]
+            if "resends" in self.files.names(results_folder(number))
         ]
         return read.concatenated(frames) if frames else None
 
@@ -191,14 +197,14 @@ class Frames:
         )
         return self.spark.read.schema(named).parquet(path)
 
-    def _numbered(self, kept: DataFrame) -> DataFrame:
-        """Names become numbers; what is no longer configured, or became another topic, is left out."""
-        same = {
-            each.name: F.lit(number)
-            for number, each in enumerate(self.addresses)
-            if not self.cuts[each.name].input.recreated
-        }
-        number = self._by_name(same, F.col("address")) if same else F.lit(None).cast(INT)
+    def _same(self) -> set[str]:
+        """Addresses whose input did not become another topic since the last night."""
+        return {each.name for each in self.addresses if not self.cuts[each.name].input.recreated}
+
+    def _numbered(self, kept: DataFrame, names: Collection[str]) -> DataFrame:
+        """Names become numbers; all but these, and what is no longer configured, is left out."""
+        numbers = {each.name: F.lit(n) for n, each in enumerate(self.addresses) if each.name in names}
+        number = self._by_name(numbers, F.col("address")) if numbers else F.lit(None).cast(INT)
         return kept.withColumn("address", number).where("address is not null")
 
     def named(self, frame: DataFrame) -> DataFrame:

@@ -27,7 +27,7 @@ from conf.settings import Settings
 from reconcile import advice, cut, morning, pages, summary
 from reconcile.failures import SPARK, explained
 from reconcile.figures import Figures
-from reconcile.files import Files, HadoopFiles, LocalFiles, is_local
+from reconcile.files import Files, HadoopFiles, LocalFiles, is_local, proved
 from reconcile.frames import Frames
 from reconcile.kafka import Cluster
 from reconcile.night import STEPS, Judge
@@ -39,6 +39,7 @@ from reconcile.small import small
 from reconcile.survey import Survey
 
 WIDTH_MIN: Final = 140
+PAGE: Final = "report.html"
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,11 +69,13 @@ def run(settings: Settings, options: Options) -> int:
             files = opened(spark, folder)
             if survey is None:
                 return _acknowledge(files)
+            out = proved(opened(spark, options.out)) if options.out else None
             with files.locked():
-                document = judge(spark, settings, Nights.load(files), survey, options.out)
+                document = judge(spark, settings, Nights.load(files), survey, out)
+            drawn = out is not None and PAGE in out.names("")
         except SPARK as error:
             raise _explained(error) from error
-    _print(document, options, settings.reconcile.ring_confidence)
+    tell(document, options, settings.reconcile.ring_confidence, drawn=drawn)
     return summary.EXIT_CODES[document["verdict"]]
 
 
@@ -92,9 +95,9 @@ def surveyed(settings: Settings) -> Survey:
 
 
 def judge(
-    spark: SparkSession, settings: Settings, nights: Nights, survey: Survey, out: str | None
+    spark: SparkSession, settings: Settings, nights: Nights, survey: Survey, out: Files | None
 ) -> dict[str, Any]:
-    """One night, from its cut to its commit; returns the document."""
+    """One night, from its cut to its commit; returns the document. Results go to ``out`` too."""
     began = dt.datetime.now(dt.UTC)
     nights.sweep()
     base = nights.settled_base()
@@ -119,7 +122,8 @@ def judge(
             cut.backlog([each.input for each in cuts.values()], survey.stable),
             complete,
         )  # fmt: skip
-    rings = morning.rings(settings, found, recent, today)
+    judged = {name: [each for each in recent if each.judged(cuts[name].input)] for name in cuts}
+    rings = morning.rings(settings, found, judged, today)
     addresses = {each.name: each for each in settings.addresses}
     document: dict[str, Any] = {
         "verdict": summary.verdict(found.anomalies),
@@ -150,6 +154,8 @@ def judge(
         Night(
             number, base.number if base else None, today, document["verdict"], cut.positions(cuts), found.accepted, total,
             {name: complete[name] or _full(total, cuts, addresses[name]) for name in addresses}, document, held=held,
+            consumed={name: dict(enumerate(each.forward_committed)) for name, each in cuts.items()},
+            earliest={name: first for name, (first, _) in found.times.items()},
         )
     )  # fmt: skip
     nights.sweep()
@@ -181,7 +187,7 @@ def _full(known: Mapping[str, Mapping[int, int]], cuts: Mapping[str, cut.Address
 
 
 def _keep_results(
-    spark: SparkSession, nights: Nights, document: Mapping[str, Any], figures: Figures, out: str | None
+    spark: SparkSession, nights: Nights, document: Mapping[str, Any], figures: Figures, out: Files | None
 ) -> None:
     """Beside the night, and in the folder that was asked for; both before the night counts."""
     rows = [
@@ -197,18 +203,18 @@ def _keep_results(
     texts = {"summary.json": json.dumps(document, indent=2) + "\n", "figures.json": figures.to_json()}
     page = pages.written(figures)
     if page is not None:
-        texts["report.html"] = page
+        texts[PAGE] = page
     for name, text in texts.items():
         nights.files.write(f"{folder}/{name}", text)
     if out is None:
         return
-    target = opened(spark, out)
-    spark.read.parquet(nights.files.at(folder, "anomalies")).write.mode("overwrite").parquet(
-        target.at("anomalies")
-    )
-    counts.write.mode("overwrite").parquet(target.at("counts"))
+    anomalies = spark.read.parquet(nights.files.at(folder, "anomalies"))
+    anomalies.write.mode("overwrite").parquet(out.at("anomalies"))
+    counts.write.mode("overwrite").parquet(out.at("counts"))
     for name, text in texts.items():
-        target.write(name, text)
+        out.write(name, text)
+    if page is None:  # that of an earlier night is none of this one
+        out.delete(PAGE)
 
 
 def _acknowledge(files: Files) -> int:
@@ -221,7 +227,8 @@ def _acknowledge(files: Files) -> int:
     return 0
 
 
-def _print(document: Mapping[str, Any], options: Options, confidence: float) -> None:
+def tell(document: Mapping[str, Any], options: Options, confidence: float, *, drawn: bool) -> None:
+    """On the terminal; ``drawn``: the page is in the folder that was asked for."""
     if options.as_json:
         print(json.dumps(document, indent=2))  # noqa: T201 - the document is the output
         return
@@ -229,8 +236,13 @@ def _print(document: Mapping[str, Any], options: Options, confidence: float) -> 
     if not console.is_terminal:  # nobody's window limits the table
         console = Console(width=max(console.width, WIDTH_MIN))
     show(document, advice.sentences(document["addresses"], confidence), console)
-    if options.out and document["verdict"] != summary.CLEAN:
-        console.print(f"each record is named in {options.out}/anomalies", highlight=False)
+    folder = (options.out or "").rstrip("/")
+    if folder and document["verdict"] != summary.CLEAN:
+        console.print(
+            f"each record is named in {folder}/anomalies", markup=False, highlight=False, soft_wrap=True
+        )
+    if drawn:
+        console.print(f"the page: {folder}/{PAGE}", markup=False, highlight=False, soft_wrap=True)
 
 
 def _explained(error: PySparkException | Py4JJavaError) -> RingfenceError:

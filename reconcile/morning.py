@@ -2,15 +2,27 @@
 
 import datetime as dt
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from conf.settings import Settings
 from reconcile import advice
 from reconcile.advice import Seen
 from reconcile.anomalies.name import Anomaly
 from reconcile.counting import Judgement
-from reconcile.distributions import AGE, DISTANCE, GROUPS, LARGEST, MOMENT, ORPHANS, RING, step_ms
+from reconcile.distributions import (
+    AGE,
+    DISTANCE,
+    GROUPS,
+    LANE,
+    LARGEST,
+    MOMENT,
+    ORPHANS,
+    RING,
+    STRAYS,
+    step_ms,
+)
 from reconcile.figures import (
+    NAME_MAX,
     AddressFigures,
     Bin,
     Figures,
@@ -23,6 +35,8 @@ from reconcile.figures import (
 )
 from reconcile.nights import LaneCounts, Night
 from reconcile.summary import COUNTS
+
+_DAY_MS: Final = 86_400_000
 
 
 class Row(Protocol):
@@ -46,31 +60,41 @@ class Numbers:
         return sorted(self._rows.get((address, kind), []), key=lambda row: int(row["at"]))
 
 
-def rings(settings: Settings, found: Judgement, recent: Sequence[Night], today: str) -> dict[str, Ring]:
+def rings(
+    settings: Settings, found: Judgement, recent: Mapping[str, Sequence[Night]], today: str
+) -> dict[str, Ring]:
     """What the ring of each address is, and what would be enough.
 
     Args:
         settings: Capacities and the confidence.
         found: In this night.
-        recent: Nights before that count too.
+        recent: Of each address the nights before that count too.
         today: The day on which it began.
     """
     numbers = Numbers(found.numbers)
-    first = min((each.date for each in recent), default=today)
-    days = (dt.date.fromisoformat(today) - dt.date.fromisoformat(first)).days + 1
     made = {}
     for number, each in enumerate(settings.addresses):
+        nights = recent[each.name]
         rows = numbers.of(number, RING)
         seen = Seen(*(rows[0][name] for name in ("a", "at", "b", "c", "d"))) if rows else Seen()
-        before = sum(_overruns(night, each.name) for night in recent)
+        before = sum(_overruns(night, each.name) for night in nights)
+        earliest = [night.earliest[each.name] for night in nights if each.name in night.earliest]
+        earliest += [found.times[each.name][0]] if each.name in found.times else []
         made[each.name] = advice.ring(
             each.id_cache_size,
             settings.reconcile.ring_confidence,
             seen,
             overruns=before + found.anomalies[each.name].get(Anomaly.OVERRUN, 0),
-            days=days,
+            days=_days(today, [night.date for night in nights], earliest),
         )
     return made
+
+
+def _days(today: str, dates: Sequence[str], earliest: Sequence[int]) -> int:
+    """How many the evidence covers: nights may have judged what came long before them. Timestamps (ms) may be any numbers."""
+    days = [dt.date.fromisoformat(each).toordinal() for each in (today, *dates)]
+    epoch = dt.date(1970, 1, 1).toordinal()
+    return days[0] + 1 - min([*days, *(epoch + each // _DAY_MS for each in earliest)])
 
 
 def _overruns(night: Night, address: str) -> int:
@@ -123,6 +147,7 @@ def figures(
                 **_drawn(numbers, number),
                 lanes=_lanes(
                     found.lanes[each.name],
+                    {row["at"]: row for row in numbers.of(number, LANE)},
                     {row["at"]: row["a"] for row in numbers.of(number, ORPHANS)},
                     {lane: min(n, each.id_cache_size) for lane, n in held[each.name].items()},
                     lanes[each.name],
@@ -137,10 +162,12 @@ def figures(
 
 
 def _drawn(numbers: Numbers, address: int) -> dict[str, Any]:
+    moments = numbers.of(address, MOMENT)
     return {
         "moments": [
-            Moment(row["at"], row["a"], row["b"], max(0, row["c"])) for row in numbers.of(address, MOMENT)
+            Moment(row["at"], row["a"], row["b"], max(0, row["c"])) for row in moments if row["at"] != STRAYS
         ],
+        "strays": sum(row["a"] for row in moments if row["at"] == STRAYS),
         "distances": [Bin(row["at"], row["a"]) for row in numbers.of(address, DISTANCE)],
         "ages": [Bin(row["at"], row["a"]) for row in numbers.of(address, AGE)],
         "group_sizes": [GroupBin(row["at"], row["a"], row["b"]) for row in numbers.of(address, GROUPS)],
@@ -150,6 +177,7 @@ def _drawn(numbers: Numbers, address: int) -> dict[str, Any]:
 
 def _lanes(
     counted: Mapping[int, Mapping[str, int]],
+    resends: Mapping[int, Row],
     orphans: Mapping[int, int],
     used: Mapping[int, int],
     lanes: int,
@@ -158,14 +186,16 @@ def _lanes(
     for lane in range(lanes):
         here = counted.get(lane, {})
         dropped = max(0, here.get("dropped", 0) - orphans.get(lane, 0))
+        apart = [resends[lane][name] for name in ("a", "b", "c")] if lane in resends else []
         made.append(
             Lane(
-                lane=lane,
-                records=here.get("input", 0),
-                accepted=here.get("accepted", 0),
-                duplicates=here.get("diverted", 0) + dropped,
-                lag=here.get("waiting", 0) + here.get("backlog", 0),
-                ring_used=used.get(lane, 0),
+                lane,
+                here.get("input", 0),
+                here.get("accepted", 0),
+                here.get("diverted", 0) + dropped,
+                here.get("waiting", 0) + here.get("backlog", 0),
+                used.get(lane, 0),
+                *apart,
             )
         )
     return made
@@ -174,13 +204,17 @@ def _lanes(
 def _finding(row: Row) -> Finding:
     plain = (
         "anomaly", "topic", "partition", "offset", "out_topic", "out_partition", "out_offset", "other_partition",
-        "other_offset", "detail",
+        "other_offset",
     )  # fmt: skip
+    detail = row["detail"] if len(row["detail"]) <= NAME_MAX else f"{row['detail'][:NAME_MAX]}…"
     id_, group = (None if row[name] is None else text(row[name]) for name in ("id", "group"))
-    return Finding(**{name: row[name] for name in plain}, id=id_, group=group)
+    return Finding(**{name: row[name] for name in plain}, id=id_, group=group, detail=detail)
 
 
 def text(value: bytes) -> str:
-    """Bytes as a person reads them: what is no UTF-8, or cannot be seen, is escaped."""
-    decoded = bytes(value).decode("utf-8", "backslashreplace")
-    return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in decoded)
+    """Bytes as a person reads them: what is no UTF-8, or cannot be seen, is escaped; only the beginning of very many."""
+    decoded = bytes(value[:NAME_MAX]).decode("utf-8", "backslashreplace")
+    shown = "".join(
+        each if each.isprintable() else each.encode("unicode_escape").decode() for each in decoded
+    )
+    return shown if len(value) <= NAME_MAX else f"{shown}…"

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
 
-from reconcile import counting, distributions, resends
+from reconcile import counting, distributions, journal, resends
 from reconcile import evidence as ev
 from reconcile.anomalies import fates, lost, order, repeated, torn
 from reconcile.anomalies.name import Anomaly, rows
@@ -59,11 +59,13 @@ class Judge:
         self.say(STEPS[0])
         evidence = self._evidence(base)
         self.say(STEPS[1])
-        detects = self._detects(events)
+        told = journal.told(events)
+        detects = {n for n, each in enumerate(self.frames.addresses) if each.id_cache_size or n in told}
         found.dropping = frozenset(
             each for each in detects if self.frames.addresses[each].duplicates == "drop"
         )
-        counting.count(self.frames, evidence, events, beyond, found)
+        consumed = base.consumed if base else {}
+        counting.count(self.frames, evidence, told, consumed, beyond, found)
         self.say(STEPS[2])
         started = self._started(chain)
         ids = self._ids(evidence, chain, detects, started, found)
@@ -71,13 +73,16 @@ class Judge:
         self.say(STEPS[3])
         rules = self.frames.rules(detects, complete)
         orphans = self._orphans(evidence, ids, rules)
+        excused = self._excused(evidence, orphans, found)
         # One after the other: each plan stays small, and each gets all of the memory.
-        for each in self._anomalies(evidence, ids, orphans, several, events, rules, found):
+        for each in self._anomalies(evidence, ids, orphans, several, events, rules, excused):
             self._write(self.frames.topics_named(each), "anomalies", "append")
         counting.count_anomalies(self._read("anomalies"), found)
         self.say(STEPS[4])
-        self._resends(evidence, chain, detects, started, found, again=several is not None)
-        self._measure(evidence, orphans, found)
+        self._resends(
+            evidence, chain, journal.capacities(self.frames.addresses, told, chain), started, found, several
+        )
+        self._measure(evidence, lost.unexcused(orphans, excused), found)
         self.say(STEPS[5])
         self._hand_on(evidence, found)
         return found
@@ -111,7 +116,7 @@ class Judge:
         tonight = ev.accepted_ids(evidence, self.number).select(*IDS.names)
         path = self.files.at(ids_folder(self.date, self.number))
         accepted = narrow(tonight.withColumn("accepted", F.lit(True)), found.total("accepted"))
-        placed = resends.placed(accepted, started, forwarded=found.total("forwarded") > 0)
+        placed = resends.placed(accepted, started, self._forwarded(found))
         kept = placed.withColumn("position", F.col("earliest")).select(*IDS.names[:-1])
         self.frames.named(kept).write.mode("overwrite").parquet(path)
         every = tonight.unionByName(self.frames.ids(chain))
@@ -122,12 +127,10 @@ class Judge:
         several = self._scratch("repeated", repeated.repeated(ids, self.number))
         return None if several.isEmpty() else several
 
-    def _detects(self, events: DataFrame | None) -> set[int]:
-        """Addresses whose rings were on, now or at some time."""
-        found = {number for number, each in enumerate(self.frames.addresses) if each.id_cache_size}
-        if events is not None:
-            found |= {each["address"] for each in events.select("address").distinct().collect()}
-        return found
+    def _forwarded(self, found: Judgement) -> list[set[int]]:
+        """Of each address the lanes to which something was forwarded."""
+        lanes = [found.lanes[each.name] for each in self.frames.addresses]
+        return [{lane for lane, counts in each.items() if counts.get("forwarded")} for each in lanes]
 
     # -- anomalies -------------------------------------------------------------------------------------------------
 
@@ -146,7 +149,7 @@ class Judge:
         several: DataFrame | None,
         events: DataFrame | None,
         rules: DataFrame,
-        found: Judgement,
+        excused: DataFrame | None,
     ) -> list[DataFrame]:
         spans = self.frames.spans()
         missing = lost.unmatched(evidence)
@@ -158,12 +161,8 @@ class Judge:
             fates.beyond_memory(evidence, spans),
             fates.corrupted(evidence),
         ]
-        excused = None
-        if found.total("parts"):
-            parts = torn.parts(evidence)
-            transactions = torn.transactions(parts)
-            excused = torn.excused(parts, transactions, orphans)
-            looked_at.append(torn.torn(transactions))
+        if excused is not None:
+            looked_at.append(torn.torn(torn.transactions(torn.parts(evidence))))
         frames = [
             concatenated(looked_at),
             concatenated(
@@ -177,6 +176,13 @@ class Judge:
             judged = repeated.promised(repeated.between(pairs, ranked), events, rules)
             frames += [repeated.remembered(judged), repeated.cross_lane(several, self.number)]
         return frames
+
+    def _excused(self, evidence: DataFrame, orphans: DataFrame, found: Judgement) -> DataFrame | None:
+        """Transactions whose parts were rightly dropped; None = there are no parts."""
+        if not found.total("parts"):
+            return None
+        parts = torn.parts(evidence)
+        return torn.excused(parts, torn.transactions(parts), orphans)
 
     def _gaps(self) -> DataFrame:
         """Evidence that is gone, a row a stretch of a partition."""
@@ -199,21 +205,29 @@ class Judge:
         self,
         evidence: DataFrame,
         chain: list[Night],
-        detects: set[int],
+        capacities: Sequence[int],
         started: Column,
         found: Judgement,
-        *,
-        again: bool,
+        several: DataFrame | None,
     ) -> None:
         """How far apart they are; nothing is done where there can be none."""
-        if not again and found.total("diverted") + found.total("dropped") == 0:
+        repeating = found.total("diverted") + found.total("dropped")
+        repeating += 0 if several is None else several.count()
+        on = [number for number, each in enumerate(capacities) if each]
+        if not on or not repeating:
             return
         ages = [round(each.id_max_age * 1000) for each in self.frames.addresses]
-        seen = narrow(resends.seen(evidence, detects, found.dropping), found.total("input"))
-        tonight = resends.placed(seen, started, forwarded=found.total("forwarded") > 0)
+        seen = narrow(resends.seen(evidence, on, found.dropping), found.total("input"))
+        tonight = resends.placed(seen, started, self._forwarded(found))
         before = sum(n for night in chain for lanes in night.accepted.values() for n in lanes.values())
-        of_ids = narrow(resends.beside(tonight, self.frames.ids(chain)), found.total("input") + before)
-        apart = resends.distances(of_ids, distributions.by_address(ages))
+        of_ids = narrow(
+            resends.chosen(
+                resends.beside(tonight, self.frames.ids(chain)), resends.repeating(seen, several), repeating
+            ),
+            found.total("input") + before,
+        )
+        by_address = distributions.by_address
+        apart = resends.distances(of_ids, by_address(ages), by_address(capacities))
         self._write(self.frames.named(resends.counted(apart)), "resends")
 
     def _measure(self, evidence: DataFrame, orphans: DataFrame, found: Judgement) -> None:
@@ -221,21 +235,23 @@ class Judge:
         frames = []
         if found.total("input"):
             missing = any(each.get(Anomaly.LOST) or each.get("UNKNOWN") for each in found.anomalies.values())
-            steps = [
-                distributions.step_ms(*found.times.get(each.name, (0, 0))) for each in self.frames.addresses
-            ]
+            times = [found.times.get(each.name, (0, 0)) for each in self.frames.addresses]
             dropping = resends.among("address", found.dropping)
             evidence = narrow(evidence, found.total("input"))
             frames += [
-                distributions.moments(evidence, orphans if missing else None, steps, dropping),
+                distributions.moments(evidence, orphans if missing else None, times, dropping),
                 distributions.groups(evidence),
             ]
             if missing:
                 frames.append(distributions.orphaned(orphans))
-        seen = self.frames.resends([*(each.number for each in self.recent), self.number])
+        seen = self.frames.resends(self.recent, self.number)
         if seen is not None:
             seen = narrow(seen, found.total("input") + sum(each.inputs for each in self.recent))
-            frames += [distributions.ring(seen, self.confidence), distributions.bins(seen)]
+            frames += [
+                distributions.ring(seen, self.confidence),
+                distributions.ring_by_lane(seen),
+                distributions.bins(seen),
+            ]
         if frames:
             found.numbers = concatenated(frames).collect()
         if any(count for each in found.anomalies.values() for count in each.values()):

@@ -19,12 +19,12 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Final, Self
 
 from conf.errors import ConfigurationError
-from reconcile.cut import Position
+from reconcile.cut import Position, TopicCut
 from reconcile.files import Files
 
-FORMAT: Final = 2
-READ: Final = frozenset({1, FORMAT})
-"""1 knew no ``held``."""
+FORMAT: Final = 3
+READ: Final = frozenset({1, 2, FORMAT})
+"""1 knew no ``held``, 2 neither ``consumed`` nor ``earliest``."""
 NIGHTS: Final = "nights"
 RESULTS: Final = "results"
 ACCEPTED: Final = "accepted"
@@ -57,6 +57,10 @@ class Night:
     acknowledged: bool = False
     held: LaneCounts = field(default_factory=dict)
     """IDs since the ring was new, or emptied by order: what it holds, if it is that large."""
+    consumed: LaneCounts = field(default_factory=dict)
+    """Not IDs: the offset up to where each lane had consumed the forward topic."""
+    earliest: dict[str, int] = field(default_factory=dict)
+    """Address → timestamp of the earliest of its inputs, ms."""
 
     @property
     def settled(self) -> bool:
@@ -67,6 +71,16 @@ class Night:
     def inputs(self) -> int:
         """How many it judged."""
         return sum(each["input"] for each in self.summary.get("addresses", {}).values())
+
+    def capacity(self, address: str) -> int:
+        """``id_cache_size`` of then."""
+        kept: dict[str, Any] = self.summary.get("addresses", {}).get(address, {})
+        return int(kept.get("ring", {}).get("capacity", 0))
+
+    def judged(self, topic: TopicCut) -> bool:
+        """Whether it was this very topic, and none that was deleted since and had its name."""
+        position = self.positions.get(topic.topic)
+        return position is not None and position.topic_id == topic.topic_id
 
     def to_json(self) -> str:
         """As it is kept."""
@@ -88,8 +102,8 @@ class Night:
             topic: Position(each["topic_id"], tuple(each["origins"]), tuple(each["ends"]))
             for topic, each in kept["positions"].items()
         }
-        kept.setdefault("held", kept["known"])
-        for name in ("accepted", "known", "held"):
+        kept = {"held": kept["known"], "consumed": {}, **kept}
+        for name in ("accepted", "known", "held", "consumed"):
             kept[name] = {
                 address: {int(lane): count for lane, count in lanes.items()}
                 for address, lanes in kept[name].items()

@@ -112,6 +112,11 @@ class _Address:
         return self.it.ring.capacity > 0 and any(each.ring_used for each in self.it.lanes)
 
     @property
+    def apart(self) -> bool:
+        """Whether lanes have resends of their own to show."""
+        return any(each.resends for each in self.it.lanes)
+
+    @property
     def largest(self) -> int:
         """The size of the largest group."""
         return max(*(each.records for each in self.it.groups_largest), 1)
@@ -161,7 +166,7 @@ def _address(it: AddressFigures, anchor: str, servers: str, *, night: bool) -> _
     drawn = dict[str, Any](distances="", ages="")
     if it.moments:
         drawn["day"] = [Markup(plots.day(it.moments, it.step_ms, wide=wide)) for wide in (True, False)]  # noqa: S704
-        drawn["peak"] = sentences.peak(it.moments, it.step_ms)
+        drawn["peak"] = sentences.peak(it.moments, it.step_ms, it.strays)
     if any(each.count for each in it.distances):
         drawn["distances"] = Markup(plots.distances(it.distances, it.ring))  # noqa: S704
     if any(each.count for each in it.ages):

@@ -5,11 +5,13 @@ in one of them, their order is known, and so is the number of those between two.
 moment that nobody saw; but a lane writes one transaction after the other, so its records are in its own order in each
 partition of the output. From that follow, for each record, the smallest and the largest number of IDs that the lane can have
 accepted before it. Where a lane writes to one output partition the two are the same for what was accepted; a resend without
-an output came no later than the next of its input that was accepted. A distance is taken from the largest number before
-the resend and the smallest before its original: it is never too small for a ring, as long as outputs are in order.
+an output came no later than the next of its input that was accepted, and the ring that caught it was large enough. A
+distance is taken from the largest number before the resend and the smallest before its original: it is never too small
+for a ring, as long as outputs are in order.
 """
 
 from collections.abc import Collection, Mapping, Sequence
+from typing import Final
 
 from pyspark.sql import Column, DataFrame, Window, WindowSpec
 from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
@@ -20,6 +22,8 @@ from reconcile.schemas import ACCEPTED, DIVERTED, RESENDS
 
 _LANE = ["address", "lane"]
 _PLACED = ["address", "lane", "id", "timestamp", "accepted", "earliest", "latest"]
+SENT_MAX: Final = 1_000_000
+"""So many digests are sent to all tasks; more are shuffled."""
 
 
 def seen(evidence: DataFrame, detects: Collection[int], dropping: Collection[int]) -> DataFrame:
@@ -42,21 +46,31 @@ def seen(evidence: DataFrame, detects: Collection[int], dropping: Collection[int
     )  # fmt: skip
 
 
-def placed(seen: DataFrame, started: Column, *, forwarded: bool) -> DataFrame:
+def placed(seen: DataFrame, started: Column, forwarded: Sequence[Collection[int]]) -> DataFrame:
     """The rows, with ``earliest`` and ``latest``: the smallest and largest number of IDs that the lane had accepted before.
 
     Args:
         seen: address, lane, offset, forward_offset, out_partition, out_offset, accepted, and more.
         started: IDs that the lane had accepted when the night began.
-        forwarded: False = no row has a forward offset. It spares four sorts.
+        forwarded: Lanes of each address that have rows with a forward offset. All others are spared four sorts.
     """
+    if not any(forwarded):
+        return _in_line(seen, started)
+    two = by_lane([dict.fromkeys(each, 1) for each in forwarded]) > 0
+    return _in_line(seen.where(~two), started).unionByName(_merged(seen.where(two), started))
+
+
+def _in_line(seen: DataFrame, started: Column) -> DataFrame:
+    """Of lanes with one input: its order is theirs."""
+    line = Window.partitionBy(*_LANE).orderBy("offset")
+    before = F.sum(F.col("accepted").cast("bigint")).over(_before(line))
+    placed = seen.withColumn("earliest", started + F.coalesce(before, F.lit(0)))
+    return placed.withColumn("latest", F.col("earliest"))
+
+
+def _merged(seen: DataFrame, started: Column) -> DataFrame:
+    """Of lanes with two inputs."""
     one = F.col("accepted").cast("bigint")
-    if not forwarded:
-        line = Window.partitionBy(*_LANE).orderBy("offset")
-        before = started + F.coalesce(
-            F.sum(one).over(line.rowsBetween(Window.unboundedPreceding, -1)), F.lit(0)
-        )
-        return seen.withColumn("earliest", before).withColumn("latest", F.col("earliest"))
     # The first window is the widest: the others need no shuffle of their own.
     both = seen.withColumns(
         {
@@ -96,6 +110,34 @@ def _before(window: WindowSpec) -> WindowSpec:
     return window.rowsBetween(Window.unboundedPreceding, -1)
 
 
+def repeating(seen: DataFrame, several: DataFrame | None) -> DataFrame:
+    """Digests of the IDs that have resends, and perhaps of a few others.
+
+    Args:
+        seen: As :func:`seen` has them.
+        several: All rows of the IDs that were accepted several times; None = there are none.
+    """
+    digest = _digest().alias("digest")
+    found = seen.where(~F.col("accepted")).select(digest)
+    return found if several is None else found.unionByName(several.select(digest))
+
+
+def chosen(rows: DataFrame, repeating: DataFrame, count: int) -> DataFrame:
+    """Only the rows of these IDs: most IDs come once, and would be shuffled and sorted for nothing.
+
+    Args:
+        rows: address, id, and more.
+        repeating: As :func:`repeating` has them.
+        count: How many they are at most.
+    """
+    few = F.broadcast(repeating) if count <= SENT_MAX else repeating.hint("shuffle_hash")
+    return rows.withColumn("digest", _digest()).join(few, on="digest", how="left_semi").drop("digest")
+
+
+def _digest() -> Column:
+    return F.xxhash64("address", "id")
+
+
 def beside(tonight: DataFrame, earlier: DataFrame) -> DataFrame:
     """:func:`placed` rows of the night, and :data:`reconcile.schemas.IDS` of those before, which have no ``latest``."""
     before = earlier.select(
@@ -105,28 +147,32 @@ def beside(tonight: DataFrame, earlier: DataFrame) -> DataFrame:
     return tonight.select(*_PLACED).unionByName(before)
 
 
-def distances(rows: DataFrame, max_age_ms: Column) -> DataFrame:
+def distances(rows: DataFrame, max_age_ms: Column, capacity: Column) -> DataFrame:
     """address, lane, distance, age (seconds, as :func:`reconcile.bins.power_of_two` has it) of each resend of the night.
 
     It is measured from the last time before that its lane accepted the ID. Where that is so long ago that the ID no longer
-    counted, no ring would have caught it, and it is left out; so is one of which an earlier version kept the original.
+    counted, no ring would have caught it, and it is left out; so is one of which an earlier version kept the original. What was
+    not accepted was caught: it was no further apart than the ring was large.
 
     Args:
         rows: As :func:`beside` has them.
         max_age_ms: Of the address; 0 = no limit.
+        capacity: The largest ring that it can have had.
     """
     place = F.when(F.col("accepted"), F.col("earliest")).otherwise(F.col("latest"))
     # What stands before an ID that is accepted is not its resend.
     of_id = Window.partitionBy("address", "id", "lane").orderBy(place, "accepted")
     original = F.when(F.col("accepted"), F.struct("earliest", "timestamp"))
     age = F.col("timestamp") - F.col("original.timestamp")
+    apart = F.col("latest") - F.col("original.earliest")
+    caught = F.when(F.col("accepted"), apart).otherwise(F.least(apart, capacity))
     return (
         rows.withColumn("original", F.last(original, ignorenulls=True).over(_before(of_id)))
         .where(F.col("latest").isNotNull() & F.col("original.earliest").isNotNull())
         .where((max_age_ms == 0) | (age <= max_age_ms))
         .select(
             *_LANE,
-            F.greatest(F.lit(1), F.col("latest") - F.col("original.earliest")).cast("bigint").alias("distance"),
+            F.greatest(F.lit(1), caught).cast("bigint").alias("distance"),
             power_of_two(F.ceil(age / 1000).cast("bigint")).alias("age"),
         )
     )  # fmt: skip

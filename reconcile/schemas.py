@@ -175,6 +175,9 @@ EVENTS: Final = _schema(
 )
 """What happened to rings: of a lane, all its inputs below the two offsets were judged before it."""
 
+EMPTIED: Final = _schema(address=INT, lane=INT, input_next=LONG, forward_next=LONG)
+"""Where a lane stood when its ring was last emptied by order."""
+
 ANOMALIES: Final = _schema(
     anomaly=TEXT,
     address=INT,

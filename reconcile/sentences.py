@@ -11,14 +11,21 @@ LANES_MAX: Final = 50
 """So many have a row; of more, those that lag most."""
 
 
-def peak(moments: Sequence[Moment], step_ms: int) -> str:
-    """When most came in."""
+def peak(moments: Sequence[Moment], step_ms: int, strays: int = 0) -> str:
+    """When most came in; ``strays``: records that are in no moment."""
     most = max(moments, key=lambda each: each.records)
     rate = wording.brief(most.records * 1000 / step_ms)
-    return (
+    said = (
         f"Counted in stretches of {wording.span(step_ms)}, by the records' timestamps. Most: {wording.number(most.records)} "
         f"from {wording.time(most.at)} UTC on, {rate} a second."
     )
+    if strays:
+        one = strays == 1
+        said += (
+            f" Not drawn: {'1 record with a timestamp' if one else f'{strays:,} records with timestamps'} far from those of most "
+            "others; seconds that were sent as milliseconds are in 1970."
+        )
+    return said
 
 
 def resends(ring: Ring, *, night: bool) -> str:
@@ -30,7 +37,10 @@ def resends(ring: Ring, *, night: bool) -> str:
     )
     days = f"{ring.days:,} day{'' if ring.days == 1 else 's'}"
     if not ring.resends:
-        return f"No resend seen in {days}. {has}; nothing asks for another size."
+        which = "that a ring can catch was seen" if ring.overruns else "seen"
+        return (
+            f"No resend {which} in {days}. {has}; nothing asks for another size.{_again(ring, night=night)}"
+        )
     far = (
         f"{_resent(ring.resends)} in {days}: half of them within {_ids(ring.resend_distance_p50)}, 99\N{NO-BREAK SPACE}% within "
         f"{wording.number(ring.resend_distance_p99)}, all within {wording.number(ring.resend_distance_max)}. {has}"
@@ -42,10 +52,20 @@ def resends(ring: Ring, *, night: bool) -> str:
         far += f", the smallest that {catches}."
     else:
         far += f"; {wording.number(ring.recommended)} would do, that {catches}."
-    if ring.overruns:
-        again = f"came too late for it and {'was' if ring.overruns == 1 else 'were'} accepted again"
-        far += f" {_resent(ring.overruns)} {again if night else 'would come too late for it'}."
-    return far
+    return far + _again(ring, night=night)
+
+
+def _again(ring: Ring, *, night: bool) -> str:
+    """Of those that were accepted again; the reasons are all that OVERRUN has."""
+    if not ring.overruns:
+        return ""
+    if not night:
+        return f" {_resent(ring.overruns)} would come too late for it."
+    was = "was" if ring.overruns == 1 else "were"
+    return (
+        f" {_resent(ring.overruns)} {was} accepted again: too late for it, too old (id_max_age), or the ring was cleared, "
+        "resized or in memory only."
+    )
 
 
 def _ids(count: int) -> str:

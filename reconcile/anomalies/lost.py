@@ -65,16 +65,18 @@ def lost(missing: DataFrame, orphans: DataFrame, rules: DataFrame, excused: Data
     ).unionByName(
         others.withColumn("why", F.lit("not accepted, and no other of its ID was before it in its lane"))
     )
-    if excused is not None:
-        found = found.join(excused, on="transaction", how="left_anti")
-    return _unknown_where_gone(found, Anomaly.LOST)
+    return _unknown_where_gone(unexcused(found, excused), Anomaly.LOST)
+
+
+def unexcused(found: DataFrame, excused: DataFrame | None) -> DataFrame:
+    """Without the parts of transactions that are ``excused``; None = there are none."""
+    return found if excused is None else found.join(excused, on="transaction", how="left_anti")
 
 
 def wrong_verdict(orphans: DataFrame, rules: DataFrame, excused: DataFrame | None) -> DataFrame:
     """Diverted duplicates of nothing: the trap of one that is called a duplicate of itself."""
     found = orphans.where(F.col("fate") == DIVERTED).join(F.broadcast(rules), on="address", how="inner")
-    if excused is not None:
-        found = found.join(excused, on="transaction", how="left_anti")
+    found = unexcused(found, excused)
     why = F.when(F.col("original").isNull(), F.lit("no other of its ID was accepted before it in its lane"))
     return _unknown_where_gone(
         found.withColumn(

@@ -104,7 +104,8 @@ def _crash(*_: object) -> None:
 def test_in_flight_and_rings(broker: EmbeddedBroker, spark: SparkSession, tmp_path: Path) -> None:
     """What is on its way is not lost, neither what nobody has consumed; the next night judges it, once.
 
-    Beside it, known distances, over two nights: what the ring would need is exactly that.
+    Beside it, known distances, over two nights: what the ring would need is exactly that. What rings hold since they were
+    cleared: one of a lane to which all is forwarded, and one of a lane in which nothing came since.
     """
     world = World(broker.bootstrap_servers, tmp_path, {"a": {}, "ring": {"id_cache_size": 4}})
     scheduler = Scheduler(spark, world)
@@ -117,21 +118,29 @@ def test_in_flight_and_rings(broker: EmbeddedBroker, spark: SparkSession, tmp_pa
     world.accept(beyond)
     # Distances 1, 2 and 4, as far as the ring reaches; then 5, which it cannot know.
     _come(world, "ring", "1+ 1 2+ 1 3+ 4+ 1 5+ 1+")
+    world.accept(world.arrive("ring", b"other", partition=1))
+    world.tell("a", 1, 20_000, 20_000, 0)
     world.commit("ring")
     assert scheduler.night(input=2, accepted=1, in_flight=3) == {}
     assert scheduler.address("ring")["anomalies"]["OVERRUN"] == 1
     assert scheduler.address("ring")["ring"] == {"capacity": 4, "recommended": 5, "resend_distance_p99": 5}
     assert [(each.records, each.lag) for each in scheduler.figures("a").lanes] == [(0, 2), (2, 1)]
+    assert scheduler.figures("ring").lanes[1].ring_used == 1
     # The next night finds what was accepted before it began, and what came since. The same distances, over both nights.
     world.accept(waiting, partition=1)
     world.accept(last, last)
     _come(world, "ring", "1 5 6+ 7+ 5 8+ 5+")
+    world.tell("ring", 1, 4, 4, 1)
     world.commit()
     assert scheduler.night(input=3, accepted=3, in_flight=0) == {"DOUBLED": 1}
     found = scheduler.figures("ring")
     assert found.ring == Ring(4, 5, 0.999, 8, 2, 1, 2, 5, 5)
     assert [(each.upper, each.count) for each in found.distances] == [(1, 2), (2, 2), (4, 2), (8, 2)]
-    assert found.lanes[0] == Lane(0, records=7, accepted=4, duplicates=3, lag=0, ring_used=4)
+    assert found.lanes == (
+        Lane(0, 7, 4, 3, 0, 4, resends=8, resend_distance_p99=5, resend_distance_max=5),
+        Lane(1, 0, 0, 0, 0, 0),
+    )
+    assert scheduler.figures("a").lanes[1].ring_used == 2
     (finding,) = scheduler.figures("a").findings
     assert (finding.anomaly, finding.offset, finding.id) == ("DOUBLED", last.offset, "4")
 
@@ -189,12 +198,15 @@ def test_the_verb(broker: EmbeddedBroker, tmp_path: Path) -> None:
 
 
 def test_what_is_missing_is_named(broker: EmbeddedBroker, tmp_path: Path) -> None:
-    """No broker, no topic, no Java: each is exit code 2, with the way out, and at once."""
+    """No broker, no topic, no Java, no folder: each is exit code 2, with the way out, and before anything is judged."""
     world = World(broker.bootstrap_servers, tmp_path, {"a": {}})
     config = world.config(tmp_path)
     text = config.read_text()
     config.write_text(text.replace(f'name = "{world.names["a"]}"', 'name = "nowhere"'))
     missing = _verb(config)
+    config.write_text(text)
+    (tmp_path / "file").touch()
+    out = _verb(config, "--out", str(tmp_path / "file"))
     config.write_text(text.replace(broker.bootstrap_servers, "127.0.0.1:1"))
     away = _verb(config)
     java = subprocess.run(
@@ -202,7 +214,9 @@ def test_what_is_missing_is_named(broker: EmbeddedBroker, tmp_path: Path) -> Non
         cwd=ROOT, capture_output=True, text=True, check=False, env={"PATH": "", "JAVA_HOME": ""},
     )  # fmt: skip
 
-    assert (missing.returncode, away.returncode, java.returncode) == (2, 2, 2)
+    assert (missing.returncode, away.returncode, java.returncode, out.returncode) == (2, 2, 2, 2)
+    assert f"{tmp_path}/file cannot be used" in out.stderr
+    assert not (Path(world.settings.reconcile.state_dir) / "results").exists()
     assert "nowhere" in missing.stderr
     assert "ringfence topics create" in missing.stderr
     assert "start the broker" in away.stderr

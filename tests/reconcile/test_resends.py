@@ -1,6 +1,7 @@
 """How far apart resends are, and what follows for the ring: on small frames, without Kafka."""
 
 import random
+from collections.abc import Collection
 from fractions import Fraction
 from typing import Any
 
@@ -9,7 +10,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
 
 from reconcile import distributions, resends
-from reconcile.schemas import ACCEPTED, DIVERTED, EVIDENCE, IDS, RESENDS
+from reconcile.distributions import STRAYS
+from reconcile.figures import NAME_MAX
+from reconcile.schemas import ACCEPTED, ANOMALIES, DIVERTED, EVIDENCE, IDS, RESENDS
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -35,12 +38,22 @@ def _earlier(spark: SparkSession, *rows: dict[str, Any]) -> DataFrame:
 
 
 def _apart(
-    evidence: DataFrame, earlier: DataFrame, started: int = 0, *, forwarded: bool = False, max_age_ms: int = 0
+    evidence: DataFrame,
+    earlier: DataFrame,
+    started: int = 0,
+    *,
+    forwarded: Collection[int] = (),
+    max_age_ms: int = 0,
+    capacity: int = 2**62,
+    repeating: int = 1,
 ) -> list[tuple[int, int, int]]:
     """Lane, distance, age of each."""
     seen = resends.seen(evidence, {0}, {0})
-    placed = resends.placed(seen, F.lit(started), forwarded=forwarded)
-    found = resends.distances(resends.beside(placed, earlier), F.lit(max_age_ms))
+    placed = resends.placed(seen, F.lit(started), [forwarded])
+    accepted = seen.where("accepted").select("address", "id").union(earlier.select("address", "id"))
+    several = accepted.groupBy("address", "id").count().where("count > 1")
+    chosen = resends.chosen(resends.beside(placed, earlier), resends.repeating(seen, several), repeating)
+    found = resends.distances(chosen, F.lit(max_age_ms), F.lit(capacity))
     return sorted((row["lane"], row["distance"], row["age"]) for row in found.collect())
 
 
@@ -80,6 +93,43 @@ def test_what_is_too_old_is_no_question_of_size(spark: SparkSession) -> None:
     assert [each[1] for each in _apart(evidence, _earlier(spark), max_age_ms=2_000)] == [2]
 
 
+def test_what_was_caught_was_within_the_ring(spark: SparkSession) -> None:
+    """A lane with traffic of its own, and a forwarded record that is dropped last: not more came in between than the ring holds.
+
+    Of what was accepted again the ring says nothing.
+    """
+    own = [{"id": b"own-%d" % number, "out_offset": number + 1} for number in range(50)]
+    forwarded = {"partition": 1, "forward_offset": 0}
+    evidence = _evidence(
+        spark, *own, {"id": b"own-1", "offset": 50, "out_offset": 51},
+        {"id": b"f", **forwarded, "offset": 0, "out_offset": 0},
+        _dropped(b"f", **(forwarded | {"forward_offset": 1}), offset=1),
+    )  # fmt: skip
+    found = {
+        capacity: [each[1] for each in _apart(evidence, _earlier(spark), forwarded={0}, capacity=capacity)]
+        for capacity in (10, 1_000)
+    }
+
+    assert found == {10: [10, 49], 1_000: [49, 52]}
+
+
+@pytest.mark.parametrize("limit", [0, 10])
+def test_only_what_repeats_is_compared(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch, limit: int
+) -> None:
+    """IDs that came once are left out before anything is sorted, of earlier nights too; with few that repeat and with many."""
+    monkeypatch.setattr(resends, "SENT_MAX", limit)
+    evidence = _evidence(spark, {"id": b"a"}, _dropped(b"a"), {"id": b"b"}, {"id": b"c"}, _dropped(b"d"))
+    earlier = _earlier(spark, *({"id": each, "position": 0} for each in (b"c", b"d", b"e")))
+    seen = resends.seen(evidence, {0}, {0})
+    rows = resends.beside(resends.placed(seen, F.lit(0), [()]), earlier)
+    several = earlier.where("id = 'c'")
+    chosen = resends.chosen(rows, resends.repeating(seen, several), 4)
+
+    assert sorted(bytes(row["id"]) for row in chosen.collect()) == [b"a", b"a", b"c", b"c", b"d", b"d"]
+    assert chosen.columns == rows.columns
+
+
 def test_what_an_original_is_not(spark: SparkSession) -> None:
     """A record before the ID was first accepted repeats nothing, though the next is accepted at once."""
     evidence = _evidence(spark, _dropped(b"a"), {"id": b"a"})
@@ -101,44 +151,48 @@ def test_forwarded(spark: SparkSession) -> None:
         _dropped(b"f", **forwarded, offset=2, forward_offset=6),  # after g; perhaps after all: f, b, g, c
     )
 
-    assert [each[1] for each in _apart(evidence, _earlier(spark), forwarded=True)] == [4, 4]
+    assert [each[1] for each in _apart(evidence, _earlier(spark), forwarded={0})] == [4, 4]
 
 
-@pytest.mark.parametrize("outputs", [1, 3])
-def test_distances_are_never_too_small(spark: SparkSession, outputs: int) -> None:
-    """Random histories of lanes with two inputs: no distance is below the true one; with one input each is the true one."""
+@pytest.mark.parametrize(("outputs", "capacity"), [(1, 1_000), (3, 1_000), (1, 30), (3, 30)])
+def test_distances_are_never_too_small(spark: SparkSession, outputs: int, capacity: int) -> None:
+    """Random histories of lanes with two inputs: no distance is below the true one; with one input each is the true one.
+
+    Where the ring has turned over a resend is accepted again; of those that it caught none is said to be further apart than it holds.
+    """
     rng = random.Random(outputs)
     rows: list[dict[str, Any]] = []
     true: dict[int, list[int]] = {lane: [] for lane in range(6)}
     written = [0] * outputs
     for lane in range(6):
         share = (0.0, 0.0, 0.02, 0.1, 0.5, 0.5)[lane]  # of what is forwarded
-        ends, history = [0, 0], list[bytes]()
+        ends, history, last = [0, 0], list[bytes](), dict[bytes, int]()
         for _ in range(120):
             way = int(rng.random() < share)
             place = {
                 "lane": lane, "partition": lane + 10 * way, "offset": ends[way], "forward_offset": ends[way] if way else None,
             }  # fmt: skip
             ends[way] += 1
-            if history and rng.random() < 0.3:
-                original = rng.choice(history)
-                true[lane].append(len(history) - history.index(original))
-                rows.append(_dropped(original, **place))
-                continue
-            output = rng.randrange(outputs)
             history.append(b"%d-%d" % (lane, len(history)))
+            if last and rng.random() < 0.3:
+                history[-1] = rng.choice(sorted(last))
+                true[lane].append(len(history) - 1 - last[history[-1]])
+                if true[lane][-1] <= capacity:
+                    rows.append(_dropped(history.pop(), **place))
+                    continue
+            output = rng.randrange(outputs)
+            last[history[-1]] = len(history) - 1
             rows.append({"id": history[-1], **place, "out_partition": output, "out_offset": written[output]})
             written[output] += 1
 
-    seen = resends.seen(_evidence(spark, *rows), {0}, {0})
-    placed = resends.placed(seen, F.lit(0), forwarded=True)
-    found = resends.distances(resends.beside(placed, _earlier(spark)), F.lit(0)).collect()
-    measured = {lane: sorted(row["distance"] for row in found if row["lane"] == lane) for lane in true}
+    found = _apart(_evidence(spark, *rows), _earlier(spark), forwarded=range(2, 6), capacity=capacity)
+    measured = {lane: sorted(distance for each, distance, _ in found if each == lane) for lane in true}
 
     for lane, distances in true.items():
         assert len(measured[lane]) == len(distances)
         # Sorted, each at least as large: else one would be too small.
         assert all(seen >= real for seen, real in zip(measured[lane], sorted(distances), strict=True))
+        assert sum(each > capacity for each in measured[lane]) == sum(each > capacity for each in distances)
     assert [measured[lane] for lane in (0, 1)] == [sorted(true[lane]) for lane in (0, 1)]
     # With half of the records forwarded and one output the bound is as good as true.
     slack = sum(measured[4]) - sum(true[4])
@@ -164,6 +218,12 @@ def test_percentiles(spark: SparkSession) -> None:
 
             assert [row["at"], row["b"], row["c"]] == expected
             assert (row["a"], row["d"]) == (len(distances), max(distances))
+    by_lane = {(row["address"], row["at"]): row for row in distributions.ring_by_lane(frame).collect()}
+    assert set(by_lane) == {(address, each % 3) for address, distances in seen.items() for each in distances}
+    for (address, lane), row in by_lane.items():
+        here = [each for each in seen[address] if each % 3 == lane]
+
+        assert [row["a"], row["b"], row["c"]] == [len(here), _percentile(here, "0.99"), max(here)]
 
 
 def _percentile(values: list[int], share: str) -> int:
@@ -190,30 +250,46 @@ def test_bins(spark: SparkSession) -> None:
 
 
 def test_moments_and_groups(spark: SparkSession) -> None:
-    """What came in by time, orphans no duplicates; groups by size, and the largest by name."""
+    """What came in by time, orphans no duplicates, what is far from most by itself; groups by size, and the largest by name."""
+    huge = b"x" * 2_000
     evidence = _evidence(
         spark,
         *({"id": b"%d" % n, "group": b"big", "timestamp": 1_000} for n in range(5)),
         _dropped(b"1", group=b"big", timestamp=11_999), _dropped(b"lost", timestamp=12_000, group=None),
-        {"id": b"9", "group": b"\xff", "timestamp": 0},
+        {"id": b"9", "group": b"\xff", "timestamp": 0}, {"id": b"8", "group": huge, "timestamp": 99},
         {"id": b"9", "fate": ACCEPTED, "nth": 2, "timestamp": 1_000},
     )  # fmt: skip
     orphans = evidence.where("id = 'lost'")
 
-    moments = distributions.moments(evidence, orphans, [10_000], resends.among("address", {0})).collect()
+    times = [(1_000, 1_000_000)]
+    moments = distributions.moments(evidence, orphans, times, resends.among("address", {0})).collect()
     groups = distributions.groups(evidence).collect()
 
     assert sorted((row["at"], row["a"], row["b"], row["c"]) for row in moments) == [
+        (STRAYS, 1, 1, 0),
         (0, 5, 5, 0),
         (10_000, 2, 0, 1),
     ]
     assert sorted((row["at"], row["a"], row["b"]) for row in groups if row["of"] == "groups") == [
-        (1, 1, 1),
+        (1, 2, 2),
         (8, 1, 6),
     ]
     assert [(row["at"], bytes(row["name"]), row["a"]) for row in groups if row["of"] == "largest"] == [
-        (1, b"big", 6), (2, b"\xff", 1),
+        (1, b"big", 6), (2, huge[: NAME_MAX + 1], 1), (3, b"\xff", 1),
     ]  # fmt: skip
+
+
+def test_findings_are_small(spark: SparkSession) -> None:
+    """The first of each anomaly; of IDs, groups and details, which producers make as long as they like, the beginnings."""
+    long = {"id": b"i" * 2_000, "group": b"g" * 2_000, "detail": "d" * 2_000, "anomaly": "TORN", "address": 0}
+    rows = [{**long, "offset": offset} for offset in (7, 5, 6)]
+    frame = spark.createDataFrame(
+        [tuple(row.get(each) for each in ANOMALIES.names) for row in rows], ANOMALIES
+    )
+    found = distributions.first_of(frame, 2).collect()
+
+    assert [row["offset"] for row in found] == [5, 6]
+    assert {len(row[each]) for row in found for each in ("id", "group", "detail")} == {NAME_MAX + 1}
 
 
 def test_lane_counts_as_a_literal(spark: SparkSession) -> None:

@@ -9,11 +9,11 @@ from pyspark.sql import Row
 from rich.console import Console
 
 from conf.load import validate
-from reconcile import advice, morning, pages
+from reconcile import advice, job, morning, pages
 from reconcile.advice import Seen
 from reconcile.counting import Judgement
-from reconcile.distributions import MOMENTS_MAX, STEPS_MS, step_ms
-from reconcile.figures import Figures, Lane, Moment
+from reconcile.distributions import MOMENTS_MAX, STEPS_MS, STRAYS, step_ms, without_strays
+from reconcile.figures import NAME_MAX, Figures, Lane, Moment
 from reconcile.nights import Night
 from reconcile.report import show
 from reconcile.summary import COUNTS
@@ -66,8 +66,27 @@ def test_steps(span: int) -> None:
         assert all(last // each - first // each >= MOMENTS_MAX for each in shorter)
 
 
+def test_strays() -> None:
+    """Seconds sent as milliseconds, or what is far in the future, do not stretch a night.
+
+    A busy hour in a quiet day, or an archive, does not leave out the rest.
+    """
+    noon, hour = 1_795_262_400_000, 3_600_000
+
+    assert without_strays(1_795_262, noon + 4, noon, noon + 3) == (noon - DAY_MS, noon + 4)
+    assert without_strays(noon, 2**62, noon, noon + DAY_MS) == (noon, noon + 4 * DAY_MS)
+    assert without_strays(noon - 20 * hour, noon + 4 * hour, noon, noon + hour) == (
+        noon - 20 * hour,
+        noon + 4 * hour,
+    )
+    year = 365 * DAY_MS
+    assert without_strays(noon - 3 * year, noon, noon - 2 * year, noon - year) == (noon - 3 * year, noon)
+
+
 def test_bytes_as_text() -> None:
-    """What is no UTF-8 and what cannot be seen is escaped; the rest is as it is."""
+    """What is no UTF-8 and what cannot be seen is escaped; of very many only the beginning; the rest is as it is."""
+    assert morning.text(b"x" * NAME_MAX) == "x" * NAME_MAX
+    assert morning.text(b"x" * (NAME_MAX + 1)) == "x" * NAME_MAX + "…"
     assert morning.text("grün-1".encode()) == "grün-1"
     assert morning.text(b"\xff\x00a\n") == r"\xff\x00a\n"
     assert morning.text("a\u202eb".encode()) == r"a\u202eb"
@@ -99,13 +118,46 @@ def test_held() -> None:
 
 
 def test_a_night_of_an_earlier_version_is_read() -> None:
-    """It did not count what rings hold; what is known of their IDs stands for it."""
-    night = _night()
-    night.known = {"a": {0: 7}}
+    """The first did not count what rings hold: what is known of their IDs stands for it. The second did not keep times and places."""
+    night = _night(a={0: 8})
+    night.known, night.consumed, night.earliest = {"a": {0: 7}}, {"a": {0: 9}}, {"a": 10}
     kept = json.loads(night.to_json())
+    again = Night.from_json(json.dumps(kept), acknowledged=False)
+    del kept["consumed"], kept["earliest"]
+    second = Night.from_json(json.dumps(kept | {"format": 2}), acknowledged=False)
     del kept["held"]
+    first = Night.from_json(json.dumps(kept | {"format": 1}), acknowledged=False)
 
-    assert Night.from_json(json.dumps(kept | {"format": 1}), acknowledged=False).held == {"a": {0: 7}}
+    assert again == night
+    assert (second.held, second.consumed, second.earliest) == ({"a": {0: 8}}, {}, {})
+    assert first.held == {"a": {0: 7}}
+
+
+def test_days_of_evidence() -> None:
+    """From the earliest record that a night has judged, whatever day it was then; no timestamp makes them less than one."""
+    settings = validate({"addresses": [{"name": "a"}]})
+    noon = 1_795_262_400_000  # 21 November 2026
+
+    def days(first: int, *nights: Night) -> int:
+        found = Judgement(anomalies={"a": {}}, times={"a": (first, first + 1)})
+        return morning.rings(settings, found, {"a": nights}, "2026-11-21")["a"].days
+
+    old = _night()
+    old.earliest = {"a": noon - 9 * DAY_MS, "b": 0}
+    assert [days(noon), days(noon - 7 * DAY_MS), days(2**62)] == [1, 8, 1]
+    assert [days(noon, _night()), days(noon, old), days(noon - 10 * DAY_MS, old)] == [2, 10, 11]
+
+
+def test_results_are_named(capsys: pytest.CaptureFixture[str]) -> None:
+    """Below the verdict: where each record is named, and the page, if there is one; in a folder whatever its name is made of."""
+    long = "/somewhere/[bold]/" + "x" * 200
+    document = {"night": 1, "verdict": "anomalies", "addresses": {}}
+    job.tell(document, job.Options(out=f"{long}/"), 0.999, drawn=True)
+    with_page = capsys.readouterr().out.splitlines()
+    job.tell({**document, "verdict": "clean"}, job.Options(out=long), 0.999, drawn=False)
+
+    assert with_page[-2:] == [f"each record is named in {long}/anomalies", f"the page: {long}/report.html"]
+    assert capsys.readouterr().out.splitlines()[-1] == "verdict: clean"
 
 
 def _row(of: str, **columns: Any) -> Row:
@@ -121,11 +173,12 @@ def test_figures() -> None:
         lanes={"a": {0: {"input": 9, "accepted": 6, "dropped": 3, "waiting": 1, "backlog": 4}}},
         numbers=[
             _row("ring", at=5, a=8, b=2, c=5, d=6), _row("moment", at=20, a=1, b=1, c=-1),
-            _row("moment", at=10, a=8, b=5, c=3), _row("orphans", at=0, a=1),
+            _row("moment", at=10, a=8, b=5, c=3), _row("moment", at=STRAYS, a=2, b=2, c=0),
+            _row("orphans", at=0, a=1), _row("lane", at=1, a=8, b=5, c=6),
             _row("largest", at=1, a=9, name=b"\xfe"), _row("groups", at=16, a=1, b=9),
         ],
     )  # fmt: skip
-    rings = morning.rings(settings, found, [_night()], "2026-11-21")
+    rings = morning.rings(settings, found, {"a": [_night()]}, "2026-11-21")
     document = {
         "night": 2, "from_night": 1, "began": "2026-11-21T02:00:04+00:00", "verdict": "clean",
         "addresses": {"a": {
@@ -138,8 +191,9 @@ def test_figures() -> None:
     (address,) = made.addresses
 
     assert (address.ring.recommended, address.ring.overruns, address.ring.days) == (5, 3, 2)
-    assert address.lanes == [Lane(0, 9, 6, 2, 5, 4), Lane(1, 0, 0, 0, 0, 0)]
+    assert address.lanes == [Lane(0, 9, 6, 2, 5, 4), Lane(1, 0, 0, 0, 0, 0, 8, 5, 6)]
     assert address.moments == [Moment(10, 8, 5, 3), Moment(20, 1, 1, 0)]
+    assert address.strays == 2
     assert [each.name for each in address.groups_largest] == [r"\xfe"]
     assert made.subtitle == "2026-11-21 02:00 UTC, since night 1"
     assert made.advice == ["a: 99.9 % of resends need id_cache_size = 5, it has 4"]

@@ -142,10 +142,21 @@ def test_all_zero() -> None:
             replace(RING, capacity=0),
             "The ring is off (id_cache_size = 0); one of 3,914 catches 99.9 % of them.",
         ),
-        (replace(RING, overruns=1), "1 resend came too late for it and was accepted again."),
+        (
+            replace(RING, overruns=1),
+            "was accepted again: too late for it, too old (id_max_age), or the ring was cleared, resized or in memory only.",
+        ),
+        (
+            replace(RING, resends=0, overruns=500),
+            "(id_cache_size); nothing asks for another size. 500 resends were accepted again: too late for it",
+        ),
         (
             replace(RING, resends=1, days=1),
             "1 resend in 1 day: half of them within 12 IDs, 99 % within 1,480",
+        ),
+        (
+            replace(RING, resends=0, overruns=1),
+            "No resend that a ring can catch was seen in 7 days. The ring",
         ),
         (replace(RING, resends=0), "No resend seen in 7 days. The ring of a lane holds 2,000 IDs"),
     ],
@@ -153,6 +164,38 @@ def test_all_zero() -> None:
 def test_ring(ring: Ring, said: str) -> None:
     """What the ring is and what the resends need."""
     assert said in read(replace(PLAIN, ring=ring)).said
+
+
+def test_anomalies_come_before_advice() -> None:
+    """A ring that is too small does not hide that records are lost."""
+    look = "Look at the anomalies of each address, below."
+    said = Read(RENDERED).said
+    calm = Read(page.render(figures.night(verdict="clean"))).said
+
+    assert said.index(look) < said.index(NIGHT.advice[0])
+    assert look not in calm
+    assert NIGHT.advice[0].partition(":")[0] in calm
+    assert look in Read(page.render(replace(NIGHT, advice=[]))).said
+
+
+def test_resends_by_lane() -> None:
+    """Where a night has them each lane's resends are in its row; elsewhere there is no empty column."""
+    lanes = [Lane(0, 9, 6, 3, 0, 4, 12_345, 67, 8_901), Lane(1, 9, 6, 3, 0, 4)]
+    shown = read(replace(PLAIN, lanes=lanes, ring=RING)).said
+    plain = read(replace(PLAIN, lanes=lanes[1:], ring=RING)).said
+
+    assert "resendsdistance of 99 %largest" in shown
+    assert "12,345678,901" in shown
+    assert "distance of 99" not in plain
+
+
+def test_strays_are_told() -> None:
+    """What is not drawn, because its timestamp is far from all others."""
+    address = replace(PLAIN, moments=[Moment(1_795_262_400_000, 5, 5, 0)], step_ms=1000)
+
+    assert "Not drawn" not in read(address).said
+    assert "Not drawn: 1 record with a timestamp far from" in read(replace(address, strays=1)).said
+    assert "Not drawn: 1,200 records with timestamps far" in read(replace(address, strays=1_200)).said
 
 
 def test_many_lanes() -> None:

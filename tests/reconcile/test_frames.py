@@ -1,0 +1,98 @@
+"""What nights before have left, as far as it still counts; and what the journal tells of rings."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from conf.load import validate
+from reconcile import journal
+from reconcile.cut import AddressCut, Position, Span, TopicCut
+from reconcile.files import LocalFiles
+from reconcile.frames import Frames
+from reconcile.journal import Emptied, Told
+from reconcile.nights import Night, results_folder
+from reconcile.schemas import EVENTS
+
+pytestmark = pytest.mark.timeout(300)
+
+
+def _cut(name: str, *, recreated: bool = False) -> AddressCut:
+    topic = TopicCut(name, "new", [Span(0, 10, 10, 20, 20)], recreated=recreated)
+    return AddressCut(topic, TopicCut("forward", "id"), topic, topic, None, ())
+
+
+def _night(number: int, **topic_ids: str) -> Night:
+    positions = {name: Position(each, (0,), (10,)) for name, each in topic_ids.items()}
+    return Night(number, None, "2026-11-20", "clean", positions, {}, {}, {}, {})
+
+
+def test_resends_of_topics_that_still_are(spark: SparkSession, tmp_path: Path) -> None:
+    """Those of the night itself count, also where the topic is new; those before of the same topic; none where the ring is off."""
+    entries: list[dict[str, Any]] = [{"name": "a"}, {"name": "b"}, {"name": "off", "id_cache_size": 0}]
+    settings = validate({"addresses": entries})
+    cuts = {"a": _cut("a"), "b": _cut("b", recreated=True), "off": _cut("off")}
+    frames = Frames(spark, {}, settings.addresses, cuts, LocalFiles(str(tmp_path)))
+    for night in (1, 2, 3):
+        rows = [(each, 0, 10 * night, 1, 1) for each in (*cuts, "gone")]
+        kept = spark.createDataFrame(
+            rows, "address string, lane int, distance bigint, age bigint, count bigint"
+        )
+        kept.write.parquet(frames.files.at(results_folder(night), "resends"))
+    nights = [_night(2, a="new", b="old", off="new"), _night(1, a="old", b="old", off="new")]
+
+    found = frames.resends(nights, 3)
+
+    assert found is not None
+    assert sorted((row["address"], row["distance"]) for row in found.collect()) == [(0, 20), (0, 30), (1, 30)]
+    assert frames.resends([], 4) is None
+
+
+def test_what_the_journal_tells(spark: SparkSession) -> None:
+    """Of each lane the largest ring, and where it was last emptied; a change of size is no emptying, and a lane has to be named."""
+    rows = [
+        (0, 0, 1, 5, 6, 20, 20), (0, 0, 3, 7, 8, 20, 20), (0, 0, 4, 9, 9, 20, 4), (0, 1, 2, 5, 5, 4, 400),
+        (2, 0, 5, 0, 0, 2, 2), (2, None, 6, 0, 0, 9, 9),
+    ]  # fmt: skip
+    found = journal.told(spark.createDataFrame(rows, EVENTS))
+
+    assert {address: sorted(each) for address, each in found.items()} == {
+        0: [Told(0, 20, Emptied(7, 8)), Told(1, 400, None)],
+        2: [Told(0, 2, Emptied(0, 0))],
+    }
+    assert journal.told(None) == {}
+
+
+def test_the_largest_ring() -> None:
+    """Now, by the journal, or on a night before; none where it is off."""
+    entries: list[dict[str, Any]] = [
+        {"name": "a", "id_cache_size": 7}, {"name": "b", "id_cache_size": 7}, {"name": "c", "id_cache_size": 7},
+        {"name": "off", "id_cache_size": 0},
+    ]  # fmt: skip
+    addresses = validate({"addresses": entries}).addresses
+    night = _night(1)
+    night.summary = {"addresses": {name: {"ring": {"capacity": 9}} for name in ("c", "off")}}
+    told = {1: [Told(0, 8, None), Told(1, 5, None)], 3: [Told(0, 8, None)]}
+
+    assert journal.capacities(addresses, told, [night, _night(2)]) == [7, 8, 9, 0]
+    assert journal.capacities(addresses, {}, []) == [7, 7, 7, 0]
+
+
+@pytest.mark.parametrize(
+    ("emptied", "recreated", "expected"),
+    [
+        (Emptied(10, 5), False, True),
+        (Emptied(12, 9), False, True),
+        (Emptied(9, 5), False, False),
+        (Emptied(10, 4), False, False),  # of a lane to which all is forwarded
+        (Emptied(10, 4), True, True),
+    ],
+)
+def test_emptied_since_the_last_night(emptied: Emptied, recreated: bool, expected: bool) -> None:
+    """Only if nothing came later that the last night had judged, in either input of the lane."""
+    cut = _cut("a")
+    cut.forward.recreated = recreated
+
+    assert journal.since(cut, 0, emptied, 5) == expected
+    assert not journal.since(cut, 1, emptied, 5)
