@@ -159,6 +159,7 @@ def test_deleted_under_a_running_worker(scene: Scene) -> None:
     assert scene.folder.is_dir()
 
 
+@pytest.mark.long
 def test_damaged_under_a_running_worker(scene: Scene) -> None:
     """All files damaged while in use: the lane goes on or rebuilds, health answers, and a restart is exact too."""
     _begin(scene)

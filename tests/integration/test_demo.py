@@ -135,6 +135,7 @@ def test_a_short_demo(demo: RunningDemo, tmp_path: Path) -> None:
     assert demo.left_behind == []
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("demo", [WITHOUT_RINGS], indirect=True)
 def test_a_worker_that_lets_duplicates_pass(demo: RunningDemo) -> None:
     """A demo that could not fail would prove nothing: exit code 1, doubled, the worker's log, the evidence kept."""

@@ -28,7 +28,8 @@ RUN_LIMIT_S: Final = 600
 """For one run of pytest, the broker's start included; past it the run is ended from outside."""
 _WITHOUT_HYPOTHESIS_PLUGIN: Final = ("-p", "no:hypothesispytest")
 """It adds statistics that nobody reads here; and where no test has imported Hypothesis it does so at the very end, in
-the middle of which CPython 3.11 may fail with "AST constructor recursion depth mismatch"."""
+the middle of which CPython 3.11 may fail with "AST constructor recursion depth mismatch". So may pytest's own traces, which
+parse the sources again: hence Python's."""
 _FAILED: Final = 1
 _TAIL_CHARACTERS: Final = 3_000
 _REASON_CHARACTERS: Final = 100
@@ -135,7 +136,7 @@ class Laboratory:
         report.unlink(missing_ok=True)
         scratch = root.parent / f"{root.name}.scratch"
         command = [
-            sys.executable, "-m", "pytest", "--quiet", "--tb=short", f"--timeout={TEST_LIMIT_S}",
+            sys.executable, "-m", "pytest", "--quiet", "--tb=native", f"--timeout={TEST_LIMIT_S}",
             f"--junit-xml={report}", f"--basetemp={scratch}", *_WITHOUT_HYPOTHESIS_PLUGIN, *tests,
         ]  # fmt: skip
         with self._started(command, root) as process:
