@@ -39,6 +39,7 @@ RUNNING: Final = 10
 FINISHED: Final = 20
 """Runs that are finished above the first of those."""
 OPENINGS: Final = 5
+APPEAR_LIMIT_S: Final = 30.0
 HOLD_BACK: Final = {"min.compaction.lag.ms": str(24 * HOUR_S * 1000)}
 SETTLED_S: Final = 40.0
 """The cleaner looks each 15 s: when nothing has shrunk for so long, it has done what the settings let it do."""
@@ -91,6 +92,11 @@ async def _run(kafka: KafkaSettings, data: Path, writes: int, say: Say) -> Load:
         progress = ProgressTopic(kafka, APP_ID, cluster)
         await cluster.create_topic(progress.name, PARTITIONS, 1, {**TOPIC_CONFIG, **HOLD_BACK})
         await cluster.await_coordinator()
+        async with asyncio.timeout(APPEAR_LIMIT_S):
+            while (
+                not {TOPIC, progress.name} <= (await cluster.partition_counts([TOPIC, progress.name])).keys()
+            ):
+                await asyncio.sleep(0.05)
         await progress.start()
         opening = PartitionOpening(
             kafka, APP_ID, cluster, progress, DeadLetters(TOPIC, HOLDERS, 2**20, GROUP), ConsumerOptions()
@@ -113,6 +119,8 @@ async def _run(kafka: KafkaSettings, data: Path, writes: int, say: Say) -> Load:
         say(f"  an opening after the cleaner: {cleaned[0]}")
         if cleaned[0].bytes >= without[0].bytes:
             raise BenchError(f"the broker's cleaner did nothing to {progress.name}/{fullest}")
+        await opening.stop()
+        await progress.stop()
     return Load(
         HOLDERS,
         writes,

@@ -129,20 +129,15 @@ class Demo:
         )
         code = judges.check(seconds, self._killed.positions if self._killed else None)
         self._tell_outage(seconds)
-        page = None
         if code == 0:
             self._display.say("The nightly job's own view of it, on Spark:")
-            reports = reports_folder()
-            code = judges.reconcile(reports)
-            page = reports / "report.html"
+            code = judges.reconcile(reports_folder())
         if code == 1:
             self._display.say(f"the worker's log ends so:\n{_log(self._worker)}")
         if not stopped:
             self._display.say(
                 f"the worker did not stop within {STOP_LIMIT_S:g} s of SIGTERM:\n{_log(self._worker)}"
             )
-        if page is not None and page.exists():
-            self._display.say(f"its page: {page}")
         return code if stopped else max(code, 1)
 
     # -- before the traffic --------------------------------------------------------------------------------------

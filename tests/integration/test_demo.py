@@ -128,7 +128,7 @@ def test_a_short_demo(demo: RunningDemo, tmp_path: Path) -> None:
     assert "worker killed with SIGKILL after " in demo.output
     assert re.search(r"^\d+ resends came after the kill while their originals", demo.output, re.MULTILINE)
     assert "verdict: clean" in demo.output
-    page = Path(demo.output.splitlines()[-1].removeprefix("its page: "))
+    page = Path(demo.output.splitlines()[-1].removeprefix("the page: "))
     assert page.parent.parent == tmp_path / "data" / "demo"
     assert page.read_text("utf-8").startswith("<!DOCTYPE html>")
     assert demo.started >= 6  # broker, topics, two workers, the nightly job and its JVM
