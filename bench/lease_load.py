@@ -92,11 +92,12 @@ async def _run(kafka: KafkaSettings, data: Path, writes: int, say: Say) -> Load:
         progress = ProgressTopic(kafka, APP_ID, cluster)
         await cluster.create_topic(progress.name, PARTITIONS, 1, {**TOPIC_CONFIG, **HOLD_BACK})
         await cluster.await_coordinator()
-        async with asyncio.timeout(APPEAR_LIMIT_S):
-            while (
-                not {TOPIC, progress.name} <= (await cluster.partition_counts([TOPIC, progress.name])).keys()
-            ):
-                await asyncio.sleep(0.05)
+        wanted = {TOPIC, progress.name}
+        deadline = time.monotonic() + APPEAR_LIMIT_S
+        while not wanted <= (await cluster.partition_counts(wanted)).keys():
+            if time.monotonic() > deadline:
+                raise BenchError(f"{TOPIC} and {progress.name} do not appear")
+            await asyncio.sleep(0.05)
         await progress.start()
         opening = PartitionOpening(
             kafka, APP_ID, cluster, progress, DeadLetters(TOPIC, HOLDERS, 2**20, GROUP), ConsumerOptions()
