@@ -92,12 +92,7 @@ async def _run(kafka: KafkaSettings, data: Path, writes: int, say: Say) -> Load:
         progress = ProgressTopic(kafka, APP_ID, cluster)
         await cluster.create_topic(progress.name, PARTITIONS, 1, {**TOPIC_CONFIG, **HOLD_BACK})
         await cluster.await_coordinator()
-        wanted = [TOPIC, progress.name]
-        deadline = time.monotonic() + APPEAR_LIMIT_S
-        while (await cluster.partition_counts(wanted)).keys() < set(wanted):
-            if time.monotonic() > deadline:
-                raise BenchError(f"{TOPIC} and {progress.name} do not appear")
-            await asyncio.sleep(0.05)
+        await cluster.await_topics([TOPIC, progress.name], APPEAR_LIMIT_S)
         await progress.start()
         opening = PartitionOpening(
             kafka, APP_ID, cluster, progress, DeadLetters(TOPIC, HOLDERS, 2**20, GROUP), ConsumerOptions()

@@ -4,7 +4,7 @@ Many holders write to one partition of it, each in transactions of its own that 
 for.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from aiokafka.partitioner import murmur2
@@ -77,20 +77,16 @@ class ProgressTopic:
         return None if value is None else record.decode(value), asked_at
 
 
-async def read(
-    kafka: KafkaSettings, cluster: Cluster, topic: str, partition: int, wanted: Iterable[bytes] | None = None
-) -> dict[bytes, Any]:
-    """The last record of each key in a partition, up to its present end; only of ``wanted`` keys, where given."""
-    keys = None if wanted is None else frozenset(wanted)
+async def read(kafka: KafkaSettings, cluster: Cluster, topic: str, partition: int) -> dict[bytes, Any]:
+    """The last record of each key in a partition, up to its present end."""
     found: dict[bytes, Any] = {}
 
     async def consume(records: Sequence[Any]) -> None:
         for each in records:
-            if keys is None or each.key in keys:
-                if each.value is None:
-                    found.pop(each.key, None)
-                else:
-                    found[each.key] = each
+            if each.value is None:
+                found.pop(each.key, None)
+            else:
+                found[each.key] = each
 
     start = await cluster.log_start(topic, partition)
     end = await cluster.high_watermark(topic, partition)

@@ -1,7 +1,5 @@
 """The topics that a group-ordered consumer needs beside what it reads: made when they are missing."""
 
-import asyncio
-import time
 from dataclasses import dataclass
 from typing import Final
 
@@ -50,15 +48,8 @@ async def prepare(settings: Settings, address: AddressSettings, cluster: Cluster
     for topic in missing.keys() - counts.keys():
         partitions, config = missing[topic]
         await cluster.create_topic(topic, partitions, address.replication_factor, config)
-    deadline = time.monotonic() + APPEAR_LIMIT_S
-    while not counts.keys() >= {letters, kept}:
-        if time.monotonic() > deadline:
-            raise TopicError(
-                f"{', '.join(sorted({letters, kept} - counts.keys()))} was made, and no broker shows it after "
-                f"{APPEAR_LIMIT_S:g} s: see what keeps the cluster busy, and start again"
-            )
-        await asyncio.sleep(0.05)
-        counts = await cluster.partition_counts([address.accepted_topic, letters, kept])
+    if not counts.keys() >= missing.keys():
+        counts = await cluster.await_topics([address.accepted_topic, letters, kept], APPEAR_LIMIT_S)
     configs = await cluster.topic_configs([letters, kept])
     if configs[kept].cleanup_policy != "compact":
         raise TopicError(

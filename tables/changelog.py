@@ -70,13 +70,23 @@ async def read(
             reached = await consumer.position(tp)
             if reached > position:
                 position, moved_at = reached, time.monotonic()
-            elif time.monotonic() - moved_at > STALL_LIMIT_S:
-                raise ChangelogStalledError(
-                    f"{topic}/{partition}: stuck at {position} of {high_watermark}: a transaction does not end; "
-                    "is the transaction coordinator of the cluster well?"
-                )
+            else:
+                require_moving(tp, moved_at, position, high_watermark)
         return position
     finally:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(STOP_LIMIT_S):
                 await consumer.stop()
+
+
+def require_moving(tp: TopicPartition, moved_at: float, position: int, end: int) -> None:
+    """For who reads committed data up to an end and has not moved since ``moved_at`` (monotonic, s).
+
+    Raises:
+        ChangelogStalledError: that was too long ago.
+    """
+    if time.monotonic() - moved_at > STALL_LIMIT_S:
+        raise ChangelogStalledError(
+            f"{tp.topic}/{tp.partition}: stuck at {position} of {end}: a transaction does not end; is the transaction "
+            "coordinator of the cluster well?"
+        )

@@ -21,7 +21,7 @@ from aiokafka.errors import OffsetOutOfRangeError
 from conf.settings import KafkaSettings
 from tables import insides
 from tables.access import client_options
-from tables.changelog import STALL_LIMIT_S, ChangelogStalledError
+from tables.changelog import ChangelogStalledError, require_moving
 from tables.cluster import Cluster
 from tables.together import StoppedError, Together
 
@@ -68,15 +68,11 @@ class LatestValues:
         self._ending: set[asyncio.Task[None]] = set()
         self._stopped = False
 
-    async def get(self, partition: int, key: bytes) -> bytes | None:
-        """The last value of this key that was committed before the call; None = there is none. See :meth:`look`."""
-        value, _ = await self.look(partition, key)
-        return value
-
     async def look(self, partition: int, key: bytes) -> tuple[bytes | None, float]:
-        """The last value, and until when it was the last: whatever may be committed after it was not written before then.
+        """The last value of this key that was committed before the call, None = there is none; and until when it was the last.
 
-        By :func:`time.monotonic`, after the call: when the end up to which is read was asked for. The reading itself may take
+        Whatever may be committed after it was not written before then,
+        by :func:`time.monotonic`, after the call: when the end up to which is read was asked for. The reading itself may take
         as long as somebody else's transaction stays open.
 
         Raises:
@@ -152,7 +148,8 @@ class LatestValues:
                 known.take([each for each in records if each.offset < end])
                 if reached > known.next:
                     moved_at, known.next = time.monotonic(), min(reached, end)
-                _require_moved(tp, moved_at, reached, end)
+                else:
+                    require_moving(tp, moved_at, reached, end)
         except OffsetOutOfRangeError:
             return False
         except Exception:
@@ -268,11 +265,3 @@ def _same(record: Any, witness: Any) -> bool:
         (record.offset, record.timestamp, record.key, record.value)
         == (witness.offset, witness.timestamp, witness.key, witness.value)
     )
-
-
-def _require_moved(tp: TopicPartition, moved_at: float, reached: int, end: int) -> None:
-    if reached < end and time.monotonic() - moved_at > STALL_LIMIT_S:
-        raise ChangelogStalledError(
-            f"{tp.topic}/{tp.partition}: stuck at {reached} of {end}: a transaction does not end; is the transaction "
-            "coordinator of the cluster well?"
-        )

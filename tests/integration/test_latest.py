@@ -33,6 +33,11 @@ async def _reading(
             await latest.stop()
 
 
+async def _value(latest: LatestValues, partition: int, key: bytes) -> bytes | None:
+    value, _ = await latest.look(partition, key)
+    return value
+
+
 def _topic(bootstrap: str, partitions: int = 1) -> str:
     name = kafka.unique("latest")
     kafka.create_topics(bootstrap, {name: (partitions, COMPACTED)})
@@ -74,17 +79,17 @@ async def test_reads_only_what_is_new(bootstrap: str) -> None:
     async with _reading(bootstrap, topic) as latest:
         fetched = _counted(latest)
 
-        assert await latest.get(0, b"7") == b"old"
+        assert await _value(latest, 0, b"7") == b"old"
         assert sum(fetched) == 500
 
         fetched.clear()
         _write(bootstrap, topic, (b"7", b"new"), (b"8", None))
         kafka.send_in_transaction(bootstrap, topic, [Sent(None, b"7", b"aborted")], commit=False)
 
-        assert await latest.get(0, b"7") == b"new"
-        assert await latest.get(0, b"8") is None
-        assert await latest.get(0, b"9") == b"old"
-        assert await latest.get(0, b"nobody") is None
+        assert await _value(latest, 0, b"7") == b"new"
+        assert await _value(latest, 0, b"8") is None
+        assert await _value(latest, 0, b"9") == b"old"
+        assert await _value(latest, 0, b"nobody") is None
         assert sum(fetched) <= 8
 
 
@@ -94,14 +99,14 @@ async def test_recreated_topic(bootstrap: str, more: int) -> None:
     topic = _topic(bootstrap)
     _write(bootstrap, topic, *((b"%d" % each, b"old") for each in range(10)))
     async with _reading(bootstrap, topic) as latest:
-        assert await latest.get(0, b"3") == b"old"
+        assert await _value(latest, 0, b"3") == b"old"
 
         kafka.delete_topics(bootstrap, [topic])
         kafka.create_topics(bootstrap, {topic: (1, COMPACTED)})
         _write(bootstrap, topic, *((b"n%d" % each, b"new") for each in range(10 + more)))
 
-        assert await latest.get(0, b"n3") == b"new"
-        assert await latest.get(0, b"3") is None
+        assert await _value(latest, 0, b"n3") == b"new"
+        assert await _value(latest, 0, b"3") is None
 
 
 async def test_deleted_beginning(bootstrap: str) -> None:
@@ -111,14 +116,14 @@ async def test_deleted_beginning(bootstrap: str) -> None:
     _write(bootstrap, topic, (b"a", b"1"), (b"b", b"1"))
     _write(bootstrap, topic, (b"b", b"2"))
     async with _reading(bootstrap, topic) as latest:
-        assert await latest.get(0, b"a") == b"1"
+        assert await _value(latest, 0, b"a") == b"1"
 
         admin = AdminClient({"bootstrap.servers": bootstrap})
         for future in admin.delete_records([TopicPartition(topic, 0, 2)]).values():
             future.result(kafka.WAIT_S)
 
-        assert await latest.get(0, b"a") is None
-        assert await latest.get(0, b"b") == b"2"
+        assert await _value(latest, 0, b"a") is None
+        assert await _value(latest, 0, b"b") == b"2"
 
 
 async def test_open_transaction_is_waited_for(bootstrap: str) -> None:
@@ -138,7 +143,7 @@ async def test_open_transaction_is_waited_for(bootstrap: str) -> None:
         called = time.monotonic()
         asked, given_up = (asyncio.create_task(latest.look(0, b"a")) for _ in range(2))
 
-        assert await latest.get(1, b"b") == b"1"
+        assert await _value(latest, 1, b"b") == b"1"
         assert not asked.done()
 
         await until(
@@ -152,7 +157,7 @@ async def test_open_transaction_is_waited_for(bootstrap: str) -> None:
 
         assert value == b"2"
         assert called < asked_at < committing
-        assert await latest.get(0, b"a") == b"3"
+        assert await _value(latest, 0, b"a") == b"3"
 
 
 async def test_memory_is_bounded(bootstrap: str) -> None:
@@ -162,10 +167,10 @@ async def test_memory_is_bounded(bootstrap: str) -> None:
         _write(bootstrap, topic, (b"k", b"x" * 1_000), partition=number)
     async with _reading(bootstrap, topic, 3, bytes_max=3_000) as latest:
         for number in (0, 1, 0, 2):
-            assert await latest.get(number, b"k") == b"x" * 1_000
+            assert await _value(latest, number, b"k") == b"x" * 1_000
 
         assert list(latest._known) == [0, 2]
-        assert await latest.get(1, b"k") == b"x" * 1_000
+        assert await _value(latest, 1, b"k") == b"x" * 1_000
 
 
 async def test_stopped_while_asked(bootstrap: str) -> None:
@@ -177,7 +182,7 @@ async def test_stopped_while_asked(bootstrap: str) -> None:
     kafka.produce(producer, topic, Sent(None, b"a", b"1"), 0)
     assert producer.flush(kafka.WAIT_S) == 0
     async with _reading(bootstrap, topic) as latest:
-        asked = asyncio.create_task(latest.get(0, b"a"))
+        asked = asyncio.create_task(_value(latest, 0, b"a"))
         await until(lambda: latest._reader is not None, lambda: "nothing is read")
         await latest.stop()
 
