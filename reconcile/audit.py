@@ -23,15 +23,14 @@ from reconcile.audit_result import Audit, document
 from reconcile.audit_topic import Topic, Wanted, surveyed
 from reconcile.failures import SPARK, explained
 from reconcile.files import Files, LocalFiles, is_local, proved
-from reconcile.job import WIDTH_MIN, opened
+from reconcile.job import opened
 from reconcile.kafka import Cluster
-from reconcile.pages import written
-from reconcile.report import progress
+from reconcile.pages import PAGE, put, written
+from reconcile.report import progress, terminal
 from reconcile.session import fit_to, kafka_options, session
 
 GROUP: Final = "ringfence-audit"
 """Clients want a name; no group of it is ever joined or asked for."""
-PAGE: Final = "report.html"
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,9 +107,7 @@ def told(audit: Audit) -> dict[str, object]:
 
 def _tell(audit: Audit, request: Request, files: Files | None) -> None:
     """On the terminal first: a folder that fails then costs no number."""
-    console = Console()
-    if not console.is_terminal:  # nobody's window limits the table
-        console = Console(width=max(console.width, WIDTH_MIN))
+    console = terminal()
     if request.as_json:
         print(json.dumps(told(audit), indent=2), flush=True)  # noqa: T201 - the document is the output
     else:
@@ -127,10 +124,7 @@ def keep(audit: Audit, files: Files) -> bool:
     drawn = figures(audit, audit_advice.notes(audit))
     files.write("figures.json", drawn.to_json() + "\n")
     page = written(drawn)
-    if page is None:
-        files.delete(PAGE)
-    else:
-        files.write(PAGE, page)
+    put(files, page)
     return page is not None
 
 

@@ -9,6 +9,7 @@ from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
 from reconcile.audit_frames import kept
 from reconcile.audit_result import DAY_MS, Audit, Groups, HeaderSeen, PartitionCount, Resends
 from reconcile.bins import power_of_two
+from reconcile.escapes import as_text, shown
 from reconcile.figures import GROUPS_MAX, GroupBin, LargeGroup
 from reconcile.partitioner import Placed, explained
 
@@ -99,16 +100,6 @@ def groups(records: DataFrame) -> Groups:
         [LargeGroup(as_text(bytes(row["group"])), row["count"]) for row in largest],
         [GroupBin(row["upper"], row["groups"], row["records"]) for row in bins],
     )
-
-
-def as_text(data: bytes) -> str:
-    """As a person reads it; what is no text, or would move a terminal's cursor, is escaped."""
-    return shown(data.decode("utf-8", "backslashreplace"))
-
-
-def shown(text: str) -> str:
-    """Nothing in it but what can be seen."""
-    return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in text)
 
 
 def headers(rows: DataFrame) -> list[HeaderSeen]:

@@ -58,30 +58,35 @@ def ring(resends: DataFrame, confidence: float) -> DataFrame:
 
     A percentile p is the smallest distance such that at least p of the resends are that far apart or less. Counted out, exactly.
     """
-    each = resends.groupBy("address", "distance").agg(F.sum("count").alias("count"))
-    address = Window.partitionBy("address")
-    upto = F.sum("count").over(address.orderBy("distance").rowsBetween(Window.unboundedPreceding, 0))
-    summed = each.withColumn("all", F.sum("count").over(address)).withColumn("upto", upto)
-    found = summed.groupBy("address").agg(
-        _covering(f"{confidence:.15f}").alias("at"),
-        F.max("all").alias("a"),
-        _covering("0.50").alias("b"),
-        _covering("0.99").alias("c"),
-        F.max("distance").alias("d"),
+    found = (
+        _summed(resends, "address")
+        .groupBy("address")
+        .agg(
+            _covering(f"{confidence:.15f}").alias("at"),
+            F.max("all").alias("a"),
+            _covering("0.50").alias("b"),
+            _covering("0.99").alias("c"),
+            F.max("distance").alias("d"),
+        )
     )
     return _numbers(RING, found)
 
 
 def ring_by_lane(resends: DataFrame) -> DataFrame:
     """Of each lane (``at``): resends, and the distances p99 and the largest (``a`` to ``c``)."""
-    each = resends.groupBy("address", "lane", "distance").agg(F.sum("count").alias("count"))
-    lane = Window.partitionBy("address", "lane")
-    upto = F.sum("count").over(lane.orderBy("distance").rowsBetween(Window.unboundedPreceding, 0))
-    summed = each.withColumn("all", F.sum("count").over(lane)).withColumn("upto", upto)
+    summed = _summed(resends, "address", "lane")
     found = summed.groupBy("address", F.col("lane").alias("at")).agg(
         F.max("all").alias("a"), _covering("0.99").alias("b"), F.max("distance").alias("c")
     )
     return _numbers(LANE, found)
+
+
+def _summed(resends: DataFrame, *by: str) -> DataFrame:
+    """Distances, each with how many resends there are in ``all``, and how many ``upto`` it."""
+    each = resends.groupBy(*by, "distance").agg(F.sum("count").alias("count"))
+    whole = Window.partitionBy(*by)
+    upto = F.sum("count").over(whole.orderBy("distance").rowsBetween(Window.unboundedPreceding, 0))
+    return each.withColumn("all", F.sum("count").over(whole)).withColumn("upto", upto)
 
 
 def _covering(share: str) -> Column:

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 if __package__ in {None, ""}:  # spark-submit puts this file's folder first
     sys.path[0] = str(Path(__file__).resolve().parents[1])
@@ -32,14 +32,11 @@ from reconcile.frames import Frames
 from reconcile.kafka import Cluster
 from reconcile.night import STEPS, Judge
 from reconcile.nights import Night, Nights, added, results_folder
-from reconcile.report import progress, show
+from reconcile.report import progress, show, terminal
 from reconcile.schemas import COUNTS
 from reconcile.session import fit_to, kafka_options, session
 from reconcile.small import small
 from reconcile.survey import Survey
-
-WIDTH_MIN: Final = 140
-PAGE: Final = "report.html"
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +69,7 @@ def run(settings: Settings, options: Options) -> int:
             out = proved(opened(spark, options.out)) if options.out else None
             with files.locked():
                 document = judge(spark, settings, Nights.load(files), survey, out)
-            drawn = out is not None and PAGE in out.names("")
+            drawn = out is not None and pages.PAGE in out.names("")
         except SPARK as error:
             raise _explained(error) from error
     tell(document, options, settings.reconcile.ring_confidence, drawn=drawn)
@@ -202,10 +199,10 @@ def _keep_results(
     counts.write.mode("overwrite").parquet(nights.files.at(folder, "counts"))
     texts = {"summary.json": json.dumps(document, indent=2) + "\n", "figures.json": figures.to_json()}
     page = pages.written(figures)
-    if page is not None:
-        texts[PAGE] = page
     for name, text in texts.items():
         nights.files.write(f"{folder}/{name}", text)
+    if page is not None:
+        nights.files.write(f"{folder}/{pages.PAGE}", page)
     if out is None:
         return
     anomalies = spark.read.parquet(nights.files.at(folder, "anomalies"))
@@ -213,8 +210,7 @@ def _keep_results(
     counts.write.mode("overwrite").parquet(out.at("counts"))
     for name, text in texts.items():
         out.write(name, text)
-    if page is None:  # that of an earlier night is none of this one
-        out.delete(PAGE)
+    pages.put(out, page)
 
 
 def _acknowledge(files: Files) -> int:
@@ -232,9 +228,7 @@ def tell(document: Mapping[str, Any], options: Options, confidence: float, *, dr
     if options.as_json:
         print(json.dumps(document, indent=2))  # noqa: T201 - the document is the output
         return
-    console = Console()
-    if not console.is_terminal:  # nobody's window limits the table
-        console = Console(width=max(console.width, WIDTH_MIN))
+    console = terminal()
     show(document, advice.sentences(document["addresses"], confidence), console)
     folder = (options.out or "").rstrip("/")
     if folder and document["verdict"] != summary.CLEAN:
@@ -242,7 +236,7 @@ def tell(document: Mapping[str, Any], options: Options, confidence: float, *, dr
             f"each record is named in {folder}/anomalies", markup=False, highlight=False, soft_wrap=True
         )
     if drawn:
-        console.print(f"the page: {folder}/{PAGE}", markup=False, highlight=False, soft_wrap=True)
+        console.print(f"the page: {folder}/{pages.PAGE}", markup=False, highlight=False, soft_wrap=True)
 
 
 def _explained(error: PySparkException | Py4JJavaError) -> RingfenceError:

@@ -21,6 +21,7 @@ from reconcile.distributions import (
     STRAYS,
     step_ms,
 )
+from reconcile.escapes import as_text
 from reconcile.figures import (
     NAME_MAX,
     AddressFigures,
@@ -213,8 +214,5 @@ def _finding(row: Row) -> Finding:
 
 def text(value: bytes) -> str:
     """Bytes as a person reads them: what is no UTF-8, or cannot be seen, is escaped; only the beginning of very many."""
-    decoded = bytes(value[:NAME_MAX]).decode("utf-8", "backslashreplace")
-    shown = "".join(
-        each if each.isprintable() else each.encode("unicode_escape").decode() for each in decoded
-    )
-    return shown if len(value) <= NAME_MAX else f"{shown}…"
+    beginning = as_text(bytes(value[:NAME_MAX]))
+    return beginning if len(value) <= NAME_MAX else f"{beginning}…"

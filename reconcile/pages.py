@@ -2,8 +2,12 @@
 
 import importlib
 import sys
+from typing import Final
 
 from reconcile.figures import Figures
+from reconcile.files import Files
+
+PAGE: Final = "report.html"
 
 
 def written(figures: Figures) -> str | None:
@@ -22,3 +26,11 @@ def written(figures: Figures) -> str | None:
     except Exception as error:  # noqa: BLE001 - no picture is worth a verdict
         sys.stderr.write(f"no report.html: drawing it failed ({error!r}); figures.json has its numbers\n")
         return None
+
+
+def put(files: Files, page: str | None) -> None:
+    """Into a folder that may hold that of an earlier run, which is none of this one."""
+    if page is None:
+        files.delete(PAGE)
+    else:
+        files.write(PAGE, page)

@@ -13,6 +13,7 @@ from rich.table import Table
 from reconcile.anomalies.name import Anomaly
 from reconcile.summary import ANOMALIES, CLEAN, COUNTS
 
+WIDTH_MIN: Final = 140
 _LOOK_EVERY_S: Final = 0.5
 
 
@@ -66,6 +67,12 @@ def _watch(spark: SparkSession, state: _Steps, ended: threading.Event) -> None:
         tasks = sum(each.numTasks for each in stages)
         if tasks:
             state.within(sum(each.numCompletedTasks for each in stages) / tasks)
+
+
+def terminal() -> Console:
+    """Where results are told; as wide as a table needs where nobody's window limits it."""
+    console = Console()
+    return console if console.is_terminal else Console(width=max(console.width, WIDTH_MIN))
 
 
 def show(document: Mapping[str, Any], advice: Iterable[str], console: Console) -> None:

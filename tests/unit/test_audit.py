@@ -18,10 +18,10 @@ from conf.settings import AddressDefaults
 from reconcile import audit_advice, audit_part, partitioner
 from reconcile.audit import keep
 from reconcile.audit_figures import figures
-from reconcile.audit_keys import as_text
 from reconcile.audit_part import Extent
 from reconcile.audit_result import Audit, HeaderSeen, PartitionCount, Resends, Spread, document, step_of
 from reconcile.audit_topic import Topic
+from reconcile.escapes import as_text
 from reconcile.figures import Figures
 from reconcile.files import LocalFiles
 from reconcile.kafka import refused
