@@ -12,10 +12,8 @@ from aiokafka.consumer.group_coordinator import GroupCoordinator
 from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from ringfence_client import Message, Reject, record
-from ringfence_client.progress import ProgressTopic
+from ringfence_client import Message, Reject
 from tables import failpoints
-from tables.cluster import Cluster
 from tests.support import kafka
 from tests.support.consuming import Bench, Recorder, consuming, interleaved, numbered
 from tests.support.kafka import Sent
@@ -439,23 +437,3 @@ async def test_error_that_nobody_named(bootstrap: str, caplog: pytest.LogCapture
 
         assert raised > 3
         assert (await bench.agreed()).next == 3
-
-
-async def test_reader_is_cancelled(bootstrap: str) -> None:
-    """Whoever asks for progress together with a reader that is cancelled gets it all the same."""
-    async with consuming(bootstrap) as bench:
-        running = await bench.start(Recorder())
-        await running.stop()
-        cluster = Cluster(bench.settings.kafka, bench.group)
-        async with cluster:
-            topic = ProgressTopic(bench.settings.kafka, bench.settings.app.id, cluster)
-            await topic.start()
-            key = record.encode_key(bench.group, bench.accepted, 0)
-            one, other = (asyncio.create_task(topic.latest(key)) for _ in range(2))
-            await until(lambda: topic._latest._reader is not None, lambda: "nothing is read")
-            one.cancel()
-
-            assert await other is not None
-            assert one.cancelled()
-
-            await topic.stop()

@@ -156,6 +156,7 @@ async def test_open_transaction_is_waited_for(bootstrap: str) -> None:
         value, asked_at = await asked
 
         assert value == b"2"
+        assert given_up.cancelled()
         assert called < asked_at < committing
         assert await _value(latest, 0, b"a") == b"3"
 
