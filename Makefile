@@ -19,9 +19,10 @@ $(STAMP): requirements.lock pyproject.toml
 demo: setup
 	$(BIN)/ringfence demo
 
-# Three at a time on two cores: half of the time they wait for sessions to run out. In the order that tests/conftest.py gives.
+# Four at a time on two cores: half of the time they wait for sessions to run out. tests/conftest.py gives the order, and
+# Spark's to one of them.
 test: setup lint
-	$(BIN)/python -m pytest --numprocesses 3 --dist loadfile --no-loadscope-reorder -m "not long"
+	$(BIN)/python -m pytest --numprocesses 4 --dist loadfile --no-loadscope-reorder -m "not long"
 
 # What `make test` leaves out, because it takes long and a quicker test is beside it.
 long: setup

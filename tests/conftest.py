@@ -2,8 +2,10 @@
 
 import itertools
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
+from xdist.scheduler import LoadFileScheduling
 
 from app.embedded.broker import EmbeddedBroker
 from tests.support import kafka
@@ -42,3 +44,17 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         itertools.zip_longest(waiting, working[::2], working[1::2], fillvalue=[])
     )
     items[:] = [item for found in mixed for item in found]
+
+
+class ByFileOrFolder(LoadFileScheduling):  # type: ignore[misc]
+    """Gives out whole files, and all of Spark's to one process: else each process warms a JVM of its own."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        folder = "tests/reconcile/"
+        return folder if nodeid.startswith(folder) else str(super()._split_scope(nodeid))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> ByFileOrFolder:
+    """For ``--dist loadfile``."""
+    return ByFileOrFolder(config, log)
