@@ -14,7 +14,7 @@ from tests.support import kafka
 from tests.support.consumers import ConsumerProcess, consumers, wait_shared
 from tests.support.group_checker import Disturbance, Run, judge
 from tests.support.group_system import UNWRITTEN_S, System, assert_rising
-from tests.support.group_traffic import GroupMessage, Shape, accept, generate, sizes
+from tests.support.group_traffic import Flow, GroupMessage, Shape, accept, generate, sizes
 from tests.support.handlers import open_books
 
 SEED = 6_151
@@ -57,19 +57,24 @@ def test_clean_handover(bootstrap: str, tmp_path: Path) -> None:
     """One comes, the other leaves: nothing is repeated, tokens rise, and no lease that was released is waited for."""
     system = _system(bootstrap, tmp_path, "clean", 0.02, 60)
     first, second = system.processes
+    made = generate(Shape(messages=60_000, group_size=17, interleave=7), SEED)
+    flow = Flow(bootstrap, system.name, made, 300)  # a consumer handles no more than 350 a second
     with consumers(first):
-        sent = _traffic(system, 2_003, 17)
-        system.wait_ended(200)
-        second.start()
-        wait_shared(first, second, partitions=2)
-        shared = system.runs()
-        system.wait_ended(len(shared) + 200)
-        assert first.stop() == 0
-        stopped = time.monotonic()
-        wait_shared(second, partitions=2, limit_s=30)
-        taken = time.monotonic()
-        system.wait_ended(sum(sent.values()))
-        assert second.stop() == 0
+        try:
+            flow.start()
+            system.wait_ended(200)
+            second.start()
+            wait_shared(first, second, partitions=2)
+            system.wait_ended(system.ended() + 200)
+            assert first.stop() == 0
+            stopped = time.monotonic()
+            wait_shared(second, partitions=2, limit_s=30)
+            taken = time.monotonic()
+            sent = flow.finish()
+            system.wait_ended(sum(sent.values()))
+            assert second.stop() == 0
+        finally:
+            flow.stop()
 
     runs = system.runs()
     assert judge(runs, sent) == []
