@@ -174,9 +174,9 @@ def rings_find(address: str, identifier: str, as_json: bool, config: Path) -> in
     that begins so.
     """
     settings = load(config)
-    from app import ring_verbs  # noqa: PLC0415
+    from app import ring_find  # noqa: PLC0415
 
-    return ring_verbs.find(settings, address, identifier, as_json)
+    return ring_find.find(settings, address, identifier, as_json)
 
 
 @rings.command("clear")
@@ -185,9 +185,9 @@ def rings_find(address: str, identifier: str, as_json: bool, config: Path) -> in
 def rings_clear(address: str, config: Path) -> int:
     """Forget all IDs of ADDRESS. Running workers take notice at their next message; resends pass from there on."""
     settings = load(config)
-    from app import ring_verbs  # noqa: PLC0415
+    from app import ring_clear  # noqa: PLC0415
 
-    return ring_verbs.clear(settings, address)
+    return ring_clear.clear(settings, address)
 
 
 @cli.command()

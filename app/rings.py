@@ -26,6 +26,12 @@ PARALLEL: Final = 8
 """Changelog partitions read at once."""
 
 
+class NoChangelogError(TopicError):
+    """Nothing can be said of its rings; that is another answer than that an ID is not known."""
+
+    exit_code = 2
+
+
 @dataclass(frozen=True, slots=True)
 class Entry:
     """One ID of a ring."""
@@ -56,7 +62,7 @@ def show(settings: Settings, address: str | None, as_json: bool) -> int:
 
     Raises:
         ConfigurationError: unknown address.
-        TopicError: a changelog does not exist.
+        NoChangelogError: a changelog does not exist.
         BrokerUnavailableError: nobody answers.
     """
     chosen = settings.addresses if address is None else (configured(settings, address),)
@@ -96,33 +102,60 @@ async def snapshots(settings: Settings, address: AddressSettings, cluster: Clust
     """What the changelog says of each lane, now.
 
     Raises:
-        TopicError: there is no changelog.
+        NoChangelogError: there is none.
     """
-    topic = wire.changelog_topic(settings.app.id, address.name)
-    counts = await cluster.partition_counts([topic])
-    if topic not in counts:
-        raise TopicError(f"topic {topic} does not exist: `ringfence topics create` makes it")
     limit = asyncio.Semaphore(PARALLEL)
 
     async def one(partition: int) -> Restore:
         async with limit:
-            return await snapshot(settings, address, cluster, partition)
+            return await LaneView(settings, address, cluster, partition).read_on()
 
-    return list(await asyncio.gather(*(one(each) for each in range(counts[topic]))))
+    return list(await asyncio.gather(*(one(each) for each in range(await lanes(settings, address, cluster)))))
 
 
-async def snapshot(settings: Settings, address: AddressSettings, cluster: Cluster, partition: int) -> Restore:
-    """What the changelog says of one lane, now."""
+async def lanes(settings: Settings, address: AddressSettings, cluster: Cluster) -> int:
+    """How many lanes an address has.
+
+    Raises:
+        NoChangelogError: nobody knows.
+    """
     topic = wire.changelog_topic(settings.app.id, address.name)
-    restore = Restore(None, 0, resident=True)
-    start = await cluster.log_start(topic, partition)
-    end = await cluster.high_watermark(topic, partition)
+    counts = await cluster.partition_counts([topic])
+    if topic not in counts:
+        raise NoChangelogError(
+            f"topic {topic} does not exist: is app.id the workers'? `ringfence topics create` makes it"
+        )
+    return counts[topic]
 
-    async def consume(records: Sequence[Any]) -> None:
-        restore.consume(records)
 
-    await changelog.read(settings.kafka, topic, partition, start, end, consume)
-    return restore
+class LaneView:
+    """What the changelog says of one lane."""
+
+    def __init__(
+        self, settings: Settings, address: AddressSettings, cluster: Cluster, partition: int
+    ) -> None:
+        self.partition = partition
+        self._kafka = settings.kafka
+        self._topic = wire.changelog_topic(settings.app.id, address.name)
+        self._cluster = cluster
+        self._restore = Restore(None, 0, resident=True)
+        self._next: int | None = None
+
+    async def read_on(self) -> Restore:
+        """All that it says now; only what came since the last call is read.
+
+        Raises:
+            ChangelogStalledError: a transaction does not end.
+        """
+        if self._next is None:
+            self._next = await self._cluster.log_start(self._topic, self.partition)
+        end = await self._cluster.high_watermark(self._topic, self.partition)
+
+        async def consume(records: Sequence[Any]) -> None:
+            self._restore.consume(records)
+
+        self._next = await changelog.read(self._kafka, self._topic, self.partition, self._next, end, consume)
+        return self._restore
 
 
 def live_slots(restore: Restore) -> list[Slot]:

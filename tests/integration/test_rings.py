@@ -3,12 +3,19 @@
 import asyncio
 import base64
 import json
+import re
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from agents.lanes import Lanes
+from app import ring_clear
+from conf import wire
 from conf.load import load
+from tables import failpoints
 from tables.cluster import Cluster
+from tables.producer import TransactionalProducer
 from tests.support import kafka
 from tests.support.kafka import Sent
 from tests.support.lanes import Group
@@ -92,6 +99,50 @@ def test_clear_is_honoured_by_a_running_worker(bootstrap: str, tmp_path: Path) -
     assert [each.id for each in after] == [b"a", b"b", b"a", b"b"]
 
 
+def test_clear_of_a_busy_lane(
+    bootstrap: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whose fence is taken back before the floor is written tries again; in vain it names the lane, and what is cleared."""
+    name = kafka.unique("clear-busy")
+    addresses = [{"name": name, "partitions": 2}]
+    config = configure(tmp_path, bootstrap, name, addresses)
+    with worker(config, "w") as process:
+        running = Running(bootstrap, process, addresses, name)
+        running.outcome(name, [Sent(each, None) for each in (b"a", b"b", b"c", b"d")])
+        process.stop()
+    settings = load(config)
+    fences = 0
+
+    async def fence_back(point: str, lane: str) -> None:
+        nonlocal fences
+        if fences < limit:
+            fences += 1
+            worker_lane = TransactionalProducer(settings.kafka, wire.transactional_id(name, name, 1), lane)
+            await worker_lane.fence()
+            await worker_lane.discard()
+
+    monkeypatch.setattr(ring_clear, "TRIES", 4)
+    remove = failpoints.install("before-commit", f"{name}-1", fence_back)
+    try:
+        limit = 4
+        with pytest.raises(
+            ring_clear.ContestedError, match=f"{name}-1 is not cleared: .* 4 times.*stop the workers"
+        ):
+            ring_clear.clear(settings, name)
+        first = capsys.readouterr().out
+        fences, limit = 0, 3
+        ring_clear.clear(settings, name)
+    finally:
+        remove()
+    second = capsys.readouterr().out
+    counts = [int(each) for each in re.findall(r"(\d+) IDs forgotten", first + second)]
+
+    assert f"{name}-0" in first
+    assert f"{name}-1" not in first
+    assert len(counts) == 3
+    assert (counts[0] + counts[2], counts[1]) == (4, 0)
+
+
 def test_clear_without_a_worker(bootstrap: str, tmp_path: Path) -> None:
     """``clear`` needs no worker; the next one finds the floor, also on its old disk."""
     name = kafka.unique("clear-alone")
@@ -121,6 +172,11 @@ def test_unknown_address_and_unreadable_id(bootstrap: str, tmp_path: Path) -> No
     assert "write text:hex:zz" in done.stderr
     done = run_verb("rings", "clear", name, "--config", str(config), check=False)
     assert (done.returncode, done.stdout) == (0, f"cleared  {name}-0  0 IDs forgotten\n")
+    elsewhere = tmp_path / "elsewhere.toml"
+    elsewhere.write_text(config.read_text().replace(f'id = "{name}"', f'id = "{name}-other"'))
+    done = run_verb("rings", "find", name, "x", "--config", str(elsewhere), check=False)
+    assert done.returncode == 2
+    assert f"topic {name}-other-{name}-changelog does not exist: is app.id the workers'?" in done.stderr
 
 
 def test_half_a_lane_is_not_opened(bootstrap: str, tmp_path: Path) -> None:

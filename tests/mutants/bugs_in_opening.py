@@ -223,9 +223,9 @@ MUTANTS: Final = (
         "The running worker overwrites the new floor with its own, and what was cleared is known again.",
         (
             Patch(
-                "app/ring_verbs.py",
-                "        wire.transactional_id(settings.app.id, address.name, partition),\n",
-                '        wire.transactional_id(settings.app.id, address.name, partition) + "-clear",\n',
+                "app/ring_clear.py",
+                "            wire.transactional_id(settings.app.id, address.name, view.partition),\n",
+                '        wire.transactional_id(settings.app.id, address.name, view.partition) + "-clear",\n',
             ),
         ),
         "tests/integration/test_rings.py::test_clear_is_honoured_by_a_running_worker",

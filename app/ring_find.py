@@ -1,24 +1,19 @@
-"""``ringfence rings find`` and ``ringfence rings clear``."""
+"""``ringfence rings find``."""
 
 import asyncio
 import base64
 import binascii
 import json
 from dataclasses import asdict
-from typing import Final
 
 import click
 
-from agents import journal
 from app import rings
 from conf import wire
 from conf.errors import RingfenceError
 from conf.settings import AddressSettings, Settings
 from tables import codec
 from tables.cluster import Cluster
-from tables.producer import Outgoing, TransactionalProducer
-
-FENCE_LIMIT_S: Final = 30.0
 
 
 class IdFormatError(RingfenceError):
@@ -76,54 +71,3 @@ async def _find(settings: Settings, address: AddressSettings, encoded_id: bytes)
         if latest is not None:
             found.append({"lane": wire.lane_name(address.name, number), **asdict(latest)})
     return found
-
-
-def clear(settings: Settings, address: str) -> int:
-    """Forget all IDs of an address, exactly-once too: at one definite point of each lane."""
-    forgotten = asyncio.run(_clear(settings, rings.configured(settings, address)))
-    for lane, count in forgotten.items():
-        click.echo(f"cleared  {lane}  {count} IDs forgotten")
-    return 0
-
-
-async def _clear(settings: Settings, address: AddressSettings) -> dict[str, int]:
-    topic = wire.changelog_topic(settings.app.id, address.name)
-    async with Cluster(settings.kafka, settings.app.id) as cluster:
-        lanes = len(await rings.snapshots(settings, address, cluster))
-        return {
-            wire.lane_name(address.name, each): await _clear_lane(settings, address, cluster, topic, each)
-            for each in range(lanes)
-        }
-
-
-async def _clear_lane(
-    settings: Settings, address: AddressSettings, cluster: Cluster, topic: str, partition: int
-) -> int:
-    """Write a floor as the lane itself: who runs it is fenced, opens again, and finds the floor.
-
-    Returns:
-        How many IDs were live.
-    """
-    producer = TransactionalProducer(
-        settings.kafka,
-        wire.transactional_id(settings.app.id, address.name, partition),
-        wire.lane_name(address.name, partition),
-    )
-    try:
-        async with asyncio.timeout(FENCE_LIMIT_S):
-            await producer.fence()
-        restore = await rings.snapshot(settings, address, cluster, partition)
-        if restore.meta is None:
-            return 0
-        builder = producer.builder()
-        meta = restore.meta._replace(floor=restore.meta.head)
-        builder.append(timestamp=None, key=codec.META_KEY, value=codec.encode_meta(meta), headers=[])
-        told = journal.outgoing(
-            producer.builder(), settings.app.id, journal.RingEvent.CLEARED, address.name, partition,
-            (meta.capacity, meta.capacity), meta.next_offsets,
-        )  # fmt: skip
-        async with asyncio.timeout(FENCE_LIMIT_S):
-            await producer.transact([Outgoing(topic, partition, builder), told], {}, settings.app.id)
-        return len(rings.live_slots(restore))
-    finally:
-        await producer.discard()

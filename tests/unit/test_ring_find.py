@@ -3,7 +3,7 @@ from hashlib import blake2b
 
 import pytest
 
-from app.ring_verbs import IdFormatError, parse_id
+from app.ring_find import IdFormatError, parse_id
 from tables.codec import digest_id, display_id, encode_id
 
 
