@@ -186,8 +186,9 @@ class Opening:
                 raise LaneRefusedError(
                     f"{self.address.input_topic} has {inputs} partitions, it had {counts[topic]} when this lane began, "
                     f"as {topic} still has: groups and IDs have moved to other partitions. Recreate "
-                    f"{self.address.input_topic} with {counts[topic]} partitions, or begin anew under another app.id; "
-                    f"only if nothing was processed yet, delete {topic} and run `ringfence topics create`"
+                    f"{self.address.input_topic} with {counts[topic]} partitions, or begin anew under another app.id, which "
+                    f"accepts all once more that is still in the input; only if nothing was processed yet, delete "
+                    f"{topic} and run `ringfence topics create`"
                 )
         for role in ("input topic", "accepted topic"):
             if "compact" in configs[roles[role]].cleanup_policy:
@@ -207,7 +208,8 @@ class Opening:
             if now != before:
                 raise LaneRefusedError(
                     f"{topic} has {now} partitions, it had {before} when this lane began: groups and IDs have moved to "
-                    f"other partitions. Recreate {topic} with {before} partitions, or begin anew under another app.id"
+                    f"other partitions. Recreate {topic} with {before} partitions, or begin anew under another app.id, which accepts "
+                    "all once more that is still in the input"
                 )
 
     async def _changelog_bounds(self, delete_retention_s: float) -> ChangelogBounds:
@@ -245,7 +247,7 @@ class Opening:
                 raise LaneRefusedError(
                     f"{topic}/{self.partition} ends at {end}, but this lane has processed it up to {next_offset}: it lost "
                     "its tail. What comes next at those offsets would be taken for processed: restore the topic, or "
-                    "begin anew under another app.id"
+                    "begin anew under another app.id, which accepts all once more that is still in the input"
                 )
             if committed is not None and committed > (recorded or 0):
                 log.warning(

@@ -26,7 +26,11 @@ _OPTIONS: Final = {
     "--bootstrap-servers", metavar="HOST:PORT", help="Instead of kafka.bootstrap_servers: no file needed."
 )
 @click.option("--since", metavar="DURATION", help="Only records of the last 30m, 24h, 7d.")
-@click.option("--last", type=click.IntRange(min=1), help="Only so many, the latest of each partition.")
+@click.option(
+    "--last",
+    type=click.IntRange(min=1),
+    help="Only the last so many offsets; each partition gives its share by size.",
+)
 @click.option(
     "--id-header", "id_headers", metavar="NAME", multiple=True, help="Holds the ID; repeat for several names."
 )

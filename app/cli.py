@@ -80,7 +80,7 @@ def cli() -> None:
 def broker(port: int, directory: Path, config: Path) -> int:
     """Run an embedded Kafka of one node in the foreground, for a first look and for tests.
 
-    Ctrl-C or SIGTERM stops it cleanly. It needs Java 17; the first start fetches Kafka, 45 MB.
+    Ctrl-C or SIGTERM stops it cleanly. It needs Java 17 or newer; the first start fetches Kafka, 45 MB.
     """
     settings_if_any(config)  # needs none of them, but a faulty file that was named is an error everywhere
     from app.embedded.command import run_broker  # noqa: PLC0415

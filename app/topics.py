@@ -14,6 +14,7 @@ import click
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 from aiokafka.errors import (
+    InvalidConfigurationError,
     InvalidReplicationFactorError,
     KafkaConnectionError,
     KafkaError,
@@ -214,6 +215,8 @@ def _refusal(plan: TopicPlan, error: type[KafkaError], message: list[Any], broke
     said = f"{error.__name__}: {message[0]}" if message and message[0] else error.__name__
     if issubclass(error, InvalidReplicationFactorError):
         way_out = f"the cluster has {brokers} brokers: lower replication_factor, or set it to 0"
+    elif issubclass(error, InvalidConfigurationError):
+        way_out = "brokers know all of its settings from Kafka 3.6 on; on older ones make it by hand"
     else:
         way_out = "allow this user to create topics, or have somebody create it"
     return f"{plan.name} was not created with {plan.partitions} partitions ({said}): {way_out}"

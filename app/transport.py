@@ -1,4 +1,6 @@
-"""Faust's aiokafka transport, changed in six points. This file and records.py know Faust's and aiokafka's insides.
+"""Faust's aiokafka transport, changed in six points. This file and records.py know Faust's insides.
+
+What is known of aiokafka's stands here, there, and in tables/insides.py, producer.py, clients.py and cluster.py.
 
 1. A fetch is one message: Faust moves an event at a time and pays some 23 callbacks for each; here the records of
    one fetch of one partition travel as one :class:`agents.batch.FetchedBatch`.

@@ -17,6 +17,8 @@ def handle(message: Message) -> None:
     """Adds the message to the account of its group, once."""
     store = _store()
     with store:  # one transaction: both or neither
+        # Before the look, or a late holder of the partition could look too before this one has written.
+        store.execute("BEGIN IMMEDIATE")
         group = message.group or b""
         applied = store.execute("SELECT last FROM applied WHERE account = ?", (group,)).fetchone()
         if applied is not None and message.offset <= applied[0]:
