@@ -21,6 +21,10 @@ from bench.traffic import LOG_LEVEL
 PARTITIONS: Final = 4
 GROUPS: Final = 50
 """Of each partition."""
+CONCURRENCY: Final = 40
+"""Handlers of a member: more than ever have work, so that none waits for another partition's."""
+FRESH_S: Final = 1.0
+"""Who begins a message so soon after its making has no backlog."""
 LIMIT_S: Final = 120.0
 POLL_S: Final = 0.1
 
@@ -49,7 +53,8 @@ class Member:
         self._notes = config.parent / f"consumer-{number}.notes"
         command = [
             "env", f"BENCH_NOTES={self._notes}", f"BENCH_HANDLER_S={handler_s}", sys.executable, "-m", "app", "consume",
-            address, "--handler", "bench.noting:handle", "--consumer-group", "bench", "--web-port", "0", "--config", str(config),
+            address, "--handler", "bench.noting:handle", "--consumer-group", f"{address}-group", "--concurrency", str(CONCURRENCY),
+            "--web-port", "0", "--config", str(config),
         ]  # fmt: skip
         self.child = resources.enter_context(measure.child(command, self.log))
 
@@ -141,12 +146,16 @@ def until(condition: Callable[[], T | None], what: str, members: Sequence[Member
 
 
 def until_shared(*members: Member) -> None:
-    """Until messages produced from now on come to each of these members from as many partitions, and from all."""
+    """Until messages produced from now on come to each of these members from as many partitions, and from all; none lags."""
     began = time.time()
 
     def shared() -> bool:
         runs = sorted((run for each in members for run in each.ran()), key=lambda each: each.began)
-        owners = {each.partition: each.member for each in runs if each.produced > began}
+        owners = {
+            each.partition: each.member
+            for each in runs
+            if each.produced > began and each.began - each.produced < FRESH_S
+        }
         counts = Counter(owners.values())
         return len(owners) == PARTITIONS and all(
             counts[each.number] == PARTITIONS / len(members) for each in members
