@@ -5,12 +5,15 @@ from typing import Any, Final
 
 import aiohttp
 import click
+from aiokafka.errors import KafkaError
 
 from app import groups, rings
-from conf.errors import RingfenceError
+from conf.errors import BrokerUnavailableError, RingfenceError
 from conf.settings import AddressSettings, Settings
 from ringfence_client import dropping
+from ringfence_client.opening import NotOursError
 from ringfence_client.record import Progress
+from ringfence_client.writer import LostError
 from tables.cluster import NO_MEMBERS, Cluster
 
 ANSWER_LIMIT_S: Final = 30.0
@@ -48,10 +51,21 @@ def drop(settings: Settings, address: str, group: str, name: str, *, skip: bool)
         0 dropped, 1 nothing to drop.
 
     Raises:
-        GroupError: a consumer holds it, and its web server cannot be reached.
+        GroupError: a consumer holds it, and its web server cannot be reached or refuses; or consumers came meanwhile.
+        BrokerUnavailableError: the cluster does not answer, or refuses.
     """
     found = rings.configured(settings, address)
-    counts = asyncio.run(_drop(settings, found, group, parse_name(name), skip=skip))
+    try:
+        counts = asyncio.run(_drop(settings, found, group, parse_name(name), skip=skip))
+    except (NotOursError, LostError) as error:
+        raise GroupError(
+            f"a consumer of {group} came while nobody was to hold it: run this again; what was dropped stays so"
+        ) from error
+    except KafkaError as error:
+        raise BrokerUnavailableError(
+            f"{found.accepted_topic}: {type(error).__name__}: {error}: look at the brokers and at this user's rights, then "
+            "run this again; what was dropped stays so"
+        ) from error
     for partition, count in counts.items():
         click.echo(f"dropped  {found.accepted_topic}/{partition}  {count} messages of {name}")
     if not any(counts.values()):
@@ -73,20 +87,22 @@ async def _drop(
             row = await _waiting(settings, address, cluster, number, known, name)
             if row is None:
                 continue
+            refusal = "has no web server"
             if known is not None and known.web and not known.released:
-                answer = await _tell(known.web, number, name, skip=skip)
-                if answer is not None:
+                answer = await _tell(known.web, group, address, number, name, skip=skip)
+                if isinstance(answer, dict):
                     # A consumer has not fetched all that it purges.
                     dropped[number] = answer["dropped"] if skip else row.depth - answer["acquired"]
                     continue
+                refusal = answer
             if await cluster.group_state() not in NO_MEMBERS:
                 raise GroupError(
-                    f"{address.accepted_topic}/{number} is held by {known.holder if known else 'a consumer'}, whose web "
-                    f"server does not answer ({known.web if known and known.web else 'it has none'}): run this where "
-                    "it can be reached, or stop the group's consumers first"
+                    f"{address.accepted_topic}/{number} is held by {known.holder if known else 'a consumer'}, which "
+                    f"{refusal}: run this again in a moment, where its web server can be reached; or stop the group's "
+                    "consumers first"
                 )
             end = row.head_offset + 1 if skip else await cluster.stable_end(address.accepted_topic, number)
-            await dropping.drop_below(settings, address, cluster, number, name, end)
+            await dropping.drop_below(settings, address, cluster, number, name, end, _say_waiting)
             dropped[number] = 1 if skip else row.depth
         return dropped
 
@@ -108,13 +124,25 @@ async def _waiting(
     return (await groups.unfinished(settings, topic, partition, known, start, end)).get(name.hex())
 
 
-async def _tell(web: str, partition: int, name: bytes, *, skip: bool) -> dict[str, int] | None:
-    """Have the holder drop it; returns what it says, None = it does not answer or holds it no longer."""
+def _say_waiting(text: str) -> None:
+    click.echo(f"{text}; waiting until its lease has run out", err=True)
+
+
+async def _tell(
+    web: str, consumer_group: str, address: AddressSettings, partition: int, name: bytes, *, skip: bool
+) -> dict[str, int] | str:
+    """Have the holder drop it; returns what it says, or why it does not: another may listen where it did."""
     limit = aiohttp.ClientTimeout(total=ANSWER_LIMIT_S)
-    body: dict[str, Any] = {"partition": partition, "group": name.hex()}
+    body: dict[str, Any] = {
+        "consumer_group": consumer_group,
+        "topic": address.accepted_topic,
+        "partition": partition,
+        "group": name.hex(),
+    }
     url = f"{web}/groups/{'skip' if skip else 'purge'}"
     try:
         async with aiohttp.ClientSession(timeout=limit) as session, session.post(url, json=body) as answer:
-            return dict(await answer.json()) if answer.ok else None
+            said = dict(await answer.json())
+            return said if answer.ok else f"refuses ({said.get('error', answer.status)})"
     except (aiohttp.ClientError, OSError, TimeoutError, ValueError):
-        return None
+        return f"does not answer at {web}"

@@ -13,6 +13,7 @@ from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener, TopicPartition
 from aiokafka.errors import (
     GroupAuthorizationFailedError,
     InconsistentGroupProtocolError,
+    InvalidSessionTimeoutError,
     KafkaError,
     OffsetOutOfRangeError,
 )
@@ -189,9 +190,15 @@ class GroupConsumer:
             raise PrerequisiteError(
                 f"this user may not read as the consumer group {self.group}: allow it, or choose another name"
             ) from error
+        except InvalidSessionTimeoutError as error:
+            raise ConfigurationError(
+                f"the brokers do not take a session time-out of {self.options.session_timeout:g} s: choose one between "
+                "their group.min.session.timeout.ms (6 s unless set) and group.max.session.timeout.ms (30 min)"
+            ) from error
         log.info("consumer %s of group %s begins at %s", self.options.name, self.group, self._topic)
         while True:
             insides.keep_fetching(self._consumer._fetcher)  # noqa: SLF001
+            insides.keep_member(self._consumer)
             timeout_ms = MOVING_POLL_MS if self._moving() else POLL_MS
             try:
                 fetched = await self._consumer.getmany(timeout_ms=timeout_ms, max_records=self._fetch_max)
@@ -199,7 +206,7 @@ class GroupConsumer:
                 self._judge(error.args[0])
                 continue
             except (KafkaError, OSError) as error:
-                log.warning("nothing can be fetched: %s", error or type(error).__name__)
+                log.warning("nothing can be fetched, again in %.0f s: %s", RETRY_S, _named(error))
                 await asyncio.sleep(RETRY_S)
                 continue
             self._take(fetched)
@@ -252,6 +259,11 @@ class GroupConsumer:
             self._consumer.pause(tp)
         elif tp in paused:
             self._consumer.resume(tp)
+
+
+def _named(error: Exception) -> str:
+    """With its class: of a refusal by the broker that is often all that it says."""
+    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
 
 
 class _Listener(ConsumerRebalanceListener):  # type: ignore[misc]

@@ -1,5 +1,6 @@
 """Drops messages of a group in a partition that no consumer holds."""
 
+from collections.abc import Callable
 from typing import Final
 
 from conf.settings import AddressSettings, Settings
@@ -14,12 +15,21 @@ WRITE_LIMIT_S: Final = 20.0
 
 
 async def drop_below(
-    settings: Settings, address: AddressSettings, cluster: Cluster, partition: int, group: bytes, below: int
+    settings: Settings,
+    address: AddressSettings,
+    cluster: Cluster,
+    partition: int,
+    group: bytes,
+    below: int,
+    waiting: Callable[[str], None],
 ) -> None:
     """Whoever holds the partition next skips the group's messages below this offset. Takes the partition for a moment.
 
+    ``waiting`` is told, once, for whom it waits: a holder that died has its lease until that runs out.
+
     Raises:
         NotOursError: the consumer group has members.
+        LostError: it got one meanwhile.
         KafkaError: the cluster does not answer.
     """
     prepared = await topics.prepare(settings, address, cluster)
@@ -28,11 +38,18 @@ async def drop_below(
     letters = DeadLetters(*prepared.dead_letters, cluster.group_id)
     opening = PartitionOpening(settings.kafka, settings.app.id, cluster, progress, letters, ConsumerOptions())
 
+    said: list[str] = []
+
+    def say_once(text: str) -> None:
+        if not said:
+            said.append(text)
+            waiting(text)
+
     async def confirm() -> bool:
         return await cluster.group_state() in NO_MEMBERS
 
     try:
-        _, window, writer = await opening.open(address.accepted_topic, partition, confirm)
+        _, window, writer = await opening.open(address.accepted_topic, partition, confirm, say_once)
         window.purge(group, below)
         writer.start(lambda: None)
         try:

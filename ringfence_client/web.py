@@ -11,6 +11,7 @@ from aiohttp import web
 
 from ringfence_client.claimed import Claimed
 from ringfence_client.consumer import GroupConsumer
+from ringfence_client.writer import LostError
 
 GROUPS_MAX: Final = 1_000
 """Shown of a partition, the oldest first; more would serve nobody."""
@@ -97,6 +98,12 @@ class _Pages:
         except (ValueError, KeyError, TypeError):
             wanted = 'a JSON object is wanted: {"partition": number, "group": the group\'s bytes in hex}'
             return web.json_response({"error": wanted}, status=400)
+        own = {"consumer_group": self._consumer.group, "topic": self._consumer.address.accepted_topic}
+        if own != {**own, **{name: body[name] for name in own if name in body}}:
+            # Another one listened here, and has died.
+            return web.json_response(
+                {"error": f"this is a consumer of {' at '.join(own.values())}"}, status=409
+            )
         claimed = self._consumer.claims.get(number)
         if claimed is None or claimed.draining:
             return web.json_response({"error": f"partition {number} is not held here"}, status=409)
@@ -105,8 +112,14 @@ class _Pages:
         else:
             end = await self._consumer.cluster.high_watermark(claimed.topic, number)
             dropped = claimed.window.purge(group, end)
-        async with asyncio.timeout(WRITE_LIMIT_S):
-            await claimed.writer.persisted()
+        try:
+            async with asyncio.timeout(WRITE_LIMIT_S):
+                await claimed.writer.persisted()
+        except LostError as error:
+            return web.json_response({"error": f"partition {number} was lost meanwhile: {error}"}, status=409)
+        except TimeoutError:
+            text = f"it is not written within {WRITE_LIMIT_S:.0f} s; it will be, if this consumer goes on"
+            return web.json_response({"error": text}, status=503)
         held = next((each.acquired for each in claimed.window.groups() if each.group == group), 0)
         return web.json_response({"dropped": dropped, "acquired": held})
 

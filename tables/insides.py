@@ -87,11 +87,34 @@ def keep_fetching(fetcher: Any) -> None:
     task: asyncio.Task[None] = fetcher._fetch_task  # noqa: SLF001
     if not task.done():
         return
-    error = None if task.cancelled() else task.exception()
-    log.error("fetching from the brokers ended and begins anew: %r", error and (error.__cause__ or error))
+    log.error("fetching from the brokers ended and begins anew: %r", _ended_by(task))
     # A failed fetch among them would end the new task at once: it awaits those that it finds.
     fetcher._pending_tasks = {each for each in fetcher._pending_tasks if not each.done()}  # noqa: SLF001
     fetcher._fetch_task = asyncio.create_task(fetcher._fetch_requests_routine())  # noqa: SLF001
+
+
+def keep_member(consumer: Any) -> None:
+    """Have aiokafka join the group again where an error ended one of the two tasks that keep it a member.
+
+    It starts neither again: its ``getmany`` raises the error on each call, and the group takes the member for dead.
+    """
+    coordinator = consumer._coordinator  # noqa: SLF001
+    heartbeat: asyncio.Task[None] | None = coordinator._heartbeat_task  # noqa: SLF001
+    if (error := _ended_by(heartbeat)) is not None and not coordinator._rejoin_needed_fut.done():  # noqa: SLF001
+        log.error("heartbeats of group %s ended, joining again: %r", coordinator.group_id, error)
+        coordinator.request_rejoin()
+    task: asyncio.Task[None] = coordinator._coordination_task  # noqa: SLF001
+    if (error := _ended_by(task)) is not None:
+        log.error("membership of group %s ended, joining again: %r", coordinator.group_id, error)
+        coordinator._coordination_task = asyncio.create_task(coordinator._coordination_routine())  # noqa: SLF001
+        coordinator.request_rejoin()
+
+
+def _ended_by(task: asyncio.Task[None] | None) -> BaseException | None:
+    if task is None or not task.done() or task.cancelled():
+        return None
+    error = task.exception()
+    return error and (error.__cause__ or error)
 
 
 async def end(consumer: Any, limit: float) -> None:

@@ -198,3 +198,11 @@ async def test_not_held(bootstrap: str) -> None:
             status, answer = await pages.post("/groups/purge", {"partition": 7, "group": ""})
 
             assert (status, answer) == (409, {"error": "partition 7 is not held here"})
+
+            meant = {"consumer_group": "other", "topic": bench.accepted, "partition": 0, "group": ""}
+            status, answer = await pages.post("/groups/skip", meant)
+
+            assert (status, answer) == (
+                409,
+                {"error": f"this is a consumer of {bench.group} at {bench.accepted}"},
+            )

@@ -3,8 +3,10 @@
 import asyncio
 import threading
 import time
+from typing import Any
 
 import pytest
+from aiokafka.errors import GroupAuthorizationFailedError
 
 from ringfence_client import Message, Reject, Release, Retry
 from tests.support import kafka
@@ -132,6 +134,45 @@ async def test_tried_again(bootstrap: str, how: str) -> None:
         assert sorted(handler.offsets) == list(range(100))
         assert await bench.letters() == []
         assert (await bench.agreed()).attempts == {}
+
+
+@pytest.mark.parametrize("task", ["heartbeat", "coordination"])
+async def test_membership_that_fails(
+    bootstrap: str, task: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A right that is revoked for a moment, or an error nobody thought of, in aiokafka's tasks: it joins again."""
+    handler = Recorder()
+    async with consuming(bootstrap) as bench:
+        bench.send(*interleaved(2, 10))
+        running = await bench.start(handler)
+        await bench.until_next(running, 10)
+        coordinator: Any = running.consumer._consumer._coordinator
+        before = coordinator.generation
+        broken, error = {
+            "heartbeat": ("_do_heartbeat", GroupAuthorizationFailedError("planted")),
+            "coordination": ("_maybe_do_autocommit", RuntimeError("planted")),
+        }[task]
+
+        async def fail(*_: Any) -> None:
+            monkeypatch.undo()
+            raise error
+
+        monkeypatch.setattr(coordinator, broken, fail)
+        if task == "coordination":
+            coordinator.request_rejoin()
+        told = {"heartbeat": "heartbeats of group", "coordination": "membership of group"}[task]
+        text = f"{told} {bench.group} ended, joining again: {error!r}"
+        await until(
+            lambda: text in caplog.text and coordinator.generation > before and running.consumer.ready,
+            lambda: caplog.text,
+        )
+        bench.send(*interleaved(2, 10))
+        await bench.until_next(running, 20)
+
+        assert not coordinator._coordination_task.done()
+        assert not coordinator._heartbeat_task.done()
+        assert sorted(handler.offsets) == list(range(20))
+        await running.stop()
 
 
 async def test_delay_is_kept(bootstrap: str) -> None:

@@ -23,12 +23,12 @@ class Scene:
         records = [Sent(b"%d" % each, GROUPS[each % 3], b"v %d 0" % each) for each in range(3 * EACH)]
         kafka.send(bootstrap, f"{self.name}.accepted", records)
 
-    def consumer(self, *options: str) -> ConsumerProcess:
+    def consumer(self, *options: str, group: str = "") -> ConsumerProcess:
         return ConsumerProcess(
             self.config,
-            "c",
+            f"c{group}",
             self.name,
-            self.group,
+            group or self.group,
             "--drain-timeout",
             "0.5",
             *options,
@@ -133,3 +133,24 @@ def test_holder_out_of_reach(bootstrap: str, tmp_path: Path) -> None:
     assert shown["held"]["depth"] == EACH
     assert shown["partition"]["answered"] is False
     assert shown["partition"]["holder"]
+
+
+def test_another_listens_where_the_holder_did(bootstrap: str, tmp_path: Path) -> None:
+    """A consumer of another group has the dead holder's port: it drops nothing of its own, and says who it is."""
+    scene = Scene(bootstrap, tmp_path)
+    dead, other = scene.consumer(), scene.consumer(group="other")
+    other.port = dead.port
+    dead.start()
+    try:
+        wait_for(lambda: "held with token" in dead.log(), dead.log)
+        dead.kill()
+        other.start()
+        wait_for(lambda: other.health()[0] == 200, other.log)
+        refused = scene.verb("purge", "held", fails=True)
+        rows = {each["group"]: each["depth"] for each in other.groups()}
+    finally:
+        dead.destroy()
+        other.destroy()
+
+    assert f"refuses (this is a consumer of other at {scene.name}.accepted)" in refused
+    assert rows["held"] == EACH
