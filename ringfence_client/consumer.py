@@ -10,6 +10,7 @@ from collections.abc import Coroutine, Iterable
 from typing import Any, Final
 
 from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener, TopicPartition
+from aiokafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
 from aiokafka.errors import (
     GroupAuthorizationFailedError,
     InconsistentGroupProtocolError,
@@ -21,6 +22,7 @@ from aiokafka.errors import (
 from conf.errors import ConfigurationError, PrerequisiteError
 from conf.settings import AddressSettings, Settings
 from ringfence_client import topics
+from ringfence_client.assignor import KeepingAssignor
 from ringfence_client.claimed import Claimed
 from ringfence_client.dead_letters import DeadLetters
 from ringfence_client.dispatcher import Dispatcher
@@ -173,6 +175,11 @@ class GroupConsumer:
             "rebalance_timeout_ms": int(rebalance_s * 1000),
             "max_poll_interval_ms": int(rebalance_s * 1000) + 300_000,
             "metadata_max_age_ms": 10_000,
+            # The second for groups with members of another kind, or of before.
+            "partition_assignment_strategy": [
+                KeepingAssignor(self._topic, self.holdings.owned),
+                RoundRobinPartitionAssignor,
+            ],
             "fetch_max_wait_ms": POLL_MS,
         }
 

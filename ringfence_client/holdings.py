@@ -40,6 +40,8 @@ class Holdings:
         """The partitions that are held, by number; suspended and leaving ones too."""
         self.assigned: set[int] | None = None
         """What the group gave us; None = nothing yet, or it is about to change."""
+        self._had: set[int] = set()
+        """What the group gave us last."""
         self.reasons: dict[int, str] = {}
         """Why an assigned partition is not held yet."""
         self.stopping = asyncio.Event()
@@ -67,6 +69,12 @@ class Holdings:
         held = {number for number, each in self.claims.items() if not each.draining}
         return self.assigned is not None and self.assigned <= held
 
+    def owned(self) -> dict[int, int]:
+        """What the group gave us last, with the fencing token of what is held and 0 where it is not, for who shares out."""
+        return {
+            number: self.claims[number].fence.token if number in self.claims else 0 for number in self._had
+        }
+
     # -- what aiokafka calls ---------------------------------------------------------------------------------
 
     async def revoked(self, partitions: Iterable[TopicPartition]) -> None:
@@ -88,7 +96,7 @@ class Holdings:
         for tp in partitions:
             # Else aiokafka looks for a position itself; nothing is fetched of it yet.
             self._consumer.seek(tp, 0)
-        self.assigned = numbers
+        self.assigned = self._had = numbers
         generation = insides.generation(self._consumer)
         log.info("assigned %s of %s", _numbers(numbers), self._topic)
         self.reasons = {}

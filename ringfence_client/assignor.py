@@ -1,0 +1,101 @@
+"""Which member of a consumer group gets which partitions: each about as many, and each keeps what it has as far as that goes.
+
+Kafka's members say what they have when they join, and one of them shares out (KIP-54). aiokafka's default deals all partitions out
+anew, by which a tenth consumer moves nearly everything that nine have; and its sticky one remembers a process, not a consumer.
+
+Two may say that they have the same: one of them was stopped or cut off, and woke. The fencing token, which grows with each
+holder, tells who had it last.
+"""
+
+import json
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final
+
+from aiokafka.coordinator.assignors.abstract import AbstractPartitionAssignor
+from aiokafka.coordinator.protocol import ConsumerProtocolMemberAssignment, ConsumerProtocolMemberMetadata
+
+_VERSION: Final = 0
+"""Of Kafka's format."""
+
+Owned = Mapping[int, int]
+"""Fencing tokens by partition; 0 where it was assigned, and is not held yet."""
+
+
+def share(partitions: Iterable[int], owned: Mapping[str, Owned]) -> dict[str, list[int]]:
+    """Share out partitions; pure.
+
+    Args:
+        partitions: All there are.
+        owned: What each member says it has; at least one member.
+
+    Returns:
+        Of each member its partitions, ascending: as many as any other, or one less. No other sharing that is as even moves
+        fewer.
+    """
+    everything = sorted(partitions)
+    kept: dict[str, list[int]] = {member: [] for member in sorted(owned)}
+    for partition in everything:
+        said = [(each[partition], member) for member, each in owned.items() if partition in each]
+        if said:
+            kept[max(said)[1]].append(partition)
+    least, more = divmod(len(everything), len(kept))
+    # Who has most keeps one more.
+    ranked = sorted(kept, key=lambda member: (-len(kept[member]), member))
+    quotas = {member: least + (number < more) for number, member in enumerate(ranked)}
+    for member, quota in quotas.items():
+        # What is not held yet goes first: nothing of it runs.
+        kept[member] = sorted(kept[member], key=lambda each: (owned[member][each] == 0, each))[:quota]
+    given = {each for those in kept.values() for each in those}
+    free = [each for each in everything if each not in given]
+    for member in reversed(ranked):
+        wanted = quotas[member] - len(kept[member])
+        kept[member] += free[:wanted]
+        free = free[wanted:]
+    return {member: sorted(those) for member, those in kept.items()}
+
+
+class KeepingAssignor(AbstractPartitionAssignor):  # type: ignore[misc]
+    """aiokafka's interface to :func:`share`; one for each consumer."""
+
+    name = "ringfence-keep"
+
+    def __init__(self, topic: str, owned: Callable[[], Owned]) -> None:
+        """``owned``: what this consumer has of the topic, asked when it joins."""
+        self._topic = topic
+        self._owned = owned
+
+    def metadata(self, topics: Iterable[str]) -> ConsumerProtocolMemberMetadata:
+        """What this member says as it joins."""
+        said = json.dumps({self._topic: {str(each): token for each, token in self._owned().items()}})
+        return ConsumerProtocolMemberMetadata(_VERSION, list(topics), said.encode())
+
+    def assign(
+        self, cluster: Any, members: Mapping[str, ConsumerProtocolMemberMetadata]
+    ) -> dict[str, ConsumerProtocolMemberAssignment]:
+        """For all members, where this one is the one that shares out. Each topic by itself: members may differ in theirs."""
+        found: dict[str, list[tuple[str, list[int]]]] = {member: [] for member in members}
+        for topic in sorted({topic for each in members.values() for topic in each.subscription}):
+            owned = {
+                member: _said(each.user_data, topic)
+                for member, each in members.items()
+                if topic in each.subscription
+            }
+            for member, partitions in share(cluster.partitions_for_topic(topic) or (), owned).items():
+                if partitions:
+                    found[member].append((topic, partitions))
+        return {
+            member: ConsumerProtocolMemberAssignment(_VERSION, those, b"") for member, those in found.items()
+        }
+
+    def on_assignment(self, assignment: ConsumerProtocolMemberAssignment) -> None:
+        """Nothing: who owns what is known where it is held."""
+
+
+def _said(user_data: bytes | None, topic: str) -> dict[int, int]:
+    """Nothing where it cannot be read: then it is shared out as if the member had nothing."""
+    try:
+        return {
+            int(each): int(token) for each, token in json.loads(user_data or b"{}").get(topic, {}).items()
+        }
+    except (ValueError, AttributeError, TypeError):
+        return {}

@@ -1,0 +1,66 @@
+"""How the members of a consumer group share out partitions: who comes or goes moves no more of them than must."""
+
+import asyncio
+
+from aiokafka import AIOKafkaConsumer
+
+from tests.support.consuming import Bench, Recorder, Running, consuming
+from tests.support.lanes import until
+
+PARTITIONS = 12
+
+
+def _held(running: Running) -> dict[int, int]:
+    """Fencing tokens by partition."""
+    return {number: each.fence.token for number, each in running.consumer.claims.items() if not each.draining}
+
+
+async def _until_each(members: list[Running], count: int) -> None:
+    await until(
+        lambda: all(each.consumer.ready and len(_held(each)) == count for each in members),
+        lambda: str([_held(each) for each in members]),
+    )
+
+
+async def _start(bench: Bench, count: int) -> list[Running]:
+    return [bench.launch(Recorder()) for _ in range(count)]
+
+
+async def test_who_comes_and_goes_moves_no_more_than_must(bootstrap: str) -> None:
+    """A fourth member gets one partition of each; when it goes they get its own; all else keeps holder and token."""
+    async with consuming(bootstrap, PARTITIONS) as bench:
+        three = await _start(bench, 3)
+        await _until_each(three, 4)
+        before = [_held(each) for each in three]
+        fourth = await bench.start(Recorder())
+        await _until_each([*three, fourth], 3)
+        between = [_held(each) for each in three]
+        moved = _held(fourth)
+        await fourth.stop()
+        await _until_each(three, 4)
+        after = [_held(each) for each in three]
+
+        assert all(now.items() <= then.items() for now, then in zip(between, before, strict=True))
+        assert all(now.items() <= then.items() for now, then in zip(between, after, strict=True))
+        tokens = {number: token for each in before for number, token in each.items()}
+        assert {number: token - tokens[number] for number, token in moved.items()} == dict.fromkeys(moved, 1)
+
+
+async def test_members_of_another_kind(bootstrap: str) -> None:
+    """Beside a member that knows only Kafka's own way of sharing all partitions are shared in that."""
+    async with consuming(bootstrap, 4) as bench:
+        [running] = await _start(bench, 1)
+        await _until_each([running], 4)
+        other = AIOKafkaConsumer(
+            bench.accepted, bootstrap_servers=bootstrap, group_id=bench.group, enable_auto_commit=False
+        )
+        await asyncio.wait_for(other.start(), 60)
+        try:
+            await _until_each([running], 2)
+            theirs = {tp.partition for tp in other.assignment()}
+        finally:
+            await other.stop()
+        await _until_each([running], 4)
+
+        assert len(theirs) == 2
+        assert running.consumer.ready

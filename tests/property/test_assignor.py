@@ -1,0 +1,74 @@
+"""Partitions are shared out evenly, and no more of them move than must."""
+
+from collections import Counter
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ringfence_client.assignor import Owned, _said, share
+
+
+@st.composite
+def _groups(draw: st.DrawFn) -> tuple[int, dict[str, dict[int, int]]]:
+    """A number of partitions, and what members say that they have: also of the same, and of what is not there."""
+    partitions = draw(st.integers(0, 30))
+    members = draw(st.lists(st.sampled_from("abcdefghijkl"), min_size=1, unique=True))
+    had = st.dictionaries(st.integers(0, partitions + 3), st.integers(0, 3))
+    return partitions, {each: draw(had) for each in members}
+
+
+def _owners(owned: dict[str, dict[int, int]]) -> dict[int, str]:
+    """By partition, whose word counts."""
+    everyone = [(each, token, member) for member, had in owned.items() for each, token in had.items()]
+    return {each: member for each, _, member in sorted(everyone)}
+
+
+@given(_groups())
+def test_even_and_as_few_moves_as_can_be(group: tuple[int, dict[str, dict[int, int]]]) -> None:
+    """Each partition has one member, no member two more than another, and no even sharing keeps more where it is."""
+    partitions, owned = group
+    found = share(range(partitions), owned)
+    sizes = [len(each) for each in found.values()]
+    owners = {each: member for each, member in _owners(owned).items() if each < partitions}
+    kept = sum(member == owners.get(each) for member, those in found.items() for each in those)
+    least, more = divmod(partitions, len(owned))
+    had = sorted(Counter(owners.values()).values(), reverse=True)
+    most = sum(min(each, least + (number < more)) for number, each in enumerate(had))
+
+    assert sorted(each for those in found.values() for each in those) == list(range(partitions))
+    assert found.keys() == owned.keys()
+    assert max(sizes) - min(sizes) <= 1
+    assert kept == most
+
+
+def test_one_more_one_less() -> None:
+    """Nine consumers of twelve partitions become ten: one partition moves. One of five goes: its own move, and no others."""
+    nine: dict[str, Owned] = {
+        member: dict.fromkeys(those, 1)
+        for member, those in share(range(12), {str(each): {} for each in range(9)}).items()
+    }
+    ten = share(range(12), nine | {"new": {}})
+    five: dict[str, Owned] = {str(each): dict.fromkeys(range(each, 100, 5), 1) for each in range(5)}
+    four = share(range(100), {member: had for member, had in five.items() if member != "3"})
+
+    assert (
+        sum(each not in nine[member] for member, those in ten.items() if member != "new" for each in those)
+        == 0
+    )
+    assert len(ten["new"]) == 1
+    assert all(set(five[member]) <= set(those) for member, those in four.items())
+
+
+def test_who_had_it_last() -> None:
+    """Of two that say that they have it the newer token counts; what is not held yet is given away first."""
+    woken = {"a": {0: 1, 1: 1}, "b": {0: 2, 1: 2, 2: 1, 3: 1}}
+
+    assert share(range(4), woken) == {"a": [2, 3], "b": [0, 1]}
+    assert share(range(4), {"a": {0: 0, 1: 3, 2: 0, 3: 3}, "b": {}}) == {"a": [1, 3], "b": [0, 2]}
+
+
+@pytest.mark.parametrize("said", [b"", b"\xff", b"[]", b'{"T": 7}', b'{"T": {"x": 1}}'], ids=repr)
+def test_what_a_member_says_cannot_be_read(said: bytes) -> None:
+    """It is shared out to as if it had nothing."""
+    assert _said(said.replace(b"T", b"topic"), "topic") == {}
