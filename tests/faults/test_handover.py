@@ -59,7 +59,7 @@ def test_clean_handover(bootstrap: str, tmp_path: Path) -> None:
     first, second = system.processes
     made = generate(Shape(messages=60_000, group_size=17, interleave=7), SEED)
     flow = Flow(bootstrap, system.name, made, 300)  # a consumer handles no more than 350 a second
-    with consumers(first):
+    with consumers(first, later=[second]):
         try:
             flow.start()
             system.wait_ended(200)
@@ -97,7 +97,7 @@ def test_slow_handler_during_handover(bootstrap: str, tmp_path: Path) -> None:
         waited.update(second.health()[1].get("waiting", {}))
         return bool(waited)
 
-    with consumers(first):
+    with consumers(first, later=[second]):
         accept(system.bootstrap, system.name, messages)
         system.wait(lambda: len(system.runs()) == 6)
         second.start()

@@ -219,7 +219,7 @@ def test_nothing_is_repeated_when_consumers_come_and_go(bootstrap: str, tmp_path
             lambda: "\n".join(each.log()[-3_000:] for each in those),
         )
 
-    with consumers(first):
+    with consumers(first, later=processes):
         try:
             flow.start()
             second.start()
@@ -237,8 +237,6 @@ def test_nothing_is_repeated_when_consumers_come_and_go(bootstrap: str, tmp_path
             codes += [each.stop() for each in (first, second)]
         finally:
             flow.stop()
-            for each in processes:
-                each.destroy()
 
     runs = runs_in(handled)
     assert codes == [0] * 4
@@ -285,18 +283,15 @@ def test_sigterm_while_it_waits_for_others(bootstrap: str, tmp_path: Path) -> No
     config = configure(tmp_path, bootstrap, name, [{"name": name, "partitions": 2}])
     slow = ConsumerProcess(config, "c1", name, f"{name}-group", environment={"HANDLING_SECONDS": "25"})
     joining = ConsumerProcess(config, "c2", name, f"{name}-group")
-    with consumers(slow):
-        try:
-            accept(bootstrap, name, [GroupMessage(f"g{each}", 0, last=True) for each in range(8)])
-            wait_for(lambda: len(runs_in(slow.handled)) == 8, slow.log)
-            joining.start()
-            wait_for(lambda: bool(joining.health()[1].get("waiting")), joining.log)
-            code = joining.stop()
+    with consumers(slow, later=[joining]):
+        accept(bootstrap, name, [GroupMessage(f"g{each}", 0, last=True) for each in range(8)])
+        wait_for(lambda: len(runs_in(slow.handled)) == 8, slow.log)
+        joining.start()
+        wait_for(lambda: bool(joining.health()[1].get("waiting")), joining.log)
+        code = joining.stop()
 
-            assert code == 0
-            assert {each.end for each in runs_in(slow.handled)} == {None}
-        finally:
-            joining.destroy()
+        assert code == 0
+        assert {each.end for each in runs_in(slow.handled)} == {None}
 
 
 # -- what cannot work says so -----------------------------------------------------------------------------------------

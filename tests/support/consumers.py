@@ -3,7 +3,7 @@
 import contextlib
 import signal
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -57,15 +57,15 @@ class ConsumerProcess(RingfenceProcess):
 
 
 @contextlib.contextmanager
-def consumers(*processes: ConsumerProcess) -> Iterator[None]:
-    """Started here, ready together, and gone at the end."""
+def consumers(*processes: ConsumerProcess, later: Sequence[ConsumerProcess] = ()) -> Iterator[None]:
+    """Started here, ready together, and gone at the end; so is what is started ``later``."""
     try:
         for each in processes:
             each.start()
         wait_shared(*processes)
         yield
     finally:
-        for each in processes:
+        for each in (*processes, *later):
             each.destroy()
 
 
