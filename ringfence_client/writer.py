@@ -255,9 +255,6 @@ class ProgressWriter:
 
     async def _write(self) -> None:
         """One transaction with all that was noted until now."""
-        waiting, self._waiting = self._waiting, []
-        letters, self._letters = self._letters, []
-        changes, self._changes, self._urgent = self._changes, 0, False
         window, claim, begun = self._window, self._claim, time.monotonic()
         self._beat += 1
         progress = window.progress(
@@ -268,8 +265,12 @@ class ProgressWriter:
         builder.append(timestamp=None, key=claim.key, value=value, headers=[])
         batches = [
             Outgoing(*self._destination, builder),
-            *(self._dead_letters.outgoing(each, self._producer) for each, _ in letters),
+            *(self._dead_letters.outgoing(each, self._producer) for each, _ in self._letters),
         ]
+        # Not before all is built: a letter that cannot be must hold up its message, and all that comes after it.
+        waiting, self._waiting = self._waiting, []
+        letters, self._letters = self._letters, []
+        changes, self._changes, self._urgent = self._changes, 0, False
         try:
             async with self._producer.turn(), asyncio.timeout(TRANSACTION_LIMIT_S):
                 await self._producer.transact(

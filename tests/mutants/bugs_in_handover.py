@@ -228,4 +228,33 @@ _LEAVING: Final = (
     ),
 )
 
-MUTANTS: Final = (*_TAKING, *_HOLDING, *_LEAVING)
+_GIVING_UP: Final = (
+    Mutant(
+        "dead-letter-lost-in-the-making",
+        "A message counts as finished, and the dead letter that should tell of it was never written.",
+        (
+            Patch(
+                _WRITER,
+                "        self._beat += 1\n",
+                "        self._beat += 1\n        letters, self._letters = self._letters, []\n",
+            ),
+            Patch(
+                _WRITER, "for each, _ in self._letters),\n        ]", "for each, _ in letters),\n        ]"
+            ),
+            Patch(
+                _WRITER,
+                "        letters, self._letters = self._letters, []\n        changes,",
+                "        changes,",
+            ),
+        ),
+        "tests/integration/test_group_progress.py::test_dead_letter_that_cannot_be_built",
+    ),
+    Mutant(
+        "reason-must-be-text",
+        "A reason that quotes broken text keeps a whole partition from ever writing its progress.",
+        (Patch("ringfence_client/dead_letters.py", 'errors="backslashreplace"', ""),),
+        "tests/integration/test_group_consumer.py::test_reason_that_is_no_text",
+    ),
+)
+
+MUTANTS: Final = (*_TAKING, *_HOLDING, *_LEAVING, *_GIVING_UP)
