@@ -97,10 +97,8 @@ class PartitionOpening:
         """
         holder = f"{self._options.name}/{uuid.uuid4().hex[:8]}"
         claim = Claim(self._cluster.group_id, topic, partition, holder, self.web)
-        producer = await self._taken(claim, confirm, waiting)
+        producer, predecessor = await self._taken(claim, confirm, waiting)
         try:
-            # Again: what the former holder acknowledged until the fence counts, and nothing after it can.
-            predecessor = await self._progress.latest(claim.key)
             progress = await self._start(claim, predecessor)
         except BaseException:
             await producer.discard()
@@ -119,8 +117,8 @@ class PartitionOpening:
 
     async def _taken(
         self, claim: Claim, confirm: Callable[[], Awaitable[bool]], waiting: Callable[[str], None]
-    ) -> TransactionalProducer:
-        """Wait until the lease is released, or its holder has been silent for too long; then fence."""
+    ) -> tuple[TransactionalProducer, Progress | None]:
+        """Wait until the lease is released, or its holder has been silent for too long; then fence, and read the lease again."""
         watch = LeaseWatch(self._options.lease_timeout, self._options.lease_idle)
         said = -math.inf
         await _confirmed(claim, confirm)
@@ -128,10 +126,9 @@ class PartitionOpening:
             await reach("opening", _lane(claim))
             left, lease = await self._look(claim, watch)
             if not left or lease is None:
-                async with self._clients.turn() as queue:
-                    # While one waited for it the holder may have written again.
-                    if not queue or await self._still_free(claim, watch):
-                        return await self._fenced(claim, confirm)
+                taken = await self._fenced_if_free(claim, watch, confirm)
+                if taken is not None:
+                    return taken
                 continue
             now = time.monotonic()
             text = (
@@ -151,6 +148,26 @@ class PartitionOpening:
         lease, asked_at = await self._progress.look(claim.key)
         left = watch.look(lease, begun, asked_at)
         return (0.0 if lease is not None and lease.holder in self._ended else left), lease
+
+    async def _fenced_if_free(
+        self, claim: Claim, watch: LeaseWatch, confirm: Callable[[], Awaitable[bool]]
+    ) -> tuple[TransactionalProducer, Progress | None] | None:
+        """None: its holder has written meanwhile. It finds itself fenced, and fences back if it is a member."""
+        async with self._clients.turn() as queue:
+            if queue and not await self._still_free(claim, watch):
+                return None
+            producer = await self._fenced(claim, confirm)
+        try:
+            # Again: what the former holder acknowledged until the fence counts, and nothing after it can.
+            left, predecessor = await self._look(claim, watch)
+        except BaseException:
+            await producer.discard()
+            raise
+        if left:
+            log.info("%s: its holder wrote again before it was fenced: waiting", claim)
+            await producer.discard()
+            return None
+        return producer, predecessor
 
     async def _still_free(self, claim: Claim, watch: LeaseWatch) -> bool:
         """No if it cannot be told soon: others wait for the turn."""

@@ -149,6 +149,36 @@ async def test_read_again_after_the_fence(bootstrap: str) -> None:
         assert {each.fence for each in handler.messages} == {10}
 
 
+async def test_renewed_before_the_fence(bootstrap: str) -> None:
+    """A lease that its holder renews between the last look and the fence is waited for anew: its token stays the holder's."""
+    handler = Recorder()
+    async with consuming(bootstrap) as bench:
+        await _made(bench)
+        bench.send(*UNGROUPED)
+        async with Outsider(bench) as outsider:
+            await outsider.write(token=4, delivered=4, reserved=5)
+
+            async def late(point: str, lane: str) -> None:
+                if outsider.lease.beat == 1:
+                    await outsider.write(running=1)
+
+            remove = failpoints.install("before-fence", bench.claim_name(), late)
+            try:
+                running = bench.launch(handler, lease_timeout=300.0)
+                await _waits(running, "1 unacknowledged")
+            finally:
+                remove()
+
+            assert handler.begun == []
+
+            # As a holder that is still a member does.
+            await outsider.fence()
+            await outsider.write(commit=True, state=RELEASED, next=3, running=0)
+            await bench.until_next(running, 5)
+
+        assert sorted(handler.offsets) == [3, 4]
+
+
 async def test_late_write_is_refused(bootstrap: str) -> None:
     """From the fence on nothing that the former holder writes counts, and the first word of the next one is its name."""
     handler = Recorder()

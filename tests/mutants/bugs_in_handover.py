@@ -37,14 +37,14 @@ _TAKING: Final = (
         (
             Patch(
                 _OPENING,
-                "        producer = await self._taken(claim, confirm, waiting)\n        try:\n            # Again",
-                "        predecessor = await self._progress.latest(claim.key)\n"
-                "        producer = await self._taken(claim, confirm, waiting)\n        try:\n            # Again",
+                "        async with self._clients.turn() as queue:\n            if queue and not",
+                "        left, predecessor = await self._look(claim, watch)\n"
+                "        async with self._clients.turn() as queue:\n            if queue and not",
             ),
             Patch(
                 _OPENING,
-                "            predecessor = await self._progress.latest(claim.key)\n            progress = await",
-                "            progress = await",
+                "            left, predecessor = await self._look(claim, watch)\n        except",
+                "            pass\n        except",
             ),
         ),
         f"{_LEASE_TESTS}::test_read_again_after_the_fence",
@@ -94,11 +94,17 @@ _TAKING: Final = (
         (
             Patch(
                 _OPENING,
-                "if not queue or await self._still_free(claim, watch):",
-                "if not queue or queue:",
+                "if queue and not await self._still_free(claim, watch):",
+                "if queue and not queue:",
             ),
         ),
         f"{_LEASE_TESTS}::test_written_while_one_waits_for_a_turn",
+    ),
+    Mutant(
+        "renewed-before-the-fence",
+        "A holder that wakes and writes between a newcomer's last look and its fence loses what it has just begun.",
+        (Patch(_OPENING, "        if left:\n            log", "        if left < 0:\n            log"),),
+        f"{_LEASE_TESTS}::test_renewed_before_the_fence",
     ),
     Mutant(
         "leases-shorter-by-a-transaction",
