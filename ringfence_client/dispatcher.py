@@ -236,8 +236,9 @@ class Dispatcher:
                 attempt = window.begin(offset)
                 claimed.writer.note()
                 unsafe = offset >= window.reserved or offset < window.suspect_below
-                if unsafe or not claimed.writer.covers():
+                while unsafe or not claimed.writer.covers():  # also where the answer to a write came late
                     await claimed.writer.persisted()
+                    unsafe = False
                     if claimed.draining:
                         self._take_back(claimed, offset)
                         return

@@ -271,6 +271,9 @@ class ProgressWriter:
         waiting, self._waiting = self._waiting, []
         letters, self._letters = self._letters, []
         changes, self._changes, self._urgent = self._changes, 0, False
+        covered_until = begun + (self._timeout if progress.running else self._idle) / 2
+        # From now on it may be the last word, whether its answer is seen or not.
+        self._covered_until = min(self._covered_until, covered_until)
         try:
             async with self._producer.turn(), asyncio.timeout(TRANSACTION_LIMIT_S):
                 await self._producer.transact(
@@ -286,7 +289,7 @@ class ProgressWriter:
             raise
         window.reserved = max(window.reserved, progress.reserved)
         self._ran = bool(progress.running)
-        self._covered_until = begun + (self._timeout if self._ran else self._idle) / 2
+        self._covered_until = covered_until
         self._written_at, self._pause = time.monotonic(), len(value) / BYTES_PER_S
         _answer((*waiting, *(each for _, each in letters)))
 

@@ -5,6 +5,7 @@ The former holder is an outsider: somebody who writes what a holder writes, at m
 
 import asyncio
 import time
+from typing import Any
 
 import pytest
 
@@ -224,7 +225,10 @@ async def test_written_while_one_waits_for_a_turn(bootstrap: str) -> None:
             await outsider.write(running=1)
             queue.release()
             await _waits(running, "1 unacknowledged")
-            await outsider.write()
+            try:
+                await outsider.write()
+            except FencedError:
+                raise AssertionError("a holder that had written was fenced") from None
 
             assert handler.begun == []
 
@@ -335,3 +339,62 @@ async def test_holder_that_cannot_write(bootstrap: str, wall_clock_jumps: None) 
         assert since < last < since + half_s + 0.1
         assert len(handler.begun) == len(handler.done) == 300
         assert {each.fence for each in handler.messages} == {1}
+
+
+async def test_answer_that_comes_late(bootstrap: str) -> None:
+    """A write whose answer takes longer than it covers is no leave to begin: another one has to come first."""
+    late_s, covered = 0.5, []
+
+    async def look(message: Message) -> None:
+        covered.append(holder.covers())
+
+    async with consuming(bootstrap) as bench:
+        running = await bench.start(Recorder(look))
+        holder = running.consumer.claims[0].writer
+        await until(lambda: not holder.covers(), lambda: "its lease never runs out")
+        holder._timeout = late_s
+        transact = holder._producer.transact
+
+        async def late_once(*args: Any) -> list[int]:
+            holder._producer.transact = transact  # type: ignore[method-assign]
+            bases = await transact(*args)
+            await asyncio.sleep(late_s)
+            return bases
+
+        holder._producer.transact = late_once  # type: ignore[method-assign, assignment]
+        bench.send(*numbered(b"group", 1))
+        await bench.until_next(running, 1)
+
+    assert covered == [True]
+
+
+async def test_answer_that_never_comes(bootstrap: str) -> None:
+    """A write that says that nothing runs may count although nobody said so: what is begun after it must be written first."""
+
+    async def lose(point: str, lane: str) -> None:
+        raise OSError("planted")
+
+    handler = Recorder()
+    async with consuming(bootstrap) as bench:
+        running = await bench.start(handler, lease_timeout=300.0, lease_idle=0.4)
+        holder = running.consumer.claims[0].writer
+        await until(lambda: not holder.covers(), lambda: "its lease never runs out")
+        free = asyncio.Event()
+
+        async def work(message: Message) -> None:
+            await free.wait()
+
+        handler.behaviour = work
+        bench.send(*numbered(b"group", 1))
+        await _begins(handler)
+
+        assert holder.covers()  # for 150 s
+
+        remove = failpoints.install("before-commit", bench.claim_name(), lose)
+        try:
+            free.set()
+            await until(
+                lambda: not holder.covers(), lambda: "what was written last may say that nothing runs"
+            )
+        finally:
+            remove()
