@@ -61,6 +61,8 @@ class PartitionOpening:
         self._letters = letters
         self._options = options
         self._clients = ProducerClients(kafka)
+        self._watches: dict[bytes, LeaseWatch] = {}
+        """By key, from one opening to the next: neither a rebalance nor a failure makes a silent holder younger."""
         self._ended: set[str] = set()
         """Holders that were this consumer, and of which nothing runs any more."""
         self.web = ""
@@ -119,7 +121,9 @@ class PartitionOpening:
         self, claim: Claim, confirm: Callable[[], Awaitable[bool]], waiting: Callable[[str], None]
     ) -> tuple[TransactionalProducer, Progress | None]:
         """Wait until the lease is released, or its holder has been silent for too long; then fence, and read the lease again."""
-        watch = LeaseWatch(self._options.lease_timeout, self._options.lease_idle)
+        watch = self._watches.setdefault(
+            claim.key, LeaseWatch(self._options.lease_timeout, self._options.lease_idle)
+        )
         said = -math.inf
         await _confirmed(claim, confirm)
         while True:

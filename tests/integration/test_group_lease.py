@@ -8,6 +8,7 @@ import time
 from typing import Any
 
 import pytest
+from aiokafka import TopicPartition
 
 from ringfence_client import Message, opening, writer
 from ringfence_client.record import DRAINING, RELEASED
@@ -15,7 +16,7 @@ from tables import failpoints
 from tables.producer import FencedError
 from tests.support.consuming import Bench, Recorder, Running, consuming, numbered
 from tests.support.kafka import Sent
-from tests.support.lanes import until
+from tests.support.lanes import LIMIT_S, until
 from tests.support.leases import Outsider
 
 UNGROUPED = [Sent(None, None, b"%d" % each) for each in range(5)]
@@ -83,6 +84,38 @@ async def test_silent_holder(
         assert waited >= (limit if count else idle)
         assert {each.fence for each in handler.messages} == {8}
         assert sorted(handler.offsets) == [0, 1, 2, 3, 4]
+
+
+async def test_rebalances_while_one_waits(bootstrap: str) -> None:
+    """Rebalances and failed looks that come more often than the time-out do not keep a silent holder's partition from being taken."""
+    handler = Recorder()
+    looks = 0
+
+    async def fail_at_times(point: str, lane: str) -> None:
+        nonlocal looks
+        looks += 1
+        if looks % 2 == 0:
+            raise OSError("planted")
+
+    async with consuming(bootstrap) as bench:
+        await _made(bench)
+        bench.send(*UNGROUPED)
+        async with Outsider(bench) as outsider:
+            begun = time.monotonic()
+            await outsider.write(token=7)
+            running = bench.launch(handler, lease_idle=1.5)
+            await _waits(running, "held by outsider")
+            remove = failpoints.install("opening", bench.claim_name(), fail_at_times)
+            try:
+                while not handler.begun and time.monotonic() < begun + LIMIT_S:
+                    # What aiokafka says when the group is rebalanced.
+                    await running.consumer.holdings.revoked([TopicPartition(bench.accepted, 0)])
+                    running.consumer.holdings.given([TopicPartition(bench.accepted, 0)])
+                    await asyncio.sleep(0.5)
+            finally:
+                remove()
+
+        assert {each.fence for each in handler.messages} == {8}
 
 
 async def test_holder_that_writes(bootstrap: str) -> None:

@@ -107,6 +107,18 @@ _TAKING: Final = (
         f"{_LEASE_TESTS}::test_renewed_before_the_fence",
     ),
     Mutant(
+        "waits-anew-after-each-rebalance",
+        "A dead holder's partition is never taken while members come and go more often than its lease lasts.",
+        (
+            Patch(
+                _OPENING,
+                "            claim.key, LeaseWatch(",
+                "            claim.holder.encode(), LeaseWatch(",
+            ),
+        ),
+        f"{_LEASE_TESTS}::test_rebalances_while_one_waits",
+    ),
+    Mutant(
         "leases-shorter-by-a-transaction",
         "A reading that was held up counts as silence from its beginning, though its end was not known yet.",
         (
