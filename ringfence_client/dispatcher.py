@@ -151,7 +151,10 @@ class Dispatcher:
                 return False
             claimed.ended.clear()
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(claimed.ended.wait(), left)
+                async with asyncio.timeout(
+                    left
+                ):  # in 3.11 wait_for loses a cancel that comes together with the event
+                    await claimed.ended.wait()
         return True
 
     # -- handlers --------------------------------------------------------------------------------------------

@@ -257,7 +257,8 @@ class Holdings:
 
     async def _open_again(self, number: int) -> None:
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self.stopping.wait(), RETRY_S)
+            async with asyncio.timeout(RETRY_S):
+                await self.stopping.wait()
         # Meanwhile it may have been revoked, or assigned anew.
         taken = number in self.claims or number in self._openings
         if self.assigned is not None and number in self.assigned and not taken:

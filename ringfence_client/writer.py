@@ -239,7 +239,8 @@ class ProgressWriter:
                 self._wake.clear()
                 left = self._written_at + REFRESH_S - time.monotonic() if self._window.running else None
                 try:
-                    await asyncio.wait_for(self._wake.wait(), left)
+                    async with asyncio.timeout(left):
+                        await self._wake.wait()
                 except TimeoutError:
                     return
                 continue
@@ -251,7 +252,8 @@ class ProgressWriter:
                 return
             self._wake.clear()
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._wake.wait(), left)
+                async with asyncio.timeout(left):
+                    await self._wake.wait()
 
     async def _write(self) -> None:
         """One transaction with all that was noted until now."""
@@ -304,7 +306,8 @@ class ProgressWriter:
             await asyncio.sleep(BACKOFF_FIRST_S)
         else:
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._closing.wait(), delay)
+                async with asyncio.timeout(delay):
+                    await self._closing.wait()
 
     async def _begin_anew(self) -> None:
         self._producer, progress = await self._reclaim(self.draining)

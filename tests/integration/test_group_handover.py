@@ -279,6 +279,34 @@ async def test_assigned_while_it_is_dropped(bootstrap: str) -> None:
         assert handler.by_group()[b"group"] == [0, 1, 2]
 
 
+async def test_regained_when_a_handler_ends(bootstrap: str) -> None:
+    """A partition that comes back in the tick in which one of its handlers ends goes on at once: it waits for no other."""
+    free = asyncio.Event()
+
+    async def wait(message: Message) -> None:
+        await free.wait()
+
+    handler = Recorder(wait)
+    async with consuming(bootstrap) as bench:
+        bench.send(*numbered(b"group", 3))
+        running = await bench.start(handler, drain_timeout=300.0)
+        await until(lambda: len(handler.begun) == 1, lambda: str(handler.begun))
+        claimed, holdings = running.consumer.claims[0], running.consumer.holdings
+        partitions = [TopicPartition(bench.accepted, 0)]
+        # What aiokafka says when the group is rebalanced, twice.
+        await holdings.revoked(partitions)
+        holdings.given([])
+        await asyncio.sleep(0)
+        await holdings.revoked(partitions)
+        holdings.given(partitions)
+        claimed.ended.set()
+        await until(lambda: not claimed.draining, lambda: "it does not go on")
+        free.set()
+        await bench.until_next(running, 3)
+
+        assert {each.fence for each in handler.messages} == {1}
+
+
 # -- the end ------------------------------------------------------------------------------------------------------
 
 
