@@ -18,15 +18,17 @@ class Claimed:
         window: Window,
         writer: ProgressWriter,
         read: Callable[["Claimed", int], Awaitable[Any | None]],
-        failed: Callable[["Claimed"], None],
+        renew: Callable[["Claimed"], None],
     ) -> None:
-        """``read`` brings a parked record; ``failed`` is told when the partition must be opened anew."""
+        """``read`` brings a parked record; ``renew`` is told when the partition must be opened anew."""
         self.claim = claim
         self.fence = Fence(claim.token)
         self.window = window
         self.writer = writer
         self.draining = False
         """Nothing more of it is handed out."""
+        self.failed = False
+        """It is to be opened anew, and never goes on as it is."""
         self.generation = -1
         """Of the consumer group: the last in which it was assigned to us."""
         self.leaving: asyncio.Task[None] | None = None
@@ -34,7 +36,7 @@ class Claimed:
         self.ended = asyncio.Event()
         """Set whenever a handler ended that ran of it."""
         self._read = read
-        self._failed = failed
+        self._renew = renew
 
     @property
     def topic(self) -> str:
@@ -57,7 +59,8 @@ class Claimed:
 
     def fail(self) -> None:
         """Something happened that nobody foresaw: close it and open it anew."""
-        self._failed(self)
+        self.failed = True
+        self._renew(self)
 
     def __str__(self) -> str:
         return str(self.claim)

@@ -123,7 +123,9 @@ class Holdings:
 
     async def _regained(self, claimed: Claimed, generation: int) -> bool:
         """Whether a claim that was suspended goes on; if not, nothing of it is left."""
-        if claimed.leaving is not None:
+        if claimed.failed:
+            await asyncio.wait([self._let_go(claimed)])
+        elif claimed.leaving is not None:
             if not claimed.window.closed:
                 claimed.leaving.cancel()
             await asyncio.wait([claimed.leaving])

@@ -307,6 +307,37 @@ async def test_regained_when_a_handler_ends(bootstrap: str) -> None:
         assert {each.fence for each in handler.messages} == {1}
 
 
+@pytest.mark.parametrize("when", ["before", "meanwhile"])
+async def test_failed_and_regained(bootstrap: str, when: str) -> None:
+    """A claim that failed before or in a rebalance does not go on after it: what runs ends and counts, the rest is opened anew."""
+    free = asyncio.Event()
+
+    async def wait(message: Message) -> None:
+        await free.wait()
+
+    handler = Recorder(wait)
+    async with consuming(bootstrap) as bench:
+        bench.send(*numbered(b"group", 3))
+        running = await bench.start(handler, drain_timeout=300.0)
+        await until(lambda: len(handler.begun) == 1, lambda: str(handler.begun))
+        holdings, partitions = running.consumer.holdings, [TopicPartition(bench.accepted, 0)]
+        claimed = running.consumer.claims[0]
+        if when == "before":
+            claimed.fail()
+        # What aiokafka says when the group is rebalanced.
+        await holdings.revoked(partitions)
+        if when == "meanwhile":
+            claimed.fail()
+        holdings.given(partitions)
+        await asyncio.sleep(0)
+        free.set()
+        await running.ready(1)
+        await bench.until_next(running, 3)
+
+        assert handler.wrong == []
+        assert [each.fence for each in handler.messages] == [1, 2, 2]
+
+
 # -- the end ------------------------------------------------------------------------------------------------------
 
 
