@@ -104,10 +104,10 @@ class Holdings:
         """Give all away: drained, written, released."""
         self.stopping.set()  # whatever brought us here: nothing is opened any more
         self.assigned = None
-        await self._end_openings()
         for claimed in self.claims.values():
             self._suspend(claimed)
             self._let_go(claimed)
+        await self._end_openings()
         while self._ending:
             await asyncio.wait(list(self._ending))
 
@@ -221,9 +221,11 @@ class Holdings:
 
     def _let_go(self, claimed: Claimed) -> "asyncio.Task[None]":
         """Release it when all that runs of it has ended."""
-        if claimed.leaving is None or claimed.leaving.done():
-            claimed.leaving = self._later(self._leave(claimed))
-        return claimed.leaving
+        leaving = claimed.leaving
+        # One that is cancelled has not ended yet, and will let nothing go.
+        if leaving is None or leaving.done() or leaving.cancelling():
+            leaving = claimed.leaving = self._later(self._leave(claimed))
+        return leaving
 
     async def _leave(self, claimed: Claimed) -> None:
         ended = await self._dispatcher.drain(claimed, self._options.drain_timeout)

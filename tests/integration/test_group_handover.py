@@ -363,6 +363,72 @@ async def test_drained(bootstrap: str) -> None:
         assert (progress.next, progress.released, progress.attempts) == (2, True, {})
 
 
+async def test_stopped_while_it_opens(bootstrap: str) -> None:
+    """From a stop on nothing new is begun, however long what was only being opened takes to end."""
+    opening, free = asyncio.Event(), asyncio.Event()
+
+    async def work(message: Message) -> None:
+        await free.wait()
+
+    async def end_late(point: str, lane: str) -> None:
+        opening.set()
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            free.set()
+            await until(lambda: bool(handler.done), lambda: str(handler.begun))
+            await asyncio.sleep(0.1)  # that nothing is begun is seen after a while only
+            raise
+
+    handler = Recorder(work)
+    async with consuming(bootstrap, 2) as bench:
+        bench.send(*numbered(b"group", 3))
+        remove = failpoints.install("opening", bench.claim_name(1), end_late)
+        try:
+            running = bench.launch(handler)
+            await until(lambda: len(handler.begun) == 1, lambda: str(handler.begun))
+            await opening.wait()
+            await running.stop()
+        finally:
+            remove()
+
+        assert handler.offsets == [0]
+        assert (await bench.agreed()).next == 1
+
+
+async def test_stopped_while_it_comes_back(bootstrap: str) -> None:
+    """A partition that was about to go on when everything ends is released as all others are."""
+    free = asyncio.Event()
+
+    async def work(message: Message) -> None:
+        await free.wait()
+
+    handler = Recorder(work)
+    async with consuming(bootstrap) as bench:
+        bench.send(*numbered(b"group", 1))
+        running = await bench.start(handler, drain_timeout=300.0)
+        await until(lambda: len(handler.begun) == 1, lambda: str(handler.begun))
+        holdings, partitions = running.consumer.holdings, [TopicPartition(bench.accepted, 0)]
+        # What aiokafka says when the group is rebalanced, twice.
+        await holdings.revoked(partitions)
+        holdings.given([])
+        leaving = running.consumer.claims[0].leaving
+        assert leaving is not None
+        await asyncio.sleep(0)
+        await holdings.revoked(partitions)
+        holdings.given(partitions)
+        await asyncio.sleep(0)
+        assert leaving.cancelling()
+        assert not leaving.done()
+        # And as close() does.
+        again = holdings._let_go(running.consumer.claims[0])
+        await holdings.revoked(partitions)
+        free.set()
+        await asyncio.wait([again])
+
+        assert (await bench.agreed()).released
+
+
 async def test_drain_ends(bootstrap: str) -> None:
     """What does not end within the drain time-out is cancelled; when that has ended it, nothing is held any more."""
     cancelled = asyncio.Event()
