@@ -138,6 +138,8 @@ class GroupConsumer:
             self._consumer = AIOKafkaConsumer(**self._consumer_options())
             self.holdings.begin(self._consumer, opening)
             self._consumer.subscribe([self._topic], listener=_Listener(self.holdings))
+            # From the last to the first: the group is left at once, and nobody waits for handlers but who gets their partition.
+            stack.push_async_callback(self.holdings.end)
             stack.push_async_callback(insides.end, self._consumer, CLOSE_LIMIT_S)
             stack.push_async_callback(self.holdings.close)
             await self._until_stopped(self._join_and_fetch())

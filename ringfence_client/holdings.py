@@ -101,13 +101,16 @@ class Holdings:
             )
 
     async def close(self) -> None:
-        """Give all away: drained, written, released."""
+        """Begin to give all away. From here on no membership is needed: others may be assigned what nothing runs of."""
         self.stopping.set()  # whatever brought us here: nothing is opened any more
         self.assigned = None
         for claimed in self.claims.values():
             self._suspend(claimed)
             self._let_go(claimed)
         await self._end_openings()
+
+    async def end(self) -> None:
+        """After :meth:`close`: until all is drained, written and released."""
         while self._ending:
             await asyncio.wait(list(self._ending))
 

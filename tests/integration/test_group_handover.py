@@ -429,6 +429,39 @@ async def test_stopped_while_it_comes_back(bootstrap: str) -> None:
         assert (await bench.agreed()).released
 
 
+async def test_leaver_keeps_only_what_it_runs(bootstrap: str) -> None:
+    """Who stops leaves the group at once: a slow handler holds up its own partition, and no other; what it does counts."""
+    free = asyncio.Event()
+
+    async def work(message: Message) -> None:
+        if message.partition == 0 and message.fence == 1:
+            await free.wait()
+
+    handler = Recorder(work)
+    async with consuming(bootstrap, 2) as bench:
+        for partition in range(2):
+            bench.send(*numbered(b"group", 2), partition=partition)
+        leaver = await bench.start(handler, drain_timeout=300.0)
+        await until(lambda: len(handler.begun) == 3, lambda: str(handler.begun))
+        stopped = asyncio.create_task(leaver.stop())
+        await until(lambda: leaver.consumer.claims[0].draining, lambda: "nothing is drained")
+        other = bench.launch(handler, lease_timeout=300.0, lease_idle=300.0)
+        bench.send(*numbered(b"more", 1), partition=1)
+        await bench.until_next(other, 3, 1)
+
+        assert not stopped.done()
+        assert other.consumer.holdings.assigned == {0, 1}
+        assert "draining" in other.consumer.reasons[0]
+
+        free.set()
+        await bench.until_next(other, 2)
+        await stopped
+
+        assert handler.wrong == []
+        assert {attempt for _, _, attempt in handler.begun} == {1}
+        assert len(handler.begun) == len(handler.done) == 5
+
+
 async def test_drain_ends(bootstrap: str) -> None:
     """What does not end within the drain time-out is cancelled; when that has ended it, nothing is held any more."""
     cancelled = asyncio.Event()
