@@ -50,6 +50,8 @@ class Window:
         """Nothing at or above it may be handed out: a successor would not suspect it."""
         self.suspect_below = 0 if progress.released else progress.reserved
         """Unfinished messages below it may have been running when the last holder died."""
+        self.outlived = False
+        """A run that nobody could end goes on."""
         self.closed = False
         """It belongs to somebody else; nothing of it counts any more."""
         self.kept = Kept(records_max, bytes_max)
@@ -234,6 +236,6 @@ class Window:
             state,
             token,
             self.delivered,
-            len(self.running),
+            len(self.running) or int(self.outlived),
             beat,
         )

@@ -184,6 +184,8 @@ class ProgressWriter:
     async def close(self, limit: float, *, released: bool) -> None:
         """Write a last time, if that succeeds within ``limit`` seconds; then end. ``released``: nothing runs any more."""
         self._state = record.RELEASED if released else record.DRAINING
+        # A thread that was told to end and cannot be ended counts as running: nobody is to begin its message soon.
+        self._window.outlived = not released
         self._closing.set()
         self._wake.set()
         if self._task is not None:
