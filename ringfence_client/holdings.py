@@ -233,9 +233,13 @@ class Holdings:
     async def _leave(self, claimed: Claimed) -> None:
         ended = await self._dispatcher.drain(claimed, self._options.drain_timeout)
         claimed.lose()
-        await claimed.writer.close(CLOSE_LIMIT_S, released=ended)
+        written = await claimed.writer.close(CLOSE_LIMIT_S, released=ended)
         self._gone(claimed, ended)
-        log.info("%s is let go", claimed)
+        if ended and written:
+            log.info("%s is released", claimed)
+        else:
+            reason = "it could not be written" if ended else "a handler still runs"
+            log.warning("%s is let go and not released: %s", claimed, reason)
 
     def _renew(self, claimed: Claimed, *, lost: bool) -> None:
         """Lost to somebody: nothing of it counts any more; or failed: drained. Then opened again, if it is still ours."""

@@ -117,6 +117,8 @@ class ProgressWriter:
         self._closing = asyncio.Event()
         self._ended = False
         """Nothing is written any more."""
+        self._finished = False
+        """The last word is written."""
         self._broken = False
         """The producer is to be replaced."""
         self._in_doubt: _InDoubt | None = None
@@ -181,8 +183,12 @@ class ProgressWriter:
         self._hurry()
         await future
 
-    async def close(self, limit: float, *, released: bool) -> None:
-        """Write a last time, if that succeeds within ``limit`` seconds; then end. ``released``: nothing runs any more."""
+    async def close(self, limit: float, *, released: bool) -> bool:
+        """Write a last time, if that succeeds within ``limit`` seconds; then end. ``released``: nothing runs any more.
+
+        Returns:
+            Whether that was written.
+        """
         self._state = record.RELEASED if released else record.DRAINING
         # A thread that was told to end and cannot be ended counts as running: nobody is to begin its message soon.
         self._window.outlived = not released
@@ -198,6 +204,7 @@ class ProgressWriter:
                 await asyncio.wait([self._task])
         self._give_up()
         await self._producer.discard()
+        return self._finished
 
     async def abandon(self) -> None:
         """End without another word: it is somebody else's."""
@@ -220,6 +227,7 @@ class ProgressWriter:
                 await self._write()
                 attempt = 0
                 if closing:
+                    self._finished = True
                     return
             except LostError as error:
                 log.warning("%s: held by somebody else now: %s", self._claim, error)

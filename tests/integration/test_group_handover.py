@@ -1,6 +1,7 @@
 """Partitions that go and come while messages run: nothing runs twice at once, order is kept, nothing hangs."""
 
 import asyncio
+import logging
 import threading
 import time
 from collections.abc import Callable
@@ -352,8 +353,9 @@ async def test_failed_and_regained(bootstrap: str, when: str) -> None:
 # -- the end ------------------------------------------------------------------------------------------------------
 
 
-async def test_drained(bootstrap: str) -> None:
+async def test_drained(bootstrap: str, caplog: pytest.LogCaptureFixture) -> None:
     """A stop waits for what runs, begins nothing more, not even what is held already, and says that all has ended."""
+    caplog.set_level(logging.INFO)
     free = asyncio.Event()
 
     async def wait(message: Message) -> None:
@@ -372,6 +374,7 @@ async def test_drained(bootstrap: str) -> None:
 
         assert sorted(handler.offsets) == [0, 1]
         assert (progress.next, progress.released, progress.attempts) == (2, True, {})
+        assert f"{bench.accepted}/0 is released" in caplog.text
 
 
 async def test_stopped_while_it_opens(bootstrap: str) -> None:
@@ -498,7 +501,7 @@ async def test_drain_ends(bootstrap: str) -> None:
         assert (progress.next, progress.released, progress.attempts) == (0, True, {})
 
 
-async def test_left_behind_at_the_end(bootstrap: str) -> None:
+async def test_left_behind_at_the_end(bootstrap: str, caplog: pytest.LogCaptureFixture) -> None:
     """A handler that ignores its cancellation does not hold up a stop; when it ends, nothing is left of it."""
     held = Held("stubborn")
     async with consuming(bootstrap) as bench:
@@ -508,6 +511,7 @@ async def test_left_behind_at_the_end(bootstrap: str) -> None:
         await running.stop()
 
         assert not (await bench.agreed()).released
+        assert "is let go and not released: a handler still runs" in caplog.text
 
         held.free.set()
         await until(
