@@ -26,7 +26,8 @@ log: Final = logging.getLogger("ringfence.consumer")
 CLOSE_LIMIT_S: Final = 8.0
 """For the last progress."""
 ABORT_LIMIT_S: Final = 2.0
-"""For the last progress of what was only being opened; a rebalance waits for it."""
+"""For the last progress of what was only being opened. A rebalance waits for it, and then for its producer to be discarded:
+with a broker that does not answer some 12 s in all."""
 RETRY_S: Final = 1.0
 
 
