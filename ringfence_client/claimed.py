@@ -27,6 +27,8 @@ class Claimed:
         self.writer = writer
         self.draining = False
         """Nothing more of it is handed out."""
+        self.ending = False
+        """Its handlers are waited for, or cancelled: what would rest until it is tried again is put back."""
         self.failed = False
         """It is to be opened anew, and never goes on as it is."""
         self.generation = -1

@@ -5,7 +5,7 @@ and what comes beyond is read again when its turn comes near. So one stuck group
 flow on.
 """
 
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from ringfence_client.kept import Kept
@@ -148,6 +148,10 @@ class Window:
             self.attempts[offset] -= 1
         else:
             self.attempts.pop(offset, None)
+
+    def rest(self, offsets: Iterable[int]) -> None:
+        """Nothing runs of these, nor will before they are begun again: whoever waits for this holder need not wait for them."""
+        self.running.difference_update(offsets)
 
     def bury(self, offset: int) -> None:
         """It counts as finished from the next progress on, which its dead letter goes with; its group waits for that."""

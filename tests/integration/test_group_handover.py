@@ -102,6 +102,35 @@ async def test_lost_and_regained(bootstrap: str, kind: str) -> None:
         assert len(recorder.attempts(0)) == (1 if kind == "thread" else 2)
 
 
+async def test_thread_ends_in_a_rebalance(bootstrap: str) -> None:
+    """What a thread of a former claim does in a rebalance counts as what any handler does: it is not done again."""
+    held = Held("thread")
+    async with consuming(bootstrap) as bench:
+        bench.send(*numbered(b"group", 2))
+        running = await bench.start(held.handler, concurrency=2)
+        await until(lambda: len(held.recorder.begun) == 1, lambda: str(held.recorder.begun))
+        claimed = running.consumer.claims[0]
+        await take(bench)
+        bench.send(*numbered(b"other", 1))
+        await until(
+            lambda: running.consumer.claims.get(0, claimed) is not claimed,
+            lambda: str(running.consumer.reasons),
+        )
+        window = running.consumer.claims[0].window
+        await until(
+            lambda: any(each.acquired for each in window.groups() if each.group == b"group"),
+            lambda: str(window.counts),
+        )
+        # What aiokafka says when the group is rebalanced.
+        await running.consumer.holdings.revoked([TopicPartition(bench.accepted, 0)])
+        held.free.set()
+        await until(lambda: 0 in held.recorder.offsets, lambda: str(held.recorder.begun))
+        running.consumer.holdings.given([TopicPartition(bench.accepted, 0)])
+        await bench.until_next(running, 3)
+
+        assert held.recorder.attempts(0) == [1]
+
+
 @pytest.mark.parametrize("kind", ["async", "thread", "stubborn"])
 async def test_member_comes_and_goes(bootstrap: str, kind: str) -> None:
     """A second member comes and leaves while messages run: nothing is lost, and no one runs a message beside itself.
@@ -348,6 +377,45 @@ async def test_failed_and_regained(bootstrap: str, when: str) -> None:
 
         assert handler.wrong == []
         assert [each.fence for each in handler.messages] == [1, 2, 2]
+
+
+async def test_delays_outlast_a_rebalance(bootstrap: str) -> None:
+    """What waits to be tried again waits on where its partition comes back: neither does it come early, nor while nothing may."""
+    delays = {0: 1.0, 1: 1.0, 2: 0.05}
+    """Of a message that fails before, of one that fails meanwhile, of one whose delay ends meanwhile."""
+    failed: dict[int, float] = {}
+    again: dict[int, float] = {}
+    free = asyncio.Event()
+
+    async def work(message: Message) -> None:
+        if message.attempt > 1:
+            again[message.offset] = time.monotonic()
+            return
+        if message.offset:
+            await free.wait()
+        failed[message.offset] = time.monotonic()
+        raise Retry("later", delays[message.offset])
+
+    handler = Recorder(work)
+    async with consuming(bootstrap) as bench:
+        bench.send(*interleaved(3, 1))
+        running = await bench.start(handler)
+        claimed, holdings = running.consumer.claims[0], running.consumer.holdings
+        await until(lambda: len(handler.begun) == 3 and 0 in failed, lambda: str(handler.begun))
+        # What aiokafka says when the group is rebalanced.
+        await holdings.revoked([TopicPartition(bench.accepted, 0)])
+        free.set()
+        await until(lambda: len(failed) == 3, lambda: str(failed))
+        await asyncio.sleep(2 * delays[2])
+
+        assert again == {}
+        assert claimed.window.running == set()
+
+        holdings.given([TopicPartition(bench.accepted, 0)])
+        await bench.until_next(running, 3)
+
+        assert all(again[offset] >= failed[offset] + delay for offset, delay in delays.items())
+        assert {each.fence for each in handler.messages} == {1}
 
 
 # -- the end ------------------------------------------------------------------------------------------------------
