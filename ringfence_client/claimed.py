@@ -2,11 +2,21 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from typing import Any
 
+from ringfence_client.claim import Claim
 from ringfence_client.message import Fence
 from ringfence_client.window import Window
-from ringfence_client.writer import Claim, ProgressWriter
+from ringfence_client.writer import ProgressWriter
+
+
+@dataclass
+class Tenure:
+    """By what right a partition is ours; known to its opening, and then to its claim."""
+
+    generation: int
+    """Of the consumer group: the last in which it was assigned to us."""
 
 
 class Claimed:
@@ -17,6 +27,7 @@ class Claimed:
         claim: Claim,
         window: Window,
         writer: ProgressWriter,
+        tenure: Tenure,
         read: Callable[["Claimed", int], Awaitable[Any | None]],
         renew: Callable[["Claimed"], None],
     ) -> None:
@@ -25,14 +36,13 @@ class Claimed:
         self.fence = Fence(claim.token)
         self.window = window
         self.writer = writer
+        self.tenure = tenure
         self.draining = False
         """Nothing more of it is handed out."""
         self.ending = False
         """Its handlers are waited for, or cancelled: what would rest until it is tried again is put back."""
         self.failed = False
         """It is to be opened anew, and never goes on as it is."""
-        self.generation = -1
-        """Of the consumer group: the last in which it was assigned to us."""
         self.leaving: asyncio.Task[None] | None = None
         """Lets it go when all that runs of it has ended."""
         self.ended = asyncio.Event()

@@ -45,11 +45,11 @@ FETCH_PART: Final = 5
 """And no more than this part of a window."""
 HEARTBEAT_MS: Final = 300
 """A consumer learns of a rebalance by its next one: so long a partition may stand still, whatever the session time-out is."""
-CLOSE_LIMIT_S: Final = 8.0
-"""To leave the group."""
+LEAVE_LIMIT_S: Final = 8.0
+"""For leaving the group and disconnecting."""
 REBALANCE_MARGIN_S: Final = 10.0
 """Who takes longer to join again than the rebalance time-out is evicted."""
-RETRY_S: Final = 1.0
+FETCH_AGAIN_S: Final = 1.0
 
 
 class GroupConsumer:
@@ -122,11 +122,11 @@ class GroupConsumer:
         """
         async with contextlib.AsyncExitStack() as stack:
             await stack.enter_async_context(self.cluster)
-            prepared = await topics.prepare(self._settings, self.address, self.cluster)
+            dead_letters = await topics.prepare(self._settings, self.address, self.cluster)
             progress = ProgressTopic(self._settings.kafka, self._settings.app.id, self.cluster)
             await progress.start()
             stack.push_async_callback(progress.stop)
-            letters = DeadLetters(*prepared.dead_letters, self.group)
+            letters = DeadLetters(*dead_letters, self.group)
             opening = PartitionOpening(
                 self._settings.kafka, self._settings.app.id, self.cluster, progress, letters, self.options
             )
@@ -140,7 +140,7 @@ class GroupConsumer:
             self._consumer.subscribe([self._topic], listener=_Listener(self.holdings))
             # From the last to the first: the group is left at once, and nobody waits for handlers but who gets their partition.
             stack.push_async_callback(self.holdings.end)
-            stack.push_async_callback(insides.end, self._consumer, CLOSE_LIMIT_S)
+            stack.push_async_callback(insides.end, self._consumer, LEAVE_LIMIT_S)
             stack.push_async_callback(self.holdings.close)
             await self._until_stopped(self._join_and_fetch())
 
@@ -202,7 +202,7 @@ class GroupConsumer:
                 continue
             except (KafkaError, OSError) as error:
                 log.warning("nothing can be fetched: %s", error or type(error).__name__)
-                await asyncio.sleep(RETRY_S)
+                await asyncio.sleep(FETCH_AGAIN_S)
                 continue
             self._take(fetched)
             await asyncio.sleep(0)  # aiokafka returns what it has without one
@@ -240,12 +240,7 @@ class GroupConsumer:
             log.warning("%s/%d: there is no offset %d any more", tp.topic, tp.partition, offset)
             claimed = self.claims.get(tp.partition)
             if claimed is not None:
-                self._pause(tp)
                 claimed.fail()
-
-    def _pause(self, tp: TopicPartition) -> None:
-        if tp in self._consumer.assignment():
-            self._consumer.pause(tp)
 
     def _throttle(self, tp: TopicPartition, claimed: Claimed, paused: set[TopicPartition]) -> None:
         if tp not in self._consumer.assignment() or claimed.draining:

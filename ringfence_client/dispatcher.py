@@ -14,12 +14,12 @@ from typing import Any, Final, cast
 
 from aiokafka.errors import KafkaError
 
+from ringfence_client.claim import LostError
 from ringfence_client.claimed import Claimed
 from ringfence_client.dead_letters import DeadLetter
 from ringfence_client.handler import Handler, HandlerRuns
 from ringfence_client.message import MessageFactory, Reject, Release, Retry
 from ringfence_client.turns import RestingTurns, Turn
-from ringfence_client.writer import LostError
 
 log: Final = logging.getLogger("ringfence.consumer")
 

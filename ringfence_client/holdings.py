@@ -13,12 +13,12 @@ from typing import Any, Final
 
 from aiokafka import TopicPartition
 
-from ringfence_client.claimed import Claimed
+from ringfence_client.claim import LostError
+from ringfence_client.claimed import Claimed, Tenure
 from ringfence_client.dispatcher import Dispatcher
 from ringfence_client.opening import NotOursError, PartitionOpening
 from ringfence_client.options import ConsumerOptions
 from ringfence_client.parked import ParkedReader
-from ringfence_client.writer import LostError
 from tables import insides
 
 log: Final = logging.getLogger("ringfence.consumer")
@@ -28,7 +28,7 @@ CLOSE_LIMIT_S: Final = 8.0
 ABORT_LIMIT_S: Final = 2.0
 """For the last progress of what was only being opened. A rebalance waits for it, and then for its producer to be discarded:
 with a broker that does not answer some 12 s in all."""
-RETRY_S: Final = 1.0
+OPEN_AGAIN_S: Final = 1.0
 
 
 class Holdings:
@@ -135,7 +135,7 @@ class Holdings:
             await asyncio.wait([claimed.leaving])
         if self.claims.get(claimed.partition) is not claimed or claimed.window.closed:
             return False
-        claimed.generation = generation
+        claimed.tenure.generation = generation
         claimed.writer.hold(True)
         try:
             await claimed.writer.persisted()
@@ -162,25 +162,22 @@ class Holdings:
             else:
                 self._hold(claimed)
                 break
-            await asyncio.sleep(RETRY_S)
+            await asyncio.sleep(OPEN_AGAIN_S)
         self._openings.pop(number, None)
 
     async def _opened(self, number: int, generation: int) -> Claimed:
-        made: list[Claimed] = []
+        tenure = Tenure(generation)
 
         async def confirm() -> bool:
-            present = made[0].generation if made else generation
-            return await self._membership.confirm(present)
+            return await self._membership.confirm(tenure.generation)
 
         def waiting(text: str) -> None:
             self.reasons[number] = text
 
         claim, window, writer = await self._opening.open(self._topic, number, confirm, waiting)
         claimed = Claimed(
-            claim, window, writer, self._parked.read, lambda failed: self._renew(failed, lost=False)
+            claim, window, writer, tenure, self._parked.read, lambda failed: self._renew(failed, lost=False)
         )
-        claimed.generation = generation
-        made.append(claimed)
         try:
             writer.start(lambda: self._renew(claimed, lost=True))
             # Before anything is handed out: whose it is, and what may be running, is known to others.
@@ -245,9 +242,11 @@ class Holdings:
     def _renew(self, claimed: Claimed, *, lost: bool) -> None:
         """Lost to somebody: nothing of it counts any more; or failed: drained. Then opened again, if it is still ours."""
         number = claimed.partition
-        if self.claims.get(number) is not claimed or (claimed.draining and not lost):
+        if self.claims.get(number) is not claimed:
             return
         self._pause(number)
+        if claimed.draining and not lost:
+            return
         if lost:
             del self.claims[number]
             self._dropping[number] = asyncio.Event()
@@ -269,7 +268,7 @@ class Holdings:
 
     async def _open_again(self, number: int) -> None:
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(RETRY_S):
+            async with asyncio.timeout(OPEN_AGAIN_S):
                 await self.stopping.wait()
         # Meanwhile it may have been revoked, or assigned anew.
         taken = number in self.claims or number in self._openings

@@ -13,6 +13,7 @@ from aiokafka.errors import KafkaTimeoutError
 
 from conf import wire
 from conf.settings import KafkaSettings
+from ringfence_client.claim import Claim, LostError
 from ringfence_client.dead_letters import DeadLetters
 from ringfence_client.lease import LeaseWatch
 from ringfence_client.options import ConsumerOptions
@@ -20,7 +21,7 @@ from ringfence_client.progress import ProgressTopic
 from ringfence_client.record import Progress
 from ringfence_client.watermark import Watermark
 from ringfence_client.window import Window
-from ringfence_client.writer import TRANSACTION_TIMEOUT_MS, Claim, LostError, ProgressWriter
+from ringfence_client.writer import TRANSACTION_TIMEOUT_MS, ProgressWriter
 from tables.clients import ProducerClients
 from tables.cluster import Cluster
 from tables.failpoints import reach

@@ -9,12 +9,12 @@ import logging
 import random
 import time
 from collections.abc import Awaitable, Callable, Iterable
-from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from aiokafka import TopicPartition
 
 from ringfence_client import record
+from ringfence_client.claim import Claim, LostError
 from ringfence_client.dead_letters import DeadLetter, DeadLetters
 from ringfence_client.options import ConsumerOptions
 from ringfence_client.record import Progress
@@ -32,32 +32,6 @@ REFRESH_S: Final = 1.0
 """A record that says nothing new is written so often while something runs: its holder lives."""
 BYTES_PER_S: Final = 500_000
 """Records grow with what is finished out of order; large ones are written less often."""
-
-
-class LostError(Exception):
-    """Somebody else holds the partition now."""
-
-
-@dataclass(frozen=True, slots=True)
-class Claim:
-    """Whose progress it is."""
-
-    group: str
-    topic: str
-    partition: int
-    holder: str
-    """Made anew at each opening."""
-    web: str = ""
-    token: int = 0
-    """The fencing token."""
-
-    @property
-    def key(self) -> bytes:
-        """Of the progress record."""
-        return record.encode_key(self.group, self.topic, self.partition)
-
-    def __str__(self) -> str:
-        return f"{self.topic}/{self.partition}"
 
 
 class _InDoubt(NamedTuple):
