@@ -157,10 +157,9 @@ class Dispatcher:
             if left <= 0:
                 return False
             claimed.ended.clear()
+            # In Python 3.11 wait_for() loses a cancel that comes together with the event.
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(
-                    left
-                ):  # in 3.11 wait_for loses a cancel that comes together with the event
+                async with asyncio.timeout(left):
                     await claimed.ended.wait()
         return True
 

@@ -143,6 +143,8 @@ class Holdings:
             return False  # and the writer has said so
         if insides.generation(self._consumer) != generation or not claimed.draining:
             return True  # the next assignment decides
+        if claimed.failed:  # meanwhile
+            return await self._regained(claimed, generation)
         self._flow(claimed, claimed.window.end)
         self._dispatcher.resume(claimed)
         log.info("%s goes on", claimed)

@@ -17,7 +17,7 @@ from aiokafka.protocol.group import HeartbeatRequest
 from ringfence_client import Message, Reject, Retry
 from tables import failpoints
 from tests.support.consuming import Recorder, consuming, interleaved, numbered
-from tests.support.lanes import LIMIT_S, until
+from tests.support.lanes import LIMIT_S, Gate, until
 from tests.support.leases import take
 
 TIMEOUT_S = 3.0
@@ -348,7 +348,7 @@ async def test_regained_when_a_handler_ends(bootstrap: str) -> None:
         assert {each.fence for each in handler.messages} == {1}
 
 
-@pytest.mark.parametrize("when", ["before", "meanwhile"])
+@pytest.mark.parametrize("when", ["before", "meanwhile", "at its end"])
 async def test_failed_and_regained(bootstrap: str, when: str) -> None:
     """A claim that failed before or in a rebalance does not go on after it: what runs ends and counts, the rest is opened anew."""
     free = asyncio.Event()
@@ -369,8 +369,15 @@ async def test_failed_and_regained(bootstrap: str, when: str) -> None:
         await holdings.revoked(partitions)
         if when == "meanwhile":
             claimed.fail()
+        await claimed.writer.persisted()
+        gate = Gate()
+        remove = failpoints.install("before-send", bench.claim_name(), gate)
         holdings.given(partitions)
-        await asyncio.sleep(0)
+        if when == "at its end":
+            await gate.wait()  # in the write before it goes on
+            claimed.fail()
+        gate.open()
+        remove()
         free.set()
         await running.ready(1)
         await bench.until_next(running, 3)
