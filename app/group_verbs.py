@@ -11,9 +11,9 @@ from app import groups, rings
 from conf.errors import BrokerUnavailableError, RingfenceError
 from conf.settings import AddressSettings, Settings
 from ringfence_client import dropping
+from ringfence_client.claim import LostError
 from ringfence_client.opening import NotOursError
 from ringfence_client.record import Progress
-from ringfence_client.writer import LostError
 from tables.cluster import NO_MEMBERS, Cluster
 
 ANSWER_LIMIT_S: Final = 30.0

@@ -2,11 +2,21 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from typing import Any
 
+from ringfence_client.claim import Claim
 from ringfence_client.message import Fence
 from ringfence_client.window import Window
-from ringfence_client.writer import Claim, ProgressWriter
+from ringfence_client.writer import ProgressWriter
+
+
+@dataclass
+class Tenure:
+    """By what right a partition is ours; known to its opening, and then to its claim."""
+
+    generation: int
+    """Of the consumer group: the last in which it was assigned to us."""
 
 
 class Claimed:
@@ -17,24 +27,28 @@ class Claimed:
         claim: Claim,
         window: Window,
         writer: ProgressWriter,
+        tenure: Tenure,
         read: Callable[["Claimed", int], Awaitable[Any | None]],
-        failed: Callable[["Claimed"], None],
+        renew: Callable[["Claimed"], None],
     ) -> None:
-        """``read`` brings a parked record; ``failed`` is told when the partition must be opened anew."""
+        """``read`` brings a parked record; ``renew`` is told when the partition must be opened anew."""
         self.claim = claim
         self.fence = Fence(claim.token)
         self.window = window
         self.writer = writer
+        self.tenure = tenure
         self.draining = False
         """Nothing more of it is handed out."""
-        self.generation = -1
-        """Of the consumer group: the last in which it was assigned to us."""
+        self.ending = False
+        """Its handlers are waited for, or cancelled: what would rest until it is tried again is put back."""
+        self.failed = False
+        """It is to be opened anew, and never goes on as it is."""
         self.leaving: asyncio.Task[None] | None = None
         """Lets it go when all that runs of it has ended."""
         self.ended = asyncio.Event()
         """Set whenever a handler ended that ran of it."""
         self._read = read
-        self._failed = failed
+        self._renew = renew
 
     @property
     def topic(self) -> str:
@@ -57,7 +71,8 @@ class Claimed:
 
     def fail(self) -> None:
         """Something happened that nobody foresaw: close it and open it anew."""
-        self._failed(self)
+        self.failed = True
+        self._renew(self)
 
     def __str__(self) -> str:
         return str(self.claim)

@@ -48,11 +48,11 @@ FETCH_PART: Final = 5
 """And no more than this part of a window."""
 HEARTBEAT_MS: Final = 300
 """A consumer learns of a rebalance by its next one: so long a partition may stand still, whatever the session time-out is."""
-CLOSE_LIMIT_S: Final = 8.0
-"""To leave the group."""
+LEAVE_LIMIT_S: Final = 8.0
+"""For leaving the group and disconnecting."""
 REBALANCE_MARGIN_S: Final = 10.0
 """Who takes longer to join again than the rebalance time-out is evicted."""
-RETRY_S: Final = 1.0
+FETCH_AGAIN_S: Final = 1.0
 
 
 class GroupConsumer:
@@ -125,11 +125,11 @@ class GroupConsumer:
         """
         async with contextlib.AsyncExitStack() as stack:
             await stack.enter_async_context(self.cluster)
-            prepared = await topics.prepare(self._settings, self.address, self.cluster)
+            dead_letters = await topics.prepare(self._settings, self.address, self.cluster)
             progress = ProgressTopic(self._settings.kafka, self._settings.app.id, self.cluster)
             await progress.start()
             stack.push_async_callback(progress.stop)
-            letters = DeadLetters(*prepared.dead_letters, self.group)
+            letters = DeadLetters(*dead_letters, self.group)
             opening = PartitionOpening(
                 self._settings.kafka, self._settings.app.id, self.cluster, progress, letters, self.options
             )
@@ -141,7 +141,9 @@ class GroupConsumer:
             self._consumer = AIOKafkaConsumer(**self._consumer_options())
             self.holdings.begin(self._consumer, opening)
             self._consumer.subscribe([self._topic], listener=_Listener(self.holdings))
-            stack.push_async_callback(insides.end, self._consumer, CLOSE_LIMIT_S)
+            # From the last to the first: the group is left at once, and nobody waits for handlers but who gets their partition.
+            stack.push_async_callback(self.holdings.end)
+            stack.push_async_callback(insides.end, self._consumer, LEAVE_LIMIT_S)
             stack.push_async_callback(self.holdings.close)
             await self._until_stopped(self._join_and_fetch())
 
@@ -213,8 +215,8 @@ class GroupConsumer:
                 self._judge(error.args[0])
                 continue
             except (KafkaError, OSError) as error:
-                log.warning("nothing can be fetched, again in %.0f s: %s", RETRY_S, _named(error))
-                await asyncio.sleep(RETRY_S)
+                log.warning("nothing can be fetched, again in %.0f s: %s", FETCH_AGAIN_S, _named(error))
+                await asyncio.sleep(FETCH_AGAIN_S)
                 continue
             self._take(fetched)
             await asyncio.sleep(0)  # aiokafka returns what it has without one
@@ -252,12 +254,7 @@ class GroupConsumer:
             log.warning("%s/%d: there is no offset %d any more", tp.topic, tp.partition, offset)
             claimed = self.claims.get(tp.partition)
             if claimed is not None:
-                self._pause(tp)
                 claimed.fail()
-
-    def _pause(self, tp: TopicPartition) -> None:
-        if tp in self._consumer.assignment():
-            self._consumer.pause(tp)
 
     def _throttle(self, tp: TopicPartition, claimed: Claimed, paused: set[TopicPartition]) -> None:
         if tp not in self._consumer.assignment() or claimed.draining:

@@ -14,12 +14,12 @@ from typing import Any, Final, cast
 
 from aiokafka.errors import KafkaError
 
+from ringfence_client.claim import LostError
 from ringfence_client.claimed import Claimed
 from ringfence_client.dead_letters import DeadLetter
 from ringfence_client.handler import Handler, HandlerRuns
 from ringfence_client.message import MessageFactory, Reject, Release, Retry
 from ringfence_client.turns import RestingTurns, Turn
-from ringfence_client.writer import LostError
 
 log: Final = logging.getLogger("ringfence.consumer")
 
@@ -93,16 +93,23 @@ class Dispatcher:
                 count -= 1
 
     def suspend(self, claimed: Claimed) -> None:
-        """Hand out nothing more of it; what runs goes on, and what only waits to be tried again is put back."""
+        """Hand out nothing more of it; what runs goes on, and so does the time of what waits to be tried again."""
         claimed.draining = True
         with contextlib.suppress(ValueError):
             self._claims.remove(claimed)
-        self._resting.end(claimed)
+        self._resting.suspend(claimed)
 
     def resume(self, claimed: Claimed) -> None:
         """Hand out again what is suspended."""
-        claimed.draining = False
+        claimed.draining = claimed.ending = False
         self.add(claimed)
+        self._resting.resume()
+
+    def _end(self, claimed: Claimed) -> None:
+        """Suspend it; what only waits to be tried again is put back: another holder knows nothing of a delay."""
+        claimed.ending = True
+        self.suspend(claimed)
+        self._resting.end(claimed)
 
     async def drain(self, claimed: Claimed, limit: float) -> bool:
         """Hand out nothing more of it, and wait for what runs; after ``limit`` seconds cancel that.
@@ -110,7 +117,7 @@ class Dispatcher:
         Returns:
             Whether nothing of it runs any more.
         """
-        self.suspend(claimed)
+        self._end(claimed)
         if await self._ended(claimed, limit):
             return not self._runs.any_left(claimed.topic, claimed.partition)
         log.warning("%s: handlers still run after %.0f s: cancelled", claimed, limit)
@@ -118,7 +125,7 @@ class Dispatcher:
 
     async def drop(self, claimed: Claimed) -> bool:
         """What runs of it is cancelled, and counts no more. Returns whether nothing of it runs any more."""
-        self.suspend(claimed)
+        self._end(claimed)
         claimed.lose()
         for task, turn in list(self._running.items()):
             if turn.claimed is claimed:
@@ -150,8 +157,10 @@ class Dispatcher:
             if left <= 0:
                 return False
             claimed.ended.clear()
+            # In Python 3.11 wait_for() loses a cancel that comes together with the event.
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(claimed.ended.wait(), left)
+                async with asyncio.timeout(left):
+                    await claimed.ended.wait()
         return True
 
     # -- handlers --------------------------------------------------------------------------------------------
@@ -170,7 +179,7 @@ class Dispatcher:
                 await self._run(turn)
             finally:
                 del self._running[task]
-                if turn.offsets and turn.claimed.draining:
+                if turn.offsets and turn.claimed.draining and turn not in self._resting:
                     turn.put_back()
                 if task in self._stubborn:
                     self._stubborn.pop(task).cancel()
@@ -236,8 +245,9 @@ class Dispatcher:
                 attempt = window.begin(offset)
                 claimed.writer.note()
                 unsafe = offset >= window.reserved or offset < window.suspect_below
-                if unsafe or not claimed.writer.covers():
+                while unsafe or not claimed.writer.covers():  # also where the answer to a write came late
                     await claimed.writer.persisted()
+                    unsafe = False
                     if claimed.draining:
                         self._take_back(claimed, offset)
                         return
@@ -304,20 +314,20 @@ class Dispatcher:
 
     def _rest(self, turn: Turn, delay: float, release: bool) -> None:
         """Keep the group for a while without a handler; then go on, or put all back."""
-        if not turn.claimed.draining:
+        if not turn.claimed.ending:
             self._resting.rest(turn, delay, release=release)
 
     def _await(self, turn: Turn, left: "asyncio.Future[Any]") -> None:
         """Keep the group, without a handler, until a run of an earlier claim of ours has ended; it may have finished it."""
 
         def over(_: "asyncio.Future[Any]") -> None:
-            if turn.claimed.draining:
-                turn.put_back()
             if not turn.offsets:
                 return
             if not left.cancelled() and left.exception() is None:
                 self._finish(turn)
-            if turn.offsets:
+            if turn.claimed.draining:
+                turn.put_back()
+            elif turn.offsets:
                 self._resting.due(turn)
             else:
                 self.wake(1)

@@ -32,10 +32,10 @@ async def drop_below(
         LostError: it got one meanwhile.
         KafkaError: the cluster does not answer.
     """
-    prepared = await topics.prepare(settings, address, cluster)
+    dead_letters = await topics.prepare(settings, address, cluster)
     progress = ProgressTopic(settings.kafka, settings.app.id, cluster)
     await progress.start()
-    letters = DeadLetters(*prepared.dead_letters, cluster.group_id)
+    letters = DeadLetters(*dead_letters, cluster.group_id)
     opening = PartitionOpening(settings.kafka, settings.app.id, cluster, progress, letters, ConsumerOptions())
 
     said: list[str] = []

@@ -13,12 +13,12 @@ from typing import Any, Final
 
 from aiokafka import TopicPartition
 
-from ringfence_client.claimed import Claimed
+from ringfence_client.claim import LostError
+from ringfence_client.claimed import Claimed, Tenure
 from ringfence_client.dispatcher import Dispatcher
 from ringfence_client.opening import NotOursError, PartitionOpening
 from ringfence_client.options import ConsumerOptions
 from ringfence_client.parked import ParkedReader
-from ringfence_client.writer import LostError
 from tables import insides
 
 log: Final = logging.getLogger("ringfence.consumer")
@@ -26,8 +26,9 @@ log: Final = logging.getLogger("ringfence.consumer")
 CLOSE_LIMIT_S: Final = 8.0
 """For the last progress."""
 ABORT_LIMIT_S: Final = 2.0
-"""For the last progress of what was only being opened; a rebalance waits for it."""
-RETRY_S: Final = 1.0
+"""For the last progress of what was only being opened. A rebalance waits for it, and then for its producer to be discarded:
+with a broker that does not answer some 12 s in all."""
+OPEN_AGAIN_S: Final = 1.0
 
 
 class Holdings:
@@ -109,13 +110,16 @@ class Holdings:
             )
 
     async def close(self) -> None:
-        """Give all away: drained, written, released."""
+        """Begin to give all away. From here on no membership is needed: others may be assigned what nothing runs of."""
         self.stopping.set()  # whatever brought us here: nothing is opened any more
         self.assigned = None
-        await self._end_openings()
         for claimed in self.claims.values():
             self._suspend(claimed)
             self._let_go(claimed)
+        await self._end_openings()
+
+    async def end(self) -> None:
+        """After :meth:`close`: until all is drained, written and released."""
         while self._ending:
             await asyncio.wait(list(self._ending))
 
@@ -131,13 +135,15 @@ class Holdings:
 
     async def _regained(self, claimed: Claimed, generation: int) -> bool:
         """Whether a claim that was suspended goes on; if not, nothing of it is left."""
-        if claimed.leaving is not None:
+        if claimed.failed:
+            await asyncio.wait([self._let_go(claimed)])
+        elif claimed.leaving is not None:
             if not claimed.window.closed:
                 claimed.leaving.cancel()
             await asyncio.wait([claimed.leaving])
         if self.claims.get(claimed.partition) is not claimed or claimed.window.closed:
             return False
-        claimed.generation = generation
+        claimed.tenure.generation = generation
         claimed.writer.hold(True)
         try:
             await claimed.writer.persisted()
@@ -145,6 +151,8 @@ class Holdings:
             return False  # and the writer has said so
         if insides.generation(self._consumer) != generation or not claimed.draining:
             return True  # the next assignment decides
+        if claimed.failed:  # meanwhile
+            return await self._regained(claimed, generation)
         self._flow(claimed, claimed.window.end)
         self._dispatcher.resume(claimed)
         log.info("%s goes on", claimed)
@@ -164,25 +172,22 @@ class Holdings:
             else:
                 self._hold(claimed)
                 break
-            await asyncio.sleep(RETRY_S)
+            await asyncio.sleep(OPEN_AGAIN_S)
         self._openings.pop(number, None)
 
     async def _opened(self, number: int, generation: int) -> Claimed:
-        made: list[Claimed] = []
+        tenure = Tenure(generation)
 
         async def confirm() -> bool:
-            present = made[0].generation if made else generation
-            return await self._membership.confirm(present)
+            return await self._membership.confirm(tenure.generation)
 
         def waiting(text: str) -> None:
             self.reasons[number] = text
 
         claim, window, writer = await self._opening.open(self._topic, number, confirm, waiting)
         claimed = Claimed(
-            claim, window, writer, self._parked.read, lambda failed: self._renew(failed, lost=False)
+            claim, window, writer, tenure, self._parked.read, lambda failed: self._renew(failed, lost=False)
         )
-        claimed.generation = generation
-        made.append(claimed)
         try:
             writer.start(lambda: self._renew(claimed, lost=True))
             # Before anything is handed out: whose it is, and what may be running, is known to others.
@@ -227,23 +232,31 @@ class Holdings:
 
     def _let_go(self, claimed: Claimed) -> "asyncio.Task[None]":
         """Release it when all that runs of it has ended."""
-        if claimed.leaving is None or claimed.leaving.done():
-            claimed.leaving = self._later(self._leave(claimed))
-        return claimed.leaving
+        leaving = claimed.leaving
+        # One that is cancelled has not ended yet, and will let nothing go.
+        if leaving is None or leaving.done() or leaving.cancelling():
+            leaving = claimed.leaving = self._later(self._leave(claimed))
+        return leaving
 
     async def _leave(self, claimed: Claimed) -> None:
         ended = await self._dispatcher.drain(claimed, self._options.drain_timeout)
         claimed.lose()
-        await claimed.writer.close(CLOSE_LIMIT_S, released=ended)
+        written = await claimed.writer.close(CLOSE_LIMIT_S, released=ended)
         self._gone(claimed, ended)
-        log.info("%s is let go", claimed)
+        if ended and written:
+            log.info("%s is released", claimed)
+        else:
+            reason = "it could not be written" if ended else "a handler still runs"
+            log.warning("%s is let go and not released: %s", claimed, reason)
 
     def _renew(self, claimed: Claimed, *, lost: bool) -> None:
         """Lost to somebody: nothing of it counts any more; or failed: drained. Then opened again, if it is still ours."""
         number = claimed.partition
-        if self.claims.get(number) is not claimed or (claimed.draining and not lost):
+        if self.claims.get(number) is not claimed:
             return
         self._pause(number)
+        if claimed.draining and not lost:
+            return
         if lost:
             del self.claims[number]
             self._dropping[number] = asyncio.Event()
@@ -265,7 +278,8 @@ class Holdings:
 
     async def _open_again(self, number: int) -> None:
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self.stopping.wait(), RETRY_S)
+            async with asyncio.timeout(OPEN_AGAIN_S):
+                await self.stopping.wait()
         # Meanwhile it may have been revoked, or assigned anew.
         taken = number in self.claims or number in self._openings
         if self.assigned is not None and number in self.assigned and not taken:

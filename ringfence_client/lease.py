@@ -9,7 +9,7 @@ from ringfence_client.record import Progress
 
 
 class LeaseWatch:
-    """One newcomer's view of one lease."""
+    """One newcomer's view of one lease, however often it begins to wait: no two records are the same."""
 
     def __init__(self, timeout: float, idle: float) -> None:
         """Seconds without a change after which a lease is free: in general, and where nothing is unacknowledged."""

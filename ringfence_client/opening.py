@@ -13,6 +13,7 @@ from aiokafka.errors import KafkaTimeoutError
 
 from conf import wire
 from conf.settings import KafkaSettings
+from ringfence_client.claim import Claim, LostError
 from ringfence_client.dead_letters import DeadLetters
 from ringfence_client.lease import LeaseWatch
 from ringfence_client.options import ConsumerOptions
@@ -20,7 +21,7 @@ from ringfence_client.progress import ProgressTopic
 from ringfence_client.record import Progress
 from ringfence_client.watermark import Watermark
 from ringfence_client.window import Window
-from ringfence_client.writer import TRANSACTION_TIMEOUT_MS, Claim, LostError, ProgressWriter
+from ringfence_client.writer import TRANSACTION_TIMEOUT_MS, ProgressWriter
 from tables.clients import ProducerClients
 from tables.cluster import Cluster
 from tables.failpoints import reach
@@ -61,6 +62,8 @@ class PartitionOpening:
         self._letters = letters
         self._options = options
         self._clients = ProducerClients(kafka)
+        self._watches: dict[bytes, LeaseWatch] = {}
+        """By key, from one opening to the next: neither a rebalance nor a failure makes a silent holder younger."""
         self._ended: set[str] = set()
         """Holders that were this consumer, and of which nothing runs any more."""
         self.web = ""
@@ -97,10 +100,8 @@ class PartitionOpening:
         """
         holder = f"{self._options.name}/{uuid.uuid4().hex[:8]}"
         claim = Claim(self._cluster.group_id, topic, partition, holder, self.web)
-        producer = await self._taken(claim, confirm, waiting)
+        producer, predecessor = await self._taken(claim, confirm, waiting)
         try:
-            # Again: what the former holder acknowledged until the fence counts, and nothing after it can.
-            predecessor = await self._progress.latest(claim.key)
             progress = await self._start(claim, predecessor)
         except BaseException:
             await producer.discard()
@@ -119,19 +120,20 @@ class PartitionOpening:
 
     async def _taken(
         self, claim: Claim, confirm: Callable[[], Awaitable[bool]], waiting: Callable[[str], None]
-    ) -> TransactionalProducer:
-        """Wait until the lease is released, or its holder has been silent for too long; then fence."""
-        watch = LeaseWatch(self._options.lease_timeout, self._options.lease_idle)
+    ) -> tuple[TransactionalProducer, Progress | None]:
+        """Wait until the lease is released, or its holder has been silent for too long; then fence, and read the lease again."""
+        watch = self._watches.setdefault(
+            claim.key, LeaseWatch(self._options.lease_timeout, self._options.lease_idle)
+        )
         said = -math.inf
         await _confirmed(claim, confirm)
         while True:
             await reach("opening", _lane(claim))
             left, lease = await self._look(claim, watch)
             if not left or lease is None:
-                async with self._clients.turn() as queue:
-                    # While one waited for it the holder may have written again.
-                    if not queue or await self._still_free(claim, watch):
-                        return await self._fenced(claim, confirm)
+                taken = await self._fenced_if_free(claim, watch, confirm)
+                if taken is not None:
+                    return taken
                 continue
             now = time.monotonic()
             text = (
@@ -151,6 +153,26 @@ class PartitionOpening:
         lease, asked_at = await self._progress.look(claim.key)
         left = watch.look(lease, begun, asked_at)
         return (0.0 if lease is not None and lease.holder in self._ended else left), lease
+
+    async def _fenced_if_free(
+        self, claim: Claim, watch: LeaseWatch, confirm: Callable[[], Awaitable[bool]]
+    ) -> tuple[TransactionalProducer, Progress | None] | None:
+        """None: its holder has written meanwhile. It finds itself fenced, and fences back if it is a member."""
+        async with self._clients.turn() as queue:
+            if queue and not await self._still_free(claim, watch):
+                return None
+            producer = await self._fenced(claim, confirm)
+        try:
+            # Again: what the former holder acknowledged until the fence counts, and nothing after it can.
+            left, predecessor = await self._look(claim, watch)
+        except BaseException:
+            await producer.discard()
+            raise
+        if left:
+            log.info("%s: its holder wrote again before it was fenced: waiting", claim)
+            await producer.discard()
+            return None
+        return producer, predecessor
 
     async def _still_free(self, claim: Claim, watch: LeaseWatch) -> bool:
         """No if it cannot be told soon: others wait for the turn."""

@@ -1,6 +1,5 @@
 """The topics that a group-ordered consumer needs beside what it reads: made when they are missing."""
 
-from dataclasses import dataclass
 from typing import Final
 
 from conf import wire
@@ -15,21 +14,11 @@ DEAD_LETTER_BYTES_MAX: Final = 1_048_588 + 65_536
 """Of the topic as it is made here: a dead letter carries three headers more than the accepted topic's largest."""
 
 
-@dataclass(frozen=True, slots=True)
-class Prepared:
-    """What is there now.
-
-    Attributes:
-        partitions: Of the accepted topic.
-        dead_letters: Name, partition count and largest record batch of the dead-letter topic.
-    """
-
-    partitions: int
-    dead_letters: tuple[str, int, int]
-
-
-async def prepare(settings: Settings, address: AddressSettings, cluster: Cluster) -> Prepared:
+async def prepare(settings: Settings, address: AddressSettings, cluster: Cluster) -> tuple[str, int, int]:
     """Find the accepted topic; find or make the progress and the dead-letter topic.
+
+    Returns:
+        Name, partition count and largest record batch of the dead-letter topic.
 
     Raises:
         TopicError: the accepted topic is missing, or another cannot be made, or is not as it must be.
@@ -56,6 +45,4 @@ async def prepare(settings: Settings, address: AddressSettings, cluster: Cluster
             f"{kept} (progress of consumer groups) has cleanup.policy={configs[kept].cleanup_policy}, and retention "
             "would delete what consumers have finished: set cleanup.policy=compact"
         )
-    return Prepared(
-        counts[address.accepted_topic], (letters, counts[letters], configs[letters].message_bytes_max)
-    )
+    return letters, counts[letters], configs[letters].message_bytes_max

@@ -9,9 +9,9 @@ from typing import Any, Final
 
 from aiohttp import web
 
+from ringfence_client.claim import LostError
 from ringfence_client.claimed import Claimed
 from ringfence_client.consumer import GroupConsumer
-from ringfence_client.writer import LostError
 
 GROUPS_MAX: Final = 1_000
 """Shown of a partition, the oldest first; more would serve nobody."""

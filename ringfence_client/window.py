@@ -5,7 +5,7 @@ and what comes beyond is read again when its turn comes near. So one stuck group
 flow on.
 """
 
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from ringfence_client.kept import Kept
@@ -50,6 +50,8 @@ class Window:
         """Nothing at or above it may be handed out: a successor would not suspect it."""
         self.suspect_below = 0 if progress.released else progress.reserved
         """Unfinished messages below it may have been running when the last holder died."""
+        self.outlived = False
+        """A run that nobody could end goes on."""
         self.closed = False
         """It belongs to somebody else; nothing of it counts any more."""
         self.kept = Kept(records_max, bytes_max)
@@ -147,6 +149,10 @@ class Window:
         else:
             self.attempts.pop(offset, None)
 
+    def rest(self, offsets: Iterable[int]) -> None:
+        """Nothing runs of these, nor will before they are begun again: whoever waits for this holder need not wait for them."""
+        self.running.difference_update(offsets)
+
     def bury(self, offset: int) -> None:
         """It counts as finished from the next progress on, which its dead letter goes with; its group waits for that."""
         self.watermark.finish(offset)
@@ -234,6 +240,6 @@ class Window:
             state,
             token,
             self.delivered,
-            len(self.running),
+            len(self.running) or int(self.outlived),
             beat,
         )

@@ -9,12 +9,12 @@ import logging
 import random
 import time
 from collections.abc import Awaitable, Callable, Iterable
-from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from aiokafka import TopicPartition
 
 from ringfence_client import record
+from ringfence_client.claim import Claim, LostError
 from ringfence_client.dead_letters import DeadLetter, DeadLetters
 from ringfence_client.options import ConsumerOptions
 from ringfence_client.record import Progress
@@ -32,32 +32,6 @@ REFRESH_S: Final = 1.0
 """A record that says nothing new is written so often while something runs: its holder lives."""
 BYTES_PER_S: Final = 500_000
 """Records grow with what is finished out of order; large ones are written less often."""
-
-
-class LostError(Exception):
-    """Somebody else holds the partition now."""
-
-
-@dataclass(frozen=True, slots=True)
-class Claim:
-    """Whose progress it is."""
-
-    group: str
-    topic: str
-    partition: int
-    holder: str
-    """Made anew at each opening."""
-    web: str = ""
-    token: int = 0
-    """The fencing token."""
-
-    @property
-    def key(self) -> bytes:
-        """Of the progress record."""
-        return record.encode_key(self.group, self.topic, self.partition)
-
-    def __str__(self) -> str:
-        return f"{self.topic}/{self.partition}"
 
 
 class _InDoubt(NamedTuple):
@@ -117,6 +91,8 @@ class ProgressWriter:
         self._closing = asyncio.Event()
         self._ended = False
         """Nothing is written any more."""
+        self._finished = False
+        """The last word is written."""
         self._broken = False
         """The producer is to be replaced."""
         self._in_doubt: _InDoubt | None = None
@@ -181,9 +157,15 @@ class ProgressWriter:
         self._hurry()
         await future
 
-    async def close(self, limit: float, *, released: bool) -> None:
-        """Write a last time, if that succeeds within ``limit`` seconds; then end. ``released``: nothing runs any more."""
+    async def close(self, limit: float, *, released: bool) -> bool:
+        """Write a last time, if that succeeds within ``limit`` seconds; then end. ``released``: nothing runs any more.
+
+        Returns:
+            Whether that was written.
+        """
         self._state = record.RELEASED if released else record.DRAINING
+        # A thread that was told to end and cannot be ended counts as running: nobody is to begin its message soon.
+        self._window.outlived = not released
         self._closing.set()
         self._wake.set()
         if self._task is not None:
@@ -196,6 +178,7 @@ class ProgressWriter:
                 await asyncio.wait([self._task])
         self._give_up()
         await self._producer.discard()
+        return self._finished
 
     async def abandon(self) -> None:
         """End without another word: it is somebody else's."""
@@ -218,6 +201,7 @@ class ProgressWriter:
                 await self._write()
                 attempt = 0
                 if closing:
+                    self._finished = True
                     return
             except LostError as error:
                 log.warning("%s: held by somebody else now: %s", self._claim, error)
@@ -239,7 +223,8 @@ class ProgressWriter:
                 self._wake.clear()
                 left = self._written_at + REFRESH_S - time.monotonic() if self._window.running else None
                 try:
-                    await asyncio.wait_for(self._wake.wait(), left)
+                    async with asyncio.timeout(left):
+                        await self._wake.wait()
                 except TimeoutError:
                     return
                 continue
@@ -251,13 +236,11 @@ class ProgressWriter:
                 return
             self._wake.clear()
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._wake.wait(), left)
+                async with asyncio.timeout(left):
+                    await self._wake.wait()
 
     async def _write(self) -> None:
         """One transaction with all that was noted until now."""
-        waiting, self._waiting = self._waiting, []
-        letters, self._letters = self._letters, []
-        changes, self._changes, self._urgent = self._changes, 0, False
         window, claim, begun = self._window, self._claim, time.monotonic()
         self._beat += 1
         progress = window.progress(
@@ -268,8 +251,15 @@ class ProgressWriter:
         builder.append(timestamp=None, key=claim.key, value=value, headers=[])
         batches = [
             Outgoing(*self._destination, builder),
-            *(self._dead_letters.outgoing(each, self._producer) for each, _ in letters),
+            *(self._dead_letters.outgoing(each, self._producer) for each, _ in self._letters),
         ]
+        # Not before all is built: a letter that cannot be must hold up its message, and all that comes after it.
+        waiting, self._waiting = self._waiting, []
+        letters, self._letters = self._letters, []
+        changes, self._changes, self._urgent = self._changes, 0, False
+        covered_until = begun + (self._timeout if progress.running else self._idle) / 2
+        # From now on it may be the last word, whether its answer is seen or not.
+        self._covered_until = min(self._covered_until, covered_until)
         try:
             async with self._producer.turn(), asyncio.timeout(TRANSACTION_LIMIT_S):
                 await self._producer.transact(
@@ -285,7 +275,7 @@ class ProgressWriter:
             raise
         window.reserved = max(window.reserved, progress.reserved)
         self._ran = bool(progress.running)
-        self._covered_until = begun + (self._timeout if self._ran else self._idle) / 2
+        self._covered_until = covered_until
         self._written_at, self._pause = time.monotonic(), len(value) / BYTES_PER_S
         _answer((*waiting, *(each for _, each in letters)))
 
@@ -300,7 +290,8 @@ class ProgressWriter:
             await asyncio.sleep(BACKOFF_FIRST_S)
         else:
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._closing.wait(), delay)
+                async with asyncio.timeout(delay):
+                    await self._closing.wait()
 
     async def _begin_anew(self) -> None:
         self._producer, progress = await self._reclaim(self.draining)

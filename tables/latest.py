@@ -71,9 +71,8 @@ class LatestValues:
     async def look(self, partition: int, key: bytes) -> tuple[bytes | None, float]:
         """The last value of this key that was committed before the call, None = there is none; and until when it was the last.
 
-        Whatever may be committed after it was not written before then,
-        by :func:`time.monotonic`, after the call: when the end up to which is read was asked for. The reading itself may take
-        as long as somebody else's transaction stays open.
+        That moment, by :func:`time.monotonic` and after the call, is when the end up to which is read was asked for: what is
+        committed later was not written before it. The reading itself may take as long as somebody else's transaction stays open.
 
         Raises:
             ChangelogStalledError: a transaction does not end.

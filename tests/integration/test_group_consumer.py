@@ -301,3 +301,19 @@ async def test_headers_too_large_for_the_dead_letters(bootstrap: str) -> None:
         assert b'"bytes": 1,' in (bare.value or b"")
         assert [name for name, _ in bare.headers] == ["_RF_REASON", "_RF_CONSUMER_GROUP", "_RF_ATTEMPTS"]
         assert dict(bare.headers)["_RF_REASON"] == b"x" * 2_000
+
+
+async def test_reason_that_is_no_text(bootstrap: str) -> None:
+    """A reason that quotes half a surrogate pair goes with its dead letter, escaped; nothing is lost, the group goes on."""
+
+    async def reject(message: Message) -> None:
+        if message.offset == 0:
+            raise Reject("no customer \ud800")
+
+    async with consuming(bootstrap) as bench:
+        bench.send(*numbered(b"group", 2))
+        running = await bench.start(Recorder(reject))
+        await bench.until_next(running, 2)
+
+        [letter] = await bench.letters()
+        assert dict(letter.headers)["_RF_REASON"] == rb"no customer \ud800"

@@ -1,6 +1,7 @@
 """Partitions that go and come while messages run: nothing runs twice at once, order is kept, nothing hangs."""
 
 import asyncio
+import logging
 import threading
 import time
 from collections.abc import Callable
@@ -16,8 +17,10 @@ from aiokafka.protocol.group import HeartbeatRequest
 from ringfence_client import Message, Reject, Retry
 from tables import failpoints
 from tests.support.consuming import Recorder, consuming, interleaved, numbered
-from tests.support.lanes import LIMIT_S, until
+from tests.support.lanes import LIMIT_S, Gate, until
 from tests.support.leases import take
+
+TIMEOUT_S = 3.0
 
 
 class Held:
@@ -99,9 +102,41 @@ async def test_lost_and_regained(bootstrap: str, kind: str) -> None:
         assert len(recorder.attempts(0)) == (1 if kind == "thread" else 2)
 
 
+async def test_thread_ends_in_a_rebalance(bootstrap: str) -> None:
+    """What a thread of a former claim does in a rebalance counts as what any handler does: it is not done again."""
+    held = Held("thread")
+    async with consuming(bootstrap) as bench:
+        bench.send(*numbered(b"group", 2))
+        running = await bench.start(held.handler, concurrency=2)
+        await until(lambda: len(held.recorder.begun) == 1, lambda: str(held.recorder.begun))
+        claimed = running.consumer.claims[0]
+        await take(bench)
+        bench.send(*numbered(b"other", 1))
+        await until(
+            lambda: running.consumer.claims.get(0, claimed) is not claimed,
+            lambda: str(running.consumer.reasons),
+        )
+        window = running.consumer.claims[0].window
+        await until(
+            lambda: any(each.acquired for each in window.groups() if each.group == b"group"),
+            lambda: str(window.counts),
+        )
+        # What aiokafka says when the group is rebalanced.
+        await running.consumer.holdings.revoked([TopicPartition(bench.accepted, 0)])
+        held.free.set()
+        await until(lambda: 0 in held.recorder.offsets, lambda: str(held.recorder.begun))
+        running.consumer.holdings.given([TopicPartition(bench.accepted, 0)])
+        await bench.until_next(running, 3)
+
+        assert held.recorder.attempts(0) == [1]
+
+
 @pytest.mark.parametrize("kind", ["async", "thread", "stubborn"])
 async def test_member_comes_and_goes(bootstrap: str, kind: str) -> None:
-    """A second member comes and leaves while messages run: nothing is lost, and no one runs a message beside itself."""
+    """A second member comes and leaves while messages run: nothing is lost, and no one runs a message beside itself.
+
+    What cannot be ended keeps its partition from the second member for the whole of the lease's time-out.
+    """
     first, second = Held(kind), Held("async")
     second.free.set()
     async with consuming(bootstrap, 2) as bench:
@@ -109,10 +144,16 @@ async def test_member_comes_and_goes(bootstrap: str, kind: str) -> None:
             bench.send(*interleaved(3, 4), partition=partition)
         one = await bench.start(first.handler, concurrency=6, drain_timeout=0.3)
         await until(lambda: len(first.recorder.done) == 16, lambda: str(first.recorder.done))
-        two = bench.launch(second.handler)
+        two = bench.launch(second.handler, lease_timeout=TIMEOUT_S)
+        await until(lambda: bool(two.consumer.holdings.assigned), lambda: "the second is assigned nothing")
+        other = next(iter(two.consumer.holdings.assigned or ()))
+        await until(lambda: other not in one.consumer.claims, lambda: "it is not let go")
+        begun = time.monotonic()
         await two.ready(1)
         await one.ready(1)
-        other = next(iter(two.consumer.claims))
+
+        assert kind == "async" or time.monotonic() - begun > TIMEOUT_S / 2
+
         # Nobody else waits for what is left of a former holder: the fence keeps its end from counting.
         await bench.until_next(two, 12, other)
         await two.stop()
@@ -279,11 +320,117 @@ async def test_assigned_while_it_is_dropped(bootstrap: str) -> None:
         assert handler.by_group()[b"group"] == [0, 1, 2]
 
 
+async def test_regained_when_a_handler_ends(bootstrap: str) -> None:
+    """A partition that comes back in the tick in which one of its handlers ends goes on at once: it waits for no other."""
+    free = asyncio.Event()
+
+    async def wait(message: Message) -> None:
+        await free.wait()
+
+    handler = Recorder(wait)
+    async with consuming(bootstrap) as bench:
+        bench.send(*numbered(b"group", 3))
+        running = await bench.start(handler, drain_timeout=300.0)
+        await until(lambda: len(handler.begun) == 1, lambda: str(handler.begun))
+        claimed, holdings = running.consumer.claims[0], running.consumer.holdings
+        partitions = [TopicPartition(bench.accepted, 0)]
+        # What aiokafka says when the group is rebalanced, twice.
+        await holdings.revoked(partitions)
+        holdings.given([])
+        await asyncio.sleep(0)
+        await holdings.revoked(partitions)
+        holdings.given(partitions)
+        claimed.ended.set()
+        await until(lambda: not claimed.draining, lambda: "it does not go on")
+        free.set()
+        await bench.until_next(running, 3)
+
+        assert {each.fence for each in handler.messages} == {1}
+
+
+@pytest.mark.parametrize("when", ["before", "meanwhile", "at its end"])
+async def test_failed_and_regained(bootstrap: str, when: str) -> None:
+    """A claim that failed before or in a rebalance does not go on after it: what runs ends and counts, the rest is opened anew."""
+    free = asyncio.Event()
+
+    async def wait(message: Message) -> None:
+        await free.wait()
+
+    handler = Recorder(wait)
+    async with consuming(bootstrap) as bench:
+        bench.send(*numbered(b"group", 3))
+        running = await bench.start(handler, drain_timeout=300.0)
+        await until(lambda: len(handler.begun) == 1, lambda: str(handler.begun))
+        holdings, partitions = running.consumer.holdings, [TopicPartition(bench.accepted, 0)]
+        claimed = running.consumer.claims[0]
+        if when == "before":
+            claimed.fail()
+        # What aiokafka says when the group is rebalanced.
+        await holdings.revoked(partitions)
+        if when == "meanwhile":
+            claimed.fail()
+        await claimed.writer.persisted()
+        gate = Gate()
+        remove = failpoints.install("before-send", bench.claim_name(), gate)
+        holdings.given(partitions)
+        if when == "at its end":
+            await gate.wait()  # in the write before it goes on
+            claimed.fail()
+        gate.open()
+        remove()
+        free.set()
+        await running.ready(1)
+        await bench.until_next(running, 3)
+
+        assert handler.wrong == []
+        assert [each.fence for each in handler.messages] == [1, 2, 2]
+
+
+async def test_delays_outlast_a_rebalance(bootstrap: str) -> None:
+    """What waits to be tried again waits on where its partition comes back: neither does it come early, nor while nothing may."""
+    delays = {0: 1.0, 1: 1.0, 2: 0.05}
+    """Of a message that fails before, of one that fails meanwhile, of one whose delay ends meanwhile."""
+    failed: dict[int, float] = {}
+    again: dict[int, float] = {}
+    free = asyncio.Event()
+
+    async def work(message: Message) -> None:
+        if message.attempt > 1:
+            again[message.offset] = time.monotonic()
+            return
+        if message.offset:
+            await free.wait()
+        failed[message.offset] = time.monotonic()
+        raise Retry("later", delays[message.offset])
+
+    handler = Recorder(work)
+    async with consuming(bootstrap) as bench:
+        bench.send(*interleaved(3, 1))
+        running = await bench.start(handler)
+        claimed, holdings = running.consumer.claims[0], running.consumer.holdings
+        await until(lambda: len(handler.begun) == 3 and 0 in failed, lambda: str(handler.begun))
+        # What aiokafka says when the group is rebalanced.
+        await holdings.revoked([TopicPartition(bench.accepted, 0)])
+        free.set()
+        await until(lambda: len(failed) == 3, lambda: str(failed))
+        await asyncio.sleep(2 * delays[2])
+
+        assert again == {}
+        assert claimed.window.running == set()
+
+        holdings.given([TopicPartition(bench.accepted, 0)])
+        await bench.until_next(running, 3)
+
+        assert all(again[offset] >= failed[offset] + delay for offset, delay in delays.items())
+        assert {each.fence for each in handler.messages} == {1}
+
+
 # -- the end ------------------------------------------------------------------------------------------------------
 
 
-async def test_drained(bootstrap: str) -> None:
+async def test_drained(bootstrap: str, caplog: pytest.LogCaptureFixture) -> None:
     """A stop waits for what runs, begins nothing more, not even what is held already, and says that all has ended."""
+    caplog.set_level(logging.INFO)
     free = asyncio.Event()
 
     async def wait(message: Message) -> None:
@@ -302,6 +449,106 @@ async def test_drained(bootstrap: str) -> None:
 
         assert sorted(handler.offsets) == [0, 1]
         assert (progress.next, progress.released, progress.attempts) == (2, True, {})
+        assert f"{bench.accepted}/0 is released" in caplog.text
+
+
+async def test_stopped_while_it_opens(bootstrap: str) -> None:
+    """From a stop on nothing new is begun, however long what was only being opened takes to end."""
+    opening, free = asyncio.Event(), asyncio.Event()
+
+    async def work(message: Message) -> None:
+        await free.wait()
+
+    async def end_late(point: str, lane: str) -> None:
+        opening.set()
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            free.set()
+            await until(lambda: bool(handler.done), lambda: str(handler.begun))
+            await asyncio.sleep(0.1)  # that nothing is begun is seen after a while only
+            raise
+
+    handler = Recorder(work)
+    async with consuming(bootstrap, 2) as bench:
+        bench.send(*numbered(b"group", 3))
+        remove = failpoints.install("opening", bench.claim_name(1), end_late)
+        try:
+            running = bench.launch(handler)
+            await until(lambda: len(handler.begun) == 1, lambda: str(handler.begun))
+            await opening.wait()
+            await running.stop()
+        finally:
+            remove()
+
+        assert handler.offsets == [0]
+        assert (await bench.agreed()).next == 1
+
+
+async def test_stopped_while_it_comes_back(bootstrap: str) -> None:
+    """A partition that was about to go on when everything ends is released as all others are."""
+    free = asyncio.Event()
+
+    async def work(message: Message) -> None:
+        await free.wait()
+
+    handler = Recorder(work)
+    async with consuming(bootstrap) as bench:
+        bench.send(*numbered(b"group", 1))
+        running = await bench.start(handler, drain_timeout=300.0)
+        await until(lambda: len(handler.begun) == 1, lambda: str(handler.begun))
+        holdings, partitions = running.consumer.holdings, [TopicPartition(bench.accepted, 0)]
+        # What aiokafka says when the group is rebalanced, twice.
+        await holdings.revoked(partitions)
+        holdings.given([])
+        leaving = running.consumer.claims[0].leaving
+        assert leaving is not None
+        await asyncio.sleep(0)
+        await holdings.revoked(partitions)
+        holdings.given(partitions)
+        await asyncio.sleep(0)
+        assert leaving.cancelling()
+        assert not leaving.done()
+        # And as close() does.
+        again = holdings._let_go(running.consumer.claims[0])
+        await holdings.revoked(partitions)
+        free.set()
+        await asyncio.wait([again])
+
+        assert (await bench.agreed()).released
+
+
+async def test_leaver_keeps_only_what_it_runs(bootstrap: str) -> None:
+    """Who stops leaves the group at once: a slow handler holds up its own partition, and no other; what it does counts."""
+    free = asyncio.Event()
+
+    async def work(message: Message) -> None:
+        if message.partition == 0 and message.fence == 1:
+            await free.wait()
+
+    handler = Recorder(work)
+    async with consuming(bootstrap, 2) as bench:
+        for partition in range(2):
+            bench.send(*numbered(b"group", 2), partition=partition)
+        leaver = await bench.start(handler, drain_timeout=300.0)
+        await until(lambda: len(handler.begun) == 3, lambda: str(handler.begun))
+        stopped = asyncio.create_task(leaver.stop())
+        await until(lambda: leaver.consumer.claims[0].draining, lambda: "nothing is drained")
+        other = bench.launch(handler, lease_timeout=300.0, lease_idle=300.0)
+        bench.send(*numbered(b"more", 1), partition=1)
+        await bench.until_next(other, 3, 1)
+
+        assert not stopped.done()
+        assert other.consumer.holdings.assigned == {0, 1}
+        assert "draining" in other.consumer.reasons[0]
+
+        free.set()
+        await bench.until_next(other, 2)
+        await stopped
+
+        assert handler.wrong == []
+        assert {attempt for _, _, attempt in handler.begun} == {1}
+        assert len(handler.begun) == len(handler.done) == 5
 
 
 async def test_drain_ends(bootstrap: str) -> None:
@@ -329,7 +576,7 @@ async def test_drain_ends(bootstrap: str) -> None:
         assert (progress.next, progress.released, progress.attempts) == (0, True, {})
 
 
-async def test_left_behind_at_the_end(bootstrap: str) -> None:
+async def test_left_behind_at_the_end(bootstrap: str, caplog: pytest.LogCaptureFixture) -> None:
     """A handler that ignores its cancellation does not hold up a stop; when it ends, nothing is left of it."""
     held = Held("stubborn")
     async with consuming(bootstrap) as bench:
@@ -339,6 +586,7 @@ async def test_left_behind_at_the_end(bootstrap: str) -> None:
         await running.stop()
 
         assert not (await bench.agreed()).released
+        assert "is let go and not released: a handler still runs" in caplog.text
 
         held.free.set()
         await until(

@@ -5,8 +5,10 @@ The former holder is an outsider: somebody who writes what a holder writes, at m
 
 import asyncio
 import time
+from typing import Any
 
 import pytest
+from aiokafka import TopicPartition
 
 from ringfence_client import Message, opening, writer
 from ringfence_client.record import DRAINING, RELEASED
@@ -14,7 +16,7 @@ from tables import failpoints
 from tables.producer import FencedError
 from tests.support.consuming import Bench, Recorder, Running, consuming, numbered
 from tests.support.kafka import Sent
-from tests.support.lanes import until
+from tests.support.lanes import LIMIT_S, until
 from tests.support.leases import Outsider
 
 UNGROUPED = [Sent(None, None, b"%d" % each) for each in range(5)]
@@ -84,6 +86,38 @@ async def test_silent_holder(
         assert sorted(handler.offsets) == [0, 1, 2, 3, 4]
 
 
+async def test_rebalances_while_one_waits(bootstrap: str) -> None:
+    """Rebalances and failed looks that come more often than the time-out do not keep a silent holder's partition from being taken."""
+    handler = Recorder()
+    looks = 0
+
+    async def fail_at_times(point: str, lane: str) -> None:
+        nonlocal looks
+        looks += 1
+        if looks % 2 == 0:
+            raise OSError("planted")
+
+    async with consuming(bootstrap) as bench:
+        await _made(bench)
+        bench.send(*UNGROUPED)
+        async with Outsider(bench) as outsider:
+            begun = time.monotonic()
+            await outsider.write(token=7)
+            running = bench.launch(handler, lease_idle=1.5)
+            await _waits(running, "held by outsider")
+            remove = failpoints.install("opening", bench.claim_name(), fail_at_times)
+            try:
+                while not handler.begun and time.monotonic() < begun + LIMIT_S:
+                    # What aiokafka says when the group is rebalanced.
+                    await running.consumer.holdings.revoked([TopicPartition(bench.accepted, 0)])
+                    running.consumer.holdings.given([TopicPartition(bench.accepted, 0)])
+                    await asyncio.sleep(0.5)
+            finally:
+                remove()
+
+        assert {each.fence for each in handler.messages} == {8}
+
+
 async def test_holder_that_writes(bootstrap: str) -> None:
     """As long as anything is written, be it nothing new, the partition is not taken; from the last word on time counts."""
     handler = Recorder()
@@ -149,6 +183,36 @@ async def test_read_again_after_the_fence(bootstrap: str) -> None:
         assert {each.fence for each in handler.messages} == {10}
 
 
+async def test_renewed_before_the_fence(bootstrap: str) -> None:
+    """A lease that its holder renews between the last look and the fence is waited for anew: its token stays the holder's."""
+    handler = Recorder()
+    async with consuming(bootstrap) as bench:
+        await _made(bench)
+        bench.send(*UNGROUPED)
+        async with Outsider(bench) as outsider:
+            await outsider.write(token=4, delivered=4, reserved=5)
+
+            async def late(point: str, lane: str) -> None:
+                if outsider.lease.beat == 1:
+                    await outsider.write(running=1)
+
+            remove = failpoints.install("before-fence", bench.claim_name(), late)
+            try:
+                running = bench.launch(handler, lease_timeout=300.0)
+                await _waits(running, "1 unacknowledged")
+            finally:
+                remove()
+
+            assert handler.begun == []
+
+            # As a holder that is still a member does.
+            await outsider.fence()
+            await outsider.write(commit=True, state=RELEASED, next=3, running=0)
+            await bench.until_next(running, 5)
+
+        assert sorted(handler.offsets) == [3, 4]
+
+
 async def test_late_write_is_refused(bootstrap: str) -> None:
     """From the fence on nothing that the former holder writes counts, and the first word of the next one is its name."""
     handler = Recorder()
@@ -194,7 +258,10 @@ async def test_written_while_one_waits_for_a_turn(bootstrap: str) -> None:
             await outsider.write(running=1)
             queue.release()
             await _waits(running, "1 unacknowledged")
-            await outsider.write()
+            try:
+                await outsider.write()
+            except FencedError:
+                raise AssertionError("a holder that had written was fenced") from None
 
             assert handler.begun == []
 
@@ -305,3 +372,62 @@ async def test_holder_that_cannot_write(bootstrap: str, wall_clock_jumps: None) 
         assert since < last < since + half_s + 0.1
         assert len(handler.begun) == len(handler.done) == 300
         assert {each.fence for each in handler.messages} == {1}
+
+
+async def test_answer_that_comes_late(bootstrap: str) -> None:
+    """A write whose answer takes longer than it covers is no leave to begin: another one has to come first."""
+    late_s, covered = 0.5, []
+
+    async def look(message: Message) -> None:
+        covered.append(holder.covers())
+
+    async with consuming(bootstrap) as bench:
+        running = await bench.start(Recorder(look))
+        holder = running.consumer.claims[0].writer
+        await until(lambda: not holder.covers(), lambda: "its lease never runs out")
+        holder._timeout = late_s
+        transact = holder._producer.transact
+
+        async def late_once(*args: Any) -> list[int]:
+            holder._producer.transact = transact  # type: ignore[method-assign]
+            bases = await transact(*args)
+            await asyncio.sleep(late_s)
+            return bases
+
+        holder._producer.transact = late_once  # type: ignore[method-assign, assignment]
+        bench.send(*numbered(b"group", 1))
+        await bench.until_next(running, 1)
+
+    assert covered == [True]
+
+
+async def test_answer_that_never_comes(bootstrap: str) -> None:
+    """A write that says that nothing runs may count although nobody said so: what is begun after it must be written first."""
+
+    async def lose(point: str, lane: str) -> None:
+        raise OSError("planted")
+
+    handler = Recorder()
+    async with consuming(bootstrap) as bench:
+        running = await bench.start(handler, lease_timeout=300.0, lease_idle=0.4)
+        holder = running.consumer.claims[0].writer
+        await until(lambda: not holder.covers(), lambda: "its lease never runs out")
+        free = asyncio.Event()
+
+        async def work(message: Message) -> None:
+            await free.wait()
+
+        handler.behaviour = work
+        bench.send(*numbered(b"group", 1))
+        await _begins(handler)
+
+        assert holder.covers()  # for 150 s
+
+        remove = failpoints.install("before-commit", bench.claim_name(), lose)
+        try:
+            free.set()
+            await until(
+                lambda: not holder.covers(), lambda: "what was written last may say that nothing runs"
+            )
+        finally:
+            remove()

@@ -13,6 +13,7 @@ from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from ringfence_client import Message, Reject
+from ringfence_client.dead_letters import DeadLetters
 from tables import failpoints
 from tests.support import kafka
 from tests.support.consuming import Bench, Recorder, consuming, interleaved, numbered
@@ -385,6 +386,25 @@ async def test_dead_letter_once(bootstrap: str, lost: str) -> None:
         assert handler.attempts(0) == [1]
         assert [each.value for each in await bench.letters()] == [b"0"]
         assert (await bench.agreed()).next == 3
+
+
+async def test_dead_letter_that_cannot_be_built(bootstrap: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever goes wrong in making a dead letter, its message does not count as finished without it."""
+    original = DeadLetters.outgoing
+
+    def fail_once(self: DeadLetters, *args: Any) -> Any:
+        monkeypatch.setattr(DeadLetters, "outgoing", original)
+        raise ValueError("planted")
+
+    monkeypatch.setattr(DeadLetters, "outgoing", fail_once)
+    async with consuming(bootstrap) as bench:
+        running = await bench.start(Recorder(_rejecting))
+        bench.send(*numbered(b"group", 2))
+        await bench.until_next(running, 2)
+        await running.stop()
+
+        assert [each.value for each in await bench.letters()] == [b"0"]
+        assert (await bench.agreed()).next == 2
 
 
 async def test_dead_letter_holds_its_group(bootstrap: str) -> None:

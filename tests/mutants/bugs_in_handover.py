@@ -37,14 +37,14 @@ _TAKING: Final = (
         (
             Patch(
                 _OPENING,
-                "        producer = await self._taken(claim, confirm, waiting)\n        try:\n            # Again",
-                "        predecessor = await self._progress.latest(claim.key)\n"
-                "        producer = await self._taken(claim, confirm, waiting)\n        try:\n            # Again",
+                "        async with self._clients.turn() as queue:\n            if queue and not",
+                "        left, predecessor = await self._look(claim, watch)\n"
+                "        async with self._clients.turn() as queue:\n            if queue and not",
             ),
             Patch(
                 _OPENING,
-                "            predecessor = await self._progress.latest(claim.key)\n            progress = await",
-                "            progress = await",
+                "            left, predecessor = await self._look(claim, watch)\n        except",
+                "            pass\n        except",
             ),
         ),
         f"{_LEASE_TESTS}::test_read_again_after_the_fence",
@@ -94,11 +94,29 @@ _TAKING: Final = (
         (
             Patch(
                 _OPENING,
-                "if not queue or await self._still_free(claim, watch):",
-                "if not queue or queue:",
+                "if queue and not await self._still_free(claim, watch):",
+                "if queue and not queue:",
             ),
         ),
         f"{_LEASE_TESTS}::test_written_while_one_waits_for_a_turn",
+    ),
+    Mutant(
+        "renewed-before-the-fence",
+        "A holder that wakes and writes between a newcomer's last look and its fence loses what it has just begun.",
+        (Patch(_OPENING, "        if left:\n            log", "        if left < 0:\n            log"),),
+        f"{_LEASE_TESTS}::test_renewed_before_the_fence",
+    ),
+    Mutant(
+        "waits-anew-after-each-rebalance",
+        "A dead holder's partition is never taken while members come and go more often than its lease lasts.",
+        (
+            Patch(
+                _OPENING,
+                "            claim.key, LeaseWatch(",
+                "            claim.holder.encode(), LeaseWatch(",
+            ),
+        ),
+        f"{_LEASE_TESTS}::test_rebalances_while_one_waits",
     ),
     Mutant(
         "leases-shorter-by-a-transaction",
@@ -228,4 +246,33 @@ _LEAVING: Final = (
     ),
 )
 
-MUTANTS: Final = (*_TAKING, *_HOLDING, *_LEAVING)
+_GIVING_UP: Final = (
+    Mutant(
+        "dead-letter-lost-in-the-making",
+        "A message counts as finished, and the dead letter that should tell of it was never written.",
+        (
+            Patch(
+                _WRITER,
+                "        self._beat += 1\n",
+                "        self._beat += 1\n        letters, self._letters = self._letters, []\n",
+            ),
+            Patch(
+                _WRITER, "for each, _ in self._letters),\n        ]", "for each, _ in letters),\n        ]"
+            ),
+            Patch(
+                _WRITER,
+                "        letters, self._letters = self._letters, []\n        changes,",
+                "        changes,",
+            ),
+        ),
+        "tests/integration/test_group_progress.py::test_dead_letter_that_cannot_be_built",
+    ),
+    Mutant(
+        "reason-must-be-text",
+        "A reason that quotes broken text keeps a whole partition from ever writing its progress.",
+        (Patch("ringfence_client/dead_letters.py", 'errors="backslashreplace"', ""),),
+        "tests/integration/test_group_consumer.py::test_reason_that_is_no_text",
+    ),
+)
+
+MUTANTS: Final = (*_TAKING, *_HOLDING, *_LEAVING, *_GIVING_UP)
