@@ -2,13 +2,13 @@
 
 from typing import Final
 
-from py4j.protocol import Py4JJavaError
+from py4j.protocol import Py4JError, Py4JNetworkError
 from pyspark.errors import PySparkException
 
 from conf.errors import PrerequisiteError, RingfenceError
 
-SPARK: Final = (PySparkException, Py4JJavaError)
-"""Spark's own errors, and those of its tasks, which come through unconverted."""
+SPARK: Final = (PySparkException, Py4JError)
+"""Spark's own errors, those of its tasks, which come through unconverted, and that there is no JVM any more."""
 
 
 class SparkFailedError(RingfenceError):
@@ -22,7 +22,7 @@ class EvidenceGoneError(RingfenceError):
 
 
 def explained(
-    error: PySparkException | Py4JJavaError, *, gone: str, less: str, disk: str, after: str
+    error: PySparkException | Py4JError, *, gone: str, less: str, disk: str, after: str
 ) -> RingfenceError:
     """What to raise instead; to be called while the session is there.
 
@@ -33,6 +33,10 @@ def explained(
         disk: What else fills the disk, or helps.
         after: The end of the line where the cause is another one.
     """
+    if isinstance(error, Py4JNetworkError):
+        return SparkFailedError(
+            f"Spark's JVM has ended: killed, perhaps, as the machine ran out of memory: leave it more, or {less}; {after}"
+        )
     text = str(error)
     if "KAFKA_DATA_LOSS" in text or "OffsetOutOfRange" in text:
         return EvidenceGoneError(f"retention deleted records while they were read: {gone}")

@@ -87,7 +87,10 @@ class LocalFiles:
 
     def read(self, name: str) -> str:
         """A file's text."""
-        return (self._root / name).read_text("utf-8")
+        try:
+            return (self._root / name).read_text("utf-8")
+        except OSError as error:
+            raise _unusable(str(self._root / name), error.strerror or str(error)) from error
 
     def write(self, name: str, text: str) -> None:
         """Make a file: it is there whole, or not at all, also when the machine stops."""
@@ -106,10 +109,13 @@ class LocalFiles:
     def delete(self, name: str) -> None:
         """A file, or a folder with all that is in it."""
         path = self._root / name
-        if path.is_dir():
-            shutil.rmtree(path)
-        else:
-            path.unlink(missing_ok=True)
+        try:
+            if path.is_dir():
+                shutil.rmtree(path)
+            else:
+                path.unlink(missing_ok=True)
+        except OSError as error:
+            raise _unusable(str(path), error.strerror or str(error)) from error
 
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
@@ -118,7 +124,11 @@ class LocalFiles:
         Raises:
             BusyError: somebody else is in it.
         """
-        with (self._root / ".lock").open("w") as file:
+        try:
+            opened = (self._root / ".lock").open("w")
+        except OSError as error:
+            raise _unusable(str(self._root), error.strerror or str(error)) from error
+        with opened as file:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError as error:

@@ -7,6 +7,7 @@ import argparse
 import datetime as dt
 import json
 import sys
+import traceback
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,13 +16,13 @@ from typing import Any
 if __package__ in {None, ""}:  # spark-submit puts this file's folder first
     sys.path[0] = str(Path(__file__).resolve().parents[1])
 
-from py4j.protocol import Py4JJavaError
+from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from rich.console import Console
 
 from conf import wire
-from conf.errors import ConfigurationError, RingfenceError
+from conf.errors import ConfigurationError, RingfenceError, unforeseen
 from conf.load import load
 from conf.settings import Settings
 from reconcile import advice, cut, morning, pages, summary
@@ -239,7 +240,7 @@ def tell(document: Mapping[str, Any], options: Options, confidence: float, *, dr
         console.print(f"the page: {folder}/{pages.PAGE}", markup=False, highlight=False, soft_wrap=True)
 
 
-def _explained(error: PySparkException | Py4JJavaError) -> RingfenceError:
+def _explained(error: PySparkException | Py4JError) -> RingfenceError:
     return explained(
         error,
         gone="run again, what is missing will be called GAP; then longer retention, or an earlier hour",
@@ -265,6 +266,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except RingfenceError as error:
         sys.stderr.write(f"reconcile: {error}\n")
         return error.exit_code
+    except Exception as error:  # noqa: BLE001 - 1 would say that records do not agree
+        sys.stderr.write(f"{traceback.format_exc()}reconcile: {unforeseen(error)}\n")
+        return RingfenceError.exit_code
 
 
 if __name__ == "__main__":

@@ -18,7 +18,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Final, Self
 
-from conf.errors import ConfigurationError
+from conf.errors import ConfigurationError, PrerequisiteError
 from reconcile.cut import Position, TopicCut
 from reconcile.files import Files
 
@@ -94,8 +94,11 @@ class Night:
 
         Raises:
             ConfigurationError: a later version wrote it.
+            ValueError: it is none.
         """
         kept = json.loads(text)
+        if not isinstance(kept, dict) or "format" not in kept:
+            raise ValueError("no night")
         if kept.pop("format") not in READ:
             raise ConfigurationError("reconcile.state_dir was written by a later version: use that one")
         kept["positions"] = {
@@ -120,13 +123,24 @@ class Nights:
 
     @classmethod
     def load(cls, files: Files) -> Self:
-        """Read them."""
+        """Read them.
+
+        Raises:
+            ConfigurationError: a later version wrote them.
+            PrerequisiteError: one cannot be read.
+        """
         names = set(files.names(NIGHTS))
         found = cls(files)
         for name in sorted(names):
             if name.endswith(_DONE):
                 seen = name.removesuffix(_DONE) + _SEEN in names
-                night = Night.from_json(files.read(f"{NIGHTS}/{name}"), acknowledged=seen)
+                try:
+                    night = Night.from_json(files.read(f"{NIGHTS}/{name}"), acknowledged=seen)
+                except ValueError as error:
+                    raise PrerequisiteError(
+                        f"{files.at(NIGHTS, name)} is damaged: restore it; without a backup remove it, if it is the last "
+                        "(it is judged again), else begin with another reconcile.state_dir"
+                    ) from error
                 found.finished[night.number] = night
         return found
 
@@ -191,11 +205,12 @@ class Nights:
         """Remove what a crashed run has left."""
         self.files.delete(SCRATCH)
         for name in self.files.names(RESULTS):
-            if int(name) not in self.finished:
+            if name.isdecimal() and int(name) not in self.finished:
                 self.files.delete(f"{RESULTS}/{name}")
         for date in self.files.names(ACCEPTED):
             for name in self.files.names(f"{ACCEPTED}/{date}"):
-                if int(name.partition("=")[2]) not in self.finished:
+                number = name.removeprefix("night=")
+                if number.isdecimal() and int(number) not in self.finished:
                     self.files.delete(f"{ACCEPTED}/{date}/{name}")
 
     def forget(self, today: str, keep_days: int, capacities: Mapping[str, int]) -> None:

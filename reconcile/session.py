@@ -18,6 +18,7 @@ from pyspark.sql import SparkSession
 
 from conf.errors import ConfigurationError, PrerequisiteError
 from conf.settings import KafkaSettings
+from reconcile.failures import SPARK
 
 CONNECTOR: Final = f"org.apache.spark:spark-sql-kafka-0-10_2.13:{pyspark.__version__}"
 """Spark's own Kafka source, of the version of the installed PySpark."""
@@ -65,7 +66,9 @@ def session(
             spark.sparkContext.setLogLevel("ERROR")
             yield spark
         finally:
-            spark.stop()
+            # Where the JVM is gone already the error that told so is the one to raise; results are kept, or not, before.
+            with contextlib.suppress(*SPARK, OSError):
+                spark.stop()
             if not submitted:
                 _end_jvm()
 
@@ -77,8 +80,9 @@ def _end_jvm() -> None:
         return
     SparkContext._gateway = SparkContext._jvm = None  # noqa: SLF001
     process: Any = gateway.proc
-    gateway.shutdown()
-    process.stdin.close()
+    with contextlib.suppress(*SPARK, OSError):
+        gateway.shutdown()
+        process.stdin.close()
     try:
         process.wait(_END_LIMIT_S)
     except subprocess.TimeoutExpired:
