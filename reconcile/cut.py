@@ -144,7 +144,7 @@ def _span(made: TopicCut, number: int, last: Position | None, start: int, cut: i
             Lost(made.topic, number, end, begin, "the log ends before what was judged: it lost its tail")
         )
         made.recreated = True
-        begin, origin = start, start
+        begin = end  # what stands below was judged, or is called lost
     read_from = max(begin, start)
     if start > begin:
         made.lost.append(Lost(made.topic, number, begin, start, "retention deleted it before it was judged"))

@@ -51,7 +51,7 @@ def test_span(now: TopicState, last: Position | None, span: Span) -> None:
     [
         (_state(4, 7, 9), None, Span(4, 0, 4, 7, 9), (0, 4), False),
         (_state(6, 7, 9), _last(5), Span(0, 5, 6, 7, 9), (5, 6), False),
-        (_state(0, 2, 3), _last(5), Span(0, 0, 0, 2, 3), (3, 5), True),
+        (_state(0, 2, 3), _last(5), Span(0, 3, 3, 3, 3), (3, 5), True),
         (_state(0, 2, 3, "new"), _last(5), Span(0, 0, 0, 2, 3), (5, 5), True),
     ],
     ids=["before the first night", "between two nights", "lost its tail", "recreated"],
