@@ -46,6 +46,12 @@ def explained(
         )
     if "OutOfMemoryError" in text:
         return SparkFailedError(f"Spark ran out of memory: give it more (spark.driver.memory), or {less}")
+    if "long overflow" in text:
+        return SparkFailedError(
+            "a record's timestamp is further than 9.2e15 ms from 1970 (nanoseconds, perhaps), and Spark cannot read it: find it "
+            r"with kcat -C -e -t TOPIC -f '%T %p %o\n' | awk '$1 > 9.2e15 || $1 < -9.2e15', mend who sends it, and have the broker "
+            f"refuse such (the topic's message.timestamp.after.max.ms and before.max.ms); {after}, once it is gone"
+        )
     if "No space left on device" in text:
         return SparkFailedError(f"the disk is full: Spark sorts below spark.local.dir (/tmp){disk}")
     lines = [line for line in text.splitlines() if line.strip()] or [type(error).__name__]

@@ -73,6 +73,7 @@ Caused by: org.apache.kafka.common.errors.InvalidConfigurationException: Invalid
         ("", "Spark failed: PySparkException: nothing was kept"),
         ("x\nCaused by: java.lang.OutOfMemoryError: Java heap space", "spark.driver.memory"),
         ("x\nCaused by: java.io.IOException: No space left on device", "the disk is full"),
+        ("x\n: java.lang.ArithmeticException: long overflow", "message.timestamp.after.max.ms"),
         ("[KAFKA_DATA_LOSS] gone", "retention deleted records while they were read"),
     ],
 )
