@@ -4,6 +4,7 @@ It runs as ``ringfence reconcile``, as ``python -m reconcile``, and unchanged un
 """
 
 import argparse
+import contextlib
 import datetime as dt
 import json
 import sys
@@ -11,7 +12,7 @@ import traceback
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 if __package__ in {None, ""}:  # spark-submit puts this file's folder first
     sys.path[0] = str(Path(__file__).resolve().parents[1])
@@ -22,21 +23,18 @@ from pyspark.sql import SparkSession
 from rich.console import Console
 
 from conf import wire
-from conf.errors import ConfigurationError, RingfenceError, unforeseen
+from conf.errors import ConfigurationError, PrerequisiteError, RingfenceError, unforeseen
 from conf.load import load
 from conf.settings import Settings
-from reconcile import advice, cut, morning, pages, summary
+from reconcile import advice, cut, morning, pages, results, summary
 from reconcile.failures import SPARK, explained
-from reconcile.figures import Figures
 from reconcile.files import Files, HadoopFiles, LocalFiles, is_local, proved
 from reconcile.frames import Frames
 from reconcile.kafka import Cluster
 from reconcile.night import STEPS, Judge
-from reconcile.nights import Night, Nights, added, results_folder
+from reconcile.nights import Night, Nights, added
 from reconcile.report import progress, show, terminal
-from reconcile.schemas import COUNTS
-from reconcile.session import fit_to, kafka_options, session
-from reconcile.small import small
+from reconcile.session import FEW, fit_to, kafka_options, session, submitted
 from reconcile.survey import Survey
 
 
@@ -46,8 +44,12 @@ class Options:
 
     out: str | None = None
     as_json: bool = False
-    acknowledge: bool = False
+    acknowledge: int | None = None
+    """The night to acknowledge; :data:`LAST` = whichever is the last."""
     master: str | None = None
+
+
+LAST: Final = 0
 
 
 def run(settings: Settings, options: Options) -> int:
@@ -58,18 +60,32 @@ def run(settings: Settings, options: Options) -> int:
     """
     if not settings.addresses:
         raise ConfigurationError("addresses: none configured: add an [[addresses]] entry with a name")
+    night = options.acknowledge
+    if night is not None and (options.as_json or options.out):
+        raise ConfigurationError("--acknowledge judges nothing: leave --json and --out away")
     master, folder = options.master or settings.reconcile.master, settings.reconcile.state_dir
-    if options.acknowledge and is_local(folder, master):
-        return _acknowledge(LocalFiles(folder))
-    survey = None if options.acknowledge else surveyed(settings)
-    with session(master, records=survey.records if survey else 0) as spark:
+    # Whose master it is that spark-submit has, the session knows.
+    here = not submitted() and is_local(folder, master)
+    if night is not None and here and not Path(folder).is_dir():
+        raise _no_night(folder)
+    with contextlib.ExitStack() as held:
+        files: Files | None = LocalFiles(folder) if here else None
+        survey = None
+        if files is not None:
+            # Alone first: what was asked before another run's night ended would look as if logs had lost their tails.
+            held.enter_context(files.locked())
+            if night is not None:
+                return _acknowledge(files, night)
+            survey = surveyed(settings)
+        spark = held.enter_context(session(master, records=survey.records if survey else FEW))
         try:
-            files = opened(spark, folder)
-            if survey is None:
-                return _acknowledge(files)
+            if files is None:
+                files = opened(spark, folder)
+                held.enter_context(files.locked())
+            if night is not None:
+                return _acknowledge(files, night)
             out = proved(opened(spark, options.out)) if options.out else None
-            with files.locked():
-                document = judge(spark, settings, Nights.load(files), survey, out)
+            document = judge(spark, settings, Nights.load(files), survey or surveyed(settings), out)
             drawn = out is not None and pages.PAGE in out.names("")
         except SPARK as error:
             raise _explained(error) from error
@@ -142,7 +158,7 @@ def judge(
     held = morning.held(base, found, {name: each.input.recreated for name, each in cuts.items()})
     lanes = {name: len(each.input.spans) for name, each in cuts.items()}
     figures = morning.figures(settings, document, found, rings, held, lanes)
-    _keep_results(spark, nights, document, figures, out)
+    results.keep(spark, nights.files, document, figures, out)
     known = {
         name: {} if cuts[name].input.lost else (base.known.get(name, {}) if base else {})
         for name in addresses
@@ -184,44 +200,27 @@ def _full(known: Mapping[str, Mapping[int, int]], cuts: Mapping[str, cut.Address
     return all(known.get(address.name, {}).get(lane, 0) >= address.id_cache_size for lane in lanes)
 
 
-def _keep_results(
-    spark: SparkSession, nights: Nights, document: Mapping[str, Any], figures: Figures, out: Files | None
-) -> None:
-    """Beside the night, and in the folder that was asked for; both before the night counts."""
-    rows = [
-        (name, count, each[count]) for name, each in document["addresses"].items() for count in summary.COUNTS
-    ] + [
-        (name, anomaly, count)
-        for name, each in document["addresses"].items()
-        for anomaly, count in each["anomalies"].items()
-    ]
-    counts = small(spark, rows, COUNTS)
-    folder = results_folder(document["night"])
-    counts.write.mode("overwrite").parquet(nights.files.at(folder, "counts"))
-    texts = {"summary.json": json.dumps(document, indent=2) + "\n", "figures.json": figures.to_json()}
-    page = pages.written(figures)
-    for name, text in texts.items():
-        nights.files.write(f"{folder}/{name}", text)
-    if page is not None:
-        nights.files.write(f"{folder}/{pages.PAGE}", page)
-    if out is None:
-        return
-    anomalies = spark.read.parquet(nights.files.at(folder, "anomalies"))
-    anomalies.write.mode("overwrite").parquet(out.at("anomalies"))
-    counts.write.mode("overwrite").parquet(out.at("counts"))
-    for name, text in texts.items():
-        out.write(name, text)
-    pages.put(out, page)
-
-
-def _acknowledge(files: Files) -> int:
-    with files.locked():
-        seen = Nights.load(files).acknowledge()
+def _acknowledge(files: Files, number: int) -> int:
+    nights = Nights.load(files)
+    last = nights.last
+    if last is None:
+        raise _no_night(files.at())
+    if number not in {LAST, last.number}:
+        raise ConfigurationError(
+            f"night {number} is not the last, that is {last.number} ({last.verdict}): look at it, and acknowledge that"
+        )
+    seen = nights.acknowledge()
     if seen is None:
         print("nothing to acknowledge: the last night was clean, or is acknowledged already")  # noqa: T201
     else:
         print(f"acknowledged night {seen.number} ({seen.verdict}): the next one begins where it ended")  # noqa: T201
     return 0
+
+
+def _no_night(folder: str) -> PrerequisiteError:
+    return PrerequisiteError(
+        f"no night is kept in {folder}: name the reconcile.state_dir of the nights, or judge one first"
+    )
 
 
 def tell(document: Mapping[str, Any], options: Options, confidence: float, *, drawn: bool) -> None:
@@ -258,7 +257,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--config", type=Path, default=Path("conf/ringfence.toml"))
     parser.add_argument("--out", help="a folder, or a URI, for Parquet and summary.json")
     parser.add_argument("--json", action="store_true", dest="as_json")
-    parser.add_argument("--acknowledge", action="store_true")
+    parser.add_argument("--acknowledge", type=int, nargs="?", const=LAST, metavar="N")
     parser.add_argument("--master", help="Spark's; not under spark-submit, which has its own")
     given = parser.parse_args(arguments)
     try:

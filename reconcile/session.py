@@ -56,10 +56,10 @@ def session(
     Raises:
         PrerequisiteError: Spark does not start; with its last lines.
     """
-    submitted = "PYSPARK_GATEWAY_PORT" in environ
-    with _jvm_log(quiet=not submitted) as log:
+    ours = not submitted(environ)
+    with _jvm_log(quiet=ours) as log:
         try:
-            spark = builder(master, submitted=submitted, environ=environ, records=records).getOrCreate()
+            spark = builder(master, submitted=not ours, environ=environ, records=records).getOrCreate()
         except (PySparkException, OSError) as error:
             raise PrerequisiteError(_why_not(error, log)) from error
         try:
@@ -69,8 +69,13 @@ def session(
             # Where the JVM is gone already the error that told so is the one to raise; results are kept, or not, before.
             with contextlib.suppress(*SPARK, OSError):
                 spark.stop()
-            if not submitted:
+            if ours:
                 _end_jvm()
+
+
+def submitted(environ: Mapping[str, str] = os.environ) -> bool:
+    """Whether ``spark-submit`` runs us."""
+    return "PYSPARK_GATEWAY_PORT" in environ
 
 
 def _end_jvm() -> None:
