@@ -26,14 +26,15 @@ from conf import wire
 from conf.errors import ConfigurationError, PrerequisiteError, RingfenceError, unforeseen
 from conf.load import load
 from conf.settings import Settings
-from reconcile import advice, cut, morning, pages, results, summary
+from reconcile import advice, cut, handing_on, kept_ids, morning, pages, results, summary
 from reconcile.failures import SPARK, explained
 from reconcile.files import Files, HadoopFiles, LocalFiles, is_local, proved
 from reconcile.frames import Frames
 from reconcile.kafka import Cluster
 from reconcile.night import STEPS, Judge
-from reconcile.nights import Night, Nights, added
+from reconcile.nights import Night, Nights
 from reconcile.report import progress, show, terminal
+from reconcile.rules import rules
 from reconcile.session import FEW, fit_to, kafka_options, session, submitted
 from reconcile.survey import Survey
 
@@ -77,7 +78,11 @@ def run(settings: Settings, options: Options) -> int:
             if night is not None:
                 return _acknowledge(files, night)
             survey = surveyed(settings)
-        spark = held.enter_context(session(master, records=survey.records if survey else FEW))
+        records = FEW
+        if files is not None and survey is not None:
+            nights = Nights.load(files)
+            records = survey.records + kept_ids.count(nights, nights.last)
+        spark = held.enter_context(session(master, records=records))
         try:
             if files is None:
                 files = opened(spark, folder)
@@ -113,18 +118,21 @@ def judge(
 ) -> dict[str, Any]:
     """One night, from its cut to its commit; returns the document. Results go to ``out`` too."""
     began = dt.datetime.now(dt.UTC)
-    nights.sweep()
-    base = nights.settled_base()
-    cuts = survey.cuts(settings.addresses, base.positions if base else {})
-    again = nights.again(cut.positions(cuts))
-    if again is not None:
-        base = nights.base_of(again)
-        cuts = survey.cuts(settings.addresses, base.positions if base else {})
+    nights.belong_to(settings.app.id)
+    kept_ids.sweep(nights)
+    base, cuts = begin(settings, nights, survey)
+    events_from = handing_on.events_from(base, cuts, survey.journal_position)
     number, today, keep = nights.next_number, began.date().isoformat(), settings.reconcile.keep_days
     recent = nights.since(base, today, keep)
-    fit_to(spark, _records(cuts))
-    frames = Frames(spark, kafka_options(settings.kafka), settings.addresses, cuts, nights.files)
-    complete = _complete(settings, cuts, base)
+    fit_to(spark, _records(cuts) + kept_ids.count(nights, base))
+    frames = Frames(
+        spark,
+        kafka_options(settings.kafka),
+        settings.addresses,
+        cuts,
+        nights.files,
+        base.rules if base else {},
+    )
     console = Console(stderr=True)
     with progress(spark, len(STEPS), console) as say:
         found = Judge(
@@ -132,9 +140,9 @@ def judge(
         ).judge(
             base,
             nights.chain(base),
-            frames.events(wire.journal_topic(settings.app.id), survey.journal),
+            frames.events(wire.journal_topic(settings.app.id), survey.journal, events_from),
             cut.backlog([each.input for each in cuts.values()], survey.stable),
-            complete,
+            handing_on.complete(settings, base, cuts),
         )  # fmt: skip
     judged = {name: [each for each in recent if each.judged(cuts[name].input)] for name in cuts}
     rings = morning.rings(settings, found, judged, today)
@@ -146,9 +154,9 @@ def judge(
                 found.counts[name],
                 found.anomalies[name],
                 advice.document(rings[name]),
-                divert=each.duplicates == "divert",
+                divert=not frames.drops(number),
             )
-            for name, each in addresses.items()
+            for number, name in enumerate(addresses)
         },
         "cut": summary.cut_document(addresses, cuts),
         "night": number,
@@ -159,22 +167,32 @@ def judge(
     lanes = {name: len(each.input.spans) for name, each in cuts.items()}
     figures = morning.figures(settings, document, found, rings, held, lanes)
     results.keep(spark, nights.files, document, figures, out)
-    known = {
-        name: {} if cuts[name].input.lost else (base.known.get(name, {}) if base else {})
-        for name in addresses
-    }
-    total = added([known, found.accepted])
     nights.commit(
-        Night(
-            number, base.number if base else None, today, document["verdict"], cut.positions(cuts), found.accepted, total,
-            {name: complete[name] or _full(total, cuts, addresses[name]) for name in addresses}, document, held=held,
-            consumed={name: dict(enumerate(each.forward_committed)) for name, each in cuts.items()},
-            earliest={name: first for name, (first, _) in found.times.items()},
+        handing_on.night(
+            settings, base, cuts, found, document, today, survey.journal_position, events_from
         )
     )  # fmt: skip
-    nights.sweep()
-    nights.forget(today, keep, {name: each.id_cache_size for name, each in addresses.items()})
+    kept_ids.sweep(nights)
+    kept_ids.forget(nights, today, keep)
     return document
+
+
+def begin(
+    settings: Settings, nights: Nights, survey: Survey
+) -> tuple[Night | None, dict[str, cut.AddressCut]]:
+    """The night that this one goes on from, and what it covers.
+
+    Where nothing has moved it is the last night once more; but not where evidence has gone since that had been judged.
+    """
+    base = nights.settled_base()
+    cuts = survey.cuts(settings.addresses, base.positions if base else {})
+    again = nights.again(cut.positions(cuts), {each.name: rules(each) for each in settings.addresses})
+    if again is not None:
+        before = nights.base_of(again)
+        older = survey.cuts(settings.addresses, before.positions if before else {})
+        if not any(each.lost for each in older.values()):
+            return before, older
+    return base, cuts
 
 
 def _records(cuts: Mapping[str, cut.AddressCut]) -> int:
@@ -184,20 +202,6 @@ def _records(cuts: Mapping[str, cut.AddressCut]) -> int:
         for topic in each.topics().values()
         for span in topic.spans
     )
-
-
-def _complete(settings: Settings, cuts: Mapping[str, cut.AddressCut], base: Night | None) -> dict[str, bool]:
-    """Address → whether all IDs that its rings may hold are known: a duplicate of nothing is then nothing else."""
-    return {
-        each.name: (base is None or base.complete.get(each.name, True)) and not cuts[each.name].input.lost
-        for each in settings.addresses
-    }
-
-
-def _full(known: Mapping[str, Mapping[int, int]], cuts: Mapping[str, cut.AddressCut], address: Any) -> bool:
-    """Whether each lane has accepted as many IDs as its ring holds since evidence was missing."""
-    lanes = range(len(cuts[address.name].input.spans))
-    return all(known.get(address.name, {}).get(lane, 0) >= address.id_cache_size for lane in lanes)
 
 
 def _acknowledge(files: Files, number: int) -> int:

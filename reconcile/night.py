@@ -61,9 +61,7 @@ class Judge:
         self.say(STEPS[1])
         told = journal.told(events)
         detects = {n for n, each in enumerate(self.frames.addresses) if each.id_cache_size or n in told}
-        found.dropping = frozenset(
-            each for each in detects if self.frames.addresses[each].duplicates == "drop"
-        )
+        found.dropping = frozenset(each for each in detects if self.frames.drops(each))
         consumed = base.consumed if base else {}
         counting.count(self.frames, evidence, told, consumed, beyond, found)
         self.say(STEPS[2])
@@ -118,7 +116,7 @@ class Judge:
         accepted = narrow(tonight.withColumn("accepted", F.lit(True)), found.total("accepted"))
         placed = resends.placed(accepted, started, self._forwarded(found))
         kept = placed.withColumn("position", F.col("earliest")).select(*IDS.names[:-1])
-        self.frames.named(kept).write.mode("overwrite").parquet(path)
+        self.frames.named(kept).write.mode("overwrite").partitionBy("address").parquet(path)
         every = tonight.unionByName(self.frames.ids(chain))
         return every.where(F.col("address").isin(sorted(detects)) if detects else F.lit(False))
 
