@@ -266,8 +266,8 @@ class Frames:
             gone = any(topic.lost for topic in outputs)
             rows.append(
                 (
-                    number, each.id_cache_size, round(each.id_max_age * 1000), each.duplicates == "divert",
-                    number in detects, gone, not complete[each.name],
+                    number, round(each.id_max_age * 1000), each.duplicates == "divert", number in detects, gone,
+                    not complete[each.name],
                 )
             )  # fmt: skip
         return small(self.spark, rows, RULES)

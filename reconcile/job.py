@@ -24,7 +24,7 @@ from conf import wire
 from conf.errors import ConfigurationError, RingfenceError
 from conf.load import load
 from conf.settings import Settings
-from reconcile import advice, cut, morning, pages, summary
+from reconcile import advice, cut, morning, pages, rules, summary
 from reconcile.failures import SPARK, explained
 from reconcile.figures import Figures
 from reconcile.files import Files, HadoopFiles, LocalFiles, is_local, proved
@@ -153,6 +153,7 @@ def judge(
             {name: complete[name] or _full(total, cuts, addresses[name]) for name in addresses}, document, held=held,
             consumed={name: dict(enumerate(each.forward_committed)) for name, each in cuts.items()},
             earliest={name: first for name, (first, _) in found.times.items()},
+            rules={name: rules.kept(each) for name, each in addresses.items()},
         )
     )  # fmt: skip
     nights.sweep()

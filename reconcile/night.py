@@ -8,6 +8,7 @@ from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
 
 from reconcile import counting, distributions, journal, resends
 from reconcile import evidence as ev
+from reconcile import rules as kept_rules
 from reconcile.anomalies import fates, lost, order, repeated, torn
 from reconcile.anomalies.name import Anomaly, rows
 from reconcile.counting import Judgement
@@ -75,7 +76,7 @@ class Judge:
         orphans = self._orphans(evidence, ids, rules)
         excused = self._excused(evidence, orphans, found)
         # One after the other: each plan stays small, and each gets all of the memory.
-        for each in self._anomalies(evidence, ids, orphans, several, events, rules, excused):
+        for each in self._anomalies(evidence, ids, orphans, several, events, rules, excused, chain):
             self._write(self.frames.topics_named(each), "anomalies", "append")
         counting.count_anomalies(self._read("anomalies"), found)
         self.say(STEPS[4])
@@ -150,6 +151,7 @@ class Judge:
         events: DataFrame | None,
         rules: DataFrame,
         excused: DataFrame | None,
+        chain: list[Night],
     ) -> list[DataFrame]:
         spans = self.frames.spans()
         missing = lost.unmatched(evidence)
@@ -173,9 +175,17 @@ class Judge:
         if several is not None:
             pairs = repeated.pairs(several, self.number)
             ranked = repeated.ranks(ids, pairs.select("address", "lane").distinct())
-            judged = repeated.promised(repeated.between(pairs, ranked), events, rules)
+            between = repeated.between(pairs, ranked)
+            judged = repeated.promised(between, events, rules, self._promised(chain))
             frames += [repeated.remembered(judged), repeated.cross_lane(several, self.number)]
         return frames
+
+    def _promised(self, chain: list[Night]) -> Column:
+        """The size of each lane's ring, where the journal does not tell it."""
+        lanes = {name: len(each.input.spans) for name, each in self.frames.cuts.items()}
+        return resends.by_lane(
+            [kept_rules.promised(each, lanes[each.name], chain) for each in self.frames.addresses]
+        )
 
     def _excused(self, evidence: DataFrame, orphans: DataFrame, found: Judgement) -> DataFrame | None:
         """Transactions whose parts were rightly dropped; None = there are no parts."""

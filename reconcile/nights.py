@@ -22,9 +22,9 @@ from conf.errors import ConfigurationError
 from reconcile.cut import Position, TopicCut
 from reconcile.files import Files
 
-FORMAT: Final = 3
-READ: Final = frozenset({1, 2, FORMAT})
-"""1 knew no ``held``, 2 neither ``consumed`` nor ``earliest``."""
+FORMAT: Final = 4
+READ: Final = frozenset({1, 2, 3, FORMAT})
+"""1 knew no ``held``, 2 neither ``consumed`` nor ``earliest``, 3 no ``rules``."""
 NIGHTS: Final = "nights"
 RESULTS: Final = "results"
 ACCEPTED: Final = "accepted"
@@ -61,6 +61,8 @@ class Night:
     """Not IDs: the offset up to where each lane had consumed the forward topic."""
     earliest: dict[str, int] = field(default_factory=dict)
     """Address → timestamp of the earliest of its inputs, ms."""
+    rules: dict[str, dict[str, Any]] = field(default_factory=dict)
+    """Address → what it was judged by."""
 
     @property
     def settled(self) -> bool:

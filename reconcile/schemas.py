@@ -205,7 +205,6 @@ FORWARD_COMMITTED: Final = _schema(address=INT, lane=INT, committed=LONG)
 
 RULES: Final = _schema(
     address=INT,
-    capacity=LONG,
     max_age_ms=LONG,
     divert=FLAG,
     detects=FLAG,  # its rings are on, or were

@@ -140,16 +140,22 @@ def between(pairs: DataFrame, ranks: DataFrame) -> DataFrame:
     return joined.withColumn("between", F.greatest(F.lit(0), apart))
 
 
-def promised(pairs: DataFrame, events: DataFrame | None, rules: DataFrame) -> DataFrame:
+def promised(pairs: DataFrame, events: DataFrame | None, rules: DataFrame, capacity: Column) -> DataFrame:
     """The pairs, with the ``capacity`` in force, and whether the ring was ``told`` to forget in between.
 
     Clearing it, changing its size and opening it anew in memory only are such orders.
 
     An event lies between two of a lane if the first was judged before it and the second not.
+
+    Args:
+        pairs: As :func:`between` has them.
+        events: :data:`reconcile.schemas.EVENTS`; None = there are none.
+        rules: address, max_age_ms, and more.
+        capacity: Of address and lane, where no event tells it.
     """
     limits = pairs.join(
-        F.broadcast(rules.select("address", "capacity", "max_age_ms")), on="address", how="inner"
-    )
+        F.broadcast(rules.select("address", "max_age_ms")), on="address", how="inner"
+    ).withColumn("capacity", capacity)
     if events is None:
         return limits.withColumn("told", F.lit(False))
     e, p = events.alias("e"), limits.alias("p")

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
 from pyspark.sql.types import StructType
 
 from reconcile.anomalies import fates, lost, order, repeated, torn
@@ -47,7 +48,7 @@ class Frames:
     def rules(self, **changes: Any) -> DataFrame:
         """Of address 0."""
         rule = {
-            "address": 0, "capacity": 3, "max_age_ms": 0, "divert": False, "detects": True, "outputs_gone": False,
+            "address": 0, "max_age_ms": 0, "divert": False, "detects": True, "outputs_gone": False,
             "ids_gone": False, **changes,
         }  # fmt: skip
         return small(self._spark, [tuple(rule.values())], RULES)
@@ -156,7 +157,7 @@ def test_distance(frames: Frames, capacity: int, expected: str) -> None:
     """With two IDs in between, a ring of three still held the first."""
     ids = frames.ids({"id": b"a"}, {"id": b"b"}, {"id": b"c"}, {"id": b"a"})
 
-    assert _repeated(ids, frames.rules(capacity=capacity)) == [(expected, 3)]
+    assert _repeated(ids, frames.rules(), capacity=capacity) == [(expected, 3)]
 
 
 def test_what_was_forwarded_may_have_come_between(frames: Frames) -> None:
@@ -171,8 +172,8 @@ def test_what_was_forwarded_may_have_come_between(frames: Frames) -> None:
         {"id": b"a", "offset": 1, "out_offset": 1},
     )  # fmt: skip
 
-    assert _repeated(hidden, frames.rules(capacity=3)) == [("OVERRUN", 1)]
-    assert _repeated(shown, frames.rules(capacity=1)) == [("FORGOTTEN", 1)]
+    assert _repeated(hidden, frames.rules()) == [("OVERRUN", 1)]
+    assert _repeated(shown, frames.rules(), capacity=1) == [("FORGOTTEN", 1)]
 
 
 def test_events(frames: Frames) -> None:
@@ -202,11 +203,12 @@ def test_cross_lane(frames: Frames) -> None:
 
 
 def _repeated(
-    ids: DataFrame, rules: DataFrame, events: DataFrame | None = None
+    ids: DataFrame, rules: DataFrame, events: DataFrame | None = None, *, capacity: int = 3
 ) -> list[tuple[str, int | None]]:
     pairs = repeated.pairs(repeated.repeated(ids, 1), 1)
     ranked = repeated.ranks(ids, pairs.select("address", "lane").distinct())
-    return _found(repeated.remembered(repeated.promised(repeated.between(pairs, ranked), events, rules)))
+    between = repeated.between(pairs, ranked)
+    return _found(repeated.remembered(repeated.promised(between, events, rules, F.lit(capacity))))
 
 
 def test_torn(frames: Frames) -> None:
