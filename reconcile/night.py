@@ -177,7 +177,7 @@ class Judge:
             ranked = repeated.ranks(ids, pairs.select("address", "lane").distinct())
             between = repeated.between(pairs, ranked)
             judged = repeated.promised(between, events, rules, self._promised(chain))
-            frames += [repeated.remembered(judged), repeated.cross_lane(several, self.number)]
+            frames += [repeated.remembered(judged), repeated.cross_lane(several, self.number, rules)]
         return frames
 
     def _promised(self, chain: list[Night]) -> Column:

@@ -30,11 +30,16 @@ def repeated(ids: DataFrame, night: int) -> DataFrame:
     return rows_of.withColumn("home", F.min("lane").over(home))
 
 
-def cross_lane(repeated: DataFrame, night: int) -> DataFrame:
-    """IDs that reached another lane in this night: the resend had another group. A row an ID."""
+def cross_lane(repeated: DataFrame, night: int, rules: DataFrame) -> DataFrame:
+    """IDs that reached another lane in this night: the resend had another group. A row an ID.
+
+    OVERRUN where it came so long after each of the others that the ID no longer counted. Which of two lanes was first is
+    known if it was on another night.
+    """
+    place = ["partition", "offset", "out_partition", "out_offset"]
     first = repeated.groupBy(*_ID, "home").agg(
         F.min("night").alias("first_night"),
-        F.min(F.struct("night", "partition", "offset", "out_partition", "out_offset")).alias("first"),
+        F.min(F.struct("night", *place, "timestamp", "home")).alias("first"),
     )
     homes = first.groupBy(*_ID).agg(
         F.count(F.lit(1)).alias("homes"),
@@ -42,17 +47,27 @@ def cross_lane(repeated: DataFrame, night: int) -> DataFrame:
         F.min("first").alias("one"),
         F.max("first").alias("other"),
     )
-    found = homes.where((F.col("homes") > 1) & (F.col("last_night") == night)).select(
-        *_ID,
-        F.col("other.partition").alias("partition"),
-        F.col("other.offset").alias("offset"),
-        F.col("other.out_partition").alias("out_partition"),
-        F.col("other.out_offset").alias("out_offset"),
-        F.col("one.partition").alias("other_partition"),
-        F.col("one.offset").alias("other_offset"),
+    found = homes.where((F.col("homes") > 1) & (F.col("last_night") == night))
+    elsewhere = repeated.join(found, on=_ID, how="inner").where(F.col("home") != F.col("other.home"))
+    apart = F.col("other.timestamp") - F.col("timestamp")
+    known = F.col("night") < F.col("other.night")
+    nearest = elsewhere.groupBy(*_ID).agg(
+        F.first("one").alias("one"),
+        F.first("other").alias("other"),
+        F.min(F.when(known, apart).otherwise(F.abs(apart))).alias("apart"),
     )
+    aged = (F.col("max_age_ms") > 0) & (F.col("apart") > F.col("max_age_ms"))
+    detail = F.when(
+        aged, F.lit("accepted in another lane too, when its ID no longer counted: id_max_age")
+    ).otherwise(F.lit("accepted in another lane too: the two have different groups"))
     return rows(
-        found, Anomaly.CROSS_LANE, F.lit("accepted in another lane too: the two have different groups")
+        nearest.join(F.broadcast(rules.select("address", "max_age_ms")), on="address", how="inner"),
+        Anomaly.CROSS_LANE,
+        detail,
+        anomaly=F.when(aged, F.lit(Anomaly.OVERRUN.value)).otherwise(F.lit(Anomaly.CROSS_LANE.value)),
+        other_partition=F.col("one.partition"),
+        other_offset=F.col("one.offset"),
+        **{each: F.col(f"other.{each}") for each in place},
     )
 
 

@@ -197,9 +197,26 @@ def test_cross_lane(frames: Frames) -> None:
         {"id": b"a"}, {"id": b"a", "lane": 1, "partition": 1, "group_digest": 2}, {"id": b"a", "night": 2}
     )
 
-    assert _found(repeated.cross_lane(repeated.repeated(other, 1), 1)) == [("CROSS-LANE", 1)]
-    assert _found(repeated.cross_lane(repeated.repeated(same, 1), 1)) == []
-    assert _found(repeated.cross_lane(repeated.repeated(earlier, 2), 2)) == []
+    def found(ids: DataFrame, night: int = 1) -> list[tuple[str, int | None]]:
+        return _found(repeated.cross_lane(repeated.repeated(ids, night), night, frames.rules()))
+
+    assert found(other) == [("CROSS-LANE", 1)]
+    assert found(same) == []
+    assert found(earlier, 2) == []
+
+
+def test_cross_lane_after_the_age(frames: Frames) -> None:
+    """An ID that no longer counts is allowed in another lane too; counted from the nearest before, not from the first."""
+    away = {"id": b"a", "lane": 1, "partition": 1, "group_digest": 2}
+    ids = frames.ids(
+        {"id": b"a"}, {**away, "timestamp": 20},
+        *({**row, "id": b"b"} for row in ({}, {"timestamp": 15}, {**away, "timestamp": 20})),
+        # On another night: it is known which was first, whatever the clocks say.
+        {"id": b"c", "night": 0, "timestamp": 20}, {**away, "id": b"c", "timestamp": 0},
+    )  # fmt: skip
+    found = repeated.cross_lane(repeated.repeated(ids, 1), 1, frames.rules(max_age_ms=10))
+
+    assert _found(found) == [("CROSS-LANE", 4), ("CROSS-LANE", 6), ("OVERRUN", 1)]
 
 
 def _repeated(
