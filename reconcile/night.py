@@ -74,7 +74,7 @@ class Judge:
         self.say(STEPS[3])
         rules = self.frames.rules(detects, complete)
         orphans = self._orphans(evidence, ids, rules)
-        excused = self._excused(evidence, orphans, found)
+        excused = self._excused(evidence, found)
         # One after the other: each plan stays small, and each gets all of the memory.
         for each in self._anomalies(evidence, ids, orphans, several, events, rules, excused, chain):
             self._write(self.frames.topics_named(each), "anomalies", "append")
@@ -187,12 +187,11 @@ class Judge:
             [kept_rules.promised(each, lanes[each.name], chain) for each in self.frames.addresses]
         )
 
-    def _excused(self, evidence: DataFrame, orphans: DataFrame, found: Judgement) -> DataFrame | None:
-        """Transactions whose parts were rightly dropped; None = there are no parts."""
+    def _excused(self, evidence: DataFrame, found: Judgement) -> DataFrame | None:
+        """Transactions that are TORN; None = there are no parts."""
         if not found.total("parts"):
             return None
-        parts = torn.parts(evidence)
-        return torn.excused(parts, torn.transactions(parts), orphans)
+        return torn.excused(torn.transactions(torn.parts(evidence)))
 
     def _gaps(self) -> DataFrame:
         """Evidence that is gone, a row a stretch of a partition."""

@@ -52,7 +52,7 @@ def lost(missing: DataFrame, orphans: DataFrame, rules: DataFrame, excused: Data
         missing: :func:`unmatched` inputs.
         orphans: Of the unmatched with an ID, :func:`without_original`.
         rules: address, divert, detects, outputs_gone, ids_gone.
-        excused: transaction: parts of these were rightly dropped, or are TORN.
+        excused: transaction: these are TORN.
     """
     rule = F.broadcast(rules)
     # Where duplicates are diverted, and where IDs are not looked at, whatever is missing is missing.

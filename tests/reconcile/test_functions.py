@@ -229,21 +229,19 @@ def _repeated(
 
 
 def test_torn(frames: Frames) -> None:
-    """In part is torn, and names its first part; parts of what is torn, unfinished, or known are no loss."""
+    """In part is torn, and names its first part. Alone, across the cut, or a duplicate: a part is a record as any other."""
 
     def part(tx: bytes, number: str, **row: Any) -> dict[str, Any]:
         return {"transaction": tx, "part": number, **row}
 
     evidence = frames.evidence(
         part(b"torn", "1/2"), part(b"torn", "2/2", fate=None), part(b"whole", "1/1"),
-        part(b"unfinished", "1/2", fate=None), part(b"known", "1/2", fate=None, id=b"x"),
-        part(b"known", "2/2", fate=None, id=None), part(b"lost", "1/1", fate=None),
+        part(b"alone", "1/2", fate=None), part(b"across", "1/3"), part(b"across", "2/3", fate=None),
+        part(b"waits", "1/2"), part(b"waits", "2/2", fate=None, waiting=True), part(b"none", "1/1", fate=None),
     )  # fmt: skip
-    parts = torn.parts(evidence)
-    transactions = torn.transactions(parts)
-    orphans = lost.unmatched(evidence).where("id is not null and id != 'x'")
+    transactions = torn.transactions(torn.parts(evidence))
+    missing = lost.unmatched(evidence)
 
     assert _found(torn.torn(transactions)) == [("TORN", 0)]
-    excused = torn.excused(parts, transactions, orphans)
-    assert {bytes(row["transaction"]) for row in excused.collect()} >= {b"torn", b"unfinished", b"known"}
-    assert _found(lost.lost(lost.unmatched(evidence), orphans, frames.rules(), excused)) == [("LOST", 6)]
+    found = lost.lost(missing, missing, frames.rules(), torn.excused(transactions))
+    assert _found(found) == [("LOST", 3), ("LOST", 5), ("LOST", 8)]
