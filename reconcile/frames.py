@@ -257,7 +257,7 @@ class Frames:
         ]
         return small(self.spark, rows, FORWARD_COMMITTED)
 
-    def rules(self, detects: set[int], complete: Mapping[str, bool]) -> DataFrame:
+    def rules(self, detects: set[int], complete: Mapping[str, bool], largest: Sequence[int]) -> DataFrame:
         """:data:`reconcile.schemas.RULES`."""
         rows = []
         for number, each in enumerate(self.addresses):
@@ -266,8 +266,8 @@ class Frames:
             gone = any(topic.lost for topic in outputs)
             rows.append(
                 (
-                    number, round(each.id_max_age * 1000), each.duplicates == "divert", number in detects, gone,
-                    not complete[each.name],
+                    number, round(each.id_max_age * 1000), largest[number], each.duplicates == "divert",
+                    number in detects, gone, not complete[each.name],
                 )
             )  # fmt: skip
         return small(self.spark, rows, RULES)

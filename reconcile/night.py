@@ -9,7 +9,7 @@ from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
 from reconcile import counting, distributions, journal, resends
 from reconcile import evidence as ev
 from reconcile import rules as kept_rules
-from reconcile.anomalies import fates, lost, order, repeated, torn
+from reconcile.anomalies import fates, lost, order, originals, repeated, torn
 from reconcile.anomalies.name import Anomaly, rows
 from reconcile.counting import Judgement
 from reconcile.figures import FINDINGS_MAX
@@ -61,7 +61,13 @@ class Judge:
         evidence = self._evidence(base)
         self.say(STEPS[1])
         told = journal.told(events)
-        detects = {n for n, each in enumerate(self.frames.addresses) if each.id_cache_size or n in told}
+        # Off in the configuration, it is on until workers are restarted; then the journal tells since when it is off.
+        before = {each.name for each in self.frames.addresses if base and base.capacity(each.name)}
+        detects = {
+            n
+            for n, each in enumerate(self.frames.addresses)
+            if each.id_cache_size or n in told or each.name in before
+        }
         found.dropping = frozenset(
             each for each in detects if self.frames.addresses[each].duplicates == "drop"
         )
@@ -72,8 +78,9 @@ class Judge:
         ids = self._ids(evidence, chain, detects, started, found)
         several = self._repeated(ids)
         self.say(STEPS[3])
-        rules = self.frames.rules(detects, complete)
-        orphans = self._orphans(evidence, ids, rules)
+        largest = journal.largest(self.frames.addresses, told, chain)
+        rules = self.frames.rules(detects, complete, largest)
+        orphans = self._orphans(evidence, ids, rules, events)
         excused = self._excused(evidence, found)
         # One after the other: each plan stays small, and each gets all of the memory.
         for each in self._anomalies(evidence, ids, orphans, several, events, rules, excused, chain):
@@ -135,12 +142,18 @@ class Judge:
 
     # -- anomalies -------------------------------------------------------------------------------------------------
 
-    def _orphans(self, evidence: DataFrame, ids: DataFrame, rules: DataFrame) -> DataFrame:
+    def _orphans(
+        self, evidence: DataFrame, ids: DataFrame, rules: DataFrame, events: DataFrame | None
+    ) -> DataFrame:
         """What is not accepted, and a duplicate of nothing."""
         candidates = evidence.where(
             f"has_input and id is not null and ((fate is null and not waiting) or (fate = {DIVERTED} and nth = 1))"
         )
-        return self._scratch("orphans", lost.without_original(candidates, ids, rules))
+        found = originals.without_original(candidates, ids, rules, events, self.number)
+        found = self._scratch("without_original", found)
+        if found.isEmpty():
+            return found.select(*EVIDENCE.names)
+        return self._scratch("orphans", originals.orphans(found, ids, events, self.number))
 
     def _anomalies(
         self,

@@ -206,8 +206,9 @@ FORWARD_COMMITTED: Final = _schema(address=INT, lane=INT, committed=LONG)
 RULES: Final = _schema(
     address=INT,
     max_age_ms=LONG,
+    largest=LONG,  # the largest ring that it can have had
     divert=FLAG,
-    detects=FLAG,  # its rings are on, or were
+    detects=FLAG,  # its rings are on, or were at a time that the evidence may tell of
     outputs_gone=FLAG,
     ids_gone=FLAG,
 )

@@ -7,7 +7,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
 from pyspark.sql.types import StructType
 
-from reconcile.anomalies import fates, lost, order, repeated, torn
+from reconcile.anomalies import fates, lost, order, originals, repeated, torn
 from reconcile.schemas import ACCEPTED, DIVERTED, EVENTS, EVIDENCE, IDS, RULES, SPANS
 from reconcile.small import small
 
@@ -48,7 +48,7 @@ class Frames:
     def rules(self, **changes: Any) -> DataFrame:
         """Of address 0."""
         rule = {
-            "address": 0, "max_age_ms": 0, "divert": False, "detects": True, "outputs_gone": False,
+            "address": 0, "max_age_ms": 0, "largest": 20_000, "divert": False, "detects": True, "outputs_gone": False,
             "ids_gone": False, **changes,
         }  # fmt: skip
         return small(self._spark, [tuple(rule.values())], RULES)
@@ -123,8 +123,8 @@ def test_originals(frames: Frames) -> None:
         },
         {"id": b"a", "fate": None, "offset": 9, "timestamp": 11},
     )
-    originals = frames.ids({"id": b"a", "offset": 2})
-    orphans = lost.without_original(evidence, originals, frames.rules(max_age_ms=10))
+    ids = frames.ids({"id": b"a", "offset": 2})
+    orphans = _orphans(evidence, ids, frames.rules(max_age_ms=10))
 
     missing = lost.unmatched(evidence)
     assert _found(lost.lost(missing, orphans, frames.rules(), None)) == [
@@ -137,6 +137,71 @@ def test_originals(frames: Frames) -> None:
     assert {name for name, _ in _found(lost.lost(missing, orphans, frames.rules(ids_gone=True), None))} == {
         "GAP"
     }
+
+
+def _orphans(
+    candidates: DataFrame, ids: DataFrame, rules: DataFrame, events: DataFrame | None = None
+) -> DataFrame:
+    found = originals.without_original(candidates, ids, rules, events, 1)
+    return originals.orphans(found, ids, events, 1).select(*EVIDENCE.names)
+
+
+def _offsets(frame: DataFrame) -> list[int]:
+    return sorted(row["offset"] for row in frame.collect())
+
+
+def test_what_the_ring_had_forgotten_is_no_original(frames: Frames) -> None:
+    """Dropped although as many others as its ring holds were accepted since; what came the other way may be as old."""
+    ids = frames.ids(
+        {"id": b"a"}, {"id": b"b", "offset": 3}, {"id": b"c", "offset": 6},
+        {"id": b"f", "partition": 1, "offset": 0, "forward_offset": 90},
+        {"id": b"e", "partition": 1, "offset": 1, "forward_offset": 91, "night": 0},
+    )  # fmt: skip
+    dropped = frames.evidence(
+        {"id": b"a", "offset": 5, "fate": None}, {"id": b"a", "offset": 8, "fate": None},
+        # Others by the same way count, and not the offsets between.
+        {"id": b"c", "offset": 9, "fate": None},
+        {"id": b"f", "offset": 10, "fate": None},
+        # The forward topic was made anew since then.
+        {"id": b"e", "partition": 1, "offset": 11, "forward_offset": 2, "fate": None},
+    )  # fmt: skip
+
+    assert _offsets(_orphans(dropped, ids, frames.rules(largest=2))) == [8]
+    assert _offsets(_orphans(dropped, ids, frames.rules(largest=3))) == []
+
+
+def test_what_came_by_the_forward_topic_is_in_its_order(frames: Frames) -> None:
+    """An original that stands after a record there was accepted after it, whatever partitions they came from."""
+    ids = frames.ids({"id": b"a", "partition": 1, "offset": 3, "forward_offset": 7})
+    dropped = frames.evidence(
+        {"id": b"a", "partition": 2, "offset": 1, "forward_offset": 6, "fate": None},
+        {"id": b"a", "partition": 2, "offset": 2, "forward_offset": 8, "fate": None},
+    )
+
+    assert _offsets(_orphans(dropped, ids, frames.rules())) == [1]
+
+
+def test_what_was_told_of_the_ring_of_an_original(frames: Frames) -> None:
+    """Emptied by order in between, or off: there is no original. One that became smaller, or was off before, may have it."""
+    ids = frames.ids({"id": b"a", "offset": 1})
+    dropped = frames.evidence(
+        {"id": b"a", "offset": 2, "fate": None}, {"id": b"a", "offset": 4, "fate": None}
+    )
+
+    def orphans(*events: tuple[int, int, int]) -> list[int]:
+        told = frames.events(
+            *(
+                {"input_next": offset, "forward_next": 0, "before": before, "after": after}
+                for offset, before, after in events
+            )
+        )
+        return _offsets(_orphans(dropped, ids, frames.rules(largest=99), told))
+
+    assert orphans((4, 9, 9)) == [4]
+    assert orphans((3, 9, 4)) == []
+    assert orphans((3, 9, 0)) == [4]
+    assert orphans((3, 0, 9)) == [2]
+    assert orphans((0, 9, 9), (9, 9, 9)) == []
 
 
 def test_reordered(frames: Frames) -> None:
