@@ -14,6 +14,7 @@ from reconcile.cut import AddressCut, TopicCut, ranges
 from reconcile.evidence import carried_forwards, carried_outputs
 from reconcile.files import Files
 from reconcile.nights import Night, ids_folder, results_folder
+from reconcile.rules import Rule
 from reconcile.schemas import (
     ACCEPTED,
     ANOMALIES,
@@ -257,17 +258,6 @@ class Frames:
         ]
         return small(self.spark, rows, FORWARD_COMMITTED)
 
-    def rules(self, detects: set[int], complete: Mapping[str, bool], largest: Sequence[int]) -> DataFrame:
-        """:data:`reconcile.schemas.RULES`."""
-        rows = []
-        for number, each in enumerate(self.addresses):
-            cut = self.cuts[each.name]
-            outputs = [topic for role, topic in cut.topics().items() if role != "input"]
-            gone = any(topic.lost for topic in outputs)
-            rows.append(
-                (
-                    number, round(each.id_max_age * 1000), largest[number], each.duplicates == "divert",
-                    number in detects, gone, not complete[each.name],
-                )
-            )  # fmt: skip
-        return small(self.spark, rows, RULES)
+    def rules(self, several: Sequence[Rule]) -> DataFrame:
+        """:data:`reconcile.schemas.RULES`, of each address one."""
+        return small(self.spark, [(number, *each) for number, each in enumerate(several)], RULES)

@@ -129,7 +129,7 @@ def judge(
                 found.counts[name],
                 found.anomalies[name],
                 advice.document(rings[name]),
-                divert=each.duplicates == "divert",
+                divert=rules.diverts(each, base),
             )
             for name, each in addresses.items()
         },
@@ -154,6 +154,7 @@ def judge(
             consumed={name: dict(enumerate(each.forward_committed)) for name, each in cuts.items()},
             earliest={name: first for name, (first, _) in found.times.items()},
             rules={name: rules.kept(each) for name, each in addresses.items()},
+            whole_since={name: rules.whole_since(name, cuts[name], base, number) for name in addresses},
         )
     )  # fmt: skip
     nights.sweep()

@@ -10,7 +10,7 @@ from reconcile import counting, distributions, journal, resends
 from reconcile import evidence as ev
 from reconcile import rules as kept_rules
 from reconcile.anomalies import fates, lost, order, originals, repeated, torn
-from reconcile.anomalies.name import Anomaly, rows
+from reconcile.anomalies.name import Anomaly, doubted, rows
 from reconcile.counting import Judgement
 from reconcile.figures import FINDINGS_MAX
 from reconcile.files import Files
@@ -61,16 +61,9 @@ class Judge:
         evidence = self._evidence(base)
         self.say(STEPS[1])
         told = journal.told(events)
-        # Off in the configuration, it is on until workers are restarted; then the journal tells since when it is off.
-        before = {each.name for each in self.frames.addresses if base and base.capacity(each.name)}
-        detects = {
-            n
-            for n, each in enumerate(self.frames.addresses)
-            if each.id_cache_size or n in told or each.name in before
-        }
-        found.dropping = frozenset(
-            each for each in detects if self.frames.addresses[each].duplicates == "drop"
-        )
+        addresses, cuts = self.frames.addresses, self.frames.cuts
+        detects = kept_rules.detects(addresses, told, base)
+        found.dropping = frozenset(each for each in detects if not kept_rules.diverts(addresses[each], base))
         consumed = base.consumed if base else {}
         counting.count(self.frames, evidence, told, consumed, beyond, found)
         self.say(STEPS[2])
@@ -78,13 +71,14 @@ class Judge:
         ids = self._ids(evidence, chain, detects, started, found)
         several = self._repeated(ids)
         self.say(STEPS[3])
-        largest = journal.largest(self.frames.addresses, told, chain)
-        rules = self.frames.rules(detects, complete, largest)
+        sizes = journal.largest(addresses, told, chain)
+        rules = self.frames.rules(kept_rules.of(addresses, cuts, base, self.number, sizes, detects, complete))
+        doubts = kept_rules.doubts(addresses, cuts, base)
         orphans = self._orphans(evidence, ids, rules, events)
         excused = self._excused(evidence, found)
         # One after the other: each plan stays small, and each gets all of the memory.
         for each in self._anomalies(evidence, ids, orphans, several, events, rules, excused, chain):
-            self._write(self.frames.topics_named(each), "anomalies", "append")
+            self._write(self.frames.topics_named(doubted(each, doubts)), "anomalies", "append")
         counting.count_anomalies(self._read("anomalies"), found)
         self.say(STEPS[4])
         self._resends(
@@ -167,6 +161,7 @@ class Judge:
         chain: list[Night],
     ) -> list[DataFrame]:
         spans = self.frames.spans()
+        promised = resends.by_lane(kept_rules.promised(self.frames.addresses, self.frames.cuts, chain))
         missing = lost.unmatched(evidence)
         looked_at = [
             self._gaps(),
@@ -189,16 +184,9 @@ class Judge:
             pairs = repeated.pairs(several, self.number)
             ranked = repeated.ranks(ids, pairs.select("address", "lane").distinct())
             between = repeated.between(pairs, ranked)
-            judged = repeated.promised(between, events, rules, self._promised(chain))
+            judged = repeated.promised(between, events, rules, promised)
             frames += [repeated.remembered(judged), repeated.cross_lane(several, self.number, rules)]
         return frames
-
-    def _promised(self, chain: list[Night]) -> Column:
-        """The size of each lane's ring, where the journal does not tell it."""
-        lanes = {name: len(each.input.spans) for name, each in self.frames.cuts.items()}
-        return resends.by_lane(
-            [kept_rules.promised(each, lanes[each.name], chain) for each in self.frames.addresses]
-        )
 
     def _excused(self, evidence: DataFrame, found: Judgement) -> DataFrame | None:
         """Transactions that are TORN; None = there are no parts."""

@@ -24,7 +24,7 @@ from reconcile.files import Files
 
 FORMAT: Final = 4
 READ: Final = frozenset({1, 2, 3, FORMAT})
-"""1 knew no ``held``, 2 neither ``consumed`` nor ``earliest``, 3 no ``rules``."""
+"""1 knew no ``held``, 2 neither ``consumed`` nor ``earliest``, 3 neither ``rules`` nor ``whole_since``."""
 NIGHTS: Final = "nights"
 RESULTS: Final = "results"
 ACCEPTED: Final = "accepted"
@@ -63,6 +63,8 @@ class Night:
     """Address → timestamp of the earliest of its inputs, ms."""
     rules: dict[str, dict[str, Any]] = field(default_factory=dict)
     """Address → what it was judged by."""
+    whole_since: dict[str, int] = field(default_factory=dict)
+    """Address → the first night from which on no accepted ID is missing."""
 
     @property
     def settled(self) -> bool:

@@ -192,6 +192,7 @@ ANOMALIES: Final = _schema(
     id=BYTES,
     group=BYTES,
     detail=TEXT,
+    suspected=TEXT,  # of a GAP: the anomaly that it may be
 )
 """One anomaly a row."""
 
@@ -211,6 +212,7 @@ RULES: Final = _schema(
     detects=FLAG,  # its rings are on, or were at a time that the evidence may tell of
     outputs_gone=FLAG,
     ids_gone=FLAG,
+    whole_since=INT,  # the first night from which on no accepted ID is missing
 )
 """What an address promises, and whether the evidence is whole."""
 

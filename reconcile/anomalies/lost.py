@@ -70,4 +70,5 @@ def _unknown_where_gone(found: DataFrame, anomaly: Anomaly) -> DataFrame:
             gone, F.concat(F.lit(f"{anomaly.value} or not, the evidence is deleted: "), F.col("why"))
         ).otherwise(F.col("why")),
         anomaly=F.when(gone, F.lit(Anomaly.GAP.value)).otherwise(F.lit(anomaly.value)),
+        suspected=F.when(gone, F.lit(anomaly.value)),
     )

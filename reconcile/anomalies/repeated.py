@@ -77,7 +77,16 @@ def pairs(repeated: DataFrame, night: int) -> DataFrame:
     # From one input partition: in its order. Else in that of the output.
     single = F.size(F.collect_set("partition").over(lane)) == 1
     ordered = Window.partitionBy(*_ID, "home").orderBy("place", "night", "out_partition", "out_offset")
-    earlier = ["partition", "offset", "forward_offset", "timestamp", "out_partition", "out_offset", "lane"]
+    earlier = [
+        "partition",
+        "offset",
+        "forward_offset",
+        "timestamp",
+        "out_partition",
+        "out_offset",
+        "lane",
+        "night",
+    ]
     placed = repeated.withColumn("place", F.when(single, F.col("offset")))
     return placed.withColumns({f"a_{each}": F.lag(each).over(ordered) for each in earlier}).where(
         (F.col("night") == night) & F.col("a_offset").isNotNull()
@@ -165,11 +174,11 @@ def promised(pairs: DataFrame, events: DataFrame | None, rules: DataFrame, capac
     Args:
         pairs: As :func:`between` has them.
         events: :data:`reconcile.schemas.EVENTS`; None = there are none.
-        rules: address, max_age_ms, and more.
+        rules: address, max_age_ms, whole_since, and more.
         capacity: Of address and lane, where no event tells it.
     """
     limits = pairs.join(
-        F.broadcast(rules.select("address", "max_age_ms")), on="address", how="inner"
+        F.broadcast(rules.select("address", "max_age_ms", "whole_since")), on="address", how="inner"
     ).withColumn("capacity", capacity)
     if events is None:
         return limits.withColumn("told", F.lit(False))
@@ -204,7 +213,7 @@ def _before(offset: str, forward_offset: str) -> Column:
 
 
 def remembered(pairs: DataFrame) -> DataFrame:
-    """FORGOTTEN within the promise, OVERRUN beyond it; nothing where the ring was off."""
+    """FORGOTTEN within the promise, OVERRUN beyond it; nothing where the ring was off. GAP where IDs between are missing."""
     aged = (F.col("max_age_ms") > 0) & (F.col("timestamp") - F.col("a_timestamp") > F.col("max_age_ms"))
     beyond = F.col("told") | aged | (F.col("between") >= F.col("capacity"))
     reason = F.concat(
@@ -213,11 +222,19 @@ def remembered(pairs: DataFrame) -> DataFrame:
         F.when(F.col("told"), F.lit(", but was cleared, resized or reopened meanwhile")).otherwise(F.lit("")),
     )  # fmt: skip
     found = pairs.where("capacity > 0 or told").withColumns(
-        {"other_partition": F.col("a_partition"), "other_offset": F.col("a_offset")}
+        {
+            "other_partition": F.col("a_partition"),
+            "other_offset": F.col("a_offset"),
+            "gone": F.col("a_night") < F.col("whole_since"),
+        }
     )
+    missing = F.lit("FORGOTTEN or not, of what came in between evidence is deleted: ")
     return rows(
         found,
         Anomaly.FORGOTTEN,
-        reason,
-        anomaly=F.when(beyond, F.lit(Anomaly.OVERRUN.value)).otherwise(F.lit(Anomaly.FORGOTTEN.value)),
+        F.when(F.col("gone") & ~beyond, F.concat(missing, reason)).otherwise(reason),
+        anomaly=F.when(beyond, F.lit(Anomaly.OVERRUN.value))
+        .when(F.col("gone"), F.lit(Anomaly.GAP.value))
+        .otherwise(F.lit(Anomaly.FORGOTTEN.value)),
+        suspected=F.when(F.col("gone") & ~beyond, F.lit(Anomaly.FORGOTTEN.value)),
     )

@@ -8,6 +8,8 @@ from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
 from pyspark.sql.types import StructType
 
 from reconcile.anomalies import fates, lost, order, originals, repeated, torn
+from reconcile.anomalies.name import Anomaly, Doubt, doubted
+from reconcile.read import concatenated
 from reconcile.schemas import ACCEPTED, DIVERTED, EVENTS, EVIDENCE, IDS, RULES, SPANS
 from reconcile.small import small
 
@@ -49,7 +51,7 @@ class Frames:
         """Of address 0."""
         rule = {
             "address": 0, "max_age_ms": 0, "largest": 20_000, "divert": False, "detects": True, "outputs_gone": False,
-            "ids_gone": False, **changes,
+            "ids_gone": False, "whole_since": 0, **changes,
         }  # fmt: skip
         return small(self._spark, [tuple(rule.values())], RULES)
 
@@ -239,6 +241,34 @@ def test_what_was_forwarded_may_have_come_between(frames: Frames) -> None:
 
     assert _repeated(hidden, frames.rules()) == [("OVERRUN", 1)]
     assert _repeated(shown, frames.rules(), capacity=1) == [("FORGOTTEN", 1)]
+
+
+def test_forgotten_or_not_where_ids_between_are_gone(frames: Frames) -> None:
+    """Of what came in between on a night before, nobody knows how much; beyond the promise, or after that night, it is known."""
+    old = {"id": b"a", "night": 0}
+    near = frames.ids(old, {"id": b"a"})
+    far = frames.ids(old, {"id": b"b"}, {"id": b"a"})
+    gone = frames.rules(whole_since=1)
+
+    assert _repeated(near, gone) == [("GAP", 1)]
+    assert _repeated(near, frames.rules()) == [("FORGOTTEN", 1)]
+    assert _repeated(far, gone, capacity=1) == [("OVERRUN", 2)]
+    assert _repeated(frames.ids({"id": b"a"}, {"id": b"a"}), gone) == [("FORGOTTEN", 1)]
+
+
+def test_doubts(frames: Frames) -> None:
+    """What cannot be told is GAP, with what it may be; of that address only, and only what is in doubt."""
+    evidence = frames.evidence({"nth": 2}, {"value_changed": True}, {"value_changed": True, "address": 1})
+    found = doubted(
+        concatenated([fates.doubled(evidence), fates.corrupted(evidence)]),
+        [Doubt(0, frozenset({Anomaly.CORRUPTED, Anomaly.LOST}), "rules changed"), Doubt(2, frozenset(Anomaly), "x")],
+    )  # fmt: skip
+
+    assert sorted((row["anomaly"], row["suspected"], row["detail"]) for row in found.collect()) == [
+        ("CORRUPTED", None, "value not as in the input"),
+        ("DOUBLED", None, "accepted again"),
+        ("GAP", "CORRUPTED", "CORRUPTED or not, rules changed: value not as in the input"),
+    ]
 
 
 def test_events(frames: Frames) -> None:
