@@ -8,6 +8,7 @@ from pyspark.sql import Column, DataFrame, Row
 from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
 
 from reconcile import journal
+from reconcile.anomalies.name import Anomaly
 from reconcile.distributions import LONG_MS, without_strays
 from reconcile.evidence import ONCE
 from reconcile.frames import Frames
@@ -168,7 +169,7 @@ def _leave_strays(inputs: DataFrame, names: Sequence[str], found: Judgement) -> 
 
 def count_anomalies(written: DataFrame, found: Judgement) -> None:
     """Of those that the results have."""
-    unknown = F.count_if((F.col("anomaly") == "GAP") & F.col("detail").startswith("LOST or not"))
+    unknown = F.count_if((F.col("anomaly") == Anomaly.GAP) & (F.col("suspected") == Anomaly.LOST))
     found.anomalies = {name: {} for name in found.counts}
     for row in (
         written.groupBy("address", "anomaly")

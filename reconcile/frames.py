@@ -1,20 +1,18 @@
 """The frames of a night: what its cut covers, and what the last night has handed on."""
 
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
 from pyspark.sql.types import StringType, StructField, StructType
 
-from conf.settings import AddressSettings
 from reconcile import kept_ids, read
-from reconcile.anomalies.name import Anomaly
 from reconcile.evidence import carried_forwards, carried_outputs
 from reconcile.files import Files
 from reconcile.nights import ACCEPTED as ACCEPTED_IDS
 from reconcile.nights import Night, ids_folder, results_folder
-from reconcile.rules import DUPLICATES, Rules, changed, unsure
+from reconcile.rules import Rule, diverts
 from reconcile.schemas import (
     ACCEPTED,
     ANOMALIES,
@@ -40,17 +38,8 @@ class Frames(Sources):
     """Makes them."""
 
     files: Files
-    before: Mapping[str, Rules] = field(default_factory=dict)
-    """Address → its rules on the night that this one goes on from."""
-
-    def changes(self, address: AddressSettings) -> frozenset[str]:
-        """Keys of its rules that are others than then."""
-        return changed(self.before.get(address.name), address)
-
-    def drops(self, number: int) -> bool:
-        """Whether a duplicate of this address may be without an output."""
-        address = self.addresses[number]
-        return address.duplicates == "drop" or DUPLICATES in self.changes(address)
+    base: Night | None = None
+    """The night that this one goes on from."""
 
     # -- of the night ---------------------------------------------------------------------------------------------------
 
@@ -76,7 +65,7 @@ class Frames(Sources):
         numbers = [
             number
             for number, each in enumerate(self.addresses)
-            if each.duplicates == "divert" and DUPLICATES in self.changes(each)
+            if each.duplicates == "divert" and not diverts(each, self.base)
         ]
         if not numbers:
             return outputs
@@ -170,7 +159,11 @@ class Frames(Sources):
         return {
             each.name
             for each in self.addresses
-            if not self.cuts[each.name].input.recreated and "input_topic" not in self.changes(each)
+            if not self.cuts[each.name].input.recreated
+            and (
+                self.base is None
+                or self.base.rules.get(each.name, {}).get("input_topic", each.input_topic) == each.input_topic
+            )
         }
 
     def _numbered(self, kept: DataFrame, names: Collection[str]) -> DataFrame:
@@ -200,28 +193,9 @@ class Frames(Sources):
             each for each in ANOMALIES.names if each not in {"fate", "out_topic", "anomaly", "address"}
         ]
         at = columns.index("out_partition")
-        told = self._told(anomalies)
-        named = told.withColumns({"out_topic": out, "topic": F.get(inputs, F.col("address"))})
+        named = anomalies.withColumns({"out_topic": out, "topic": F.get(inputs, F.col("address"))})
         return self.named(named).select(
             "anomaly", "address", "topic", *columns[:at], "out_topic", *columns[at:]
-        )
-
-    def _told(self, anomalies: DataFrame) -> DataFrame:
-        """Anomalies of which this night cannot tell become GAP."""
-        whys = [
-            F.when((F.col("address") == number) & (F.col("anomaly") == anomaly.value), F.lit(why))
-            for number, each in enumerate(self.addresses)
-            for anomaly, why in unsure(self.cuts[each.name], self.changes(each)).items()
-        ]
-        if not whys:
-            return anomalies
-        why = F.coalesce(*whys)
-        said = F.concat("anomaly", F.lit(" or not, "), why, F.lit(": "), "detail")
-        return anomalies.withColumns(
-            {
-                "anomaly": F.when(why.isNotNull(), F.lit(Anomaly.GAP.value)).otherwise(F.col("anomaly")),
-                "detail": F.when(why.isNotNull(), said).otherwise(F.col("detail")),
-            }
         )
 
     # -- small ones ----------------------------------------------------------------------------------------------------
@@ -244,17 +218,6 @@ class Frames(Sources):
         ]
         return small(self.spark, rows, FORWARD_COMMITTED)
 
-    def rules(self, detects: set[int], complete: Mapping[str, bool]) -> DataFrame:
-        """:data:`reconcile.schemas.RULES`."""
-        rows = []
-        for number, each in enumerate(self.addresses):
-            cut = self.cuts[each.name]
-            outputs = [topic for role, topic in cut.topics().items() if role != "input"]
-            gone = any(topic.lost for topic in outputs)
-            rows.append(
-                (
-                    number, each.id_cache_size, round(each.id_max_age * 1000), not self.drops(number),
-                    number in detects, gone, not complete[each.name],
-                )
-            )  # fmt: skip
-        return small(self.spark, rows, RULES)
+    def rules(self, several: Sequence[Rule]) -> DataFrame:
+        """:data:`reconcile.schemas.RULES`, of each address one."""
+        return small(self.spark, [(number, *each) for number, each in enumerate(several)], RULES)

@@ -11,7 +11,7 @@ from reconcile import cut, morning
 from reconcile.counting import Judgement
 from reconcile.cut import AddressCut, Position
 from reconcile.nights import Night, added
-from reconcile.rules import ACCEPTED_TOPIC, Rules, rules
+from reconcile.rules import kept, whole_since
 
 
 def night(
@@ -37,7 +37,7 @@ def night(
         events_from: As :func:`events_from` has it.
     """
     names = [each.name for each in settings.addresses]
-    gone = {each.name: ids_gone(base, cuts[each.name], each) for each in settings.addresses}
+    gone = {name: ids_gone(cuts[name]) for name in names}
     total = added(
         [
             {name: {} if gone[name] or base is None else base.known.get(name, {}) for name in names},
@@ -71,7 +71,11 @@ def night(
         },
         earliest={name: first for name, (first, _) in found.times.items()},
         app=settings.app.id,
-        rules={**before.rules, **{each.name: rules(each) for each in settings.addresses}},
+        rules={**before.rules, **{each.name: kept(each) for each in settings.addresses}},
+        whole_since={
+            **before.whole_since,
+            **{name: whole_since(name, cuts[name], base, document["night"]) for name in names},
+        },
         left={**left, **dict.fromkeys(names, document["night"])},
         events_from=dict(events_from),
     )
@@ -80,17 +84,14 @@ def night(
 def complete(settings: Settings, base: Night | None, cuts: Mapping[str, AddressCut]) -> dict[str, bool]:
     """Address → whether all IDs that its rings may hold are known: a duplicate of nothing is then nothing else."""
     return {
-        each.name: (base is None or base.complete.get(each.name, True))
-        and not ids_gone(base, cuts[each.name], each)
+        each.name: (base is None or base.complete.get(each.name, True)) and not ids_gone(cuts[each.name])
         for each in settings.addresses
     }
 
 
-def ids_gone(base: Night | None, cut: AddressCut, address: AddressSettings) -> bool:
-    """Whether rings may know IDs of which no evidence is left, or read."""
-    before: Rules = base.rules.get(address.name, {}) if base else {}
-    moved = before.get(ACCEPTED_TOPIC, address.accepted_topic) != address.accepted_topic
-    return bool(cut.input.lost or cut.accepted.lost or moved)
+def ids_gone(cut: AddressCut) -> bool:
+    """Whether rings may know IDs of which the evidence is gone."""
+    return bool(cut.input.lost or cut.accepted.lost)
 
 
 def _full(known: Mapping[str, Mapping[int, int]], cut: AddressCut, address: AddressSettings) -> bool:

@@ -26,7 +26,7 @@ from conf import wire
 from conf.errors import ConfigurationError, PrerequisiteError, RingfenceError, unforeseen
 from conf.load import load
 from conf.settings import Settings
-from reconcile import advice, cut, handing_on, kept_ids, morning, pages, results, summary
+from reconcile import advice, cut, handing_on, kept_ids, morning, pages, results, rules, summary
 from reconcile.failures import SPARK, explained
 from reconcile.files import Files, HadoopFiles, LocalFiles, is_local, proved
 from reconcile.frames import Frames
@@ -34,7 +34,6 @@ from reconcile.kafka import Cluster
 from reconcile.night import STEPS, Judge
 from reconcile.nights import Night, Nights
 from reconcile.report import progress, show, terminal
-from reconcile.rules import rules
 from reconcile.session import FEW, fit_to, kafka_options, session, submitted
 from reconcile.survey import Survey
 
@@ -131,7 +130,7 @@ def judge(
         settings.addresses,
         cuts,
         nights.files,
-        base.rules if base else {},
+        base,
     )
     console = Console(stderr=True)
     with progress(spark, len(STEPS), console) as say:
@@ -154,9 +153,9 @@ def judge(
                 found.counts[name],
                 found.anomalies[name],
                 advice.document(rings[name]),
-                divert=not frames.drops(number),
+                divert=rules.diverts(each, base),
             )
-            for number, name in enumerate(addresses)
+            for name, each in addresses.items()
         },
         "cut": summary.cut_document(addresses, cuts),
         "night": number,
@@ -186,7 +185,7 @@ def begin(
     """
     base = nights.settled_base()
     cuts = survey.cuts(settings.addresses, base.positions if base else {})
-    again = nights.again(cut.positions(cuts), {each.name: rules(each) for each in settings.addresses})
+    again = nights.again(cut.positions(cuts), {each.name: rules.kept(each) for each in settings.addresses})
     if again is not None:
         before = nights.base_of(again)
         older = survey.cuts(settings.addresses, before.positions if before else {})

@@ -19,7 +19,6 @@ from reconcile.nights import (
     ids_folder,
     results_folder,
 )
-from reconcile.rules import CAPACITY
 
 _NIGHT = "night="
 _ADDRESS = "address="
@@ -79,7 +78,7 @@ def forget(nights: Nights, today: str, keep_days: int) -> None:
     # The next one may go on from where the last one did.
     base = nights.base_of(last)
     chain = nights.chain(base)
-    capacities = {name: int(each[CAPACITY]) for name, each in last.rules.items()}
+    capacities = {name: int(each["id_cache_size"]) for name, each in last.rules.items()}
     spared = expendable(chain, today, keep_days, capacities)
     needed = {last.number, *(each.number for each in chain)}
     for number, addresses in kept(nights.files).items():

@@ -24,7 +24,7 @@ from reconcile.files import Files
 
 FORMAT: Final = 4
 READ: Final = frozenset({1, 2, 3, FORMAT})
-"""1 knew no ``held``, 2 neither ``consumed`` nor ``earliest``, 3 nothing from ``app`` on."""
+"""1 knew no ``held``, 2 neither ``consumed`` nor ``earliest``, 3 nothing from ``rules`` on."""
 NIGHTS: Final = "nights"
 RESULTS: Final = "results"
 ACCEPTED: Final = "accepted"
@@ -61,10 +61,12 @@ class Night:
     """Not IDs: the offset up to where each lane had consumed the forward topic."""
     earliest: dict[str, int] = field(default_factory=dict)
     """Address → timestamp of the earliest of its inputs, ms."""
+    rules: dict[str, dict[str, Any]] = field(default_factory=dict)
+    """Address → what it was judged by, or on the last night that had it."""
+    whole_since: dict[str, int] = field(default_factory=dict)
+    """Address → the first night from which on no accepted ID is missing."""
     app: str = ""
     """``app.id``; empty = an earlier version did not keep it."""
-    rules: dict[str, dict[str, Any]] = field(default_factory=dict)
-    """Address → what :func:`reconcile.rules.rules` were then, or on the last night that had it."""
     left: dict[str, int] = field(default_factory=dict)
     """Address → the night whose results have what waits for the next one: the last that had it."""
     events_from: dict[str, int] = field(default_factory=dict)

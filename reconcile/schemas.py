@@ -114,7 +114,7 @@ EVIDENCE: Final = _schema(
     group=BYTES,
     lane=INT,  # where it was judged, or is to be
     forward_offset=LONG,
-    waiting=FLAG,  # on its way to its home lane
+    waiting=FLAG,  # its home lane had not consumed it when the night began; also of an output of such a one
     transaction=BYTES,
     part=TEXT,
     fate=INT,  # null: no output tells of it
@@ -192,6 +192,7 @@ ANOMALIES: Final = _schema(
     id=BYTES,
     group=BYTES,
     detail=TEXT,
+    suspected=TEXT,  # of a GAP: the anomaly that it may be
 )
 """One anomaly a row."""
 
@@ -205,12 +206,13 @@ FORWARD_COMMITTED: Final = _schema(address=INT, lane=INT, committed=LONG)
 
 RULES: Final = _schema(
     address=INT,
-    capacity=LONG,
     max_age_ms=LONG,
+    largest=LONG,  # the largest ring that it can have had
     divert=FLAG,
-    detects=FLAG,  # its rings are on, or were
+    detects=FLAG,  # its rings are on, or were at a time that the evidence may tell of
     outputs_gone=FLAG,
     ids_gone=FLAG,
+    whole_since=INT,  # the first night from which on no accepted ID is missing
 )
 """What an address promises, and whether the evidence is whole."""
 

@@ -4,9 +4,12 @@ from typing import Any
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
 from pyspark.sql.types import StructType
 
-from reconcile.anomalies import fates, lost, order, repeated, torn
+from reconcile.anomalies import fates, lost, order, originals, repeated, torn
+from reconcile.anomalies.name import Anomaly, Doubt, doubted
+from reconcile.read import concatenated
 from reconcile.schemas import ACCEPTED, DIVERTED, EVENTS, EVIDENCE, IDS, RULES, SPANS
 from reconcile.small import small
 
@@ -47,8 +50,8 @@ class Frames:
     def rules(self, **changes: Any) -> DataFrame:
         """Of address 0."""
         rule = {
-            "address": 0, "capacity": 3, "max_age_ms": 0, "divert": False, "detects": True, "outputs_gone": False,
-            "ids_gone": False, **changes,
+            "address": 0, "max_age_ms": 0, "largest": 20_000, "divert": False, "detects": True, "outputs_gone": False,
+            "ids_gone": False, "whole_since": 0, **changes,
         }  # fmt: skip
         return small(self._spark, [tuple(rule.values())], RULES)
 
@@ -122,8 +125,8 @@ def test_originals(frames: Frames) -> None:
         },
         {"id": b"a", "fate": None, "offset": 9, "timestamp": 11},
     )
-    originals = frames.ids({"id": b"a", "offset": 2})
-    orphans = lost.without_original(evidence, originals, frames.rules(max_age_ms=10))
+    ids = frames.ids({"id": b"a", "offset": 2})
+    orphans = _orphans(evidence, ids, frames.rules(max_age_ms=10))
 
     missing = lost.unmatched(evidence)
     assert _found(lost.lost(missing, orphans, frames.rules(), None)) == [
@@ -136,6 +139,71 @@ def test_originals(frames: Frames) -> None:
     assert {name for name, _ in _found(lost.lost(missing, orphans, frames.rules(ids_gone=True), None))} == {
         "GAP"
     }
+
+
+def _orphans(
+    candidates: DataFrame, ids: DataFrame, rules: DataFrame, events: DataFrame | None = None
+) -> DataFrame:
+    found = originals.without_original(candidates, ids, rules, events, 1)
+    return originals.orphans(found, ids, events, 1).select(*EVIDENCE.names)
+
+
+def _offsets(frame: DataFrame) -> list[int]:
+    return sorted(row["offset"] for row in frame.collect())
+
+
+def test_what_the_ring_had_forgotten_is_no_original(frames: Frames) -> None:
+    """Dropped although as many others as its ring holds were accepted since; what came the other way may be as old."""
+    ids = frames.ids(
+        {"id": b"a"}, {"id": b"b", "offset": 3}, {"id": b"c", "offset": 6},
+        {"id": b"f", "partition": 1, "offset": 0, "forward_offset": 90},
+        {"id": b"e", "partition": 1, "offset": 1, "forward_offset": 91, "night": 0},
+    )  # fmt: skip
+    dropped = frames.evidence(
+        {"id": b"a", "offset": 5, "fate": None}, {"id": b"a", "offset": 8, "fate": None},
+        # Others by the same way count, and not the offsets between.
+        {"id": b"c", "offset": 9, "fate": None},
+        {"id": b"f", "offset": 10, "fate": None},
+        # The forward topic was made anew since then.
+        {"id": b"e", "partition": 1, "offset": 11, "forward_offset": 2, "fate": None},
+    )  # fmt: skip
+
+    assert _offsets(_orphans(dropped, ids, frames.rules(largest=2))) == [8]
+    assert _offsets(_orphans(dropped, ids, frames.rules(largest=3))) == []
+
+
+def test_what_came_by_the_forward_topic_is_in_its_order(frames: Frames) -> None:
+    """An original that stands after a record there was accepted after it, whatever partitions they came from."""
+    ids = frames.ids({"id": b"a", "partition": 1, "offset": 3, "forward_offset": 7})
+    dropped = frames.evidence(
+        {"id": b"a", "partition": 2, "offset": 1, "forward_offset": 6, "fate": None},
+        {"id": b"a", "partition": 2, "offset": 2, "forward_offset": 8, "fate": None},
+    )
+
+    assert _offsets(_orphans(dropped, ids, frames.rules())) == [1]
+
+
+def test_what_was_told_of_the_ring_of_an_original(frames: Frames) -> None:
+    """Emptied by order in between, or off: there is no original. One that became smaller, or was off before, may have it."""
+    ids = frames.ids({"id": b"a", "offset": 1})
+    dropped = frames.evidence(
+        {"id": b"a", "offset": 2, "fate": None}, {"id": b"a", "offset": 4, "fate": None}
+    )
+
+    def orphans(*events: tuple[int, int, int]) -> list[int]:
+        told = frames.events(
+            *(
+                {"input_next": offset, "forward_next": 0, "before": before, "after": after}
+                for offset, before, after in events
+            )
+        )
+        return _offsets(_orphans(dropped, ids, frames.rules(largest=99), told))
+
+    assert orphans((4, 9, 9)) == [4]
+    assert orphans((3, 9, 4)) == []
+    assert orphans((3, 9, 0)) == [4]
+    assert orphans((3, 0, 9)) == [2]
+    assert orphans((0, 9, 9), (9, 9, 9)) == []
 
 
 def test_reordered(frames: Frames) -> None:
@@ -156,7 +224,7 @@ def test_distance(frames: Frames, capacity: int, expected: str) -> None:
     """With two IDs in between, a ring of three still held the first."""
     ids = frames.ids({"id": b"a"}, {"id": b"b"}, {"id": b"c"}, {"id": b"a"})
 
-    assert _repeated(ids, frames.rules(capacity=capacity)) == [(expected, 3)]
+    assert _repeated(ids, frames.rules(), capacity=capacity) == [(expected, 3)]
 
 
 def test_what_was_forwarded_may_have_come_between(frames: Frames) -> None:
@@ -171,8 +239,36 @@ def test_what_was_forwarded_may_have_come_between(frames: Frames) -> None:
         {"id": b"a", "offset": 1, "out_offset": 1},
     )  # fmt: skip
 
-    assert _repeated(hidden, frames.rules(capacity=3)) == [("OVERRUN", 1)]
-    assert _repeated(shown, frames.rules(capacity=1)) == [("FORGOTTEN", 1)]
+    assert _repeated(hidden, frames.rules()) == [("OVERRUN", 1)]
+    assert _repeated(shown, frames.rules(), capacity=1) == [("FORGOTTEN", 1)]
+
+
+def test_forgotten_or_not_where_ids_between_are_gone(frames: Frames) -> None:
+    """Of what came in between on a night before, nobody knows how much; beyond the promise, or after that night, it is known."""
+    old = {"id": b"a", "night": 0}
+    near = frames.ids(old, {"id": b"a"})
+    far = frames.ids(old, {"id": b"b"}, {"id": b"a"})
+    gone = frames.rules(whole_since=1)
+
+    assert _repeated(near, gone) == [("GAP", 1)]
+    assert _repeated(near, frames.rules()) == [("FORGOTTEN", 1)]
+    assert _repeated(far, gone, capacity=1) == [("OVERRUN", 2)]
+    assert _repeated(frames.ids({"id": b"a"}, {"id": b"a"}), gone) == [("FORGOTTEN", 1)]
+
+
+def test_doubts(frames: Frames) -> None:
+    """What cannot be told is GAP, with what it may be; of that address only, and only what is in doubt."""
+    evidence = frames.evidence({"nth": 2}, {"value_changed": True}, {"value_changed": True, "address": 1})
+    found = doubted(
+        concatenated([fates.doubled(evidence), fates.corrupted(evidence)]),
+        [Doubt(0, frozenset({Anomaly.CORRUPTED, Anomaly.LOST}), "rules changed"), Doubt(2, frozenset(Anomaly), "x")],
+    )  # fmt: skip
+
+    assert sorted((row["anomaly"], row["suspected"], row["detail"]) for row in found.collect()) == [
+        ("CORRUPTED", None, "value not as in the input"),
+        ("DOUBLED", None, "accepted again"),
+        ("GAP", "CORRUPTED", "CORRUPTED or not, rules changed: value not as in the input"),
+    ]
 
 
 def test_events(frames: Frames) -> None:
@@ -196,35 +292,51 @@ def test_cross_lane(frames: Frames) -> None:
         {"id": b"a"}, {"id": b"a", "lane": 1, "partition": 1, "group_digest": 2}, {"id": b"a", "night": 2}
     )
 
-    assert _found(repeated.cross_lane(repeated.repeated(other, 1), 1)) == [("CROSS-LANE", 1)]
-    assert _found(repeated.cross_lane(repeated.repeated(same, 1), 1)) == []
-    assert _found(repeated.cross_lane(repeated.repeated(earlier, 2), 2)) == []
+    def found(ids: DataFrame, night: int = 1) -> list[tuple[str, int | None]]:
+        return _found(repeated.cross_lane(repeated.repeated(ids, night), night, frames.rules()))
+
+    assert found(other) == [("CROSS-LANE", 1)]
+    assert found(same) == []
+    assert found(earlier, 2) == []
+
+
+def test_cross_lane_after_the_age(frames: Frames) -> None:
+    """An ID that no longer counts is allowed in another lane too; counted from the nearest before, not from the first."""
+    away = {"id": b"a", "lane": 1, "partition": 1, "group_digest": 2}
+    ids = frames.ids(
+        {"id": b"a"}, {**away, "timestamp": 20},
+        *({**row, "id": b"b"} for row in ({}, {"timestamp": 15}, {**away, "timestamp": 20})),
+        # On another night: it is known which was first, whatever the clocks say.
+        {"id": b"c", "night": 0, "timestamp": 20}, {**away, "id": b"c", "timestamp": 0},
+    )  # fmt: skip
+    found = repeated.cross_lane(repeated.repeated(ids, 1), 1, frames.rules(max_age_ms=10))
+
+    assert _found(found) == [("CROSS-LANE", 4), ("CROSS-LANE", 6), ("OVERRUN", 1)]
 
 
 def _repeated(
-    ids: DataFrame, rules: DataFrame, events: DataFrame | None = None
+    ids: DataFrame, rules: DataFrame, events: DataFrame | None = None, *, capacity: int = 3
 ) -> list[tuple[str, int | None]]:
     pairs = repeated.pairs(repeated.repeated(ids, 1), 1)
     ranked = repeated.ranks(ids, pairs.select("address", "lane").distinct())
-    return _found(repeated.remembered(repeated.promised(repeated.between(pairs, ranked), events, rules)))
+    between = repeated.between(pairs, ranked)
+    return _found(repeated.remembered(repeated.promised(between, events, rules, F.lit(capacity))))
 
 
 def test_torn(frames: Frames) -> None:
-    """In part is torn, and names its first part; parts of what is torn, unfinished, or known are no loss."""
+    """In part is torn, and names its first part. Alone, across the cut, or a duplicate: a part is a record as any other."""
 
     def part(tx: bytes, number: str, **row: Any) -> dict[str, Any]:
         return {"transaction": tx, "part": number, **row}
 
     evidence = frames.evidence(
         part(b"torn", "1/2"), part(b"torn", "2/2", fate=None), part(b"whole", "1/1"),
-        part(b"unfinished", "1/2", fate=None), part(b"known", "1/2", fate=None, id=b"x"),
-        part(b"known", "2/2", fate=None, id=None), part(b"lost", "1/1", fate=None),
+        part(b"alone", "1/2", fate=None), part(b"across", "1/3"), part(b"across", "2/3", fate=None),
+        part(b"waits", "1/2"), part(b"waits", "2/2", fate=None, waiting=True), part(b"none", "1/1", fate=None),
     )  # fmt: skip
-    parts = torn.parts(evidence)
-    transactions = torn.transactions(parts)
-    orphans = lost.unmatched(evidence).where("id is not null and id != 'x'")
+    transactions = torn.transactions(torn.parts(evidence))
+    missing = lost.unmatched(evidence)
 
     assert _found(torn.torn(transactions)) == [("TORN", 0)]
-    excused = torn.excused(parts, transactions, orphans)
-    assert {bytes(row["transaction"]) for row in excused.collect()} >= {b"torn", b"unfinished", b"known"}
-    assert _found(lost.lost(lost.unmatched(evidence), orphans, frames.rules(), excused)) == [("LOST", 6)]
+    found = lost.lost(missing, missing, frames.rules(), torn.excused(transactions))
+    assert _found(found) == [("LOST", 3), ("LOST", 5), ("LOST", 8)]

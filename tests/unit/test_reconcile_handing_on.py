@@ -15,7 +15,7 @@ from reconcile.cut import AddressCut, Lost, Position, Span, TopicCut, journal_lo
 from reconcile.files import LocalFiles
 from reconcile.kafka import TopicFacts
 from reconcile.nights import Night, Nights, ids_folder, results_folder
-from reconcile.rules import changed, rules, unsure
+from reconcile.rules import doubts, kept
 from reconcile.survey import Survey
 
 TODAY = "2026-11-21"
@@ -74,7 +74,7 @@ def test_nothing_has_moved(tmp_path: Path) -> None:
 
     def again(settings: Settings, **cuts: AddressCut) -> bool:
         return (
-            nights.again(positions(cuts), {each.name: rules(each) for each in settings.addresses}) is not None
+            nights.again(positions(cuts), {each.name: kept(each) for each in settings.addresses}) is not None
         )
 
     assert again(settings, **cuts)
@@ -110,31 +110,6 @@ def test_a_gap_leaves_ids_unknown(topic: str) -> None:
     ]  # fmt: skip
 
 
-def test_another_accepted_topic_leaves_ids_unknown() -> None:
-    """What still went to the old one nobody has read."""
-    whole = _handed_on(_settings("a"), None, {"a": _cut("a")}, 1)
-    moved = _handed_on(_settings("a", accepted_topic="elsewhere"), whole, {"a": _cut("a")}, 2)
-
-    assert (whole.complete, moved.complete) == ({"a": True}, {"a": False})
-
-
-def test_rules_that_changed() -> None:
-    """Each is told, and makes unsure what is judged by it; the mode is another matter, and a size the journal tells."""
-    before = rules(_settings("a").addresses[0])
-
-    def unsure_of(**keys: Any) -> set[Anomaly]:
-        return set(unsure(_cut("a"), changed(before, _settings("a", **keys).addresses[0])))
-
-    assert unsure_of() == unsure_of(duplicates="divert") == unsure_of(id_cache_size=9) == set()
-    assert unsure_of(id_max_age=9) == unsure_of(duplicate_id_headers=["X"]) == {
-        Anomaly.LOST, Anomaly.WRONG_VERDICT, Anomaly.FORGOTTEN, Anomaly.CROSS_LANE,
-    }  # fmt: skip
-    assert unsure_of(group_header="X") == {Anomaly.CORRUPTED, Anomaly.REORDERED, Anomaly.CROSS_LANE}
-    assert unsure_of(accepted_topic="x") >= {Anomaly.LOST}
-    assert changed(before, _settings("a", duplicates="divert").addresses[0]) == {"duplicates"}
-    assert changed(None, _settings("a").addresses[0]) == set()
-
-
 def test_what_was_judged_is_not_missed(tmp_path: Path) -> None:
     """Nothing has moved, and retention took what the last night had judged: an empty night, and no GAP."""
     settings = _settings("a")
@@ -151,7 +126,7 @@ def test_what_was_judged_is_not_missed(tmp_path: Path) -> None:
 
     base, cuts = job.begin(settings, nights, survey())
     nights.finished[1] = _handed_on(settings, base, cuts, 1)
-    assert nights.finished[1].rules == {"a": rules(address)}
+    assert nights.finished[1].rules == {"a": kept(address)}
 
     def spans() -> tuple[int | None, int]:
         base, cuts = job.begin(settings, nights, survey())
@@ -179,7 +154,8 @@ def test_the_journal() -> None:
     ]
     with_gap = AddressCut(cut.input, cut.forward, cut.accepted, cut.quarantine, None, (0,), gone)
     assert with_gap.lost == gone
-    assert set(unsure(with_gap, frozenset())) == {Anomaly.FORGOTTEN}
+    (doubt,) = doubts(_settings("a").addresses, {"a": with_gap}, None)
+    assert (doubt.address, doubt.anomalies) == (0, frozenset({Anomaly.FORGOTTEN}))
 
 
 def test_events_of_an_input_that_was_deleted() -> None:
