@@ -17,6 +17,7 @@ from reconcile.nights import Night, ids_folder, results_folder
 from reconcile.rules import Rule
 from reconcile.schemas import (
     ACCEPTED,
+    ACCEPTED_SPANS,
     ANOMALIES,
     EVENTS,
     EVIDENCE,
@@ -155,6 +156,12 @@ class Frames:
         carried = self._carried(base, "ahead", EVIDENCE)
         return carried[0] if carried else None
 
+    def carries(self, base: Night | None) -> bool:
+        """Whether the last night has handed something on."""
+        return base is not None and bool(
+            {"inputs", "ahead"} & set(self.files.names(results_folder(base.number)))
+        )
+
     def _carried(self, base: Night | None, name: str, schema: StructType) -> list[DataFrame]:
         if base is None or name not in self.files.names(results_folder(base.number)):
             return []
@@ -248,6 +255,16 @@ class Frames:
             for partition, span in enumerate(self.cuts[each.name].input.spans)
         ]
         return small(self.spark, rows, SPANS)
+
+    def accepted_spans(self) -> DataFrame:
+        """:data:`reconcile.schemas.ACCEPTED_SPANS`, of topics that were not made anew."""
+        rows = [
+            (number, partition, span.begin)
+            for number, each in enumerate(self.addresses)
+            if not self.cuts[each.name].accepted.recreated
+            for partition, span in enumerate(self.cuts[each.name].accepted.spans)
+        ]
+        return small(self.spark, rows, ACCEPTED_SPANS)
 
     def forward_committed(self) -> DataFrame:
         """:data:`reconcile.schemas.FORWARD_COMMITTED`."""

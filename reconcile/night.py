@@ -180,6 +180,9 @@ class Judge:
             ),
             order.reordered(evidence),
         ]
+        if self.frames.carries(chain[0] if chain else None):
+            last = self.frames.ids(chain[:1])
+            frames.append(order.reordered_across(evidence, last, spans, self.frames.accepted_spans()))
         if several is not None:
             pairs = repeated.pairs(several, self.number)
             ranked = repeated.ranks(ids, pairs.select("address", "lane").distinct())
