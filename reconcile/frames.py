@@ -15,6 +15,7 @@ from reconcile.nights import Night, ids_folder, results_folder
 from reconcile.rules import Rule, diverts
 from reconcile.schemas import (
     ACCEPTED,
+    ACCEPTED_SPANS,
     ANOMALIES,
     DIVERTED,
     EVIDENCE,
@@ -84,18 +85,27 @@ class Frames(Sources):
         carried = self._carried(base, "ahead", EVIDENCE)
         return read.concatenated(carried) if carried else None
 
-    def _carried(self, base: Night | None, name: str, schema: StructType) -> list[DataFrame]:
-        """What each address has left: on the night before, or on the last that had it."""
-        if base is None:
-            return []
+    def carries(self, base: Night | None) -> bool:
+        """Whether something was handed on."""
+        return any(
+            {"inputs", "ahead"} & set(self.files.names(results_folder(number))) for number in self.left(base)
+        )
+
+    def left(self, base: Night | None) -> dict[int, set[str]]:
+        """Night → addresses that it has left something for: the night before, or the last that had them."""
         nights: dict[int, set[str]] = {}
+        if base is None:
+            return nights
         for each in self._same():
             nights.setdefault(base.left_by(each), set()).add(each)
+        return nights
+
+    def _carried(self, base: Night | None, name: str, schema: StructType) -> list[DataFrame]:
         return [
             self._forwards_anew(
                 self._numbered(self._parquet(schema, self.files.at(results_folder(number), name)), names)
             )
-            for number, names in sorted(nights.items())
+            for number, names in sorted(self.left(base).items())
             if name in self.files.names(results_folder(number))
         ]
 
@@ -208,6 +218,16 @@ class Frames(Sources):
             for partition, span in enumerate(self.cuts[each.name].input.spans)
         ]
         return small(self.spark, rows, SPANS)
+
+    def accepted_spans(self) -> DataFrame:
+        """:data:`reconcile.schemas.ACCEPTED_SPANS`, of topics that were not made anew."""
+        rows = [
+            (number, partition, span.begin)
+            for number, each in enumerate(self.addresses)
+            if not self.cuts[each.name].accepted.recreated
+            for partition, span in enumerate(self.cuts[each.name].accepted.spans)
+        ]
+        return small(self.spark, rows, ACCEPTED_SPANS)
 
     def forward_committed(self) -> DataFrame:
         """:data:`reconcile.schemas.FORWARD_COMMITTED`."""

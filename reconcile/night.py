@@ -180,6 +180,11 @@ class Judge:
             ),
             order.reordered(evidence),
         ]
+        base = chain[0] if chain else None
+        if self.frames.carries(base):
+            left = self.frames.left(base)
+            last = self.frames.ids([night for night in chain if night.number in left])
+            frames.append(order.reordered_across(evidence, last, spans, self.frames.accepted_spans()))
         if several is not None:
             pairs = repeated.pairs(several, self.number)
             ranked = repeated.ranks(ids, pairs.select("address", "lane").distinct())

@@ -201,6 +201,9 @@ SPANS: Final = _schema(
 )
 """What the cut says of each input partition."""
 
+ACCEPTED_SPANS: Final = _schema(address=INT, out_partition=INT, out_begin=LONG)
+"""Where the last night ended in each partition of an accepted topic."""
+
 FORWARD_COMMITTED: Final = _schema(address=INT, lane=INT, committed=LONG)
 """Up to where the home lanes have consumed their forward topic."""
 

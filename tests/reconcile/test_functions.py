@@ -10,7 +10,7 @@ from pyspark.sql.types import StructType
 from reconcile.anomalies import fates, lost, order, originals, repeated, torn
 from reconcile.anomalies.name import Anomaly, Doubt, doubted
 from reconcile.read import concatenated
-from reconcile.schemas import ACCEPTED, DIVERTED, EVENTS, EVIDENCE, IDS, RULES, SPANS
+from reconcile.schemas import ACCEPTED, ACCEPTED_SPANS, DIVERTED, EVENTS, EVIDENCE, IDS, RULES, SPANS
 from reconcile.small import small
 
 pytestmark = pytest.mark.timeout(300)
@@ -217,6 +217,28 @@ def test_reordered(frames: Frames) -> None:
     assert _found(order.reordered(moved)) == [("REORDERED", 0)]
     assert _found(order.reordered(scattered)) == [("REORDERED", 1)]
     assert _found(order.reordered(others)) == []
+
+
+def test_reordered_across_the_cut(frames: Frames, spark: SparkSession) -> None:
+    """The last night ended at input 20 and output 100, and had 19 accepted at 99, and 17 at 98 in a group of its own."""
+    g, h = (spark.range(1).select(F.xxhash64(F.lit(each))).collect()[0][0] for each in (b"g", b"h"))
+    earlier = frames.ids(
+        {"offset": 10, "out_offset": 90, "group_digest": g}, {"offset": 19, "out_offset": 99, "group_digest": g},
+        {"offset": 17, "out_offset": 98, "group_digest": h},
+    )  # fmt: skip
+    evidence = frames.evidence(
+        {"offset": 21, "out_offset": 97}, {"offset": 22, "out_offset": 101},
+        {"offset": 18, "out_offset": 102},  # waited
+        {"offset": 18, "out_offset": 103, "group": b"h"}, {"offset": 23, "out_offset": 99, "group": b"i"},
+        {"offset": 24, "out_offset": 99, "group": b"h"},
+    )  # fmt: skip
+    outputs = small(spark, [(0, 0, 100)], ACCEPTED_SPANS)
+    found = order.reordered_across(evidence, earlier, frames.spans(), outputs)
+
+    assert sorted((row["offset"], row["other_offset"], row["detail"]) for row in found.collect()) == [
+        (18, 19, "accepted after offset 19 of its group, which the last night judged"),
+        (21, 19, "accepted before offset 19 of its group, which the last night judged"),
+    ]
 
 
 @pytest.mark.parametrize(("capacity", "expected"), [(2, "OVERRUN"), (3, "FORGOTTEN")])
