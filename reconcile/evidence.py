@@ -31,7 +31,7 @@ def attribute(
     if forwards is not None:
         known = _forwarded(known, forwards)
     order = Window.partitionBy(*PLACE).orderBy("fate", "out_partition", "out_offset")
-    numbered = outputs.withColumn("nth", F.row_number().over(order))
+    numbered = _scattered(outputs).withColumn("nth", F.row_number().over(order))
     both = known.join(numbered, on=PLACE, how="full_outer").withColumn(
         "has_input", F.coalesce("has_input", F.lit(False))
     )
@@ -51,6 +51,19 @@ def _forwarded(inputs: DataFrame, forwards: DataFrame) -> DataFrame:
             "forward_offset": F.coalesce("forward_offset", "way.forward_offset"),
         }
     ).drop("way")
+
+
+def _scattered(outputs: DataFrame) -> DataFrame:
+    """Outputs that name no input at places of their own, below all others: else one task would have all of them."""
+    nowhere = F.col("partition").isNull()
+    return outputs.withColumns(
+        {
+            "partition": F.when(nowhere, -1 - F.col("fate") - 4 * F.col("out_partition")).otherwise(
+                F.col("partition")
+            ),
+            "offset": F.when(nowhere, -1 - F.col("out_offset")).otherwise(F.col("offset")),
+        }
+    )
 
 
 def _parted(both: DataFrame) -> DataFrame:
@@ -83,7 +96,10 @@ def _columns() -> list[Column]:
     stands_in = quarantined & F.col("out_value_bytes").eqNullSafe(F.coalesce("value_bytes", F.lit(0)))
     value_changed = (F.col("value_digest") != F.col("out_value_digest")) & ~stands_in
     headers_changed = F.col("headers_digest") != F.col("out_headers_digest")
+    somewhere = (F.col("partition") >= 0) | (F.col("offset") >= 0)
     special: dict[str, Column] = {
+        "partition": F.when(somewhere, F.col("partition")),
+        "offset": F.when(somewhere, F.col("offset")),
         "lane": F.coalesce("lane", F.when(has_input, F.col("partition"))),
         "fate": F.coalesce(fate, F.when(~has_input, F.lit(FORWARDED))),
         "key_changed": both & key_changed & ~quarantined,

@@ -121,3 +121,16 @@ def test_stand_in_for_no_value(spark: SparkSession) -> None:
     )  # fmt: skip
 
     assert [row["offset"] for row in fates.corrupted(evidence).collect()] == [2]
+
+
+def test_outputs_of_nothing_are_apart(spark: SparkSession) -> None:
+    """Those that name no input are no further outputs of one another: one task would have to number all of them."""
+    strays = [{"fate": fate, "out_partition": 0, "out_offset": at} for fate in (1, 3) for at in (0, 1)]
+    evidence = ev.attribute(
+        _frame(spark, _WAYS, []), None, _frame(spark, OUTPUTS, strays), _frame(spark, FORWARD_COMMITTED, [])
+    )
+
+    assert _rows(evidence, "partition", "offset", "nth", "out_offset") == [
+        (None, None, 1, 0), (None, None, 1, 0), (None, None, 1, 1), (None, None, 1, 1),
+    ]  # fmt: skip
+    assert fates.phantom(evidence, small(spark, [], SPANS)).count() == 2
