@@ -110,7 +110,7 @@ def test_in_flight_and_rings(broker: EmbeddedBroker, spark: SparkSession, tmp_pa
     """
     world = World(broker.bootstrap_servers, tmp_path, {"a": {}, "ring": {"id_cache_size": 4}})
     scheduler = Scheduler(spark, world)
-    waiting, moved = world.arrive("a", b"1", b"k"), world.arrive("a", b"2", b"k")
+    waiting, moved = world.arrive("a", b"1", b"k"), world.arrive("a", b"2", b"m")
     world.forward(moved, 1)
     world.forward(waiting, 1)
     world.accept(moved, partition=1)
