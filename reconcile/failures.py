@@ -1,14 +1,15 @@
 """What Spark, or Kafka within it, raises, as one line with the way out."""
 
-from typing import Final
+from typing import Final, TypeAlias
 
 from py4j.protocol import Py4JError, Py4JNetworkError
 from pyspark.errors import PySparkException
 
 from conf.errors import PrerequisiteError, RingfenceError
 
-SPARK: Final = (PySparkException, Py4JError)
+SPARK: Final = (PySparkException, Py4JError, ConnectionError)
 """Spark's own errors, those of its tasks, which come through unconverted, and that there is no JVM any more."""
+SparkError: TypeAlias = PySparkException | Py4JError | ConnectionError
 
 _TOO_FAR_OFF: Final = (
     "a record's timestamp is further than 9.2e15 ms from 1970 (nanoseconds, perhaps), and Spark cannot read it: find it with "
@@ -27,9 +28,7 @@ class EvidenceGoneError(RingfenceError):
     exit_code = 3
 
 
-def explained(
-    error: PySparkException | Py4JError, *, gone: str, less: str, disk: str, after: str
-) -> RingfenceError:
+def explained(error: SparkError, *, gone: str, less: str, disk: str, after: str) -> RingfenceError:
     """What to raise instead; to be called while the session is there.
 
     Args:
@@ -39,7 +38,7 @@ def explained(
         disk: What else fills the disk, or helps.
         after: The end of the line where the cause is another one.
     """
-    if isinstance(error, Py4JNetworkError):
+    if isinstance(error, Py4JNetworkError | ConnectionError):
         return SparkFailedError(
             f"Spark's JVM has ended: killed, perhaps, as the machine ran out of memory: leave it more, or {less}; {after}"
         )

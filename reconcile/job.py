@@ -17,8 +17,6 @@ from typing import Any, Final
 if __package__ in {None, ""}:  # spark-submit puts this file's folder first
     sys.path[0] = str(Path(__file__).resolve().parents[1])
 
-from py4j.protocol import Py4JError
-from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from rich.console import Console
 
@@ -27,7 +25,7 @@ from conf.errors import ConfigurationError, PrerequisiteError, RingfenceError, u
 from conf.load import load
 from conf.settings import Settings
 from reconcile import advice, cut, handing_on, kept_ids, morning, pages, results, rules, summary
-from reconcile.failures import SPARK, explained
+from reconcile.failures import SPARK, SparkError, explained
 from reconcile.files import Files, HadoopFiles, LocalFiles, is_local, proved
 from reconcile.frames import Frames
 from reconcile.kafka import Cluster
@@ -242,7 +240,7 @@ def tell(document: Mapping[str, Any], options: Options, confidence: float, *, dr
         console.print(f"the page: {folder}/{pages.PAGE}", markup=False, highlight=False, soft_wrap=True)
 
 
-def _explained(error: PySparkException | Py4JError) -> RingfenceError:
+def _explained(error: SparkError) -> RingfenceError:
     return explained(
         error,
         gone="run again, what is missing will be called GAP; then longer retention, or an earlier hour",

@@ -241,7 +241,8 @@ def test_what_is_missing_is_named(broker: EmbeddedBroker, tmp_path: Path) -> Non
     world = World(broker.bootstrap_servers, tmp_path, {"a": {}})
     config = world.config(tmp_path)
     text = config.read_text()
-    config.write_text(text.replace(f'name = "{world.names["a"]}"', 'name = "nowhere"'))
+    named = text.replace(f'name = "{world.names["a"]}"', 'name = "nowhere"')
+    config.write_text(named.replace(f'id = "{world.app_id}"', 'id = "nobody"'))
     missing = _verb(config)
     config.write_text(text)
     (tmp_path / "file").touch()
@@ -257,6 +258,7 @@ def test_what_is_missing_is_named(broker: EmbeddedBroker, tmp_path: Path) -> Non
     assert f"{tmp_path}/file cannot be used" in out.stderr
     assert not (Path(world.settings.reconcile.state_dir) / "results").exists()
     assert "nowhere" in missing.stderr
+    assert "nobody-journal" in missing.stderr
     assert "ringfence topics create" in missing.stderr
     assert "start the broker" in away.stderr
     assert "install Java 17" in java.stderr

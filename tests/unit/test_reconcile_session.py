@@ -12,7 +12,7 @@ from pyspark.errors import PySparkException
 from conf.errors import ConfigurationError
 from conf.settings import KafkaSettings
 from reconcile import job
-from reconcile.failures import SPARK
+from reconcile.failures import SPARK, SparkError
 from reconcile.job import _explained
 from reconcile.kafka import Cluster
 from reconcile.session import kafka_options
@@ -85,10 +85,11 @@ def test_errors_of_spark(text: str, said: str) -> None:
     assert "\n" not in message
 
 
-def test_a_jvm_that_was_killed() -> None:
+@pytest.mark.parametrize(
+    "error", [Py4JNetworkError("Answer from Java side is empty"), ConnectionRefusedError(111, "refused")]
+)
+def test_a_jvm_that_was_killed(error: SparkError) -> None:
     """What then comes from Py4J is Spark's error too, and no fault of the program."""
-    error = Py4JNetworkError("Answer from Java side is empty")
-
     assert isinstance(error, SPARK)
     assert "Spark's JVM has ended: killed, perhaps" in str(_explained(error))
 
