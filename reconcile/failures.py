@@ -13,8 +13,8 @@ SparkError: TypeAlias = PySparkException | Py4JError | ConnectionError
 
 _TOO_FAR_OFF: Final = (
     "a record's timestamp is further than 9.2e15 ms from 1970 (nanoseconds, perhaps), and Spark cannot read it: find it with "
-    r"kcat -C -e -t TOPIC -f '%T %p %o\n' | awk '$1 > 9.2e15 || $1 < -9.2e15', mend who sends it, and have the broker refuse "
-    "such (the topic's message.timestamp.after.max.ms and before.max.ms)"
+    r"kcat -C -e -t TOPIC -f '%T %p %o\n' | awk '$1 > 9.2e15 || $1 < -9.2e15', mend who sends it, have the broker refuse such "
+    "(the topic's message.timestamp.after.max.ms and before.max.ms), and wait until retention or kafka-delete-records.sh has taken it"
 )
 
 
@@ -58,7 +58,7 @@ def explained(error: SparkError, *, gone: str, less: str, disk: str, after: str)
             ("OutOfMemoryError",),
             SparkFailedError(f"Spark ran out of memory: give it more (spark.driver.memory), or {less}"),
         ),
-        (("long overflow",), SparkFailedError(f"{_TOO_FAR_OFF}; {after}, once it is gone")),
+        (("long overflow",), SparkFailedError(f"{_TOO_FAR_OFF}; {after}")),
         (
             ("No space left on device",),
             SparkFailedError(f"the disk is full: Spark sorts below spark.local.dir (/tmp){disk}"),
