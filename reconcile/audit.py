@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Final
 
-from py4j.protocol import Py4JJavaError
+from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from rich.console import Console
@@ -128,7 +128,7 @@ def keep(audit: Audit, files: Files) -> bool:
     return page is not None
 
 
-def _explained(error: PySparkException | Py4JJavaError, topic: Topic) -> RingfenceError:
+def _explained(error: PySparkException | Py4JError, topic: Topic) -> RingfenceError:
     return explained(
         error,
         gone=f"run again, or read of {topic.name} what stays longer: --since 1h, --last 100000",

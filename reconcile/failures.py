@@ -2,13 +2,19 @@
 
 from typing import Final
 
-from py4j.protocol import Py4JJavaError
+from py4j.protocol import Py4JError, Py4JNetworkError
 from pyspark.errors import PySparkException
 
 from conf.errors import PrerequisiteError, RingfenceError
 
-SPARK: Final = (PySparkException, Py4JJavaError)
-"""Spark's own errors, and those of its tasks, which come through unconverted."""
+SPARK: Final = (PySparkException, Py4JError)
+"""Spark's own errors, those of its tasks, which come through unconverted, and that there is no JVM any more."""
+
+_TOO_FAR_OFF: Final = (
+    "a record's timestamp is further than 9.2e15 ms from 1970 (nanoseconds, perhaps), and Spark cannot read it: find it with "
+    r"kcat -C -e -t TOPIC -f '%T %p %o\n' | awk '$1 > 9.2e15 || $1 < -9.2e15', mend who sends it, and have the broker refuse "
+    "such (the topic's message.timestamp.after.max.ms and before.max.ms)"
+)
 
 
 class SparkFailedError(RingfenceError):
@@ -22,7 +28,7 @@ class EvidenceGoneError(RingfenceError):
 
 
 def explained(
-    error: PySparkException | Py4JJavaError, *, gone: str, less: str, disk: str, after: str
+    error: PySparkException | Py4JError, *, gone: str, less: str, disk: str, after: str
 ) -> RingfenceError:
     """What to raise instead; to be called while the session is there.
 
@@ -33,17 +39,35 @@ def explained(
         disk: What else fills the disk, or helps.
         after: The end of the line where the cause is another one.
     """
-    text = str(error)
-    if "KAFKA_DATA_LOSS" in text or "OffsetOutOfRange" in text:
-        return EvidenceGoneError(f"retention deleted records while they were read: {gone}")
-    if "TopicAuthorization" in text or "Not authorized to access topics" in text:
-        return PrerequisiteError(
-            "this user may not read all of it: allow Read on the topics; see docs/security.md"
+    if isinstance(error, Py4JNetworkError):
+        return SparkFailedError(
+            f"Spark's JVM has ended: killed, perhaps, as the machine ran out of memory: leave it more, or {less}; {after}"
         )
-    if "OutOfMemoryError" in text:
-        return SparkFailedError(f"Spark ran out of memory: give it more (spark.driver.memory), or {less}")
-    if "No space left on device" in text:
-        return SparkFailedError(f"the disk is full: Spark sorts below spark.local.dir (/tmp){disk}")
+    text = str(error)
+    known: list[tuple[tuple[str, ...], RingfenceError]] = [
+        (
+            ("KAFKA_DATA_LOSS", "OffsetOutOfRange"),
+            EvidenceGoneError(f"retention deleted records while they were read: {gone}"),
+        ),
+        (
+            ("TopicAuthorization", "Not authorized to access topics"),
+            PrerequisiteError(
+                "this user may not read all of it: allow Read on the topics; see docs/security.md"
+            ),
+        ),
+        (
+            ("OutOfMemoryError",),
+            SparkFailedError(f"Spark ran out of memory: give it more (spark.driver.memory), or {less}"),
+        ),
+        (("long overflow",), SparkFailedError(f"{_TOO_FAR_OFF}; {after}, once it is gone")),
+        (
+            ("No space left on device",),
+            SparkFailedError(f"the disk is full: Spark sorts below spark.local.dir (/tmp){disk}"),
+        ),
+    ]
+    for marks, found in known:
+        if any(each in text for each in marks):
+            return found
     lines = [line for line in text.splitlines() if line.strip()] or [type(error).__name__]
     # Of a Java trace the innermost cause says most.
     causes = [line.partition(": ")[2] for line in lines if line.startswith(("Caused by: ", ": "))]

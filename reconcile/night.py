@@ -120,7 +120,7 @@ class Judge:
         accepted = narrow(tonight.withColumn("accepted", F.lit(True)), found.total("accepted"))
         placed = resends.placed(accepted, started, self._forwarded(found))
         kept = placed.withColumn("position", F.col("earliest")).select(*IDS.names[:-1])
-        self.frames.named(kept).write.mode("overwrite").parquet(path)
+        self.frames.named(kept).write.mode("overwrite").partitionBy("address").parquet(path)
         every = tonight.unionByName(self.frames.ids(chain))
         return every.where(F.col("address").isin(sorted(detects)) if detects else F.lit(False))
 
@@ -180,8 +180,10 @@ class Judge:
             ),
             order.reordered(evidence),
         ]
-        if self.frames.carries(chain[0] if chain else None):
-            last = self.frames.ids(chain[:1])
+        base = chain[0] if chain else None
+        if self.frames.carries(base):
+            left = self.frames.left(base)
+            last = self.frames.ids([night for night in chain if night.number in left])
             frames.append(order.reordered_across(evidence, last, spans, self.frames.accepted_spans()))
         if several is not None:
             pairs = repeated.pairs(several, self.number)

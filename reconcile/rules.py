@@ -157,6 +157,9 @@ def doubts(
     """What cannot be told in this night, and why."""
     found = []
     for number, each in enumerate(addresses):
+        if cuts[each.name].journal:
+            why = "the journal is not whole"
+            found.append(Doubt(number, frozenset({Anomaly.FORGOTTEN}), why))
         if cuts[each.name].input.recreated:
             why = "the input was deleted and created again, and the output may be of the old one"
             found.append(Doubt(number, _OF_OLD_OUTPUTS, why))

@@ -10,6 +10,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from app.embedded.broker import EmbeddedBroker
+from conf.load import validate
 from conf.settings import Settings
 from reconcile import job
 from reconcile.figures import AddressFigures, Figures, Lane, Ring
@@ -168,6 +169,44 @@ def test_evidence_that_goes_between_nights(scheduler: Scheduler) -> None:
     world.commit()
     assert scheduler.night(input=2, accepted=1, duplicates=0) == {"GAP": 2}
     assert scheduler.nights.acknowledge() is not None
+
+
+@pytest.mark.long
+@pytest.mark.timeout(400)
+def test_the_configuration_changes(broker: EmbeddedBroker, spark: SparkSession, tmp_path: Path) -> None:
+    """One address goes on to divert while its workers still drop; the other is away for a night, and comes back as it was."""
+    world = World(broker.bootstrap_servers, tmp_path, {"a": {"duplicates": "divert"}, "b": {}})
+    a, b = world.names["a"], world.names["b"]
+
+    def night(*configured: str, **keys: Any) -> dict[str, Any]:
+        entries = [{"name": each, "partitions": 2, **(keys if each == a else {})} for each in configured]
+        settings = validate({**world.document, "addresses": entries})
+        nights = Nights.load(LocalFiles(settings.reconcile.state_dir))
+        found: dict[str, Any] = job.judge(spark, settings, nights, job.surveyed(settings), None)["addresses"]
+        assert {each: {k: n for k, n in found[each]["anomalies"].items() if n} for each in found} == {
+            each: {} for each in configured
+        }
+        return found
+
+    first, known = world.arrive("a", b"1"), world.arrive("b", b"x")
+    world.accept(first, known)
+    dropped, waiting = world.arrive("a", b"1"), world.arrive("b", b"y")
+    world.forward(waiting, 1)
+    world.commit(forward=0)
+    assert night(a, b)[b]["in_flight"] == 1
+    # What the last night took for dropped was diverted after all; another one is, and one is not.
+    world.divert(dropped, first)
+    world.divert(world.arrive("a", b"1"), first)
+    world.arrive("a", b"1")
+    world.commit(forward=0)
+    assert night(a, duplicates="divert")[a]["duplicates"] == 2
+    world.divert(world.arrive("a", b"1"), first)
+    world.accept(waiting)
+    world.arrive("b", b"x")
+    world.commit()
+    found = night(a, b, duplicates="divert")
+    assert (found[a]["input"], found[a]["duplicates"]) == (1, 1)
+    assert (found[b]["input"], found[b]["accepted"], found[b]["duplicates"]) == (2, 1, 1)
 
 
 def _verb(config: Path, *arguments: str) -> "subprocess.CompletedProcess[str]":
