@@ -103,14 +103,14 @@ def _crash(*_: object) -> None:
 
 @pytest.mark.timeout(300)
 def test_in_flight_and_rings(broker: EmbeddedBroker, spark: SparkSession, tmp_path: Path) -> None:
-    """What is on its way is not lost, neither what nobody has consumed; the next night judges it, once.
+    """What is on its way is not lost, neither what nobody has consumed; the next night judges it, once, and its order too.
 
     Beside it, known distances, over two nights: what the ring would need is exactly that. What rings hold since they were
     cleared: one of a lane to which all is forwarded, and one of a lane in which nothing came since.
     """
     world = World(broker.bootstrap_servers, tmp_path, {"a": {}, "ring": {"id_cache_size": 4}})
     scheduler = Scheduler(spark, world)
-    waiting, moved = world.arrive("a", b"1", b"k"), world.arrive("a", b"2", b"m")
+    waiting, moved = world.arrive("a", b"1", b"k"), world.arrive("a", b"2", b"k")
     world.forward(moved, 1)
     world.forward(waiting, 1)
     world.accept(moved, partition=1)
@@ -133,7 +133,7 @@ def test_in_flight_and_rings(broker: EmbeddedBroker, spark: SparkSession, tmp_pa
     _come(world, "ring", "1 5 6+ 7+ 5 8+ 5+")
     world.tell("ring", 1, 4, 4, 1)
     world.commit()
-    assert scheduler.night(input=3, accepted=3, in_flight=0) == {"DOUBLED": 1}
+    assert scheduler.night(input=3, accepted=3, in_flight=0) == {"DOUBLED": 1, "REORDERED": 1}
     found = scheduler.figures("ring")
     assert found.ring == Ring(4, 5, 0.999, 8, 2, 1, 2, 5, 5)
     assert [(each.upper, each.count) for each in found.distances] == [(1, 2), (2, 2), (4, 2), (8, 2)]
@@ -142,8 +142,9 @@ def test_in_flight_and_rings(broker: EmbeddedBroker, spark: SparkSession, tmp_pa
         Lane(1, 0, 0, 0, 0, 0),
     )
     assert scheduler.figures("a").lanes[1].ring_used == 2
-    (finding,) = scheduler.figures("a").findings
-    assert (finding.anomaly, finding.offset, finding.id) == ("DOUBLED", last.offset, "4")
+    assert [(each.anomaly, each.offset, each.id) for each in scheduler.figures("a").findings] == [
+        ("DOUBLED", last.offset, "4"), ("REORDERED", waiting.offset, "1"),
+    ]  # fmt: skip
 
 
 def _come(world: World, name: str, ids: str) -> None:
