@@ -70,6 +70,8 @@ def audit(
     """
     if since and last:
         raise click.UsageError("--since and --last: choose one")
+    if id_headers and id_from not in {None, "header"}:
+        raise click.UsageError(f"--id-header has no effect with --id-from {id_from}: choose one")
     settings = settings_if_any(config)
     silence_clients()
     from app.embedded import java  # noqa: PLC0415

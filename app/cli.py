@@ -5,6 +5,7 @@ clients to load.
 """
 
 import sys
+import traceback
 from collections.abc import Sequence
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -16,7 +17,7 @@ from app.audit import audit
 from app.consumer_verbs import consume, consumers, groups
 from app.options import PORT, config_option, settings_if_any, silence_clients
 from app.reconcile import reconcile
-from conf.errors import RingfenceError
+from conf.errors import RingfenceError, unforeseen
 from conf.load import load
 
 EXIT_INTERRUPTED: Final = 130
@@ -34,6 +35,9 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
         code = 2
     except (click.Abort, KeyboardInterrupt):
         code = EXIT_INTERRUPTED
+    except Exception as error:  # noqa: BLE001 - 1 would say that what was checked is not well
+        click.echo(f"{traceback.format_exc()}ringfence: {unforeseen(error)}", err=True)
+        code = RingfenceError.exit_code
     sys.exit(code)
 
 

@@ -16,11 +16,18 @@ from conf.load import load
 )
 @click.option("--json", "as_json", is_flag=True, help="One JSON document for programs.")
 @click.option(
-    "--acknowledge", is_flag=True, help="The last night has been looked at: the next begins where it ended."
+    "--acknowledge",
+    metavar="[N]",
+    type=int,
+    is_flag=False,
+    flag_value=0,
+    help="The last night has been looked at: the next begins where it ended. N: only if that is night N.",
 )
 @click.option("--master", help="Spark's master; overrides reconcile.master.")
 @config_option
-def reconcile(out: str | None, as_json: bool, acknowledge: bool, master: str | None, config: Path) -> int:
+def reconcile(
+    out: str | None, as_json: bool, acknowledge: int | None, master: str | None, config: Path
+) -> int:
     """Prove from Kafka alone that what came in and what went out agree, or name each record that does not.
 
     Run it each night, beside running workers. Exit code 0: clean; 1: anomalies; 3: evidence is gone, so nobody knows.

@@ -29,3 +29,8 @@ class TopicError(RingfenceError):
     """A topic does not exist or cannot be used as it is configured."""
 
     exit_code: ClassVar[int] = 1
+
+
+def unforeseen(error: Exception) -> str:
+    """The line below the trace of an error that nobody has foreseen."""
+    return f"unforeseen: {type(error).__name__}: {error}: report it, with what stands above"

@@ -9,8 +9,6 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Final
 
-from py4j.protocol import Py4JJavaError
-from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from rich.console import Console
 
@@ -21,7 +19,7 @@ from reconcile.audit_figures import figures
 from reconcile.audit_numbers import STEPS, Counter
 from reconcile.audit_result import Audit, document
 from reconcile.audit_topic import Topic, Wanted, surveyed
-from reconcile.failures import SPARK, explained
+from reconcile.failures import SPARK, SparkError, explained
 from reconcile.files import Files, LocalFiles, is_local, proved
 from reconcile.job import opened
 from reconcile.kafka import Cluster
@@ -128,7 +126,7 @@ def keep(audit: Audit, files: Files) -> bool:
     return page is not None
 
 
-def _explained(error: PySparkException | Py4JJavaError, topic: Topic) -> RingfenceError:
+def _explained(error: SparkError, topic: Topic) -> RingfenceError:
     return explained(
         error,
         gone=f"run again, or read of {topic.name} what stays longer: --since 1h, --last 100000",

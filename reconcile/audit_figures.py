@@ -4,8 +4,9 @@ import datetime as dt
 import math
 from collections.abc import Sequence
 
-from reconcile.audit_result import Audit, step_of
+from reconcile.audit_result import Audit
 from reconcile.figures import AddressFigures, Figures, Lane, Ring
+from reconcile.moments import step_ms
 
 
 def figures(audit: Audit, notes: Sequence[str]) -> Figures:
@@ -60,7 +61,7 @@ def _address(audit: Audit) -> AddressFigures:
             resend_distance_p99=int(distance.p99),
             resend_distance_max=int(distance.max),
         ),
-        step_ms=step_of(audit.first_ms, audit.last_ms),
+        step_ms=step_ms(audit.first_ms, audit.last_ms),
         moments=audit.moments,
         distances=distance.bins,
         ages=found.seconds.bins,

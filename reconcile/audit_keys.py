@@ -7,10 +7,11 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
 
 from reconcile.audit_frames import kept
-from reconcile.audit_result import DAY_MS, Audit, Groups, HeaderSeen, PartitionCount, Resends
+from reconcile.audit_result import Audit, Groups, HeaderSeen, PartitionCount, Resends
 from reconcile.bins import power_of_two
 from reconcile.escapes import as_text, shown
 from reconcile.figures import GROUPS_MAX, GroupBin, LargeGroup
+from reconcile.moments import DAY_MS
 from reconcile.partitioner import Placed, explained
 
 NEARLY_ALL: Final = 0.05

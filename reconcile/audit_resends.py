@@ -8,9 +8,10 @@ from typing import Any, Final
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
 
-from reconcile.audit_result import LaneCount, Resends, Spread, step_of
+from reconcile.audit_result import LaneCount, Resends, Spread
 from reconcile.bins import power_of_two
 from reconcile.figures import Bin, Moment
+from reconcile.moments import step_ms
 
 _HALF: Final = Fraction(1, 2)
 _MOST: Final = Fraction(99, 100)
@@ -29,7 +30,7 @@ class Tally:
 def tallied(arrived: DataFrame, first_ms: int, last_ms: int) -> Tally:
     """By lane, by partition and by time, at one look; by time only what lies between the two, in so few stretches."""
     dropped = F.col("has_id") & ~F.col("fresh") & ~F.col("expired")
-    step = step_of(first_ms, last_ms)
+    step = step_ms(first_ms, last_ms)
     within = F.col("timestamp").between(first_ms, last_ms) & (F.col("timestamp") > 0)
     at = F.when(within, F.floor(F.col("timestamp") / step) * step)
     by = [F.col(each) for each in ("lane", "place", "at")]

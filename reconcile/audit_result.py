@@ -1,6 +1,5 @@
 """What an audit found, in numbers: the document of ``--json``. Pure. docs/audit.md says what each means."""
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from fractions import Fraction
@@ -9,14 +8,12 @@ from typing import Any, Final
 from conf.settings import AddressDefaults
 from reconcile.audit_topic import Topic
 from reconcile.figures import Bin, GroupBin, LargeGroup, Moment
+from reconcile.moments import DAY_MS
 from reconcile.partitioner import chosen
 
 FORMAT: Final = 1
-DAY_MS: Final = 86_400_000
 SPAN_MIN_MS: Final = 3_600_000
 """From less than an hour nobody can tell a day."""
-STEPS_MS: Final = (1_000, 10_000, 60_000, 300_000, 900_000, 3_600_000, 21_600_000, 86_400_000, 604_800_000)
-MOMENTS_MAX: Final = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,10 +244,3 @@ def _resends(audit: Audit, found: Resends) -> dict[str, Any]:
         "share": found.resends / audit.records if audit.records else 0.0,
         "a_day": audit.a_day(found.resends),
     }
-
-
-def step_of(first_ms: int, last_ms: int) -> int:
-    """Length of the stretches of time that few of show all of it, in ms."""
-    span = last_ms - first_ms
-    fitting = (each for each in STEPS_MS if span // each < MOMENTS_MAX)
-    return next(fitting, STEPS_MS[-1] * math.ceil((span + 1) / (MOMENTS_MAX * STEPS_MS[-1])))

@@ -8,6 +8,7 @@ from pyspark.sql import Column, DataFrame, Row
 from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
 
 from reconcile import journal
+from reconcile.anomalies.name import Anomaly
 from reconcile.distributions import LONG_MS, without_strays
 from reconcile.evidence import ONCE
 from reconcile.frames import Frames
@@ -48,6 +49,8 @@ class Judgement:
         return sum(each.get(count, 0) for each in self.counts.values())
 
 
+BACKLOG_READ_MAX: Final = 1_000_000
+"""Of a longer backlog the offsets are counted, those of markers and aborted records too."""
 COUNTED: Final = (
     "input", "accepted", "diverted", "quarantined", "unchecked", "forwarded", "waiting", "unmatched", "dropped", "parts",
 )  # fmt: skip
@@ -110,12 +113,27 @@ def count(
             if each.emptied and journal.since(frames.cuts[name], each.lane, each.emptied, before):
                 found.emptied[name][each.lane] = newest[name].get(each.lane, 0)
     _leave_strays(evidence.where(ONCE), names, found)
-    backlog = frames.backlog(beyond)
-    if backlog is not None:
-        for row in backlog.groupBy("address", "partition").count().collect():
-            name = names[row["address"]]
-            found.counts[name]["backlog"] += row["count"]
-            found.lanes[name].setdefault(row["partition"], {})["backlog"] = row["count"]
+    for (number, partition), count in backlog(frames, beyond).items():
+        name = names[number]
+        found.counts[name]["backlog"] += count
+        found.lanes[name].setdefault(partition, {})["backlog"] = count
+
+
+def backlog(frames: Frames, beyond: Ranges) -> dict[tuple[int, int], int]:
+    """Address and partition → records beyond the cut. To read very many only to count them would take the night: at most so many."""
+    spans = {
+        (topic, number): end - begin
+        for topic, each in beyond.items()
+        for number, (begin, end) in each.items()
+    }
+    if sum(spans.values()) > BACKLOG_READ_MAX:
+        numbers = {each.input_topic: n for n, each in enumerate(frames.addresses)}
+        return {(numbers[topic], number): count for (topic, number), count in spans.items()}
+    records = frames.backlog(beyond)
+    if records is None:
+        return {}
+    rows = records.groupBy("address", "partition").count().collect()
+    return {(row["address"], row["partition"]): row["count"] for row in rows}
 
 
 def _note(row: Row, name: str, found: Judgement) -> None:
@@ -168,7 +186,7 @@ def _leave_strays(inputs: DataFrame, names: Sequence[str], found: Judgement) -> 
 
 def count_anomalies(written: DataFrame, found: Judgement) -> None:
     """Of those that the results have."""
-    unknown = F.count_if((F.col("anomaly") == "GAP") & F.col("detail").startswith("LOST or not"))
+    unknown = F.count_if((F.col("anomaly") == Anomaly.GAP) & (F.col("suspected") == Anomaly.LOST))
     found.anomalies = {name: {} for name in found.counts}
     for row in (
         written.groupBy("address", "anomaly")

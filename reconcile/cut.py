@@ -89,6 +89,8 @@ class AddressCut:
     duplicates: TopicCut | None
     forward_committed: tuple[int, ...]
     """What home lanes had consumed of the forward topic; it is read to its end."""
+    journal: Sequence[Lost] = ()
+    """What is gone of the journal, which all addresses share."""
 
     def topics(self) -> dict[str, TopicCut]:
         """By role."""
@@ -103,7 +105,7 @@ class AddressCut:
     @property
     def lost(self) -> list[Lost]:
         """All evidence that is gone."""
-        return [lost for each in self.topics().values() for lost in each.lost]
+        return [lost for each in self.topics().values() for lost in each.lost] + list(self.journal)
 
 
 def topic_roles(app_id: str, address: AddressSettings) -> dict[str, str]:
@@ -144,12 +146,34 @@ def _span(made: TopicCut, number: int, last: Position | None, start: int, cut: i
             Lost(made.topic, number, end, begin, "the log ends before what was judged: it lost its tail")
         )
         made.recreated = True
-        begin, origin = start, start
+        begin = end  # what stands below was judged, or is called lost
     read_from = max(begin, start)
     if start > begin:
         made.lost.append(Lost(made.topic, number, begin, start, "retention deleted it before it was judged"))
     until = read_from if cut is None else max(read_from, min(cut, end))
     return Span(origin, begin, read_from, until, end)
+
+
+def journal_lost(journal: str, now: Position, last: Position | None) -> list[Lost]:
+    """What has gone since the last night, or ever, of the journal: it is read whole each night.
+
+    Args:
+        journal: Its name.
+        now: Its beginnings and ends.
+        last: Those of the last night; None = it is not known to have been there.
+    """
+    if last is not None and last.topic_id != now.topic_id:
+        return [
+            Lost(journal, number, end, end, "it was deleted and created again")
+            for number, end in enumerate(last.ends)
+        ]
+    known = last.origins if last else ()
+    begins = [*known, *[0] * (len(now.origins) - len(known))]
+    return [
+        Lost(journal, number, begin, start, "it was deleted, and is to be kept for ever")
+        for number, (begin, start) in enumerate(zip(begins, now.origins, strict=True))
+        if start > begin
+    ]
 
 
 def positions(cuts: Mapping[str, AddressCut]) -> dict[str, Position]:

@@ -13,6 +13,7 @@ from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
 from reconcile.bins import power_of_two
 from reconcile.evidence import ONCE
 from reconcile.figures import GROUPS_MAX, NAME_MAX
+from reconcile.moments import DAY_MS, step_ms
 from reconcile.schemas import ACCEPTED, DIVERTED, NUMBERS
 
 RING: Final = "ring"
@@ -23,25 +24,10 @@ MOMENT: Final = "moment"
 GROUPS: Final = "groups"
 LARGEST: Final = "largest"
 ORPHANS: Final = "orphans"
-MOMENTS_MAX: Final = 200
 STRAYS: Final = -1
 """The moment of all that is far from most."""
-_SECOND: Final = 1_000
-_DAY: Final = 86_400 * _SECOND
-STEPS_MS: Final = (
-    _SECOND, 10 * _SECOND, 60 * _SECOND, 300 * _SECOND, 900 * _SECOND, 3_600 * _SECOND, 21_600 * _SECOND, _DAY,
-)  # fmt: skip
-"""How long a moment may be; beyond the last, some days."""
-LONG_MS: Final = 8 * _DAY
+LONG_MS: Final = 8 * DAY_MS
 """Times that cover more than this are looked at for strays."""
-
-
-def step_ms(first: int, last: int) -> int:
-    """The shortest step of which :data:`MOMENTS_MAX` cover these times."""
-    for step in STEPS_MS:
-        if last // step - first // step < MOMENTS_MAX:
-            return step
-    return -(-(last - first) // (_DAY * (MOMENTS_MAX - 1))) * _DAY
 
 
 def without_strays(first: int, last: int, low: int, high: int) -> tuple[int, int]:
@@ -49,7 +35,7 @@ def without_strays(first: int, last: int, low: int, high: int) -> tuple[int, int
 
     Seconds that were sent as milliseconds are in 1970: one such record would leave a single moment for all others.
     """
-    reach = max(3 * (high - low), _DAY)
+    reach = max(3 * (high - low), DAY_MS)
     return max(first, low - reach), min(last, high + reach)
 
 

@@ -7,12 +7,13 @@ result, and of it only the columns that it needs.
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
 
-from reconcile.schemas import ACCEPTED, EVIDENCE, FORWARDED, QUARANTINED
+from reconcile.schemas import ACCEPTED, EVIDENCE, FORWARDED, OUTPUTS, QUARANTINED
 
 PLACE = ["address", "partition", "offset"]
 """Of an input record: what everything is joined by."""
 ONCE = "has_input and (nth is null or nth = 1)"
 """Of the evidence, each input once."""
+_OF_OUTPUTS = ["nth", *(each for each in OUTPUTS.names if each not in PLACE)]
 
 
 def attribute(
@@ -30,13 +31,13 @@ def attribute(
     if forwards is not None:
         known = _forwarded(known, forwards)
     order = Window.partitionBy(*PLACE).orderBy("fate", "out_partition", "out_offset")
-    numbered = outputs.withColumn("nth", F.row_number().over(order))
+    numbered = _scattered(outputs).withColumn("nth", F.row_number().over(order))
     both = known.join(numbered, on=PLACE, how="full_outer").withColumn(
         "has_input", F.coalesce("has_input", F.lit(False))
     )
     both = both.withColumn("lane", F.coalesce("lane", F.when(F.col("has_input"), F.col("partition"))))
     both = both.join(F.broadcast(forward_committed), on=["address", "lane"], how="left")
-    return both.select(*_columns())
+    return _parted(both).select(*_columns())
 
 
 def _forwarded(inputs: DataFrame, forwards: DataFrame) -> DataFrame:
@@ -52,6 +53,36 @@ def _forwarded(inputs: DataFrame, forwards: DataFrame) -> DataFrame:
     ).drop("way")
 
 
+def _scattered(outputs: DataFrame) -> DataFrame:
+    """Outputs that name no input at places of their own, below all others: else one task would have all of them."""
+    nowhere = F.col("partition").isNull()
+    return outputs.withColumns(
+        {
+            "partition": F.when(nowhere, -1 - F.col("fate") - 4 * F.col("out_partition")).otherwise(
+                F.col("partition")
+            ),
+            "offset": F.when(nowhere, -1 - F.col("out_offset")).otherwise(F.col("offset")),
+        }
+    )
+
+
+def _parted(both: DataFrame) -> DataFrame:
+    """Inputs that wait apart from their outputs: such outputs are newer than the cut of the home lane, as those ahead are.
+
+    What that lane judged just before them stands beyond the cut of its own input, and is not judged tonight either.
+    """
+    waiting = F.coalesce(F.col("has_input") & (F.col("forward_offset") >= F.col("committed")), F.lit(False))
+    early = waiting & F.col("fate").isNotNull()
+    sides = (
+        F.when(early & (F.col("nth") == 1), F.array(F.lit(True), F.lit(False)))
+        .when(early, F.array(F.lit(False)))
+        .otherwise(F.array(F.col("has_input")))
+    )
+    parted = both.withColumns({"waiting": waiting, "early": early}).withColumn("has_input", F.explode(sides))
+    of_input = F.col("early") & F.col("has_input")
+    return parted.withColumns({each: F.when(~of_input, F.col(each)) for each in _OF_OUTPUTS})
+
+
 def _columns() -> list[Column]:
     """The columns of the evidence, in the order of its schema."""
     has_input, fate = F.col("has_input"), F.col("fate")
@@ -61,12 +92,15 @@ def _columns() -> list[Column]:
         accepted & (F.col("out_group_digest") != F.xxhash64("group"))
     )
     # What did not fit the quarantine topic is named by its size, and then key and headers may be left out too.
-    stands_in = quarantined & F.col("out_value_bytes").eqNullSafe(F.col("value_bytes"))
+    # A null value has size 0 there.
+    stands_in = quarantined & F.col("out_value_bytes").eqNullSafe(F.coalesce("value_bytes", F.lit(0)))
     value_changed = (F.col("value_digest") != F.col("out_value_digest")) & ~stands_in
     headers_changed = F.col("headers_digest") != F.col("out_headers_digest")
+    somewhere = (F.col("partition") >= 0) | (F.col("offset") >= 0)
     special: dict[str, Column] = {
+        "partition": F.when(somewhere, F.col("partition")),
+        "offset": F.when(somewhere, F.col("offset")),
         "lane": F.coalesce("lane", F.when(has_input, F.col("partition"))),
-        "waiting": has_input & fate.isNull() & (F.col("forward_offset") >= F.col("committed")),
         "fate": F.coalesce(fate, F.when(~has_input, F.lit(FORWARDED))),
         "key_changed": both & key_changed & ~quarantined,
         "value_changed": both & value_changed,
@@ -79,7 +113,7 @@ def _columns() -> list[Column]:
     }
     return [
         F.coalesce(special[each.name], F.lit(False)).alias(each.name)
-        if each.name.endswith("_changed") or each.name == "waiting"
+        if each.name.endswith("_changed")
         else special.get(each.name, F.col(each.name)).cast(each.dataType).alias(each.name)
         for each in EVIDENCE
     ]
@@ -92,7 +126,7 @@ def _other_side(name: str) -> Column:
 
 def carried_inputs(evidence: DataFrame) -> DataFrame:
     """Inputs that are still on their way to their home lane, as the next night takes them up."""
-    return evidence.where("waiting").select(
+    return evidence.where("waiting and has_input").select(
         *PLACE, "timestamp", "id", "group", "key_digest", "value_digest", F.col("value_bytes").cast("int").alias("value_bytes"),
         "headers_digest", "transaction", "part", "lane", "forward_offset",
     )  # fmt: skip
@@ -117,11 +151,11 @@ def carried_outputs(ahead: DataFrame) -> DataFrame:
 
 
 def ahead(evidence: DataFrame, spans: DataFrame) -> DataFrame:
-    """Evidence on inputs beyond the cut, which the next night judges."""
+    """Evidence on inputs beyond the cut, and outputs of those that wait: the next night judges them."""
     strays = evidence.where("not has_input").join(
         F.broadcast(spans), on=["address", "partition"], how="inner"
     )
-    return strays.where("offset >= cut and offset < end").drop(
+    return strays.where("waiting or (offset >= cut and offset < end)").drop(
         *(each for each in spans.columns if each not in PLACE)
     )
 

@@ -1,14 +1,21 @@
 """What Spark, or Kafka within it, raises, as one line with the way out."""
 
-from typing import Final
+from typing import Final, TypeAlias
 
-from py4j.protocol import Py4JJavaError
+from py4j.protocol import Py4JError, Py4JNetworkError
 from pyspark.errors import PySparkException
 
 from conf.errors import PrerequisiteError, RingfenceError
 
-SPARK: Final = (PySparkException, Py4JJavaError)
-"""Spark's own errors, and those of its tasks, which come through unconverted."""
+SPARK: Final = (PySparkException, Py4JError, ConnectionError)
+"""Spark's own errors, those of its tasks, which come through unconverted, and that there is no JVM any more."""
+SparkError: TypeAlias = PySparkException | Py4JError | ConnectionError
+
+_TOO_FAR_OFF: Final = (
+    "a record's timestamp is further than 9.2e15 ms from 1970 (nanoseconds, perhaps), and Spark cannot read it: find it with "
+    r"kcat -C -e -t TOPIC -f '%T %p %o\n' | awk '$1 > 9.2e15 || $1 < -9.2e15', mend who sends it, have the broker refuse such "
+    "(the topic's message.timestamp.after.max.ms and before.max.ms), and wait until retention or kafka-delete-records.sh has taken it"
+)
 
 
 class SparkFailedError(RingfenceError):
@@ -21,9 +28,7 @@ class EvidenceGoneError(RingfenceError):
     exit_code = 3
 
 
-def explained(
-    error: PySparkException | Py4JJavaError, *, gone: str, less: str, disk: str, after: str
-) -> RingfenceError:
+def explained(error: SparkError, *, gone: str, less: str, disk: str, after: str) -> RingfenceError:
     """What to raise instead; to be called while the session is there.
 
     Args:
@@ -33,17 +38,35 @@ def explained(
         disk: What else fills the disk, or helps.
         after: The end of the line where the cause is another one.
     """
-    text = str(error)
-    if "KAFKA_DATA_LOSS" in text or "OffsetOutOfRange" in text:
-        return EvidenceGoneError(f"retention deleted records while they were read: {gone}")
-    if "TopicAuthorization" in text or "Not authorized to access topics" in text:
-        return PrerequisiteError(
-            "this user may not read all of it: allow Read on the topics; see docs/security.md"
+    if isinstance(error, Py4JNetworkError | ConnectionError):
+        return SparkFailedError(
+            f"Spark's JVM has ended: killed, perhaps, as the machine ran out of memory: leave it more, or {less}; {after}"
         )
-    if "OutOfMemoryError" in text:
-        return SparkFailedError(f"Spark ran out of memory: give it more (spark.driver.memory), or {less}")
-    if "No space left on device" in text:
-        return SparkFailedError(f"the disk is full: Spark sorts below spark.local.dir (/tmp){disk}")
+    text = str(error)
+    known: list[tuple[tuple[str, ...], RingfenceError]] = [
+        (
+            ("KAFKA_DATA_LOSS", "OffsetOutOfRange"),
+            EvidenceGoneError(f"retention deleted records while they were read: {gone}"),
+        ),
+        (
+            ("TopicAuthorization", "Not authorized to access topics"),
+            PrerequisiteError(
+                "this user may not read all of it: allow Read on the topics; see docs/security.md"
+            ),
+        ),
+        (
+            ("OutOfMemoryError",),
+            SparkFailedError(f"Spark ran out of memory: give it more (spark.driver.memory), or {less}"),
+        ),
+        (("long overflow",), SparkFailedError(f"{_TOO_FAR_OFF}; {after}")),
+        (
+            ("No space left on device",),
+            SparkFailedError(f"the disk is full: Spark sorts below spark.local.dir (/tmp){disk}"),
+        ),
+    ]
+    for marks, found in known:
+        if any(each in text for each in marks):
+            return found
     lines = [line for line in text.splitlines() if line.strip()] or [type(error).__name__]
     # Of a Java trace the innermost cause says most.
     causes = [line.partition(": ")[2] for line in lines if line.startswith(("Caused by: ", ": "))]

@@ -43,6 +43,10 @@ class Files(Protocol):
         """A file, or a folder with all that is in it."""
         ...
 
+    def settle(self, folder: str) -> None:
+        """What is in a folder is on the disk when this returns, whoever wrote it."""
+        ...
+
     def locked(self) -> contextlib.AbstractContextManager[None]:
         """Alone in the folder, as far as that can be known here."""
         ...
@@ -87,7 +91,10 @@ class LocalFiles:
 
     def read(self, name: str) -> str:
         """A file's text."""
-        return (self._root / name).read_text("utf-8")
+        try:
+            return (self._root / name).read_text("utf-8")
+        except OSError as error:
+            raise _unusable(str(self._root / name), error.strerror or str(error)) from error
 
     def write(self, name: str, text: str) -> None:
         """Make a file: it is there whole, or not at all, also when the machine stops."""
@@ -100,16 +107,38 @@ class LocalFiles:
                 file.flush()
                 os.fsync(file.fileno())
             made.replace(target)
+            self._to_disk(target.parent)
         except OSError as error:
             raise _unusable(str(target), error.strerror or str(error)) from error
 
     def delete(self, name: str) -> None:
         """A file, or a folder with all that is in it."""
         path = self._root / name
-        if path.is_dir():
-            shutil.rmtree(path)
-        else:
-            path.unlink(missing_ok=True)
+        try:
+            if path.is_dir():
+                shutil.rmtree(path)
+            else:
+                path.unlink(missing_ok=True)
+        except OSError as error:
+            raise _unusable(str(path), error.strerror or str(error)) from error
+
+    def settle(self, folder: str) -> None:
+        """What is in a folder is on the disk when this returns, whoever wrote it, and so are the folders above it."""
+        top = self._root / folder
+        try:
+            for each in (top, *top.rglob("*")) if top.is_dir() else ():
+                _to_disk(each)
+            self._to_disk(top.parent)
+        except OSError as error:
+            raise _unusable(str(top), error.strerror or str(error)) from error
+
+    def _to_disk(self, folder: Path) -> None:
+        """The names in a folder, and its own in those above."""
+        for each in (folder, *folder.parents):
+            if each.is_dir():
+                _to_disk(each)
+            if each == self._root:
+                return
 
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
@@ -118,7 +147,11 @@ class LocalFiles:
         Raises:
             BusyError: somebody else is in it.
         """
-        with (self._root / ".lock").open("w") as file:
+        try:
+            opened = (self._root / ".lock").open("w")
+        except OSError as error:
+            raise _unusable(str(self._root), error.strerror or str(error)) from error
+        with opened as file:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError as error:
@@ -186,10 +219,21 @@ class HadoopFiles:
         except SPARK as error:
             raise _unusable(self.at(name), _cause(error)) from error
 
+    def settle(self, folder: str) -> None:
+        """Such file systems do it by themselves."""
+
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
         """Whoever starts the job has to see to it that there is one at a time."""
         yield
+
+
+def _to_disk(path: Path) -> None:
+    opened = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(opened)
+    finally:
+        os.close(opened)
 
 
 def _unusable(name: str, why: str) -> PrerequisiteError:

@@ -1,23 +1,23 @@
 """The frames of a night: what its cut covers, and what the last night has handed on."""
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from typing import Any
 
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
 from pyspark.sql.types import StringType, StructField, StructType
 
-from conf.settings import AddressSettings
-from reconcile import read
-from reconcile.cut import AddressCut, TopicCut, ranges
+from reconcile import kept_ids, read
 from reconcile.evidence import carried_forwards, carried_outputs
 from reconcile.files import Files
+from reconcile.nights import ACCEPTED as ACCEPTED_IDS
 from reconcile.nights import Night, ids_folder, results_folder
+from reconcile.rules import Rule, diverts
 from reconcile.schemas import (
     ACCEPTED,
+    ACCEPTED_SPANS,
     ANOMALIES,
-    EVENTS,
+    DIVERTED,
     EVIDENCE,
     FORWARD_COMMITTED,
     FORWARDS,
@@ -31,118 +31,49 @@ from reconcile.schemas import (
     SPANS,
 )
 from reconcile.small import small
-
-_EVENT = "event string, address string, lane int, before bigint, after bigint, next map<string,bigint>"
+from reconcile.sources import Sources
 
 
 @dataclass(slots=True)
-class Frames:
-    """Makes them. Addresses are numbers in frames, and names in what is kept."""
+class Frames(Sources):
+    """Makes them."""
 
-    spark: SparkSession
-    options: Mapping[str, str]
-    """Of the Kafka source."""
-    addresses: Sequence[AddressSettings]
-    cuts: Mapping[str, AddressCut]
     files: Files
+    base: Night | None = None
+    """The night that this one goes on from."""
 
-    # -- from Kafka ------------------------------------------------------------------------------------------------
+    # -- of the night ---------------------------------------------------------------------------------------------------
 
     def inputs(self, base: Night | None) -> DataFrame:
         """What came in, and what waited last night; with lane and forward offset, where they are known."""
-        frames = []
-        for dialect, members in self._dialects().items():
-            topics = [self.cuts[each.name].input for each in members]
-            records = self._scan(topics)
-            if records is not None:
-                numbers = self._numbers(lambda each: each.input_topic)
-                frames.append(
-                    read.inputs(records, dialect, numbers).withColumns(
-                        {"lane": F.lit(None).cast(INT), "forward_offset": F.lit(None).cast(LONG)}
-                    )
-                )
+        unknown = {"lane": F.lit(None).cast(INT), "forward_offset": F.lit(None).cast(LONG)}
         schema = StructType([*INPUTS.fields, *FORWARDS.fields[-2:]])
-        carried = self._carried(base, "inputs", schema)
-        return self._all([*frames, *carried], schema)
+        came = [each.withColumns(unknown) for each in self.came_in()]
+        return self._all([*came, *self._carried(base, "inputs", schema)], schema)
 
     def forwards(self, ahead: DataFrame | None) -> DataFrame | None:
         """What was forwarded; None = nothing."""
-        records = self._scan([cut.forward for cut in self.cuts.values()])
-        frames = []
-        if records is not None:
-            forward = {each.name: self.cuts[each.name].forward.topic for each in self.addresses}
-            inputs = {forward[each.name]: each.input_topic for each in self.addresses}
-            frames.append(read.forwards(records, inputs, self._numbers(lambda each: forward[each.name])))
-        if ahead is not None:
-            frames.append(carried_forwards(ahead))
+        frames = [*self.came_between(), *([] if ahead is None else [carried_forwards(ahead)])]
         return read.concatenated(frames) if frames else None
 
     def outputs(self, ahead: DataFrame | None) -> DataFrame:
         """What came out, and what last night saw of inputs beyond its cut."""
-        roles: list[tuple[Any, Callable[[AddressCut], TopicCut | None]]] = [
-            (read.accepted, lambda cut: cut.accepted),
-            (read.diverted, lambda cut: cut.duplicates),
-            (read.quarantined, lambda cut: cut.quarantine),
+        came = [self._not_judged_without(each) for each in self.came_out()]
+        return self._all([*came, *([] if ahead is None else [carried_outputs(ahead)])], OUTPUTS)
+
+    def _not_judged_without(self, outputs: DataFrame) -> DataFrame:
+        """Without diverted duplicates that were judged when they needed no output, as they were said to be dropped."""
+        numbers = [
+            number
+            for number, each in enumerate(self.addresses)
+            if each.duplicates == "divert" and not diverts(each, self.base)
         ]
-        frames = []
-        for reader, role in roles:
-            topics = {
-                each.name: cut for each in self.addresses if (cut := role(self.cuts[each.name])) is not None
-            }
-            records = self._scan(list(topics.values()))
-            if records is not None:
-                there = [each for each in self.addresses if each.name in topics]
-                inputs = {topics[each.name].topic: each.input_topic for each in there}
-                numbers = {topics[each.name].topic: self.addresses.index(each) for each in there}
-                frames.append(reader(records, inputs, numbers))
-        if ahead is not None:
-            frames.append(carried_outputs(ahead))
-        return self._all(frames, OUTPUTS)
-
-    def backlog(self, beyond: read.Ranges) -> DataFrame | None:
-        """Address and partition of each committed record beyond the cut."""
-        if not beyond:
-            return None
-        numbers = self._numbers(lambda each: each.input_topic)
-        records = read.scan(self.spark, self.options, beyond)
-        return records.select(
-            F.coalesce(*(F.when(F.col("topic") == t, n) for t, n in numbers.items())).alias("address"),
-            "partition",
-        )
-
-    def events(self, journal: str, spans: Mapping[int, tuple[int, int]]) -> DataFrame | None:
-        """:data:`reconcile.schemas.EVENTS`; None = nothing was written down."""
-        if not spans:
-            return None
-        records = read.scan(self.spark, self.options, {journal: spans})
-        told = records.withColumn("told", F.from_json(F.col("value").cast("string"), _EVENT))
-        next_input, next_forward = (
-            self._by_name({each.name: F.lit(topic(each)) for each in self.addresses}, F.col("told.address"))
-            for topic in (lambda each: each.input_topic, lambda each: self.cuts[each.name].forward.topic)
-        )
-        numbered = told.select(
-            self._by_name({each.name: F.lit(n) for n, each in enumerate(self.addresses)}, F.col("told.address")).alias("address"),
-            F.col("told.lane").alias("lane"),
-            F.col("offset").alias("number"),
-            F.coalesce(F.try_element_at("told.next", next_input), F.lit(0)).alias("input_next"),
-            F.coalesce(F.try_element_at("told.next", next_forward), F.lit(0)).alias("forward_next"),
-            F.col("told.before").alias("before"),
-            F.col("told.after").alias("after"),
-        )  # fmt: skip
-        return numbered.where("address is not null").select(*EVENTS.names)
-
-    def _dialects(self) -> dict[read.Dialect, list[AddressSettings]]:
-        found: dict[read.Dialect, list[AddressSettings]] = {}
-        for each in self.addresses:
-            found.setdefault(read.Dialect.of(each), []).append(each)
-        return found
-
-    def _scan(self, topics: Sequence[TopicCut]) -> DataFrame | None:
-        wanted = ranges(topics)
-        return read.scan(self.spark, self.options, wanted) if wanted else None
-
-    def _numbers(self, topic: Callable[[AddressSettings], str]) -> dict[str, int]:
-        return {topic(each): number for number, each in enumerate(self.addresses)}
+        if not numbers:
+            return outputs
+        begins = self.spans().where(F.col("address").isin(numbers)).select("address", "partition", "begin")
+        known = outputs.join(F.broadcast(begins), on=["address", "partition"], how="left")
+        judged = (F.col("fate") == DIVERTED) & (F.col("offset") < F.col("begin"))
+        return known.where(~F.coalesce(judged, F.lit(False))).select(*OUTPUTS.names)
 
     def _all(self, frames: Sequence[DataFrame], schema: StructType) -> DataFrame:
         return read.concatenated(frames) if frames else small(self.spark, [], schema)
@@ -152,26 +83,60 @@ class Frames:
     def ahead(self, base: Night | None) -> DataFrame | None:
         """What last night saw of inputs beyond its cut."""
         carried = self._carried(base, "ahead", EVIDENCE)
-        return carried[0] if carried else None
+        return read.concatenated(carried) if carried else None
+
+    def carries(self, base: Night | None) -> bool:
+        """Whether something was handed on."""
+        return any(
+            {"inputs", "ahead"} & set(self.files.names(results_folder(number))) for number in self.left(base)
+        )
+
+    def left(self, base: Night | None) -> dict[int, set[str]]:
+        """Night → addresses that it has left something for: the night before, or the last that had them."""
+        nights: dict[int, set[str]] = {}
+        if base is None:
+            return nights
+        for each in self._same():
+            nights.setdefault(base.left_by(each), set()).add(each)
+        return nights
 
     def _carried(self, base: Night | None, name: str, schema: StructType) -> list[DataFrame]:
-        if base is None or name not in self.files.names(results_folder(base.number)):
-            return []
-        kept = self._parquet(schema, self.files.at(results_folder(base.number), name))
-        return [self._numbered(kept, self._same())]
+        return [
+            self._forwards_anew(
+                self._numbered(self._parquet(schema, self.files.at(results_folder(number), name)), names)
+            )
+            for number, names in sorted(self.left(base).items())
+            if name in self.files.names(results_folder(number))
+        ]
+
+    def _forwards_anew(self, kept: DataFrame) -> DataFrame:
+        """Where the forward topic is another one now, what was in the old one stands before all of it."""
+        another = [n for n, each in enumerate(self.addresses) if self.cuts[each.name].forward.recreated]
+        if not another:
+            return kept
+        gone = F.col("address").isin(another) & F.col("forward_offset").isNotNull()
+        return kept.withColumn("forward_offset", F.when(gone, F.lit(-1)).otherwise(F.col("forward_offset")))
 
     def ids(self, chain: Sequence[Night]) -> DataFrame:
-        """:data:`reconcile.schemas.IDS` of earlier nights."""
-        frames = [
-            self._numbered(
-                self._parquet(
-                    StructType(IDS.fields[:-1]), self.files.at(ids_folder(night.date, night.number))
-                ),
-                self._same(),
-            ).withColumn("night", F.lit(night.number))
-            for night in chain
-            if f"night={night.number}" in self.files.names(f"accepted/date={night.date}")
-        ]
+        """:data:`reconcile.schemas.IDS` of earlier nights that judged the same topics."""
+        there = kept_ids.kept(self.files)
+        same = [each for each in self.addresses if each.name in self._same()]
+        frames, folders = [], []
+        for night in chain:
+            if night.number not in there:
+                continue
+            names = {each.name for each in same if not night.judged_another(self.cuts[each.name].input)}
+            addresses = there[night.number]
+            if addresses is None:  # an earlier version wrote it
+                path = self.files.at(ids_folder(night.date, night.number))
+                rows = self._parquet(StructType(IDS.fields[:-1]), path)
+                frames.append(self._numbered(rows, names).withColumn("night", F.lit(night.number)))
+            else:
+                folders += [kept_ids.address_folder(night, each) for each in addresses if each in names]
+        if folders:
+            paths = [self.files.at(each) for each in folders]
+            rows = self._parquet(IDS, *paths, base=self.files.at(ACCEPTED_IDS))
+            frames.append(self._numbered(rows, {each.name for each in same}).select(*IDS.names))
         return self._all(frames, IDS)
 
     def resends(self, nights: Sequence[Night], tonight: int) -> DataFrame | None:
@@ -188,18 +153,28 @@ class Frames:
         ]
         return read.concatenated(frames) if frames else None
 
-    def _parquet(self, schema: StructType, path: str) -> DataFrame:
+    def _parquet(self, schema: StructType, *paths: str, base: str = "") -> DataFrame:
+        """Kept rows; ``base``: the folder below which names of folders are columns."""
         named = StructType(
             [
                 StructField(each.name, StringType() if each.name == "address" else each.dataType)
                 for each in schema
             ]
         )
-        return self.spark.read.schema(named).parquet(path)
+        reader = self.spark.read.schema(named)
+        return (reader.option("basePath", base) if base else reader).parquet(*paths)
 
     def _same(self) -> set[str]:
         """Addresses whose input did not become another topic since the last night."""
-        return {each.name for each in self.addresses if not self.cuts[each.name].input.recreated}
+        return {
+            each.name
+            for each in self.addresses
+            if not self.cuts[each.name].input.recreated
+            and (
+                self.base is None
+                or self.base.rules.get(each.name, {}).get("input_topic", each.input_topic) == each.input_topic
+            )
+        }
 
     def _numbered(self, kept: DataFrame, names: Collection[str]) -> DataFrame:
         """Names become numbers; all but these, and what is no longer configured, is left out."""
@@ -233,10 +208,6 @@ class Frames:
             "anomaly", "address", "topic", *columns[:at], "out_topic", *columns[at:]
         )
 
-    @staticmethod
-    def _by_name(values: Mapping[str, Column], name: Column) -> Column:
-        return F.coalesce(*(F.when(name == each, value) for each, value in values.items()))
-
     # -- small ones ----------------------------------------------------------------------------------------------------
 
     def spans(self) -> DataFrame:
@@ -248,6 +219,16 @@ class Frames:
         ]
         return small(self.spark, rows, SPANS)
 
+    def accepted_spans(self) -> DataFrame:
+        """:data:`reconcile.schemas.ACCEPTED_SPANS`, of topics that were not made anew."""
+        rows = [
+            (number, partition, span.begin)
+            for number, each in enumerate(self.addresses)
+            if not self.cuts[each.name].accepted.recreated
+            for partition, span in enumerate(self.cuts[each.name].accepted.spans)
+        ]
+        return small(self.spark, rows, ACCEPTED_SPANS)
+
     def forward_committed(self) -> DataFrame:
         """:data:`reconcile.schemas.FORWARD_COMMITTED`."""
         rows = [
@@ -257,17 +238,6 @@ class Frames:
         ]
         return small(self.spark, rows, FORWARD_COMMITTED)
 
-    def rules(self, detects: set[int], complete: Mapping[str, bool]) -> DataFrame:
-        """:data:`reconcile.schemas.RULES`."""
-        rows = []
-        for number, each in enumerate(self.addresses):
-            cut = self.cuts[each.name]
-            outputs = [topic for role, topic in cut.topics().items() if role != "input"]
-            gone = any(topic.lost for topic in outputs)
-            rows.append(
-                (
-                    number, each.id_cache_size, round(each.id_max_age * 1000), each.duplicates == "divert",
-                    number in detects, gone, not complete[each.name],
-                )
-            )  # fmt: skip
-        return small(self.spark, rows, RULES)
+    def rules(self, several: Sequence[Rule]) -> DataFrame:
+        """:data:`reconcile.schemas.RULES`, of each address one."""
+        return small(self.spark, [(number, *each) for number, each in enumerate(several)], RULES)

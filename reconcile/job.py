@@ -4,38 +4,35 @@ It runs as ``ringfence reconcile``, as ``python -m reconcile``, and unchanged un
 """
 
 import argparse
+import contextlib
 import datetime as dt
 import json
 import sys
+import traceback
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 if __package__ in {None, ""}:  # spark-submit puts this file's folder first
     sys.path[0] = str(Path(__file__).resolve().parents[1])
 
-from py4j.protocol import Py4JJavaError
-from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from rich.console import Console
 
 from conf import wire
-from conf.errors import ConfigurationError, RingfenceError
+from conf.errors import ConfigurationError, PrerequisiteError, RingfenceError, unforeseen
 from conf.load import load
 from conf.settings import Settings
-from reconcile import advice, cut, morning, pages, summary
-from reconcile.failures import SPARK, explained
-from reconcile.figures import Figures
+from reconcile import advice, cut, handing_on, kept_ids, morning, pages, results, rules, summary
+from reconcile.failures import SPARK, SparkError, explained
 from reconcile.files import Files, HadoopFiles, LocalFiles, is_local, proved
 from reconcile.frames import Frames
 from reconcile.kafka import Cluster
 from reconcile.night import STEPS, Judge
-from reconcile.nights import Night, Nights, added, results_folder
+from reconcile.nights import Night, Nights
 from reconcile.report import progress, show, terminal
-from reconcile.schemas import COUNTS
-from reconcile.session import fit_to, kafka_options, session
-from reconcile.small import small
+from reconcile.session import FEW, fit_to, kafka_options, session, submitted
 from reconcile.survey import Survey
 
 
@@ -45,8 +42,12 @@ class Options:
 
     out: str | None = None
     as_json: bool = False
-    acknowledge: bool = False
+    acknowledge: int | None = None
+    """The night to acknowledge; :data:`LAST` = whichever is the last."""
     master: str | None = None
+
+
+LAST: Final = 0
 
 
 def run(settings: Settings, options: Options) -> int:
@@ -57,18 +58,36 @@ def run(settings: Settings, options: Options) -> int:
     """
     if not settings.addresses:
         raise ConfigurationError("addresses: none configured: add an [[addresses]] entry with a name")
+    night = options.acknowledge
+    if night is not None and (options.as_json or options.out):
+        raise ConfigurationError("--acknowledge judges nothing: leave --json and --out away")
     master, folder = options.master or settings.reconcile.master, settings.reconcile.state_dir
-    if options.acknowledge and is_local(folder, master):
-        return _acknowledge(LocalFiles(folder))
-    survey = None if options.acknowledge else surveyed(settings)
-    with session(master, records=survey.records if survey else 0) as spark:
+    # Whose master it is that spark-submit has, the session knows.
+    here = not submitted() and is_local(folder, master)
+    if night is not None and here and not Path(folder).is_dir():
+        raise _no_night(folder)
+    with contextlib.ExitStack() as held:
+        files: Files | None = LocalFiles(folder) if here else None
+        survey = None
+        if files is not None:
+            # Alone first: what was asked before another run's night ended would look as if logs had lost their tails.
+            held.enter_context(files.locked())
+            if night is not None:
+                return _acknowledge(files, night)
+            survey = surveyed(settings)
+        records = FEW
+        if files is not None and survey is not None:
+            nights = Nights.load(files)
+            records = survey.records + kept_ids.count(nights, nights.last)
+        spark = held.enter_context(session(master, records=records))
         try:
-            files = opened(spark, folder)
-            if survey is None:
-                return _acknowledge(files)
+            if files is None:
+                files = opened(spark, folder)
+                held.enter_context(files.locked())
+            if night is not None:
+                return _acknowledge(files, night)
             out = proved(opened(spark, options.out)) if options.out else None
-            with files.locked():
-                document = judge(spark, settings, Nights.load(files), survey, out)
+            document = judge(spark, settings, Nights.load(files), survey or surveyed(settings), out)
             drawn = out is not None and pages.PAGE in out.names("")
         except SPARK as error:
             raise _explained(error) from error
@@ -96,18 +115,21 @@ def judge(
 ) -> dict[str, Any]:
     """One night, from its cut to its commit; returns the document. Results go to ``out`` too."""
     began = dt.datetime.now(dt.UTC)
-    nights.sweep()
-    base = nights.settled_base()
-    cuts = survey.cuts(settings.addresses, base.positions if base else {})
-    again = nights.again(cut.positions(cuts))
-    if again is not None:
-        base = nights.base_of(again)
-        cuts = survey.cuts(settings.addresses, base.positions if base else {})
+    nights.belong_to(settings.app.id)
+    kept_ids.sweep(nights)
+    base, cuts = begin(settings, nights, survey)
+    events_from = handing_on.events_from(base, cuts, survey.journal_position)
     number, today, keep = nights.next_number, began.date().isoformat(), settings.reconcile.keep_days
     recent = nights.since(base, today, keep)
-    fit_to(spark, _records(cuts))
-    frames = Frames(spark, kafka_options(settings.kafka), settings.addresses, cuts, nights.files)
-    complete = _complete(settings, cuts, base)
+    fit_to(spark, _records(cuts) + kept_ids.count(nights, base))
+    frames = Frames(
+        spark,
+        kafka_options(settings.kafka),
+        settings.addresses,
+        cuts,
+        nights.files,
+        base,
+    )
     console = Console(stderr=True)
     with progress(spark, len(STEPS), console) as say:
         found = Judge(
@@ -115,9 +137,9 @@ def judge(
         ).judge(
             base,
             nights.chain(base),
-            frames.events(wire.journal_topic(settings.app.id), survey.journal),
+            frames.events(wire.journal_topic(settings.app.id), survey.journal, events_from),
             cut.backlog([each.input for each in cuts.values()], survey.stable),
-            complete,
+            handing_on.complete(settings, base, cuts),
         )  # fmt: skip
     judged = {name: [each for each in recent if each.judged(cuts[name].input)] for name in cuts}
     rings = morning.rings(settings, found, judged, today)
@@ -129,7 +151,7 @@ def judge(
                 found.counts[name],
                 found.anomalies[name],
                 advice.document(rings[name]),
-                divert=each.duplicates == "divert",
+                divert=rules.diverts(each, base),
             )
             for name, each in addresses.items()
         },
@@ -141,23 +163,33 @@ def judge(
     held = morning.held(base, found, {name: each.input.recreated for name, each in cuts.items()})
     lanes = {name: len(each.input.spans) for name, each in cuts.items()}
     figures = morning.figures(settings, document, found, rings, held, lanes)
-    _keep_results(spark, nights, document, figures, out)
-    known = {
-        name: {} if cuts[name].input.lost else (base.known.get(name, {}) if base else {})
-        for name in addresses
-    }
-    total = added([known, found.accepted])
+    results.keep(spark, nights.files, document, figures, out)
     nights.commit(
-        Night(
-            number, base.number if base else None, today, document["verdict"], cut.positions(cuts), found.accepted, total,
-            {name: complete[name] or _full(total, cuts, addresses[name]) for name in addresses}, document, held=held,
-            consumed={name: dict(enumerate(each.forward_committed)) for name, each in cuts.items()},
-            earliest={name: first for name, (first, _) in found.times.items()},
+        handing_on.night(
+            settings, base, cuts, found, document, today, survey.journal_position, events_from
         )
     )  # fmt: skip
-    nights.sweep()
-    nights.forget(today, keep, {name: each.id_cache_size for name, each in addresses.items()})
+    kept_ids.sweep(nights)
+    kept_ids.forget(nights, today, keep)
     return document
+
+
+def begin(
+    settings: Settings, nights: Nights, survey: Survey
+) -> tuple[Night | None, dict[str, cut.AddressCut]]:
+    """The night that this one goes on from, and what it covers.
+
+    Where nothing has moved it is the last night once more; but not where evidence has gone since that had been judged.
+    """
+    base = nights.settled_base()
+    cuts = survey.cuts(settings.addresses, base.positions if base else {})
+    again = nights.again(cut.positions(cuts), {each.name: rules.kept(each) for each in settings.addresses})
+    if again is not None:
+        before = nights.base_of(again)
+        older = survey.cuts(settings.addresses, before.positions if before else {})
+        if not any(each.lost for each in older.values()):
+            return before, older
+    return base, cuts
 
 
 def _records(cuts: Mapping[str, cut.AddressCut]) -> int:
@@ -169,58 +201,27 @@ def _records(cuts: Mapping[str, cut.AddressCut]) -> int:
     )
 
 
-def _complete(settings: Settings, cuts: Mapping[str, cut.AddressCut], base: Night | None) -> dict[str, bool]:
-    """Address → whether all IDs that its rings may hold are known: a duplicate of nothing is then nothing else."""
-    return {
-        each.name: (base is None or base.complete.get(each.name, True)) and not cuts[each.name].input.lost
-        for each in settings.addresses
-    }
-
-
-def _full(known: Mapping[str, Mapping[int, int]], cuts: Mapping[str, cut.AddressCut], address: Any) -> bool:
-    """Whether each lane has accepted as many IDs as its ring holds since evidence was missing."""
-    lanes = range(len(cuts[address.name].input.spans))
-    return all(known.get(address.name, {}).get(lane, 0) >= address.id_cache_size for lane in lanes)
-
-
-def _keep_results(
-    spark: SparkSession, nights: Nights, document: Mapping[str, Any], figures: Figures, out: Files | None
-) -> None:
-    """Beside the night, and in the folder that was asked for; both before the night counts."""
-    rows = [
-        (name, count, each[count]) for name, each in document["addresses"].items() for count in summary.COUNTS
-    ] + [
-        (name, anomaly, count)
-        for name, each in document["addresses"].items()
-        for anomaly, count in each["anomalies"].items()
-    ]
-    counts = small(spark, rows, COUNTS)
-    folder = results_folder(document["night"])
-    counts.write.mode("overwrite").parquet(nights.files.at(folder, "counts"))
-    texts = {"summary.json": json.dumps(document, indent=2) + "\n", "figures.json": figures.to_json()}
-    page = pages.written(figures)
-    for name, text in texts.items():
-        nights.files.write(f"{folder}/{name}", text)
-    if page is not None:
-        nights.files.write(f"{folder}/{pages.PAGE}", page)
-    if out is None:
-        return
-    anomalies = spark.read.parquet(nights.files.at(folder, "anomalies"))
-    anomalies.write.mode("overwrite").parquet(out.at("anomalies"))
-    counts.write.mode("overwrite").parquet(out.at("counts"))
-    for name, text in texts.items():
-        out.write(name, text)
-    pages.put(out, page)
-
-
-def _acknowledge(files: Files) -> int:
-    with files.locked():
-        seen = Nights.load(files).acknowledge()
+def _acknowledge(files: Files, number: int) -> int:
+    nights = Nights.load(files)
+    last = nights.last
+    if last is None:
+        raise _no_night(files.at())
+    if number not in {LAST, last.number}:
+        raise ConfigurationError(
+            f"night {number} is not the last, that is {last.number} ({last.verdict}): look at it, and acknowledge that"
+        )
+    seen = nights.acknowledge()
     if seen is None:
         print("nothing to acknowledge: the last night was clean, or is acknowledged already")  # noqa: T201
     else:
         print(f"acknowledged night {seen.number} ({seen.verdict}): the next one begins where it ended")  # noqa: T201
     return 0
+
+
+def _no_night(folder: str) -> PrerequisiteError:
+    return PrerequisiteError(
+        f"no night is kept in {folder}: name the reconcile.state_dir of the nights, or judge one first"
+    )
 
 
 def tell(document: Mapping[str, Any], options: Options, confidence: float, *, drawn: bool) -> None:
@@ -239,7 +240,7 @@ def tell(document: Mapping[str, Any], options: Options, confidence: float, *, dr
         console.print(f"the page: {folder}/{pages.PAGE}", markup=False, highlight=False, soft_wrap=True)
 
 
-def _explained(error: PySparkException | Py4JJavaError) -> RingfenceError:
+def _explained(error: SparkError) -> RingfenceError:
     return explained(
         error,
         gone="run again, what is missing will be called GAP; then longer retention, or an earlier hour",
@@ -257,7 +258,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--config", type=Path, default=Path("conf/ringfence.toml"))
     parser.add_argument("--out", help="a folder, or a URI, for Parquet and summary.json")
     parser.add_argument("--json", action="store_true", dest="as_json")
-    parser.add_argument("--acknowledge", action="store_true")
+    parser.add_argument("--acknowledge", type=int, nargs="?", const=LAST, metavar="N")
     parser.add_argument("--master", help="Spark's; not under spark-submit, which has its own")
     given = parser.parse_args(arguments)
     try:
@@ -265,6 +266,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except RingfenceError as error:
         sys.stderr.write(f"reconcile: {error}\n")
         return error.exit_code
+    except Exception as error:  # noqa: BLE001 - 1 would say that records do not agree
+        sys.stderr.write(f"{traceback.format_exc()}reconcile: {unforeseen(error)}\n")
+        return RingfenceError.exit_code
 
 
 if __name__ == "__main__":

@@ -54,7 +54,13 @@ def told(events: DataFrame | None) -> Journal:
 
 
 def capacities(addresses: Sequence[AddressSettings], told: Journal, chain: Sequence[Night]) -> list[int]:
-    """The largest ring that each address can have had; 0 where it is off now.
+    """As :func:`largest`; 0 where it is off now."""
+    sizes = largest(addresses, told, chain)
+    return [size if each.id_cache_size else 0 for each, size in zip(addresses, sizes, strict=True)]
+
+
+def largest(addresses: Sequence[AddressSettings], told: Journal, chain: Sequence[Night]) -> list[int]:
+    """The largest ring that each address can have had.
 
     A size that is configured is in force when workers were restarted, and only then the journal tells what it was before.
 
@@ -67,7 +73,7 @@ def capacities(addresses: Sequence[AddressSettings], told: Journal, chain: Seque
     for number, each in enumerate(addresses):
         lanes = [lane.capacity for lane in told.get(number, ())]
         nights = [night.capacity(each.name) for night in chain]
-        found.append(max([each.id_cache_size, *lanes, *nights]) if each.id_cache_size else 0)
+        found.append(max([each.id_cache_size, *lanes, *nights]))
     return found
 
 

@@ -14,7 +14,7 @@ from confluent_kafka import (
 )
 from confluent_kafka.admin import AclOperation, AdminClient, ConfigResource, OffsetSpec
 
-from conf.errors import BrokerUnavailableError, RingfenceError
+from conf.errors import BrokerUnavailableError, ConfigurationError, RingfenceError
 from conf.settings import KafkaSettings
 
 ANSWER_LIMIT_S: Final = 15.0
@@ -52,14 +52,22 @@ class Cluster:
     """One admin client, and one consumer that joins nothing."""
 
     def __init__(self, kafka: KafkaSettings, group: str) -> None:
-        """``group`` is the workers'; it is asked, not joined."""
+        """``group`` is the workers'; it is asked, not joined.
+
+        Raises:
+            ConfigurationError: the clients refuse what ``[kafka]`` says.
+        """
         self._servers = kafka.bootstrap_servers
         options = client_options(kafka)
-        self._admin = AdminClient(options)
-        # Under read_committed the answer would wait until no lane has a transaction under way.
-        self._consumer = Consumer(
-            options | {"group.id": group, "isolation.level": "read_uncommitted", "enable.auto.commit": False}
-        )
+        try:
+            self._admin = AdminClient(options)
+            # Under read_committed the answer would wait until no lane has a transaction under way.
+            self._consumer = Consumer(
+                options
+                | {"group.id": group, "isolation.level": "read_uncommitted", "enable.auto.commit": False}
+            )
+        except KafkaException as error:
+            raise ConfigurationError(f"[kafka] cannot be used: {error.args[0].str()}: mend that") from error
 
     def close(self) -> None:
         """Disconnect."""

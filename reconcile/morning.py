@@ -2,7 +2,7 @@
 
 import datetime as dt
 from collections.abc import Mapping, Sequence
-from typing import Any, Final, Protocol
+from typing import Any, Protocol
 
 from conf.settings import Settings
 from reconcile import advice
@@ -19,7 +19,6 @@ from reconcile.distributions import (
     ORPHANS,
     RING,
     STRAYS,
-    step_ms,
 )
 from reconcile.escapes import as_text
 from reconcile.figures import (
@@ -34,10 +33,9 @@ from reconcile.figures import (
     Moment,
     Ring,
 )
+from reconcile.moments import DAY_MS, step_ms
 from reconcile.nights import LaneCounts, Night
 from reconcile.summary import COUNTS
-
-_DAY_MS: Final = 86_400_000
 
 
 class Row(Protocol):
@@ -95,7 +93,7 @@ def _days(today: str, dates: Sequence[str], earliest: Sequence[int]) -> int:
     """How many the evidence covers: nights may have judged what came long before them. Timestamps (ms) may be any numbers."""
     days = [dt.date.fromisoformat(each).toordinal() for each in (today, *dates)]
     epoch = dt.date(1970, 1, 1).toordinal()
-    return days[0] + 1 - min([*days, *(epoch + each // _DAY_MS for each in earliest)])
+    return days[0] + 1 - min([*days, *(epoch + each // DAY_MS for each in earliest)])
 
 
 def _overruns(night: Night, address: str) -> int:

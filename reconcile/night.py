@@ -8,8 +8,9 @@ from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
 
 from reconcile import counting, distributions, journal, resends
 from reconcile import evidence as ev
-from reconcile.anomalies import fates, lost, order, repeated, torn
-from reconcile.anomalies.name import Anomaly, rows
+from reconcile import rules as kept_rules
+from reconcile.anomalies import fates, lost, order, originals, repeated, torn
+from reconcile.anomalies.name import Anomaly, doubted, rows
 from reconcile.counting import Judgement
 from reconcile.figures import FINDINGS_MAX
 from reconcile.files import Files
@@ -60,10 +61,9 @@ class Judge:
         evidence = self._evidence(base)
         self.say(STEPS[1])
         told = journal.told(events)
-        detects = {n for n, each in enumerate(self.frames.addresses) if each.id_cache_size or n in told}
-        found.dropping = frozenset(
-            each for each in detects if self.frames.addresses[each].duplicates == "drop"
-        )
+        addresses, cuts = self.frames.addresses, self.frames.cuts
+        detects = kept_rules.detects(addresses, told, base)
+        found.dropping = frozenset(each for each in detects if not kept_rules.diverts(addresses[each], base))
         consumed = base.consumed if base else {}
         counting.count(self.frames, evidence, told, consumed, beyond, found)
         self.say(STEPS[2])
@@ -71,12 +71,14 @@ class Judge:
         ids = self._ids(evidence, chain, detects, started, found)
         several = self._repeated(ids)
         self.say(STEPS[3])
-        rules = self.frames.rules(detects, complete)
-        orphans = self._orphans(evidence, ids, rules)
-        excused = self._excused(evidence, orphans, found)
+        sizes = journal.largest(addresses, told, chain)
+        rules = self.frames.rules(kept_rules.of(addresses, cuts, base, self.number, sizes, detects, complete))
+        doubts = kept_rules.doubts(addresses, cuts, base)
+        orphans = self._orphans(evidence, ids, rules, events)
+        excused = self._excused(evidence, found)
         # One after the other: each plan stays small, and each gets all of the memory.
-        for each in self._anomalies(evidence, ids, orphans, several, events, rules, excused):
-            self._write(self.frames.topics_named(each), "anomalies", "append")
+        for each in self._anomalies(evidence, ids, orphans, several, events, rules, excused, chain):
+            self._write(self.frames.topics_named(doubted(each, doubts)), "anomalies", "append")
         counting.count_anomalies(self._read("anomalies"), found)
         self.say(STEPS[4])
         self._resends(
@@ -118,7 +120,7 @@ class Judge:
         accepted = narrow(tonight.withColumn("accepted", F.lit(True)), found.total("accepted"))
         placed = resends.placed(accepted, started, self._forwarded(found))
         kept = placed.withColumn("position", F.col("earliest")).select(*IDS.names[:-1])
-        self.frames.named(kept).write.mode("overwrite").parquet(path)
+        self.frames.named(kept).write.mode("overwrite").partitionBy("address").parquet(path)
         every = tonight.unionByName(self.frames.ids(chain))
         return every.where(F.col("address").isin(sorted(detects)) if detects else F.lit(False))
 
@@ -134,12 +136,18 @@ class Judge:
 
     # -- anomalies -------------------------------------------------------------------------------------------------
 
-    def _orphans(self, evidence: DataFrame, ids: DataFrame, rules: DataFrame) -> DataFrame:
+    def _orphans(
+        self, evidence: DataFrame, ids: DataFrame, rules: DataFrame, events: DataFrame | None
+    ) -> DataFrame:
         """What is not accepted, and a duplicate of nothing."""
         candidates = evidence.where(
             f"has_input and id is not null and ((fate is null and not waiting) or (fate = {DIVERTED} and nth = 1))"
         )
-        return self._scratch("orphans", lost.without_original(candidates, ids, rules))
+        found = originals.without_original(candidates, ids, rules, events, self.number)
+        found = self._scratch("without_original", found)
+        if found.isEmpty():
+            return found.select(*EVIDENCE.names)
+        return self._scratch("orphans", originals.orphans(found, ids, events, self.number))
 
     def _anomalies(
         self,
@@ -150,8 +158,10 @@ class Judge:
         events: DataFrame | None,
         rules: DataFrame,
         excused: DataFrame | None,
+        chain: list[Night],
     ) -> list[DataFrame]:
         spans = self.frames.spans()
+        promised = resends.by_lane(kept_rules.promised(self.frames.addresses, self.frames.cuts, chain))
         missing = lost.unmatched(evidence)
         looked_at = [
             self._gaps(),
@@ -170,19 +180,24 @@ class Judge:
             ),
             order.reordered(evidence),
         ]
+        base = chain[0] if chain else None
+        if self.frames.carries(base):
+            left = self.frames.left(base)
+            last = self.frames.ids([night for night in chain if night.number in left])
+            frames.append(order.reordered_across(evidence, last, spans, self.frames.accepted_spans()))
         if several is not None:
             pairs = repeated.pairs(several, self.number)
             ranked = repeated.ranks(ids, pairs.select("address", "lane").distinct())
-            judged = repeated.promised(repeated.between(pairs, ranked), events, rules)
-            frames += [repeated.remembered(judged), repeated.cross_lane(several, self.number)]
+            between = repeated.between(pairs, ranked)
+            judged = repeated.promised(between, events, rules, promised)
+            frames += [repeated.remembered(judged), repeated.cross_lane(several, self.number, rules)]
         return frames
 
-    def _excused(self, evidence: DataFrame, orphans: DataFrame, found: Judgement) -> DataFrame | None:
-        """Transactions whose parts were rightly dropped; None = there are no parts."""
+    def _excused(self, evidence: DataFrame, found: Judgement) -> DataFrame | None:
+        """Transactions that are TORN; None = there are no parts."""
         if not found.total("parts"):
             return None
-        parts = torn.parts(evidence)
-        return torn.excused(parts, torn.transactions(parts), orphans)
+        return torn.excused(torn.transactions(torn.parts(evidence)))
 
     def _gaps(self) -> DataFrame:
         """Evidence that is gone, a row a stretch of a partition."""

@@ -8,23 +8,23 @@ whatever else a crashed run left is removed by the next one.
     nights/000003.json             a finished night: cut, verdict, summary
     nights/000003.acknowledged     a person has seen its anomalies: the next night begins where it ended
     results/000003/                Parquet: anomalies, counts, resends, and what waits for the next night (inputs, ahead)
-    accepted/date=…/night=3/       Parquet: accepted IDs
+    accepted/date=…/night=3/       Parquet: accepted IDs, a folder an address
     scratch/                       of the run under way
 """
 
 import datetime as dt
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, Final, Self
 
-from conf.errors import ConfigurationError
+from conf.errors import ConfigurationError, PrerequisiteError
 from reconcile.cut import Position, TopicCut
 from reconcile.files import Files
 
-FORMAT: Final = 3
-READ: Final = frozenset({1, 2, FORMAT})
-"""1 knew no ``held``, 2 neither ``consumed`` nor ``earliest``."""
+FORMAT: Final = 4
+READ: Final = frozenset({1, 2, 3, FORMAT})
+"""1 knew no ``held``, 2 neither ``consumed`` nor ``earliest``, 3 nothing from ``rules`` on."""
 NIGHTS: Final = "nights"
 RESULTS: Final = "results"
 ACCEPTED: Final = "accepted"
@@ -61,6 +61,16 @@ class Night:
     """Not IDs: the offset up to where each lane had consumed the forward topic."""
     earliest: dict[str, int] = field(default_factory=dict)
     """Address → timestamp of the earliest of its inputs, ms."""
+    rules: dict[str, dict[str, Any]] = field(default_factory=dict)
+    """Address → what it was judged by, or on the last night that had it."""
+    whole_since: dict[str, int] = field(default_factory=dict)
+    """Address → the first night from which on no accepted ID is missing."""
+    app: str = ""
+    """``app.id``; empty = an earlier version did not keep it."""
+    left: dict[str, int] = field(default_factory=dict)
+    """Address → the night whose results have what waits for the next one: the last that had it."""
+    events_from: dict[str, int] = field(default_factory=dict)
+    """Address → offset in the journal: what stands below it is about an input that was deleted."""
 
     @property
     def settled(self) -> bool:
@@ -82,6 +92,18 @@ class Night:
         position = self.positions.get(topic.topic)
         return position is not None and position.topic_id == topic.topic_id
 
+    def judged_another(self, topic: TopicCut) -> bool:
+        """Whether it was one that was deleted since and had its name."""
+        return topic.topic in self.positions and not self.judged(topic)
+
+    def left_by(self, address: str) -> int:
+        """The night whose results have what waits for the next one."""
+        return self.left.get(address, self.number)
+
+    def own_rules(self) -> dict[str, dict[str, Any]]:
+        """Of the addresses that it judged itself."""
+        return {name: each for name, each in self.rules.items() if self.left_by(name) == self.number}
+
     def to_json(self) -> str:
         """As it is kept."""
         kept = asdict(self)
@@ -94,8 +116,11 @@ class Night:
 
         Raises:
             ConfigurationError: a later version wrote it.
+            ValueError: it is none.
         """
         kept = json.loads(text)
+        if not isinstance(kept, dict) or "format" not in kept:
+            raise ValueError("no night")
         if kept.pop("format") not in READ:
             raise ConfigurationError("reconcile.state_dir was written by a later version: use that one")
         kept["positions"] = {
@@ -120,13 +145,24 @@ class Nights:
 
     @classmethod
     def load(cls, files: Files) -> Self:
-        """Read them."""
+        """Read them.
+
+        Raises:
+            ConfigurationError: a later version wrote them.
+            PrerequisiteError: one cannot be read.
+        """
         names = set(files.names(NIGHTS))
         found = cls(files)
         for name in sorted(names):
             if name.endswith(_DONE):
                 seen = name.removesuffix(_DONE) + _SEEN in names
-                night = Night.from_json(files.read(f"{NIGHTS}/{name}"), acknowledged=seen)
+                try:
+                    night = Night.from_json(files.read(f"{NIGHTS}/{name}"), acknowledged=seen)
+                except ValueError as error:
+                    raise PrerequisiteError(
+                        f"{files.at(NIGHTS, name)} is damaged: restore it; without a backup remove it, if it is the last "
+                        "(it is judged again), else begin with another reconcile.state_dir"
+                    ) from error
                 found.finished[night.number] = night
         return found
 
@@ -140,6 +176,18 @@ class Nights:
         """Of the night to come."""
         return max(self.finished, default=0) + 1
 
+    def belong_to(self, app: str) -> None:
+        """Make sure that they do.
+
+        Raises:
+            ConfigurationError: they are of another application.
+        """
+        last = self.last
+        if last is not None and last.app and last.app != app:
+            raise ConfigurationError(
+                f"reconcile.state_dir has the nights of app.id = {last.app!r}, and this is {app!r}: give each its own"
+            )
+
     def settled_base(self) -> Night | None:
         """Where the next night begins: the last that was clean or acknowledged."""
         last = self.last
@@ -147,12 +195,20 @@ class Nights:
             return last
         return self._get(last.base)
 
-    def again(self, positions: Mapping[str, Position]) -> Night | None:
-        """The last night, if nothing has moved since and nobody acknowledged it: this is that night once more."""
+    def again(
+        self, positions: Mapping[str, Position], rules: Mapping[str, Mapping[str, Any]]
+    ) -> Night | None:
+        """The last night, if nothing has moved since and nobody acknowledged it: this is that night once more.
+
+        Args:
+            positions: Where this one would end.
+            rules: Those of its addresses.
+        """
         last = self.last
-        if last is None or last.acknowledged:
+        if last is None or last.acknowledged or (last.rules and last.own_rules() != rules):
             return None
-        return last if _ends(last.positions) == _ends(positions) else None
+        there = {topic: each for topic, each in last.positions.items() if topic in positions}
+        return last if _ends(there) == _ends(positions) else None
 
     def base_of(self, night: Night) -> Night | None:
         """What it went on from."""
@@ -168,13 +224,15 @@ class Nights:
 
     def since(self, night: Night | None, today: str, days: int) -> list[Night]:
         """A night and those that it went on from, as far as results are kept for so many days; the latest first."""
-        return [each for each in self.chain(night) if each.date >= _days_before(today, days)]
+        return [each for each in self.chain(night) if each.date >= days_before(today, days)]
 
     def _get(self, number: int | None) -> Night | None:
         return None if number is None else self.finished.get(number)
 
     def commit(self, night: Night) -> None:
-        """Finish it: from now on it is there."""
+        """Finish it: from now on it is there, and all that it stands for, also when the machine stops."""
+        for folder in (results_folder(night.number), ids_folder(night.date, night.number)):
+            self.files.settle(folder)
         self.files.write(f"{NIGHTS}/{_name(night.number)}{_DONE}", night.to_json())
         self.finished[night.number] = night
 
@@ -187,70 +245,13 @@ class Nights:
         last.acknowledged = True
         return last
 
-    def sweep(self) -> None:
-        """Remove what a crashed run has left."""
-        self.files.delete(SCRATCH)
-        for name in self.files.names(RESULTS):
-            if int(name) not in self.finished:
-                self.files.delete(f"{RESULTS}/{name}")
-        for date in self.files.names(ACCEPTED):
-            for name in self.files.names(f"{ACCEPTED}/{date}"):
-                if int(name.partition("=")[2]) not in self.finished:
-                    self.files.delete(f"{ACCEPTED}/{date}/{name}")
-
-    def forget(self, today: str, keep_days: int, capacities: Mapping[str, int]) -> None:
-        """Remove what no later night can need."""
-        last = self.last
-        if last is None:
-            return
-        chain = self.chain(last)
-        needed = {
-            each.number
-            for each in chain
-            if each.number not in expendable(chain, today, keep_days, capacities)
-        }
-        oldest = _days_before(today, keep_days)
-        for night in self.finished.values():
-            if night.number not in needed:
-                self._forget_ids(night)
-            if night.date < oldest and night.number not in {last.number, last.base}:
-                self.files.delete(results_folder(night.number))
-
-    def _forget_ids(self, night: Night) -> None:
-        self.files.delete(ids_folder(night.date, night.number))
-        if not self.files.names(f"{ACCEPTED}/date={night.date}"):
-            self.files.delete(f"{ACCEPTED}/date={night.date}")
-
 
 def _ends(positions: Mapping[str, Position]) -> dict[str, tuple[str, tuple[int, ...]]]:
     return {topic: (each.topic_id, each.ends) for topic, each in positions.items()}
 
 
-def expendable(chain: Sequence[Night], today: str, keep_days: int, capacities: Mapping[str, int]) -> set[int]:
-    """Nights whose IDs are old enough, and which no ring can hold any more.
-
-    Args:
-        chain: The latest first.
-        today: A day, as the nights have it.
-        keep_days: IDs are kept for so long.
-        capacities: Address → IDs that a ring may hold.
-    """
-    oldest = _days_before(today, keep_days)
-    later: LaneCounts = {}
-    found = set()
-    for night in chain:
-        full = all(
-            count >= capacities.get(address, 0)
-            for address, lanes in night.accepted.items()
-            for count in (later.get(address, {}).get(lane, 0) for lane in lanes)
-        )
-        if night.date < oldest and full:
-            found.add(night.number)
-        later = added([later, night.accepted])
-    return found
-
-
-def _days_before(today: str, days: int) -> str:
+def days_before(today: str, days: int) -> str:
+    """As nights have it."""
     return (dt.date.fromisoformat(today) - dt.timedelta(days=days)).isoformat()
 
 

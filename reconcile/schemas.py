@@ -114,7 +114,7 @@ EVIDENCE: Final = _schema(
     group=BYTES,
     lane=INT,  # where it was judged, or is to be
     forward_offset=LONG,
-    waiting=FLAG,  # on its way to its home lane
+    waiting=FLAG,  # its home lane had not consumed it when the night began; also of an output of such a one
     transaction=BYTES,
     part=TEXT,
     fate=INT,  # null: no output tells of it
@@ -192,6 +192,7 @@ ANOMALIES: Final = _schema(
     id=BYTES,
     group=BYTES,
     detail=TEXT,
+    suspected=TEXT,  # of a GAP: the anomaly that it may be
 )
 """One anomaly a row."""
 
@@ -200,17 +201,21 @@ SPANS: Final = _schema(
 )
 """What the cut says of each input partition."""
 
+ACCEPTED_SPANS: Final = _schema(address=INT, out_partition=INT, out_begin=LONG)
+"""Where the last night ended in each partition of an accepted topic."""
+
 FORWARD_COMMITTED: Final = _schema(address=INT, lane=INT, committed=LONG)
 """Up to where the home lanes have consumed their forward topic."""
 
 RULES: Final = _schema(
     address=INT,
-    capacity=LONG,
     max_age_ms=LONG,
+    largest=LONG,  # the largest ring that it can have had
     divert=FLAG,
-    detects=FLAG,  # its rings are on, or were
+    detects=FLAG,  # its rings are on, or were at a time that the evidence may tell of
     outputs_gone=FLAG,
     ids_gone=FLAG,
+    whole_since=INT,  # the first night from which on no accepted ID is missing
 )
 """What an address promises, and whether the evidence is whole."""
 

@@ -18,6 +18,7 @@ from pyspark.sql import SparkSession
 
 from conf.errors import ConfigurationError, PrerequisiteError
 from conf.settings import KafkaSettings
+from reconcile.failures import SPARK
 
 CONNECTOR: Final = f"org.apache.spark:spark-sql-kafka-0-10_2.13:{pyspark.__version__}"
 """Spark's own Kafka source, of the version of the installed PySpark."""
@@ -55,19 +56,26 @@ def session(
     Raises:
         PrerequisiteError: Spark does not start; with its last lines.
     """
-    submitted = "PYSPARK_GATEWAY_PORT" in environ
-    with _jvm_log(quiet=not submitted) as log:
+    ours = not submitted(environ)
+    with _jvm_log(quiet=ours) as log:
         try:
-            spark = builder(master, submitted=submitted, environ=environ, records=records).getOrCreate()
+            spark = builder(master, submitted=not ours, environ=environ, records=records).getOrCreate()
         except (PySparkException, OSError) as error:
             raise PrerequisiteError(_why_not(error, log)) from error
         try:
             spark.sparkContext.setLogLevel("ERROR")
             yield spark
         finally:
-            spark.stop()
-            if not submitted:
+            # Where the JVM is gone already the error that told so is the one to raise; results are kept, or not, before.
+            with contextlib.suppress(*SPARK, OSError):
+                spark.stop()
+            if ours:
                 _end_jvm()
+
+
+def submitted(environ: Mapping[str, str] = os.environ) -> bool:
+    """Whether ``spark-submit`` runs us."""
+    return "PYSPARK_GATEWAY_PORT" in environ
 
 
 def _end_jvm() -> None:
@@ -77,8 +85,9 @@ def _end_jvm() -> None:
         return
     SparkContext._gateway = SparkContext._jvm = None  # noqa: SLF001
     process: Any = gateway.proc
-    gateway.shutdown()
-    process.stdin.close()
+    with contextlib.suppress(*SPARK, OSError):
+        gateway.shutdown()
+        process.stdin.close()
     try:
         process.wait(_END_LIMIT_S)
     except subprocess.TimeoutExpired:

@@ -30,7 +30,7 @@ def address_counts(
     """One address of the document.
 
     Args:
-        counted: input, accepted, diverted, quarantined, unchecked, forwarded, waiting, unmatched, excused, backlog.
+        counted: input, accepted, diverted, quarantined, unchecked, forwarded, waiting, unmatched, backlog.
         anomalies: Name → count, zeros may be missing; ``UNKNOWN`` counts those that are GAP instead of LOST.
         ring: Capacity, and what the advisor says.
         divert: Duplicates have a topic. Else what is missing and not lost is a duplicate.

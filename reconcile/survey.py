@@ -11,7 +11,16 @@ from typing import Self
 from conf import wire
 from conf.errors import TopicError
 from conf.settings import AddressSettings, Settings
-from reconcile.cut import AddressCut, Position, TopicCut, TopicState, cut_topic, topic_roles
+from reconcile.cut import (
+    AddressCut,
+    Lost,
+    Position,
+    TopicCut,
+    TopicState,
+    cut_topic,
+    journal_lost,
+    topic_roles,
+)
 from reconcile.kafka import Cluster, Place, TopicFacts
 
 
@@ -36,6 +45,8 @@ class Survey:
     """Of inputs the stable ends."""
     journal: Mapping[int, tuple[int, int]]
     """What there is of the journal, by partition."""
+    journal_position: Mapping[str, Position]
+    """Where it begins and ends, by its name."""
 
     @classmethod
     def of(cls, settings: Settings, cluster: Cluster) -> Self:
@@ -48,8 +59,8 @@ class Survey:
         """
         roles = {each.name: topic_roles(settings.app.id, each) for each in settings.addresses}
         journal = wire.journal_topic(settings.app.id)
-        names = [topic for each in roles.values() for topic in each.values()]
-        topics = cluster.describe([*names, journal])
+        names = [*(topic for each in roles.values() for topic in each.values()), journal]
+        topics = cluster.describe(names)
         missing = [topic for topic in names if topic not in topics]
         if missing:
             raise MissingTopicError(
@@ -67,9 +78,7 @@ class Survey:
             ]
 
         inputs, outputs = places("input"), places("forward", "accepted", "quarantine", "duplicates")
-        of_journal = (
-            [(journal, number) for number in range(topics[journal].partitions)] if journal in topics else []
-        )
+        of_journal = [(journal, number) for number in range(topics[journal].partitions)]
         committed = cluster.committed([*inputs, *places("forward")])
         highs = cluster.high_watermarks([*outputs, *of_journal])
         stable = cluster.stable_ends([*outputs, *of_journal], highs)
@@ -83,6 +92,13 @@ class Survey:
             {**ends, **{each: stable[each] for each in outputs}},
             cluster.stable_ends(inputs, dict.fromkeys(inputs, 0)),
             {number: (starts[journal, number], stable[journal, number]) for _, number in of_journal if starts[journal, number] < stable[journal, number]},
+            {
+                journal: Position(
+                    topics[journal].id,
+                    tuple(starts[each] for each in of_journal),
+                    tuple(stable[each] for each in of_journal),
+                )
+            },
         )  # fmt: skip
 
     @property
@@ -94,9 +110,13 @@ class Survey:
         self, addresses: Sequence[AddressSettings], positions: Mapping[str, Position]
     ) -> dict[str, AddressCut]:
         """The cut of each address, going on from these positions."""
-        return {each.name: self._cut(self.roles[each.name], positions) for each in addresses}
+        ((journal, now),) = self.journal_position.items()
+        lost = journal_lost(journal, now, positions.get(journal))
+        return {each.name: self._cut(self.roles[each.name], positions, lost) for each in addresses}
 
-    def _cut(self, roles: Mapping[str, str], positions: Mapping[str, Position]) -> AddressCut:
+    def _cut(
+        self, roles: Mapping[str, str], positions: Mapping[str, Position], journal: Sequence[Lost]
+    ) -> AddressCut:
         cuts: dict[str, TopicCut] = {}
         for role, topic in roles.items():
             numbers = range(self.topics[topic].partitions)
@@ -112,4 +132,5 @@ class Survey:
         return AddressCut(
             cuts["input"], cuts["forward"], cuts["accepted"], cuts["quarantine"], cuts.get("duplicates"),
             tuple(self.committed[forward, each] or 0 for each in range(self.topics[forward].partitions)),
+            journal,
         )  # fmt: skip

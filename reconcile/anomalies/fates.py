@@ -68,5 +68,5 @@ def corrupted(evidence: DataFrame) -> DataFrame:
 
 
 def _without_input(evidence: DataFrame, spans: DataFrame) -> DataFrame:
-    strays = evidence.where((~F.col("has_input")) & (F.col("fate") != FORWARDED))
+    strays = evidence.where(~F.col("has_input") & ~F.col("waiting") & (F.col("fate") != FORWARDED))
     return strays.join(F.broadcast(spans), on=["address", "partition"], how="left")

@@ -1,6 +1,6 @@
-"""LOST, WRONG-VERDICT, and GAP in their place: inputs that are not accepted, and what they could be duplicates of."""
+"""LOST, WRONG-VERDICT, and GAP in their place: inputs that are not accepted, and duplicates of nothing."""
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
 
 from reconcile.anomalies.name import Anomaly, rows
@@ -12,47 +12,14 @@ def unmatched(evidence: DataFrame) -> DataFrame:
     return evidence.where("has_input and fate is null and not waiting")
 
 
-def without_original(candidates: DataFrame, originals: DataFrame, rules: DataFrame) -> DataFrame:
-    """Those that are duplicates of nothing.
-
-    An original is another input of the same ID, accepted in the same lane (or of the same group, which is the same home
-    whatever way they took), and not after it in the same input partition, nor so long before it that it no longer
-    counts. Where a diverted duplicate names its original, it must be that one.
-
-    Args:
-        candidates: Of :data:`reconcile.schemas.EVIDENCE`.
-        originals: :data:`reconcile.schemas.IDS` of this night and those before.
-        rules: address, max_age_ms, and more.
-    """
-    mine = candidates.withColumn("own_group", F.xxhash64("group")).join(
-        F.broadcast(rules.select("address", "max_age_ms")), on="address", how="left"
-    )
-    c, o = mine.alias("c"), originals.alias("o")
-    return c.join(o, on=_is_original(), how="left_anti").drop("max_age_ms", "own_group")
-
-
-def _is_original() -> Column:
-    same_id = (F.col("c.address") == F.col("o.address")) & (F.col("c.id") == F.col("o.id"))
-    home = (F.col("c.lane") == F.col("o.lane")) | (F.col("c.own_group") == F.col("o.group_digest"))
-    before = (F.col("c.partition") != F.col("o.partition")) | (F.col("c.offset") > F.col("o.offset"))
-    young = (F.col("c.max_age_ms") == 0) | (
-        F.col("c.timestamp") - F.col("o.timestamp") <= F.col("c.max_age_ms")
-    )
-    named = F.col("c.original").isNull() | (
-        (F.col("c.original_partition") == F.col("o.partition"))
-        & (F.col("c.original_offset") == F.col("o.offset"))
-    )
-    return same_id & home & before & young & F.coalesce(named, F.lit(False))
-
-
 def lost(missing: DataFrame, orphans: DataFrame, rules: DataFrame, excused: DataFrame | None) -> DataFrame:
     """Inputs that are neither accepted, nor in quarantine, nor a duplicate; GAP where evidence on that is gone.
 
     Args:
         missing: :func:`unmatched` inputs.
-        orphans: Of the unmatched with an ID, :func:`without_original`.
+        orphans: Of the unmatched with an ID, :func:`reconcile.anomalies.originals.orphans`.
         rules: address, divert, detects, outputs_gone, ids_gone.
-        excused: transaction: parts of these were rightly dropped, or are TORN.
+        excused: transaction: these are TORN.
     """
     rule = F.broadcast(rules)
     # Where duplicates are diverted, and where IDs are not looked at, whatever is missing is missing.
@@ -63,7 +30,7 @@ def lost(missing: DataFrame, orphans: DataFrame, rules: DataFrame, excused: Data
     found = plain.withColumn(
         "why", F.lit("neither accepted, in quarantine, nor known as a duplicate")
     ).unionByName(
-        others.withColumn("why", F.lit("not accepted, and no other of its ID was before it in its lane"))
+        others.withColumn("why", F.lit("not accepted, and the ring of its lane knew no other of its ID"))
     )
     return _unknown_where_gone(unexcused(found, excused), Anomaly.LOST)
 
@@ -77,12 +44,16 @@ def wrong_verdict(orphans: DataFrame, rules: DataFrame, excused: DataFrame | Non
     """Diverted duplicates of nothing: the trap of one that is called a duplicate of itself."""
     found = orphans.where(F.col("fate") == DIVERTED).join(F.broadcast(rules), on="address", how="inner")
     found = unexcused(found, excused)
-    why = F.when(F.col("original").isNull(), F.lit("no other of its ID was accepted before it in its lane"))
+    why = F.when(F.col("original").isNull(), F.lit("the ring of its lane knew no other of its ID"))
     return _unknown_where_gone(
         found.withColumn(
             "why",
             why.otherwise(
-                F.concat(F.lit("its original is said to be "), F.col("original"), F.lit(", and is not"))
+                F.concat(
+                    F.lit("its original is said to be "),
+                    F.col("original"),
+                    F.lit(", and is not, or was forgotten"),
+                )
             ),
         ),
         Anomaly.WRONG_VERDICT,
@@ -99,4 +70,5 @@ def _unknown_where_gone(found: DataFrame, anomaly: Anomaly) -> DataFrame:
             gone, F.concat(F.lit(f"{anomaly.value} or not, the evidence is deleted: "), F.col("why"))
         ).otherwise(F.col("why")),
         anomaly=F.when(gone, F.lit(Anomaly.GAP.value)).otherwise(F.lit(anomaly.value)),
+        suspected=F.when(gone, F.lit(anomaly.value)),
     )

@@ -1,6 +1,8 @@
 """The names of anomalies, in the order of a report, and the row of one."""
 
+from collections.abc import Sequence
 from enum import StrEnum
+from typing import NamedTuple
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
@@ -46,4 +48,40 @@ def rows(found: DataFrame, anomaly: Anomaly, detail: Column, /, **columns: Colum
             .alias(each.name)
             for each in ANOMALIES
         )
+    )
+
+
+class Doubt(NamedTuple):
+    """Anomalies of an address, by its number, that cannot be told from what is none."""
+
+    address: int
+    anomalies: frozenset[Anomaly]
+    why: str
+
+
+def doubted(found: DataFrame, doubts: Sequence[Doubt]) -> DataFrame:
+    """The rows; GAP where there is a doubt."""
+    if not doubts:
+        return found
+    why = F.coalesce(
+        *(
+            F.when(
+                (F.col("address") == each.address) & F.col("anomaly").isin(sorted(each.anomalies)),
+                F.lit(each.why),
+            )
+            for each in doubts
+        )
+    )
+    sure = F.col("why").isNull()
+    maybe = F.concat(F.col("anomaly"), F.lit(" or not, "), F.col("why"), F.lit(": "), F.col("detail"))
+    return (
+        found.withColumn("why", why)
+        .withColumns(
+            {
+                "suspected": F.when(sure, F.col("suspected")).otherwise(F.col("anomaly")),
+                "detail": F.when(sure, F.col("detail")).otherwise(maybe),
+                "anomaly": F.when(sure, F.col("anomaly")).otherwise(F.lit(Anomaly.GAP.value)),
+            }
+        )
+        .drop("why")
     )

@@ -14,9 +14,7 @@ def reordered(evidence: DataFrame) -> DataFrame:
     input that was accepted twice the first counts. A large group is one task's; its rows are sorted and looked at one
     after the other, on disk where memory ends.
     """
-    accepted = evidence.where(
-        (F.col("fate") == ACCEPTED) & (F.col("nth") == 1) & F.col("has_input") & F.col("group").isNotNull()
-    ).select("address", "group", "partition", "offset", "out_partition", "out_offset", "id")
+    accepted = _accepted(evidence)
     lines = Window.partitionBy("address", "group", "partition").orderBy("out_partition", "out_offset")
     seen = accepted.withColumns(
         {
@@ -40,3 +38,61 @@ def reordered(evidence: DataFrame) -> DataFrame:
         ),
         other_partition=F.col("partition"),
     )
+
+
+def reordered_across(
+    evidence: DataFrame, earlier: DataFrame, spans: DataFrame, outputs: DataFrame
+) -> DataFrame:
+    """What broke the order of its group with the last night, a row a record.
+
+    Only an input that waited, or an output that was there already, can: all others are later in both logs. Of the last night
+    only what had an ID is kept.
+
+    Args:
+        evidence: Of the night.
+        earlier: :data:`reconcile.schemas.IDS` of the last night.
+        spans: address, partition, begin of each input partition.
+        outputs: address, out_partition, out_begin of each partition of the accepted topic.
+    """
+    early = (
+        _accepted(evidence)
+        .withColumn("group_digest", F.xxhash64("group"))
+        .join(
+            F.broadcast(spans.select("address", "partition", "begin")),
+            on=["address", "partition"],
+            how="inner",
+        )
+        .join(F.broadcast(outputs), on=["address", "out_partition"], how="inner")
+        .where("offset < begin or out_offset < out_begin")
+    )
+    line = ["address", "group_digest", "partition", "out_partition"]
+    place = F.struct("offset", "out_offset")
+    ends = (
+        earlier.join(early.select(*line).distinct(), on=line, how="left_semi")
+        .groupBy(*line)
+        .agg(F.max_by(place, "offset").alias("last_in"), F.max_by(place, "out_offset").alias("last_out"))
+    )
+    both = early.join(ends, on=line, how="inner")
+    late, soon = (
+        (F.col(f"{end}.offset") < F.col("offset")) != (F.col(f"{end}.out_offset") < F.col("out_offset"))
+        for end in ("last_in", "last_out")
+    )
+    found = both.withColumn(
+        "other_offset", F.when(late, F.col("last_in.offset")).when(soon, F.col("last_out.offset"))
+    ).where("other_offset is not null")
+    return rows(
+        found,
+        Anomaly.REORDERED,
+        F.concat(
+            F.when(F.col("other_offset") > F.col("offset"), F.lit("accepted after")).otherwise(F.lit("accepted before")),
+            F.lit(" offset "), F.col("other_offset").cast("string"), F.lit(" of its group, which the last night judged"),
+        ),
+        other_partition=F.col("partition"),
+    )  # fmt: skip
+
+
+def _accepted(evidence: DataFrame) -> DataFrame:
+    """Accepted inputs that have a group, each once."""
+    return evidence.where(
+        (F.col("fate") == ACCEPTED) & (F.col("nth") == 1) & F.col("has_input") & F.col("group").isNotNull()
+    ).select("address", "group", "partition", "offset", "out_partition", "out_offset", "id")

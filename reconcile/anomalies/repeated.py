@@ -30,11 +30,16 @@ def repeated(ids: DataFrame, night: int) -> DataFrame:
     return rows_of.withColumn("home", F.min("lane").over(home))
 
 
-def cross_lane(repeated: DataFrame, night: int) -> DataFrame:
-    """IDs that reached another lane in this night: the resend had another group. A row an ID."""
+def cross_lane(repeated: DataFrame, night: int, rules: DataFrame) -> DataFrame:
+    """IDs that reached another lane in this night: the resend had another group. A row an ID.
+
+    OVERRUN where it came so long after each of the others that the ID no longer counted. Which of two lanes was first is
+    known if it was on another night.
+    """
+    place = ["partition", "offset", "out_partition", "out_offset"]
     first = repeated.groupBy(*_ID, "home").agg(
         F.min("night").alias("first_night"),
-        F.min(F.struct("night", "partition", "offset", "out_partition", "out_offset")).alias("first"),
+        F.min(F.struct("night", *place, "timestamp", "home")).alias("first"),
     )
     homes = first.groupBy(*_ID).agg(
         F.count(F.lit(1)).alias("homes"),
@@ -42,17 +47,27 @@ def cross_lane(repeated: DataFrame, night: int) -> DataFrame:
         F.min("first").alias("one"),
         F.max("first").alias("other"),
     )
-    found = homes.where((F.col("homes") > 1) & (F.col("last_night") == night)).select(
-        *_ID,
-        F.col("other.partition").alias("partition"),
-        F.col("other.offset").alias("offset"),
-        F.col("other.out_partition").alias("out_partition"),
-        F.col("other.out_offset").alias("out_offset"),
-        F.col("one.partition").alias("other_partition"),
-        F.col("one.offset").alias("other_offset"),
+    found = homes.where((F.col("homes") > 1) & (F.col("last_night") == night))
+    elsewhere = repeated.join(found, on=_ID, how="inner").where(F.col("home") != F.col("other.home"))
+    apart = F.col("other.timestamp") - F.col("timestamp")
+    known = F.col("night") < F.col("other.night")
+    nearest = elsewhere.groupBy(*_ID).agg(
+        F.first("one").alias("one"),
+        F.first("other").alias("other"),
+        F.min(F.when(known, apart).otherwise(F.abs(apart))).alias("apart"),
     )
+    aged = (F.col("max_age_ms") > 0) & (F.col("apart") > F.col("max_age_ms"))
+    detail = F.when(
+        aged, F.lit("accepted in another lane too, when its ID no longer counted: id_max_age")
+    ).otherwise(F.lit("accepted in another lane too: the two have different groups"))
     return rows(
-        found, Anomaly.CROSS_LANE, F.lit("accepted in another lane too: the two have different groups")
+        nearest.join(F.broadcast(rules.select("address", "max_age_ms")), on="address", how="inner"),
+        Anomaly.CROSS_LANE,
+        detail,
+        anomaly=F.when(aged, F.lit(Anomaly.OVERRUN.value)).otherwise(F.lit(Anomaly.CROSS_LANE.value)),
+        other_partition=F.col("one.partition"),
+        other_offset=F.col("one.offset"),
+        **{each: F.col(f"other.{each}") for each in place},
     )
 
 
@@ -62,7 +77,16 @@ def pairs(repeated: DataFrame, night: int) -> DataFrame:
     # From one input partition: in its order. Else in that of the output.
     single = F.size(F.collect_set("partition").over(lane)) == 1
     ordered = Window.partitionBy(*_ID, "home").orderBy("place", "night", "out_partition", "out_offset")
-    earlier = ["partition", "offset", "forward_offset", "timestamp", "out_partition", "out_offset", "lane"]
+    earlier = [
+        "partition",
+        "offset",
+        "forward_offset",
+        "timestamp",
+        "out_partition",
+        "out_offset",
+        "lane",
+        "night",
+    ]
     placed = repeated.withColumn("place", F.when(single, F.col("offset")))
     return placed.withColumns({f"a_{each}": F.lag(each).over(ordered) for each in earlier}).where(
         (F.col("night") == night) & F.col("a_offset").isNotNull()
@@ -140,16 +164,22 @@ def between(pairs: DataFrame, ranks: DataFrame) -> DataFrame:
     return joined.withColumn("between", F.greatest(F.lit(0), apart))
 
 
-def promised(pairs: DataFrame, events: DataFrame | None, rules: DataFrame) -> DataFrame:
+def promised(pairs: DataFrame, events: DataFrame | None, rules: DataFrame, capacity: Column) -> DataFrame:
     """The pairs, with the ``capacity`` in force, and whether the ring was ``told`` to forget in between.
 
     Clearing it, changing its size and opening it anew in memory only are such orders.
 
     An event lies between two of a lane if the first was judged before it and the second not.
+
+    Args:
+        pairs: As :func:`between` has them.
+        events: :data:`reconcile.schemas.EVENTS`; None = there are none.
+        rules: address, max_age_ms, whole_since, and more.
+        capacity: Of address and lane, where no event tells it.
     """
     limits = pairs.join(
-        F.broadcast(rules.select("address", "capacity", "max_age_ms")), on="address", how="inner"
-    )
+        F.broadcast(rules.select("address", "max_age_ms", "whole_since")), on="address", how="inner"
+    ).withColumn("capacity", capacity)
     if events is None:
         return limits.withColumn("told", F.lit(False))
     e, p = events.alias("e"), limits.alias("p")
@@ -183,7 +213,7 @@ def _before(offset: str, forward_offset: str) -> Column:
 
 
 def remembered(pairs: DataFrame) -> DataFrame:
-    """FORGOTTEN within the promise, OVERRUN beyond it; nothing where the ring was off."""
+    """FORGOTTEN within the promise, OVERRUN beyond it; nothing where the ring was off. GAP where IDs between are missing."""
     aged = (F.col("max_age_ms") > 0) & (F.col("timestamp") - F.col("a_timestamp") > F.col("max_age_ms"))
     beyond = F.col("told") | aged | (F.col("between") >= F.col("capacity"))
     reason = F.concat(
@@ -192,11 +222,19 @@ def remembered(pairs: DataFrame) -> DataFrame:
         F.when(F.col("told"), F.lit(", but was cleared, resized or reopened meanwhile")).otherwise(F.lit("")),
     )  # fmt: skip
     found = pairs.where("capacity > 0 or told").withColumns(
-        {"other_partition": F.col("a_partition"), "other_offset": F.col("a_offset")}
+        {
+            "other_partition": F.col("a_partition"),
+            "other_offset": F.col("a_offset"),
+            "gone": F.col("a_night") < F.col("whole_since"),
+        }
     )
+    missing = F.lit("FORGOTTEN or not, of what came in between evidence is deleted: ")
     return rows(
         found,
         Anomaly.FORGOTTEN,
-        reason,
-        anomaly=F.when(beyond, F.lit(Anomaly.OVERRUN.value)).otherwise(F.lit(Anomaly.FORGOTTEN.value)),
+        F.when(F.col("gone") & ~beyond, F.concat(missing, reason)).otherwise(reason),
+        anomaly=F.when(beyond, F.lit(Anomaly.OVERRUN.value))
+        .when(F.col("gone"), F.lit(Anomaly.GAP.value))
+        .otherwise(F.lit(Anomaly.FORGOTTEN.value)),
+        suspected=F.when(F.col("gone") & ~beyond, F.lit(Anomaly.FORGOTTEN.value)),
     )

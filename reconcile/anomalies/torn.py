@@ -1,18 +1,25 @@
-"""TORN: transactions, of which all parts are accepted or none."""
+"""TORN: transactions, of which all parts are accepted or none.
+
+No lane parks parts: each is judged by its own ID, as any record is. So what is missing of a transaction is LOST unless it is a
+duplicate, and TORN names in its place only what it shows.
+"""
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
 
 from reconcile.anomalies.name import Anomaly, rows
+from reconcile.evidence import ONCE
 from reconcile.schemas import ACCEPTED
+
+_TORN = "seen = of and accepted > 0 and accepted < of"
 
 
 def parts(evidence: DataFrame) -> DataFrame:
-    """Inputs that are parts: transaction, number, of, accepted, and where they stand."""
+    """Inputs that are parts, and judged tonight: transaction, number, of, accepted, and where they stand."""
     split = F.split("part", "/")
     number, of = (F.try_element_at(split, F.lit(each)).try_cast("int") for each in (1, 2))
     return (
-        evidence.where("has_input and transaction is not null and (nth is null or nth = 1)")
+        evidence.where(f"{ONCE} and transaction is not null and not waiting")
         .withColumns(
             {
                 "number": number,
@@ -35,8 +42,8 @@ def transactions(parts: DataFrame) -> DataFrame:
 
 
 def torn(transactions: DataFrame) -> DataFrame:
-    """A transaction accepted in part, named by its first part."""
-    found = transactions.where("accepted > 0 and accepted < of").select(
+    """A transaction accepted in part, named by its first part. Of one that lies across the cut nobody knows it."""
+    found = transactions.where(_TORN).select(
         "first.*",
         F.concat(
             F.lit("of transaction "), F.hex("transaction"), F.lit(" "), F.col("accepted").cast("string"),
@@ -46,23 +53,6 @@ def torn(transactions: DataFrame) -> DataFrame:
     return rows(found, Anomaly.TORN, F.col("text"))
 
 
-def excused(parts: DataFrame, transactions: DataFrame, orphans: DataFrame) -> DataFrame:
-    """Transactions whose parts were rightly dropped: one ID was known, a part never came; or they are TORN.
-
-    A part of which another copy was accepted is a resend of it.
-
-    Args:
-        parts: All parts.
-        transactions: Of them.
-        orphans: What is not accepted and has an ID, and is a duplicate of nothing.
-    """
-    known = (
-        parts.where("not accepted and id is not null")
-        .join(
-            orphans.select("address", "partition", "offset"),
-            on=["address", "partition", "offset"],
-            how="left_anti",
-        )
-        .select("transaction")
-    )
-    return transactions.where("accepted > 0 or seen < of").select("transaction").union(known).distinct()
+def excused(transactions: DataFrame) -> DataFrame:
+    """Transactions whose missing parts are not named one by one: they are TORN."""
+    return transactions.where(_TORN).select("transaction")

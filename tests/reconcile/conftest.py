@@ -7,6 +7,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from reconcile.session import builder
+from tests.reconcile.rows import Frames
 
 
 @pytest.fixture(scope="session")
@@ -19,3 +20,9 @@ def spark() -> Iterator[SparkSession]:
     session.sparkContext.setLogLevel("ERROR")
     yield session
     session.stop()
+
+
+@pytest.fixture
+def frames(spark: SparkSession) -> Frames:
+    """Makes small ones."""
+    return Frames(spark)

@@ -7,7 +7,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from conf.load import validate
-from reconcile import journal
+from reconcile import counting, journal
+from reconcile.counting import BACKLOG_READ_MAX
 from reconcile.cut import AddressCut, Position, Span, TopicCut
 from reconcile.files import LocalFiles
 from reconcile.frames import Frames
@@ -96,3 +97,13 @@ def test_emptied_since_the_last_night(emptied: Emptied, recreated: bool, expecte
 
     assert journal.since(cut, 0, emptied, 5) == expected
     assert not journal.since(cut, 1, emptied, 5)
+
+
+def test_a_long_backlog_is_not_read(spark: SparkSession, tmp_path: Path) -> None:
+    """By its offsets, without a broker; short ones of other partitions are counted so too."""
+    settings = validate({"addresses": [{"name": "a"}, {"name": "b"}]})
+    frames = Frames(spark, {}, settings.addresses, {}, LocalFiles(str(tmp_path)))
+    beyond = {"a": {1: (10, 15)}, "b": {0: (7, 7 + BACKLOG_READ_MAX)}}
+
+    assert counting.backlog(frames, beyond) == {(0, 1): 5, (1, 0): BACKLOG_READ_MAX}
+    assert counting.backlog(frames, {}) == {}

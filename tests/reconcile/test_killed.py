@@ -1,5 +1,6 @@
-"""The nightly job is killed in the middle of its work."""
+"""The nightly job, or its JVM, is killed in the middle of its work."""
 
+import contextlib
 import json
 import os
 import signal
@@ -48,3 +49,41 @@ def test_killed(broker: EmbeddedBroker, tmp_path: Path, reached: str) -> None:
     assert {name: count for name, count in found["anomalies"].items() if count} == {"LOST": 1}
     assert [each.name for each in (state / "results").iterdir()] == ["000001"]
     assert not (state / "scratch").exists()
+
+
+@pytest.mark.long
+@pytest.mark.timeout(400)
+def test_the_jvm_is_killed(broker: EmbeddedBroker, tmp_path: Path) -> None:
+    """As where the machine runs out of memory: no answer about records, and one line that says so."""
+    world = World(broker.bootstrap_servers, tmp_path, {"a": {}})
+    world.accept(world.arrive("a", b"1"))
+    world.commit()
+    reached = tmp_path / "state" / "scratch" / "evidence" / "_SUCCESS"
+    job = subprocess.Popen(
+        [sys.executable, "-m", "app", "reconcile", "--config", str(world.config(tmp_path))],
+        cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, start_new_session=True,
+    )  # fmt: skip
+    try:
+        wait_for(reached.exists, lambda: f"{reached} is not written", LIMIT_S)
+        (jvm,) = _java_of(job.pid)
+        os.kill(jvm, signal.SIGKILL)
+        _, said = job.communicate(timeout=LIMIT_S)
+    finally:
+        job.kill()
+        job.wait()
+
+    assert job.returncode == 2
+    assert said.strip().splitlines()[-1].startswith("ringfence: Spark's JVM has ended: killed, perhaps")
+    assert "unforeseen" not in said
+    assert not (tmp_path / "state" / "nights").exists()
+
+
+def _java_of(session: int) -> list[int]:
+    """The JVMs of a session that the test has begun."""
+    found = []
+    for each in Path("/proc").iterdir():
+        with contextlib.suppress(OSError):
+            number = int(each.name) if each.name.isdecimal() else 0
+            if number and (each / "comm").read_text() == "java\n" and os.getsid(number) == session:
+                found.append(number)
+    return found

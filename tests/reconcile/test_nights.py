@@ -10,6 +10,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from app.embedded.broker import EmbeddedBroker
+from conf.load import validate
 from conf.settings import Settings
 from reconcile import job
 from reconcile.figures import AddressFigures, Figures, Lane, Ring
@@ -102,7 +103,7 @@ def _crash(*_: object) -> None:
 
 @pytest.mark.timeout(300)
 def test_in_flight_and_rings(broker: EmbeddedBroker, spark: SparkSession, tmp_path: Path) -> None:
-    """What is on its way is not lost, neither what nobody has consumed; the next night judges it, once.
+    """What is on its way is not lost, neither what nobody has consumed; the next night judges it, once, and its order too.
 
     Beside it, known distances, over two nights: what the ring would need is exactly that. What rings hold since they were
     cleared: one of a lane to which all is forwarded, and one of a lane in which nothing came since.
@@ -132,7 +133,7 @@ def test_in_flight_and_rings(broker: EmbeddedBroker, spark: SparkSession, tmp_pa
     _come(world, "ring", "1 5 6+ 7+ 5 8+ 5+")
     world.tell("ring", 1, 4, 4, 1)
     world.commit()
-    assert scheduler.night(input=3, accepted=3, in_flight=0) == {"DOUBLED": 1}
+    assert scheduler.night(input=3, accepted=3, in_flight=0) == {"DOUBLED": 1, "REORDERED": 1}
     found = scheduler.figures("ring")
     assert found.ring == Ring(4, 5, 0.999, 8, 2, 1, 2, 5, 5)
     assert [(each.upper, each.count) for each in found.distances] == [(1, 2), (2, 2), (4, 2), (8, 2)]
@@ -141,8 +142,9 @@ def test_in_flight_and_rings(broker: EmbeddedBroker, spark: SparkSession, tmp_pa
         Lane(1, 0, 0, 0, 0, 0),
     )
     assert scheduler.figures("a").lanes[1].ring_used == 2
-    (finding,) = scheduler.figures("a").findings
-    assert (finding.anomaly, finding.offset, finding.id) == ("DOUBLED", last.offset, "4")
+    assert [(each.anomaly, each.offset, each.id) for each in scheduler.figures("a").findings] == [
+        ("DOUBLED", last.offset, "4"), ("REORDERED", waiting.offset, "1"),
+    ]  # fmt: skip
 
 
 def _come(world: World, name: str, ids: str) -> None:
@@ -167,6 +169,44 @@ def test_evidence_that_goes_between_nights(scheduler: Scheduler) -> None:
     world.commit()
     assert scheduler.night(input=2, accepted=1, duplicates=0) == {"GAP": 2}
     assert scheduler.nights.acknowledge() is not None
+
+
+@pytest.mark.long
+@pytest.mark.timeout(400)
+def test_the_configuration_changes(broker: EmbeddedBroker, spark: SparkSession, tmp_path: Path) -> None:
+    """One address goes on to divert while its workers still drop; the other is away for a night, and comes back as it was."""
+    world = World(broker.bootstrap_servers, tmp_path, {"a": {"duplicates": "divert"}, "b": {}})
+    a, b = world.names["a"], world.names["b"]
+
+    def night(*configured: str, **keys: Any) -> dict[str, Any]:
+        entries = [{"name": each, "partitions": 2, **(keys if each == a else {})} for each in configured]
+        settings = validate({**world.document, "addresses": entries})
+        nights = Nights.load(LocalFiles(settings.reconcile.state_dir))
+        found: dict[str, Any] = job.judge(spark, settings, nights, job.surveyed(settings), None)["addresses"]
+        assert {each: {k: n for k, n in found[each]["anomalies"].items() if n} for each in found} == {
+            each: {} for each in configured
+        }
+        return found
+
+    first, known = world.arrive("a", b"1"), world.arrive("b", b"x")
+    world.accept(first, known)
+    dropped, waiting = world.arrive("a", b"1"), world.arrive("b", b"y")
+    world.forward(waiting, 1)
+    world.commit(forward=0)
+    assert night(a, b)[b]["in_flight"] == 1
+    # What the last night took for dropped was diverted after all; another one is, and one is not.
+    world.divert(dropped, first)
+    world.divert(world.arrive("a", b"1"), first)
+    world.arrive("a", b"1")
+    world.commit(forward=0)
+    assert night(a, duplicates="divert")[a]["duplicates"] == 2
+    world.divert(world.arrive("a", b"1"), first)
+    world.accept(waiting)
+    world.arrive("b", b"x")
+    world.commit()
+    found = night(a, b, duplicates="divert")
+    assert (found[a]["input"], found[a]["duplicates"]) == (1, 1)
+    assert (found[b]["input"], found[b]["accepted"], found[b]["duplicates"]) == (2, 1, 1)
 
 
 def _verb(config: Path, *arguments: str) -> "subprocess.CompletedProcess[str]":
@@ -202,7 +242,8 @@ def test_what_is_missing_is_named(broker: EmbeddedBroker, tmp_path: Path) -> Non
     world = World(broker.bootstrap_servers, tmp_path, {"a": {}})
     config = world.config(tmp_path)
     text = config.read_text()
-    config.write_text(text.replace(f'name = "{world.names["a"]}"', 'name = "nowhere"'))
+    named = text.replace(f'name = "{world.names["a"]}"', 'name = "nowhere"')
+    config.write_text(named.replace(f'id = "{world.app_id}"', 'id = "nobody"'))
     missing = _verb(config)
     config.write_text(text)
     (tmp_path / "file").touch()
@@ -218,6 +259,7 @@ def test_what_is_missing_is_named(broker: EmbeddedBroker, tmp_path: Path) -> Non
     assert f"{tmp_path}/file cannot be used" in out.stderr
     assert not (Path(world.settings.reconcile.state_dir) / "results").exists()
     assert "nowhere" in missing.stderr
+    assert "nobody-journal" in missing.stderr
     assert "ringfence topics create" in missing.stderr
     assert "start the broker" in away.stderr
     assert "install Java 17" in java.stderr

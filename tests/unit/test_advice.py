@@ -12,8 +12,9 @@ from conf.load import validate
 from reconcile import advice, job, morning, pages
 from reconcile.advice import Seen
 from reconcile.counting import Judgement
-from reconcile.distributions import MOMENTS_MAX, STEPS_MS, STRAYS, step_ms, without_strays
+from reconcile.distributions import STRAYS, without_strays
 from reconcile.figures import NAME_MAX, Figures, Lane, Moment
+from reconcile.moments import MOMENTS_MAX, STEPS_MS, step_ms
 from reconcile.nights import Night
 from reconcile.report import show
 from reconcile.summary import COUNTS

@@ -19,7 +19,7 @@ from reconcile import audit_advice, audit_part, partitioner
 from reconcile.audit import keep
 from reconcile.audit_figures import figures
 from reconcile.audit_part import Extent
-from reconcile.audit_result import Audit, HeaderSeen, PartitionCount, Resends, Spread, document, step_of
+from reconcile.audit_result import Audit, HeaderSeen, PartitionCount, Resends, Spread, document
 from reconcile.audit_topic import Topic
 from reconcile.escapes import as_text
 from reconcile.figures import Figures
@@ -101,15 +101,6 @@ def test_chance_chooses_nothing() -> None:
 def test_names_cannot_move_the_cursor() -> None:
     """Groups are data: what a terminal would obey, or what is no UTF-8, is escaped; other scripts are not."""
     assert as_text("é\x1b[2J\n".encode() + b"\xff") == "é\\x1b[2J\\n\\xff"
-
-
-def test_steps() -> None:
-    """Never more than 200 stretches, however long it is; a second at least."""
-    spans = [0, 5_000, 86_400_000, 365 * 86_400_000, 100 * 365 * 86_400_000]
-    counts = [span // step_of(0, span) + 1 for span in spans]
-
-    assert max(counts) <= 200
-    assert [step_of(0, span) for span in spans[:3]] == [1_000, 1_000, 900_000]
 
 
 def made(**changes: Any) -> Audit:
@@ -287,6 +278,7 @@ def test_figures() -> None:
     ("arguments", "fault"),
     [
         (["--since", "1h", "--last", "5"], "choose one"),
+        (["--id-header", "X", "--id-from", "key"], "--id-header has no effect"),
         (["--since", "soon"], "is no duration"),
         (["--confidence", "0"], "--confidence"),
         (["--last", "0"], "--last"),

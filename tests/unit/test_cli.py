@@ -111,6 +111,22 @@ def test_errors_become_exit_codes(
     assert said == (f"ringfence: {error}" if str(error) else "")
 
 
+def test_what_nobody_has_foreseen(
+    config: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It is no answer of the verb: exit code 2, a trace to report, and a last line."""
+
+    def check(_settings: object) -> int:
+        raise ValueError("odd")
+
+    monkeypatch.setattr(app.topics, "check", check)
+
+    assert _run("topics", "check", "--config", config) == 2
+    said = capsys.readouterr().err.strip().splitlines()
+    assert said[0].startswith("Traceback")
+    assert said[-1] == "ringfence: unforeseen: ValueError: odd: report it, with what stands above"
+
+
 @pytest.mark.parametrize("code", [0, 1, 3])
 def test_exit_code_of_the_verb(code: int, config: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """What the verb returns is the exit code of the process."""

@@ -4,7 +4,8 @@ import pytest
 
 from agents.journal import RingEvent, opening_event
 from reconcile.cut import Lost, Position, Span, TopicState, cut_topic
-from reconcile.nights import Night, expendable
+from reconcile.kept_ids import expendable
+from reconcile.nights import Night
 from reconcile.summary import address_counts, verdict
 from tables.codec import Meta
 
@@ -51,7 +52,7 @@ def test_span(now: TopicState, last: Position | None, span: Span) -> None:
     [
         (_state(4, 7, 9), None, Span(4, 0, 4, 7, 9), (0, 4), False),
         (_state(6, 7, 9), _last(5), Span(0, 5, 6, 7, 9), (5, 6), False),
-        (_state(0, 2, 3), _last(5), Span(0, 0, 0, 2, 3), (3, 5), True),
+        (_state(0, 2, 3), _last(5), Span(0, 3, 3, 3, 3), (3, 5), True),
         (_state(0, 2, 3, "new"), _last(5), Span(0, 0, 0, 2, 3), (5, 5), True),
     ],
     ids=["before the first night", "between two nights", "lost its tail", "recreated"],
@@ -84,10 +85,19 @@ def test_ids_are_kept_while_a_ring_may_know_them() -> None:
     """Age alone forgets nothing: the ring must have turned over since."""
     chain = [_night(3, "2026-11-20", 5), _night(2, "2026-11-02", 5), _night(1, "2026-11-01", 5)]
 
-    assert expendable(chain, "2026-11-21", 7, {"a": 5}) == {2, 1}
-    assert expendable(chain, "2026-11-21", 7, {"a": 6}) == {1}
+    assert expendable(chain, "2026-11-21", 7, {"a": 5}) == {("a", 2), ("a", 1)}
+    assert expendable(chain, "2026-11-21", 7, {"a": 6}) == {("a", 1)}
     assert expendable(chain, "2026-11-21", 7, {"a": 11}) == set()
     assert expendable(chain, "2026-11-21", 30, {"a": 0}) == set()
+
+
+def test_no_address_waits_for_the_rings_of_another() -> None:
+    """What a busy one has seen goes, whatever a quiet one keeps."""
+    chain = [_night(each, "2026-11-01", 5) for each in (3, 2, 1)]
+    for night in chain:
+        night.accepted["quiet"] = {0: 1}
+
+    assert expendable(chain, "2026-11-21", 7, {"a": 5, "quiet": 2}) == {("a", 2), ("a", 1), ("quiet", 1)}
 
 
 def test_verdict() -> None:

@@ -6,11 +6,15 @@ import pytest
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import BestAvailableEncryption, Encoding, PrivateFormat
+from py4j.protocol import Py4JNetworkError
 from pyspark.errors import PySparkException
 
 from conf.errors import ConfigurationError
 from conf.settings import KafkaSettings
+from reconcile import job
+from reconcile.failures import SPARK, SparkError
 from reconcile.job import _explained
+from reconcile.kafka import Cluster
 from reconcile.session import kafka_options
 
 KEY = ec.generate_private_key(ec.SECP256R1())
@@ -69,6 +73,7 @@ Caused by: org.apache.kafka.common.errors.InvalidConfigurationException: Invalid
         ("", "Spark failed: PySparkException: nothing was kept"),
         ("x\nCaused by: java.lang.OutOfMemoryError: Java heap space", "spark.driver.memory"),
         ("x\nCaused by: java.io.IOException: No space left on device", "the disk is full"),
+        ("x\n: java.lang.ArithmeticException: long overflow", "message.timestamp.after.max.ms"),
         ("[KAFKA_DATA_LOSS] gone", "retention deleted records while they were read"),
     ],
 )
@@ -78,3 +83,33 @@ def test_errors_of_spark(text: str, said: str) -> None:
 
     assert said in message
     assert "\n" not in message
+
+
+@pytest.mark.parametrize(
+    "error", [Py4JNetworkError("Answer from Java side is empty"), ConnectionRefusedError(111, "refused")]
+)
+def test_a_jvm_that_was_killed(error: SparkError) -> None:
+    """What then comes from Py4J is Spark's error too, and no fault of the program."""
+    assert isinstance(error, SPARK)
+    assert "Spark's JVM has ended: killed, perhaps" in str(_explained(error))
+
+
+def test_clients_refuse_the_settings(tmp_path: Path) -> None:
+    """A certificate that is none is named before anything is asked."""
+    file = tmp_path / "ca.pem"
+    file.write_text("nonsense")
+
+    with pytest.raises(ConfigurationError, match=r"\[kafka\] cannot be used: .*ssl\.ca\.location"):
+        Cluster(KafkaSettings(security_protocol="SSL", ssl_cafile=str(file)), "group")
+
+
+def test_the_job_as_a_program_ends_with_2(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Whatever goes wrong: 1 would say that records do not agree."""
+    config = tmp_path / "ringfence.toml"
+    config.write_text('[[addresses]]\nname = "orders"\n')
+    monkeypatch.setattr(job, "run", lambda *_: int("none"))
+
+    assert job.main(["--config", str(config)]) == 2
+    assert "reconcile: unforeseen: ValueError" in capsys.readouterr().err.splitlines()[-1]

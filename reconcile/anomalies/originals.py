@@ -1,0 +1,120 @@
+"""What an input that is not accepted can be a duplicate of: an ID that the ring of its lane still knew."""
+
+from typing import Final
+
+from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
+
+from reconcile.evidence import PLACE
+
+_WAY: Final = ["address", "lane", "way"]
+_OURS: Final = ("own_group", "max_age_ms", "largest", "emptied", "in_force")
+
+
+def without_original(
+    candidates: DataFrame, originals: DataFrame, rules: DataFrame, events: DataFrame | None, night: int
+) -> DataFrame:
+    """Those that are duplicates of nothing, and those of what may be too far away: :func:`orphans` looks at them.
+
+    An original is another input of the same ID, accepted in the same lane (or of the same group, which is the same home
+    whatever way they took), and not after it, nor so long before it that it no longer counts, nor before the ring was emptied
+    by order. Where a diverted duplicate names its original, it must be that one. Nothing is one where the ring was off.
+
+    Args:
+        candidates: Of :data:`reconcile.schemas.EVIDENCE`.
+        originals: :data:`reconcile.schemas.IDS` of this night and those before.
+        rules: address, max_age_ms, largest, and more.
+        events: :data:`reconcile.schemas.EVENTS`; None = there are none.
+        night: This one's number.
+    """
+    limits = F.broadcast(rules.select("address", "max_age_ms", "largest"))
+    mine = candidates.withColumn("own_group", F.xxhash64("group")).join(limits, on="address", how="left")
+    c, o = _ring_of(mine, events).alias("c"), _ring_of(originals, events).alias("o")
+    near = ~_same_way() | (_place("c") - _place("o") <= F.col("c.largest"))
+    return c.join(o, on=_is_original(night) & near, how="left_anti")
+
+
+def orphans(found: DataFrame, originals: DataFrame, events: DataFrame | None, night: int) -> DataFrame:
+    """Of :func:`without_original`: without those of which the ring can still have known an original.
+
+    Between the two the lane accepted at least what came in between by the same way. If that is as much as its ring ever held,
+    it had forgotten the first.
+    """
+    c, o = found.alias("c"), _ring_of(originals, events).alias("o")
+    far = c.join(o, on=_is_original(night), how="inner").select(
+        *(F.col(f"c.{each}").alias(each) for each in (*PLACE, "lane", "largest")),
+        F.col("c.forward_offset").isNotNull().alias("way"),
+        _place("c").alias("at"),
+        _place("o").alias("first"),
+    )
+    last = far.groupBy(*PLACE, "lane", "largest", "way", "at").agg(F.max("first").alias("first"))
+    ids = originals.join(
+        F.broadcast(last.select("address", "lane").distinct()), on=["address", "lane"], how="left_semi"
+    )
+    rows = ids.select(
+        "address", "lane", F.col("forward_offset").isNotNull().alias("way"),
+        F.coalesce("forward_offset", "offset").alias("at"), F.lit(1).alias("one"),
+    ).unionByName(last.withColumn("one", F.lit(0)), allowMissingColumns=True)  # fmt: skip
+    upto = Window.partitionBy(*_WAY).orderBy("at").rowsBetween(Window.unboundedPreceding, 0)
+    counted = rows.withColumn("upto", F.sum("one").over(upto))
+    before = counted.where("one = 1").select(*_WAY, F.col("at").alias("first"), F.col("upto").alias("before"))
+    known = (
+        counted.where("one = 0")
+        .join(before, on=[*_WAY, "first"], how="inner")
+        .where(F.col("upto") - F.col("before") < F.col("largest"))
+    )
+    return found.join(known.select(*PLACE).distinct(), on=PLACE, how="left_anti").drop(*_OURS)
+
+
+def _is_original(night: int) -> Column:
+    same_id = (F.col("c.address") == F.col("o.address")) & (F.col("c.id") == F.col("o.id"))
+    home = (F.col("c.lane") == F.col("o.lane")) | (F.col("c.own_group") == F.col("o.group_digest"))
+    in_order = F.when(_same_way(), _place("c") > _place("o")).otherwise(
+        (F.col("c.partition") != F.col("o.partition")) | (F.col("c.offset") > F.col("o.offset"))
+    )
+    # What an earlier night accepted came before; places in a forward topic that was made anew do not tell it.
+    before = (F.col("o.night") < night) | in_order
+    young = (F.col("c.max_age_ms") == 0) | (
+        F.col("c.timestamp") - F.col("o.timestamp") <= F.col("c.max_age_ms")
+    )
+    named = F.col("c.original").isNull() | (
+        (F.col("c.original_partition") == F.col("o.partition"))
+        & (F.col("c.original_offset") == F.col("o.offset"))
+    )
+    kept = (F.col("c.lane") != F.col("o.lane")) | (F.col("c.emptied") == F.col("o.emptied"))
+    on = F.col("c.in_force").isNull() | (F.col("c.in_force") > 0)
+    return same_id & home & before & young & kept & on & F.coalesce(named, F.lit(False))
+
+
+def _same_way() -> Column:
+    """Whether both came by the same of a lane's two inputs, in whose order it judges."""
+    ways = F.col("c.forward_offset").isNotNull() == F.col("o.forward_offset").isNotNull()
+    return (F.col("c.lane") == F.col("o.lane")) & ways
+
+
+def _place(side: str) -> Column:
+    """In that input."""
+    return F.coalesce(f"{side}.forward_offset", f"{side}.offset")
+
+
+def _ring_of(rows: DataFrame, events: DataFrame | None) -> DataFrame:
+    """The rows, with how often the ring of their lane was ``emptied`` before, and the capacity ``in_force``; null = not told."""
+    if events is None:
+        return rows.withColumns({"emptied": F.lit(0), "in_force": F.lit(None).cast("bigint")})
+    event = F.struct("number", "input_next", "forward_next", "before", "after")
+    told = events.groupBy("address", "lane").agg(F.array_sort(F.collect_list(event)).alias("told"))
+    with_told = rows.join(F.broadcast(told), on=["address", "lane"], how="left")
+
+    def later(each: Column) -> Column:
+        forwarded = F.col("forward_offset").isNotNull()
+        return F.when(forwarded, F.col("forward_offset") >= each["forward_next"]).otherwise(
+            F.col("offset") >= each["input_next"]
+        )
+
+    past, to_come = F.filter("told", later), F.filter("told", lambda each: ~later(each))
+    # Where the capacity changed the newest stay.
+    emptied = F.size(F.filter(past, lambda each: each["before"] == each["after"]))
+    in_force = F.coalesce(F.get(F.reverse(past), F.lit(0))["after"], F.get(to_come, F.lit(0))["before"])
+    return with_told.withColumns(
+        {"emptied": F.when(F.col("told").isNotNull(), emptied).otherwise(0), "in_force": in_force}
+    ).drop("told")

@@ -1,0 +1,78 @@
+"""Small frames of the functions that judge, of which a test says what matters."""
+
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructType
+
+from reconcile.schemas import ACCEPTED, EVENTS, EVIDENCE, IDS, RULES, SPANS
+from reconcile.small import small
+
+
+class Frames:
+    """Makes rows of which a test says what matters."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        self._spark = spark
+
+    def evidence(self, *rows: dict[str, Any]) -> DataFrame:
+        """Inputs of one group, accepted where they stand, unless a row says something else."""
+        return self._frame(EVIDENCE, [_evidence(number, row) for number, row in enumerate(rows)])
+
+    def ids(self, *rows: dict[str, Any]) -> DataFrame:
+        """IDs accepted in lane 0, in order, in night 1."""
+        plain = {
+            "address": 0,
+            "lane": 0,
+            "partition": 0,
+            "out_partition": 0,
+            "group_digest": 1,
+            "night": 1,
+            "timestamp": 0,
+        }
+        return self._frame(
+            IDS, [{**plain, "offset": n, "out_offset": n, **row} for n, row in enumerate(rows)]
+        )
+
+    def events(self, *rows: dict[str, Any]) -> DataFrame:
+        """Of lane 0."""
+        return self._frame(
+            EVENTS, [{"address": 0, "lane": 0, "number": n, **row} for n, row in enumerate(rows)]
+        )
+
+    def rules(self, **changes: Any) -> DataFrame:
+        """Of address 0."""
+        rule = {
+            "address": 0, "max_age_ms": 0, "largest": 20_000, "divert": False, "detects": True, "outputs_gone": False,
+            "ids_gone": False, "whole_since": 0, **changes,
+        }  # fmt: skip
+        return small(self._spark, [tuple(rule.values())], RULES)
+
+    def spans(self) -> DataFrame:
+        """Partition 0: nothing before 10 was ever judged, this night judges 20 to 30, the log ends at 40."""
+        return small(self._spark, [(0, 0, 10, 20, 20, 30, 40)], SPANS)
+
+    def _frame(self, schema: StructType, rows: list[dict[str, Any]]) -> DataFrame:
+        return small(self._spark, [tuple(row.get(each) for each in schema.names) for row in rows], schema)
+
+
+def _evidence(number: int, row: dict[str, Any]) -> dict[str, Any]:
+    plain: dict[str, Any] = {
+        "address": 0, "partition": 0, "offset": number, "has_input": True, "timestamp": 0, "id": b"%d" % number,
+        "group": b"g", "lane": 0, "waiting": False, "fate": ACCEPTED, "nth": 1, "out_partition": 0, "out_offset": number,
+        "key_changed": False, "value_changed": False, "headers_changed": False,
+    }  # fmt: skip
+    made = plain | row
+    if made["fate"] is None:
+        made |= {"nth": None, "out_partition": None, "out_offset": None}
+    return made
+
+
+def named(frame: DataFrame) -> list[tuple[str, int | None]]:
+    """Name and input offset, in order."""
+    return sorted((row["anomaly"], row["offset"]) for row in frame.collect())
+
+
+def offsets(frame: DataFrame) -> list[int]:
+    """Of the inputs, in order."""
+    return sorted(row["offset"] for row in frame.collect())

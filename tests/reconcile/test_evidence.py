@@ -1,0 +1,136 @@
+"""Inputs and outputs brought together, on small frames."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.sql.types import StructType
+
+from reconcile import evidence as ev
+from reconcile.anomalies import fates, lost
+from reconcile.schemas import (
+    ACCEPTED,
+    DIVERTED,
+    FORWARD_COMMITTED,
+    FORWARDS,
+    INPUTS,
+    OUTPUTS,
+    QUARANTINED,
+    SPANS,
+)
+from reconcile.small import small
+
+pytestmark = pytest.mark.timeout(300)
+
+_WAYS = StructType([*INPUTS.fields, *FORWARDS.fields[-2:]])
+
+
+def _frame(spark: SparkSession, schema: StructType, rows: Sequence[dict[str, Any]]) -> DataFrame:
+    found = [tuple(({"address": 0} | row).get(each) for each in schema.names) for row in rows]
+    return small(spark, found, schema)
+
+
+def _rows(frame: DataFrame, *names: str) -> list[Row]:
+    return sorted(frame.select(*names).collect(), key=str)
+
+
+def test_what_a_home_lane_judged_after_the_cut_waits_with_its_output(spark: SparkSession) -> None:
+    """Lane 0 had consumed forward offset 4 when the night began; then it judged 5 and 6, and what is ahead of them.
+
+    They are neither judged, nor PHANTOM or DOUBLED, and the next night has them whole.
+    """
+    came = {
+        "partition": 1,
+        "key_digest": 7,
+        "value_digest": 8,
+        "value_bytes": 1,
+        "headers_digest": 9,
+        "id": b"x",
+    }
+    went = {
+        "partition": 1,
+        "out_key_digest": 7,
+        "out_value_digest": 8,
+        "out_headers_digest": 9,
+        "out_partition": 0,
+    }
+    committed = _frame(spark, FORWARD_COMMITTED, [{"lane": 0, "committed": 5}])
+    evidence = ev.attribute(
+        _frame(spark, _WAYS, [{**came, "offset": each} for each in (0, 1, 2)]),
+        _frame(
+            spark, FORWARDS,
+            [{"partition": 1, "offset": each, "lane": 0, "forward_offset": 4 + each} for each in (0, 1, 2)],
+        ),
+        _frame(
+            spark, OUTPUTS,
+            [
+                {**went, "offset": 0, "fate": ACCEPTED}, {**went, "offset": 1, "fate": DIVERTED, "original": "t/0/9"},
+                {**went, "offset": 2, "fate": ACCEPTED}, {**went, "offset": 2, "fate": ACCEPTED, "out_offset": 6},
+            ],
+        ),
+        committed,
+    )  # fmt: skip
+    evidence.cache()
+    spans = small(spark, [(0, 1, 0, 0, 0, 3, 3)], SPANS)
+    ahead = ev.ahead(evidence, spans)
+
+    assert _rows(evidence.where("has_input"), "offset", "fate", "waiting") == [
+        (0, ACCEPTED, False), (1, None, True), (2, None, True),
+    ]  # fmt: skip
+    assert lost.unmatched(evidence).isEmpty()
+    assert fates.phantom(evidence, spans).isEmpty()
+    assert fates.doubled(evidence).isEmpty()
+    assert [row["offset"] for row in ev.accepted_ids(evidence, 1).collect()] == [0]
+
+    later = ev.attribute(
+        ev.carried_inputs(evidence).select(*_WAYS.names),
+        ev.carried_forwards(ahead),
+        ev.carried_outputs(ahead),
+        _frame(spark, FORWARD_COMMITTED, [{"lane": 0, "committed": 9}]),
+    )
+    evidence.unpersist()
+
+    assert _rows(later, "offset", "has_input", "waiting", "fate", "nth", "original") == [
+        (1, True, False, DIVERTED, 1, "t/0/9"),
+        (2, True, False, ACCEPTED, 1, None),
+        (2, True, False, ACCEPTED, 2, None),
+    ]
+    assert later.where("key_changed or value_changed or headers_changed").select("fate").collect() == []
+
+
+def test_stand_in_for_no_value(spark: SparkSession) -> None:
+    """A null value that went to quarantine because of its headers has no bytes; a value that is not as large is another one."""
+    evidence = ev.attribute(
+        _frame(
+            spark, _WAYS,
+            [
+                {"partition": 0, "offset": each, "value_digest": 42, "value_bytes": size}
+                for each, size in enumerate((None, 3, 3))
+            ],
+        ),
+        None,
+        _frame(
+            spark, OUTPUTS,
+            [
+                {"partition": 0, "offset": each, "fate": QUARANTINED, "out_value_digest": 1, "out_value_bytes": size}
+                for each, size in enumerate((0, 3, 4))
+            ],
+        ),
+        _frame(spark, FORWARD_COMMITTED, []),
+    )  # fmt: skip
+
+    assert [row["offset"] for row in fates.corrupted(evidence).collect()] == [2]
+
+
+def test_outputs_of_nothing_are_apart(spark: SparkSession) -> None:
+    """Those that name no input are no further outputs of one another: one task would have to number all of them."""
+    strays = [{"fate": fate, "out_partition": 0, "out_offset": at} for fate in (1, 3) for at in (0, 1)]
+    evidence = ev.attribute(
+        _frame(spark, _WAYS, []), None, _frame(spark, OUTPUTS, strays), _frame(spark, FORWARD_COMMITTED, [])
+    )
+
+    assert _rows(evidence, "partition", "offset", "nth", "out_offset") == [
+        (None, None, 1, 0), (None, None, 1, 0), (None, None, 1, 1), (None, None, 1, 1),
+    ]  # fmt: skip
+    assert fates.phantom(evidence, small(spark, [], SPANS)).count() == 2

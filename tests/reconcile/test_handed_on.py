@@ -1,0 +1,143 @@
+"""What a night finds of those before, where topics, addresses or rules are others now: frames on small files."""
+
+import json
+from typing import Any
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StringType, StructField, StructType
+
+from conf.load import validate
+from reconcile.cut import AddressCut, Position, Span, TopicCut
+from reconcile.files import LocalFiles
+from reconcile.frames import Frames
+from reconcile.kept_ids import address_folder
+from reconcile.nights import Night, ids_folder, results_folder
+from reconcile.rules import kept
+from reconcile.schemas import ACCEPTED, DIVERTED, FORWARDS, IDS, INPUTS, OUTPUTS
+from reconcile.small import small
+
+pytestmark = pytest.mark.timeout(300)
+
+NAMES = ("a", "007")
+
+
+class State:
+    """Two addresses with nothing to read, and a folder."""
+
+    def __init__(self, spark: SparkSession, folder: str, **keys: Any) -> None:
+        self.spark = spark
+        entries = [{"name": each, **keys} for each in NAMES]
+        self.addresses = validate({"addresses": entries}).addresses
+        self.files = LocalFiles(folder)
+        self.cuts = {each: self._cut(each) for each in NAMES}
+
+    @staticmethod
+    def _cut(name: str) -> AddressCut:
+        topics = [TopicCut(f"{name}-{n}", "id", [Span(0, 20, 20, 20, 20)]) for n in range(4)]
+        return AddressCut(topics[0], topics[1], topics[2], topics[3], None, (0,))
+
+    def frames(self, base: Night | None = None) -> Frames:
+        return Frames(self.spark, {}, self.addresses, self.cuts, self.files, base)
+
+    def rows(self, schema: StructType, *rows: dict[str, Any], named: bool = True) -> DataFrame:
+        """Rows of which only what matters is said; addresses by name, as they are kept."""
+        schema = StructType(
+            [
+                StructField(each.name, StringType() if named and each.name == "address" else each.dataType)
+                for each in schema
+            ]
+        )
+        return small(self.spark, [tuple(row.get(each) for each in schema.names) for row in rows], schema)
+
+
+@pytest.fixture
+def state(spark: SparkSession, tmp_path: Any) -> State:
+    return State(spark, str(tmp_path))
+
+
+def _night(number: int, **fields: Any) -> Night:
+    positions = {f"{each}-0": Position("id", (0,), (20,)) for each in NAMES}
+    return Night(number, number - 1 or None, "2026-11-20", "clean", positions, {}, {}, {}, {}, **fields)
+
+
+def test_ids_by_address(state: State) -> None:
+    """Whatever addresses are called, and whichever version wrote them; none of an input that had the name before."""
+    nights = [_night(3), _night(2), _night(1)]
+    nights[2].positions["a-0"] = Position("old", (0,), (20,))
+    for night in nights[:2]:
+        rows = state.rows(IDS, *({"address": each, "id": b"%d" % night.number} for each in (*NAMES, "gone")))
+        written = rows.drop("night").write.partitionBy("address")
+        written.parquet(state.files.at(ids_folder(night.date, night.number)))
+    old = state.rows(IDS, *({"address": each, "id": b"1"} for each in (*NAMES, "gone"))).drop("night")
+    old.write.parquet(state.files.at(ids_folder(nights[2].date, 1)))
+
+    def found() -> list[tuple[int, int, bytes]]:
+        ids = state.frames().ids(nights)
+        assert ids.columns == IDS.names
+        return sorted((row["night"], row["address"], bytes(row["id"])) for row in ids.collect())
+
+    assert found() == [(1, 1, b"1"), (2, 0, b"2"), (2, 1, b"2"), (3, 0, b"3"), (3, 1, b"3")]
+    state.files.delete(address_folder(nights[0], "007"))
+    assert found() == [(1, 1, b"1"), (2, 0, b"2"), (2, 1, b"2"), (3, 0, b"3")]
+
+
+def test_what_waited_for_an_address_that_was_away(state: State) -> None:
+    """It is taken up from the last night that had it; where the forward topic is another one now it waits no more."""
+    schema = StructType([*INPUTS.fields, *FORWARDS.fields[-2:]])
+    for number in (1, 2):
+        rows = ({"address": each, "offset": number, "lane": 0, "forward_offset": 9} for each in NAMES)
+        state.rows(schema, *rows).write.parquet(state.files.at(results_folder(number), "inputs"))
+    base = _night(2, left={"a": 1, "007": 2})
+    state.cuts["007"].forward.recreated = True
+
+    found = state.frames().inputs(base).collect()
+    assert sorted((row["address"], row["offset"], row["forward_offset"]) for row in found) == [
+        (0, 1, 9), (1, 2, -1),
+    ]  # fmt: skip
+
+
+def test_duplicates_that_were_dropped_until_now(spark: SparkSession, tmp_path: Any) -> None:
+    """From drop to divert: what was diverted while nobody looked is not DOUBLED, as it was judged without."""
+    state = State(spark, str(tmp_path), duplicates="divert")
+    rules = {each.name: kept(each) for each in state.addresses}
+    rules["a"]["duplicates"] = "drop"
+    frames = state.frames(_night(1, rules=rules))
+    rows = [
+        {"address": n, "partition": 0, "offset": offset, "fate": fate}
+        for n in (0, 1)
+        for offset, fate in ((19, DIVERTED), (19, ACCEPTED), (20, DIVERTED))
+    ]
+    left = frames._not_judged_without(state.rows(OUTPUTS, *rows, named=False))
+
+    assert left.columns == OUTPUTS.names
+    assert sorted((row["address"], row["offset"], row["fate"]) for row in left.collect()) == [
+        (0, 19, ACCEPTED), (0, 20, DIVERTED), (1, 19, ACCEPTED), (1, 19, DIVERTED), (1, 20, DIVERTED),
+    ]  # fmt: skip
+
+
+def test_the_journal_is_read(state: State) -> None:
+    """From where an address's events begin; a format that is not known is no reason to go on without."""
+
+    def journal(*formats: int) -> DataFrame:
+        told = [
+            (
+                offset,
+                json.dumps(
+                    {"format": each, "address": name, "lane": 0, "before": 5, "after": 5, "next": {name: 3}}
+                ),
+            )
+            for offset, (name, each) in enumerate((name, each) for each in formats for name in NAMES)
+        ]
+        return small(
+            state.spark,
+            [*told, (99, "nonsense")],
+            StructType([IDS["offset"], StructField("value", StringType())]),
+        )
+
+    found = state.frames().events_in(journal(1, 1), {"a": 1}).collect()
+    assert sorted((row["address"], row["number"], row["input_next"]) for row in found) == [
+        (0, 2, 3), (1, 1, 3), (1, 3, 3),
+    ]  # fmt: skip
+    with pytest.raises(Exception, match="of a later version of the workers"):
+        state.frames().events_in(journal(1, 2), {}).collect()

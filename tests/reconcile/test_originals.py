@@ -1,0 +1,111 @@
+"""What an input that is not accepted can be a duplicate of: on small frames, without Kafka."""
+
+import pytest
+from pyspark.sql import DataFrame
+
+from reconcile.anomalies import lost, originals
+from reconcile.schemas import DIVERTED, EVIDENCE
+from tests.reconcile.rows import Frames, named, offsets
+
+pytestmark = pytest.mark.timeout(300)
+
+
+def test_originals(frames: Frames) -> None:
+    """An original is earlier, of the same lane or group, not too old, and the one that is named."""
+    evidence = frames.evidence(
+        {"id": b"a", "fate": None, "offset": 5},
+        {"id": b"a", "fate": None, "offset": 1},
+        {"id": b"a", "fate": None, "offset": 6, "lane": 1, "group": b"h"},
+        {
+            "id": b"a",
+            "fate": DIVERTED,
+            "offset": 7,
+            "original": "t/0/2",
+            "original_partition": 0,
+            "original_offset": 2,
+        },
+        {
+            "id": b"a",
+            "fate": DIVERTED,
+            "offset": 8,
+            "original": "t/0/3",
+            "original_partition": 0,
+            "original_offset": 3,
+        },
+        {"id": b"a", "fate": None, "offset": 9, "timestamp": 11},
+    )
+    ids = frames.ids({"id": b"a", "offset": 2})
+    orphans = _orphans(evidence, ids, frames.rules(max_age_ms=10))
+
+    missing = lost.unmatched(evidence)
+    assert named(lost.lost(missing, orphans, frames.rules(), None)) == [
+        ("LOST", 1),
+        ("LOST", 6),
+        ("LOST", 9),
+    ]
+    assert named(lost.wrong_verdict(orphans, frames.rules(), None)) == [("WRONG-VERDICT", 8)]
+    assert len(named(lost.lost(missing, orphans, frames.rules(divert=True), None))) == 4
+    assert {name for name, _ in named(lost.lost(missing, orphans, frames.rules(ids_gone=True), None))} == {
+        "GAP"
+    }
+
+
+def test_what_the_ring_had_forgotten_is_no_original(frames: Frames) -> None:
+    """Dropped although as many others as its ring holds were accepted since; what came the other way may be as old."""
+    ids = frames.ids(
+        {"id": b"a"}, {"id": b"b", "offset": 3}, {"id": b"c", "offset": 6},
+        {"id": b"f", "partition": 1, "offset": 0, "forward_offset": 90},
+        {"id": b"e", "partition": 1, "offset": 1, "forward_offset": 91, "night": 0},
+    )  # fmt: skip
+    dropped = frames.evidence(
+        {"id": b"a", "offset": 5, "fate": None}, {"id": b"a", "offset": 8, "fate": None},
+        # Others by the same way count, and not the offsets between.
+        {"id": b"c", "offset": 9, "fate": None},
+        {"id": b"f", "offset": 10, "fate": None},
+        # The forward topic was made anew since then.
+        {"id": b"e", "partition": 1, "offset": 11, "forward_offset": 2, "fate": None},
+    )  # fmt: skip
+
+    assert offsets(_orphans(dropped, ids, frames.rules(largest=2))) == [8]
+    assert offsets(_orphans(dropped, ids, frames.rules(largest=3))) == []
+
+
+def test_what_came_by_the_forward_topic_is_in_its_order(frames: Frames) -> None:
+    """An original that stands after a record there was accepted after it, whatever partitions they came from."""
+    ids = frames.ids({"id": b"a", "partition": 1, "offset": 3, "forward_offset": 7})
+    dropped = frames.evidence(
+        {"id": b"a", "partition": 2, "offset": 1, "forward_offset": 6, "fate": None},
+        {"id": b"a", "partition": 2, "offset": 2, "forward_offset": 8, "fate": None},
+    )
+
+    assert offsets(_orphans(dropped, ids, frames.rules())) == [1]
+
+
+def test_what_was_told_of_the_ring_of_an_original(frames: Frames) -> None:
+    """Emptied by order in between, or off: there is no original. One that became smaller, or was off before, may have it."""
+    ids = frames.ids({"id": b"a", "offset": 1})
+    dropped = frames.evidence(
+        {"id": b"a", "offset": 2, "fate": None}, {"id": b"a", "offset": 4, "fate": None}
+    )
+
+    def orphans(*events: tuple[int, int, int]) -> list[int]:
+        told = frames.events(
+            *(
+                {"input_next": offset, "forward_next": 0, "before": before, "after": after}
+                for offset, before, after in events
+            )
+        )
+        return offsets(_orphans(dropped, ids, frames.rules(largest=99), told))
+
+    assert orphans((4, 9, 9)) == [4]
+    assert orphans((3, 9, 4)) == []
+    assert orphans((3, 9, 0)) == [4]
+    assert orphans((3, 0, 9)) == [2]
+    assert orphans((0, 9, 9), (9, 9, 9)) == []
+
+
+def _orphans(
+    candidates: DataFrame, ids: DataFrame, rules: DataFrame, events: DataFrame | None = None
+) -> DataFrame:
+    found = originals.without_original(candidates, ids, rules, events, 1)
+    return originals.orphans(found, ids, events, 1).select(*EVIDENCE.names)

@@ -1,0 +1,99 @@
+"""IDs that were accepted more than once: on small frames, without Kafka."""
+
+import pytest
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
+
+from reconcile.anomalies import repeated
+from tests.reconcile.rows import Frames, named
+
+pytestmark = pytest.mark.timeout(300)
+
+
+@pytest.mark.parametrize(("capacity", "expected"), [(2, "OVERRUN"), (3, "FORGOTTEN")])
+def test_distance(frames: Frames, capacity: int, expected: str) -> None:
+    """With two IDs in between, a ring of three still held the first."""
+    ids = frames.ids({"id": b"a"}, {"id": b"b"}, {"id": b"c"}, {"id": b"a"})
+
+    assert _repeated(ids, frames.rules(), capacity=capacity) == [(expected, 3)]
+
+
+def test_what_was_forwarded_may_have_come_between(frames: Frames) -> None:
+    """Where another output partition does not show it, all of it may have."""
+    between = [
+        {"id": b"%d" % n, "partition": 1, "offset": n, "forward_offset": n, "out_partition": 1}
+        for n in range(3)
+    ]
+    hidden = frames.ids({"id": b"a"}, *between, {"id": b"a", "offset": 1, "out_offset": 1})
+    shown = frames.ids(
+        {"id": b"a"}, *(each | {"out_partition": 0, "out_offset": 9 + n} for n, each in enumerate(between)),
+        {"id": b"a", "offset": 1, "out_offset": 1},
+    )  # fmt: skip
+
+    assert _repeated(hidden, frames.rules()) == [("OVERRUN", 1)]
+    assert _repeated(shown, frames.rules(), capacity=1) == [("FORGOTTEN", 1)]
+
+
+def test_forgotten_or_not_where_ids_between_are_gone(frames: Frames) -> None:
+    """Of what came in between on a night before, nobody knows how much; beyond the promise, or after that night, it is known."""
+    old = {"id": b"a", "night": 0}
+    near = frames.ids(old, {"id": b"a"})
+    far = frames.ids(old, {"id": b"b"}, {"id": b"a"})
+    gone = frames.rules(whole_since=1)
+
+    assert _repeated(near, gone) == [("GAP", 1)]
+    assert _repeated(near, frames.rules()) == [("FORGOTTEN", 1)]
+    assert _repeated(far, gone, capacity=1) == [("OVERRUN", 2)]
+    assert _repeated(frames.ids({"id": b"a"}, {"id": b"a"}), gone) == [("FORGOTTEN", 1)]
+
+
+def test_events(frames: Frames) -> None:
+    """An event between two excuses; one before or after tells the capacity that was in force."""
+    ids = frames.ids({"id": b"a"}, {"id": b"b"}, {"id": b"a"})
+
+    def judged(offset: int, before: int, after: int) -> list[tuple[str, int | None]]:
+        events = frames.events({"input_next": offset, "forward_next": 0, "before": before, "after": after})
+        return _repeated(ids, frames.rules(), events)
+
+    assert judged(1, 3, 3) == [("OVERRUN", 2)]
+    assert judged(3, 1, 9) == [("OVERRUN", 2)]
+    assert judged(0, 9, 0) == []
+
+
+def test_cross_lane(frames: Frames) -> None:
+    """Another group in another lane; the same group is of the same lane, whatever way it took."""
+    other = frames.ids({"id": b"a"}, {"id": b"a", "lane": 1, "partition": 1, "group_digest": 2})
+    same = frames.ids({"id": b"a"}, {"id": b"a", "lane": 1, "partition": 1})
+    earlier = frames.ids(
+        {"id": b"a"}, {"id": b"a", "lane": 1, "partition": 1, "group_digest": 2}, {"id": b"a", "night": 2}
+    )
+
+    def found(ids: DataFrame, night: int = 1) -> list[tuple[str, int | None]]:
+        return named(repeated.cross_lane(repeated.repeated(ids, night), night, frames.rules()))
+
+    assert found(other) == [("CROSS-LANE", 1)]
+    assert found(same) == []
+    assert found(earlier, 2) == []
+
+
+def test_cross_lane_after_the_age(frames: Frames) -> None:
+    """An ID that no longer counts is allowed in another lane too; counted from the nearest before, not from the first."""
+    away = {"id": b"a", "lane": 1, "partition": 1, "group_digest": 2}
+    ids = frames.ids(
+        {"id": b"a"}, {**away, "timestamp": 20},
+        *({**row, "id": b"b"} for row in ({}, {"timestamp": 15}, {**away, "timestamp": 20})),
+        # On another night: it is known which was first, whatever the clocks say.
+        {"id": b"c", "night": 0, "timestamp": 20}, {**away, "id": b"c", "timestamp": 0},
+    )  # fmt: skip
+    found = repeated.cross_lane(repeated.repeated(ids, 1), 1, frames.rules(max_age_ms=10))
+
+    assert named(found) == [("CROSS-LANE", 4), ("CROSS-LANE", 6), ("OVERRUN", 1)]
+
+
+def _repeated(
+    ids: DataFrame, rules: DataFrame, events: DataFrame | None = None, *, capacity: int = 3
+) -> list[tuple[str, int | None]]:
+    pairs = repeated.pairs(repeated.repeated(ids, 1), 1)
+    ranked = repeated.ranks(ids, pairs.select("address", "lane").distinct())
+    between = repeated.between(pairs, ranked)
+    return named(repeated.remembered(repeated.promised(between, events, rules, F.lit(capacity))))

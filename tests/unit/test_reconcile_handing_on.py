@@ -1,0 +1,192 @@
+"""What one night hands to the next, also where the configuration, or the topics, are others then: pure."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from conf.errors import ConfigurationError
+from conf.load import validate
+from conf.settings import Settings
+from reconcile import handing_on, job, kept_ids
+from reconcile.anomalies.name import Anomaly
+from reconcile.counting import Judgement
+from reconcile.cut import AddressCut, Lost, Position, Span, TopicCut, journal_lost, positions
+from reconcile.files import LocalFiles
+from reconcile.kafka import TopicFacts
+from reconcile.nights import Night, Nights, ids_folder, results_folder
+from reconcile.rules import doubts, kept
+from reconcile.survey import Survey
+
+TODAY = "2026-11-21"
+JOURNAL = {"app-journal": Position("j", (0,), (7,))}
+ROLES = ("input", "forward", "accepted", "quarantine")
+
+
+def _settings(*names: str, **keys: Any) -> Settings:
+    entries = [{"name": each, "id_cache_size": 5, **keys} for each in names]
+    return validate({"app": {"id": "app"}, "addresses": entries})
+
+
+def _cut(name: str, end: int = 10) -> AddressCut:
+    topics = [TopicCut(f"{name}-{role}", "id", [Span(0, 0, 0, end, end)]) for role in ROLES]
+    return AddressCut(topics[0], topics[1], topics[2], topics[3], None, (3,))
+
+
+def _handed_on(
+    settings: Settings, base: Night | None, cuts: dict[str, AddressCut], number: int, ids: int = 4
+) -> Night:
+    """The night that accepted so many IDs of each address, and was clean."""
+    found = Judgement(
+        accepted={each: {0: ids} for each in cuts},
+        emptied={each: {} for each in cuts},
+        times=dict.fromkeys(cuts, (1, 2)),
+    )
+    document = {"night": number, "verdict": "clean", "addresses": {}}
+    events_from = handing_on.events_from(base, cuts, JOURNAL)
+    return handing_on.night(settings, base, cuts, found, document, TODAY, JOURNAL, events_from)
+
+
+def test_an_address_that_is_away_for_a_night() -> None:
+    """Of one that is not configured tonight everything stays as the last night with it has left it."""
+    first = _handed_on(_settings("a", "b"), None, {"a": _cut("a"), "b": _cut("b")}, 1)
+    second = _handed_on(_settings("a"), first, {"a": _cut("a", 20)}, 2)
+    third = _handed_on(_settings("a", "b"), second, {"a": _cut("a", 30), "b": _cut("b", 20)}, 3)
+
+    assert second.positions["a-input"].ends == (20,)
+    assert second.positions["b-input"].ends == (10,)
+    assert second.known == {"a": {0: 8}, "b": {0: 4}}
+    assert second.held == {"a": {0: 8}, "b": {0: 4}}
+    assert second.consumed == {"a": {0: 3}, "b": {0: 3}}
+    assert second.complete == {"a": True, "b": True}
+    assert {each: second.left_by(each) for each in ("a", "b")} == {"a": 2, "b": 1}
+    assert second.rules == first.rules
+    assert list(second.accepted) == ["a"]
+    assert (third.left, third.known["b"]) == ({"a": 3, "b": 3}, {0: 8})
+    assert Night.from_json(third.to_json(), acknowledged=False) == third
+
+
+def test_nothing_has_moved(tmp_path: Path) -> None:
+    """It is the last night once more only if it would judge the same addresses by the same rules."""
+    settings = _settings("a", "b")
+    cuts = {"a": _cut("a"), "b": _cut("b")}
+    nights = Nights(LocalFiles(str(tmp_path)), {1: _handed_on(settings, None, cuts, 1)})
+
+    def again(settings: Settings, **cuts: AddressCut) -> bool:
+        return (
+            nights.again(positions(cuts), {each.name: kept(each) for each in settings.addresses}) is not None
+        )
+
+    assert again(settings, **cuts)
+    assert not again(_settings("a"), a=cuts["a"])
+    assert not again(_settings("a", "b", id_max_age=9), **cuts)
+    assert not again(settings, a=_cut("a", 11), b=cuts["b"])
+
+
+def test_nights_of_another_application(tmp_path: Path) -> None:
+    """The default folder is the same for all."""
+    nights = Nights(LocalFiles(str(tmp_path)), {1: _handed_on(_settings("a"), None, {"a": _cut("a")}, 1)})
+    nights.belong_to("app")
+
+    with pytest.raises(
+        ConfigurationError, match=r"nights of app\.id = 'app', and this is 'other': give each"
+    ):
+        nights.belong_to("other")
+
+
+@pytest.mark.parametrize("topic", ["input", "accepted"])
+def test_a_gap_leaves_ids_unknown(topic: str) -> None:
+    """Until the rings have turned over: what was accepted in it is a duplicate of something that nobody has seen."""
+    settings = _settings("a")
+    whole = _handed_on(settings, None, {"a": _cut("a")}, 1)
+    cut = _cut("a")
+    cut.topics()[topic].lost.append(Lost("t", 0, 10, 12, "gone"))
+    gap = _handed_on(settings, whole, {"a": cut}, 2)
+    after = _handed_on(settings, gap, {"a": _cut("a")}, 3)
+
+    assert handing_on.complete(settings, whole, {"a": cut}) == {"a": False}
+    assert [(each.complete["a"], each.known["a"][0]) for each in (whole, gap, after)] == [
+        (True, 4), (False, 4), (True, 8),
+    ]  # fmt: skip
+
+
+def test_what_was_judged_is_not_missed(tmp_path: Path) -> None:
+    """Nothing has moved, and retention took what the last night had judged: an empty night, and no GAP."""
+    settings = _settings("a")
+    (address,) = settings.addresses
+    nights = Nights(LocalFiles(str(tmp_path)))
+    starts = dict.fromkeys(("a", "app-a-forward", "a.accepted", "a.quarantine"), 0)
+
+    def survey() -> Survey:
+        ends = {(topic, 0): 10 for topic in starts}
+        roles = dict(zip(ROLES, starts, strict=True))
+        facts = {topic: TopicFacts("id", 1) for topic in starts}
+        of = {(topic, 0): start for topic, start in starts.items()}
+        return Survey({"a": roles}, facts, {**ends}, of, ends, ends, {}, JOURNAL)
+
+    base, cuts = job.begin(settings, nights, survey())
+    nights.finished[1] = _handed_on(settings, base, cuts, 1)
+    assert nights.finished[1].rules == {"a": kept(address)}
+
+    def spans() -> tuple[int | None, int]:
+        base, cuts = job.begin(settings, nights, survey())
+        assert not any(each.lost for each in cuts.values())
+        return base.number if base else None, cuts["a"].input.spans[0].begin
+
+    assert spans() == (None, 0)
+    starts["a"] = 10
+    assert spans() == (1, 10)
+
+
+def test_the_journal() -> None:
+    """What has gone of it since the last night, or before the first, is told once; all addresses share it."""
+    now = Position("j", (4,), (9,))
+    cut = _cut("a")
+    gone = journal_lost("journal", now, None)
+
+    assert [(each.begin, each.end) for each in gone] == [(0, 4)]
+    assert [(each.begin, each.end) for each in journal_lost("journal", now, Position("j", (1,), (3,)))] == [
+        (1, 4)
+    ]
+    assert journal_lost("journal", now, Position("j", (4,), (5,))) == []
+    assert [each.why for each in journal_lost("journal", now, Position("old", (4,), (5,)))] == [
+        "it was deleted and created again"
+    ]
+    with_gap = AddressCut(cut.input, cut.forward, cut.accepted, cut.quarantine, None, (0,), gone)
+    assert with_gap.lost == gone
+    (doubt,) = doubts(_settings("a").addresses, {"a": with_gap}, None)
+    assert (doubt.address, doubt.anomalies) == (0, frozenset({Anomaly.FORGOTTEN}))
+
+
+def test_events_of_an_input_that_was_deleted() -> None:
+    """Those that stood in the journal before the one of its name was seen are not about it, on no later night."""
+    settings = _settings("a", "b")
+    first = _handed_on(settings, None, {"a": _cut("a"), "b": _cut("b")}, 1)
+    cuts = {"a": _cut("a"), "b": _cut("b")}
+    cuts["a"].input.topic_id = "new"
+    second = _handed_on(settings, first, cuts, 2)
+    third = _handed_on(settings, second, cuts, 3)
+
+    assert (first.events_from, second.events_from, third.events_from) == ({}, {"a": 7}, {"a": 7})
+
+
+def test_ids_that_are_forgotten(tmp_path: Path) -> None:
+    """By address; but not those that the last night needs when it is judged again."""
+    files = LocalFiles(str(tmp_path))
+    nights, base = Nights(files), None
+    settings, cuts = _settings("a", "quiet"), {"a": _cut("a"), "quiet": _cut("quiet")}
+    for number in (1, 2, 3):
+        base = _handed_on(settings, base, cuts, number, ids=5)
+        base.date = "2026-11-01" if number < 3 else TODAY
+        base.accepted["quiet"] = {0: 1}
+        for each in cuts:
+            (tmp_path / ids_folder(base.date, number) / f"address={each}").mkdir(parents=True)
+        (tmp_path / results_folder(number)).mkdir(parents=True)
+        nights.finished[number] = base
+    kept_ids.forget(nights, TODAY, 7)
+
+    # Night 3 turned the ring of "a" over; if it is judged again, night 2 is the only one that knows its duplicates.
+    assert kept_ids.kept(files) == {1: ["quiet"], 2: ["a", "quiet"], 3: ["a", "quiet"]}
+    assert kept_ids.count(nights, nights.last) == 1 + 6 + 6
+    assert kept_ids.count(nights, nights.finished[2]) == 1 + 6
+    assert files.names("results") == ["000002", "000003"]

@@ -1,0 +1,104 @@
+"""What a night keeps of an address's rules, and what follows from them for the next: pure."""
+
+from typing import Any
+
+from conf.load import validate
+from conf.settings import AddressSettings
+from reconcile import rules
+from reconcile.anomalies.name import Anomaly
+from reconcile.cut import AddressCut, Lost, Span, TopicCut
+from reconcile.nights import Night
+
+
+def _address(**keys: Any) -> AddressSettings:
+    (found,) = validate({"addresses": [{"name": "a", **keys}]}).addresses
+    return found
+
+
+def _night(number: int, accepted: dict[int, int], **keys: Any) -> Night:
+    night = Night(number, number - 1 or None, "2026-11-21", "clean", {}, {"a": accepted}, {}, {}, {})
+    night.rules = {"a": rules.kept(_address(**keys))}
+    return Night.from_json(night.to_json(), acknowledged=False)
+
+
+def test_a_size_that_no_worker_was_started_with_promises_nothing() -> None:
+    """Until the journal tells of it: lane 0 had IDs with another size, lane 1 had none; what was not kept says nothing."""
+    small, large = _night(1, {0: 5}, id_cache_size=10), _night(2, {0: 5}, id_cache_size=20)
+    old = Night(1, None, "2026-11-21", "clean", {}, {"a": {0: 5}}, {}, {}, {})
+
+    def promised(size: int, *chain: Night) -> dict[int, int]:
+        (found,) = rules.promised([_address(id_cache_size=size)], {"a": _cut()}, chain)
+        return found
+
+    assert promised(20, small) == {0: 10, 1: 10}
+    assert promised(20, large, small) == {0: 10, 1: 20}
+    assert promised(5, large, small) == {0: 5, 1: 5}
+    assert promised(20, old) == {0: 20, 1: 20}
+
+
+def test_a_ring_that_was_switched_off_is_on_until_it_is_told() -> None:
+    """In the configuration only, or in the journal too: its IDs are looked at as long as it may have known them."""
+    off, before = _address(id_cache_size=0), _night(1, {})
+    before.summary = {"addresses": {"a": {"ring": {"capacity": 9}}}}
+
+    assert rules.detects([off], {}, None) == set()
+    assert rules.detects([off], {}, before) == {0}
+    assert rules.detects([off], {0}, None) == {0}
+    assert rules.detects([_address()], {}, None) == {0}
+
+
+def _cut(*gone: str, recreated: bool = False) -> AddressCut:
+    """With these roles' evidence gone."""
+    lost = {
+        role: [Lost(role, 0, 0, 1, "why")] if role in gone else []
+        for role in ("input", "accepted", "forward")
+    }
+    topics = {role: TopicCut(role, "id", lost=each) for role, each in lost.items()}
+    topics["input"].recreated = recreated
+    topics["input"].spans = [Span(0, 0, 0, 1, 1)] * 2
+    return AddressCut(topics["input"], topics["forward"], topics["accepted"], TopicCut("q", "id"), None, ())
+
+
+def _doubted(now: AddressSettings, base: Night | None, cut: AddressCut) -> set[Anomaly]:
+    return {name for each in rules.doubts([now], {"a": cut}, base) for name in each.anomalies}
+
+
+def test_a_changed_rule_leaves_open_what_was_lost() -> None:
+    """By which of the two workers went is unknown for a night; what does not depend on it is known, and so is all else."""
+    before = _night(1, {})
+
+    assert Anomaly.LOST in _doubted(_address(accepted_topic="b"), before, _cut())
+    assert Anomaly.FORGOTTEN in _doubted(_address(duplicate_id_headers=["x"]), before, _cut())
+    assert Anomaly.FORGOTTEN in _doubted(_address(id_max_age=1.0), before, _cut())
+    assert Anomaly.DOUBLED not in _doubted(_address(group_header="x"), before, _cut())
+    assert _doubted(_address(id_cache_size=1, duplicates="divert"), before, _cut()) == set()
+    assert _doubted(_address(accepted_topic="b"), None, _cut()) == set()
+
+
+def test_a_new_input_leaves_open_whose_output_it_is() -> None:
+    """Outputs of one that was deleted name places in the one that has its name."""
+    found = _doubted(_address(), _night(1, {}), _cut(recreated=True))
+
+    assert found >= {Anomaly.DOUBLED, Anomaly.PHANTOM, Anomaly.CORRUPTED, Anomaly.REORDERED}
+    assert Anomaly.LOST not in found
+
+
+def test_duplicates_have_a_topic_if_they_had_one_before() -> None:
+    """What was dropped before the change is in none; what was diverted before it is a duplicate without it too."""
+    drop, divert = _address(), _address(duplicates="divert")
+
+    assert rules.diverts(divert, None)
+    assert rules.diverts(divert, _night(1, {}, duplicates="divert"))
+    assert not rules.diverts(divert, _night(1, {}))
+    assert not rules.diverts(drop, _night(1, {}, duplicates="divert"))
+
+
+def test_from_where_on_no_id_is_missing() -> None:
+    """What is gone of the input came before the night's; of what is gone of the accepted topic nobody knows it."""
+    base = _night(3, {})
+    base.whole_since = {"a": 2}
+
+    assert rules.whole_since("a", _cut(), None, 4) == 0
+    assert rules.whole_since("a", _cut("forward"), base, 4) == 2
+    assert rules.whole_since("a", _cut("input"), base, 4) == 4
+    assert rules.whole_since("a", _cut("input", "accepted"), base, 4) == 5

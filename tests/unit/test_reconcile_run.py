@@ -1,0 +1,129 @@
+"""One run of the nightly job, as far as it goes without Spark: whose turn it is, and what is acknowledged."""
+
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+import pytest
+
+from app.embedded import java
+from app.reconcile import reconcile
+from conf.errors import ConfigurationError, PrerequisiteError
+from conf.load import validate
+from conf.settings import Settings
+from reconcile import job
+from reconcile.files import BusyError, LocalFiles
+from reconcile.nights import Night, Nights
+
+
+class ReachedError(Exception):
+    """The run came so far."""
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> Settings:
+    return validate({"addresses": [{"name": "orders"}], "reconcile": {"state_dir": str(tmp_path / "state")}})
+
+
+def _kept(settings: Settings, verdict: str) -> Nights:
+    nights = Nights(LocalFiles(settings.reconcile.state_dir))
+    for number in (1, 2):
+        nights.commit(Night(number, None, "2026-11-20", verdict, {}, {}, {}, {}, {}))
+    return nights
+
+
+def test_the_cluster_is_asked_when_nobody_else_is_at_it(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was asked before another run's night ended is older than that night."""
+
+    def asked(_: Settings) -> None:
+        raise ReachedError
+
+    monkeypatch.setattr(job, "surveyed", asked)
+    files = LocalFiles(settings.reconcile.state_dir)
+
+    with files.locked(), pytest.raises(BusyError):
+        job.run(settings, job.Options())
+    with pytest.raises(ReachedError):
+        job.run(settings, job.Options())
+
+
+def test_nothing_to_acknowledge_there(settings: Settings) -> None:
+    """A folder without nights is a mistake, and is not made."""
+    with pytest.raises(PrerequisiteError, match="no night is kept in"):
+        job.run(settings, job.Options(acknowledge=job.LAST))
+    assert not Path(settings.reconcile.state_dir).exists()
+    LocalFiles(settings.reconcile.state_dir)
+    with pytest.raises(PrerequisiteError, match="no night is kept in"):
+        job.run(settings, job.Options(acknowledge=job.LAST))
+
+
+def test_the_night_that_was_looked_at(settings: Settings, capsys: pytest.CaptureFixture[str]) -> None:
+    """One that came later is not acknowledged with it."""
+    nights = _kept(settings, "anomalies")
+
+    with pytest.raises(ConfigurationError, match=r"night 1 is not the last, that is 2 \(anomalies\)"):
+        job.run(settings, job.Options(acknowledge=1))
+    assert not (Path(settings.reconcile.state_dir) / "nights" / "000002.acknowledged").exists()
+    assert job.run(settings, job.Options(acknowledge=2)) == 0
+    assert job.run(settings, job.Options(acknowledge=job.LAST)) == 0
+    said = capsys.readouterr().out.splitlines()
+    assert [each.partition(":")[0] for each in said] == [
+        "acknowledged night 2 (anomalies)",
+        "nothing to acknowledge",
+    ]
+    assert Nights.load(nights.files).finished[2].acknowledged
+
+
+@pytest.mark.parametrize("options", [{"as_json": True}, {"out": "out"}])
+def test_an_acknowledgement_has_no_results(settings: Settings, options: dict[str, bool]) -> None:
+    """Nothing is ignored silently."""
+    _kept(settings, "gap")
+
+    with pytest.raises(ConfigurationError, match="leave --json and --out away"):
+        job.run(settings, job.Options(acknowledge=job.LAST, **options))  # type: ignore[arg-type]
+
+
+def test_under_spark_submit_the_master_is_its_own(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A bare path may be the cluster's: where nights are is known when the session is there."""
+    _kept(settings, "anomalies")
+
+    @contextlib.contextmanager
+    def session(*_: object, **__: object) -> Iterator[None]:
+        raise ReachedError
+        yield
+
+    monkeypatch.setattr(job, "session", session)
+    monkeypatch.setenv("PYSPARK_GATEWAY_PORT", "1")
+
+    with pytest.raises(ReachedError):
+        job.run(settings, job.Options(acknowledge=job.LAST))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [([], None), (["--acknowledge"], job.LAST), (["--acknowledge", "7"], 7), (["--acknowledge=7"], 7)],
+)
+def test_the_option(
+    tmp_path: Path, arguments: list[str], expected: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With a number or without, for both programs."""
+    config = tmp_path / "ringfence.toml"
+    config.write_text('[[addresses]]\nname = "orders"\n')
+    given: list[job.Options] = []
+
+    def run(_: Settings, options: job.Options) -> int:
+        given.append(options)
+        return 0
+
+    monkeypatch.setattr(job, "run", run)
+    monkeypatch.setattr(java, "find", lambda **_: None)
+    with contextlib.suppress(click.exceptions.Exit):
+        reconcile.main([*arguments, "--config", str(config)], standalone_mode=False)
+    job.main([*arguments, "--config", str(config)])
+
+    assert [each.acknowledge for each in given] == [expected, expected]

@@ -1,0 +1,78 @@
+"""What nights leave in their folder, as files: no Spark is started."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from conf.errors import PrerequisiteError
+from reconcile import kept_ids
+from reconcile.files import LocalFiles
+from reconcile.nights import Night, Nights, ids_folder, results_folder
+
+
+def _night(number: int) -> Night:
+    return Night(number, number - 1 or None, "2026-11-20", "clean", {}, {}, {}, {}, {})
+
+
+@pytest.mark.parametrize("text", ["", '{"format": 3, "num', "[]", "{}"])
+def test_a_damaged_night_is_named(tmp_path: Path, text: str) -> None:
+    """With the way out, and not as a fault of the program."""
+    files = LocalFiles(str(tmp_path))
+    files.write("nights/000001.json", text)
+
+    with pytest.raises(PrerequisiteError, match=r"nights/000001\.json is damaged: restore it"):
+        Nights.load(files)
+
+
+def test_what_is_not_ours_stays(tmp_path: Path) -> None:
+    """What a crashed run has left is removed; anything else in the folders is nobody's business."""
+    nights = Nights(LocalFiles(str(tmp_path)), {1: _night(1)})
+    of_crash = ["results/000002", "accepted/date=2026-11-21/night=2"]
+    others = ["results/lost+found", "results/000001", "accepted/date=2026-11-20/night=1", "accepted/x/y"]
+    for each in (*of_crash, *others):
+        (tmp_path / each).mkdir(parents=True)
+    kept_ids.sweep(nights)
+
+    assert [each for each in of_crash if (tmp_path / each).exists()] == []
+    assert [each for each in others if not (tmp_path / each).exists()] == []
+
+
+def test_a_folder_that_refuses(tmp_path: Path) -> None:
+    """Whatever is wanted of it, a line says that it cannot be used."""
+    files = LocalFiles(str(tmp_path))
+    (tmp_path / ".lock").mkdir()
+    (tmp_path / "file").mkdir()
+
+    with pytest.raises(PrerequisiteError, match="cannot be used"), files.locked():
+        pass
+    with pytest.raises(PrerequisiteError, match=r"file cannot be used .*directory"):
+        files.read("file")
+    with pytest.raises(PrerequisiteError, match="cannot be used"):
+        files.delete("file/" + "x" * 300)
+
+
+def test_a_night_counts_when_it_is_on_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All of it: when the machine stops, a valid night without its IDs would end every later one."""
+    files = LocalFiles(str(tmp_path))
+    parts = [
+        f"{ids_folder('2026-11-20', 1)}/address=a/part.parquet",
+        f"{results_folder(1)}/ahead/part.parquet",
+    ]
+    for each in parts:
+        (tmp_path / each).parent.mkdir(parents=True)
+        (tmp_path / each).touch()
+    settled: list[str] = []
+    fsync = os.fsync
+
+    def noted(descriptor: int) -> None:
+        settled.append(str(Path(f"/proc/self/fd/{descriptor}").readlink().relative_to(tmp_path)))
+        fsync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", noted)
+    Nights(files).commit(_night(1))
+
+    valid = settled.index("nights/.000001.json.part")
+    folders = {str(above) for each in parts for above in Path(each).parents}
+    assert {*parts, *folders} <= set(settled[:valid])
+    assert {"nights", "."} <= set(settled[valid:])
