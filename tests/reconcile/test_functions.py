@@ -47,16 +47,18 @@ def test_reordered(frames: Frames) -> None:
 
 def test_reordered_across_the_cut(frames: Frames, spark: SparkSession) -> None:
     """The last night ended at input 20 and output 100, and had 19 accepted at 99, and 17 at 98 in a group of its own."""
-    g, h = (spark.range(1).select(F.xxhash64(F.lit(each))).collect()[0][0] for each in (b"g", b"h"))
+    names = (F.xxhash64(F.lit(each)) for each in (b"g", b"h", b"j"))
+    g, h, j = spark.range(1).select(*names).collect()[0]
     earlier = frames.ids(
         {"offset": 10, "out_offset": 90, "group_digest": g}, {"offset": 19, "out_offset": 99, "group_digest": g},
         {"offset": 17, "out_offset": 98, "group_digest": h},
+        {"offset": 15, "out_offset": 94, "group_digest": j}, {"offset": 16, "out_offset": 92, "group_digest": j},
     )  # fmt: skip
     evidence = frames.evidence(
         {"offset": 21, "out_offset": 97}, {"offset": 22, "out_offset": 101},
         {"offset": 18, "out_offset": 102},  # waited
         {"offset": 18, "out_offset": 103, "group": b"h"}, {"offset": 23, "out_offset": 99, "group": b"i"},
-        {"offset": 24, "out_offset": 99, "group": b"h"},
+        {"offset": 24, "out_offset": 99, "group": b"h"}, {"offset": 25, "out_offset": 93, "group": b"j"},
     )  # fmt: skip
     outputs = small(spark, [(0, 0, 100)], ACCEPTED_SPANS)
     found = order.reordered_across(evidence, earlier, frames.spans(), outputs)
@@ -64,6 +66,7 @@ def test_reordered_across_the_cut(frames: Frames, spark: SparkSession) -> None:
     assert sorted((row["offset"], row["other_offset"], row["detail"]) for row in found.collect()) == [
         (18, 19, "accepted after offset 19 of its group, which the last night judged"),
         (21, 19, "accepted before offset 19 of its group, which the last night judged"),
+        (25, 15, "accepted before offset 15 of its group, which the last night judged"),
     ]
 
 
