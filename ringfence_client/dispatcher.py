@@ -59,6 +59,9 @@ class Dispatcher:
         self._running: dict[asyncio.Task[None], Turn] = {}
         self._stubborn: dict[asyncio.Task[None], asyncio.Future[None]] = {}
         """Handlers that went on when they were cancelled; each future is cancelled when its handler ends at last."""
+        self._last_of_suspects = asyncio.Lock()
+        """Around the last attempt of what may have ended its process: one at a time, so that none becomes a dead letter for
+        another's sake."""
         self.counts: Counter[str] = Counter()
         self._slots: list[asyncio.Task[None]] = []
         self._stopping = False
@@ -242,19 +245,29 @@ class Dispatcher:
             elif window.attempts.get(offset, 0) >= self._max_attempts:
                 await self._bury(turn, record, "it was running whenever its consumer died")
             else:
-                attempt = window.begin(offset)
-                claimed.writer.note()
-                unsafe = offset >= window.reserved or offset < window.suspect_below
-                while unsafe or not claimed.writer.covers():  # also where the answer to a write came late
-                    await claimed.writer.persisted()
-                    unsafe = False
-                    if claimed.draining:
-                        self._take_back(claimed, offset)
-                        return
-                rest = await self._attempt(turn, record, attempt)
+                suspect = offset < window.suspect_below
+                last = window.attempts.get(offset, 0) >= max(1, self._max_attempts - 1)
+                async with self._last_of_suspects if suspect and last else contextlib.nullcontext():
+                    rest = await self._begin(turn, record)
                 if rest is not None:
                     self._rest(turn, *rest)
                     return
+
+    async def _begin(self, turn: Turn, record: Any) -> tuple[float, bool] | None:
+        """Begin its first message, as soon as a successor would know that; returns what :meth:`_attempt` does."""
+        claimed, window, offset = turn.claimed, turn.claimed.window, turn.offsets[0]
+        if claimed.draining:
+            return None
+        attempt = window.begin(offset)
+        claimed.writer.note()
+        unsafe = offset >= window.reserved or offset < window.suspect_below
+        while unsafe or not claimed.writer.covers():  # also where the answer to a write came late
+            await claimed.writer.persisted()
+            unsafe = False
+            if claimed.draining:
+                self._take_back(claimed, offset)
+                return None
+        return await self._attempt(turn, record, attempt)
 
     async def _attempt(self, turn: Turn, record: Any, attempt: int) -> tuple[float, bool] | None:
         """Call the handler and do as it decides.

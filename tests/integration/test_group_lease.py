@@ -61,6 +61,37 @@ async def _begins(handler: Recorder) -> None:
     await until(lambda: bool(handler.begun), lambda: "nothing is begun")
 
 
+async def test_last_attempts_of_suspects(bootstrap: str) -> None:
+    """What may have ended its process is tried a last time beside nothing else of its kind; what is new runs beside it."""
+    together: list[set[int]] = []
+    running_now: set[int] = set()
+
+    async def note(message: Message) -> None:
+        running_now.add(message.offset)
+        together.append(set(running_now))
+        await asyncio.sleep(0.05)
+        running_now.discard(message.offset)
+
+    handler = Recorder(note)
+    async with consuming(bootstrap) as bench:
+        await _made(bench)
+        bench.send(*(Sent(None, b"g%d" % each, b"") for each in range(8)))
+        async with Outsider(bench) as outsider:
+            # Three have been in the last attempt but one when their holder died, a fourth in its first.
+            await outsider.write(
+                delivered=5, reserved=5, running=4, attempts={0: 2, 1: 2, 2: 2, 3: 1}, commit=True
+            )
+            running = bench.launch(handler, lease_timeout=3, max_attempts=3, concurrency=8)
+            await bench.until_next(running, 8)
+        await running.stop()
+        letters = await bench.letters()
+
+        assert [handler.attempts(each) for each in range(5)] == [[3], [3], [3], [2], [1]]
+        assert all(len(each & {0, 1, 2}) <= 1 for each in together)
+        assert any(each & {0, 1, 2} and each - {0, 1, 2} for each in together)
+        assert letters == []
+
+
 @pytest.mark.parametrize(
     ("count", "limit", "idle"), [(1, 3.0, 0.3), (0, 300.0, 1.0)], ids=["running", "idle"]
 )
