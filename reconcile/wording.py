@@ -18,7 +18,10 @@ class Meaning(NamedTuple):
 
 
 MEANINGS: Final = {
-    "LOST": Meaning("an input that is neither accepted, nor in quarantine, nor a duplicate", "send it again; report it"),
+    "LOST": Meaning(
+        "an input that is neither accepted, nor in quarantine, nor a duplicate",
+        "send it again, under a new ID if 'rings find' knows its own; report it",
+    ),
     "DOUBLED": Meaning("one input with two outputs", "compensate in the consumer; report it"),
     "PHANTOM": Meaning("an output that names no input that is there", "find who else writes to that topic"),
     "REORDERED": Meaning("a group's accepted records are not in the order of their input", "report it"),
@@ -28,7 +31,10 @@ MEANINGS: Final = {
         "one ID accepted in two lanes: the resend had another group",
         "mend the producer: a resend has its original's key",
     ),
-    "WRONG-VERDICT": Meaning("diverted as a duplicate of nothing", "send it again; report it"),
+    "WRONG-VERDICT": Meaning(
+        "diverted as a duplicate of nothing",
+        "send it again, under a new ID if 'rings find' knows its own; report it",
+    ),
     "CORRUPTED": Meaning("key, value or headers of an output differ from the input's", "report it"),
     "TORN": Meaning("a transaction of which some parts were accepted", "report it"),
     "GAP": Meaning(
