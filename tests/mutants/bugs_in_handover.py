@@ -15,7 +15,6 @@ _LATEST_TESTS: Final = "tests/integration/test_latest.py"
 _LEASE_RULES: Final = "tests/unit/test_lease.py"
 _LEASE_TESTS: Final = "tests/integration/test_group_lease.py"
 _STORM_TESTS: Final = "tests/integration/test_group_storm.py"
-_HANDOVER_TESTS: Final = "tests/integration/test_group_handover.py"
 
 _TAKING: Final = (
     Mutant(
@@ -230,7 +229,7 @@ _LEAVING: Final = (
         "released-while-a-handler-runs",
         "What outlives the drain time-out is run beside itself by whoever takes the released partition.",
         (Patch(_HOLDINGS, "CLOSE_LIMIT_S, released=ended)", "CLOSE_LIMIT_S, released=True)"),),
-        f"{_HANDOVER_TESTS}::test_left_behind_at_the_end",
+        "tests/integration/test_group_end.py::test_left_behind_at_the_end",
     ),
     Mutant(
         "fenced-back-whoever-has-it",
