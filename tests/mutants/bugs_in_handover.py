@@ -153,7 +153,7 @@ _HOLDING: Final = (
         "begun-whether-covered-or-not",
         "After a rest a message is begun under a lease that somebody takes at that moment.",
         (Patch(_WRITER, "return time.monotonic() < self._covered_until", "return True"),),
-        f"{_LEASE_TESTS}::test_holder_that_cannot_write",
+        "tests/integration/test_group_holder.py::test_holder_that_cannot_write",
     ),
     Mutant(
         "holder-by-the-wall-clock",
@@ -170,7 +170,7 @@ _HOLDING: Final = (
                 "self._window, self._claim, time.time()",
             ),
         ),
-        f"{_LEASE_TESTS}::test_holder_that_cannot_write",
+        "tests/integration/test_group_holder.py::test_holder_that_cannot_write",
     ),
     Mutant(
         "no-refresh",
