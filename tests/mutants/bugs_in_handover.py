@@ -15,7 +15,6 @@ _LATEST_TESTS: Final = "tests/integration/test_latest.py"
 _LEASE_RULES: Final = "tests/unit/test_lease.py"
 _LEASE_TESTS: Final = "tests/integration/test_group_lease.py"
 _STORM_TESTS: Final = "tests/integration/test_group_storm.py"
-_HANDOVER_TESTS: Final = "tests/integration/test_group_handover.py"
 
 _TAKING: Final = (
     Mutant(
@@ -154,7 +153,7 @@ _HOLDING: Final = (
         "begun-whether-covered-or-not",
         "After a rest a message is begun under a lease that somebody takes at that moment.",
         (Patch(_WRITER, "return time.monotonic() < self._covered_until", "return True"),),
-        f"{_LEASE_TESTS}::test_holder_that_cannot_write",
+        "tests/integration/test_group_holder.py::test_holder_that_cannot_write",
     ),
     Mutant(
         "holder-by-the-wall-clock",
@@ -171,7 +170,7 @@ _HOLDING: Final = (
                 "self._window, self._claim, time.time()",
             ),
         ),
-        f"{_LEASE_TESTS}::test_holder_that_cannot_write",
+        "tests/integration/test_group_holder.py::test_holder_that_cannot_write",
     ),
     Mutant(
         "no-refresh",
@@ -230,7 +229,7 @@ _LEAVING: Final = (
         "released-while-a-handler-runs",
         "What outlives the drain time-out is run beside itself by whoever takes the released partition.",
         (Patch(_HOLDINGS, "CLOSE_LIMIT_S, released=ended)", "CLOSE_LIMIT_S, released=True)"),),
-        f"{_HANDOVER_TESTS}::test_left_behind_at_the_end",
+        "tests/integration/test_group_end.py::test_left_behind_at_the_end",
     ),
     Mutant(
         "fenced-back-whoever-has-it",

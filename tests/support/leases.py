@@ -86,6 +86,21 @@ async def take(bench: Bench) -> None:
     raise AssertionError("its holder was quicker each time")
 
 
+class JumpingClock:
+    """Wall time as somebody sets it: each look at it finds it an hour later, or earlier. Nothing may depend on it."""
+
+    monotonic = staticmethod(time.monotonic)
+
+    def __init__(self, step: float) -> None:
+        self._now = 0.0
+        self._step = step
+
+    def time(self) -> float:
+        """A step after the last."""
+        self._now += self._step
+        return self._now
+
+
 class Journal:
     """What the handlers of several consumers do, as the checker takes it."""
 
