@@ -9,7 +9,7 @@ import time
 import pytest
 from aiokafka import TopicPartition
 
-from ringfence_client import opening
+from ringfence_client import Message, opening
 from ringfence_client.record import DRAINING, RELEASED
 from tables import failpoints
 from tables.producer import FencedError
