@@ -232,7 +232,10 @@ class Lane:
             if attempt == 1 and not isinstance(error, _EXPECTED):
                 log.error("lane %s: this should not happen", self.name, exc_info=error)
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._closing.wait(), delay)
+            async with asyncio.timeout(
+                delay
+            ):  # in 3.11 wait_for loses a cancel that comes together with the event
+                await self._closing.wait()
 
     async def _read_held_again(self, opened: Opened) -> None:
         """After a failure: the failed batch, as it stands in the log now. Those behind it are fetched again."""

@@ -10,7 +10,6 @@ from collections.abc import Coroutine, Iterable
 from typing import Any, Final
 
 from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener, TopicPartition
-from aiokafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
 from aiokafka.errors import (
     GroupAuthorizationFailedError,
     InconsistentGroupProtocolError,
@@ -177,11 +176,8 @@ class GroupConsumer:
             "rebalance_timeout_ms": int(rebalance_s * 1000),
             "max_poll_interval_ms": int(rebalance_s * 1000) + 300_000,
             "metadata_max_age_ms": 10_000,
-            # The second for groups with members of another kind, or of before.
-            "partition_assignment_strategy": [
-                KeepingAssignor(self._topic, self.holdings.owned),
-                RoundRobinPartitionAssignor,
-            ],
+            # One alone: aiokafka 0.14 joins once for each, with another list each time, and two members never agree.
+            "partition_assignment_strategy": [KeepingAssignor(self._topic, self.holdings.owned)],
             "fetch_max_wait_ms": POLL_MS,
         }
 

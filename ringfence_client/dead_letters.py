@@ -39,9 +39,7 @@ class DeadLetters:
         so is the key.
         """
         record = letter.record
-        # A reason may quote the message, and with it half a surrogate pair, which UTF-8 does not have.
-        reason = letter.reason.encode(errors="backslashreplace")[:REASON_BYTES_MAX]
-        reason = reason.decode(errors="ignore").encode()
+        reason = letter.reason.encode()[:REASON_BYTES_MAX].decode(errors="ignore").encode()
         own: list[tuple[str, bytes | None]] = [
             (wire.HEADER_REASON, reason),
             (wire.HEADER_CONSUMER_GROUP, self._group.encode()),

@@ -285,9 +285,11 @@ class Dispatcher:
             self.counts["released"] += 1
             return RELEASE_REST_S, True
         except Reject as decision:
-            await self._bury(turn, record, decision.reason or "rejected by the handler")
+            await self._bury(turn, record, _legible(decision.reason) or "rejected by the handler")
         except Exception as error:  # noqa: BLE001 - whatever a handler raises, its message is tried again
-            reason = error.reason if isinstance(error, Retry) else f"{type(error).__name__}: {error}"
+            reason = _legible(
+                error.reason if isinstance(error, Retry) else f"{type(error).__name__}: {error}"
+            )
             if attempt < self._max_attempts:
                 delay = (
                     error.delay
@@ -346,6 +348,11 @@ class Dispatcher:
                 self.wake(1)
 
         left.add_done_callback(over)
+
+
+def _legible(reason: str) -> str:
+    """A reason may quote the message, and with it half a surrogate pair, which no log and no header can hold."""
+    return reason.encode(errors="backslashreplace").decode()
 
 
 def _back_off(attempt: int) -> float:

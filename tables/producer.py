@@ -140,9 +140,7 @@ class TransactionalProducer:
             # Every future is awaited before the commit: aiokafka commits although a batch has failed, and
             # what that batch held would simply be missing.
             if committed:
-                results = await _all(
-                    [*futures, self._producer.send_offsets_to_transaction(committed, group_id)]
-                )
+                results = await _all([*futures, self._send_offsets(committed, group_id)])
             else:
                 results = await _all(futures)
             bases = [-1 if each is None else cast("int", each.offset) for each in results[: len(futures)]]
@@ -157,6 +155,15 @@ class TransactionalProducer:
         except InvalidTimestampError as error:
             raise TopicError(_timestamp_refusal(batches, futures)) from error
         return bases
+
+    async def _send_offsets(self, offsets: Mapping[TopicPartition, OffsetAndMetadata], group_id: str) -> None:
+        try:
+            await self._producer.send_offsets_to_transaction(offsets, group_id)
+        except asyncio.CancelledError:
+            # aiokafka's future stays, and gets an error when this producer is fenced: Python would print it as never asked for.
+            for _, _, future in self._producer._txn_manager._pending_txn_offsets:  # noqa: SLF001
+                future.add_done_callback(_ask)
+            raise
 
     async def discard(self) -> None:
         """End it within a few seconds, whatever state it and the broker are in. Never raises.
@@ -174,8 +181,8 @@ class TransactionalProducer:
     async def _end(self) -> None:
         # Nobody else asks aiokafka's transaction what ended it; Python would print that, with its trace, as never asked for.
         waiter: asyncio.Future[Any] | None = self._producer._txn_manager._transaction_waiter  # noqa: SLF001
-        if waiter is not None and waiter.done() and not waiter.cancelled():
-            waiter.exception()
+        if waiter is not None and waiter.done():
+            _ask(waiter)
         if self._in_transaction:
             with contextlib.suppress(Exception):
                 async with asyncio.timeout(DISCARD_TIMEOUT_S):
@@ -225,6 +232,11 @@ def _timestamp_refusal(batches: Sequence[Outgoing], futures: Sequence["asyncio.F
         f"{', '.join(topics)} refuses a record for its timestamp: set {wire.TIMESTAMP_AFTER} and {wire.TIMESTAMP_BEFORE} "
         "there to at least what the input takes; 9223372036854775807 takes everything"
     )
+
+
+def _ask(future: "asyncio.Future[Any]") -> None:
+    if not future.cancelled():
+        future.exception()
 
 
 async def _all(awaitables: Sequence[Any]) -> list[Any]:

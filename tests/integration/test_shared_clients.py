@@ -1,10 +1,14 @@
 """Transactional producers that share connections."""
 
 import asyncio
+import gc
 from pathlib import Path
+from typing import Any
 
 import pytest
 from aiokafka import TopicPartition
+from aiokafka.errors import ProducerFenced
+from aiokafka.structs import OffsetAndMetadata
 from confluent_kafka import Producer
 
 from app.embedded.broker import EmbeddedBroker
@@ -80,6 +84,30 @@ async def test_one_fails_and_others_go_on(bootstrap: str) -> None:
 
     await asyncio.gather(well.discard(), other.discard(), successor.discard())
     await clients.stop()
+
+
+async def test_cancelled_while_offsets_are_sent(bootstrap: str) -> None:
+    """Of a producer that is fenced after that nothing is printed as never asked for."""
+    unseen: list[dict[str, Any]] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: unseen.append(context))
+    producer = _producer(bootstrap, kafka.unique("cancelled"), None)
+    await producer.fence()
+    await producer._producer.begin_transaction()
+    offsets = {TopicPartition("any", 0): OffsetAndMetadata(1, "")}
+    sending = asyncio.create_task(producer._send_offsets(offsets, "any"))
+    await asyncio.sleep(0)
+    waits = bool(producer._producer._txn_manager._pending_txn_offsets)
+    sending.cancel()
+    await asyncio.wait([sending])
+    producer._producer._txn_manager.fatal_error(ProducerFenced())
+    await producer.discard()
+    del producer
+    await asyncio.sleep(0)
+    gc.collect()
+
+    assert waits
+    assert sending.cancelled()
+    assert unseen == []
 
 
 async def test_broker_restarts(tmp_path: Path) -> None:

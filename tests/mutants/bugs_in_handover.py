@@ -269,7 +269,7 @@ _GIVING_UP: Final = (
     Mutant(
         "reason-must-be-text",
         "A reason that quotes broken text keeps a whole partition from ever writing its progress.",
-        (Patch("ringfence_client/dead_letters.py", 'errors="backslashreplace"', ""),),
+        (Patch(_DISPATCHER, 'reason.encode(errors="backslashreplace").decode()', "reason"),),
         "tests/integration/test_group_consumer.py::test_reason_that_is_no_text",
     ),
 )

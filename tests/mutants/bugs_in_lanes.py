@@ -58,8 +58,8 @@ MUTANTS: Final = (
         (
             Patch(
                 "tables/producer.py",
-                "[*futures, self._producer.send_offsets_to_transaction(committed, group_id)]",
-                "[self._producer.send_offsets_to_transaction(committed, group_id)]",
+                "[*futures, self._send_offsets(committed, group_id)]",
+                "[self._send_offsets(committed, group_id)]",
             ),
         ),
         f"{_LANE_TESTS}::test_refused_record_stops_the_commit",
