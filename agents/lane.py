@@ -11,7 +11,6 @@ batches, already queued, would otherwise commit over the failed one.
 """
 
 import asyncio
-import contextlib
 import logging
 import random
 import time
@@ -27,10 +26,11 @@ from agents.cursor import ClusterWentBackError, Cursor, TopicRecreatedError
 from agents.opening import LaneRefusedError, NotOwnerError, Opened, Opening, TopicMissingError
 from agents.ownership import Ownership
 from agents.transactions import Transactions
-from conf.errors import RingfenceError
+from conf.errors import RingfenceError, named
 from tables.changelog import ChangelogStalledError
 from tables.producer import FencedError
 from tables.store import DamagedStoreError
+from tables.waiting import set_within
 
 log: Final = logging.getLogger("ringfence.lane")
 
@@ -219,9 +219,7 @@ class Lane:
 
     async def _retry_later(self, error: Exception, attempt: int) -> None:
         delay = min(BACKOFF_MAX_S, BACKOFF_FIRST_S * 2 ** min(attempt - 1, 10)) * random.uniform(0.8, 1.2)  # noqa: S311
-        self._set(
-            LaneState.RETRYING, f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
-        )
+        self._set(LaneState.RETRYING, named(error))
         self.counts["fenced" if isinstance(error, FencedError) else "retries"] += 1
         if isinstance(error, FencedError):
             log.warning("lane %s fenced: %s; opening again in %.1f s", self.name, error, delay)
@@ -231,11 +229,7 @@ class Lane:
             log.warning("lane %s retrying in %.1f s (attempt %d): %s", self.name, delay, attempt, self.reason)
             if attempt == 1 and not isinstance(error, _EXPECTED):
                 log.error("lane %s: this should not happen", self.name, exc_info=error)
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(
-                delay
-            ):  # in 3.11 wait_for loses a cancel that comes together with the event
-                await self._closing.wait()
+        await set_within(self._closing, delay)
 
     async def _read_held_again(self, opened: Opened) -> None:
         """After a failure: the failed batch, as it stands in the log now. Those behind it are fetched again."""

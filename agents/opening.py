@@ -32,6 +32,7 @@ log: Final = logging.getLogger("ringfence.lane")
 
 FENCE_LIMIT_S: Final = 30.0
 QUESTION_LIMIT_S: Final = 15.0
+_BEGIN_ANEW: Final = "begin anew under another app.id, which accepts all once more that is still in the input"
 """For one question to the cluster."""
 
 
@@ -186,9 +187,8 @@ class Opening:
                 raise LaneRefusedError(
                     f"{self.address.input_topic} has {inputs} partitions, it had {counts[topic]} when this lane began, "
                     f"as {topic} still has: groups and IDs have moved to other partitions. Recreate "
-                    f"{self.address.input_topic} with {counts[topic]} partitions, or begin anew under another app.id, which "
-                    f"accepts all once more that is still in the input; only if nothing was processed yet, delete "
-                    f"{topic} and run `ringfence topics create`"
+                    f"{self.address.input_topic} with {counts[topic]} partitions, or {_BEGIN_ANEW}; only if "
+                    f"nothing was processed yet, delete {topic} and run `ringfence topics create`"
                 )
         for role in ("input topic", "accepted topic"):
             if "compact" in configs[roles[role]].cleanup_policy:
@@ -208,8 +208,7 @@ class Opening:
             if now != before:
                 raise LaneRefusedError(
                     f"{topic} has {now} partitions, it had {before} when this lane began: groups and IDs have moved to "
-                    f"other partitions. Recreate {topic} with {before} partitions, or begin anew under another app.id, which accepts "
-                    "all once more that is still in the input"
+                    f"other partitions. Recreate {topic} with {before} partitions, or {_BEGIN_ANEW}"
                 )
 
     async def _changelog_bounds(self, delete_retention_s: float) -> ChangelogBounds:
@@ -247,7 +246,7 @@ class Opening:
                 raise LaneRefusedError(
                     f"{topic}/{self.partition} ends at {end}, but this lane has processed it up to {next_offset}: it lost "
                     "its tail. What comes next at those offsets would be taken for processed: restore the topic, or "
-                    "begin anew under another app.id, which accepts all once more that is still in the input"
+                    f"{_BEGIN_ANEW}"
                 )
             if committed is not None and committed > (recorded or 0):
                 log.warning(

@@ -8,7 +8,7 @@ import click
 from aiokafka.errors import KafkaError
 
 from app import groups, rings
-from conf.errors import BrokerUnavailableError, RingfenceError
+from conf.errors import BrokerUnavailableError, RingfenceError, named
 from conf.settings import AddressSettings, Settings
 from ringfence_client import dropping
 from ringfence_client.claim import LostError
@@ -63,7 +63,7 @@ def drop(settings: Settings, address: str, group: str, name: str, *, skip: bool)
         ) from error
     except KafkaError as error:
         raise BrokerUnavailableError(
-            f"{found.accepted_topic}: {type(error).__name__}: {error}: look at the brokers and at this user's rights, then "
+            f"{found.accepted_topic}: {named(error)}: look at the brokers and at this user's rights, then "
             "run this again; what was dropped stays so"
         ) from error
     for partition, count in counts.items():

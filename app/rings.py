@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.table import Table
 
 from conf import wire
-from conf.errors import ConfigurationError, TopicError
+from conf.errors import ConfigurationError, MissingTopicError
 from conf.settings import AddressSettings, Settings
 from tables import changelog, codec
 from tables.cluster import Cluster
@@ -24,12 +24,6 @@ from tables.restore import Restore
 
 PARALLEL: Final = 8
 """Changelog partitions read at once."""
-
-
-class NoChangelogError(TopicError):
-    """Nothing can be said of its rings; that is another answer than that an ID is not known."""
-
-    exit_code = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +56,7 @@ def show(settings: Settings, address: str | None, as_json: bool) -> int:
 
     Raises:
         ConfigurationError: unknown address.
-        NoChangelogError: a changelog does not exist.
+        MissingTopicError: a changelog does not exist.
         BrokerUnavailableError: nobody answers.
     """
     chosen = settings.addresses if address is None else (configured(settings, address),)
@@ -102,7 +96,7 @@ async def snapshots(settings: Settings, address: AddressSettings, cluster: Clust
     """What the changelog says of each lane, now.
 
     Raises:
-        NoChangelogError: there is none.
+        MissingTopicError: there is none.
     """
     limit = asyncio.Semaphore(PARALLEL)
 
@@ -117,12 +111,12 @@ async def lanes(settings: Settings, address: AddressSettings, cluster: Cluster) 
     """How many lanes an address has.
 
     Raises:
-        NoChangelogError: nobody knows.
+        MissingTopicError: nobody knows.
     """
     topic = wire.changelog_topic(settings.app.id, address.name)
     counts = await cluster.partition_counts([topic])
     if topic not in counts:
-        raise NoChangelogError(
+        raise MissingTopicError(
             f"topic {topic} does not exist: is app.id the workers'? `ringfence topics create` makes it"
         )
     return counts[topic]

@@ -31,6 +31,17 @@ class TopicError(RingfenceError):
     exit_code: ClassVar[int] = 1
 
 
+class MissingTopicError(TopicError):
+    """What was asked for cannot be told: a topic is not there, or this user may not read it. No answer, so not its exit code."""
+
+    exit_code: ClassVar[int] = 2
+
+
+def named(error: BaseException) -> str:
+    """With its class: of a refusal by the broker that is often all that it says."""
+    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+
+
 def unforeseen(error: Exception) -> str:
     """The line below the trace of an error that nobody has foreseen."""
     return f"unforeseen: {type(error).__name__}: {error}: report it, with what stands above"

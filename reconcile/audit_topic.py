@@ -5,18 +5,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from conf.errors import TopicError
+from conf.errors import MissingTopicError
 from reconcile import audit_part
 from reconcile.audit_part import Extent, Part
 from reconcile.kafka import Cluster
 
 _NEAR_MAX: Final = 3
-
-
-class NoSuchTopicError(TopicError):
-    """It cannot be audited."""
-
-    exit_code = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,15 +54,15 @@ def surveyed(cluster: Cluster, wanted: Wanted, now: int) -> Topic:
         now: The time, ms since the epoch.
 
     Raises:
-        NoSuchTopicError: it is not there, or this user may not read it.
+        MissingTopicError: it is not there, or this user may not read it.
         BrokerUnavailableError: nobody answers.
     """
     name = wanted.topic
     facts = cluster.describe([name]).get(name) if name else None  # the client refuses an empty name
     if facts is None:
-        raise NoSuchTopicError(_not_there(name, cluster.names()))
+        raise MissingTopicError(_not_there(name, cluster.names()))
     if not cluster.readable(name):
-        raise NoSuchTopicError(
+        raise MissingTopicError(
             f"{name}: this user may see it and not read it: grant Read on the topic (kafka-acls.sh --add "
             f"--allow-principal User:… --operation Read --topic {name}); an audit needs nothing else"
         )

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Self
 
 from conf import wire
-from conf.errors import TopicError
+from conf.errors import MissingTopicError
 from conf.settings import AddressSettings, Settings
 from reconcile.cut import (
     AddressCut,
@@ -22,12 +22,6 @@ from reconcile.cut import (
     topic_roles,
 )
 from reconcile.kafka import Cluster, Place, TopicFacts
-
-
-class MissingTopicError(TopicError):
-    """The job cannot run without it."""
-
-    exit_code = 2
 
 
 @dataclass(frozen=True, slots=True)

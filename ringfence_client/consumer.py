@@ -18,7 +18,7 @@ from aiokafka.errors import (
     OffsetOutOfRangeError,
 )
 
-from conf.errors import ConfigurationError, PrerequisiteError
+from conf.errors import ConfigurationError, PrerequisiteError, named
 from conf.settings import AddressSettings, Settings
 from ringfence_client import topics
 from ringfence_client.assignor import KeepingAssignor
@@ -211,7 +211,7 @@ class GroupConsumer:
                 self._judge(error.args[0])
                 continue
             except (KafkaError, OSError) as error:
-                log.warning("nothing can be fetched, again in %.0f s: %s", FETCH_AGAIN_S, _named(error))
+                log.warning("nothing can be fetched, again in %.0f s: %s", FETCH_AGAIN_S, named(error))
                 await asyncio.sleep(FETCH_AGAIN_S)
                 continue
             self._take(fetched)
@@ -259,11 +259,6 @@ class GroupConsumer:
             self._consumer.pause(tp)
         elif tp in paused:
             self._consumer.resume(tp)
-
-
-def _named(error: Exception) -> str:
-    """With its class: of a refusal by the broker that is often all that it says."""
-    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
 
 
 class _Listener(ConsumerRebalanceListener):  # type: ignore[misc]

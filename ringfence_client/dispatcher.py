@@ -20,6 +20,7 @@ from ringfence_client.dead_letters import DeadLetter
 from ringfence_client.handler import Handler, HandlerRuns
 from ringfence_client.message import MessageFactory, Reject, Release, Retry
 from ringfence_client.turns import RestingTurns, Turn
+from tables.waiting import set_within
 
 log: Final = logging.getLogger("ringfence.consumer")
 
@@ -160,10 +161,7 @@ class Dispatcher:
             if left <= 0:
                 return False
             claimed.ended.clear()
-            # In Python 3.11 wait_for() loses a cancel that comes together with the event.
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(left):
-                    await claimed.ended.wait()
+            await set_within(claimed.ended, left)
         return True
 
     # -- handlers --------------------------------------------------------------------------------------------

@@ -6,7 +6,6 @@ What comes back goes on as if nothing had been; what does not is drained and rel
 """
 
 import asyncio
-import contextlib
 import logging
 from collections.abc import Collection, Iterable
 from typing import Any, Final
@@ -20,6 +19,7 @@ from ringfence_client.opening import NotOursError, PartitionOpening
 from ringfence_client.options import ConsumerOptions
 from ringfence_client.parked import ParkedReader
 from tables import insides
+from tables.waiting import set_within
 
 log: Final = logging.getLogger("ringfence.consumer")
 
@@ -277,9 +277,7 @@ class Holdings:
         await self._open_again(claimed.partition)
 
     async def _open_again(self, number: int) -> None:
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(OPEN_AGAIN_S):
-                await self.stopping.wait()
+        await set_within(self.stopping, OPEN_AGAIN_S)
         # Meanwhile it may have been revoked, or assigned anew.
         taken = number in self.claims or number in self._openings
         if self.assigned is not None and number in self.assigned and not taken:

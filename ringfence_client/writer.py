@@ -4,7 +4,6 @@ No offset of the group is ever committed otherwise: a plain commit knows no fenc
 """
 
 import asyncio
-import contextlib
 import logging
 import random
 import time
@@ -13,6 +12,7 @@ from typing import Final, NamedTuple
 
 from aiokafka import TopicPartition
 
+from conf.errors import named
 from ringfence_client import record
 from ringfence_client.claim import Claim, LostError
 from ringfence_client.dead_letters import DeadLetter, DeadLetters
@@ -20,6 +20,7 @@ from ringfence_client.options import ConsumerOptions
 from ringfence_client.record import Progress
 from ringfence_client.window import Window
 from tables.producer import Outgoing, TransactionalProducer
+from tables.waiting import set_within
 
 log: Final = logging.getLogger("ringfence.consumer")
 
@@ -222,10 +223,7 @@ class ProgressWriter:
             if not self._changes:
                 self._wake.clear()
                 left = self._written_at + REFRESH_S - time.monotonic() if self._window.running else None
-                try:
-                    async with asyncio.timeout(left):
-                        await self._wake.wait()
-                except TimeoutError:
+                if not await set_within(self._wake, left):
                     return
                 continue
             pause = self._pause if self._changes >= self._ack_count else max(self._ack_interval, self._pause)
@@ -235,9 +233,7 @@ class ProgressWriter:
             if left <= 0:
                 return
             self._wake.clear()
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(left):
-                    await self._wake.wait()
+            await set_within(self._wake, left)
 
     async def _write(self) -> None:
         """One transaction with all that was noted until now."""
@@ -281,17 +277,15 @@ class ProgressWriter:
 
     async def _back_off(self, error: Exception, attempt: int) -> None:
         delay = min(BACKOFF_MAX_S, BACKOFF_FIRST_S * 2 ** min(attempt - 1, 10)) * random.uniform(0.8, 1.2)  # noqa: S311
-        reason = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
         log.warning(
-            "%s: progress not written, again in %.1f s (attempt %d): %s", self._claim, delay, attempt, reason
-        )
+            "%s: progress not written, again in %.1f s (attempt %d): %s",
+            self._claim, delay, attempt, named(error),
+        )  # fmt: skip
         await self._producer.discard()
         if self._closing.is_set():
             await asyncio.sleep(BACKOFF_FIRST_S)
         else:
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(delay):
-                    await self._closing.wait()
+            await set_within(self._closing, delay)
 
     async def _begin_anew(self) -> None:
         self._producer, progress = await self._reclaim(self.draining)

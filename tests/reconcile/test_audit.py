@@ -21,7 +21,7 @@ from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
 from pyspark.sql.types import StructField, StructType
 
 from app.embedded.broker import EmbeddedBroker
-from conf.errors import PrerequisiteError
+from conf.errors import MissingTopicError, PrerequisiteError
 from conf.load import validate
 from conf.settings import AddressDefaults, KafkaSettings
 from reconcile import audit as job
@@ -31,7 +31,7 @@ from reconcile.audit_figures import figures
 from reconcile.audit_keys import KEY_BYTES_MAX
 from reconcile.audit_resends import confidence_of
 from reconcile.audit_result import Audit
-from reconcile.audit_topic import NoSuchTopicError, Wanted
+from reconcile.audit_topic import Wanted
 from reconcile.failures import EvidenceGoneError
 from reconcile.files import proved
 from reconcile.job import opened
@@ -385,10 +385,10 @@ def test_deleted_while_reading(lab: Lab) -> None:
 def test_nothing_there(lab: Lab, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """An empty topic is an answer, and needs no Spark; one that is missing is none, and near names are told."""
     topic = lab.topic("void", 2)
-    with pytest.raises(NoSuchTopicError, match=f"did you mean .*'{topic}'") as missing:
+    with pytest.raises(MissingTopicError, match=f"did you mean .*'{topic}'") as missing:
         job.asked(lab.request(f"{topic}x"))
     for impossible in ("a b", ".", ""):
-        with pytest.raises(NoSuchTopicError, match="is not there"):
+        with pytest.raises(MissingTopicError, match="is not there"):
             job.asked(lab.request(impossible))
     code = job.run(dataclasses.replace(lab.request(topic), out=str(tmp_path)))
     said = capsys.readouterr().out
@@ -467,7 +467,7 @@ def test_describe_and_read_are_enough(
 
         reader = asked("reader")
         audit = job.counted(spark, reader, job.asked(reader))
-        with pytest.raises(NoSuchTopicError, match="grant Read"):
+        with pytest.raises(MissingTopicError, match="grant Read"):
             job.asked(asked("viewer"))
     finally:
         secured.stop()
