@@ -4,9 +4,11 @@ import asyncio
 import contextlib
 import importlib
 import logging
+import os
 import signal
 import socket
 import sys
+import traceback
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
@@ -15,6 +17,7 @@ from app import collector, logs
 from conf.errors import ConfigurationError, PrerequisiteError
 from conf.settings import Settings
 from ringfence_client import ConsumerOptions, GroupConsumer, web
+from ringfence_client.handler import check
 from tables import failpoints
 
 log: Final = logging.getLogger("ringfence.consumer")
@@ -38,12 +41,25 @@ def run(
         raise ConfigurationError(
             f"--consumer-group {group!r} is the workers' own, by app.id: choose another name"
         )
-    call = load_handler(handler)
+    consumer = GroupConsumer(settings, found, group, load_handler(handler), options)
     collector.collect_rarely()
     listener = None if web_port == 0 else _listen(settings.app.web_host, web_port)
-    asyncio.run(_consume(GroupConsumer(settings, found, group, call, options), listener))
+    asyncio.run(_consume(consumer, listener))
     log.info("stopped")
+    _end_despite_threads(consumer)
     return 0
+
+
+def _end_despite_threads(consumer: GroupConsumer) -> None:
+    """Python waits for threads before it ends, and one that hangs in a handler would keep the process for ever."""
+    if consumer.dispatcher.runs.in_threads and consumer.dispatcher.runs.left_behind:
+        log.warning(
+            "%d handlers still run in threads, which cannot be ended: the process ends without them, and their messages come again",
+            consumer.dispatcher.runs.left_behind,
+        )  # fmt: skip
+        logging.shutdown()
+        sys.stdout.flush()
+        os._exit(0)
 
 
 async def _consume(consumer: GroupConsumer, listener: socket.socket | None) -> None:
@@ -81,17 +97,26 @@ def load_handler(text: str) -> Callable[..., Any]:
                 f"--handler {text!r}: there is no module {name}: it is looked for in {here}, then where Python looks"
             ) from error
         raise ConfigurationError(
-            f"--handler {text!r}: {name} needs {error.name}, which is missing"
+            f"--handler {text!r}: {name} needs {error.name}, which is missing{_where(error)}"
         ) from error
     except Exception as error:
-        raise ConfigurationError(f"--handler {text!r}: {name} does not load: {error!r}") from error
+        raise ConfigurationError(
+            f"--handler {text!r}: {name} does not load: {error!r}{_where(error)}"
+        ) from error
     for part in path.split("."):
         if not hasattr(found, part):
             raise ConfigurationError(f"--handler {text!r}: {name} has no {path}")
         found = getattr(found, part)
-    if not callable(found):
-        raise ConfigurationError(f"--handler {text!r}: {path} is no function")
+    check(found, f"--handler {text!r}: {path}")
     return found  # type: ignore[no-any-return]
+
+
+def _where(error: BaseException) -> str:
+    """File and line of the code that raised, as far as it is not Python's own machinery of imports."""
+    frames = [each for each in traceback.extract_tb(error.__traceback__) if "importlib" not in each.filename]
+    if not isinstance(error, SyntaxError) and len(frames) > 1:  # the first is ours
+        return f" ({frames[-1].filename}, line {frames[-1].lineno})"
+    return ""
 
 
 def _listen(host: str, port: int | None) -> socket.socket:

@@ -27,7 +27,29 @@ _SECONDS: Final = click.FloatRange(0, min_open=True)
     help="Messages of its group a handler holds.",
 )
 @click.option(
-    "--max-attempts", type=click.IntRange(1), default=5, show_default=True, help="Then it is a dead letter."
+    "--max-attempts",
+    type=click.IntRange(1),
+    show_default="5",
+    help="A message is a dead letter after so many failed ones, and not before --retry-time.",
+)
+@click.option(
+    "--retry-time",
+    type=click.FloatRange(0),
+    show_default="600; 0 with --max-attempts",
+    help="Seconds since its first failure before which a message is no dead letter.",
+)
+@click.option(
+    "--breaker/--no-breaker",
+    default=True,
+    show_default=True,
+    help="While nearly everything fails, slow down and give nothing up.",
+)
+@click.option(
+    "--handler-timeout",
+    type=click.FloatRange(0),
+    default=0.0,
+    show_default=True,
+    help="Seconds after which a handler's run is ended, as a failed attempt; 0 = never.",
 )
 @click.option(
     "--ack-interval",
@@ -72,7 +94,10 @@ def consume(
     group: str,
     concurrency: int,
     prefetch: int,
-    max_attempts: int,
+    max_attempts: int | None,
+    retry_time: float | None,
+    breaker: bool,
+    handler_timeout: float,
     ack_interval: float,
     drain_timeout: float,
     lease_timeout: float,
@@ -95,6 +120,9 @@ def consume(
             concurrency=concurrency,
             prefetch=prefetch,
             max_attempts=max_attempts,
+            retry_time=retry_time,
+            breaker=breaker,
+            handler_timeout=handler_timeout,
             ack_interval=ack_interval,
             drain_timeout=drain_timeout,
             lease_timeout=lease_timeout,
@@ -163,6 +191,22 @@ def groups_purge(address: str, name: str, group: str, config: Path) -> int:
     from app import group_verbs  # noqa: PLC0415
 
     return group_verbs.drop(settings, address, group, name, skip=False)
+
+
+@groups.command("release")
+@click.argument("address")
+@click.argument("name", metavar="GROUP")
+@_consumer_group
+@config_option
+def groups_release(address: str, name: str, group: str, config: Path) -> int:
+    """End the handler that runs the first message of GROUP at ADDRESS: a failed attempt; the group rests for 10 s or more.
+
+    A coroutine is cancelled. A thread cannot be: it keeps its group, and no handler's place. `groups skip` drops the message.
+    """
+    settings = load(config)
+    from app import group_verbs  # noqa: PLC0415
+
+    return group_verbs.release(settings, address, group, name)
 
 
 @groups.command("skip")

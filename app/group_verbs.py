@@ -71,10 +71,57 @@ def drop(settings: Settings, address: str, group: str, name: str, *, skip: bool)
     if not any(counts.values()):
         click.echo(
             f"nothing to drop  {name} has no message that {group} could drop"
-            + (": a handler has its first one; stop that first" if skip and counts else "")
+            + (
+                ": a handler has its first one: `ringfence groups release` ends that"
+                if skip and counts
+                else ""
+            )
         )
         return 1
     return 0
+
+
+def release(settings: Settings, address: str, group: str, name: str) -> int:
+    """End the handler that runs the first message of a group, for one consumer group.
+
+    Returns:
+        0 ended, 1 none runs it.
+
+    Raises:
+        GroupError: the consumer that holds it cannot be reached, or refuses.
+        BrokerUnavailableError: the cluster does not answer, or refuses.
+    """
+    found = rings.configured(settings, address)
+    places = asyncio.run(_release(settings, found, group, parse_name(name)))
+    for place in places:
+        click.echo(
+            f"released  {place}  the handler of {name} is ended; the group rests for a while: `ringfence groups skip` drops "
+            "the message, and without that it is tried again"
+        )
+    if not places:
+        click.echo(f"nothing to release  no handler of {group} runs a message of {name}")
+        return 1
+    return 0
+
+
+async def _release(settings: Settings, address: AddressSettings, group: str, name: bytes) -> list[str]:
+    async with Cluster(settings.kafka, group) as cluster:
+        await cluster.await_coordinator()
+        released = []
+        for number, known in enumerate(await groups.progresses(settings, address, cluster)):
+            row = await _waiting(settings, address, cluster, number, known, name)
+            if row is None or known is None or known.released:
+                continue
+            place = f"{address.accepted_topic}/{number}"
+            answer = await _tell(known.web, group, address, number, name, "release")
+            if isinstance(answer, str):
+                raise GroupError(
+                    f"{place} is held by {known.holder}, which {answer}: run this again where its web server can be reached, or "
+                    "stop that consumer: what it ran comes again"
+                )
+            if answer["released"]:
+                released.append(place)
+        return released
 
 
 async def _drop(
@@ -89,7 +136,7 @@ async def _drop(
                 continue
             refusal = "has no web server"
             if known is not None and known.web and not known.released:
-                answer = await _tell(known.web, group, address, number, name, skip=skip)
+                answer = await _tell(known.web, group, address, number, name, "skip" if skip else "purge")
                 if isinstance(answer, dict):
                     # A consumer has not fetched all that it purges.
                     dropped[number] = answer["dropped"] if skip else row.depth - answer["acquired"]
@@ -129,9 +176,11 @@ def _say_waiting(text: str) -> None:
 
 
 async def _tell(
-    web: str, consumer_group: str, address: AddressSettings, partition: int, name: bytes, *, skip: bool
+    web: str, consumer_group: str, address: AddressSettings, partition: int, name: bytes, what: str
 ) -> dict[str, int] | str:
-    """Have the holder drop it; returns what it says, or why it does not: another may listen where it did."""
+    """Have the holder do it; returns what it says, or why it does not: another may listen where it did."""
+    if not web:
+        return "has no web server"
     limit = aiohttp.ClientTimeout(total=ANSWER_LIMIT_S)
     body: dict[str, Any] = {
         "consumer_group": consumer_group,
@@ -139,7 +188,7 @@ async def _tell(
         "partition": partition,
         "group": name.hex(),
     }
-    url = f"{web}/groups/{'skip' if skip else 'purge'}"
+    url = f"{web}/groups/{what}"
     try:
         async with aiohttp.ClientSession(timeout=limit) as session, session.post(url, json=body) as answer:
             said = dict(await answer.json())

@@ -61,7 +61,7 @@ class Claimed:
         return self.claim.partition
 
     async def load(self, offset: int) -> Any | None:
-        """A record that is parked; None = it is no longer in the log, or nothing more is handed out."""
+        """A record that is parked, as :meth:`ringfence_client.parked.ParkedReader.read` has it."""
         return await self._read(self, offset)
 
     def lose(self) -> None:

@@ -6,6 +6,7 @@ Kafka's group protocol says which partitions are ours; the fence of each partiti
 import asyncio
 import contextlib
 import logging
+import time
 from collections.abc import Coroutine, Iterable
 from typing import Any, Final
 
@@ -23,9 +24,10 @@ from conf.settings import AddressSettings, Settings
 from ringfence_client import topics
 from ringfence_client.assignor import KeepingAssignor
 from ringfence_client.claimed import Claimed
-from ringfence_client.dead_letters import DeadLetters
+from ringfence_client.dead_letters import DeadLetters, DeadLetterTopic
 from ringfence_client.dispatcher import Dispatcher
 from ringfence_client.handler import Handler
+from ringfence_client.handler import check as check_handler
 from ringfence_client.holdings import Holdings
 from ringfence_client.message import MessageFactory
 from ringfence_client.opening import PartitionOpening
@@ -52,6 +54,8 @@ LEAVE_LIMIT_S: Final = 8.0
 REBALANCE_MARGIN_S: Final = 10.0
 """Who takes longer to join again than the rebalance time-out is evicted."""
 FETCH_AGAIN_S: Final = 1.0
+FAULT_SHOWS_S: Final = 2.0
+"""A write that fails once now and then is part of any cluster's life."""
 
 
 class GroupConsumer:
@@ -73,7 +77,11 @@ class GroupConsumer:
             group: The consumer group: its own progress, beside all others.
             handler: ``async def handle(message)``, or a plain function, which runs in threads. Returning acknowledges.
             options: How.
+
+        Raises:
+            HandlerError: the handler cannot be called with a message, or nothing of it would run.
         """
+        check_handler(handler, getattr(handler, "__qualname__", repr(handler)))
         self.address = address
         self.group = group
         self.options = options or ConsumerOptions()
@@ -85,10 +93,7 @@ class GroupConsumer:
         self.dispatcher = Dispatcher(
             handler,
             MessageFactory(address),
-            self.options.name,
-            concurrency=self.options.concurrency,
-            prefetch=self.options.prefetch,
-            max_attempts=self.options.max_attempts,
+            self.options,
         )
         self.holdings = Holdings(self._topic, self.options, self.dispatcher, self._parked)
         self.web = ""
@@ -98,8 +103,25 @@ class GroupConsumer:
 
     @property
     def ready(self) -> bool:
-        """Whether the first assignment came and every assigned partition is held."""
-        return self.holdings.ready
+        """Whether the first assignment came, every assigned partition is held, and nothing stands in its way."""
+        return self.holdings.ready and not self.faults
+
+    @property
+    def faults(self) -> list[str]:
+        """What keeps messages from being handled now, beside partitions that are not held yet."""
+        found, now = [], time.monotonic()
+        breaker = self.dispatcher.breaker
+        if breaker.open:
+            found.append(f"nearly every attempt fails, the last with: {breaker.reason}")
+        for claimed in self.claims.values():
+            writer = claimed.writer
+            if writer.fault and now - writer.failing_since > FAULT_SHOWS_S:
+                found.append(f"{claimed}: progress is not written: {writer.fault}")
+            if writer.letters.fault:
+                found.append(
+                    f"{claimed}: {len(writer.letters)} dead letters are not written: {writer.letters.fault}"
+                )
+        return found
 
     @property
     def claims(self) -> dict[int, Claimed]:
@@ -124,11 +146,10 @@ class GroupConsumer:
         """
         async with contextlib.AsyncExitStack() as stack:
             await stack.enter_async_context(self.cluster)
-            dead_letters = await topics.prepare(self._settings, self.address, self.cluster)
+            letters = DeadLetters(await self._topics(), self.group, self._topics)
             progress = ProgressTopic(self._settings.kafka, self._settings.app.id, self.cluster)
             await progress.start()
             stack.push_async_callback(progress.stop)
-            letters = DeadLetters(*dead_letters, self.group)
             opening = PartitionOpening(
                 self._settings.kafka, self._settings.app.id, self.cluster, progress, letters, self.options
             )
@@ -146,19 +167,26 @@ class GroupConsumer:
             stack.push_async_callback(self.holdings.close)
             await self._until_stopped(self._join_and_fetch())
 
+    async def _topics(self) -> DeadLetterTopic:
+        return await topics.prepare(self._settings, self.address, self.cluster)
+
     async def _until_stopped(self, flow: Coroutine[Any, Any, None]) -> None:
-        """Until :meth:`stop`: then it is cancelled, because aiokafka waits without limit for an assignment.
+        """Until :meth:`stop`, or until the handler turns out to be none: then it is cancelled, because aiokafka waits without limit for an assignment.
 
         Nothing is lost with it: what was fetched and did not reach a window was never begun.
         """
         flowing = asyncio.create_task(flow)
         stopping = asyncio.create_task(self.holdings.stopping.wait())
+        refusing = asyncio.create_task(self.dispatcher.refusing.wait())
         try:
-            await asyncio.wait([flowing, stopping], return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait([flowing, stopping, refusing], return_when=asyncio.FIRST_COMPLETED)
         finally:
             stopping.cancel()
+            refusing.cancel()
             flowing.cancel()
             await asyncio.wait([flowing])
+        if self.dispatcher.refused is not None:
+            raise self.dispatcher.refused
         if not flowing.cancelled():
             flowing.result()
 

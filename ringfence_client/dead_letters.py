@@ -1,16 +1,27 @@
 """What a handler could not do goes to ``<address>.dlq``, in the transaction that counts it as finished."""
 
+import asyncio
 import json
+import logging
+from collections.abc import Awaitable, Callable, Collection
+from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import Any, Final, NamedTuple
 
 from aiokafka.partitioner import murmur2
 
 from conf import wire
+from conf.errors import named
 from tables.producer import Builder, Outgoing, TransactionalProducer
+
+log: Final = logging.getLogger("ringfence.consumer")
 
 REASON_BYTES_MAX: Final = 2_000
 """A reason may hold a whole stack; its beginning says enough."""
+AGAIN_FIRST_S: Final = 1.0
+AGAIN_MAX_S: Final = 30.0
+"""Between two attempts to write what the dead-letter topic did not take."""
+RENEW_LIMIT_S: Final = 20.0
 
 
 class DeadLetter(NamedTuple):
@@ -22,14 +33,46 @@ class DeadLetter(NamedTuple):
     attempts: int
 
 
+class DeadLetterTopic(NamedTuple):
+    """As it is now."""
+
+    name: str
+    partitions: int
+    message_bytes_max: int
+    """Its largest record batch."""
+
+
 class DeadLetters:
     """Those of one consumer group at one address."""
 
-    def __init__(self, topic: str, partitions: int, message_bytes_max: int, group: str) -> None:
-        self._topic = topic
-        self._partitions = partitions
-        self._bytes_max = message_bytes_max
+    def __init__(
+        self,
+        topic: DeadLetterTopic,
+        group: str,
+        find: Callable[[], Awaitable[DeadLetterTopic]] | None = None,
+    ) -> None:
+        """``find`` looks the topic up again, and makes it where it is gone."""
+        self.topic = topic
         self._group = group
+        self._find = find
+        self._finding: asyncio.Task[None] | None = None
+
+    async def renew(self) -> None:
+        """Look the topic up again: what was written there was refused, so it may have been deleted, or made anew.
+
+        Raises:
+            TopicError: it is not there and cannot be made; or it is not as it must be.
+            KafkaError: the cluster does not say.
+            TimeoutError: it does not answer.
+        """
+        if self._finding is None or self._finding.done():  # partitions ask together
+            self._finding = asyncio.create_task(self._renew())
+        await asyncio.shield(self._finding)
+
+    async def _renew(self) -> None:
+        if self._find is not None:
+            async with asyncio.timeout(RENEW_LIMIT_S):
+                self.topic = await self._find()
 
     def outgoing(self, letter: DeadLetter, producer: TransactionalProducer) -> Outgoing:
         """The record batch, to the partition where any client's default partitioner would put it.
@@ -55,9 +98,117 @@ class DeadLetters:
             (None, digest, own),
         ):
             builder = _built(producer, key, value, carried)
-            if builder.size() <= self._bytes_max:
+            if builder.size() <= self.topic.message_bytes_max:
                 break
-        return Outgoing(self._topic, partition % self._partitions, builder)
+        return Outgoing(self.topic.name, partition % self.topic.partitions, builder)
+
+
+@dataclass(eq=False, slots=True)
+class Pending:
+    """A dead letter that is not written yet."""
+
+    letter: DeadLetter
+    written: "asyncio.Future[None]" = field(
+        default_factory=lambda: asyncio.get_running_loop().create_future()
+    )
+
+    @property
+    def offset(self) -> int:
+        """Of its message."""
+        return int(self.letter.record.offset)
+
+
+class PendingLetters:
+    """Of one partition: what waits to be written. Where its topic refuses it, the partition's progress goes on without it.
+
+    Only the groups of these messages wait: none of them counts as finished before its letter is there.
+    """
+
+    def __init__(self, place: str, dead_letters: DeadLetters, hurry: Callable[[], None]) -> None:
+        """``place``: the partition, for log lines; ``hurry`` is told when there is something to write."""
+        self._place = place
+        self._dead_letters = dead_letters
+        self._hurry = hurry
+        self._pending: list[Pending] = []
+        self._under_way: Collection[Pending] = ()
+        """Sent, and not known to be committed or not."""
+        self.fault = ""
+        """Why they are not written; empty = they are."""
+        self._reviving: asyncio.Task[None] | None = None
+        """While they are left out: looks after the topic."""
+        self._pause = AGAIN_FIRST_S
+
+    def __len__(self) -> int:
+        return len(self._pending)
+
+    def add(self, letter: DeadLetter) -> "asyncio.Future[None]":
+        """To be written; the future is done when it is committed."""
+        self._pending.append(Pending(letter))
+        self._hurry()
+        return self._pending[-1].written
+
+    def withdraw(self, offset: int) -> bool:
+        """Write none of this message. False: it may be written already."""
+        if any(each.offset == offset for each in self._under_way):
+            return False
+        self._pending = [each for each in self._pending if each.offset != offset]
+        return True
+
+    def take(self) -> Collection[Pending]:
+        """What is to be written now; :meth:`written` or :meth:`settle` follows."""
+        resting = self._reviving is not None and not self._reviving.done()
+        self._under_way = () if resting else tuple(self._pending)
+        return self._under_way
+
+    def written(self) -> list[int]:
+        """What was taken is committed. Returns the offsets; those who wait are told afterwards, by the event loop."""
+        letters, self._under_way = self._under_way, ()
+        if letters:
+            self.fault, self._pause = "", AGAIN_FIRST_S
+        self._pending = [each for each in self._pending if each not in letters]
+        for each in letters:
+            if not each.written.done():
+                each.written.set_result(None)
+        return [each.offset for each in letters]
+
+    def settle(self) -> None:
+        """What was taken is not committed, and is known not to be."""
+        self._under_way = ()
+
+    def rest(self, error: Exception) -> None:
+        """What was taken failed: others are written without it, until the topic has been looked at."""
+        if self.fault:
+            log.error(
+                "%s: dead letters cannot be written to %s: the groups of %d messages wait for that, all others go on; again in "
+                "%.0f s: %s", self._place, self._dead_letters.topic.name, len(self._pending), self._pause, named(error),
+            )  # fmt: skip
+        self.fault = named(error)
+        self._reviving = asyncio.create_task(self._revive())
+
+    async def _revive(self) -> None:
+        while True:
+            await asyncio.sleep(self._pause)
+            self._pause = min(AGAIN_MAX_S, 2 * self._pause)
+            try:
+                await self._dead_letters.renew()
+                break
+            except Exception as error:  # noqa: BLE001 - whatever it is: it is tried again
+                self.fault = named(error)
+                log.error(
+                    "%s: the dead-letter topic is not usable: the groups of %d messages wait for it, all others go on; again in "
+                    "%.0f s: %s", self._place, len(self._pending), self._pause, self.fault,
+                )  # fmt: skip
+        asyncio.get_running_loop().call_soon(self._hurry)  # when this has ended
+
+    def give_up(self, error: Exception) -> None:
+        """None will be written any more."""
+        if self._reviving is not None:
+            self._reviving.cancel()
+        pending, self._pending = self._pending, []
+        for each in pending:
+            if not each.written.done():
+                each.written.set_exception(error)
+                each.written.exception()  # whoever waits sees it; nobody needs to
 
 
 def _built(

@@ -32,11 +32,12 @@ async def drop_below(
         LostError: it got one meanwhile.
         KafkaError: the cluster does not answer.
     """
-    dead_letters = await topics.prepare(settings, address, cluster)
+    dead_letters = DeadLetters(await topics.prepare(settings, address, cluster), cluster.group_id)
     progress = ProgressTopic(settings.kafka, settings.app.id, cluster)
     await progress.start()
-    letters = DeadLetters(*dead_letters, cluster.group_id)
-    opening = PartitionOpening(settings.kafka, settings.app.id, cluster, progress, letters, ConsumerOptions())
+    opening = PartitionOpening(
+        settings.kafka, settings.app.id, cluster, progress, dead_letters, ConsumerOptions()
+    )
 
     said: list[str] = []
 

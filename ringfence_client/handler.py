@@ -1,4 +1,8 @@
-"""Runs of a handler: in the event loop, or in threads; and those that outlive the claim that they began under."""
+"""Handlers: what may be one; their runs, in the event loop or in threads; and runs that nobody could end.
+
+What is called and returns acknowledges a message. So whatever only *looks* as if it ran must not pass for a handler: a generator
+function returns at once, and nothing in it has run.
+"""
 
 import asyncio
 import concurrent.futures
@@ -6,9 +10,49 @@ import inspect
 from collections.abc import Callable
 from typing import Any, cast
 
+from conf.errors import ConfigurationError
 from ringfence_client.message import Message
 
 Handler = Callable[[Message], Any]
+
+
+class HandlerError(ConfigurationError):
+    """It can never handle anything, or what it returns shows that it did not."""
+
+
+def check(handler: Any, name: str) -> None:
+    """Make sure that it can be called with a message, and that a call runs it.
+
+    Args:
+        handler: What was given as the handler.
+        name: What to call it in the error.
+
+    Raises:
+        HandlerError: it cannot, or it would not; the text says how it should look.
+    """
+    if inspect.isclass(handler):
+        raise HandlerError(
+            f"{name} is a class: a call would make an instance and handle nothing; give a function, or a method of an instance"
+        )
+    if not callable(handler):
+        raise HandlerError(f"{name} is no function")
+    for each in (handler, getattr(handler, "__call__", None)):  # noqa: B004 - an object whose __call__ is one
+        if inspect.isgeneratorfunction(each) or inspect.isasyncgenfunction(each):
+            raise HandlerError(
+                f"{name} is a generator function (it has a yield): a call runs nothing of it, and every message would be "
+                "acknowledged unhandled; write it without yield"
+            )
+    try:
+        signature = inspect.signature(handler)
+    except (ValueError, TypeError):
+        return  # of a builtin nobody knows
+    try:
+        signature.bind(object())
+    except TypeError as error:
+        raise HandlerError(
+            f"{name}{signature} cannot be called with one message ({error}): write for example "
+            "async def handle(message)"
+        ) from error
 
 
 class HandlerRuns:
@@ -17,11 +61,11 @@ class HandlerRuns:
     def __init__(self, handler: Handler, concurrency: int) -> None:
         """``handler``: a coroutine function, or a plain one, which runs in threads."""
         self._handler = handler
-        self._pool = (
-            None
-            if _is_async(handler)
-            else concurrent.futures.ThreadPoolExecutor(concurrency, "ringfence-handler")
-        )
+        self._concurrency = concurrency
+        self._pool: concurrent.futures.ThreadPoolExecutor | None = None
+        if not _is_async(handler):
+            self._pool = self._new_pool()
+        self.in_threads = self._pool is not None
         self._left: dict[tuple[str, int, int], asyncio.Future[Any]] = {}
 
     async def run(self, message: Message) -> None:
@@ -29,26 +73,38 @@ class HandlerRuns:
 
         Raises:
             CancelledError: somebody cancelled this task; a thread goes on meanwhile.
+            HandlerError: it returned a generator, of which nothing has run.
             Exception: what the handler raised.
         """
         try:
             if self._pool is None:
-                await self._handler(message)
+                result = await self._handler(message)
             else:
-                await self._in_thread(message, self._pool)
+                result = await self._in_thread(message, self._pool)
+            while result is not None and (more := _awaitable(result)) is not None:
+                result = await more
         except asyncio.CancelledError:
             if cast("asyncio.Task[None]", asyncio.current_task()).cancelling():
                 raise
             # Not we: the handler waited for something that was cancelled. That must not end who runs it.
             raise RuntimeError("what the handler waited for was cancelled") from None
+        if result is not None and (inspect.isgenerator(result) or inspect.isasyncgen(result)):
+            raise HandlerError(
+                f"the handler returned a generator ({result!r}): nothing of it has run; return when the message is handled"
+            )
 
     def left(self, topic: str, partition: int, offset: int) -> "asyncio.Future[Any] | None":
-        """A run of this message that outlives its claim: whoever gets the message here again waits."""
+        """A run of this message that outlives its turn: whoever gets the message here again waits."""
         return self._left.get((topic, partition, offset)) if self._left else None
 
     def any_left(self, topic: str, partition: int) -> bool:
         """Whether such a run of any message of a partition goes on."""
         return any(key[:2] == (topic, partition) for key in self._left)
+
+    @property
+    def left_behind(self) -> int:
+        """How many such runs go on."""
+        return len(self._left)
 
     def outlives(self, topic: str, partition: int, offset: int, run: "asyncio.Future[Any]") -> None:
         """This run does; it is forgotten when it ends."""
@@ -68,16 +124,32 @@ class HandlerRuns:
         if self._pool is not None:
             self._pool.shutdown(wait=False, cancel_futures=True)
 
-    async def _in_thread(self, message: Message, pool: concurrent.futures.Executor) -> None:
+    def _new_pool(self) -> concurrent.futures.ThreadPoolExecutor:
+        return concurrent.futures.ThreadPoolExecutor(self._concurrency, "ringfence-handler")
+
+    async def _in_thread(self, message: Message, pool: concurrent.futures.ThreadPoolExecutor) -> Any:
         run: concurrent.futures.Future[Any] = pool.submit(self._handler, message)
         thread = asyncio.wrap_future(run)
         try:
-            await asyncio.shield(thread)
+            return await asyncio.shield(thread)
         except asyncio.CancelledError:
+            if thread.done() and not thread.cancelled():
+                return thread.result()  # it ended just then
             # A thread cannot be ended, unless it has not begun.
             if not run.cancel():
                 self.outlives(message.topic, message.partition, message.offset, thread)
+                if pool is self._pool:
+                    # It may keep its place for ever, which the others need: what runs in the old threads ends there.
+                    pool.shutdown(wait=False)
+                    self._pool = self._new_pool()
             raise
+
+
+def _awaitable(result: Any) -> Any | None:
+    """What has not run to its end yet, such as the coroutine that a plain function around a coroutine function returns."""
+    if isinstance(result, concurrent.futures.Future):
+        return asyncio.wrap_future(result)
+    return result if inspect.isawaitable(result) else None
 
 
 def _is_async(handler: Handler) -> bool:

@@ -9,7 +9,7 @@ import uuid
 from collections.abc import Awaitable, Callable
 from typing import Final
 
-from aiokafka.errors import KafkaTimeoutError
+from aiokafka.errors import KafkaError, KafkaTimeoutError
 
 from conf import wire
 from conf.settings import KafkaSettings
@@ -35,6 +35,7 @@ LOOK_S: Final = 0.1
 SAY_S: Final = 10.0
 LAST_LOOK_S: Final = 1.0
 """For the look between waiting for one's turn and the fence. One that takes longer is given up: the turn goes on."""
+EXPLAIN_LIMIT_S: Final = 3.0
 FENCE_LIMIT_S: Final = 10.0
 """One whose coordinator is away must not keep its turn from the others."""
 
@@ -114,7 +115,7 @@ class PartitionOpening:
         window = Window(progress, prefetch=self._options.prefetch, records_max=self._options.records_max)
         destination = (self._progress.name, self._progress.partition(claim.key))
         writer = ProgressWriter(
-            claim, window, producer, destination, self._letters, reclaim, options=self._options
+            claim, window, producer, destination, self._letters, reclaim, self._explain, options=self._options
         )
         return claim, window, writer
 
@@ -283,6 +284,15 @@ class PartitionOpening:
                     self._require_ours(claim, predecessor, await self._progress.latest(claim.key))
             return await self._fence(claim)
 
+    async def _explain(self) -> str:
+        """What may be behind progress that cannot be written."""
+        try:
+            async with asyncio.timeout(EXPLAIN_LIMIT_S):
+                there = await self._cluster.partition_counts([self._progress.name])
+        except (KafkaError, OSError, TimeoutError):
+            return ""
+        return "" if there else f"{self._progress.name} does not exist any more"
+
     def _require_ours(self, claim: Claim, predecessor: Progress | None, progress: Progress | None) -> None:
         if progress is not None and progress.holder != claim.holder and progress != predecessor:
             raise LostError(f"{progress.holder} has taken it")
@@ -293,7 +303,10 @@ def _from(progress: Progress, start: int) -> Progress:
     watermark = Watermark(progress.next, progress.finished)
     watermark.reached(start)
     attempts = {offset: count for offset, count in progress.attempts.items() if offset >= start}
-    return dataclasses.replace(progress, next=watermark.next, finished=watermark.runs(), attempts=attempts)
+    failures = {offset: each for offset, each in progress.failures.items() if offset >= start}
+    return dataclasses.replace(
+        progress, next=watermark.next, finished=watermark.runs(), attempts=attempts, failures=failures
+    )
 
 
 def _lane(claim: Claim) -> str:

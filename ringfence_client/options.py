@@ -6,8 +6,13 @@ import uuid
 from dataclasses import dataclass, field
 from typing import Final
 
+from ringfence_client.retries import RetryPolicy
+
 LEASE_TIMEOUT_MIN: Final = 3.0
 LEASE_IDLE_MIN: Final = 0.2
+MAX_ATTEMPTS: Final = 5
+RETRY_TIME_S: Final = 600.0
+"""Longer than most restarts of what handlers depend on."""
 
 
 def _name() -> str:
@@ -21,7 +26,12 @@ class ConsumerOptions:
     Attributes:
         concurrency: Handlers that run at once, each for another group.
         prefetch: Messages of its group that a handler holds; more saves little and makes groups change hands later.
-        max_attempts: After so many failed ones a message goes to the dead letters.
+        max_attempts: A message goes to the dead letters after so many failed ones (None = 5) …
+        retry_time: … and not before so many seconds since the first. None = 600 where ``max_attempts`` is None too, else 0: who
+            says how often means just that.
+        breaker: Whether to slow down, and give nothing up, while nearly everything fails.
+        handler_timeout: Seconds after which a handler's run is ended, as a failed attempt; 0 = never. A thread cannot be ended:
+            its group waits for it.
         ack_interval: Seconds between writes of the progress. What is finished and not written when a process dies is
             done again.
         ack_count: Acknowledgements after which progress is written before that.
@@ -35,7 +45,10 @@ class ConsumerOptions:
 
     concurrency: int = 10
     prefetch: int = 1
-    max_attempts: int = 5
+    max_attempts: int | None = None
+    retry_time: float | None = None
+    breaker: bool = True
+    handler_timeout: float = 0.0
     ack_interval: float = 0.1
     ack_count: int = 5_000
     drain_timeout: float = 30.0
@@ -47,8 +60,13 @@ class ConsumerOptions:
 
     def __post_init__(self) -> None:
         for key in ("concurrency", "prefetch", "max_attempts", "ack_count", "records_max"):
-            if getattr(self, key) < 1:
-                raise ValueError(f"{key} = {getattr(self, key)}: at least 1")
+            value = getattr(self, key)
+            if value is not None and value < 1:
+                raise ValueError(f"{key} = {value}: at least 1")
+        for key in ("retry_time", "handler_timeout"):
+            value = getattr(self, key)
+            if value is not None and value < 0:
+                raise ValueError(f"{key} = {value}: 0 seconds or more")
         for key in ("ack_interval", "drain_timeout", "session_timeout"):
             if getattr(self, key) <= 0:
                 raise ValueError(f"{key} = {getattr(self, key)}: more than 0 seconds")
@@ -61,3 +79,10 @@ class ConsumerOptions:
             raise ValueError(
                 f"lease_idle = {self.lease_idle}: from {LEASE_IDLE_MIN} seconds to lease_timeout = {self.lease_timeout}"
             )
+
+    @property
+    def policy(self) -> RetryPolicy:
+        """When a message is given up."""
+        chosen = self.max_attempts is not None
+        retry_time = self.retry_time if self.retry_time is not None else 0.0 if chosen else RETRY_TIME_S
+        return RetryPolicy(self.max_attempts or MAX_ATTEMPTS, retry_time)

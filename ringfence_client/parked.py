@@ -21,6 +21,10 @@ CHUNK: Final = 250
 POLL_MS: Final = 200
 RETRY_S: Final = 1.0
 STOP_LIMIT_S: Final = 5.0
+SILENT_S: Final = 1.0
+"""A partition of which nothing came is not asked again for so long: it has the one connection to itself while it is waited for."""
+GONE: Final = object()
+"""In place of a record that is no longer in the log."""
 
 
 class ParkedReader:
@@ -33,10 +37,14 @@ class ParkedReader:
         self._ahead: set[Claimed] = set()
         """Those for which something is read before it is needed."""
         self._running: set[asyncio.Task[None]] = set()
+        self._silent: dict[TopicPartition, float] = {}
+        """Partitions of which nothing came, until when they are left alone (event loop's time, s)."""
 
     def read_ahead(self, claimed: Claimed) -> None:
         """If groups come near the end of what is kept of them, read on, beside all else."""
         if claimed in self._ahead or claimed.draining or claimed.window.kept.wanted() is None:
+            return
+        if self._is_silent(TopicPartition(claimed.topic, claimed.partition)):
             return
         self._ahead.add(claimed)
         task = asyncio.create_task(self._read_ahead(claimed))
@@ -44,18 +52,20 @@ class ParkedReader:
         task.add_done_callback(self._running.discard)
 
     async def read(self, claimed: Claimed, offset: int) -> Any | None:
-        """The record at this offset, and with it what follows; None = retention has deleted it, or it is drained.
+        """The record at this offset, and with it what follows; :data:`GONE`; None = nothing more of it is handed out now.
 
         Raises:
             KafkaError: it cannot be read now.
         """
-        window = claimed.window
+        window, tp = claimed.window, TopicPartition(claimed.topic, claimed.partition)
         while (record := window.record(offset)) is None and not claimed.draining:
             async with self._lock:
                 if window.record(offset) is not None:
                     continue  # another handler's reading has brought it
+                if self._is_silent(tp):
+                    return None
                 try:
-                    found = await self._stretch(TopicPartition(claimed.topic, claimed.partition), offset)
+                    found = await self._stretch(tp, offset)
                 except Exception:
                     await self._disconnect()  # what its fetching ended with, it would say for ever
                     raise
@@ -63,9 +73,12 @@ class ParkedReader:
                     log.error(
                         "GAP: %s/%d is gone: retention or compaction deleted it unprocessed", claimed, offset
                     )
-                    return None
+                    return GONE
                 window.kept.unpark(found, always=True)
         return record
+
+    def _is_silent(self, tp: TopicPartition) -> bool:
+        return self._silent.get(tp, 0.0) > asyncio.get_running_loop().time()
 
     async def _read_ahead(self, claimed: Claimed) -> None:
         window, tp = claimed.window, TopicPartition(claimed.topic, claimed.partition)
@@ -74,6 +87,8 @@ class ParkedReader:
                 async with self._lock:
                     offset = window.kept.wanted()
                     if offset is None or claimed.draining:
+                        return
+                    if self._is_silent(tp):
                         return
                     if (found := await self._stretch(tp, offset)) is None:
                         window.kept.gone(offset)
@@ -138,4 +153,6 @@ class ParkedReader:
         finally:
             # Else it would fetch on at once, and the next reading would wait for that fetch, up to the poll time.
             consumer.pause(tp)
+        if not records:
+            self._silent[tp] = asyncio.get_running_loop().time() + SILENT_S
         return None if records and records[0].offset > offset else records

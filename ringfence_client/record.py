@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from ringfence_client import watermark
+from ringfence_client.retries import Failures
 
 FORMAT: Final = 2
 
@@ -46,6 +47,8 @@ class Progress:
         delivered: Everything that a handler was ever given lies below.
         running: How many messages handlers have now, or will be given again before others of their groups.
         beat: Grows with each record that a holder writes: one that says nothing new is another one nevertheless.
+        failures: Of the attempts, those that a handler failed in, and the time of the first, by offset. What is in neither
+            ended without a word: with its process.
     """
 
     next: int
@@ -60,6 +63,7 @@ class Progress:
     delivered: int = 0
     running: int = 0
     beat: int = 0
+    failures: Mapping[int, Failures] = field(default_factory=dict)
 
     @property
     def released(self) -> bool:
@@ -100,6 +104,7 @@ def encode(progress: Progress) -> bytes:
         "delivered": progress.delivered,
         "running": progress.running,
         "beat": progress.beat,
+        "failures": {str(offset): each for offset, each in progress.failures.items()},
         "purged": {group.hex(): run for group, run in progress.purged.items()},
     }
     return json.dumps(document, separators=(",", ":")).encode()
@@ -142,4 +147,9 @@ def _progress(document: dict[str, Any]) -> Progress:
         int(document["delivered"]),
         int(document["running"]),
         int(document["beat"]),
+        # Records of former versions have none.
+        {
+            int(offset): Failures(int(count), int(since))
+            for offset, (count, since) in document.get("failures", {}).items()
+        },
     )

@@ -1,12 +1,16 @@
 """The topics that a group-ordered consumer needs beside what it reads: made when they are missing."""
 
+import logging
 from typing import Final
 
 from conf import wire
 from conf.errors import TopicError
 from conf.settings import AddressSettings, Settings
 from ringfence_client import progress
+from ringfence_client.dead_letters import DeadLetterTopic
 from tables.cluster import Cluster
+
+log: Final = logging.getLogger("ringfence.consumer")
 
 APPEAR_LIMIT_S: Final = 60.0
 """A broker makes some hundred partitions a second, and shows no topic before those that were made earlier."""
@@ -14,11 +18,10 @@ DEAD_LETTER_BYTES_MAX: Final = 1_048_588 + 65_536
 """Of the topic as it is made here: a dead letter carries three headers more than the accepted topic's largest."""
 
 
-async def prepare(settings: Settings, address: AddressSettings, cluster: Cluster) -> tuple[str, int, int]:
-    """Find the accepted topic; find or make the progress and the dead-letter topic.
+async def prepare(settings: Settings, address: AddressSettings, cluster: Cluster) -> DeadLetterTopic:
+    """Find the accepted topic; find or make the progress and the dead-letter topic, which is returned.
 
-    Returns:
-        Name, partition count and largest record batch of the dead-letter topic.
+    Safe to repeat, also while a consumer runs: a topic that is gone is made again.
 
     Raises:
         TopicError: the accepted topic is missing, or another cannot be made, or is not as it must be.
@@ -36,6 +39,7 @@ async def prepare(settings: Settings, address: AddressSettings, cluster: Cluster
     }
     for topic in missing.keys() - counts.keys():
         partitions, config = missing[topic]
+        log.info("%s is missing: creating it with %d partitions", topic, partitions)
         await cluster.create_topic(topic, partitions, address.replication_factor, config)
     if not counts.keys() >= missing.keys():
         counts = await cluster.await_topics([address.accepted_topic, letters, kept], APPEAR_LIMIT_S)
@@ -45,4 +49,4 @@ async def prepare(settings: Settings, address: AddressSettings, cluster: Cluster
             f"{kept} (progress of consumer groups) has cleanup.policy={configs[kept].cleanup_policy}, and retention "
             "would delete what consumers have finished: set cleanup.policy=compact"
         )
-    return letters, counts[letters], configs[letters].message_bytes_max
+    return DeadLetterTopic(letters, counts[letters], configs[letters].message_bytes_max)

@@ -1,24 +1,60 @@
-"""Turns: what a handler holds, and those that rest without one."""
+"""Turns: what a handler holds, and those that keep their groups without one."""
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from typing import Any
 
 from ringfence_client.claimed import Claimed
 
 
 class Turn:
-    """What one handler holds of one group."""
+    """What one handler holds of one group. The ledger's consumer is the turn and not the handler, which may leave it."""
 
-    __slots__ = ("claimed", "name", "offsets")
+    __slots__ = ("attempt", "claimed", "cut_short", "name", "offsets", "run", "trial")
 
     def __init__(self, claimed: Claimed, name: str) -> None:
         self.claimed = claimed
         self.name = name
         self.offsets: deque[int] = deque()
+        self.attempt = 0
+        """Of its first message, where that is begun; else 0."""
+        self.cut_short = ""
+        """Why its run is being ended; empty = it is not, or by nobody who counts that as an attempt."""
+        self.run: object | None = None
+        """The run that its first message has now."""
+        self.trial: asyncio.Future[None] | None = None
+        """Done when its attempt is over; only where another message waits for that."""
+
+    def begin(self) -> None:
+        """Its first message is, or is about to be, with a handler."""
+        if not self.attempt:
+            self.attempt = self.claimed.window.begin(self.offsets[0])
+            self.claimed.writer.note()
+
+    def over(self) -> None:
+        """Its attempt is, whatever came of it."""
+        self.attempt, self.cut_short = 0, ""
+        trial, self.trial = self.trial, None
+        if trial is not None and not trial.done():
+            trial.set_result(None)
+
+    def take_back(self) -> None:
+        """Its first message was not begun after all, or its attempt does not count."""
+        if self.attempt:
+            self.over()
+            self.claimed.window.take_back(self.offsets[0])
+            self.claimed.writer.note()
+
+    def finish(self, *, reject: bool = False) -> None:
+        """Its first message is done."""
+        self.over()
+        self.claimed.window.finish(self, self.offsets.popleft(), reject=reject)
+        self.claimed.writer.note()
 
     def put_back(self) -> None:
         """What was not begun, or will not be tried again here."""
+        self.over()
         self.offsets.clear()
         if not self.claimed.window.closed:
             self.claimed.window.put_back(self)
@@ -28,7 +64,7 @@ class Turn:
 
 
 class RestingTurns:
-    """Turns that keep their groups while no handler runs: for a while, then due."""
+    """Turns that keep their groups while no handler has them: for a while, or until something has happened; then due."""
 
     def __init__(self, wake: Callable[[int], None]) -> None:
         """``wake`` is told how many messages became available."""
@@ -37,6 +73,7 @@ class RestingTurns:
         self._held: list[Turn] = []
         """Due too, but of partitions of which nothing is handed out now."""
         self._timers: dict[Turn, asyncio.TimerHandle] = {}
+        self._waits: dict[Turn, asyncio.Future[Any]] = {}
 
     def next(self) -> Turn | None:
         """One that has rested."""
@@ -45,9 +82,17 @@ class RestingTurns:
     def due(self, turn: Turn) -> None:
         """It goes on as soon as a handler is free, and its partition is not suspended."""
         if turn.claimed.draining:
+            turn.claimed.window.rest(turn.offsets)
             self._held.append(turn)
         else:
             self._due.append(turn)
+            self._wake(1)
+
+    def go_on(self, turn: Turn) -> None:
+        """What it waited for has happened: it is due, or, where that finished its last message, others of its group are available."""
+        if turn.offsets:
+            self.due(turn)
+        else:
             self._wake(1)
 
     def rest(self, turn: Turn, delay: float, *, release: bool) -> None:
@@ -66,17 +111,38 @@ class RestingTurns:
         if turn.claimed.draining:
             turn.claimed.window.rest(turn.offsets)
 
+    def until(
+        self, turn: Turn, happened: "asyncio.Future[Any]", then: Callable[["asyncio.Future[Any]"], None]
+    ) -> None:
+        """Until this is done, however it ends; then ``then`` says what becomes of the turn, unless it was put back or skipped."""
+
+        def over(future: "asyncio.Future[Any]") -> None:
+            if self._waits.get(turn) is future:
+                del self._waits[turn]
+                then(future)
+            elif not future.cancelled():
+                future.exception()  # nobody else asks
+
+        self._waits[turn] = happened
+        happened.add_done_callback(over)
+        if turn.claimed.draining:
+            turn.claimed.window.rest(turn.offsets)
+
     def __contains__(self, turn: Turn) -> bool:
         """Whether it rests."""
-        return turn in self._timers
+        return turn in self._timers or turn in self._waits
+
+    def waiting(self) -> Iterator[Turn]:
+        """Those that wait for something to happen."""
+        return iter(self._waits)
 
     def suspend(self, claimed: Claimed) -> None:
-        """Those of this partition go on resting, and none goes on until :meth:`resume`."""
+        """Those of this partition go on resting, and none goes on until :meth:`resume`. What was only about to begin did not."""
         self._held += (each for each in self._due if each.claimed is claimed)
         self._due = deque(each for each in self._due if each.claimed is not claimed)
-        for turn in (*self._held, *self._timers):
-            if turn.claimed is claimed:
-                claimed.window.rest(turn.offsets)
+        for turn in self._of(claimed):
+            turn.take_back()
+            claimed.window.rest(turn.offsets)
 
     def resume(self) -> None:
         """Those of partitions that are not suspended any more go on when they have rested."""
@@ -86,21 +152,28 @@ class RestingTurns:
 
     def end(self, claimed: Claimed) -> None:
         """Those of this partition put back what they hold; it is suspended."""
-        for turn in [each for each in (*self._held, *self._timers) if each.claimed is claimed]:
-            if (timer := self._timers.pop(turn, None)) is not None:
-                timer.cancel()
+        for turn in list(self._of(claimed)):
+            self._forget(turn)
             turn.put_back()
-        self._held = [each for each in self._held if each.claimed is not claimed]
 
     def skip(self, claimed: Claimed, group: bytes) -> bool:
         """Drop the first message of the turn of this group that rests; whether there is one."""
-        for turn in list(self._timers):
-            if turn.claimed is claimed and claimed.window.group(turn.offsets[0]) == group:
-                self._timers.pop(turn).cancel()
-                claimed.window.finish(turn, turn.offsets.popleft(), reject=True)
-                if turn.offsets:
-                    self.due(turn)
-                else:
-                    self._wake(1)
+        for turn in list(self._of(claimed)):
+            if claimed.window.group(turn.offsets[0]) == group and claimed.writer.withdraw(turn.offsets[0]):
+                self._forget(turn)
+                turn.finish(reject=True)
+                self.go_on(turn)
                 return True
         return False
+
+    def _of(self, claimed: Claimed) -> Iterator[Turn]:
+        everything = (*self._timers, *self._waits, *self._due, *self._held)
+        return (each for each in everything if each.claimed is claimed and each.offsets)
+
+    def _forget(self, turn: Turn) -> None:
+        if (timer := self._timers.pop(turn, None)) is not None:
+            timer.cancel()
+        self._waits.pop(turn, None)
+        for those in (self._due, self._held):
+            if turn in those:
+                those.remove(turn)

@@ -22,6 +22,7 @@ kind    payload
 :func:`encode` takes the shorter, and varints of equals.
 """
 
+import copy
 from bisect import bisect_right
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Sequence
@@ -108,6 +109,15 @@ class Watermark:
             why = "it is finished" if self.is_finished(offset) else "it was never delivered"
             raise KeyError(f"offset {offset} cannot be finished: {why}")
         del self._unfinished[offset]
+
+    def without(self, offsets: Iterable[int]) -> "Watermark":
+        """As it would be if these delivered offsets were finished too; this one stays as it is."""
+        unfinished = self._unfinished.copy()
+        for offset in offsets:
+            del unfinished[offset]
+        other = copy.copy(self)
+        other._unfinished = unfinished  # noqa: SLF001 - one of its own kind
+        return other
 
     def is_finished(self, offset: int) -> bool:
         """Whether nothing is to be done about this offset any more, because it is finished or does not exist."""

@@ -35,6 +35,7 @@ async def serving(consumer: GroupConsumer, listener: socket.socket) -> AsyncIter
             web.get("/groups", pages.groups),
             web.post("/groups/purge", pages.purge),
             web.post("/groups/skip", pages.skip),
+            web.post("/groups/release", pages.release),
         ]
     )
     runner = web.AppRunner(application, access_log=None)
@@ -55,7 +56,7 @@ class _Pages:
         return web.json_response({"live": True})
 
     async def health(self, _request: web.Request) -> web.Response:
-        """503 until every assigned partition is held."""
+        """503 until every assigned partition is held, and while something keeps its messages from being handled."""
         consumer = self._consumer
         report = {
             "ready": consumer.ready,
@@ -72,6 +73,9 @@ class _Pages:
                 if each.draining
             },
             "waiting": {str(number): reason for number, reason in sorted(consumer.reasons.items())},
+            "faults": consumer.faults,
+            "running": consumer.dispatcher.running,
+            "left_behind": consumer.dispatcher.runs.left_behind,
             "counts": dict(consumer.dispatcher.counts),
         }
         return web.json_response(report, status=200 if consumer.ready else 503)
@@ -91,7 +95,16 @@ class _Pages:
         """Drop the first message of a group, also while it waits to be tried again."""
         return await self._change(request, skip=True)
 
-    async def _change(self, request: web.Request, *, skip: bool) -> web.Response:
+    async def release(self, request: web.Request) -> web.Response:
+        """End the handler that runs the first message of a group."""
+        found = await self._asked(request)
+        if isinstance(found, web.Response):
+            return found
+        claimed, group = found
+        return web.json_response({"released": self._consumer.dispatcher.release(claimed, group)})
+
+    async def _asked(self, request: web.Request) -> tuple[Claimed, bytes] | web.Response:
+        """The partition and the group of a request, or what is wrong with it."""
         try:
             body = await request.json()
             number, group = int(body["partition"]), bytes.fromhex(body["group"])
@@ -107,6 +120,14 @@ class _Pages:
         claimed = self._consumer.claims.get(number)
         if claimed is None or claimed.draining:
             return web.json_response({"error": f"partition {number} is not held here"}, status=409)
+        return claimed, group
+
+    async def _change(self, request: web.Request, *, skip: bool) -> web.Response:
+        found = await self._asked(request)
+        if isinstance(found, web.Response):
+            return found
+        claimed, group = found
+        number = claimed.partition
         if skip:
             dropped = self._consumer.dispatcher.skip(claimed, group)
         else:

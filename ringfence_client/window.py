@@ -5,12 +5,13 @@ and what comes beyond is read again when its turn comes near. So one stuck group
 flow on.
 """
 
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from ringfence_client.kept import Kept
 from ringfence_client.ledger import GroupInfo, GroupLedger
 from ringfence_client.record import HELD, Progress
+from ringfence_client.retries import Failures
 from ringfence_client.watermark import Watermark
 
 RECORDS_MAX: Final = 10_000
@@ -42,6 +43,8 @@ class Window:
         self.watermark = Watermark(progress.next, progress.finished)
         self.attempts: dict[int, int] = dict(progress.attempts)
         """Of what was begun and is not finished."""
+        self.failures: dict[int, Failures] = dict(progress.failures)
+        """Of these what a handler failed at, and is not finished."""
         self.delivered = progress.delivered
         """Everything that a handler was ever given lies below."""
         self.running: set[int] = set()
@@ -153,12 +156,17 @@ class Window:
         """Nothing runs of these, nor will before they are begun again: whoever waits for this holder need not wait for them."""
         self.running.difference_update(offsets)
 
-    def bury(self, offset: int) -> None:
-        """It counts as finished from the next progress on, which its dead letter goes with; its group waits for that."""
-        self.watermark.finish(offset)
-        self.attempts.pop(offset, None)
-        self.running.discard(offset)
-        self._buried.add(offset)
+    def fail(self, offset: int, now_ms: int) -> Failures:
+        """Its handler failed: how often by now, and since when."""
+        known = self.failures.get(offset, Failures(0, now_ms))
+        found = self.failures[offset] = Failures(known.attempts + 1, known.since_ms)
+        return found
+
+    def buried(self, offsets: Iterable[int]) -> None:
+        """Their dead letters are written, in one transaction with progress that says so."""
+        for offset in offsets:
+            self._done(offset)
+            self._buried.add(offset)
 
     def finish(self, holder: Hashable, offset: int, *, reject: bool = False) -> None:
         """It is done; its group goes on.
@@ -197,11 +205,15 @@ class Window:
         if offset in self._buried:
             self._buried.discard(offset)
         else:
-            self.watermark.finish(offset)
-            self.attempts.pop(offset, None)
+            self._done(offset)
         self._finished += 1
-        self.running.discard(offset)
         self.kept.drop(offset, self._groups.pop(offset))
+
+    def _done(self, offset: int) -> None:
+        self.watermark.finish(offset)
+        self.attempts.pop(offset, None)
+        self.failures.pop(offset, None)
+        self.running.discard(offset)
 
     # -- what others see -------------------------------------------------------------------------------------
 
@@ -225,13 +237,21 @@ class Window:
         yield from self.ledger.groups()
 
     def progress(
-        self, holder: str, web: str, *, state: str = HELD, token: int = 0, beat: int = 0
+        self,
+        holder: str,
+        web: str,
+        *,
+        state: str = HELD,
+        token: int = 0,
+        beat: int = 0,
+        burying: Collection[int] = (),
     ) -> Progress:
-        """What a successor must know, now; reserves ahead."""
+        """What a successor must know, now; reserves ahead. ``burying``: what counts as finished in it already."""
+        watermark = self.watermark.without(burying) if burying else self.watermark
         return Progress(
-            self.watermark.next,
-            self.watermark.runs(),
-            dict(self.attempts),
+            watermark.next,
+            watermark.runs(),
+            {each: count for each, count in self.attempts.items() if each not in burying},
             max(self.reserved, self.suspect_below, self.end + AHEAD),
             holder,
             web,
@@ -240,6 +260,7 @@ class Window:
             state,
             token,
             self.delivered,
-            len(self.running) or int(self.outlived),
+            len(self.running.difference(burying)) or int(self.outlived),
             beat,
+            {each: failed for each, failed in self.failures.items() if each not in burying},
         )

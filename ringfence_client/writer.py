@@ -7,7 +7,7 @@ import asyncio
 import logging
 import random
 import time
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Collection, Iterable
 from typing import Final, NamedTuple
 
 from aiokafka import TopicPartition
@@ -15,7 +15,7 @@ from aiokafka import TopicPartition
 from conf.errors import named
 from ringfence_client import record
 from ringfence_client.claim import Claim, LostError
-from ringfence_client.dead_letters import DeadLetter, DeadLetters
+from ringfence_client.dead_letters import DeadLetter, DeadLetters, Pending, PendingLetters
 from ringfence_client.options import ConsumerOptions
 from ringfence_client.record import Progress
 from ringfence_client.window import Window
@@ -25,6 +25,8 @@ from tables.waiting import set_within
 log: Final = logging.getLogger("ringfence.consumer")
 
 TRANSACTION_LIMIT_S: Final = 8.0
+LETTERS_LIMIT_S: Final = 4.0
+"""The same where dead letters go with it: a topic that does not take them holds up the progress for no longer."""
 TRANSACTION_TIMEOUT_MS: Final = 10_000
 """A holder that died with a transaction open holds up readers of the progress topic for no longer."""
 BACKOFF_FIRST_S: Final = 0.1
@@ -42,7 +44,6 @@ class _InDoubt(NamedTuple):
     """Of the progress record."""
     waiting: int
     """So many of the first that wait are answered if it was."""
-    letters: int
 
 
 class ProgressWriter:
@@ -56,6 +57,7 @@ class ProgressWriter:
         destination: tuple[str, int],
         dead_letters: DeadLetters,
         reclaim: Callable[[bool], Awaitable[tuple[TransactionalProducer, Progress | None]]],
+        explain: Callable[[], Awaitable[str]],
         *,
         options: ConsumerOptions,
     ) -> None:
@@ -69,6 +71,7 @@ class ProgressWriter:
             dead_letters: Where they go.
             reclaim: After a failure: a producer that has fenced anew, if the partition is still this holder's, and
                 what was committed last; called with whether it is draining. Raises :class:`LostError` if it is not.
+            explain: What may be behind a write that fails, in words; empty = nothing that can be seen.
             options: Seconds between writes, acknowledgements after which one writes earlier, the lease's time-outs.
         """
         self._claim = claim
@@ -77,6 +80,7 @@ class ProgressWriter:
         self._destination = destination
         self._dead_letters = dead_letters
         self._reclaim = reclaim
+        self._explain = explain
         self._ack_interval = options.ack_interval
         self._ack_count = options.ack_count
         self._timeout = options.lease_timeout
@@ -99,9 +103,13 @@ class ProgressWriter:
         self._in_doubt: _InDoubt | None = None
         self._task: asyncio.Task[None] | None = None
         self._waiting: list[asyncio.Future[None]] = []
-        self._letters: list[tuple[DeadLetter, asyncio.Future[None]]] = []
+        self.letters = PendingLetters(str(claim), dead_letters, self._hurry)
         self._written_at = 0.0
         self._pause = 0.0
+        self.fault = ""
+        """Why progress is not written now; empty = it is."""
+        self.failing_since = 0.0
+        """With a fault: since when, by the monotonic clock, s."""
 
     def start(self, lost: Callable[[], None]) -> None:
         """Write from now on; ``lost`` is called when the partition turns out to be somebody else's."""
@@ -133,30 +141,36 @@ class ProgressWriter:
         self.note()
         self._hurry()
 
+    def when_persisted(self) -> "asyncio.Future[None]":
+        """Done when all that was noted until now is committed; ends with :class:`LostError` if it never will be."""
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        if self._ended:
+            _refuse(future, LostError(f"{self._claim} is not held any more"))
+        else:
+            self._waiting.append(future)
+            self._hurry()
+        return future
+
     async def persisted(self) -> None:
         """Wait until all that was noted is committed.
 
         Raises:
             LostError: it never will be.
         """
-        self._require_open()
-        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiting.append(future)
-        self._hurry()
-        await future
+        await self.when_persisted()
 
-    async def bury(self, letter: DeadLetter) -> None:
-        """Write a dead letter, and with it that its message is finished; returns when both are committed.
-
-        Raises:
-            LostError: it never will be.
-        """
-        self._require_open()
-        self._window.bury(letter.record.offset)
-        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._letters.append((letter, future))
+    def bury(self, letter: DeadLetter) -> "asyncio.Future[None]":
+        """Write a dead letter, and with it that its message is finished; done when both are committed, as :meth:`when_persisted`."""
+        if self._ended:
+            future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            _refuse(future, LostError(f"{self._claim} is not held any more"))
+            return future
         self._hurry()
-        await future
+        return self.letters.add(letter)
+
+    def withdraw(self, offset: int) -> bool:
+        """Write no dead letter of this message. False: one may be written already."""
+        return self.letters.withdraw(offset)
 
     async def close(self, limit: float, *, released: bool) -> bool:
         """Write a last time, if that succeeds within ``limit`` seconds; then end. ``released``: nothing runs any more.
@@ -196,11 +210,13 @@ class ProgressWriter:
         while True:
             await self._due()
             closing = self._closing.is_set()
+            letters: Collection[Pending] = ()
             try:
                 if self._broken:
                     await self._begin_anew()
-                await self._write()
-                attempt = 0
+                letters = self.letters.take()
+                await self._write(letters)
+                attempt, self.fault = 0, ""
                 if closing:
                     self._finished = True
                     return
@@ -212,6 +228,8 @@ class ProgressWriter:
             except Exception as error:  # noqa: BLE001 - whatever it is: without progress everything is done again
                 attempt += 1
                 self._broken = self._urgent = True
+                if letters:
+                    self.letters.rest(error)
                 await self._back_off(error, attempt)
 
     async def _due(self) -> None:
@@ -235,29 +253,32 @@ class ProgressWriter:
             self._wake.clear()
             await set_within(self._wake, left)
 
-    async def _write(self) -> None:
-        """One transaction with all that was noted until now."""
+    async def _write(self, letters: Collection[Pending]) -> None:
+        """One transaction with all that was noted until now, and with these dead letters."""
         window, claim, begun = self._window, self._claim, time.monotonic()
         self._beat += 1
         progress = window.progress(
-            claim.holder, claim.web, state=self._state, token=claim.token, beat=self._beat
-        )
+            claim.holder, claim.web, state=self._state, token=claim.token, beat=self._beat,
+            burying=frozenset(each.offset for each in letters),
+        )  # fmt: skip
         value = record.encode(progress)
         builder = self._producer.builder()
         builder.append(timestamp=None, key=claim.key, value=value, headers=[])
         batches = [
             Outgoing(*self._destination, builder),
-            *(self._dead_letters.outgoing(each, self._producer) for each, _ in self._letters),
+            *(self._dead_letters.outgoing(each.letter, self._producer) for each in letters),
         ]
-        # Not before all is built: a letter that cannot be must hold up its message, and all that comes after it.
+        # Not before all is built: a letter that cannot be must hold up its message.
         waiting, self._waiting = self._waiting, []
-        letters, self._letters = self._letters, []
         changes, self._changes, self._urgent = self._changes, 0, False
         covered_until = begun + (self._timeout if progress.running else self._idle) / 2
         # From now on it may be the last word, whether its answer is seen or not.
         self._covered_until = min(self._covered_until, covered_until)
         try:
-            async with self._producer.turn(), asyncio.timeout(TRANSACTION_LIMIT_S):
+            async with (
+                self._producer.turn(),
+                asyncio.timeout(LETTERS_LIMIT_S if letters else TRANSACTION_LIMIT_S),
+            ):
                 await self._producer.transact(
                     batches,
                     {TopicPartition(claim.topic, claim.partition): progress.next},
@@ -265,21 +286,32 @@ class ProgressWriter:
                 )
         except BaseException:
             self._waiting = waiting + self._waiting
-            self._letters = letters + self._letters
             self._changes += changes
-            self._in_doubt = _InDoubt(value, len(waiting), len(letters))
+            self._in_doubt = _InDoubt(value, len(waiting))
             raise
         window.reserved = max(window.reserved, progress.reserved)
         self._ran = bool(progress.running)
         self._covered_until = covered_until
         self._written_at, self._pause = time.monotonic(), len(value) / BYTES_PER_S
-        _answer((*waiting, *(each for _, each in letters)))
+        self._bury_written()
+        _answer(waiting)
+
+    def _bury_written(self) -> None:
+        """The dead letters of the last transaction are committed."""
+        letters = self.letters.written()
+        if letters:
+            self._window.buried(letters)
 
     async def _back_off(self, error: Exception, attempt: int) -> None:
+        if not self.fault:
+            self.failing_since = time.monotonic()
+        self.fault = named(error)
+        if attempt > 1 and (seen := await self._explain()):
+            self.fault = f"{self.fault}: {seen}"
         delay = min(BACKOFF_MAX_S, BACKOFF_FIRST_S * 2 ** min(attempt - 1, 10)) * random.uniform(0.8, 1.2)  # noqa: S311
         log.warning(
             "%s: progress not written, again in %.1f s (attempt %d): %s",
-            self._claim, delay, attempt, named(error),
+            self._claim, delay, attempt, self.fault,
         )  # fmt: skip
         await self._producer.discard()
         if self._closing.is_set():
@@ -294,24 +326,27 @@ class ProgressWriter:
         if doubt is not None and progress is not None and record.encode(progress) == doubt.value:
             # It was committed, and only its answer lost: its dead letters must not be written again.
             waiting, self._waiting = self._waiting[: doubt.waiting], self._waiting[doubt.waiting :]
-            letters, self._letters = self._letters[: doubt.letters], self._letters[doubt.letters :]
-            _answer((*waiting, *(each for _, each in letters)))
+            self._bury_written()
+            _answer(waiting)
+        self.letters.settle()
 
     def _hurry(self) -> None:
         self._urgent = True
         self._wake.set()
 
-    def _require_open(self) -> None:
-        if self._ended:
-            raise LostError(f"{self._claim} is not held any more")
-
     def _give_up(self) -> None:
         self._ended = True
-        for future in (*self._waiting, *(each for _, each in self._letters)):
+        error = LostError(f"{self._claim} is somebody else's")
+        for future in self._waiting:
             if not future.done():
-                future.set_exception(LostError(f"{self._claim} is somebody else's"))
-                future.exception()
-        self._waiting, self._letters = [], []
+                _refuse(future, error)
+        self._waiting = []
+        self.letters.give_up(error)
+
+
+def _refuse(future: "asyncio.Future[None]", error: Exception) -> None:
+    future.set_exception(error)
+    future.exception()  # whoever waits sees it; nobody needs to
 
 
 def _answer(futures: Iterable["asyncio.Future[None]"]) -> None:

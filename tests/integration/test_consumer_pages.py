@@ -2,8 +2,6 @@
 
 import asyncio
 import socket
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from typing import Any
 
 import aiohttp
@@ -11,36 +9,10 @@ import pytest
 
 from ringfence_client import Message, Retry, web
 from tables import failpoints
-from tests.support.consuming import Recorder, Running, consuming, numbered
+from tests.support.browser import Pages, pages_of
+from tests.support.consuming import Recorder, consuming, numbered
 from tests.support.kafka import Sent
 from tests.support.lanes import Gate, until
-
-
-class Pages:
-    """A browser of one consumer's pages."""
-
-    def __init__(self, base: str, session: aiohttp.ClientSession) -> None:
-        self._base = base
-        self._session = session
-
-    async def get(self, path: str) -> tuple[int, dict[str, Any]]:
-        async with self._session.get(self._base + path) as answer:
-            return answer.status, await answer.json()
-
-    async def post(self, path: str, body: Any) -> tuple[int, dict[str, Any]]:
-        async with self._session.post(self._base + path, json=body) as answer:
-            return answer.status, await answer.json()
-
-    async def groups(self) -> dict[str, dict[str, Any]]:
-        """The rows, by group."""
-        return {each["group"]: each for each in (await self.get("/groups"))[1]["groups"]}
-
-
-@asynccontextmanager
-async def _pages(running: Running) -> AsyncIterator[Pages]:
-    listener = socket.create_server(("127.0.0.1", 0))
-    async with web.serving(running.consumer, listener), aiohttp.ClientSession() as session:
-        yield Pages(f"http://127.0.0.1:{listener.getsockname()[1]}", session)
 
 
 async def test_health(bootstrap: str) -> None:
@@ -51,7 +23,7 @@ async def test_health(bootstrap: str) -> None:
         bench.send(*numbered(b"group", 3))
         remove = failpoints.install("before-send", bench.claim_name(), gate)
         running = bench.launch(handler)
-        async with _pages(running) as pages:
+        async with pages_of(running) as pages:
             try:
                 await gate.wait()
 
@@ -81,7 +53,7 @@ async def test_purged(bootstrap: str) -> None:
     async with consuming(bootstrap) as bench:
         bench.send(*numbered(b"\xffa", 5), *numbered(b"b", 3))
         running = await bench.start(handler, drain_timeout=0.2)
-        async with _pages(running) as pages:
+        async with pages_of(running) as pages:
             await until(lambda: len(handler.begun) == 2, lambda: str(handler.begun))
             rows = await pages.groups()
 
@@ -121,17 +93,13 @@ async def test_skipped(bootstrap: str) -> None:
     async with consuming(bootstrap) as bench:
         bench.send(Sent(None, b"a", b"poison"), *numbered(b"a", 3), Sent(None, b"a", b"poison"))
         running = await bench.start(handler)
-        async with _pages(running) as pages:
-            await until(
-                lambda: running.consumer.dispatcher.counts["retries"] == 1, lambda: str(handler.begun)
-            )
+        async with pages_of(running) as pages:
+            await until(lambda: running.consumer.dispatcher.counts["failed"] == 1, lambda: str(handler.begun))
             answer = await pages.post("/groups/skip", {"partition": 0, "group": b"a".hex()})
 
             assert (answer[0], answer[1]["dropped"]) == (200, 1)
 
-            await until(
-                lambda: running.consumer.dispatcher.counts["retries"] == 2, lambda: str(handler.begun)
-            )
+            await until(lambda: running.consumer.dispatcher.counts["failed"] == 2, lambda: str(handler.begun))
             answer = await pages.post("/groups/skip", {"partition": 0, "group": b"a".hex()})
 
             assert (answer[0], answer[1]["dropped"]) == (200, 1)
@@ -161,7 +129,7 @@ async def test_running_is_not_skipped(bootstrap: str) -> None:
     async with consuming(bootstrap) as bench:
         bench.send(*numbered(b"a", 2))
         running = await bench.start(handler)
-        async with _pages(running) as pages:
+        async with pages_of(running) as pages:
             await until(lambda: len(handler.begun) == 1, lambda: str(handler.begun))
             _, answer = await pages.post("/groups/skip", {"partition": 0, "group": b"a".hex()})
 
@@ -194,7 +162,7 @@ async def test_not_held(bootstrap: str) -> None:
     """A partition that is somewhere else cannot be changed here."""
     async with consuming(bootstrap) as bench:
         running = await bench.start(Recorder())
-        async with _pages(running) as pages:
+        async with pages_of(running) as pages:
             status, answer = await pages.post("/groups/purge", {"partition": 7, "group": ""})
 
             assert (status, answer) == (409, {"error": "partition 7 is not held here"})

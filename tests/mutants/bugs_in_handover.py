@@ -204,11 +204,9 @@ _LEAVING: Final = (
         "What was in the works at a handover is done again by the next holder.",
         (
             Patch(
-                _DISPATCHER,
-                "        if not turn.claimed.window.closed:\n            turn.claimed.window.finish(turn, "
-                "turn.offsets.popleft())\n",
-                "        if not turn.claimed.draining:\n            turn.claimed.window.finish(turn, "
-                "turn.offsets.popleft())\n",
+                "ringfence_client/attempts.py",
+                "if not turn.claimed.window.closed and turn.offsets:",
+                "if not turn.claimed.draining and turn.offsets:",
             ),
         ),
         f"{_STORM_TESTS}::test_acknowledged_while_draining[undisturbed]",
@@ -245,33 +243,6 @@ _LEAVING: Final = (
     ),
 )
 
-_GIVING_UP: Final = (
-    Mutant(
-        "dead-letter-lost-in-the-making",
-        "A message counts as finished, and the dead letter that should tell of it was never written.",
-        (
-            Patch(
-                _WRITER,
-                "        self._beat += 1\n",
-                "        self._beat += 1\n        letters, self._letters = self._letters, []\n",
-            ),
-            Patch(
-                _WRITER, "for each, _ in self._letters),\n        ]", "for each, _ in letters),\n        ]"
-            ),
-            Patch(
-                _WRITER,
-                "        letters, self._letters = self._letters, []\n        changes,",
-                "        changes,",
-            ),
-        ),
-        "tests/integration/test_group_progress.py::test_dead_letter_that_cannot_be_built",
-    ),
-    Mutant(
-        "reason-must-be-text",
-        "A reason that quotes broken text keeps a whole partition from ever writing its progress.",
-        (Patch(_DISPATCHER, 'reason.encode(errors="backslashreplace").decode()', "reason"),),
-        "tests/integration/test_group_consumer.py::test_reason_that_is_no_text",
-    ),
-)
+_GIVING_UP: Final = ()
 
 MUTANTS: Final = (*_TAKING, *_HOLDING, *_LEAVING, *_GIVING_UP)

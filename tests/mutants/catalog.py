@@ -3,6 +3,7 @@
 from typing import Final
 
 from tests.mutants import (
+    bugs_in_attempts,
     bugs_in_groups,
     bugs_in_handover,
     bugs_in_lanes,
@@ -19,4 +20,5 @@ CATALOG: Final[tuple[Mutant, ...]] = (
     *bugs_in_the_path.MUTANTS,
     *bugs_in_groups.MUTANTS,
     *bugs_in_handover.MUTANTS,
+    *bugs_in_attempts.MUTANTS,
 )

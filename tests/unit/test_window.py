@@ -1,3 +1,4 @@
+import dataclasses
 import random
 from typing import NamedTuple
 
@@ -167,15 +168,22 @@ def test_progress() -> None:
 
 
 def test_buried() -> None:
-    """What becomes a dead letter counts as finished at once, and keeps its group until that is written."""
+    """What becomes a dead letter counts as finished with the record that its letter goes with, and keeps its group until then."""
     window = Window(Progress(0))
     window.feed(_of(b"a", 0, 1))
     window.begin(0)
+    window.fail(0, 7)
     window.ledger.acquire("x")
-    window.bury(0)
+    without, beside = window.progress("me", ""), window.progress("me", "", burying=(0,))
+
+    assert (without.next, without.attempts, without.failures) == (0, {0: 1}, {0: (1, 7)})
+    assert (beside.next, beside.attempts, beside.failures, beside.running) == (1, {}, {}, 0)
+    assert window.next == 0
+
+    window.buried([0])
 
     assert window.next == 1
-    assert window.progress("me", "").attempts == {}
+    assert window.progress("me", "") == dataclasses.replace(beside, beat=0)
     assert window.ledger.acquire("y") is None
     assert window.record(0) is not None
 

@@ -1,0 +1,334 @@
+"""One attempt at the first message of a turn: what must be there before it, the handler's run, and what follows from it.
+
+A handler's slot is for running handlers. Whatever an attempt waits for (progress that must be written first, a record that must be
+read again, a dead letter that must be there before its group goes on), its turn waits for without a slot: a partition that can do
+none of that keeps its own groups waiting, and nobody else's.
+"""
+
+import asyncio
+import logging
+import time
+from collections import Counter
+from collections.abc import Callable, Coroutine
+from typing import Any, Final, cast
+
+from aiokafka.errors import KafkaError
+
+from conf.errors import named
+from ringfence_client.claim import LostError
+from ringfence_client.claimed import Claimed
+from ringfence_client.dead_letters import DeadLetter
+from ringfence_client.handler import HandlerError, HandlerRuns
+from ringfence_client.message import Message, MessageFactory, Reject, Release, Retry
+from ringfence_client.parked import GONE
+from ringfence_client.retries import Breaker, RetryPolicy
+from ringfence_client.turns import RestingTurns, Turn
+
+log: Final = logging.getLogger("ringfence.consumer")
+
+RELEASE_REST_S: Final = 0.1
+"""A released group rests for so long: a handler that releases what it gets would else do nothing else."""
+CUT_SHORT_REST_S: Final = 10.0
+"""A group whose handler an operator ended rests at least for so long: time to skip what it hung at."""
+LOAD_REST_S: Final = 1.0
+"""A group whose parked message cannot be read now rests for so long."""
+
+
+class Attempts:
+    """Those of one consumer."""
+
+    def __init__(
+        self,
+        runs: HandlerRuns,
+        factory: MessageFactory,
+        policy: RetryPolicy,
+        breaker: Breaker,
+        resting: RestingTurns,
+        counts: Counter[str],
+        cut_short: Callable[["asyncio.Task[None]", Turn, str], None],
+        refuse: Callable[[HandlerError], None],
+        limit: float,
+    ) -> None:
+        """Attempts without a loop of their own.
+
+        Args:
+            runs: Calls the handler.
+            factory: Makes its messages.
+            policy: How often it is called with one.
+            breaker: Told of each outcome.
+            resting: Where turns wait.
+            counts: Counted on.
+            cut_short: Ends the run of a task.
+            refuse: Told when the handler turns out to be none.
+            limit: Seconds that a run may take; 0 = any.
+        """
+        self._runs = runs
+        self._factory = factory
+        self._policy = policy
+        self._breaker = breaker
+        self._resting = resting
+        self._counts = counts
+        self._cut_short = cut_short
+        self._refuse = refuse
+        self._limit = limit
+        self._trial: asyncio.Future[None] | None = None
+        """Done when the present one is over: the attempt of what may have ended its process is made alone of its kind, so that
+        none becomes a dead letter for another's sake."""
+        self.preparing: Counter[Claimed] = Counter()
+        """By partition, turns that wait for what an attempt needs and the partition itself must do."""
+
+    async def work(self, turn: Turn) -> None:
+        """Run a turn to its end, or until it rests, or until nothing more of its partition is handed out."""
+        while turn.offsets and not turn.claimed.draining:
+            if self._lacks(turn):
+                return
+            record = turn.claimed.window.record(turn.offsets[0])
+            rest = await self._attempt(turn, record)
+            if rest is not None:
+                self.rest(turn, *rest)
+            if turn in self._resting:
+                return
+
+    # -- before it --------------------------------------------------------------------------------------------
+
+    def _lacks(self, turn: Turn) -> bool:
+        """Whether something must happen before its first message is attempted; if so, the turn rests until then."""
+        claimed, window, offset = turn.claimed, turn.claimed.window, turn.offsets[0]
+        if (left := self._runs.left(claimed.topic, claimed.partition, offset)) is not None:
+            self.wait_for_left(turn, left)
+            return True
+        record = window.record(offset)
+        if record is None:
+            self._prepare(turn, _background(claimed.load(offset)), self._loaded)
+            return True
+        attempts, failures = window.attempts.get(offset, 0), window.failures.get(offset)
+        if turn.attempt:
+            unsafe = False
+        elif self._policy.died_of_it(attempts, failures):
+            self._bury(turn, record, "it was running whenever its consumer died")
+            return True
+        else:
+            suspect = offset < window.suspect_below
+            if suspect and self._policy.last_before_death(attempts, failures):
+                if self._trial is not None and not self._trial.done():
+                    self._resting.until(turn, self._trial, lambda _: self._resting.go_on(turn))
+                    return True
+                turn.trial = self._trial = asyncio.get_running_loop().create_future()
+            turn.begin()
+            unsafe = offset >= window.reserved or suspect
+        if unsafe or not claimed.writer.covers():  # also where the answer to a write came late
+            self._prepare(turn, claimed.writer.when_persisted(), self._recorded)
+            return True
+        return False
+
+    def _prepare(
+        self, turn: Turn, needed: "asyncio.Future[Any]", then: Callable[[Turn, "asyncio.Future[Any]"], None]
+    ) -> None:
+        claimed = turn.claimed
+        self.preparing[claimed] += 1
+
+        def counted(_: "asyncio.Future[Any]") -> None:
+            self.preparing[claimed] -= 1
+            if not self.preparing[claimed]:
+                del self.preparing[claimed]
+
+        # Before what follows, which may prepare something else.
+        needed.add_done_callback(counted)
+        self._resting.until(turn, needed, lambda future: then(turn, future))
+
+    def _loaded(self, turn: Turn, future: "asyncio.Future[Any]") -> None:
+        error = None if future.cancelled() else future.exception()
+        if error is None and not future.cancelled():
+            if future.result() is GONE:
+                self._finish(turn)
+            elif future.result() is None and not turn.claimed.draining:
+                self.rest(turn, LOAD_REST_S, release=False)
+                return
+        elif isinstance(error, KafkaError | OSError):
+            log.warning("%s/%d cannot be read: %s", turn.claimed, turn.offsets[0], named(error))
+            self.rest(turn, LOAD_REST_S, release=False)
+            return
+        elif error is not None:
+            log.error("%s: internal error, please report", turn.claimed, exc_info=error)
+            turn.claimed.fail()
+        self._resting.go_on(turn)
+
+    def _recorded(self, turn: Turn, future: "asyncio.Future[Any]") -> None:
+        if future.cancelled() or future.exception() is not None:
+            return  # the partition is lost, and its turns with it
+        self._resting.go_on(turn)
+
+    # -- the attempt ------------------------------------------------------------------------------------------
+
+    async def _attempt(self, turn: Turn, record: Any) -> tuple[float, bool] | None:
+        """Call the handler and do as it decides.
+
+        Returns:
+            None: the message is finished, or will be. Else how long its group rests, in seconds, and whether it is released.
+        """
+        message = self._factory.make(record, turn.attempt, turn.claimed.fence)
+        run = turn.run = object()
+        error: BaseException | None = None
+        try:
+            await self._run(turn, message)
+        except BaseException as raised:  # noqa: BLE001 - judged below
+            error = raised
+        if turn.run is not run:
+            raise LostError(f"{turn.claimed}/{record.offset} went on without this run")
+        turn.run = None
+        if turn.cut_short and (error is not None or not self._runs.in_threads):
+            # A coroutine that returns although it was cancelled may have left out the rest.
+            return self._failed(turn, record, HandlerEndedError(turn.cut_short))
+        return self._judge(turn, record, error)
+
+    async def _run(self, turn: Turn, message: Message) -> None:
+        if not self._limit:
+            await self._runs.run(message)
+            return
+        task = cast("asyncio.Task[None]", asyncio.current_task())
+        reason = f"the handler did not end within {self._limit:g} s (--handler-timeout)"
+        timer = asyncio.get_running_loop().call_later(self._limit, self._cut_short, task, turn, reason)
+        try:
+            await self._runs.run(message)
+        finally:
+            timer.cancel()
+
+    def _judge(self, turn: Turn, record: Any, error: BaseException | None) -> tuple[float, bool] | None:
+        match error:
+            case None:
+                self._finish(turn)
+                self._count_success()
+            case Reject():
+                self._count_success()
+                self._bury(turn, record, _legible(error.reason) or "rejected by the handler")
+            case Release():
+                turn.take_back()
+                self._counts["released"] += 1
+                return RELEASE_REST_S, True
+            case HandlerError():
+                turn.take_back()
+                self._refuse(error)
+                return CUT_SHORT_REST_S, False
+            case Exception() | SystemExit():  # whatever a handler raises, its message is tried again
+                return self._failed(turn, record, error)
+            case _:
+                turn.take_back()  # we ended it: that is no failure of its own
+                raise error
+        return None
+
+    def leave(self, turn: Turn) -> None:
+        """Its run goes on although it was cancelled, and belongs to nobody any more; the turn goes on without it."""
+        turn.run = None
+        record = turn.claimed.window.record(turn.offsets[0])
+        if turn.cut_short and not turn.claimed.draining:
+            rest = self._failed(turn, record, HandlerEndedError(turn.cut_short))
+            if rest is not None:
+                self.rest(turn, *rest)
+        else:
+            turn.put_back()
+
+    def _failed(self, turn: Turn, record: Any, error: Exception | SystemExit) -> tuple[float, bool] | None:
+        claimed, offset, attempt = turn.claimed, record.offset, turn.attempt
+        if claimed.window.closed or not turn.offsets:
+            return None
+        asked = error.delay if isinstance(error, Retry) else None
+        said = error.reason if isinstance(error, Retry) else None
+        reason = _legible(
+            str(error) if isinstance(error, HandlerEndedError) else named(error) if said is None else said
+        )
+        now_ms = round(time.time() * 1000)
+        failures = claimed.window.fail(offset, now_ms)
+        turn.over()
+        self._counts["failed"] += 1
+        if self._breaker.failed((claimed.partition, offset), reason, asyncio.get_running_loop().time()):
+            log.error(
+                "nearly every attempt fails, the last with: %s: slowing down to an attempt now and then until some succeed, "
+                "and nothing is given up meanwhile; look at what the handler depends on", reason,
+            )  # fmt: skip
+        left = self._runs.left(claimed.topic, claimed.partition, offset)
+        if left is not None:
+            log.warning(
+                "%s/%d: attempt %d failed, and its handler goes on; group %s waits for it, all others go on: %s",
+                claimed, offset, attempt, shown(record.key), reason,
+            )  # fmt: skip
+            self.wait_for_left(turn, left)
+            return None
+        if self._policy.exhausted(attempt, failures, now_ms) and not self._breaker.open:
+            self._bury(turn, record, reason or "failed in every attempt", error)
+            return None
+        delay = asked if asked is not None else self._policy.delay(attempt)
+        if isinstance(error, HandlerEndedError):
+            delay = max(delay, CUT_SHORT_REST_S)
+        log.warning(
+            "%s/%d: attempt %d failed, again in %.1f s: %s (group %s)",
+            claimed, offset, attempt, delay, reason, shown(record.key),
+        )  # fmt: skip
+        return delay, False
+
+    def _count_success(self) -> None:
+        if self._breaker.succeeded():
+            log.info("attempts succeed again: at full speed")
+
+    # -- after it ---------------------------------------------------------------------------------------------
+
+    def _finish(self, turn: Turn) -> None:
+        if not turn.claimed.window.closed and turn.offsets:
+            turn.finish()
+            self._counts["finished"] += 1
+
+    def _bury(self, turn: Turn, record: Any, reason: str, error: BaseException | None = None) -> None:
+        """Have a dead letter written; its group waits until it is."""
+        claimed, offset = turn.claimed, turn.offsets[0]
+        attempts = claimed.window.attempts.get(offset, 0)
+        message: Message = self._factory.make(record, attempts, claimed.fence)
+        trace = error if error is not None and not isinstance(error, Retry | HandlerEndedError) else None
+        log.error(
+            "%s/%d goes to the dead letters after %d attempts: %s (group %s, ID %s)",
+            claimed, offset, attempts, reason, shown(message.group), shown(message.duplicate_id), exc_info=trace,
+        )  # fmt: skip
+        turn.over()
+
+        def written(future: "asyncio.Future[None]") -> None:
+            if future.cancelled() or future.exception() is not None or claimed.window.closed:
+                return  # the partition is lost, and its turns with it
+            turn.finish(reject=True)
+            self._counts["dead_letters"] += 1
+            self._resting.go_on(turn)
+
+        self._resting.until(turn, claimed.writer.bury(DeadLetter(record, reason, attempts)), written)
+
+    def rest(self, turn: Turn, delay: float, release: bool) -> None:
+        """Keep the group for a while without a handler; then go on, or put all back."""
+        if not turn.claimed.ending:
+            self._resting.rest(turn, delay, release=release)
+
+    def wait_for_left(self, turn: Turn, left: "asyncio.Future[Any]") -> None:
+        """Keep the group, without a handler, until a run that nobody could end has ended; it may have finished it."""
+
+        def over(_: "asyncio.Future[Any]") -> None:
+            if not left.cancelled() and left.exception() is None:
+                self._finish(turn)
+            if turn.claimed.draining:
+                turn.put_back()
+            else:
+                self._resting.go_on(turn)
+
+        self._resting.until(turn, left, over)
+
+
+class HandlerEndedError(Exception):
+    """A handler's run was ended by somebody else."""
+
+
+def shown(name: bytes | None) -> str:
+    """A group or an ID in a log line."""
+    return "none" if name is None else name.decode(errors="backslashreplace")
+
+
+def _legible(reason: str) -> str:
+    """A reason may quote the message, and with it half a surrogate pair, which no log and no header can hold."""
+    return reason.encode(errors="backslashreplace").decode()
+
+
+def _background(work: Coroutine[Any, Any, Any]) -> "asyncio.Task[Any]":
+    return asyncio.create_task(work)

@@ -1,0 +1,218 @@
+"""A partition that cannot be written, or whose dead letters cannot, keeps its own groups waiting and nobody else's."""
+
+import asyncio
+import logging
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from ringfence_client import Message, Reject
+from ringfence_client.dead_letters import DeadLetters
+from tables import failpoints
+from tests.support import kafka
+from tests.support.browser import pages_of
+from tests.support.consuming import Bench, Recorder, Running, consuming, numbered
+from tests.support.kafka import Sent
+from tests.support.lanes import LIMIT_S, until
+
+UNGROUPED = [Sent(None, None, b"%d" % each) for each in range(30)]
+
+
+@asynccontextmanager
+async def failing(bench: Bench, partition: int) -> AsyncIterator[None]:
+    """While the progress of a partition cannot be written."""
+
+    async def fail(point: str, lane: str) -> None:
+        raise OSError("planted")
+
+    remove = failpoints.install("before-send", bench.claim_name(partition), fail)
+    try:
+        yield
+    finally:
+        remove()
+
+
+def covers(running: Running, partition: int) -> bool:
+    """Whether messages of it may be begun."""
+    return running.consumer.claims[partition].writer.covers()
+
+
+def done_of(handler: Recorder, partition: int) -> list[int]:
+    """Offsets of it that returned."""
+    return [offset for number, offset in handler.done if number == partition]
+
+
+async def test_one_sick_partition(bootstrap: str) -> None:
+    """While one partition cannot be written, all of another is handled, although the sick one has more to do than there are handlers."""
+    handler = Recorder()
+    async with consuming(bootstrap, 2) as bench:
+        running = await bench.start(handler, concurrency=2)
+        async with failing(bench, 0):
+            bench.send(*UNGROUPED, partition=0)
+            await until(lambda: not covers(running, 0), lambda: "it still covers")
+            begun = len(done_of(handler, 0))
+            bench.send(*UNGROUPED, partition=1)
+            await until(lambda: len(done_of(handler, 1)) == 30, lambda: str(handler.done))
+            async with pages_of(running) as pages:
+                await until(lambda: bool(running.consumer.faults), lambda: "it says nothing")
+                status, report = await pages.get("/health")
+
+            assert (status, report["ready"]) == (503, False)
+            assert f"{bench.accepted}/0: progress is not written: OSError: planted" in report["faults"][0]
+
+        await bench.until_next(running, 30)
+        await bench.until_next(running, 30, 1)
+
+        # What its last lease covered may have been begun; beyond that it waits.
+        assert len(done_of(handler, 0)) == 30
+        assert begun <= 30
+        assert sorted(done_of(handler, 1)) == list(range(30))
+        assert running.consumer.faults == []
+        assert handler.wrong == []
+
+
+async def test_sick_from_the_start_on(bootstrap: str) -> None:
+    """Also where nothing of it was ever begun: one of its messages waits for the write, without a handler."""
+    handler = Recorder()
+    async with consuming(bootstrap, 2) as bench:
+        running = await bench.start(handler, concurrency=1)
+        await until(lambda: not covers(running, 0), lambda: "it still covers")
+        async with failing(bench, 0):
+            bench.send(*UNGROUPED, partition=0)
+            bench.send(*UNGROUPED, partition=1)
+            await until(lambda: len(done_of(handler, 1)) == 30, lambda: str(handler.done))
+
+            assert done_of(handler, 0) == []
+            assert len(running.consumer.claims[0].window.attempts) <= 1
+
+        await bench.until_next(running, 30)
+        await running.stop()
+
+        assert {attempt for _, _, attempt in handler.begun} == {1}
+
+
+async def test_sick_partition_and_a_stop(bootstrap: str) -> None:
+    """A stop waits for no message that was never begun: a partition that cannot be written costs the time for its last word."""
+    handler = Recorder()
+    async with consuming(bootstrap) as bench:
+        running = await bench.start(handler, drain_timeout=60)
+        await until(lambda: not covers(running, 0), lambda: "it still covers")
+        async with failing(bench, 0):
+            bench.send(*UNGROUPED)
+            await until(lambda: bool(running.consumer.claims[0].window.undone), lambda: "nothing comes")
+            begun = time.monotonic()
+            await running.stop()
+
+            assert time.monotonic() - begun < 30
+
+        running = await bench.start(handler)
+        await bench.until_next(running, 30)
+
+        assert sorted(handler.offsets) == list(range(30))
+
+
+# -- dead letters ---------------------------------------------------------------------------------------------------
+
+
+async def _rejects_bad(message: Message) -> None:
+    if message.group == b"bad":
+        raise Reject("planted")
+
+
+async def test_dead_letter_topic_deleted(bootstrap: str, caplog: pytest.LogCaptureFixture) -> None:
+    """It is made again while the consumer runs; until then all other groups go on, of the same partition too."""
+    caplog.set_level(logging.INFO)
+    handler = Recorder(_rejects_bad)
+    async with consuming(bootstrap, 2) as bench:
+        running = await bench.start(handler, concurrency=2)
+        await asyncio.to_thread(kafka.delete_topics, bootstrap, [bench.dead_letters])
+        for partition in range(2):
+            bench.send(
+                *numbered(b"bad", 3),
+                *(Sent(None, b"good-%d" % each, b"") for each in range(20)),
+                partition=partition,
+            )
+        await until(lambda: len(handler.done) == 40, lambda: str(handler.done))
+        await bench.until_next(running, 23)
+        await bench.until_next(running, 23, 1)
+        await running.stop()
+
+        assert sorted((each.partition, each.value) for each in await bench.letters()) == [
+            (partition, b"%d" % each)
+            for partition in (await _partition_of(bench, b"bad"),)
+            for each in (0, 0, 1, 1, 2, 2)
+        ]
+        assert f"{bench.dead_letters} is missing: creating it" in caplog.text
+        assert running.consumer.faults == []
+
+
+async def _partition_of(bench: Bench, key: bytes) -> int:
+    letters = await bench.letters()
+    (partition,) = {each.partition for each in letters if each.key == key}
+    return partition
+
+
+async def test_dead_letters_refused(bootstrap: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """For as long as it lasts: their groups wait, others go on, health says it; a restart brings them again and loses none."""
+    handler = Recorder(_rejects_bad)
+    original = DeadLetters.outgoing
+
+    def refuse(self: DeadLetters, *args: Any) -> Any:
+        raise OSError("no right to write")
+
+    monkeypatch.setattr(DeadLetters, "outgoing", refuse)
+    async with consuming(bootstrap) as bench:
+        running = await bench.start(handler, concurrency=2)
+        bench.send(*numbered(b"bad", 2), *(Sent(None, b"good-%d" % each, b"") for each in range(20)))
+        await until(lambda: len(handler.done) == 20, lambda: str(handler.done))
+        await until(lambda: bool(running.consumer.faults), lambda: "it says nothing")
+
+        assert running.consumer.faults == [
+            f"{bench.accepted}/0: 1 dead letters are not written: OSError: no right to write"
+        ]
+        assert not running.consumer.ready
+
+        begun = time.monotonic()
+        await running.stop()
+        progress = await bench.agreed()
+
+        assert time.monotonic() - begun < LIMIT_S / 2
+        assert (progress.next, list(progress.finished), progress.released) == (0, [(2, 22)], True)
+
+        monkeypatch.setattr(DeadLetters, "outgoing", original)
+        running = await bench.start(handler)
+        await bench.until_next(running, 22)
+
+        assert [each.value for each in await bench.letters()] == [b"0", b"1"]
+        assert len(handler.done) == 20
+
+
+async def test_skipped_while_its_letter_waits(bootstrap: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An operator may drop what cannot become a dead letter; its group goes on, and no letter comes later."""
+    handler = Recorder(_rejects_bad)
+    original = DeadLetters.outgoing
+
+    def refuse(self: DeadLetters, *args: Any) -> Any:
+        raise OSError("planted")
+
+    monkeypatch.setattr(DeadLetters, "outgoing", refuse)
+    async with consuming(bootstrap) as bench:
+        running = await bench.start(handler)
+        bench.send(*numbered(b"bad", 1))
+        await until(lambda: bool(running.consumer.faults), lambda: "it says nothing")
+        async with pages_of(running) as pages:
+            request = {"partition": 0, "group": b"bad".hex()}
+            dropped = 0
+            deadline = time.monotonic() + LIMIT_S
+            while not dropped and time.monotonic() < deadline:  # not while one is on its way
+                dropped = (await pages.post("/groups/skip", request))[1]["dropped"]
+        monkeypatch.setattr(DeadLetters, "outgoing", original)
+        bench.send(*numbered(b"good", 1))
+        await bench.until_next(running, 2)
+        await running.stop()
+
+        assert dropped == 1
+        assert await bench.letters() == []

@@ -1,0 +1,187 @@
+"""Bugs in what comes before, in and after an attempt at a message."""
+
+from typing import Final
+
+from tests.mutants.mutant import Mutant, Patch
+
+_ATTEMPTS: Final = "ringfence_client/attempts.py"
+_DISPATCHER: Final = "ringfence_client/dispatcher.py"
+_HANDLER: Final = "ringfence_client/handler.py"
+_LETTERS: Final = "ringfence_client/dead_letters.py"
+_RETRIES: Final = "ringfence_client/retries.py"
+_WRITER: Final = "ringfence_client/writer.py"
+_CONSUMER_TESTS: Final = "tests/integration/test_group_consumer.py"
+_HANDLER_TESTS: Final = "tests/unit/test_handler.py"
+_HANGS: Final = "tests/integration/test_group_hangs.py"
+_RETRY_TESTS: Final = "tests/unit/test_retries.py"
+_SICK: Final = "tests/integration/test_group_sick.py"
+
+_WAITING: Final = (
+    Mutant(
+        "sick-partition-begins-everything",
+        "A partition that cannot be written marks all of its messages as begun: a crash makes dead letters of them.",
+        (Patch(_DISPATCHER, "(self.concurrency if claimed.writer.covers() else 1)", "10**9"),),
+        f"{_SICK}::test_sick_from_the_start_on",
+    ),
+    Mutant(
+        "begun-under-a-lease-that-may-be-taken",
+        "A message is begun although another consumer may have begun it by now.",
+        (Patch(_ATTEMPTS, "if unsafe or not claimed.writer.covers():", "if unsafe:"),),
+        f"{_SICK}::test_sick_from_the_start_on",
+    ),
+    Mutant(
+        "suspects-tried-together",
+        "Innocent messages become dead letters with the one that kills its process.",
+        (Patch(_ATTEMPTS, "if self._trial is not None and not self._trial.done():", "if False:"),),
+        "tests/integration/test_group_lease.py::test_last_attempts_of_suspects",
+    ),
+    Mutant(
+        "trial-never-ends",
+        "After the first of several suspects was tried, the others wait for ever.",
+        (Patch("ringfence_client/turns.py", "            trial.set_result(None)\n", "            pass\n"),),
+        "tests/integration/test_group_lease.py::test_last_attempts_of_suspects",
+    ),
+)
+
+_DEAD_LETTERS: Final = (
+    Mutant(
+        "dead-letter-lost-in-the-making",
+        "A message counts as finished, and the dead letter that should tell of it was never written.",
+        (
+            Patch(
+                _WRITER,
+                "burying=frozenset(each.offset for each in letters)",
+                "burying=frozenset(each.offset for each in self.letters._pending)",
+            ),
+        ),
+        f"{_SICK}::test_dead_letters_refused",
+    ),
+    Mutant(
+        "dead-letters-hold-up-the-progress",
+        "A missing dead-letter topic stops its whole partition.",
+        (
+            Patch(
+                _LETTERS,
+                "self._under_way = () if resting else tuple(self._pending)",
+                "self._under_way = tuple(self._pending)",
+            ),
+        ),
+        f"{_SICK}::test_dead_letters_refused",
+    ),
+    Mutant(
+        "dead-letter-topic-never-looked-at",
+        "A dead-letter topic that was deleted is missed until the consumer is started again.",
+        (
+            Patch(
+                _LETTERS,
+                "                await self._dead_letters.renew()\n",
+                "                await asyncio.sleep(0)\n",
+            ),
+        ),
+        f"{_SICK}::test_dead_letter_topic_deleted",
+    ),
+    Mutant(
+        "reason-must-be-text",
+        "A reason that quotes broken text keeps a whole partition from ever writing its progress.",
+        (Patch(_ATTEMPTS, 'reason.encode(errors="backslashreplace").decode()', "reason"),),
+        f"{_CONSUMER_TESTS}::test_reason_that_is_no_text",
+    ),
+)
+
+_GIVING_UP: Final = (
+    Mutant(
+        "given-up-in-an-outage",
+        "A database that is away for a while empties the topic into the dead letters.",
+        (
+            Patch(
+                _ATTEMPTS,
+                "if self._policy.exhausted(attempt, failures, now_ms) and not self._breaker.open:",
+                "if self._policy.exhausted(attempt, failures, now_ms):",
+            ),
+        ),
+        f"{_HANGS}::test_nothing_is_given_up_in_an_outage",
+    ),
+    Mutant(
+        "full-speed-in-an-outage",
+        "While nothing succeeds everything is tried again and again.",
+        (
+            Patch(
+                _RETRIES,
+                "return not self._limit or (running < self._limit and now >= self._next_at)",
+                "return True",
+            ),
+        ),
+        f"{_RETRY_TESTS}::test_opens_when_everything_fails",
+        (f"{_HANGS}::test_outage",),
+    ),
+    Mutant(
+        "one-poison-message-slows-all",
+        "A message that always fails slows the whole consumer down.",
+        (Patch(_RETRIES, "len(self._failed) < TRIPPING", "False"),),
+        f"{_RETRY_TESTS}::test_one_message_does_not_open_it",
+    ),
+    Mutant(
+        "count-alone",
+        "A message is given up seconds after it failed first, while what it needs restarts.",
+        (Patch(_RETRIES, " and now_ms - failures.since_ms >= self.retry_time * 1000", ""),),
+        f"{_RETRY_TESTS}::test_default_outlives_minutes",
+    ),
+    Mutant(
+        "restarts-count-as-deaths",
+        "A message that waited for its next attempt becomes a dead letter when its consumer is restarted.",
+        (
+            Patch(
+                _RETRIES,
+                "return attempts - (failures.attempts if failures is not None else 0)",
+                "return attempts",
+            ),
+        ),
+        f"{_RETRY_TESTS}::test_what_failed_did_not_kill",
+    ),
+)
+
+_ENDING: Final = (
+    Mutant(
+        "generator-acknowledges-everything",
+        "A handler with a yield in it acknowledges every message, and nothing of it ever runs.",
+        (Patch(_HANDLER, "inspect.isgeneratorfunction(each) or inspect.isasyncgenfunction(each)", "False"),),
+        f"{_HANDLER_TESTS}::test_cannot_be_one",
+        (f"{_HANGS}::test_checked_before_anything_runs",),
+    ),
+    Mutant(
+        "returned-coroutine-is-forgotten",
+        "A plain function around a coroutine function acknowledges every message, and nothing ever runs.",
+        (Patch(_HANDLER, "return result if inspect.isawaitable(result) else None", "return None"),),
+        f"{_HANDLER_TESTS}::test_what_is_returned_is_awaited",
+    ),
+    Mutant(
+        "hung-thread-keeps-its-place",
+        "Each handler that hangs in a thread leaves one fewer for the others, until nothing runs.",
+        (
+            Patch(
+                _HANDLER, "                    self._pool = self._new_pool()\n", "                    pass\n"
+            ),
+        ),
+        f"{_HANGS}::test_time_limit_of_threads",
+    ),
+    Mutant(
+        "stubborn-handler-keeps-its-slot",
+        "A handler that goes on when it is cancelled holds a place for ever.",
+        (Patch(_DISPATCHER, "            self._leave_behind(task, turn)\n\n", "            pass\n\n"),),
+        f"{_HANGS}::test_time_limit[stubborn]",
+    ),
+    Mutant(
+        "half-done-counts-as-done",
+        "A handler that swallows its cancellation and returns acknowledges what it left out.",
+        (
+            Patch(
+                _ATTEMPTS,
+                "if turn.cut_short and (error is not None or not self._runs.in_threads):",
+                "if turn.cut_short and error is not None:",
+            ),
+        ),
+        f"{_HANGS}::test_cancelled_and_returned",
+    ),
+)
+
+MUTANTS: Final = (*_WAITING, *_DEAD_LETTERS, *_GIVING_UP, *_ENDING)

@@ -1,0 +1,137 @@
+"""What may be a handler, and what only looks like one."""
+
+import asyncio
+import concurrent.futures
+import functools
+from collections.abc import AsyncIterator, Callable, Iterator
+from typing import Any
+
+import pytest
+
+from ringfence_client.handler import HandlerError, HandlerRuns, check
+
+MESSAGE: Any = object()
+
+
+async def coroutine(message: Any) -> None: ...
+
+
+def plain(message: Any) -> None: ...
+
+
+def with_more(message: Any, _also: int = 1, *_rest: Any, **_options: Any) -> None: ...
+
+
+class Desk:
+    """Has handlers."""
+
+    def method(self, message: Any) -> None: ...
+
+    async def __call__(self, message: Any) -> None: ...
+
+
+class GeneratorDesk:
+    """Looks as if it had one."""
+
+    def __call__(self, message: Any) -> Iterator[Any]:
+        yield message
+
+
+def generator(message: Any) -> Iterator[Any]:
+    yield message
+
+
+async def async_generator(message: Any) -> AsyncIterator[Any]:
+    yield message
+
+
+def no_argument() -> None: ...
+
+
+def two_arguments(message: Any, offset: int) -> None: ...
+
+
+def named_only(*, message: Any) -> None: ...
+
+
+@pytest.mark.parametrize(
+    "handler",
+    [coroutine, plain, with_more, Desk().method, Desk(), functools.partial(two_arguments, offset=1), print,
+     lambda message: message],
+    ids=repr,
+)  # fmt: skip
+def test_may_be_one(handler: Any) -> None:
+    """Whatever can be called with a message."""
+    check(handler, "it")
+
+
+@pytest.mark.parametrize(
+    ("handler", "complaint"),
+    [
+        (generator, "is a generator function"),
+        (async_generator, "is a generator function"),
+        (functools.partial(generator), "is a generator function"),
+        (GeneratorDesk(), "is a generator function"),
+        (Desk, "is a class"),
+        (Desk.method, "cannot be called with one message"),
+        (no_argument, r"no_argument\(\) .*cannot be called with one message"),
+        (two_arguments, "cannot be called with one message.*async def handle"),
+        (named_only, "cannot be called with one message"),
+        (7, "is no function"),
+    ],
+    ids=str,
+)
+def test_cannot_be_one(handler: Any, complaint: str) -> None:
+    """Nothing of it would run, or it could not be called: an error before the first message, which says how it should look."""
+    name = getattr(handler, "__name__", "it")
+    with pytest.raises(HandlerError, match=f"(?s){complaint}"):
+        check(handler, name)
+
+
+async def run(handler: Callable[[Any], Any]) -> None:
+    """As the dispatcher does."""
+    runs = HandlerRuns(handler, 1)
+    try:
+        await runs.run(MESSAGE)
+    finally:
+        runs.stop()
+
+
+async def test_what_is_returned_is_awaited() -> None:
+    """A plain function around a coroutine function, a coroutine around a task, a future of somebody's pool: all run to their end."""
+    done: list[str] = []
+
+    async def work(name: str) -> None:
+        await asyncio.sleep(0)
+        done.append(name)
+
+    async def around_a_task(_: Any) -> Any:
+        return asyncio.ensure_future(work("task"))
+
+    def around_a_pool(_: Any) -> Any:
+        with concurrent.futures.ThreadPoolExecutor(1) as pool:
+            return pool.submit(lambda: done.append("pool"))
+
+    await run(lambda _: work("plain"))
+    await run(functools.partial(lambda _, name: work(name), name="partial"))
+    await run(around_a_task)
+    await run(around_a_pool)
+
+    assert done == ["plain", "partial", "task", "pool"]
+
+
+async def test_what_is_returned_may_fail() -> None:
+    """As if the handler itself had."""
+
+    async def work() -> None:
+        raise ValueError("planted")
+
+    with pytest.raises(ValueError, match="planted"):
+        await run(lambda _: work())
+
+
+@pytest.mark.parametrize("handler", [lambda _: generator(MESSAGE), lambda _: async_generator(MESSAGE)])
+async def test_returned_generators_are_no_success(handler: Callable[[Any], Any]) -> None:
+    """Nothing of them has run."""
+    with pytest.raises(HandlerError, match="returned a generator"):
+        await run(handler)
