@@ -193,8 +193,8 @@ async def test_outage(bootstrap: str, caplog: pytest.LogCaptureFixture) -> None:
     handler = Recorder(work)
     messages = 8 * TRIPPING
     async with consuming(bootstrap) as bench:
-        bench.send(*(Sent(None, b"%d" % each, b"") for each in range(messages)))
         running = await bench.start(handler, concurrency=4, max_attempts=TRIPPING)
+        bench.send(*(Sent(None, b"%d" % each, b"") for each in range(messages)))
         breaker = running.consumer.dispatcher.breaker
         await until(lambda: breaker.open, lambda: str(handler.begun))
         tried = len(handler.begun)
@@ -229,9 +229,9 @@ async def test_nothing_is_given_up_in_an_outage(bootstrap: str) -> None:
 
     handler = Recorder(work)
     async with consuming(bootstrap) as bench:
-        # Enough at once to open it, each in its only attempt.
-        bench.send(*(Sent(None, b"%d" % each, b"") for each in range(3 * TRIPPING)))
         running = await bench.start(handler, concurrency=1, max_attempts=1)
+        # Enough to open it, each in its only attempt.
+        bench.send(*(Sent(None, b"%d" % each, b"") for each in range(3 * TRIPPING)))
         await until(lambda: running.consumer.dispatcher.breaker.open, lambda: str(handler.begun))
         given_up = len(handler.begun)
         await until(lambda: len(handler.begun) > given_up + 1, lambda: "nothing is tried")
