@@ -8,6 +8,7 @@ import os
 import signal
 import socket
 import sys
+import sysconfig
 import traceback
 from collections.abc import Callable
 from pathlib import Path
@@ -54,7 +55,8 @@ def _end_despite_threads(consumer: GroupConsumer) -> None:
     """Python waits for threads before it ends, and one that hangs in a handler would keep the process for ever."""
     if consumer.dispatcher.runs.in_threads and consumer.dispatcher.runs.left_behind:
         log.warning(
-            "%d handlers still run in threads, which cannot be ended: the process ends without them, and their messages come again",
+            "%d handlers still run in threads, which cannot be ended: the process ends without them, and what they did not finish "
+            "comes again",
             consumer.dispatcher.runs.left_behind,
         )  # fmt: skip
         logging.shutdown()
@@ -112,11 +114,16 @@ def load_handler(text: str) -> Callable[..., Any]:
 
 
 def _where(error: BaseException) -> str:
-    """File and line of the code that raised, as far as it is not Python's own machinery of imports."""
-    frames = [each for each in traceback.extract_tb(error.__traceback__) if "importlib" not in each.filename]
-    if not isinstance(error, SyntaxError) and len(frames) > 1:  # the first is ours
-        return f" ({frames[-1].filename}, line {frames[-1].lineno})"
-    return ""
+    """The last line of the user's own code that was run: what it called is Python's, or a library's."""
+    if isinstance(error, SyntaxError):
+        return ""  # says so itself
+    libraries = tuple(sysconfig.get_paths()[each] for each in ("stdlib", "purelib", "platlib"))
+    frames = [
+        each
+        for each in traceback.extract_tb(error.__traceback__)[1:]  # the first is ours
+        if not each.filename.startswith((*libraries, "<frozen"))
+    ]
+    return f" ({frames[-1].filename}, line {frames[-1].lineno})" if frames else ""
 
 
 def _listen(host: str, port: int | None) -> socket.socket:

@@ -95,8 +95,8 @@ def release(settings: Settings, address: str, group: str, name: str) -> int:
     places = asyncio.run(_release(settings, found, group, parse_name(name)))
     for place in places:
         click.echo(
-            f"released  {place}  the handler of {name} is ended; the group rests for a while: `ringfence groups skip` drops "
-            "the message, and without that it is tried again"
+            f"released  {place}  a coroutine is cancelled and its message tried again in 10 s or more; a thread goes on, and {name} "
+            "waits for it. `ringfence groups skip` drops the message in either case"
         )
     if not places:
         click.echo(f"nothing to release  no handler of {group} runs a message of {name}")
