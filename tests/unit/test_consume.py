@@ -56,7 +56,10 @@ def test_current_folder_comes_first(folder: Path, monkeypatch: pytest.MonkeyPatc
         (f"{MODULE}.within:handle", f"there is no module {MODULE}.within"),
         (f"{MODULE}:Desk.handle", f"{MODULE} has no Desk.handle"),
         (f"{MODULE}:number", "number is no function"),
+        (f"{MODULE}:generate", "generate is a generator function"),
+        (f"{MODULE}_faulty:handle", f"{MODULE}_faulty.py, line 2)"),
         (f"{MODULE}_faulty:handle", "does not load: ZeroDivisionError"),
+        (f"{MODULE}_quoting:handle", f"{MODULE}_quoting.py, line 2)"),
         (f"{MODULE}_unparsed:handle", "does not load: SyntaxError"),
         (f"{MODULE}_lacking:handle", "needs what_nobody_has, which is missing"),
         ("..handlers:handle", "does not load"),
@@ -64,8 +67,9 @@ def test_current_folder_comes_first(folder: Path, monkeypatch: pytest.MonkeyPatc
 )
 def test_what_cannot_be_loaded_says_why(folder: Path, text: str, complaint: str) -> None:
     """Whatever a module does when it is imported: an error that names the handler."""
-    (folder / f"{MODULE}.py").write_text("number = 7\n")
-    (folder / f"{MODULE}_faulty.py").write_text("1 / 0\n")
+    (folder / f"{MODULE}.py").write_text("number = 7\ndef generate(message): yield message\n")
+    (folder / f"{MODULE}_faulty.py").write_text("\n1 / 0\n")
+    (folder / f"{MODULE}_quoting.py").write_text("import json\njson.loads('{')\n")
     (folder / f"{MODULE}_unparsed.py").write_text("def\n")
     (folder / f"{MODULE}_lacking.py").write_text("import what_nobody_has\n")
 
