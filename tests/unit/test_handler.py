@@ -58,7 +58,7 @@ def named_only(*, message: Any) -> None: ...
     "handler",
     [coroutine, plain, with_more, Desk().method, Desk(), functools.partial(two_arguments, offset=1), print,
      lambda message: message],
-    ids=repr,
+    ids=["coroutine", "plain", "with more", "method", "callable object", "partial", "builtin", "lambda"],
 )  # fmt: skip
 def test_may_be_one(handler: Any) -> None:
     """Whatever can be called with a message."""
@@ -79,7 +79,18 @@ def test_may_be_one(handler: Any) -> None:
         (named_only, "cannot be called with one message"),
         (7, "is no function"),
     ],
-    ids=str,
+    ids=[
+        "generator",
+        "asynchronous generator",
+        "partial of a generator",
+        "object whose call is a generator",
+        "class",
+        "unbound method",
+        "no argument",
+        "two arguments",
+        "named only",
+        "number",
+    ],
 )
 def test_cannot_be_one(handler: Any, complaint: str) -> None:
     """Nothing of it would run, or it could not be called: an error before the first message, which says how it should look."""
