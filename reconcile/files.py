@@ -10,10 +10,11 @@ from typing import Any, Protocol
 
 from pyspark.sql import SparkSession
 
-from conf.errors import PrerequisiteError, RingfenceError
+from conf.errors import ConfigurationError, PrerequisiteError, RingfenceError
 from reconcile.failures import SPARK
 
 _PROOF = "_proof"
+_PATTERN = frozenset("{}[]*?\\")
 
 
 class BusyError(RingfenceError):
@@ -22,6 +23,11 @@ class BusyError(RingfenceError):
 
 class Files(Protocol):
     """A folder and what is in it; names are relative to it."""
+
+    @property
+    def root(self) -> str:
+        """The folder, as a person names it."""
+        ...
 
     def at(self, *parts: str) -> str:
         """The whole path, as Spark takes it."""
@@ -57,6 +63,20 @@ def is_local(root: str, master: str) -> bool:
     return master.startswith("local") and "://" not in root
 
 
+def readable(root: str) -> str:
+    """A folder that Spark reads again.
+
+    Raises:
+        ConfigurationError: its path has what Spark takes for a pattern, which would match others, or not the folder itself.
+    """
+    path = root if "://" in root else str(Path(root).absolute())
+    if found := sorted(_PATTERN & set(path)):
+        raise ConfigurationError(
+            f"{path}: Spark reads a path with {' '.join(found)} as a pattern: name another folder as reconcile.state_dir"
+        )
+    return root
+
+
 def proved(files: Files) -> Files:
     """The folder, once a file could be made in it and taken away: what would refuse results is told before the work.
 
@@ -79,6 +99,11 @@ class LocalFiles:
         except OSError as error:
             raise _unusable(root, error.strerror or str(error)) from error
 
+    @property
+    def root(self) -> str:
+        """The folder, as a person names it."""
+        return str(self._root)
+
     def at(self, *parts: str) -> str:
         """The whole path, as Spark takes it."""
         return f"file://{self._root.joinpath(*parts)}"  # Hadoop takes it as it is, unquoted
@@ -86,7 +111,10 @@ class LocalFiles:
     def names(self, folder: str) -> list[str]:
         """What is in a folder; nothing if it does not exist."""
         path = self._root / folder
-        names = (each.name for each in path.iterdir()) if path.is_dir() else ()
+        try:
+            names = [each.name for each in path.iterdir()] if path.is_dir() else []
+        except OSError as error:
+            raise _unusable(str(path), error.strerror or str(error)) from error
         return sorted(each for each in names if not each.startswith("."))
 
     def read(self, name: str) -> str:
@@ -173,9 +201,16 @@ class HadoopFiles:
         self._io: Any = jvm.org.apache.commons.io.IOUtils
         try:
             self._system: Any = self._path(self._root).getFileSystem(configuration)
+            if self._system.getScheme() == "file" and "://" not in root:
+                self._root = str(Path(root).absolute())  # the JVM works in a folder of its own
             self._system.mkdirs(self._path(self._root))
         except Exception as error:
             raise _unusable(root, _cause(error)) from error
+
+    @property
+    def root(self) -> str:
+        """The folder, as a person names it."""
+        return self._root
 
     def at(self, *parts: str) -> str:
         """The whole path, as Spark takes it."""
@@ -237,7 +272,8 @@ def _to_disk(path: Path) -> None:
 
 
 def _unusable(name: str, why: str) -> PrerequisiteError:
-    return PrerequisiteError(f"{name} cannot be used ({why}): make it writable, or name another folder")
+    way_out = "make room" if "No space" in why else "make it writable"
+    return PrerequisiteError(f"{name} cannot be used ({why}): {way_out}, or name another folder")
 
 
 def _cause(error: Exception) -> str:

@@ -17,7 +17,8 @@ from typing import Final, Self
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
-from app.embedded import child, jars, java, ports, server_files
+from app.embedded import child, jars, ports, server_files
+from conf import java
 from conf.errors import PrerequisiteError
 
 HOST: Final = "127.0.0.1"
