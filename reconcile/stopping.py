@@ -10,6 +10,7 @@ import os
 import signal
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterable, Iterator
 from types import FrameType
 from typing import Final
@@ -17,6 +18,7 @@ from typing import Final
 SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 END_LIMIT_S: Final = 6.0
 """An end in order takes less: a JVM that is told to end takes one or two seconds."""
+_LOOK_EVERY_S: Final = 0.1
 _SHOW_CURSOR: Final = "\x1b[?25h"
 
 
@@ -128,17 +130,25 @@ def _pass_over(_number: int, _frame: FrameType | None) -> None:
 
 @contextlib.contextmanager
 def _watched(stop: Stop, heeded: list[signal.Signals]) -> Iterator[None]:
-    """Force the end where a signal has come and the block is not left in time."""
+    """See that a signal is noticed, and force the end where the block is not left in time."""
     reading, writing = os.pipe()
     os.set_blocking(writing, False)
     left = threading.Event()
+    main = threading.main_thread().ident or 0
 
     def watch() -> None:
-        while number := os.read(
-            reading, 1
-        ):  # written by the interpreter as the signal comes, also while C code runs
-            if number[0] in heeded and not left.wait(END_LIMIT_S):
-                stop.force(number[0])
+        # The interpreter writes a signal's number as it comes, also while the main thread is in code that is not Python's.
+        while (came := os.read(reading, 1)) and came[0] not in heeded:
+            pass
+        if not came:
+            return
+        forced_at = time.monotonic() + END_LIMIT_S
+        while not left.wait(_LOOK_EVERY_S):
+            if time.monotonic() > forced_at:
+                stop.force(came[0])
+            if stop.number is None:
+                # Where it came just before the main thread began to wait, or to another thread, nothing has ended that wait.
+                signal.pthread_kill(main, came[0])
 
     watcher = threading.Thread(target=watch, name="stopping", daemon=True)
     watcher.start()

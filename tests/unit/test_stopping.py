@@ -113,6 +113,17 @@ library.pthread_mutex_lock(mutex)  # nobody unlocks it, and no signal ends the w
     assert _ended(body, [signal.SIGTERM], limit_s=0.5) == (143, ["surely"], "")
 
 
+def test_a_signal_that_ends_no_wait() -> None:
+    """The system may give it to another thread, or just before the main one begins to wait: it is noticed all the same."""
+    body = """
+other = next(each for each in threading.enumerate() if each.name == "stopping")
+threading.Timer(0.3, lambda: (ready(), signal.pthread_kill(other.ident, signal.SIGTERM))).start()
+time.sleep(60)
+"""
+
+    assert _ended(body, []) == (143, ["softly", "unwound"], "")
+
+
 def test_what_goes_wrong_after_a_signal_is_its_doing() -> None:
     """No trace of calls to what has ended."""
     body = """
