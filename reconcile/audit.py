@@ -21,7 +21,7 @@ from reconcile.audit_numbers import STEPS, Counter
 from reconcile.audit_result import Audit, document
 from reconcile.audit_topic import Topic, Wanted, surveyed
 from reconcile.failures import SPARK, SparkError, explained
-from reconcile.files import Files, LocalFiles, is_local, proved
+from reconcile.files import Files, LocalFiles, is_local, named, proved
 from reconcile.job import opened
 from reconcile.kafka import Cluster
 from reconcile.pages import PAGE, put, written
@@ -67,6 +67,8 @@ def run(request: Request) -> int:
 
 
 def _run(request: Request, stop: Stop) -> None:
+    if request.out is not None:
+        named(request.out)
     required(request.master)
     topic = asked(request)
     local = request.out is None or is_local(request.out, request.master)

@@ -14,6 +14,13 @@ from conf.errors import ConfigurationError, PrerequisiteError, RingfenceError
 from reconcile.failures import SPARK
 
 _PROOF = "_proof"
+_LIBRARY = "add its library to spark.jars.packages in Spark's spark-defaults.conf"
+_WAYS_OUT = {
+    "No space": "make room",
+    "ClassNotFoundException": _LIBRARY,
+    "No FileSystem for scheme": _LIBRARY,
+    "UnknownHost": "correct its name",
+}
 _PATTERN = frozenset("{}[]*?\\")
 
 
@@ -61,6 +68,16 @@ class Files(Protocol):
 def is_local(root: str, master: str) -> bool:
     """Whether a folder is one of this machine: a bare path is, where Spark runs here; elsewhere it is the cluster's."""
     return master.startswith("local") and "://" not in root
+
+
+def named(root: str) -> None:
+    """See that a folder is named: in a script the variable may be empty.
+
+    Raises:
+        ConfigurationError: it is not.
+    """
+    if not root.strip():
+        raise ConfigurationError(f"--out {root!r} names no folder: leave it out, or name one")
 
 
 def readable(root: str) -> str:
@@ -272,7 +289,7 @@ def _to_disk(path: Path) -> None:
 
 
 def _unusable(name: str, why: str) -> PrerequisiteError:
-    way_out = "make room" if "No space" in why else "make it writable"
+    way_out = next((told for mark, told in _WAYS_OUT.items() if mark in why), "make it writable")
     return PrerequisiteError(f"{name} cannot be used ({why}): {way_out}, or name another folder")
 
 

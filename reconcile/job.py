@@ -38,7 +38,7 @@ from reconcile import (
     summary,
 )
 from reconcile.failures import SPARK, SparkError, explained
-from reconcile.files import Files, HadoopFiles, LocalFiles, is_local, proved, readable
+from reconcile.files import Files, HadoopFiles, LocalFiles, is_local, named, proved, readable
 from reconcile.frames import Frames
 from reconcile.kafka import Cluster
 from reconcile.night import STEPS, Judge
@@ -78,12 +78,19 @@ def run(settings: Settings, options: Options) -> int:
         return stopped.exit_code
 
 
-def _run(settings: Settings, options: Options, stop: Stop) -> int:
+def _check(settings: Settings, options: Options) -> None:
+    """Raises ConfigurationError: what is asked for makes no sense."""
     if not settings.addresses:
         raise ConfigurationError("addresses: none configured: add an [[addresses]] entry with a name")
-    night = options.acknowledge
-    if night is not None and (options.as_json or options.out):
+    if options.acknowledge is not None and (options.as_json or options.out is not None):
         raise ConfigurationError("--acknowledge judges nothing: leave --json and --out away")
+    if options.out is not None:
+        named(options.out)
+
+
+def _run(settings: Settings, options: Options, stop: Stop) -> int:
+    _check(settings, options)
+    night = options.acknowledge
     master, folder = options.master or settings.reconcile.master, readable(settings.nights_dir)
     # Whose master it is that spark-submit has, the session knows.
     here = not submitted() and is_local(folder, master)

@@ -29,6 +29,7 @@ START_LIMIT_S: Final = 900.0
 END_LIMIT_S: Final = 10.0
 TERM_LIMIT_S: Final = 4.0
 _POLL_S: Final = 0.05
+_ASCII_ONLY: Final = frozenset({"C", "POSIX"})
 
 _LEASH: Final = """
 import ctypes, os, signal, sys
@@ -71,6 +72,8 @@ class Jvm:
         own = {"SPARK_CONNECT_MODE": "0", "_PYSPARK_DRIVER_CONN_INFO_PATH": str(self._way)}
         if settings := os.environ.get("SPARK_CONF_DIR"):
             own["SPARK_CONF_DIR"] = str(Path(settings).absolute())
+        if os.environ.get("LC_ALL") in _ASCII_ONLY:
+            own["LC_ALL"] = "C.UTF-8"  # else Java could not name a folder that we can
         with self._log.open("wb") as log:
             self._process = subprocess.Popen(  # noqa: S603 - arguments are our own
                 command,

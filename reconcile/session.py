@@ -42,7 +42,7 @@ _FEW_SETTINGS: Final = {
 _FEW_JVM: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 TASKS_MIN: Final = 2
 TASKS_MAX: Final = 2_000
-_KEY_ENDS: Final = re.compile(r"[\s=:]")
+_SETTING: Final = re.compile(r"(spark\.[^\s=:]+)\s*[=:]?\s*(.*)")
 _PROOF_BYTES: Final = 2**16
 _FETCH_LOOK_S: Final = 3.0
 
@@ -202,7 +202,10 @@ def configured(master: str, *, submitted: bool, environ: Mapping[str, str], reco
     conf.set("spark.sql.redaction.options.regex", "(?i)secret|password|token|jaas|keystore")
     if not submitted:
         conf.setMaster(master)
-        conf.set("spark.jars.packages", CONNECTOR)
+        theirs = _defaults(environ)
+        conf.set(
+            "spark.jars.packages", ",".join(filter(None, (CONNECTOR, theirs.get("spark.jars.packages"))))
+        )
         ours = {"spark.ui.enabled": "false"}
         conf.set("spark.ui.showConsoleProgress", "false")
         if settings := environ.get("RINGFENCE_IVY_SETTINGS"):
@@ -213,14 +216,13 @@ def configured(master: str, *, submitted: bool, environ: Mapping[str, str], reco
                 ours |= {"spark.driver.extraJavaOptions": _FEW_JVM, **_FEW_SETTINGS}
             # Nobody but this machine has to reach it, whatever its name resolves to.
             ours |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
-        theirs = _defaults(environ)
         for key, value in ours.items():
             if key not in theirs:
                 conf.set(key, value)
     return conf
 
 
-def _defaults(environ: Mapping[str, str]) -> frozenset[str]:
+def _defaults(environ: Mapping[str, str]) -> dict[str, str]:
     """What somebody has set for all of this machine's Spark, whose command line would come before it."""
     home: str = _find_spark_home()  # type: ignore[no-untyped-call]
     folder = environ.get("SPARK_CONF_DIR") or Path(home) / "conf"
@@ -228,10 +230,10 @@ def _defaults(environ: Mapping[str, str]) -> frozenset[str]:
         lines = (Path(folder) / "spark-defaults.conf").read_text("utf-8").splitlines()
     except OSError:
         lines = []
-    keys = {_KEY_ENDS.split(line.strip(), maxsplit=1)[0] for line in lines}
-    if environ.get("SPARK_DRIVER_MEMORY"):
-        keys.add("spark.driver.memory")
-    return frozenset(keys)
+    found = {each[1]: each[2] for line in lines if (each := _SETTING.fullmatch(line.strip()))}
+    if memory := environ.get("SPARK_DRIVER_MEMORY"):
+        found["spark.driver.memory"] = memory
+    return found
 
 
 def fit_to(spark: SparkSession, records: int) -> None:

@@ -90,16 +90,18 @@ def test_it_ends_by_itself(spark: Callable[[str], Path]) -> None:
 
 
 def test_what_it_is_told(spark: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Settings as they are, spaces and all; folders that are relative to ours are not to its own."""
+    """Settings as they are, spaces and all; folders that are relative to ours are not to its own; names of folders may be any."""
     monkeypatch.setenv("SPARK_CONF_DIR", "some/conf")
     monkeypatch.setenv("PYSPARK_SUBMIT_ARGS", "--driver-memory 1g pyspark-shell")
-    work = spark('printf "%s\\n" "$@"; echo "$SPARK_CONF_DIR"; pwd')
+    monkeypatch.setenv("LC_ALL", "C")
+    work = spark('printf "%s\\n" "$@"; echo "$SPARK_CONF_DIR"; pwd; echo "$LC_ALL"')
     jvm = Jvm(SparkConf(loadDefaults=False).set("spark.app.name", "a b"), work)
 
     with pytest.raises(JvmError):
         jvm.connect(lambda: None)
     assert jvm.said().splitlines() == [
         "--conf", "spark.app.name=a b", "--driver-memory", "1g", "pyspark-shell", str(Path.cwd() / "some/conf"), str(work),
+        "C.UTF-8",
     ]  # fmt: skip
 
 

@@ -129,6 +129,8 @@ def test_what_is_told_before_spark_is_started(
         job.run(settings, job.Options(out=str(tmp_path / "file")))
     with pytest.raises(ConfigurationError, match=r"'foo'.*no master of Spark"):
         job.run(settings, job.Options(master="foo"))
+    with pytest.raises(ConfigurationError, match="--out '' names no folder"):
+        job.run(settings, job.Options(out=""))
     with pytest.raises(ReachedError):
         job.run(settings, job.Options(out=str(tmp_path / "out")))
 

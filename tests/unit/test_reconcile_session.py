@@ -17,7 +17,7 @@ from reconcile.failures import SPARK, SparkError
 from reconcile.job import _explained
 from reconcile.jvm import JvmError
 from reconcile.kafka import Cluster
-from reconcile.session import DRIVER_MEMORY, configured
+from reconcile.session import CONNECTOR, DRIVER_MEMORY, configured
 from reconcile.source_options import kafka_options
 from reconcile.starting import not_started
 
@@ -191,6 +191,7 @@ def test_what_the_machine_s_settings_say(tmp_path: Path) -> None:
     """spark-defaults.conf counts, as docs/reconcile.md says: what is on the command line would come before it."""
     (tmp_path / "spark-defaults.conf").write_text(
         "# spark.ui.enabled true\nspark.driver.memory  8g\nspark.driver.host=10.0.0.1\nspark.sql.adaptive.enabled:true\n"
+        "spark.jars.packages\torg.apache.hadoop:hadoop-aws:3.4.1\n"
     )
     theirs = configured("local[*]", submitted=False, environ={"SPARK_CONF_DIR": str(tmp_path)}, records=0)
     ours = configured(
@@ -210,6 +211,8 @@ def test_what_the_machine_s_settings_say(tmp_path: Path) -> None:
         "spark.sql.adaptive.enabled": "false",
     }
     assert theirs.get("spark.ui.enabled") == "false"
+    assert theirs.get("spark.jars.packages") == f"{CONNECTOR},org.apache.hadoop:hadoop-aws:3.4.1"
+    assert ours.get("spark.jars.packages") == CONNECTOR
     assert named.get("spark.driver.memory") is None
 
 
