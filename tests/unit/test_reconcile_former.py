@@ -62,6 +62,16 @@ def test_they_are_to_be_moved(here: Path) -> None:
     assert Nights.load(LocalFiles(settings.nights_dir)).last is not None
 
 
+def test_they_are_looked_for_before_spark_is_started(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the job itself."""
+    _kept()
+    monkeypatch.setattr(job, "surveyed", lambda _: _survey("this-topic"))
+    monkeypatch.setattr(job, "session", lambda *_, **__: pytest.fail("a session"))
+
+    with pytest.raises(ConfigurationError, match="the nights up to now are in data/reconcile"):
+        job.run(_settings(here), job.Options())
+
+
 def test_they_may_stay(here: Path) -> None:
     """Or begin anew: whoever names the folder has decided."""
     _kept()

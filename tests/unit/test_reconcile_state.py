@@ -54,6 +54,18 @@ def test_a_folder_that_refuses(tmp_path: Path) -> None:
         files.delete("file/" + "x" * 300)
 
 
+def test_a_folder_that_may_not_be_listed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Is named too: whoever takes it for an empty one begins at the first night."""
+
+    def refused(_: Path) -> list[Path]:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(Path, "iterdir", refused)
+
+    with pytest.raises(PrerequisiteError, match=r"cannot be used \(Permission denied\): make it writable"):
+        LocalFiles(str(tmp_path)).names("")
+
+
 def test_a_night_counts_when_it_is_on_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """All of it: when the machine stops, a valid night without its IDs would end every later one."""
     files = LocalFiles(str(tmp_path))

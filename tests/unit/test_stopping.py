@@ -95,6 +95,21 @@ finally:
     ]
 
 
+def test_two_at_once() -> None:
+    """The interpreter has nothing to say of the second."""
+    body = """
+both = [signal.SIGTERM, signal.SIGINT]
+signal.pthread_sigmask(signal.SIG_BLOCK, both)
+for each in both:
+    signal.raise_signal(each)
+ready()
+signal.pthread_sigmask(signal.SIG_UNBLOCK, both)
+time.sleep(60)
+"""
+
+    assert _ended(body, []) == (130, ["softly", "unwound"], "")
+
+
 def test_foreign_code_that_catches_everything() -> None:
     """The exception is lost, and the end is forced."""
     body = """
