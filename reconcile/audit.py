@@ -130,7 +130,7 @@ def _tell(audit: Audit, request: Request, files: Files | None) -> None:
 
 def keep(audit: Audit, files: Files) -> bool:
     """Document, figures and page in a folder; whether there is a page. That of an earlier run is none of this one."""
-    files.delete(DOCUMENT)  # written last: where it is, all that stands beside it is of the same run
+    files.remove(DOCUMENT)  # written last: where it is, all that stands beside it is of the same run
     drawn = figures(audit, audit_advice.notes(audit))
     files.write("figures.json", drawn.to_json() + "\n")
     page = written(drawn)

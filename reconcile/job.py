@@ -38,8 +38,9 @@ from reconcile import (
     summary,
 )
 from reconcile.failures import SPARK, SparkError, explained
-from reconcile.files import Files, HadoopFiles, LocalFiles, is_local, named, proved, readable
+from reconcile.files import Files, LocalFiles, is_local, named, proved, readable
 from reconcile.frames import Frames
+from reconcile.hadoop_files import HadoopFiles
 from reconcile.kafka import Cluster
 from reconcile.night import STEPS, Judge
 from reconcile.nights import Night, Nights

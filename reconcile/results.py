@@ -40,7 +40,7 @@ def keep(
     if out is None:
         return
     # Written last, and away until then: where it is, all that stands beside it is of the same night.
-    out.delete(SUMMARY)
+    out.remove(SUMMARY)
     anomalies = spark.read.parquet(state.at(folder, "anomalies"))
     anomalies.write.mode("overwrite").parquet(out.at("anomalies"))
     counts.write.mode("overwrite").parquet(out.at("counts"))
