@@ -74,7 +74,6 @@ def audit(
         raise click.UsageError(f"--id-header has no effect with --id-from {id_from}: choose one")
     settings = settings_if_any(config)
     silence_clients()
-    from app.embedded import java  # noqa: PLC0415
     from reconcile import audit as job  # noqa: PLC0415
     from reconcile.audit_part import seconds_of  # noqa: PLC0415
     from reconcile.audit_resends import confidence_of  # noqa: PLC0415
@@ -98,7 +97,6 @@ def audit(
         out,
         as_json,
     )
-    java.find(of="Spark")
     return job.run(request)
 
 

@@ -80,8 +80,15 @@ def cli() -> None:
     show_default=True,
     help="Keeps data and log; the next start goes on with it.",
 )
+@click.option(
+    "--property",
+    "properties",
+    metavar="KEY=VALUE",
+    multiple=True,
+    help="A property of the broker, such as log.retention.ms=60000; repeat it for more. It holds for this start.",
+)
 @config_option
-def broker(port: int, directory: Path, config: Path) -> int:
+def broker(port: int, directory: Path, properties: tuple[str, ...], config: Path) -> int:
     """Run an embedded Kafka of one node in the foreground, for a first look and for tests.
 
     Ctrl-C or SIGTERM stops it cleanly. It needs Java 17 or newer; the first start fetches Kafka, 45 MB.
@@ -89,7 +96,7 @@ def broker(port: int, directory: Path, config: Path) -> int:
     settings_if_any(config)  # needs none of them, but a faulty file that was named is an error everywhere
     from app.embedded.command import run_broker  # noqa: PLC0415
 
-    return run_broker(port, directory)
+    return run_broker(port, directory, properties)
 
 
 @cli.group()

@@ -34,8 +34,6 @@ def reconcile(
     """
     settings = load(config)
     silence_clients()
-    from app.embedded import java  # noqa: PLC0415
     from reconcile import job  # noqa: PLC0415
 
-    java.find(of="Spark")
     return job.run(settings, job.Options(out, as_json, acknowledge, master))

@@ -20,10 +20,10 @@ from app import collector, logs, rights, topics, web
 from app.metrics import Metrics
 from app.transport import BatchTransport, GroupOwnership
 from app.watch import BrokerWatch
+from conf.certificates import ssl_context
 from conf.errors import ConfigurationError, PrerequisiteError, TopicError
 from conf.settings import KafkaSettings, Settings
 from tables import failpoints
-from tables.access import ssl_context
 from tables.cluster import Cluster
 
 log: Final = logging.getLogger("ringfence.worker")

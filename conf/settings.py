@@ -28,6 +28,8 @@ MAX_ID_CACHE_SIZE: Final = 2**31 - 1
 """Slots are numbered with 31 bits in the changelog's keys."""
 
 DEFAULT_GROUP: Final = "qpid.no-group"
+NIGHTS_FOLDER: Final = "reconcile"
+"""Below ``app.data_dir``, beside the folders of workers."""
 
 TopicName = Annotated[
     str, StringConstraints(pattern=r"^[a-zA-Z0-9._-]*[a-zA-Z0-9_-][a-zA-Z0-9._-]*$", max_length=200)
@@ -135,6 +137,13 @@ class AppSettings(_Section):
     resident_ids_max: int = Field(default=1_000_000, ge=0)
     """A lane with a larger id_cache_size keeps its index in RocksDB instead of in memory."""
 
+    @field_validator("instance")
+    @classmethod
+    def _not_the_nights(cls, value: str) -> str:
+        if value == NIGHTS_FOLDER:
+            raise ValueError("that folder of data_dir is the nightly job's: choose another name")
+        return value
+
     @property
     def instance_name(self) -> str:
         """The folder name in force. Stable over restarts, so that a worker finds its RocksDB again."""
@@ -236,8 +245,9 @@ class AddressSettings(AddressDefaults):
 class ReconcileSettings(_Section):
     """The nightly job."""
 
-    state_dir: str = Field(default="data/reconcile", min_length=1)
-    """Where it keeps cuts, results and accepted IDs: a folder, or a URI that Spark's driver and executors all reach."""
+    state_dir: str = ""
+    """Where it keeps cuts, results and accepted IDs: a folder, or a URI that Spark's driver and executors all reach. Empty =
+    ``reconcile`` below ``app.data_dir``."""
     keep_days: int = Field(default=7, ge=1)
     """How long accepted IDs are kept; longer while a ring may still know them."""
     ring_confidence: float = Field(default=0.999, gt=0, le=1)
@@ -293,6 +303,11 @@ class Settings(_Section):
     def address(self, name: str) -> AddressSettings | None:
         """The address of that name, or None."""
         return next((each for each in self.addresses if each.name == name), None)
+
+    @property
+    def nights_dir(self) -> str:
+        """Where the nightly job keeps what it must know of earlier nights: a folder, or a URI."""
+        return self.reconcile.state_dir or str(Path(self.app.data_dir) / NIGHTS_FOLDER)
 
     @property
     def state_dir(self) -> Path:

@@ -4,6 +4,7 @@ No consumer group, nothing made, nothing written to Kafka: Describe and Read on 
 """
 
 import json
+import sys
 import time
 from dataclasses import dataclass
 from fractions import Fraction
@@ -20,13 +21,16 @@ from reconcile.audit_numbers import STEPS, Counter
 from reconcile.audit_result import Audit, document
 from reconcile.audit_topic import Topic, Wanted, surveyed
 from reconcile.failures import SPARK, SparkError, explained
-from reconcile.files import Files, LocalFiles, is_local, proved
+from reconcile.files import Files, LocalFiles, is_local, named, proved
 from reconcile.job import opened
 from reconcile.kafka import Cluster
 from reconcile.pages import PAGE, put, written
 from reconcile.report import progress, terminal
-from reconcile.session import fit_to, kafka_options, session
+from reconcile.session import fit_to, required, session
+from reconcile.source_options import kafka_options
+from reconcile.stopping import Stop, StoppedError, stoppable
 
+DOCUMENT: Final = "audit.json"
 GROUP: Final = "ringfence-audit"
 """Clients want a name; no group of it is ever joined or asked for."""
 
@@ -48,31 +52,39 @@ class Request:
 
 
 def run(request: Request) -> int:
-    """Audit a topic; returns the exit code.
+    """Audit a topic; returns the exit code, also where a signal ended it.
 
     Raises:
         RingfenceError: it could not, or what was being read was deleted.
     """
+    try:
+        with stoppable() as stop:
+            _run(request, stop)
+    except StoppedError as stopped:
+        sys.stderr.write(f"stopped by {stopped}: run it again; it has only read\n")
+        return stopped.exit_code
+    return 0
+
+
+def _run(request: Request, stop: Stop) -> None:
+    if request.out is not None:
+        named(request.out)
+    required(request.master)
     topic = asked(request)
     local = request.out is None or is_local(request.out, request.master)
     files = proved(LocalFiles(request.out)) if request.out and local else None
     if not topic.part.offsets and local:
         _tell(_nothing_yet(request, topic), request, files)
-        return 0
-    with session(request.master, records=topic.part.offsets) as spark:
+        return
+    with session(request.master, stop, records=topic.part.offsets) as spark:
         if request.out and not local:
             files = proved(opened(spark, request.out))
         _tell(counted(spark, request, topic), request, files)
-    return 0
 
 
 def asked(request: Request) -> Topic:
     """What the cluster says, before Spark is started: what is missing is told at once."""
-    cluster = Cluster(request.kafka, GROUP)
-    try:
-        return surveyed(cluster, request.wanted, int(time.time() * 1000))
-    finally:
-        cluster.close()
+    return surveyed(Cluster(request.kafka, GROUP), request.wanted, int(time.time() * 1000))
 
 
 def counted(spark: SparkSession, request: Request, topic: Topic) -> Audit:
@@ -118,11 +130,12 @@ def _tell(audit: Audit, request: Request, files: Files | None) -> None:
 
 def keep(audit: Audit, files: Files) -> bool:
     """Document, figures and page in a folder; whether there is a page. That of an earlier run is none of this one."""
-    files.write("audit.json", json.dumps(told(audit), indent=2) + "\n")
+    files.remove(DOCUMENT)  # written last: where it is, all that stands beside it is of the same run
     drawn = figures(audit, audit_advice.notes(audit))
     files.write("figures.json", drawn.to_json() + "\n")
     page = written(drawn)
     put(files, page)
+    files.write(DOCUMENT, json.dumps(told(audit), indent=2) + "\n")
     return page is not None
 
 

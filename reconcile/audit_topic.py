@@ -58,10 +58,11 @@ def surveyed(cluster: Cluster, wanted: Wanted, now: int) -> Topic:
         BrokerUnavailableError: nobody answers.
     """
     name = wanted.topic
+    cluster.connect()
     facts = cluster.describe([name]).get(name) if name else None  # the client refuses an empty name
     if facts is None:
         raise MissingTopicError(_not_there(name, cluster.names()))
-    if not cluster.readable(name):
+    if not facts.readable:
         raise MissingTopicError(
             f"{name}: this user may see it and not read it: grant Read on the topic (kafka-acls.sh --add "
             f"--allow-principal User:… --operation Read --topic {name}); an audit needs nothing else"

@@ -2,15 +2,20 @@
 
 from typing import Final, TypeAlias
 
-from py4j.protocol import Py4JError, Py4JNetworkError
+from py4j.protocol import Py4JError, Py4JJavaError, Py4JNetworkError
 from pyspark.errors import PySparkException
 
-from conf.errors import PrerequisiteError, RingfenceError
+from conf.errors import BrokerUnavailableError, PrerequisiteError, RingfenceError
 
 SPARK: Final = (PySparkException, Py4JError, ConnectionError)
 """Spark's own errors, those of its tasks, which come through unconverted, and that there is no JVM any more."""
 SparkError: TypeAlias = PySparkException | Py4JError | ConnectionError
 
+_SILENT: Final = (
+    "kafka.common.errors.TimeoutException",
+    "kafka.common.errors.DisconnectException",
+    "Cannot fetch record for offset",
+)
 _TOO_FAR_OFF: Final = (
     "a record's timestamp is further than 9.2e15 ms from 1970 (nanoseconds, perhaps), and Spark cannot read it: find it with "
     r"kcat -C -e -t TOPIC -f '%T %p %o\n' | awk '$1 > 9.2e15 || $1 < -9.2e15', mend who sends it, have the broker refuse such "
@@ -38,11 +43,11 @@ def explained(error: SparkError, *, gone: str, less: str, disk: str, after: str)
         disk: What else fills the disk, or helps.
         after: The end of the line where the cause is another one.
     """
-    if isinstance(error, Py4JNetworkError | ConnectionError):
+    text = str(error)
+    if _jvm_gone(error, text):
         return SparkFailedError(
             f"Spark's JVM has ended: killed, perhaps, as the machine ran out of memory: leave it more, or {less}; {after}"
         )
-    text = str(error)
     known: list[tuple[tuple[str, ...], RingfenceError]] = [
         (
             ("KAFKA_DATA_LOSS", "OffsetOutOfRange"),
@@ -64,10 +69,25 @@ def explained(error: SparkError, *, gone: str, less: str, disk: str, after: str)
             SparkFailedError(f"the disk is full: Spark sorts below spark.local.dir (/tmp){disk}"),
         ),
     ]
+    if any(each in text for each in _SILENT):
+        return BrokerUnavailableError(
+            f"the brokers answer no more ({innermost(error)}): look at them; {after}"
+        )
     for marks, found in known:
         if any(each in text for each in marks):
             return found
-    lines = [line for line in text.splitlines() if line.strip()] or [type(error).__name__]
-    # Of a Java trace the innermost cause says most.
+    return SparkFailedError(f"Spark failed: {innermost(error)}: {after}")
+
+
+def _jvm_gone(error: SparkError, text: str) -> bool:
+    """No connection, or one that ended in the middle: then Py4J says of a name that it is not there, or of a call no more than that."""
+    if isinstance(error, Py4JNetworkError | ConnectionError):
+        return True
+    return isinstance(error, Py4JError) and not isinstance(error, Py4JJavaError) and "Trace:" not in text
+
+
+def innermost(error: SparkError) -> str:
+    """Of a Java trace the innermost cause says most."""
+    lines = [line for line in str(error).splitlines() if line.strip()] or [type(error).__name__]
     causes = [line.partition(": ")[2] for line in lines if line.startswith(("Caused by: ", ": "))]
-    return SparkFailedError(f"Spark failed: {causes[-1] if causes else lines[0]}: {after}")
+    return causes[-1] if causes else lines[0]

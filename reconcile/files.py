@@ -1,4 +1,4 @@
-"""Small files where Spark keeps its large ones: in a local folder, or wherever Hadoop's file systems reach."""
+"""Small files where Spark keeps its large ones: in a local folder; elsewhere as hadoop_files.py has it."""
 
 import contextlib
 import fcntl
@@ -6,14 +6,19 @@ import os
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
-from pyspark.sql import SparkSession
-
-from conf.errors import PrerequisiteError, RingfenceError
-from reconcile.failures import SPARK
+from conf.errors import ConfigurationError, PrerequisiteError, RingfenceError
 
 _PROOF = "_proof"
+_LIBRARY = "add its library to spark.jars.packages in Spark's spark-defaults.conf"
+_WAYS_OUT = {
+    "No space": "make room",
+    "ClassNotFoundException": _LIBRARY,
+    "No FileSystem for scheme": _LIBRARY,
+    "UnknownHost": "correct its name",
+}
+_PATTERN = frozenset("{}[]*?\\")
 
 
 class BusyError(RingfenceError):
@@ -22,6 +27,11 @@ class BusyError(RingfenceError):
 
 class Files(Protocol):
     """A folder and what is in it; names are relative to it."""
+
+    @property
+    def root(self) -> str:
+        """The folder, as a person names it."""
+        ...
 
     def at(self, *parts: str) -> str:
         """The whole path, as Spark takes it."""
@@ -43,6 +53,10 @@ class Files(Protocol):
         """A file, or a folder with all that is in it."""
         ...
 
+    def remove(self, name: str) -> None:
+        """A file, which may be missing; never a folder."""
+        ...
+
     def settle(self, folder: str) -> None:
         """What is in a folder is on the disk when this returns, whoever wrote it."""
         ...
@@ -55,6 +69,30 @@ class Files(Protocol):
 def is_local(root: str, master: str) -> bool:
     """Whether a folder is one of this machine: a bare path is, where Spark runs here; elsewhere it is the cluster's."""
     return master.startswith("local") and "://" not in root
+
+
+def named(root: str) -> None:
+    """See that a folder is named: in a script the variable may be empty.
+
+    Raises:
+        ConfigurationError: it is not.
+    """
+    if not root.strip():
+        raise ConfigurationError(f"--out {root!r} names no folder: leave it out, or name one")
+
+
+def readable(root: str) -> str:
+    """A folder that Spark reads again.
+
+    Raises:
+        ConfigurationError: its path has what Spark takes for a pattern, which would match others, or not the folder itself.
+    """
+    path = root if "://" in root else str(Path(root).absolute())
+    if found := sorted(_PATTERN & set(path)):
+        raise ConfigurationError(
+            f"{path}: Spark reads a path with {' '.join(found)} as a pattern: name another folder as reconcile.state_dir"
+        )
+    return root
 
 
 def proved(files: Files) -> Files:
@@ -77,7 +115,12 @@ class LocalFiles:
         try:
             self._root.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise _unusable(root, error.strerror or str(error)) from error
+            raise unusable(root, error.strerror or str(error)) from error
+
+    @property
+    def root(self) -> str:
+        """The folder, as a person names it."""
+        return str(self._root)
 
     def at(self, *parts: str) -> str:
         """The whole path, as Spark takes it."""
@@ -86,7 +129,10 @@ class LocalFiles:
     def names(self, folder: str) -> list[str]:
         """What is in a folder; nothing if it does not exist."""
         path = self._root / folder
-        names = (each.name for each in path.iterdir()) if path.is_dir() else ()
+        try:
+            names = [each.name for each in path.iterdir()] if path.is_dir() else []
+        except OSError as error:
+            raise unusable(str(path), error.strerror or str(error)) from error
         return sorted(each for each in names if not each.startswith("."))
 
     def read(self, name: str) -> str:
@@ -94,7 +140,7 @@ class LocalFiles:
         try:
             return (self._root / name).read_text("utf-8")
         except OSError as error:
-            raise _unusable(str(self._root / name), error.strerror or str(error)) from error
+            raise unusable(str(self._root / name), error.strerror or str(error)) from error
 
     def write(self, name: str, text: str) -> None:
         """Make a file: it is there whole, or not at all, also when the machine stops."""
@@ -109,7 +155,7 @@ class LocalFiles:
             made.replace(target)
             self._to_disk(target.parent)
         except OSError as error:
-            raise _unusable(str(target), error.strerror or str(error)) from error
+            raise unusable(str(target), error.strerror or str(error)) from error
 
     def delete(self, name: str) -> None:
         """A file, or a folder with all that is in it."""
@@ -120,7 +166,15 @@ class LocalFiles:
             else:
                 path.unlink(missing_ok=True)
         except OSError as error:
-            raise _unusable(str(path), error.strerror or str(error)) from error
+            raise unusable(str(path), error.strerror or str(error)) from error
+
+    def remove(self, name: str) -> None:
+        """A file, which may be missing; never a folder."""
+        path = self._root / name
+        try:
+            path.unlink(missing_ok=True)
+        except OSError as error:
+            raise unusable(str(path), error.strerror or str(error)) from error
 
     def settle(self, folder: str) -> None:
         """What is in a folder is on the disk when this returns, whoever wrote it, and so are the folders above it."""
@@ -130,7 +184,7 @@ class LocalFiles:
                 _to_disk(each)
             self._to_disk(top.parent)
         except OSError as error:
-            raise _unusable(str(top), error.strerror or str(error)) from error
+            raise unusable(str(top), error.strerror or str(error)) from error
 
     def _to_disk(self, folder: Path) -> None:
         """The names in a folder, and its own in those above."""
@@ -150,7 +204,7 @@ class LocalFiles:
         try:
             opened = (self._root / ".lock").open("w")
         except OSError as error:
-            raise _unusable(str(self._root), error.strerror or str(error)) from error
+            raise unusable(str(self._root), error.strerror or str(error)) from error
         with opened as file:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -161,73 +215,6 @@ class LocalFiles:
             yield
 
 
-class HadoopFiles:
-    """Wherever Hadoop's file systems reach: ``hdfs://``, ``s3a://``, the cluster's default."""
-
-    def __init__(self, spark: SparkSession, root: str) -> None:
-        """Raises PrerequisiteError: it cannot be used."""
-        self._root = root.rstrip("/")
-        jvm: Any = spark.sparkContext._jvm  # noqa: SLF001 - Hadoop's file systems have no other door
-        configuration: Any = spark.sparkContext._jsc.hadoopConfiguration()  # noqa: SLF001
-        self._path: Any = jvm.org.apache.hadoop.fs.Path
-        self._io: Any = jvm.org.apache.commons.io.IOUtils
-        try:
-            self._system: Any = self._path(self._root).getFileSystem(configuration)
-            self._system.mkdirs(self._path(self._root))
-        except Exception as error:
-            raise _unusable(root, _cause(error)) from error
-
-    def at(self, *parts: str) -> str:
-        """The whole path, as Spark takes it."""
-        return "/".join((self._root, *parts))
-
-    def names(self, folder: str) -> list[str]:
-        """What is in a folder; nothing if it does not exist."""
-        path = self._path(self.at(folder))
-        if not self._system.exists(path):
-            return []
-        return sorted(each.getPath().getName() for each in self._system.listStatus(path))
-
-    def read(self, name: str) -> str:
-        """A file's text."""
-        stream = self._system.open(self._path(self.at(name)))
-        try:
-            return str(self._io.toString(stream, "UTF-8"))
-        finally:
-            stream.close()
-
-    def write(self, name: str, text: str) -> None:
-        """Make a file: it is there whole, or not at all."""
-        target, made = self._path(self.at(name)), self._path(self.at(f"{name}.part"))
-        try:
-            stream = self._system.create(made, True)
-            try:
-                stream.write(bytearray(text, "utf-8"))
-            finally:
-                stream.close()
-            self._system.delete(target, False)
-            renamed = self._system.rename(made, target)
-        except SPARK as error:
-            raise _unusable(self.at(name), _cause(error)) from error
-        if not renamed:
-            raise _unusable(self.at(name), "the file cannot be renamed")
-
-    def delete(self, name: str) -> None:
-        """A file, or a folder with all that is in it."""
-        try:
-            self._system.delete(self._path(self.at(name)), True)
-        except SPARK as error:
-            raise _unusable(self.at(name), _cause(error)) from error
-
-    def settle(self, folder: str) -> None:
-        """Such file systems do it by themselves."""
-
-    @contextlib.contextmanager
-    def locked(self) -> Iterator[None]:
-        """Whoever starts the job has to see to it that there is one at a time."""
-        yield
-
-
 def _to_disk(path: Path) -> None:
     opened = os.open(path, os.O_RDONLY)
     try:
@@ -236,10 +223,7 @@ def _to_disk(path: Path) -> None:
         os.close(opened)
 
 
-def _unusable(name: str, why: str) -> PrerequisiteError:
-    return PrerequisiteError(f"{name} cannot be used ({why}): make it writable, or name another folder")
-
-
-def _cause(error: Exception) -> str:
-    java = getattr(error, "java_exception", None)
-    return str(java.toString()) if java is not None else str(error)
+def unusable(name: str, why: str) -> PrerequisiteError:
+    """What to raise of a file or folder; ``why`` as the system says it."""
+    way_out = next((told for mark, told in _WAYS_OUT.items() if mark in why), "make it writable")
+    return PrerequisiteError(f"{name} cannot be used ({why}): {way_out}, or name another folder")

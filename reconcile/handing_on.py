@@ -23,6 +23,7 @@ def night(
     today: str,
     journal: Mapping[str, Position],
     events_from: Mapping[str, int],
+    cluster: str,
 ) -> Night:
     """The night, as it is to be kept.
 
@@ -35,6 +36,7 @@ def night(
         today: The day on which it began.
         journal: Where the journal ends, by its name.
         events_from: As :func:`events_from` has it.
+        cluster: Kafka's ID of it.
     """
     names = [each.name for each in settings.addresses]
     gone = {name: ids_gone(cuts[name]) for name in names}
@@ -78,6 +80,7 @@ def night(
         },
         left={**left, **dict.fromkeys(names, document["night"])},
         events_from=dict(events_from),
+        cluster=cluster,
     )
 
 

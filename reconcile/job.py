@@ -21,18 +21,33 @@ from pyspark.sql import SparkSession
 from rich.console import Console
 
 from conf import wire
-from conf.errors import ConfigurationError, PrerequisiteError, RingfenceError, unforeseen
+from conf.errors import ConfigurationError, RingfenceError, unforeseen
 from conf.load import load
 from conf.settings import Settings
-from reconcile import advice, cut, handing_on, kept_ids, morning, pages, results, rules, summary
+from reconcile import (
+    acknowledging,
+    advice,
+    cut,
+    former,
+    handing_on,
+    kept_ids,
+    morning,
+    pages,
+    results,
+    rules,
+    summary,
+)
 from reconcile.failures import SPARK, SparkError, explained
-from reconcile.files import Files, HadoopFiles, LocalFiles, is_local, proved
+from reconcile.files import Files, LocalFiles, is_local, named, proved, readable
 from reconcile.frames import Frames
+from reconcile.hadoop_files import HadoopFiles
 from reconcile.kafka import Cluster
 from reconcile.night import STEPS, Judge
 from reconcile.nights import Night, Nights
 from reconcile.report import progress, show, terminal
-from reconcile.session import FEW, fit_to, kafka_options, session, submitted
+from reconcile.session import FEW, fit_to, required, session, submitted
+from reconcile.source_options import kafka_options
+from reconcile.stopping import Stop, StoppedError, stoppable
 from reconcile.survey import Survey
 
 
@@ -43,56 +58,95 @@ class Options:
     out: str | None = None
     as_json: bool = False
     acknowledge: int | None = None
-    """The night to acknowledge; :data:`LAST` = whichever is the last."""
+    """The night to acknowledge; :data:`reconcile.acknowledging.LAST` = whichever is the last."""
     master: str | None = None
 
 
-LAST: Final = 0
+EXIT_INTERRUPTED: Final = 130
 
 
 def run(settings: Settings, options: Options) -> int:
-    """Judge a night, or acknowledge the last one; returns the exit code.
+    """Judge a night, or acknowledge the last one; returns the exit code, also where a signal ended it.
 
     Raises:
         RingfenceError: it could not; nothing is half-done, and the next run begins where this one did.
     """
+    try:
+        with stoppable() as stop:
+            return _run(settings, options, stop)
+    except StoppedError as stopped:
+        sys.stderr.write(f"stopped by {stopped}: run it again; nothing is half-done\n")
+        return stopped.exit_code
+
+
+def _check(settings: Settings, options: Options) -> None:
+    """Raises ConfigurationError: what is asked for makes no sense."""
     if not settings.addresses:
         raise ConfigurationError("addresses: none configured: add an [[addresses]] entry with a name")
-    night = options.acknowledge
-    if night is not None and (options.as_json or options.out):
+    if options.acknowledge is not None and (options.as_json or options.out is not None):
         raise ConfigurationError("--acknowledge judges nothing: leave --json and --out away")
-    master, folder = options.master or settings.reconcile.master, settings.reconcile.state_dir
+    if options.out is not None:
+        named(options.out)
+
+
+def _run(settings: Settings, options: Options, stop: Stop) -> int:
+    _check(settings, options)
+    night = options.acknowledge
+    master, folder = options.master or settings.reconcile.master, readable(settings.nights_dir)
     # Whose master it is that spark-submit has, the session knows.
     here = not submitted() and is_local(folder, master)
-    if night is not None and here and not Path(folder).is_dir():
-        raise _no_night(folder)
+    if night is not None and here:
+        return acknowledging.here(settings, folder, night)
+    required(master)
     with contextlib.ExitStack() as held:
-        files: Files | None = LocalFiles(folder) if here else None
-        survey = None
-        if files is not None:
-            # Alone first: what was asked before another run's night ended would look as if logs had lost their tails.
-            held.enter_context(files.locked())
-            if night is not None:
-                return _acknowledge(files, night)
-            survey = surveyed(settings)
-        records = FEW
-        if files is not None and survey is not None:
-            nights = Nights.load(files)
-            records = survey.records + kept_ids.count(nights, nights.last)
-        spark = held.enter_context(session(master, records=records))
+        ready = _ready(settings, folder, held) if here else None
+        out = None
+        if options.out and not submitted() and is_local(options.out, master):
+            out = proved(LocalFiles(options.out))
+        if ready is None and night is None:
+            Cluster(settings.kafka, settings.app.id).connect()  # who does not get in need not wait for Spark
+        spark = held.enter_context(session(master, stop, records=ready.records if ready else FEW))
         try:
-            if files is None:
+            if ready is None:
                 files = opened(spark, folder)
                 held.enter_context(files.locked())
-            if night is not None:
-                return _acknowledge(files, night)
-            out = proved(opened(spark, options.out)) if options.out else None
-            document = judge(spark, settings, Nights.load(files), survey or surveyed(settings), out)
+                if night is not None:
+                    return acknowledging.acknowledge(settings, files, night)
+                ready = Ready(Nights.load(files), surveyed(settings))
+            if options.out and out is None:
+                out = proved(opened(spark, options.out))
+            document = judge(spark, settings, ready.nights, ready.survey, out)
             drawn = out is not None and pages.PAGE in out.names("")
         except SPARK as error:
             raise _explained(error) from error
     tell(document, options, settings.reconcile.ring_confidence, drawn=drawn)
     return summary.EXIT_CODES[document["verdict"]]
+
+
+@dataclass(frozen=True, slots=True)
+class Ready:
+    """What is known before Spark is needed."""
+
+    nights: Nights
+    survey: Survey
+
+    @property
+    def records(self) -> int:
+        """How many may be read at most."""
+        return self.survey.records + kept_ids.count(self.nights, self.nights.last)
+
+
+def _ready(settings: Settings, folder: str, held: contextlib.ExitStack) -> Ready:
+    """Without Spark: whatever is amiss is told before it is waited for. The folder is locked until ``held`` ends."""
+    files = LocalFiles(folder)
+    # Alone first: what was asked before another run's night ended would look as if logs had lost their tails.
+    held.enter_context(files.locked())
+    nights = Nights.load(files)
+    nights.belong_to(settings.app.id)
+    survey = surveyed(settings)
+    nights.belong_to(settings.app.id, survey.cluster)
+    former.refuse_unless_moved(settings, survey, nights)
+    return Ready(nights, survey)
 
 
 def opened(spark: SparkSession, folder: str) -> Files:
@@ -103,11 +157,7 @@ def opened(spark: SparkSession, folder: str) -> Files:
 
 def surveyed(settings: Settings) -> Survey:
     """What the cluster says, asked before Spark is started: what is missing is told at once."""
-    cluster = Cluster(settings.kafka, settings.app.id)
-    try:
-        return Survey.of(settings, cluster)
-    finally:
-        cluster.close()
+    return Survey.of(settings, Cluster(settings.kafka, settings.app.id))
 
 
 def judge(
@@ -115,7 +165,7 @@ def judge(
 ) -> dict[str, Any]:
     """One night, from its cut to its commit; returns the document. Results go to ``out`` too."""
     began = dt.datetime.now(dt.UTC)
-    nights.belong_to(settings.app.id)
+    nights.belong_to(settings.app.id, survey.cluster)
     kept_ids.sweep(nights)
     base, cuts = begin(settings, nights, survey)
     events_from = handing_on.events_from(base, cuts, survey.journal_position)
@@ -166,7 +216,7 @@ def judge(
     results.keep(spark, nights.files, document, figures, out)
     nights.commit(
         handing_on.night(
-            settings, base, cuts, found, document, today, survey.journal_position, events_from
+            settings, base, cuts, found, document, today, survey.journal_position, events_from, survey.cluster
         )
     )  # fmt: skip
     kept_ids.sweep(nights)
@@ -198,29 +248,6 @@ def _records(cuts: Mapping[str, cut.AddressCut]) -> int:
         for each in cuts.values()
         for topic in each.topics().values()
         for span in topic.spans
-    )
-
-
-def _acknowledge(files: Files, number: int) -> int:
-    nights = Nights.load(files)
-    last = nights.last
-    if last is None:
-        raise _no_night(files.at())
-    if number not in {LAST, last.number}:
-        raise ConfigurationError(
-            f"night {number} is not the last, that is {last.number} ({last.verdict}): look at it, and acknowledge that"
-        )
-    seen = nights.acknowledge()
-    if seen is None:
-        print("nothing to acknowledge: the last night was clean, or is acknowledged already")  # noqa: T201
-    else:
-        print(f"acknowledged night {seen.number} ({seen.verdict}): the next one begins where it ended")  # noqa: T201
-    return 0
-
-
-def _no_night(folder: str) -> PrerequisiteError:
-    return PrerequisiteError(
-        f"no night is kept in {folder}: name the reconcile.state_dir of the nights, or judge one first"
     )
 
 
@@ -258,7 +285,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--config", type=Path, default=Path("conf/ringfence.toml"))
     parser.add_argument("--out", help="a folder, or a URI, for Parquet and summary.json")
     parser.add_argument("--json", action="store_true", dest="as_json")
-    parser.add_argument("--acknowledge", type=int, nargs="?", const=LAST, metavar="N")
+    parser.add_argument("--acknowledge", type=int, nargs="?", const=acknowledging.LAST, metavar="N")
     parser.add_argument("--master", help="Spark's; not under spark-submit, which has its own")
     given = parser.parse_args(arguments)
     try:
@@ -266,6 +293,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except RingfenceError as error:
         sys.stderr.write(f"reconcile: {error}\n")
         return error.exit_code
+    except KeyboardInterrupt:
+        return EXIT_INTERRUPTED
     except Exception as error:  # noqa: BLE001 - 1 would say that records do not agree
         sys.stderr.write(f"{traceback.format_exc()}reconcile: {unforeseen(error)}\n")
         return RingfenceError.exit_code

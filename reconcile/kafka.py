@@ -1,11 +1,13 @@
 """Questions to the cluster that Spark's Kafka source does not ask: what is committed, and where logs begin and end."""
 
 import time
+from collections import deque
 from collections.abc import Iterable, Mapping
-from typing import Any, Final, NamedTuple
+from concurrent.futures import Future, wait
+from typing import Any, Final, NamedTuple, TypeVar
 
 from confluent_kafka import (
-    Consumer,
+    ConsumerGroupTopicPartitions,
     IsolationLevel,
     KafkaError,
     KafkaException,
@@ -14,13 +16,22 @@ from confluent_kafka import (
 )
 from confluent_kafka.admin import AclOperation, AdminClient, ConfigResource, OffsetSpec
 
-from conf.errors import BrokerUnavailableError, ConfigurationError, RingfenceError
+from conf.certificates import ssl_context
+from conf.errors import BrokerUnavailableError, ConfigurationError, PrerequisiteError, RingfenceError
 from conf.settings import KafkaSettings
+from reconcile import access
 
+Answer = TypeVar("Answer")
+
+CONTACT_LIMIT_S: Final = 10.0
+"""For the first answer; a person waits."""
 ANSWER_LIMIT_S: Final = 15.0
 OPEN_LIMIT_S: Final = 120.0
 """Longer than the broker keeps a transaction of a worker that died open."""
 LOOK_EVERY_S: Final = 0.1
+HEAR_EVERY_S: Final = 0.02
+"""How soon an answer, a refusal or a signal is noticed."""
+HEARD_MAX: Final = 100
 NO_TOPIC: Final = frozenset(
     {
         KafkaError.UNKNOWN_TOPIC_OR_PART,
@@ -46,32 +57,43 @@ class TopicFacts(NamedTuple):
     id: str
     """Kafka's own: a topic that was deleted and created again has another."""
     partitions: int
+    readable: bool = True
+    """Whether this user may read it, as far as the cluster tells."""
 
 
 class Cluster:
-    """One admin client, and one consumer that joins nothing."""
+    """One admin client: it joins nothing."""
 
     def __init__(self, kafka: KafkaSettings, group: str) -> None:
         """``group`` is the workers'; it is asked, not joined.
 
         Raises:
-            ConfigurationError: the clients refuse what ``[kafka]`` says.
+            ConfigurationError: the client refuses what ``[kafka]`` says.
         """
-        self._servers = kafka.bootstrap_servers
-        options = client_options(kafka)
+        self._kafka = kafka
+        self._group = group
+        self._heard: deque[KafkaError] = deque(maxlen=HEARD_MAX)
+        self._down = False
         try:
-            self._admin = AdminClient(options)
-            # Under read_committed the answer would wait until no lane has a transaction under way.
-            self._consumer = Consumer(
-                options
-                | {"group.id": group, "isolation.level": "read_uncommitted", "enable.auto.commit": False}
-            )
+            self._admin = AdminClient(client_options(kafka) | {"error_cb": self._hear})
         except KafkaException as error:
             raise ConfigurationError(f"[kafka] cannot be used: {error.args[0].str()}: mend that") from error
 
-    def close(self) -> None:
-        """Disconnect."""
-        self._consumer.close()
+    def connect(self) -> str:
+        """Make sure that a broker is there and lets us in; returns the cluster's ID, empty where it has none.
+
+        Raises:
+            BrokerUnavailableError: nobody answers, or none lets us in: says which, and why.
+        """
+        try:
+            described = self._awaited(self._admin.describe_cluster(request_timeout=CONTACT_LIMIT_S))
+        except KafkaException as error:
+            if error.args[0].code() != KafkaError._TIMED_OUT:  # noqa: SLF001 - its name in the client
+                raise self._unavailable(error) from error
+            if self._heard:
+                raise access.unreachable(self._kafka, self._heard) from error
+            raise access.nobody(self._kafka, f" within {CONTACT_LIMIT_S:g} s") from error
+        return str(described.cluster_id or "")
 
     def describe(self, topics: Iterable[str]) -> dict[str, TopicFacts]:
         """Those of the topics that exist and that this user may see.
@@ -81,26 +103,43 @@ class Cluster:
         """
         try:
             futures = self._admin.describe_topics(
-                TopicCollection(sorted(topics)), request_timeout=ANSWER_LIMIT_S
+                TopicCollection(sorted(topics)),
+                include_authorized_operations=True,
+                request_timeout=ANSWER_LIMIT_S,
             )
         except KafkaException as error:
             raise self._unavailable(error) from error
         found = {}
         for name, future in futures.items():
             try:
-                described = future.result()
+                described = self._awaited(future)
             except KafkaException as error:
                 if error.args[0].code() in NO_TOPIC:
                     continue
                 raise self._unavailable(error) from error
-            found[name] = TopicFacts(str(described.topic_id), len(described.partitions))
+            granted = set(described.authorized_operations or ())
+            readable = not granted or bool({AclOperation.READ, AclOperation.ALL} & granted)
+            found[name] = TopicFacts(str(described.topic_id), len(described.partitions), readable)
         return found
 
     def committed(self, places: Iterable[Place]) -> dict[Place, int | None]:
-        """The group's offsets now; None = there is none."""
+        """The group's offsets now; None = there is none.
+
+        Those of transactions whose markers are not written yet are none: the answer does not wait for them.
+
+        Raises:
+            BrokerUnavailableError: nobody answers.
+            PrerequisiteError: this user may not see the group.
+        """
+        wanted = ConsumerGroupTopicPartitions(self._group, [TopicPartition(*each) for each in places])
+        asked = self._admin.list_consumer_group_offsets([wanted], request_timeout=ANSWER_LIMIT_S)
         try:
-            answers = self._consumer.committed([TopicPartition(*each) for each in places], ANSWER_LIMIT_S)
+            answers = self._awaited(asked[self._group]).topic_partitions or ()
         except KafkaException as error:
+            if error.args[0].code() == KafkaError.GROUP_AUTHORIZATION_FAILED:
+                raise PrerequisiteError(
+                    f"group {self._group}: this user may not see it: allow Describe on it; see docs/security.md"
+                ) from error
             raise self._unavailable(error) from error
         for each in answers:
             if each.error is not None:
@@ -142,20 +181,10 @@ class Cluster:
     def names(self) -> list[str]:
         """All topics that this user may see."""
         try:
+            # It waits without hearing a signal; a broker has answered just before.
             return sorted(self._admin.list_topics(timeout=ANSWER_LIMIT_S).topics)
         except KafkaException as error:
             raise self._unavailable(error) from error
-
-    def readable(self, topic: str) -> bool:
-        """Whether this user may read it, as far as the cluster tells."""
-        try:
-            described = self._admin.describe_topics(
-                TopicCollection([topic]), include_authorized_operations=True, request_timeout=ANSWER_LIMIT_S
-            )[topic].result()
-        except KafkaException as error:
-            raise self._unavailable(error) from error
-        granted = described.authorized_operations
-        return not granted or bool({AclOperation.READ, AclOperation.ALL} & set(granted))
 
     def cleanup_policy(self, topic: str) -> str | None:
         """``cleanup.policy`` of a topic; None = the cluster does not say, or this user may not know.
@@ -165,7 +194,9 @@ class Cluster:
         """
         wanted = ConfigResource(ConfigResource.Type.TOPIC, topic)
         try:
-            found = self._admin.describe_configs([wanted], request_timeout=ANSWER_LIMIT_S)[wanted].result()
+            found = self._awaited(
+                self._admin.describe_configs([wanted], request_timeout=ANSWER_LIMIT_S)[wanted]
+            )
         except KafkaException as error:
             if refused(error.args[0]):
                 return None
@@ -184,14 +215,36 @@ class Cluster:
             return {}
         try:
             futures = self._admin.list_offsets(wanted, isolation_level=level, request_timeout=ANSWER_LIMIT_S)
-            return {(tp.topic, tp.partition): int(each.result().offset) for tp, each in futures.items()}
+            return {(tp.topic, tp.partition): int(self._awaited(each).offset) for tp, each in futures.items()}
         except KafkaException as error:
             raise self._unavailable(error) from error
 
+    def _hear(self, error: KafkaError) -> None:
+        if error.code() == KafkaError._ALL_BROKERS_DOWN:  # noqa: SLF001 - its name in the client
+            self._down = True
+        else:
+            self._heard.append(error)
+
+    def _awaited(self, future: "Future[Answer]") -> Answer:
+        """An answer. It hears what becomes of the connections, so that nobody waits for brokers that are all away.
+
+        Raises:
+            BrokerUnavailableError: all of them are, or let nobody in.
+            KafkaException: the answer, or that it did not come in time.
+        """
+        self._heard.clear()
+        self._down = False
+        while not wait([future], HEAR_EVERY_S).done:
+            self._admin.poll(0)
+            if self._down:
+                raise access.unreachable(self._kafka, self._heard)
+        self._admin.poll(0)  # what was heard up to here is of no later question
+        return future.result()
+
     def _unavailable(self, error: KafkaException) -> BrokerUnavailableError:
         return BrokerUnavailableError(
-            f"no usable answer at kafka.bootstrap_servers = {self._servers!r} ({error.args[0].str()}): start the broker, "
-            "mend the address, or grant what it names"
+            f"no usable answer at kafka.bootstrap_servers = {self._kafka.bootstrap_servers!r} ({error.args[0].str()}): start the "
+            "broker, mend the address, or grant what it names"
         )
 
 
@@ -205,13 +258,18 @@ def refused(error: KafkaError) -> bool:
 
 
 def client_options(kafka: KafkaSettings) -> dict[str, Any]:
-    """How librdkafka's clients get in."""
+    """How librdkafka's clients get in.
+
+    Raises:
+        ConfigurationError: a certificate file cannot be used.
+    """
     options: dict[str, Any] = {
         "bootstrap.servers": kafka.bootstrap_servers,
         "security.protocol": kafka.security_protocol,
         "log_level": 0,
     }
     if kafka.uses_ssl:
+        ssl_context(kafka)  # librdkafka's own words on a faulty file name neither key nor way out
         files = {
             "ssl.ca.location": kafka.ssl_cafile,
             "ssl.certificate.location": kafka.ssl_certfile,

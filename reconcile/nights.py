@@ -22,9 +22,9 @@ from conf.errors import ConfigurationError, PrerequisiteError
 from reconcile.cut import Position, TopicCut
 from reconcile.files import Files
 
-FORMAT: Final = 4
-READ: Final = frozenset({1, 2, 3, FORMAT})
-"""1 knew no ``held``, 2 neither ``consumed`` nor ``earliest``, 3 nothing from ``rules`` on."""
+FORMAT: Final = 5
+READ: Final = frozenset({1, 2, 3, 4, FORMAT})
+"""1 knew no ``held``, 2 neither ``consumed`` nor ``earliest``, 3 nothing from ``rules`` on, 4 no ``cluster``."""
 NIGHTS: Final = "nights"
 RESULTS: Final = "results"
 ACCEPTED: Final = "accepted"
@@ -71,6 +71,8 @@ class Night:
     """Address → the night whose results have what waits for the next one: the last that had it."""
     events_from: dict[str, int] = field(default_factory=dict)
     """Address → offset in the journal: what stands below it is about an input that was deleted."""
+    cluster: str = ""
+    """Kafka's ID of the cluster; empty = it has none, or an earlier version did not keep it."""
 
     @property
     def settled(self) -> bool:
@@ -176,16 +178,29 @@ class Nights:
         """Of the night to come."""
         return max(self.finished, default=0) + 1
 
-    def belong_to(self, app: str) -> None:
+    def belong_to(self, app: str, cluster: str = "") -> None:
         """Make sure that they do.
 
+        Args:
+            app: ``app.id``.
+            cluster: Kafka's ID of the cluster; empty = not known, or it has none.
+
         Raises:
-            ConfigurationError: they are of another application.
+            ConfigurationError: they are of another application, or another cluster.
         """
         last = self.last
-        if last is not None and last.app and last.app != app:
+        if last is None:
+            return
+        if last.app and last.app != app:
             raise ConfigurationError(
-                f"reconcile.state_dir has the nights of app.id = {last.app!r}, and this is {app!r}: give each its own"
+                f"{self.files.root} has the nights of app.id = {last.app!r}, and this is {app!r}: give each a "
+                "reconcile.state_dir, or an app.data_dir, of its own"
+            )
+        if last.cluster and cluster and last.cluster != cluster:
+            raise ConfigurationError(
+                f"{self.files.root} has the nights of the Kafka cluster {last.cluster}, and kafka.bootstrap_servers leads to "
+                f"{cluster}: give each a reconcile.state_dir, or an app.data_dir, of its own; where this cluster has replaced "
+                "that one, move the folder away: the next night begins at the start of the logs"
             )
 
     def settled_base(self) -> Night | None:

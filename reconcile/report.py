@@ -11,6 +11,7 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedCo
 from rich.table import Table
 
 from reconcile.anomalies.name import Anomaly
+from reconcile.failures import SPARK
 from reconcile.summary import ANOMALIES, CLEAN, COUNTS
 
 WIDTH_MIN: Final = 140
@@ -60,13 +61,16 @@ class _Steps:
 
 def _watch(spark: SparkSession, state: _Steps, ended: threading.Event) -> None:
     tracker = spark.sparkContext.statusTracker()
-    while not ended.wait(_LOOK_EVERY_S):
-        stages = [
-            found for each in tracker.getActiveStageIds() if (found := tracker.getStageInfo(each)) is not None
-        ]
-        tasks = sum(each.numTasks for each in stages)
-        if tasks:
-            state.within(sum(each.numCompletedTasks for each in stages) / tasks)
+    with contextlib.suppress(*SPARK, OSError):  # where the JVM is gone, the thread that works says so
+        while not ended.wait(_LOOK_EVERY_S):
+            stages = [
+                found
+                for each in tracker.getActiveStageIds()
+                if (found := tracker.getStageInfo(each)) is not None
+            ]
+            tasks = sum(each.numTasks for each in stages)
+            if tasks:
+                state.within(sum(each.numCompletedTasks for each in stages) / tasks)
 
 
 def terminal() -> Console:

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 from pyspark.sql import SparkSession
 
@@ -12,6 +12,9 @@ from reconcile.files import Files
 from reconcile.nights import results_folder
 from reconcile.schemas import COUNTS
 from reconcile.small import small
+
+SUMMARY: Final = "summary.json"
+FIGURES: Final = "figures.json"
 
 
 def keep(
@@ -28,7 +31,7 @@ def keep(
     counts = small(spark, rows, COUNTS)
     folder = results_folder(document["night"])
     counts.write.mode("overwrite").parquet(state.at(folder, "counts"))
-    texts = {"summary.json": json.dumps(document, indent=2) + "\n", "figures.json": figures.to_json()}
+    texts = {SUMMARY: json.dumps(document, indent=2) + "\n", FIGURES: figures.to_json()}
     page = pages.written(figures)
     for name, text in texts.items():
         state.write(f"{folder}/{name}", text)
@@ -36,9 +39,11 @@ def keep(
         state.write(f"{folder}/{pages.PAGE}", page)
     if out is None:
         return
+    # Written last, and away until then: where it is, all that stands beside it is of the same night.
+    out.remove(SUMMARY)
     anomalies = spark.read.parquet(state.at(folder, "anomalies"))
     anomalies.write.mode("overwrite").parquet(out.at("anomalies"))
     counts.write.mode("overwrite").parquet(out.at("counts"))
-    for name, text in texts.items():
-        out.write(name, text)
+    out.write(FIGURES, texts[FIGURES])
     pages.put(out, page)
+    out.write(SUMMARY, texts[SUMMARY])

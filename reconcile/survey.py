@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Self
 
 from conf import wire
-from conf.errors import MissingTopicError
+from conf.errors import MissingTopicError, PrerequisiteError
 from conf.settings import AddressSettings, Settings
 from reconcile.cut import (
     AddressCut,
@@ -28,6 +28,8 @@ from reconcile.kafka import Cluster, Place, TopicFacts
 class Survey:
     """All that a cut is made of."""
 
+    cluster: str
+    """Kafka's own ID of it; empty = it has none."""
     roles: Mapping[str, Mapping[str, str]]
     """Address → role → topic."""
     topics: Mapping[str, TopicFacts]
@@ -48,11 +50,13 @@ class Survey:
 
         Raises:
             MissingTopicError: a topic does not exist.
-            BrokerUnavailableError: nobody answers.
+            PrerequisiteError: this user may not read one, or not see the group.
+            BrokerUnavailableError: nobody answers, or lets us in.
             OpenTransactionError: a transaction stays open.
         """
         roles = {each.name: topic_roles(settings.app.id, each) for each in settings.addresses}
         journal = wire.journal_topic(settings.app.id)
+        cluster_id = cluster.connect()
         names = [*(topic for each in roles.values() for topic in each.values()), journal]
         topics = cluster.describe(names)
         missing = [topic for topic in names if topic not in topics]
@@ -60,6 +64,11 @@ class Survey:
             raise MissingTopicError(
                 f"{', '.join(missing)} not there, or this user may not see it: mend its name, or run "
                 "'ringfence topics create'"
+            )
+        forbidden = [topic for topic in names if not topics[topic].readable]
+        if forbidden:
+            raise PrerequisiteError(
+                f"{', '.join(forbidden)}: this user may see and not read: allow Read on what is named; see docs/security.md"
             )
 
         def places(*wanted: str) -> list[Place]:
@@ -79,6 +88,7 @@ class Survey:
         starts = cluster.log_starts([*inputs, *outputs, *of_journal])
         ends = cluster.high_watermarks(inputs)
         return cls(
+            cluster_id,
             roles,
             topics,
             committed,

@@ -12,7 +12,9 @@ from aiokafka.conn import create_conn
 from aiokafka.errors import KafkaError, SaslAuthenticationFailed, UnsupportedSaslMechanismError
 from aiokafka.protocol.metadata import MetadataRequest
 
-from conf.errors import BrokerUnavailableError, ConfigurationError
+from conf import refusals
+from conf.certificates import ssl_context
+from conf.errors import BrokerUnavailableError
 from conf.settings import KafkaSettings
 
 REQUEST_TIMEOUT_MS: Final = 10_000
@@ -36,49 +38,6 @@ def client_options(kafka: KafkaSettings) -> dict[str, Any]:
         options["sasl_plain_username"] = kafka.sasl_username
         options["sasl_plain_password"] = kafka.sasl_password()
     return options
-
-
-def ssl_context(kafka: KafkaSettings) -> ssl.SSLContext:
-    """Verifies the brokers' certificates and host names; presents the client's where one is configured.
-
-    Raises:
-        ConfigurationError: a file does not hold what it should.
-    """
-    try:
-        context = ssl.create_default_context(cafile=kafka.ssl_cafile or None)
-    except OSError as error:
-        raise ConfigurationError(
-            f"kafka.ssl_cafile = {kafka.ssl_cafile!r} cannot be used ({_fault(error)}): "
-            "name a readable PEM file of certificates"
-        ) from error
-    if kafka.ssl_certfile:
-        try:
-            context.load_cert_chain(kafka.ssl_certfile, kafka.ssl_keyfile, _no_passphrase)
-        except OSError as error:
-            raise ConfigurationError(
-                f"kafka.ssl_certfile = {kafka.ssl_certfile!r}, kafka.ssl_keyfile = {kafka.ssl_keyfile!r} cannot be "
-                f"used ({_fault(error)}): name readable PEM files of a certificate and of its own key"
-            ) from error
-        except _EncryptedKeyError as error:
-            raise ConfigurationError(
-                f"kafka.ssl_keyfile = {kafka.ssl_keyfile!r} is encrypted: decrypt it into a file that only this user "
-                "can read (openssl pkey -in … -out …)"
-            ) from error
-    return context
-
-
-class _EncryptedKeyError(Exception):
-    """A key asks for a passphrase."""
-
-
-def _no_passphrase() -> str:
-    """In place of OpenSSL's own question on the terminal, for which a worker would wait forever."""
-    raise _EncryptedKeyError
-
-
-def _fault(error: OSError) -> str:
-    reason = error.reason if isinstance(error, ssl.SSLError) else error.strerror
-    return str(reason or error).replace("_", " ").lower()
 
 
 def confluent_options(kafka: KafkaSettings) -> dict[str, Any]:
@@ -126,7 +85,7 @@ async def refusal(kafka: KafkaSettings) -> BrokerUnavailableError | None:
                     connection.close()
         except (KafkaError, OSError, TimeoutError) as error:
             if reason := _reason(kafka, error):
-                return BrokerUnavailableError(f"the broker at {server} does not let us in: {reason}")
+                return refusals.refused(server, reason)
     return None
 
 
@@ -135,33 +94,15 @@ def _reason(kafka: KafkaSettings, error: BaseException) -> str | None:
     for each in _causes(error):
         match each:
             case SaslAuthenticationFailed():
-                return (
-                    f"it refuses the password of kafka.sasl_username = {kafka.sasl_username!r} "
-                    f"({kafka.sasl_mechanism}): mend the name, or the password in ${kafka.sasl_password_env}"
-                )
+                return refusals.password(kafka)
             case UnsupportedSaslMechanismError():
-                return (
-                    f"it does not take kafka.sasl_mechanism = {kafka.sasl_mechanism!r}: "
-                    "set one that this listener has enabled"
-                )
+                return refusals.mechanism(kafka)
             case ssl.SSLCertVerificationError():
-                authority = repr(kafka.ssl_cafile) if kafka.ssl_cafile else "'' (the system's)"
-                return (
-                    f"its certificate is not trusted ({each.verify_message}): set kafka.ssl_cafile, now {authority}, "
-                    "to the authority that signed it, and name the broker as its certificate does"
-                )
+                return refusals.authority(kafka, each.verify_message)
             case ssl.SSLError() if "ALERT" in (each.reason or ""):
-                certificate = f"refuses kafka.ssl_certfile = {kafka.ssl_certfile!r}"
-                return (
-                    f"it {certificate if kafka.ssl_certfile else 'asks for a certificate'} "
-                    f"({(each.reason or '').replace('_', ' ').lower()}): "
-                    "set kafka.ssl_certfile and kafka.ssl_keyfile to what an authority that it trusts has signed"
-                )
+                return refusals.certificate(kafka, (each.reason or "").replace("_", " ").lower())
     if any(isinstance(each, ssl.SSLError | ConnectionResetError | EOFError) for each in _causes(error)):
-        return (
-            f"it closes the connection: is kafka.security_protocol = {kafka.security_protocol!r} what that port "
-            "speaks?"
-        )
+        return refusals.protocol(kafka)
     return None
 
 

@@ -15,9 +15,10 @@ from types import TracebackType
 from typing import Final, Self
 
 from confluent_kafka import KafkaException
-from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin import AdminClient, ConfigResource
 
-from app.embedded import child, jars, java, ports, server_files
+from app.embedded import child, jars, ports, server_files
+from conf import java
 from conf.errors import PrerequisiteError
 
 HOST: Final = "127.0.0.1"
@@ -31,6 +32,11 @@ _FRAME: Final = re.compile(r"\s+(at |\.\.\. \d+ more)")
 _LEVEL: Final = re.compile(r"\S+ \S+ (TRACE|DEBUG|INFO|WARN|ERROR|FATAL) ")
 _POLL_S: Final = 0.05
 _FORMAT_TIMEOUT_S: Final = 60
+_ANSWER_TIMEOUT_S: Final = 30
+_REFUSED: Final = re.compile(
+    r"(?:ConfigException: |IllegalArgumentException: requirement failed: |KafkaException: (?=Class ))(.+)"
+)
+"""What Kafka says of a property that it does not take."""
 
 
 class EmbeddedBroker:
@@ -154,6 +160,13 @@ class EmbeddedBroker:
         if self._process is not None:
             self._process.wait()
 
+    def described_properties(self) -> dict[str, bool]:
+        """What the running broker has for properties: name → whether it hides the value."""
+        resource = ConfigResource(ConfigResource.Type.BROKER, str(server_files.NODE_ID))
+        client = AdminClient({"bootstrap.servers": self.bootstrap_servers, "log_level": 0})
+        described = client.describe_configs([resource], request_timeout=_ANSWER_TIMEOUT_S)[resource].result()
+        return {name: bool(each.is_sensitive) for name, each in described.items()}
+
     def log_tail(self) -> str:
         """What tells why this start went wrong: its errors, else its last lines; and what Java itself said."""
         begin = self._log_begin if self._log_size() >= self._log_begin else 0  # else it was rolled over
@@ -246,6 +259,7 @@ class EmbeddedBroker:
                 "run it again when the machine is less busy"
             ) from error
         if done.returncode != 0:
+            _raise_if_refused(done.stdout)
             raise PrerequisiteError(
                 f"{self.directory / server_files.DATA} could not be formatted: mend what Kafka names, or remove "
                 f"the folder:\n{_indented(done.stdout)}"
@@ -256,6 +270,7 @@ class EmbeddedBroker:
         client: AdminClient | None = None
         while True:
             if not self.running:
+                _raise_if_refused(self.log_tail())
                 raise PrerequisiteError(
                     f"the broker ended while it started: mend what its log names:\n{self.log_tail()}"
                 )
@@ -275,6 +290,12 @@ class EmbeddedBroker:
     def _log_size(self) -> int:
         log = self.directory / server_files.LOG
         return log.stat().st_size if log.exists() else 0
+
+
+def _raise_if_refused(said: str) -> None:
+    """Raises PrerequisiteError with Kafka's own reason, where that is a property."""
+    if found := _REFUSED.search(said):
+        raise PrerequisiteError(f"Kafka refuses a property: {found[1].strip()}: correct or remove it")
 
 
 def _indented(text: str) -> str:

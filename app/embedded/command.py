@@ -2,14 +2,14 @@
 
 import contextlib
 import signal
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import FrameType
 from typing import Final
 
 import click
 
-from app.embedded import jars
+from app.embedded import jars, properties
 from app.embedded.broker import EmbeddedBroker
 from conf.errors import PrerequisiteError
 
@@ -20,24 +20,29 @@ class _StopRequestedError(BaseException):
     """A signal asked the process to end; not an Exception, so that nothing on the way takes it for a fault."""
 
 
-def run_broker(port: int, directory: Path) -> int:
+def run_broker(port: int, directory: Path, pairs: Sequence[str] = ()) -> int:
     """Run the broker until SIGTERM, Ctrl-C or a closed terminal, then end it in order.
 
     Args:
         port: Where clients connect; 0 = a free one, which the line on standard output names.
         directory: Keeps the data; the next start goes on with it.
+        pairs: Properties of the broker, each ``KEY=VALUE``; they hold for this start.
 
     Returns:
         The exit code: 0.
 
     Raises:
         PrerequisiteError: it cannot run, or it ended by itself.
+        ConfigurationError: a property cannot be set, or there is none of that name.
     """
-    broker = EmbeddedBroker(directory, port)
+    wanted = properties.parsed(pairs)
+    broker = EmbeddedBroker(directory, port, properties=wanted)
     try:
         with _stop_signals():
             try:
                 broker.start()
+                if wanted:
+                    _see_that_all_are_known(broker, wanted)
                 click.echo(
                     f"Kafka {jars.KAFKA_VERSION} answers at {broker.bootstrap_servers}, data in {broker.directory}; "
                     "Ctrl-C stops it"
@@ -51,6 +56,13 @@ def run_broker(port: int, directory: Path) -> int:
     raise PrerequisiteError(
         f"the broker ended by itself: mend what its log names, and start it again:\n{broker.log_tail()}"
     )
+
+
+def _see_that_all_are_known(broker: EmbeddedBroker, wanted: Mapping[str, str]) -> None:
+    """Kafka itself passes over a misspelt one."""
+    described = broker.described_properties()
+    if strange := properties.unknown(wanted, described):
+        raise properties.no_such(strange, described)
 
 
 @contextlib.contextmanager

@@ -17,7 +17,7 @@ from typing import Final
 
 import click
 
-from app.embedded import java
+from conf import java
 from conf.errors import PrerequisiteError
 
 KAFKA_VERSION: Final = "4.1.0"

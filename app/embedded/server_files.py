@@ -69,4 +69,18 @@ def server_properties(host: str, port: int, controller_port: int, overrides: Map
         "auto.create.topics.enable": "false",
         "log.cleaner.enable": "true",
     } | dict(overrides)
-    return "".join(f"{key}={value}\n" for key, value in properties.items())
+    return "".join(f"{key}={_escaped(value)}\n" for key, value in properties.items())
+
+
+def _escaped(value: str) -> str:
+    """As a file of Java's properties has it: Latin-1, a backslash escapes, blanks at the beginning would be passed over."""
+    text = value.replace("\\", "\\\\")
+    kept = text.lstrip()
+    text = "".join(f"\\{each}" for each in text[: len(text) - len(kept)]) + kept
+    return "".join(each if each.isascii() else _units(each) for each in text)
+
+
+def _units(character: str) -> str:
+    """UTF-16, as Java escapes it."""
+    encoded = character.encode("utf-16-be")
+    return "".join(f"\\u{encoded[at : at + 2].hex()}" for at in range(0, len(encoded), 2))

@@ -11,8 +11,9 @@ from pathlib import Path
 import psutil
 import pytest
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin import AdminClient, ConfigResource
 
+from app.embedded import properties
 from app.embedded.broker import EmbeddedBroker
 from conf.errors import PrerequisiteError
 from tests.support.kafka import create_topics
@@ -156,11 +157,51 @@ def test_no_answer_in_time(tmp_path: Path) -> None:
     assert not broker.running
 
 
+def test_properties(tmp_path: Path) -> None:
+    """They are in force, whatever characters they have; one that Kafka does not know is told from the others."""
+    given = {
+        "log.retention.ms": "61000",
+        "sasl.kerberos.kinit.cmd": "C:\\tools\\größe -x",
+        "log.retention.mss": "1",
+    }
+    with EmbeddedBroker(tmp_path, properties=given) as broker:
+        client = AdminClient({"bootstrap.servers": broker.bootstrap_servers, "log_level": 0})
+        resource = ConfigResource(ConfigResource.Type.BROKER, "1")
+        found = client.describe_configs([resource])[resource].result(LIMIT_S)
+        strange = properties.unknown(given, broker.described_properties())
+
+    assert {key: found[key].value for key in list(given)[:2]} == {key: given[key] for key in list(given)[:2]}
+    assert strange == ["log.retention.mss"]
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (
+            "log.retention.ms=a while",
+            "Kafka refuses a property: Invalid value a while for configuration log.retention.ms: Not a number of type LONG: correct",
+        ),
+        (
+            "log.retention.mss=1",
+            "--property: Kafka knows none of the name log.retention.mss (did you mean log.retention.ms?)",
+        ),
+    ],
+)
+def test_a_property_that_is_refused(tmp_path: Path, given: str, said: str) -> None:
+    """One line with Kafka's own reason, or the name that was meant; exit code 2, and no broker is left."""
+    with _broker_command(tmp_path, "--property", given) as command:
+        out, errors = command.communicate(timeout=LIMIT_S)
+
+        assert (command.returncode, out) == (2, "")
+        assert errors.startswith(f"ringfence: {said}")
+        assert len(errors.splitlines()) == 1
+
+
 @contextlib.contextmanager
-def _broker_command(directory: Path, **environment: str) -> Iterator[subprocess.Popen[str]]:
+def _broker_command(directory: Path, *options: str, **environment: str) -> Iterator[subprocess.Popen[str]]:
     """``ringfence broker`` in a process group of its own, as a shell starts it from a terminal."""
     with subprocess.Popen(
-        [sys.executable, "-m", "app", "broker", "--port", "0", "--dir", str(directory)],
+        [sys.executable, "-m", "app", "broker", "--port", "0", "--dir", str(directory), *options],
         cwd=ROOT,
         env=os.environ | environment,
         stdout=subprocess.PIPE,

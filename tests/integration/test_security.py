@@ -45,9 +45,9 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredBroker]
         broker.stop()
 
 
-def _start(access: Access, config: Path, *verb: str) -> subprocess.Popen[str]:
+def _start(access: Access, config: Path, *verb: str, program: str = "app") -> subprocess.Popen[str]:
     return subprocess.Popen(
-        [sys.executable, "-m", "app", *verb, "--config", str(config)],
+        [sys.executable, "-m", program, *verb, "--config", str(config)],
         cwd=ROOT, env={**os.environ, **access.environment}, text=True,
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
     )  # fmt: skip
@@ -205,18 +205,70 @@ def test_refused(secured: SecuredBroker, case: str, tmp_path: Path) -> None:
     make, reason = REFUSED[case]
     access = make(secured)
     config = access.configure(tmp_path, "refused", [{"name": "refused"}])
-    verbs = [("topics", "create"), ("topics", "check"), ("send", "refused"), ("rings", "show"), ("worker",)]
-    running = [_start(access, config, *verb) for verb in verbs]
+    verbs = [
+        ("topics", "create"),
+        ("topics", "check"),
+        ("send", "refused"),
+        ("rings", "show"),
+        ("worker",),
+        ("audit", "refused"),
+        (),  # the nightly job, as a program of its own
+    ]
+    programs = ["app" if verb else "reconcile" for verb in verbs]
+    running = [
+        _start(access, config, *verb, program=each) for verb, each in zip(verbs, programs, strict=True)
+    ]
     ended = [_finish(each, _jsonl()) for each in running]
 
     for verb, (code, out, err) in zip(verbs, ended, strict=True):
         error = err.strip().splitlines()[-1]
         assert (verb, code) == (verb, 2), err
-        assert error.startswith(f"ringfence: the broker at {access.bootstrap} does not let us in: "), verb
+        name = "ringfence" if verb else "reconcile"
+        assert error.startswith(f"{name}: the broker at {access.bootstrap} does not let us in: "), verb
         assert reason in error, verb
         assert "Traceback" not in err
         for password in (PASSWORD, WRONG_PASSWORD):
             assert password not in out + err
+
+
+@pytest.mark.parametrize(
+    ("kind", "operation", "said"),
+    [
+        (
+            ResourceType.GROUP,
+            AclOperation.DESCRIBE,
+            "group {app}: this user may not see it: allow Describe on it",
+        ),
+        (
+            ResourceType.TOPIC,
+            AclOperation.READ,
+            (
+                "{name}, {app}-{name}-forward, {name}.accepted, {name}.quarantine, {app}-journal: this user may see and not read: "
+                "allow Read"
+            ),
+        ),
+    ],
+)
+def test_a_right_that_the_nightly_job_lacks(
+    secured: SecuredBroker, tmp_path: Path, kind: ResourceType, operation: AclOperation, said: str
+) -> None:
+    """Is named before Spark is started, with what it is missing on."""
+    name = kafka.unique("nightly-lacking")
+    app_id = f"{name}-app"
+    rights = [each for each in _rights(name, app_id)["night"] if (each[0], each[3]) != (kind, operation)]
+    rights += [
+        (each[0], each[1], each[2], AclOperation.DESCRIBE)
+        for each in _rights(name, app_id)["night"]
+        if each[0] == ResourceType.TOPIC
+    ]
+    secured.add_user(name, rights)
+    config = secured.scram.configure(tmp_path, app_id, [{"name": name, "partitions": 1}])
+    assert _run(secured.scram, config, "topics", "create")[0] == 0
+    access = secured.scram.with_user(name)
+    code, out, err = _run(access, access.configure(tmp_path, app_id, [{"name": name}]), "reconcile")
+
+    assert (code, out) == (2, "")
+    assert err.startswith(f"ringfence: {said.format(name=name, app=app_id)}"), err
 
 
 def _rights(name: str, app_id: str) -> dict[str, list[Right]]:

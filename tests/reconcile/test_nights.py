@@ -261,5 +261,5 @@ def test_what_is_missing_is_named(broker: EmbeddedBroker, tmp_path: Path) -> Non
     assert "nowhere" in missing.stderr
     assert "nobody-journal" in missing.stderr
     assert "ringfence topics create" in missing.stderr
-    assert "start the broker" in away.stderr
+    assert "no broker answers at kafka.bootstrap_servers = '127.0.0.1:1'" in away.stderr
     assert "install Java 17" in java.stderr

@@ -15,7 +15,7 @@ from confluent_kafka import KafkaError
 from app.cli import main
 from conf.load import validate
 from conf.settings import AddressDefaults
-from reconcile import audit_advice, audit_part, partitioner
+from reconcile import audit, audit_advice, audit_part, partitioner
 from reconcile.audit import keep
 from reconcile.audit_figures import figures
 from reconcile.audit_part import Extent
@@ -216,6 +216,21 @@ def test_the_page_of_an_earlier_run(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert (drawn, again) == (True, False)
     assert before == {"audit.json", "figures.json", "report.html"}
     assert set(files.names("")) == {"audit.json", "figures.json"}
+
+
+def test_an_end_in_the_middle_of_writing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The document is there only when all of the run is: none of an earlier one stands beside what is new."""
+    files = LocalFiles(str(tmp_path))
+    keep(made(), files)
+
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(audit, "put", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        keep(made(), files)
+
+    assert "audit.json" not in files.names("")
 
 
 def test_nothing_is_rounded_away() -> None:

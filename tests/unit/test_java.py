@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from app.embedded import java
+from conf import java
 from conf.errors import PrerequisiteError
 
 
@@ -69,3 +69,15 @@ def test_garbage(tmp_path: Path) -> None:
 
     with pytest.raises(PrerequisiteError, match=r"did not tell its version \(no runtime present\)"):
         java.find({"PATH": str(strange.parent)})
+
+
+def test_spark_takes_java_home_alone(tmp_path: Path) -> None:
+    """Where JAVA_HOME leads nowhere Spark does not look at PATH: the error names it, and not what a shell makes of it."""
+    other = _fake_java(tmp_path / "other", 'openjdk version "17.0.15" 2025-04-15')
+    gone = str(tmp_path / "gone")
+
+    with pytest.raises(
+        PrerequisiteError, match=f"^JAVA_HOME={gone} has no bin/java that can be run, and Spark looks for no"
+    ):
+        java.find({"JAVA_HOME": gone, "PATH": str(other.parent)}, of="Spark", home_only=True)
+    assert java.find({"PATH": str(other.parent)}, of="Spark", home_only=True) == other

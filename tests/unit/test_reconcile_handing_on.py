@@ -44,7 +44,7 @@ def _handed_on(
     )
     document = {"night": number, "verdict": "clean", "addresses": {}}
     events_from = handing_on.events_from(base, cuts, JOURNAL)
-    return handing_on.night(settings, base, cuts, found, document, TODAY, JOURNAL, events_from)
+    return handing_on.night(settings, base, cuts, found, document, TODAY, JOURNAL, events_from, "cluster")
 
 
 def test_an_address_that_is_away_for_a_night() -> None:
@@ -122,7 +122,7 @@ def test_what_was_judged_is_not_missed(tmp_path: Path) -> None:
         roles = dict(zip(ROLES, starts, strict=True))
         facts = {topic: TopicFacts("id", 1) for topic in starts}
         of = {(topic, 0): start for topic, start in starts.items()}
-        return Survey({"a": roles}, facts, {**ends}, of, ends, ends, {}, JOURNAL)
+        return Survey("cluster", {"a": roles}, facts, {**ends}, of, ends, ends, {}, JOURNAL)
 
     base, cuts = job.begin(settings, nights, survey())
     nights.finished[1] = _handed_on(settings, base, cuts, 1)

@@ -2,19 +2,20 @@
 
 import contextlib
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import click
 import pytest
 
-from app.embedded import java
 from app.reconcile import reconcile
-from conf.errors import ConfigurationError, PrerequisiteError
+from conf.errors import BrokerUnavailableError, ConfigurationError, PrerequisiteError
 from conf.load import validate
-from conf.settings import Settings
-from reconcile import job
+from conf.settings import KafkaSettings, Settings
+from reconcile import acknowledging, job
 from reconcile.files import BusyError, LocalFiles
 from reconcile.nights import Night, Nights
+from reconcile.survey import Survey
 
 
 class ReachedError(Exception):
@@ -53,11 +54,11 @@ def test_the_cluster_is_asked_when_nobody_else_is_at_it(
 def test_nothing_to_acknowledge_there(settings: Settings) -> None:
     """A folder without nights is a mistake, and is not made."""
     with pytest.raises(PrerequisiteError, match="no night is kept in"):
-        job.run(settings, job.Options(acknowledge=job.LAST))
+        job.run(settings, job.Options(acknowledge=acknowledging.LAST))
     assert not Path(settings.reconcile.state_dir).exists()
     LocalFiles(settings.reconcile.state_dir)
     with pytest.raises(PrerequisiteError, match="no night is kept in"):
-        job.run(settings, job.Options(acknowledge=job.LAST))
+        job.run(settings, job.Options(acknowledge=acknowledging.LAST))
 
 
 def test_the_night_that_was_looked_at(settings: Settings, capsys: pytest.CaptureFixture[str]) -> None:
@@ -68,7 +69,7 @@ def test_the_night_that_was_looked_at(settings: Settings, capsys: pytest.Capture
         job.run(settings, job.Options(acknowledge=1))
     assert not (Path(settings.reconcile.state_dir) / "nights" / "000002.acknowledged").exists()
     assert job.run(settings, job.Options(acknowledge=2)) == 0
-    assert job.run(settings, job.Options(acknowledge=job.LAST)) == 0
+    assert job.run(settings, job.Options(acknowledge=acknowledging.LAST)) == 0
     said = capsys.readouterr().out.splitlines()
     assert [each.partition(":")[0] for each in said] == [
         "acknowledged night 2 (anomalies)",
@@ -83,7 +84,7 @@ def test_an_acknowledgement_has_no_results(settings: Settings, options: dict[str
     _kept(settings, "gap")
 
     with pytest.raises(ConfigurationError, match="leave --json and --out away"):
-        job.run(settings, job.Options(acknowledge=job.LAST, **options))  # type: ignore[arg-type]
+        job.run(settings, job.Options(acknowledge=acknowledging.LAST, **options))  # type: ignore[arg-type]
 
 
 def test_under_spark_submit_the_master_is_its_own(
@@ -101,12 +102,59 @@ def test_under_spark_submit_the_master_is_its_own(
     monkeypatch.setenv("PYSPARK_GATEWAY_PORT", "1")
 
     with pytest.raises(ReachedError):
-        job.run(settings, job.Options(acknowledge=job.LAST))
+        job.run(settings, job.Options(acknowledge=acknowledging.LAST))
+
+
+def test_what_is_told_before_spark_is_started(
+    settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It takes ten seconds to start: a folder that refuses, another cluster, a master that is none."""
+    survey = Survey("this-cluster", {}, {}, {}, {}, {}, {}, {}, {})
+    nights = _kept(settings, "clean")
+    nights.commit(replace(nights.finished[2], number=3, cluster="another-cluster"))
+
+    @contextlib.contextmanager
+    def session(*_: object, **__: object) -> Iterator[None]:
+        raise ReachedError
+        yield
+
+    monkeypatch.setattr(job, "session", session)
+    monkeypatch.setattr(job, "surveyed", lambda _: survey)
+    (tmp_path / "file").touch()
+
+    with pytest.raises(ConfigurationError, match="the Kafka cluster another-cluster, and"):
+        job.run(settings, job.Options())
+    nights.files.delete("nights/000003.json")
+    with pytest.raises(PrerequisiteError, match=r"file cannot be used \(File exists\)"):
+        job.run(settings, job.Options(out=str(tmp_path / "file")))
+    with pytest.raises(ConfigurationError, match=r"'foo'.*no master of Spark"):
+        job.run(settings, job.Options(master="foo"))
+    with pytest.raises(ConfigurationError, match="--out '' names no folder"):
+        job.run(settings, job.Options(out=""))
+    with pytest.raises(ReachedError):
+        job.run(settings, job.Options(out=str(tmp_path / "out")))
+
+
+def test_under_spark_submit_a_broker_that_is_away(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Is told before the session is asked for too, though its folder may be reached only then."""
+    away = settings.model_copy(update={"kafka": KafkaSettings(bootstrap_servers="127.0.0.1:1")})
+    monkeypatch.setattr(job, "session", lambda *_, **__: pytest.fail("a session"))
+    monkeypatch.setenv("PYSPARK_GATEWAY_PORT", "1")
+
+    with pytest.raises(BrokerUnavailableError, match=r"no broker answers at .*127\.0\.0\.1:1"):
+        job.run(away, job.Options())
 
 
 @pytest.mark.parametrize(
     ("arguments", "expected"),
-    [([], None), (["--acknowledge"], job.LAST), (["--acknowledge", "7"], 7), (["--acknowledge=7"], 7)],
+    [
+        ([], None),
+        (["--acknowledge"], acknowledging.LAST),
+        (["--acknowledge", "7"], 7),
+        (["--acknowledge=7"], 7),
+    ],
 )
 def test_the_option(
     tmp_path: Path, arguments: list[str], expected: int | None, monkeypatch: pytest.MonkeyPatch
@@ -121,7 +169,6 @@ def test_the_option(
         return 0
 
     monkeypatch.setattr(job, "run", run)
-    monkeypatch.setattr(java, "find", lambda **_: None)
     with contextlib.suppress(click.exceptions.Exit):
         reconcile.main([*arguments, "--config", str(config)], standalone_mode=False)
     job.main([*arguments, "--config", str(config)])

@@ -1,12 +1,13 @@
 """What Spark is told of a cluster, and what of its errors a person is told: no Spark is started."""
 
+import re
 from pathlib import Path
 
 import pytest
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import BestAvailableEncryption, Encoding, PrivateFormat
-from py4j.protocol import Py4JNetworkError
+from py4j.protocol import Py4JError, Py4JNetworkError
 from pyspark.errors import PySparkException
 
 from conf.errors import ConfigurationError
@@ -14,8 +15,11 @@ from conf.settings import KafkaSettings
 from reconcile import job
 from reconcile.failures import SPARK, SparkError
 from reconcile.job import _explained
+from reconcile.jvm import JvmError
 from reconcile.kafka import Cluster
-from reconcile.session import kafka_options
+from reconcile.session import CONNECTOR, DRIVER_MEMORY, configured
+from reconcile.source_options import kafka_options
+from reconcile.starting import not_started
 
 KEY = ec.generate_private_key(ec.SECP256R1())
 
@@ -75,6 +79,10 @@ Caused by: org.apache.kafka.common.errors.InvalidConfigurationException: Invalid
         ("x\nCaused by: java.io.IOException: No space left on device", "the disk is full"),
         ("x\n: java.lang.ArithmeticException: long overflow", "message.timestamp.after.max.ms"),
         ("[KAFKA_DATA_LOSS] gone", "retention deleted records while they were read"),
+        (
+            "x\nCaused by: org.apache.kafka.common.errors.TimeoutException: Timed out waiting for a node assignment",
+            "the brokers answer no more (org.apache.kafka.common.errors.TimeoutException: Timed out",
+        ),
     ],
 )
 def test_errors_of_spark(text: str, said: str) -> None:
@@ -86,7 +94,13 @@ def test_errors_of_spark(text: str, said: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "error", [Py4JNetworkError("Answer from Java side is empty"), ConnectionRefusedError(111, "refused")]
+    "error",
+    [
+        Py4JNetworkError("Answer from Java side is empty"),
+        ConnectionRefusedError(111, "refused"),
+        Py4JError("org.apache.spark.sql.functions.lit does not exist in the JVM"),
+        Py4JError("An error occurred while calling o4275.isDefined"),
+    ],
 )
 def test_a_jvm_that_was_killed(error: SparkError) -> None:
     """What then comes from Py4J is Spark's error too, and no fault of the program."""
@@ -99,7 +113,7 @@ def test_clients_refuse_the_settings(tmp_path: Path) -> None:
     file = tmp_path / "ca.pem"
     file.write_text("nonsense")
 
-    with pytest.raises(ConfigurationError, match=r"\[kafka\] cannot be used: .*ssl\.ca\.location"):
+    with pytest.raises(ConfigurationError, match=r"kafka\.ssl_cafile = .*ca\.pem' cannot be used"):
         Cluster(KafkaSettings(security_protocol="SSL", ssl_cafile=str(file)), "group")
 
 
@@ -113,3 +127,98 @@ def test_the_job_as_a_program_ends_with_2(
 
     assert job.main(["--config", str(config)]) == 2
     assert "reconcile: unforeseen: ValueError" in capsys.readouterr().err.splitlines()[-1]
+
+
+IVY = """:::: ERRORS
+\tServer access error at url http://127.0.0.1:1/maven2 (java.net.ConnectException: Connection refused)
+Exception in thread "main" java.lang.RuntimeException: [unresolved dependency: org.apache.spark#x;4.0.0: not found]
+\tat org.apache.spark.deploy.SparkSubmitUtils$.resolveMavenCoordinates(SparkSubmitUtils.scala:1)
+"""
+NOT_KEPT = (
+    'Exception in thread "main" java.io.FileNotFoundException: /home/rf/.ivy2.5.2/cache/resolved-org.apache.spark-spark-submit-parent'
+    "-1-1.0.xml (Permission denied)"
+)
+NO_MASTER = "26/11/22 ERROR StandaloneSchedulerBackend: Application has been killed. Reason: All masters are unresponsive! Giving up."
+
+
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [
+        (IVY, "connector mvn:x could not be fetched: .*RINGFENCE_IVY_SETTINGS.*127.0.0.1:1/maven2"),
+        (
+            NOT_KEPT,
+            r"connector mvn:x cannot be kept in /home/rf/.ivy2.5.2 \(Permission denied\): .*spark.jars.ivy",
+        ),
+        (
+            "java.lang.UnsupportedOperationException: getSubject is not supported",
+            "the Java of .* is too new for it",
+        ),
+        (NO_MASTER, "whoever listens at 'spark://h:1' does not answer as a master of Spark"),
+        (
+            "Failed to create a temp directory (under /full) after 10 attempts!",
+            "cannot make a folder below /full",
+        ),
+        (
+            'Exception in thread "main" org.apache.spark.SparkException: set HADOOP_CONF_DIR',
+            "start: set HADOOP_CONF_DIR$",
+        ),
+        ("Error: Unrecognized option: --x\nUsage: spark-submit", "start: Unrecognized option: --x$"),
+        (
+            "Invalid maximum heap size: -Xmx4x\nError: Could not create the Java Virtual Machine.",
+            "heap size: -Xmx4x",
+        ),
+        ("", "its JVM ended with 1.*it said nothing"),
+    ],
+)
+def test_spark_does_not_start(said: str, told: str) -> None:
+    """What the JVM said is searched for the cause; what to do stands beside it, and no trace."""
+    message = str(not_started(JvmError("its JVM ended with 1"), "spark://h:1", "mvn:x", said))
+
+    assert re.search(told, message, re.DOTALL), message
+    assert "\tat " not in message
+
+
+def test_a_jvm_that_was_killed_as_it_started() -> None:
+    """With its last lines: it may have told why."""
+    message = str(
+        not_started(Py4JNetworkError("empty"), "local[*]", "mvn:x", "ERROR SparkUI: Failed to bind")
+    )
+
+    assert re.search("JVM ended while it started.*Failed to bind", message, re.DOTALL)
+
+
+def test_what_the_machine_s_settings_say(tmp_path: Path) -> None:
+    """spark-defaults.conf counts, as docs/reconcile.md says: what is on the command line would come before it."""
+    (tmp_path / "spark-defaults.conf").write_text(
+        "# spark.ui.enabled true\nspark.driver.memory  8g\nspark.driver.host=10.0.0.1\nspark.sql.adaptive.enabled:true\n"
+        "spark.jars.packages\torg.apache.hadoop:hadoop-aws:3.4.1\n"
+    )
+    theirs = configured("local[*]", submitted=False, environ={"SPARK_CONF_DIR": str(tmp_path)}, records=0)
+    ours = configured(
+        "local[*]", submitted=False, environ={"SPARK_CONF_DIR": str(tmp_path / "none")}, records=0
+    )
+    named = configured(
+        "local[*]",
+        submitted=False,
+        environ={"SPARK_CONF_DIR": str(tmp_path / "none"), "SPARK_DRIVER_MEMORY": "2g"},
+        records=0,
+    )
+
+    given = {key: value for key, value in ours.getAll() if theirs.get(key) is None}
+    assert given == {
+        "spark.driver.memory": DRIVER_MEMORY,
+        "spark.driver.host": "127.0.0.1",
+        "spark.sql.adaptive.enabled": "false",
+    }
+    assert theirs.get("spark.ui.enabled") == "false"
+    assert theirs.get("spark.jars.packages") == f"{CONNECTOR},org.apache.hadoop:hadoop-aws:3.4.1"
+    assert ours.get("spark.jars.packages") == CONNECTOR
+    assert named.get("spark.driver.memory") is None
+
+
+def test_a_mirror_is_named_as_the_caller_sees_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Spark works in a folder of its own."""
+    monkeypatch.chdir(tmp_path)
+    told = configured("local[*]", submitted=False, environ={"RINGFENCE_IVY_SETTINGS": "ivy.xml"}, records=0)
+
+    assert told.get("spark.jars.ivySettings") == str(tmp_path / "ivy.xml")

@@ -1,13 +1,15 @@
 """What nights leave in their folder, as files: no Spark is started."""
 
+import json
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from conf.errors import PrerequisiteError
+from conf.errors import ConfigurationError, PrerequisiteError
 from reconcile import kept_ids
-from reconcile.files import LocalFiles
+from reconcile.files import LocalFiles, readable
 from reconcile.nights import Night, Nights, ids_folder, results_folder
 
 
@@ -52,6 +54,18 @@ def test_a_folder_that_refuses(tmp_path: Path) -> None:
         files.delete("file/" + "x" * 300)
 
 
+def test_a_folder_that_may_not_be_listed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Is named too: whoever takes it for an empty one begins at the first night."""
+
+    def refused(_: Path) -> list[Path]:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(Path, "iterdir", refused)
+
+    with pytest.raises(PrerequisiteError, match=r"cannot be used \(Permission denied\): make it writable"):
+        LocalFiles(str(tmp_path)).names("")
+
+
 def test_a_night_counts_when_it_is_on_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """All of it: when the machine stops, a valid night without its IDs would end every later one."""
     files = LocalFiles(str(tmp_path))
@@ -76,3 +90,45 @@ def test_a_night_counts_when_it_is_on_the_disk(tmp_path: Path, monkeypatch: pyte
     folders = {str(above) for each in parts for above in Path(each).parents}
     assert {*parts, *folders} <= set(settled[:valid])
     assert {"nights", "."} <= set(settled[valid:])
+
+
+def test_nights_of_another_cluster(tmp_path: Path) -> None:
+    """They are refused, with both names: what they tell of is not here, and it would all look deleted."""
+    nights = Nights(LocalFiles(str(tmp_path)))
+    nights.commit(replace(_night(1), app="rf", cluster="first-cluster"))
+    kept = Nights.load(nights.files)
+
+    kept.belong_to("rf", "first-cluster")
+    kept.belong_to("rf")
+    with pytest.raises(ConfigurationError) as raised:
+        kept.belong_to("rf", "second-cluster")
+    assert str(raised.value).startswith(
+        f"{tmp_path} has the nights of the Kafka cluster first-cluster, and kafka.bootstrap_servers leads to second-cluster: give"
+    )
+    assert "app.data_dir" in str(raised.value)
+    with pytest.raises(ConfigurationError, match=r"has the nights of app\.id = 'rf', and this is 'other'"):
+        kept.belong_to("other", "first-cluster")
+
+
+def test_nights_of_an_earlier_version(tmp_path: Path) -> None:
+    """They named no cluster: whichever it is, it goes on from them."""
+    nights = Nights(LocalFiles(str(tmp_path)))
+    nights.commit(_night(1))
+    file = tmp_path / "nights" / "000001.json"
+    kept = json.loads(file.read_text())
+    assert kept.pop("format") == 5
+    assert kept.pop("cluster") == ""
+    file.write_text(json.dumps({"format": 4, **kept}))
+
+    Nights.load(nights.files).belong_to("rf", "any-cluster")
+
+
+@pytest.mark.parametrize("name", ["br[ack]et", "a{b,c}", "st*r", "wh?t", "back\\slash"])
+def test_a_path_that_spark_reads_as_a_pattern(tmp_path: Path, name: str) -> None:
+    """It would not find what it has written, or find what is another's."""
+    with pytest.raises(
+        ConfigurationError, match=r"as a pattern: name another folder as reconcile\.state_dir"
+    ):
+        readable(str(tmp_path / name))
+    assert readable("s3a://bucket/nights") == "s3a://bucket/nights"
+    assert readable(str(tmp_path / "sp ace, ü%20#:")) == str(tmp_path / "sp ace, ü%20#:")

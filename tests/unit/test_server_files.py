@@ -1,3 +1,5 @@
+import pytest
+
 from app.embedded.server_files import server_properties
 
 
@@ -22,6 +24,24 @@ def test_defaults_stay() -> None:
     assert not [
         line for line in _lines() if line.startswith(("transaction.partition", "group.min", "group.max"))
     ]
+
+
+@pytest.mark.parametrize(
+    ("value", "written"),
+    [
+        ("RULE:^.*CN=([^,]*).*$/$1/", "RULE:^.*CN=([^,]*).*$/$1/"),
+        (r"C:\new", r"C:\\new"),
+        ("  x ", r"\ \ x "),
+        ("/größe", r"/gr\u00f6\u00dfe"),
+        ("\N{GRINNING FACE}", r"\ud83d\ude00"),
+        ("", ""),
+    ],
+)
+def test_values_as_java_reads_them(value: str, written: str) -> None:
+    """A backslash would take the next character's meaning, and the file is Latin-1."""
+    lines = server_properties("127.0.0.1", 20001, 20002, {"some.path": value}).splitlines()
+
+    assert f"some.path={written}" in lines
 
 
 def test_overrides() -> None:

@@ -68,7 +68,7 @@ def test_defaults() -> None:
         },
         "addresses": (),
         "reconcile": {
-            "state_dir": "data/reconcile",
+            "state_dir": "",
             "keep_days": 7,
             "ring_confidence": 0.999,
             "master": "local[*]",
@@ -266,6 +266,20 @@ def test_instance_name() -> None:
 
     assert named.state_dir == Path("/var/rf/one")
     assert unnamed.state_dir == Path("data") / f"{socket.gethostname()}-7000"
+
+
+def test_where_the_nights_are() -> None:
+    """Below the data folder, wherever one stands; unless they are given a place of their own, which may be a URI."""
+    assert validate({}).nights_dir == "data/reconcile"
+    assert validate({"app": {"data_dir": "/var/rf"}}).nights_dir == "/var/rf/reconcile"
+    for own in ("elsewhere", "s3a://bucket/nights"):
+        assert validate({"app": {"data_dir": "/var/rf"}, "reconcile": {"state_dir": own}}).nights_dir == own
+
+
+def test_no_worker_lives_with_the_nights() -> None:
+    """Its folder would be theirs."""
+    with pytest.raises(ConfigurationError, match=r"app\.instance = 'reconcile': .*nightly job"):
+        validate({"app": {"instance": "reconcile"}})
 
 
 def test_immutable() -> None:

@@ -1,4 +1,4 @@
-"""Finds a Java that can run Kafka."""
+"""Finds a Java that can run Kafka, and Spark."""
 
 import os
 import re
@@ -11,7 +11,7 @@ from typing import Final
 from conf.errors import PrerequisiteError
 
 MINIMUM: Final = 17
-"""Kafka 4 brokers are compiled for Java 17."""
+"""Kafka 4 brokers are compiled for Java 17, and so is Spark 4."""
 
 _TIMEOUT_S: Final = 30
 _WAY_OUT: Final = (
@@ -21,15 +21,24 @@ _WAY_OUT: Final = (
 _VERSION: Final = re.compile(r'^\S+ version "(?P<version>[^"]*)"', re.MULTILINE)
 
 
-def find(environ: Mapping[str, str] = os.environ, *, of: str = "Kafka") -> Path:
-    """The ``java`` to run: that of ``JAVA_HOME`` if there is one, else the first on ``PATH``. ``of``: who needs it.
+def find(environ: Mapping[str, str] = os.environ, *, of: str = "Kafka", home_only: bool = False) -> Path:
+    """The ``java`` to run: that of ``JAVA_HOME`` if there is one, else the first on ``PATH``.
+
+    Args:
+        environ: Where it is looked up.
+        of: Who needs it, for errors.
+        home_only: It is started by somebody who looks at ``PATH`` only where ``JAVA_HOME`` is not set, as Spark does.
 
     Raises:
         PrerequisiteError: none was found, or it is too old; says what was found and what to install.
     """
-    java = _candidate(environ)
+    java, home = _candidate(environ), environ.get("JAVA_HOME")
+    if home and home_only and (java is None or java.parent.parent != Path(home)):
+        raise PrerequisiteError(
+            f"JAVA_HOME={home} has no bin/java that can be run, and {of} looks for no other: set it to the folder of a Java "
+            f"{MINIMUM} or newer, or unset it"
+        )
     if java is None:
-        home = environ.get("JAVA_HOME")
         looked = (
             f"JAVA_HOME={home} has no bin/java and PATH has none" if home else "not on PATH, no JAVA_HOME set"
         )

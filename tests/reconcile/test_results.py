@@ -1,0 +1,34 @@
+"""What a night leaves in the folder that was asked for, when it does not come to its end."""
+
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from reconcile import pages, results
+from reconcile.files import Files, LocalFiles
+from reconcile.nights import results_folder
+from reconcile.schemas import COUNTS
+from reconcile.small import small
+from tests.support.figures import nothing
+
+
+def test_an_end_in_the_middle_of_writing(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """summary.json is there only when all of its night is: that of an earlier night does not stand beside what is new."""
+    state, out = LocalFiles(str(tmp_path / "state")), LocalFiles(str(tmp_path / "out"))
+    small(spark, [], COUNTS).write.parquet(state.at(results_folder(1), "anomalies"))
+    document = {"night": 1, "addresses": {}}
+    results.keep(spark, state, document, nothing(), out)
+    before = out.names("")
+
+    def interrupted(_: Files, __: str | None) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(pages, "put", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        results.keep(spark, state, document, nothing(), out)
+
+    assert before == ["anomalies", "counts", "figures.json", "report.html", "summary.json"]
+    assert "summary.json" not in out.names("")

@@ -1,0 +1,210 @@
+"""Signals to the real verbs, at moments that can be named: a clean end, soon, and no JVM that goes on."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from app.embedded.broker import EmbeddedBroker
+from tests.support.planted import World
+from tests.support.worker import ROOT, run_verb, wait_for
+
+LIMIT_S = 150.0
+END_LIMIT_S = 8.0
+"""Here two processors are shared; on an idle machine it takes a second."""
+
+
+class Started:
+    """A verb, and all that it starts: known by a variable that they inherit."""
+
+    def __init__(self, *arguments: str, program: str = "app") -> None:
+        self._mark = str(uuid.uuid4())
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", program, *arguments],
+            cwd=ROOT, env={**os.environ, "STARTED_BY": self._mark}, text=True,
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True,
+        )  # fmt: skip
+
+    def others(self) -> list[psutil.Process]:
+        """Those that run now, beside the verb itself."""
+        return [
+            each for each in psutil.process_iter(["pid"]) if each.pid != self.process.pid and self._owns(each)
+        ]
+
+    def _owns(self, process: psutil.Process) -> bool:
+        try:
+            return (
+                process.environ().get("STARTED_BY") == self._mark and process.status() != psutil.STATUS_ZOMBIE
+            )
+        except psutil.Error:
+            return False
+
+    def has_java(self) -> bool:
+        """Whether the JVM runs, and not only what starts it."""
+        try:
+            return any(
+                each.name() == "java" and "org.apache.spark.deploy.SparkSubmit" in each.cmdline()
+                for each in self.others()
+            )
+        except psutil.Error:
+            return False
+
+    def loads(self) -> bool:
+        """Whether it has begun to load what the command line needs."""
+        return "pydantic_core" in Path(f"/proc/{self.process.pid}/maps").read_text()
+
+    def ended(self, number: int) -> tuple[int, str, str]:
+        """Send a signal; exit code and output, in time and with nobody left."""
+        assert self.process.poll() is None, self.process.communicate()
+        begun = time.monotonic()
+        self.process.send_signal(number)
+        out, err = self.process.communicate(timeout=LIMIT_S)
+        took = time.monotonic() - begun
+        assert took < END_LIMIT_S, f"it ended after {took:.1f} s"
+        return self.process.returncode, out, err
+
+    def destroy(self) -> None:
+        """Leave nothing behind."""
+        self.process.kill()
+        self.process.wait()
+        for each in self.others():
+            each.kill()
+
+
+@pytest.fixture(autouse=True)
+def interruptible() -> Iterator[None]:
+    """Who starts the tests in the background ignores Ctrl-C, and what is started inherits that."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.fixture
+def start() -> Iterator[Callable[..., Started]]:
+    """Starts verbs."""
+    started: list[Started] = []
+
+    def begin(*arguments: str, program: str = "app") -> Started:
+        started.append(Started(*arguments, program=program))
+        return started[-1]
+
+    yield begin
+    for each in started:
+        each.destroy()
+
+
+def _world(broker: EmbeddedBroker, folder: Path) -> tuple[World, Path]:
+    world = World(broker.bootstrap_servers, folder, {"a": {}})
+    for number in range(5):
+        world.accept(world.arrive("a", b"%d" % number))
+    world.commit()
+    return world, world.config(folder)
+
+
+@pytest.mark.parametrize(
+    ("program", "number", "code"), [("app", signal.SIGINT, 130), ("reconcile", signal.SIGTERM, 143)]
+)
+def test_while_the_jvm_starts(
+    broker: EmbeddedBroker,
+    tmp_path: Path,
+    start: Callable[..., Started],
+    program: str,
+    number: int,
+    code: int,
+) -> None:
+    """When nobody but the run knows it: a JVM that was left then lived for ever."""
+    _, config = _world(broker, tmp_path)
+    run = start(*(["reconcile"] if program == "app" else []), "--config", str(config), program=program)
+    wait_for(run.has_java, lambda: "no JVM", LIMIT_S)
+
+    assert run.ended(number) == (
+        code,
+        "",
+        f"stopped by {signal.Signals(number).name}: run it again; nothing is half-done\n",
+    )
+    wait_for(lambda: not run.others(), lambda: f"{run.others()} are left", END_LIMIT_S)
+    assert not (tmp_path / "state" / "nights").exists()
+
+
+def test_while_a_broker_keeps_us_waiting(start: Callable[..., Started]) -> None:
+    """Whoever is tired of waiting for its first answer is let go."""
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        silent.settimeout(LIMIT_S)
+        run = start("audit", "slow", "--bootstrap-servers", "{}:{}".format(*silent.getsockname()))
+        with silent.accept()[0]:
+            assert run.ended(signal.SIGINT) == (
+                130,
+                "",
+                "stopped by SIGINT: run it again; it has only read\n",
+            )
+
+
+@pytest.mark.long
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize(
+    ("reached", "number", "code"),
+    [
+        ("state/scratch", signal.SIGINT, 130),
+        ("state/scratch/evidence/_SUCCESS", signal.SIGTERM, 143),
+        ("state/results/000001/anomalies/_SUCCESS", signal.SIGINT, 130),
+        ("out/anomalies", signal.SIGTERM, 143),
+        ("out/counts/_SUCCESS", signal.SIGINT, 130),
+        ("state/scratch/evidence/_SUCCESS", signal.SIGKILL, -signal.SIGKILL),
+    ],
+)
+def test_in_the_middle_of_its_work(
+    broker: EmbeddedBroker,
+    tmp_path: Path,
+    start: Callable[..., Started],
+    reached: str,
+    number: int,
+    code: int,
+) -> None:
+    """Nothing of it counts: no night, no summary; and the next run judges all of it."""
+    _, config = _world(broker, tmp_path)
+    out = tmp_path / "out"
+    run = start("reconcile", "--config", str(config), "--out", str(out))
+    wait_for((tmp_path / reached).exists, lambda: f"{reached} is not written", LIMIT_S)
+
+    ended, said, err = run.ended(number)
+    wait_for(lambda: not run.others(), lambda: f"{run.others()} are left", END_LIMIT_S)
+    assert (ended, said, len(err.splitlines())) == (code, "", int(number != signal.SIGKILL)), err
+    assert not (tmp_path / "state" / "nights").exists()
+    assert not (out / "summary.json").exists()
+
+    done = run_verb("reconcile", "--config", str(config), "--out", str(out), check=False, limit_s=LIMIT_S)
+    assert (done.returncode, (out / "summary.json").exists()) == (0, True), done.stderr
+
+
+@pytest.mark.long
+@pytest.mark.timeout(900)
+def test_at_any_moment(broker: EmbeddedBroker, tmp_path: Path, start: Callable[..., Started]) -> None:
+    """From its first instant on: always the same exit code, at most one line, nobody left."""
+    _, config = _world(broker, tmp_path)
+    faults = []
+    for step in range(24):
+        delay = 0.12 * step if step < 16 else 2.0 + 1.5 * (step - 16)
+        run = start("reconcile", "--config", str(config))
+        # Before it, the interpreter loads itself, and has no handler of ours.
+        wait_for(run.loads, lambda: "it loads nothing", LIMIT_S)
+        time.sleep(delay)
+        if run.process.poll() is not None:
+            break
+        code, out, err = run.ended(signal.SIGINT)
+        wait_for(
+            lambda run=run: not run.others(),  # type: ignore[misc]
+            lambda run=run: f"{run.others()} are left",  # type: ignore[misc]
+            END_LIMIT_S,
+        )
+        if (code, out) != (130, "") or len(err.splitlines()) > 1:
+            faults.append((delay, code, out, err))
+
+    assert faults == []

@@ -1,0 +1,72 @@
+"""What ``ringfence broker --property`` takes: no broker is started."""
+
+import pytest
+
+from app.embedded import properties, server_files
+from app.embedded.command import run_broker
+from conf.errors import ConfigurationError
+
+
+def test_pairs() -> None:
+    """All of a value is kept, with its equals signs and blanks; an empty one is a value."""
+    given = ["log.retention.ms=60000", " sasl.jaas.config = a b=c ;", "metric.reporters="]
+
+    assert properties.parsed(given) == {
+        "log.retention.ms": "60000",
+        "sasl.jaas.config": " a b=c ;",
+        "metric.reporters": "",
+    }
+
+
+@pytest.mark.parametrize("pair", ["", "log.retention.ms", "=60000", "a b=1", "a=1\nb=2", "lög=1"])
+def test_no_pair(pair: str) -> None:
+    """What is none is shown, with an example."""
+    with pytest.raises(
+        ConfigurationError, match=r"is not KEY=VALUE on one line: write for example --property log"
+    ):
+        properties.parsed([pair])
+
+
+def test_one_that_stands_twice() -> None:
+    """Nobody has to guess which of them counts."""
+    with pytest.raises(ConfigurationError, match=r"num\.partitions stands twice, with '1' and '2'"):
+        properties.parsed(["num.partitions=1", "num.partitions=2"])
+
+
+def test_what_the_broker_sets_itself() -> None:
+    """Where it listens, where its data is, that it is one node: refused with the reason and the option for it."""
+    ours = server_files.server_properties("127.0.0.1", 1, 2, {}).splitlines()
+    owned = {key for key, _, _ in (line.partition("=") for line in ours)} & set(properties.OWNED)
+
+    assert owned == {
+        "process.roles", "node.id", "controller.quorum.voters", "controller.listener.names", "listeners",
+        "advertised.listeners", "listener.security.protocol.map", "log.dirs",
+    }  # fmt: skip
+    for key, way_out in {"listeners": "--port", "log.dirs": "--dir", "node.id": "one node"}.items():
+        with pytest.raises(ConfigurationError, match=f"--property {key} cannot be set, .*{way_out}"):
+            properties.parsed([f"{key}=x"])
+
+
+def test_nothing_is_started_for_a_fault(tmp_path: object, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is told at once."""
+    monkeypatch.setattr("app.embedded.command.EmbeddedBroker", lambda *_, **__: pytest.fail("a broker"))
+
+    with pytest.raises(ConfigurationError):
+        run_broker(0, tmp_path, ["listeners=x"])  # type: ignore[arg-type]
+
+
+def test_unknown_ones() -> None:
+    """Kafka hides the value of what it does not know; of passwords, too, and what belongs to a listener it does not list."""
+    described = {
+        "log.retention.ms": False,
+        "log.retention.mss": True,
+        "ssl.key.password": True,
+        "foo.bar": True,
+    }
+    given = [*described, "listener.name.tls.ssl.client.auth"]
+    strange = properties.unknown(given, described)
+
+    assert strange == ["log.retention.mss", "foo.bar"]
+    assert str(properties.no_such(strange, described)) == (
+        "--property: Kafka knows none of the name log.retention.mss (did you mean log.retention.ms?), foo.bar: correct or remove it"
+    )

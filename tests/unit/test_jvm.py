@@ -1,0 +1,124 @@
+"""Spark's JVM does not outlive the run, whatever ends that: here a shell script stands in for Spark's own."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import psutil
+import pytest
+from pyspark import SparkConf
+
+from reconcile.jvm import Jvm, JvmError
+from tests.support.worker import ROOT, wait_for
+
+LIMIT_S = 20.0
+QUIET = "trap 'exit 7' TERM; sleep 300 & echo $! > child; wait"
+DEAF = "trap '' TERM; sleep 300 & echo $! > child; while :; do wait; done"
+
+
+@pytest.fixture
+def spark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Path]:
+    """Makes a home of Spark whose program is a script; returns the folder in which it will work."""
+
+    def made(script: str) -> Path:
+        program = tmp_path / "home" / "bin" / "spark-submit"
+        program.parent.mkdir(parents=True)
+        program.write_text(f"#!/bin/sh\n{script}\n")
+        program.chmod(0o755)
+        monkeypatch.setenv("SPARK_HOME", str(tmp_path / "home"))
+        work = tmp_path / "work"
+        work.mkdir()
+        return work
+
+    return made
+
+
+def _child(work: Path) -> psutil.Process:
+    """What the script has started."""
+    file = work / "child"
+    wait_for(
+        lambda: file.exists() and file.read_text().endswith("\n"), lambda: "the script did not start", LIMIT_S
+    )
+    return psutil.Process(int(file.read_text()))
+
+
+def _gone(process: psutil.Process) -> bool:
+    return not process.is_running() or process.status() == psutil.STATUS_ZOMBIE
+
+
+@pytest.mark.parametrize("script", [QUIET, DEAF], ids=["quiet", "deaf"])
+def test_ended_now(spark: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch, script: str) -> None:
+    """With all that it has started; what does not listen is killed."""
+    monkeypatch.setattr("reconcile.jvm.TERM_LIMIT_S", 0.5)
+    work = spark(script)
+    jvm = Jvm(SparkConf(loadDefaults=False), work)
+    child = _child(work)
+
+    jvm.end_now()
+
+    wait_for(lambda: _gone(child), lambda: f"{child} is left", LIMIT_S)
+
+
+def test_its_starter_is_killed(spark: Callable[[str], Path]) -> None:
+    """SIGKILL leaves nobody to end it: the system tells it."""
+    work = spark(QUIET)
+    program = (
+        "import sys, time; from pathlib import Path; from pyspark import SparkConf; from reconcile.jvm import Jvm\n"
+        "Jvm(SparkConf(loadDefaults=False), Path(sys.argv[1])); time.sleep(300)"
+    )
+    starter = subprocess.Popen([sys.executable, "-c", program, str(work)], cwd=ROOT)
+    try:
+        shell = _child(work).parent()
+    finally:
+        starter.kill()
+        starter.wait()
+
+    assert shell is not None
+    wait_for(lambda: _gone(shell), lambda: f"{shell} is left", LIMIT_S)
+
+
+def test_it_ends_by_itself(spark: Callable[[str], Path]) -> None:
+    """What it said is there, and nothing of it on the terminal."""
+    work = spark("echo on standard output; echo Error: out of luck >&2; exit 3")
+    jvm = Jvm(SparkConf(loadDefaults=False), work)
+
+    with pytest.raises(JvmError, match="ended with 3"):
+        jvm.connect(lambda: None)
+    assert jvm.said() == "on standard output\nError: out of luck\n"
+
+
+def test_what_it_is_told(spark: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Settings as they are, spaces and all; folders that are relative to ours are not to its own; names of folders may be any."""
+    monkeypatch.setenv("SPARK_CONF_DIR", "some/conf")
+    monkeypatch.setenv("PYSPARK_SUBMIT_ARGS", "--driver-memory 1g pyspark-shell")
+    monkeypatch.setenv("LC_ALL", "C")
+    work = spark('printf "%s\\n" "$@"; echo "$SPARK_CONF_DIR"; pwd; echo "$LC_ALL"')
+    jvm = Jvm(SparkConf(loadDefaults=False).set("spark.app.name", "a b"), work)
+
+    with pytest.raises(JvmError):
+        jvm.connect(lambda: None)
+    assert jvm.said().splitlines() == [
+        "--conf", "spark.app.name=a b", "--driver-memory", "1g", "pyspark-shell", str(Path.cwd() / "some/conf"), str(work),
+        "C.UTF-8",
+    ]  # fmt: skip
+
+
+def test_no_spark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A SPARK_HOME of long ago."""
+    monkeypatch.setenv("SPARK_HOME", str(tmp_path / "gone"))
+
+    with pytest.raises(FileNotFoundError, match="gone/bin/spark-submit"):
+        Jvm(SparkConf(loadDefaults=False), tmp_path)
+
+
+def test_the_terminal_s_signals_are_not_its_own(spark: Callable[[str], Path]) -> None:
+    """Ctrl-C goes to all of the terminal's group; the JVM is to be ended in order, by us."""
+    work = spark(QUIET)
+    jvm = Jvm(SparkConf(loadDefaults=False), work)
+    try:
+        assert os.getsid(_child(work).pid) != os.getsid(0)
+    finally:
+        jvm.kill()
+        jvm.end()

@@ -1,0 +1,96 @@
+"""Why a broker does not let the nightly job in, from what librdkafka says: it never says it in one place."""
+
+import time
+from pathlib import Path
+
+import pytest
+import trustme
+from confluent_kafka import KafkaError
+
+from conf.errors import BrokerUnavailableError, ConfigurationError
+from conf.settings import KafkaSettings
+from reconcile import access
+from reconcile.kafka import Cluster
+
+PLAIN = KafkaSettings(bootstrap_servers="kafka-1:9092, kafka-2:9092")
+DOWN = KafkaError(KafkaError._ALL_BROKERS_DOWN, "2/2 brokers are down")
+
+
+def _said(code: int, text: str) -> str:
+    return str(access.unreachable(PLAIN, [KafkaError(code, text), DOWN]))
+
+
+def test_nobody_is_there() -> None:
+    """The configured addresses, and what the system says of the first that failed."""
+    said = _said(
+        KafkaError._TRANSPORT,
+        "kafka-1:9092/bootstrap: Connect to ipv4#10.0.0.1:9092 failed: Connection refused (after 0ms in state CONNECT)",
+    )
+
+    assert said == (
+        "no broker answers at kafka.bootstrap_servers = 'kafka-1:9092, kafka-2:9092' (Connection refused): start it, or mend the "
+        "address"
+    )
+
+
+def test_a_name_that_brokers_advertise() -> None:
+    """A broker that was reached names itself in a way that leads nowhere: no address of the configuration is at fault."""
+    said = _said(
+        KafkaError._RESOLVE,
+        "inner-1:29092/1: Failed to resolve 'inner-1:29092': Name or service not known (after 3ms in state CONNECT)",
+    )
+
+    assert "(inner-1:29092, which the brokers advertise: Failed to resolve 'inner-1:29092'" in said
+
+
+@pytest.mark.parametrize(
+    ("code", "text"),
+    [
+        (
+            KafkaError._BAD_MSG,
+            "kafka-2:9092/bootstrap: Receive failed: Invalid response size 1213486160 (0..100000000)",
+        ),
+        (
+            KafkaError._TRANSPORT,
+            "ssl://kafka-2:9092/bootstrap: SSL handshake failed: Disconnected: closed by peer",
+        ),
+    ],
+)
+def test_another_protocol(code: int, text: str) -> None:
+    """The broker that was asked is named, also where another one is merely away."""
+    away = KafkaError(
+        KafkaError._TRANSPORT,
+        "kafka-1:9092/bootstrap: Connect to ipv4#10.0.0.1:9092 failed: Connection refused",
+    )
+    error = access.unreachable(PLAIN, [away, KafkaError(code, text), DOWN])
+
+    assert str(error) == (
+        "the broker at kafka-2:9092 does not let us in: it closes the connection: is kafka.security_protocol = 'PLAINTEXT' what "
+        "that port speaks?"
+    )
+
+
+def test_the_clients_meet_nobody() -> None:
+    """No broker at all is told in a moment, of names and of addresses, and of several."""
+    for servers in ("127.0.0.1:1", "127.0.0.1:1,127.0.0.1:2"):
+        begun = time.monotonic()
+        with pytest.raises(
+            BrokerUnavailableError, match=r"^no broker answers at .*\(Connection refused\): start it"
+        ):
+            Cluster(KafkaSettings(bootstrap_servers=servers), "group").connect()
+        assert time.monotonic() - begun < 5
+
+
+def test_a_certificate_is_checked_first(tmp_path: Path) -> None:
+    """A file that is none is told as every other verb tells it."""
+    issued = trustme.CA().issue_cert("client.test")
+    (tmp_path / "client.pem").write_bytes(issued.cert_chain_pems[0].bytes())
+    (tmp_path / "client.key").write_bytes(trustme.CA().issue_cert("other.test").private_key_pem.bytes())
+    kafka = KafkaSettings(
+        security_protocol="SSL",
+        ssl_certfile=str(tmp_path / "client.pem"),
+        ssl_keyfile=str(tmp_path / "client.key"),
+    )
+
+    with pytest.raises(ConfigurationError, match="key values mismatch"):
+        Cluster(kafka, "group")

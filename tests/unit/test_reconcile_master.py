@@ -1,0 +1,70 @@
+"""Spark's master is looked at before Spark is: it would try for a minute, and then show a trace."""
+
+import socket
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from conf.errors import ConfigurationError, PrerequisiteError
+from reconcile import session
+from reconcile.master import check
+
+
+@pytest.fixture
+def listening() -> Iterator[int]:
+    """A port on which somebody listens."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        yield server.getsockname()[1]
+
+
+@pytest.mark.parametrize(
+    "master",
+    ["local", "local[*]", "local[4]", "local[2,3]", "local[*, 2]", "yarn", "k8s://https://nobody:443"],
+)
+def test_masters(master: str) -> None:
+    """All that Spark knows."""
+    check(master)
+
+
+@pytest.mark.parametrize(
+    "master",
+    ["", "foo", "local[0]", "local[x]", "spark://", "spark://host", "spark://host:port", "http://host:8080"],
+)
+def test_no_master(master: str) -> None:
+    """What is none is told with what would be one."""
+    with pytest.raises(
+        ConfigurationError, match=r"that is no master of Spark: write local\[\*\], .*spark://HOST:7077"
+    ):
+        check(master)
+
+
+@pytest.mark.parametrize(
+    ("master", "fault"),
+    [
+        ("spark://127.0.0.1:1", "Connection refused"),
+        ("spark://[::1]:1,127.0.0.1:2", "Connection refused"),
+        ("spark://nobody.invalid:7077", "nobody.invalid"),
+    ],
+)
+def test_nobody_there(master: str, fault: str) -> None:
+    """In a few seconds, by its name."""
+    begun = time.monotonic()
+
+    with pytest.raises(PrerequisiteError, match="nobody listens there") as raised:
+        check(master)
+    assert repr(master) in str(raised.value)
+    assert fault in str(raised.value)
+    assert time.monotonic() - begun < 12
+
+
+def test_one_of_several_is_there(listening: int) -> None:
+    """Masters stand by for one another."""
+    check(f"spark://127.0.0.1:1,127.0.0.1:{listening}")
+
+
+def test_spark_submit_has_its_own() -> None:
+    """What the configuration says is not used there, so it is not looked at."""
+    session.required("foo", {"PYSPARK_GATEWAY_PORT": "1"})
+    with pytest.raises(ConfigurationError):
+        session.required("foo", {})
