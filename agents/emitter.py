@@ -1,6 +1,7 @@
 """Builds the record batches of a transaction: every output of a lane, and its changelog."""
 
 import json
+import math
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -32,6 +33,8 @@ class Outputs:
     partitions: dict[str, int]
     bytes_max: dict[str, int]
     """``max.message.bytes`` of each topic."""
+    aged_ms: dict[str, float]
+    """How old a record must be, by its timestamp, to be :attr:`tables.producer.Outgoing.aged`; absent = never is."""
 
 
 class TooLargeError(Exception):
@@ -46,9 +49,18 @@ class _Batches:
     """Record batches of one topic that are being filled, one open a partition."""
 
     def __init__(
-        self, topic: str, bytes_max: int, new_builder: NewBuilder, too_large: dict[int, str]
+        self,
+        topic: str,
+        bytes_max: int,
+        new_builder: NewBuilder,
+        too_large: dict[int, str],
+        aged_before: float | None = None,
     ) -> None:
+        """``aged_before``: a timestamp, if there may be records older than that."""
         self._topic = topic
+        self._aged_before = aged_before
+        self._young: set[int] = set()
+        """Partitions whose open batch has a record that is not."""
         self._bytes_max = bytes_max
         self._new = new_builder
         self._too_large = too_large
@@ -70,12 +82,17 @@ class _Batches:
         """
         builder = self._open.get(partition)
         timestamp = record.timestamp if written_at is None else written_at
+        young = self._aged_before is not None and timestamp >= self._aged_before
         if builder is not None:
             if builder.append(timestamp=timestamp, key=key, value=value, headers=headers) is not None:
+                if young:
+                    self._young.add(partition)
                 return
-            self._full.append(Outgoing(self._topic, partition, builder))
+            self._close(partition)
         builder = self._new()
         builder.append(timestamp=timestamp, key=key, value=value, headers=headers)
+        if young:
+            self._young.add(partition)
         if builder.size() > self._bytes_max:
             self._open.pop(partition, None)
             self._too_large[record.offset] = (
@@ -84,9 +101,16 @@ class _Batches:
         else:
             self._open[partition] = builder
 
+    def _close(self, partition: int) -> None:
+        aged = self._aged_before is not None and partition not in self._young
+        self._young.discard(partition)
+        self._full.append(Outgoing(self._topic, partition, self._open.pop(partition), aged))
+
     def finish(self) -> list[Outgoing]:
         """All batches, in order within each partition."""
-        return [*self._full, *(Outgoing(self._topic, each, builder) for each, builder in self._open.items())]
+        for partition in list(self._open):
+            self._close(partition)
+        return self._full
 
 
 class Emitter:
@@ -109,9 +133,11 @@ class Emitter:
             TooLargeError: some records must go to quarantine instead: decide again, with them refused.
         """
         too_large: dict[int, str] = {}
+        oldest = min((each.timestamp for each in outcome.records), default=math.inf)
 
         def batches(topic: str) -> _Batches:
-            return _Batches(topic, self._outputs.bytes_max[topic], new_builder, too_large)
+            aged_before = self._aged_before(topic, oldest)
+            return _Batches(topic, self._outputs.bytes_max[topic], new_builder, too_large, aged_before)
 
         written = self._accepted(outcome, batches(self._address.accepted_topic))
         if outcome.originals:
@@ -123,6 +149,11 @@ class Emitter:
         if outcome.quarantined:
             written += self._quarantined(outcome, new_builder)
         return written
+
+    def _aged_before(self, topic: str, oldest: float) -> float | None:
+        """The timestamp before which a record is aged there; None where nothing is as old as that."""
+        limit = time.time() * 1000 - self._outputs.aged_ms.get(topic, math.inf)
+        return limit if oldest < limit else None
 
     def _accepted(self, outcome: Outcome, batches: _Batches) -> list[Outgoing]:
         """Key = group; value, headers and timestamp unchanged; ``_RF_SOURCE``, and ``_RF_KEY`` where it differs.
@@ -184,7 +215,8 @@ class Emitter:
             )
             for key, value, headers in forms:
                 probe: dict[int, str] = {}
-                batches = _Batches(topic, self._outputs.bytes_max[topic], new_builder, probe)
+                aged_before = self._aged_before(topic, record.timestamp)
+                batches = _Batches(topic, self._outputs.bytes_max[topic], new_builder, probe, aged_before)
                 partition = int(source.rsplit(b"/", 2)[1]) % count
                 batches.add(partition, record, key, value, headers)
                 if not probe:

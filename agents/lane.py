@@ -15,7 +15,7 @@ import logging
 import random
 import time
 from collections import Counter, deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from enum import StrEnum
 from typing import Final
 
@@ -23,8 +23,16 @@ from aiokafka.errors import KafkaError
 
 from agents.batch import FetchedBatch
 from agents.cursor import ClusterWentBackError, Cursor, TopicRecreatedError
-from agents.opening import LaneRefusedError, NotOwnerError, Opened, Opening, TopicMissingError
+from agents.opening import (
+    LaneRefusedError,
+    NotOwnerError,
+    Opened,
+    Opening,
+    TopicChangedError,
+    TopicMissingError,
+)
 from agents.ownership import Ownership
+from agents.topic_faults import denied
 from agents.transactions import Transactions
 from conf.errors import RingfenceError, named
 from tables.changelog import ChangelogStalledError
@@ -40,6 +48,8 @@ DRAIN_LIMIT_S: Final = 8.0
 """How long closing waits for the transaction under way."""
 BACKOFF_FIRST_S: Final = 0.1
 BACKOFF_MAX_S: Final = 5.0
+REFUSED_AGAIN_S: Final = 10.0
+"""How soon a lane that must not run asks whether it may now."""
 WAIT_UNUSUAL_S: Final = 10.0
 """A rebalance that takes longer than this to confirm an assignment is worth a warning."""
 _EXPECTED: Final = (
@@ -48,6 +58,7 @@ _EXPECTED: Final = (
     KafkaError,
     OSError,
     TimeoutError,
+    TopicChangedError,
     TopicMissingError,
     ChangelogStalledError,
     DamagedStoreError,
@@ -65,7 +76,7 @@ class LaneState(StrEnum):
     RETRYING = "retrying"
     """Something is refused or away; the lane keeps its batch and tries again."""
     REFUSED = "refused"
-    """The lane must not run until a person has acted; the reason says how."""
+    """The lane must not run until a person has acted; the reason says how. It asks at intervals whether somebody has."""
 
 
 class Lane:
@@ -78,8 +89,6 @@ class Lane:
         self.reason = ""
         """Why the lane is not open, for logs and health."""
         self.counts: Counter[str] = Counter()
-        self.lag: int | None = None
-        """Input records that are there and not yet processed, when last asked."""
         self.transactions = Transactions(opening, self.counts)
         self._opening = opening
         self._changed = changed
@@ -93,8 +102,8 @@ class Lane:
         self._cursors: dict[str, Cursor] = {}
         self._busy = False
         """A batch is being processed."""
-        self._distrust: ClusterWentBackError | None = None
-        """Found while idle: why the lane must be opened anew."""
+        self._distrust: Exception | None = None
+        """Found between batches: why the lane must be opened anew, or not be open."""
         self._warn_at: float | None = None
         """When waiting for the group becomes unusual; None = it does not wait."""
 
@@ -128,8 +137,27 @@ class Lane:
                 await cursor.compare(opened.cluster)
         except ClusterWentBackError as error:
             if self._opened is opened and not self._busy:
-                self._distrust = error
-                self._wake.set()
+                self._doubt(error)
+
+    def refuse(self, faults: Iterable[str]) -> None:
+        """Something is wrong with the topics of an open lane: it must not go on with them."""
+        if self._opened is not None:
+            self._doubt(LaneRefusedError("; ".join(faults)))
+
+    def note_sizes(self, bytes_max: Mapping[str, int]) -> None:
+        """What the cluster says now of how large a record batch each topic takes."""
+        known = self._opened.outputs.bytes_max if self._opened is not None else {}
+        changed = [
+            f"{each} takes {bytes_max[each]} bytes"
+            for each in known
+            if bytes_max.get(each, known[each]) != known[each]
+        ]
+        if changed:
+            self._doubt(TopicChangedError(f"max.message.bytes has changed: {', '.join(changed)} now"))
+
+    def _doubt(self, error: Exception) -> None:
+        self._distrust = error
+        self._wake.set()
 
     # -- what its owner calls ------------------------------------------------------------------------------
 
@@ -194,9 +222,11 @@ class Lane:
                     attempt = 0
                     self._set(LaneState.OPEN)
             except LaneRefusedError as error:
+                await self._discard()  # as below
+                if (self.state, self.reason) != (LaneState.REFUSED, str(error)):
+                    log.error("lane %s stopped: %s", self.name, error)
                 self._set(LaneState.REFUSED, str(error))
-                log.error("lane %s stopped: %s", self.name, error)
-                await self._closing.wait()
+                await set_within(self._closing, REFUSED_AGAIN_S)
             except Exception as error:  # noqa: BLE001 - a lane that dies loses its partition in silence
                 attempt += 1
                 await (
@@ -219,7 +249,7 @@ class Lane:
 
     async def _retry_later(self, error: Exception, attempt: int) -> None:
         delay = min(BACKOFF_MAX_S, BACKOFF_FIRST_S * 2 ** min(attempt - 1, 10)) * random.uniform(0.8, 1.2)  # noqa: S311
-        self._set(LaneState.RETRYING, named(error))
+        self._set(LaneState.RETRYING, self._said(error))
         self.counts["fenced" if isinstance(error, FencedError) else "retries"] += 1
         if isinstance(error, FencedError):
             log.warning("lane %s fenced: %s; opening again in %.1f s", self.name, error, delay)
@@ -230,6 +260,12 @@ class Lane:
             if attempt == 1 and not isinstance(error, _EXPECTED):
                 log.error("lane %s: this should not happen", self.name, exc_info=error)
         await set_within(self._closing, delay)
+
+    def _said(self, error: Exception) -> str:
+        """What is repaired in one way is said in one, wherever it is found."""
+        if isinstance(error, TopicMissingError | TopicChangedError):
+            return str(error)
+        return denied(self._opening.group_id, self._opening.address, error) or named(error)
 
     async def _read_held_again(self, opened: Opened) -> None:
         """After a failure: the failed batch, as it stands in the log now. Those behind it are fetched again."""

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import functools
 import logging
+import math
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable
@@ -11,13 +12,16 @@ from typing import Any, Final
 
 from aiokafka.errors import KafkaError
 
+from agents.address_faults import AddressFaults, shown
 from agents.batch import FetchedBatch
 from agents.lane import Lane, LaneState
 from agents.opening import QUESTION_LIMIT_S, Opening
 from agents.ownership import Ownership
 from conf import wire
+from conf.errors import RingfenceError
 from conf.settings import Settings
 from tables.cluster import Cluster
+from tables.codec import Meta
 
 log: Final = logging.getLogger("ringfence.worker")
 
@@ -33,7 +37,9 @@ class Lanes:
     RocksDB of a lane that comes back stays open in between.
     """
 
-    def __init__(self, settings: Settings, cluster: Cluster) -> None:
+    def __init__(self, settings: Settings, cluster: Cluster, faults: AddressFaults | None = None) -> None:
+        """``faults``: what is known to be wrong with addresses before anything is opened."""
+        self.faults = faults or AddressFaults(settings, cluster)
         self._settings = settings
         self._cluster = cluster
         self._addresses = {address.input_topic: address for address in settings.addresses}
@@ -44,8 +50,11 @@ class Lanes:
         """Input and forward topics → the input topic, by which a lane is found."""
         self._lanes: dict[Partition, Lane] = {}
         """By input topic and partition."""
-        self._halves: list[str] = []
-        """Lanes of which the group gave us one half only, each with what is missing."""
+        self._halves: dict[Partition, str] = {}
+        """Lanes of which the group gave us one half only, by input topic and partition: the half that is missing."""
+        self._lags: dict[Partition, int | None] = {}
+        self._explaining: asyncio.Task[None] | None = None
+        """Says why."""
         self._unreadable: dict[Partition, tuple[float, str]] = {}
         """Partitions whose fetch was refused: when last, by the monotonic clock, and why."""
         self._lock = asyncio.Lock()
@@ -60,6 +69,9 @@ class Lanes:
         """Open these lanes and no others. Returns at once; opening goes on in the lanes' own tasks."""
         async with self._lock:
             mine = self._whole_lanes(set(partitions))
+            if self._explaining is not None:
+                self._explaining.cancel()
+            self._explaining = asyncio.create_task(self._explain_halves()) if self._halves else None
             await asyncio.gather(*(lane.close() for lane in self._lanes.values()))
             for each in self._lanes.keys() - mine:
                 await self._dismiss(each)
@@ -83,6 +95,8 @@ class Lanes:
         """Close all lanes for good."""
         async with self._lock:
             self._assigned = self._was_ready = False
+            if self._explaining is not None:
+                self._explaining.cancel()
             await asyncio.gather(*(lane.dispose() for lane in self._lanes.values()))
             self._lanes.clear()
 
@@ -98,6 +112,7 @@ class Lanes:
         return (
             self._assigned
             and not self._halves
+            and not self.faults.by_address
             and not self.unreadable
             and all(lane.state is LaneState.OPEN for lane in self._lanes.values())
         )
@@ -120,22 +135,48 @@ class Lanes:
             if when > since and (self._inputs.get(topic, ""), partition) in self._lanes
         ]
 
+    def state_of(self, lane: Lane) -> tuple[LaneState, str]:
+        """State and reason as shown: an open lane that can read nothing waits as one that retries."""
+        if lane.state is LaneState.OPEN:
+            for topic in (lane.opening.address.input_topic, lane.opening.forward_topic):
+                when, reason = self._unreadable.get((topic, lane.opening.partition), (-math.inf, ""))
+                if when > time.monotonic() - UNREADABLE_S:
+                    return LaneState.RETRYING, f"{topic}/{lane.opening.partition} may not be read: {reason}"
+        return lane.state, lane.reason
+
     @property
     def lanes(self) -> list[Lane]:
-        """The lanes of this worker, open or not."""
+        """The lanes of this worker, open or not; without those of which it has one half."""
         return list(self._lanes.values())
 
     @property
-    def halves(self) -> list[str]:
-        """Lanes that were not opened because only half of them was assigned, each with what is missing."""
-        return self._halves
+    def halves(self) -> dict[Partition, str]:
+        """Lanes that were not opened because only half of them was assigned, by input topic and partition: why."""
+        return {
+            (topic, number): "; ".join(self.faults.by_address.get(self._addresses[topic].name, ()))
+            or f"{half} was not given to this worker too: run all workers of {self._settings.app.id} with the same addresses"
+            for (topic, number), half in self._halves.items()
+        }
+
+    def labels(self, place: Partition) -> list[str]:
+        """Address and name of a lane."""
+        return [self._addresses[place[0]].name, self._name(place)]
+
+    @property
+    def addresses(self) -> list[str]:
+        """Names of all addresses."""
+        return [each.name for each in self._settings.addresses]
 
     def report(self) -> dict[str, Any]:
         """State of each lane, for health."""
+        shown = {lane.name: self.state_of(lane) for lane in self._lanes.values()}
         return {
+            self._name(each): {"state": LaneState.REFUSED.value, "reason": reason}
+            for each, reason in self.halves.items()
+        } | {
             lane.name: {
-                "state": lane.state.value,
-                **({"reason": lane.reason} if lane.reason else {}),
+                "state": shown[lane.name][0].value,
+                **({"reason": reason} if (reason := shown[lane.name][1]) else {}),
                 "next": lane.next,
                 "ring": {
                     "size": len(lane.opening.table.ring),
@@ -163,18 +204,56 @@ class Lanes:
         return totals
 
     async def measure_lag(self) -> None:
-        """Ask for the end of each open lane's input, and whether the cluster still fits the lane."""
-        await asyncio.gather(*(self._look_at(each) for each in self.lanes if each.state is LaneState.OPEN))
+        """Ask for the end of each lane's input, whatever its state is, and whether the cluster still fits the lane."""
+        places = [*self._lanes, *self._halves]
+        lags = await asyncio.gather(*(self._look_at(each) for each in places))
+        self._lags = dict(zip(places, lags, strict=True))
 
-    async def _look_at(self, lane: Lane) -> None:
-        """One lane, which may be the only one whose topic does not answer."""
+    async def _look_at(self, place: Partition) -> int | None:
+        """One lane, which may be the only one whose topic does not answer; its lag."""
+        lane, lag = self._lanes.get(place), None
         with contextlib.suppress(KafkaError, OSError, TimeoutError):
             async with asyncio.timeout(QUESTION_LIMIT_S):
-                end = await self._cluster.high_watermark(
-                    lane.opening.address.input_topic, lane.opening.partition
-                )
-                lane.lag = max(0, end - lane.next)
-                await lane.compare()
+                end = await self._cluster.high_watermark(*place)
+                lag = max(0, end - await self._done(place))
+                if lane is not None:
+                    await lane.compare()
+        return lag
+
+    async def _done(self, place: Partition) -> int:
+        """Up to where a lane's input is processed; of one that was never open here, as the group knows it."""
+        lane = self._lanes.get(place)
+        if lane is not None and lane.cursors:
+            return lane.next
+        committed, start = await asyncio.gather(
+            self._cluster.committed(*place), self._cluster.log_start(*place)
+        )
+        return max(committed or 0, start)
+
+    def lag(self, place: Partition) -> int | None:
+        """Input records of a lane that are there and not yet processed, when last asked; None = the cluster does not tell."""
+        return self._lags.get(place)
+
+    async def look_at_topics(self) -> None:
+        """Ask whether the topics of all addresses are as they must be; open lanes of one whose are not stop."""
+        metas: dict[str, list[Meta]] = {}
+        for lane in self.lanes:
+            if (meta := lane.opening.table.meta) is not None:
+                metas.setdefault(lane.opening.address.name, []).append(meta)
+        with contextlib.suppress(KafkaError, OSError, TimeoutError, RingfenceError):
+            async with asyncio.timeout(QUESTION_LIMIT_S):
+                wrong = await self.faults.ask(metas)
+            for lane in self.lanes:
+                if faults := wrong.get(lane.opening.address.name):
+                    lane.refuse(faults)
+                else:
+                    lane.note_sizes(self.faults.bytes_max)
+        self._state_changed()
+
+    async def _explain_halves(self) -> None:
+        await self.look_at_topics()
+        for each, reason in self.halves.items():
+            log.error("lane %s is not opened: %s", self._name(each), reason)
 
     def _whole_lanes(self, partitions: set[Partition]) -> set[Partition]:
         """The lanes of which the group gave us input and forward partition.
@@ -182,7 +261,7 @@ class Lanes:
         Workers with different address lists can be given different halves of a lane. It must not be opened: its other
         half may be processed elsewhere.
         """
-        whole, self._halves = set(), []
+        whole, self._halves = set(), {}
         for forward, topic in self._inputs.items():
             if forward == topic:
                 continue
@@ -192,16 +271,7 @@ class Lanes:
                 if not missing:
                     whole.add((topic, number))
                     continue
-                name = wire.lane_name(self._addresses[topic].name, number)
-                half = "/".join(map(str, missing.pop()))
-                self._halves.append(
-                    f"{name}: {half} was not given to this worker too: another has it, or it does not exist"
-                )
-                log.error(
-                    "lane %s is not opened: %s was not given to this worker too: create it if it does not exist; else run "
-                    "all workers of %s with the same addresses",
-                    name, half, self._settings.app.id,
-                )  # fmt: skip
+                self._halves[topic, number] = "/".join(map(str, missing.pop()))
         return whole
 
     def _state_changed(self) -> None:
@@ -212,16 +282,27 @@ class Lanes:
         if self.ready:
             log.info("ready: %d lanes open", len(self._lanes))
         else:
-            waiting = [
-                lane.name for lane in self._lanes.values() if lane.state is not LaneState.OPEN
-            ] + self._halves
+            waiting = [lane.name for lane in self._lanes.values() if lane.state is not LaneState.OPEN]
+            waiting += [self._name(each) for each in self._halves]
+            waiting += map(shown, self.faults.by_address)
             log.info("not ready: waiting for %s", ", ".join(waiting) or "an assignment")
 
     def _names(self) -> list[str]:
         return [lane.name for lane in self._lanes.values()]
 
+    def _name(self, partition: Partition) -> str:
+        return wire.lane_name(self._addresses[partition[0]].name, partition[1])
+
     def _new(self, partition: Partition) -> Lane:
         address = self._addresses[partition[0]]
-        lane = Lane(Opening(self._settings, address, partition[1], self._cluster), self._state_changed)
+        opening = Opening(
+            self._settings,
+            address,
+            partition[1],
+            self._cluster,
+            doubtful=address.name in self.faults.by_address,
+            denied=lambda: self.faults.denied.get(address.name, ()),
+        )
+        lane = Lane(opening, self._state_changed)
         lane.transactions.batch_seconds = functools.partial(self.observe_batch, address.name)
         return lane

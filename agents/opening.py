@@ -9,8 +9,11 @@ is anything processed.
 
 import asyncio
 import logging
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
+
+from aiokafka.errors import KafkaTimeoutError
 
 from agents import journal
 from agents.batch import FetchedBatch
@@ -19,21 +22,28 @@ from agents.emitter import Emitter, Outputs
 from agents.held import read_again
 from agents.ownership import Ownership
 from agents.path import Path
+from agents.state_faults import newest_meta
+from agents.topic_faults import BEGIN_ANEW, count_faults, missing_topics, topic_faults
 from conf import wire
+from conf.errors import ForeignChangelogError
 from conf.settings import AddressSettings, Settings
 from tables.cluster import Cluster
-from tables.codec import FormatError
+from tables.codec import FormatError, Meta
 from tables.failpoints import reach
 from tables.producer import TransactionalProducer
-from tables.restore import ChangelogBounds
+from tables.restore import ChangelogBounds, require_own
 from tables.table import LaneTable, Restored, TableOptions
+from tables.topics import TopicDescription
 
 log: Final = logging.getLogger("ringfence.lane")
 
 FENCE_LIMIT_S: Final = 30.0
 QUESTION_LIMIT_S: Final = 15.0
-_BEGIN_ANEW: Final = "begin anew under another app.id, which accepts all once more that is still in the input"
 """For one question to the cluster."""
+_DAY_MS: Final = 24 * 3600 * 1000
+AGED_SHARE: Final = 0.05
+"""Of an output's retention: what is older when it is written than this would be kept for so much less."""
+AGED_MS_MIN: Final = 60_000
 
 
 class NotOwnerError(Exception):
@@ -42,6 +52,10 @@ class NotOwnerError(Exception):
 
 class LaneRefusedError(Exception):
     """The lane must not run; the text names the way out."""
+
+
+class TopicChangedError(Exception):
+    """A topic takes larger or smaller records than when the lane was opened: it must be opened anew to go by it."""
 
 
 class TopicMissingError(Exception):
@@ -60,17 +74,39 @@ class Opened:
     path: Path
     emitter: Emitter
     partition_counts: dict[str, int]
+    """Of input and accepted topic."""
     topic_ids: dict[str, str]
     cluster: Cluster
+    outputs: Outputs
+    """As they were when the lane was opened."""
 
 
 class Opening:
     """Knows how to open one lane, any number of times."""
 
     def __init__(
-        self, settings: Settings, address: AddressSettings, partition: int, cluster: Cluster
+        self,
+        settings: Settings,
+        address: AddressSettings,
+        partition: int,
+        cluster: Cluster,
+        *,
+        doubtful: bool = False,
+        denied: Callable[[], Sequence[str]] = tuple,
     ) -> None:
+        """Nothing happens yet.
+
+        Args:
+            settings: Whose lane.
+            address: Its address.
+            partition: Its number.
+            cluster: Is asked.
+            doubtful: Something was found wrong with the address: look at the changelog before the first fence.
+            denied: Rights that are known to be missing, a line each.
+        """
         app_id = settings.app.id
+        self._doubtful = doubtful
+        self._denied = denied
         self.name = wire.lane_name(address.name, partition)
         self.address = address
         self.partition = partition
@@ -82,6 +118,8 @@ class Opening:
             resident_ids_max=settings.app.resident_ids_max,
             max_age_ms=round(address.id_max_age * 1000),
             persistent=address.persist_id_cache,
+            app=app_id,
+            address=address.name,
         )
         self.table = LaneTable(settings.state_dir / self.name, options)
         self._kafka = settings.kafka
@@ -99,20 +137,21 @@ class Opening:
         await reach("opening", self.name)
         await self._confirm(ownership)
         facts = await self._facts()
+        if self._doubtful:
+            await self._look_before(facts)
         producer = TransactionalProducer(
             self._kafka, self._transactional_id, self.name, min(facts.outputs.bytes_max.values())
         )
         try:
             await reach("before-fence", self.name)
-            async with asyncio.timeout(FENCE_LIMIT_S):
-                await producer.fence()
+            await self._fence(producer)
             await reach("after-fence", self.name)
             await self._confirm(ownership)
             bounds = await self._changelog_bounds(facts.delete_retention_s)
             await reach("restoring", self.name)
             epoch, restored = await self.table.open(self._kafka, self.changelog, self.partition, bounds)
             await reach("after-restore", self.name)
-            self._compare_counts(facts.counts)
+            self._require_counts(facts, self.table.meta)
             cursors = {
                 topic: await self._cursor(topic, facts)
                 for topic in (self.address.input_topic, self.forward_topic)
@@ -123,16 +162,28 @@ class Opening:
                     await cursor.begin(ownership)
         except BaseException as error:
             await producer.discard()
-            if isinstance(error, FormatError):
-                raise LaneRefusedError(
-                    f"{self.changelog}/{self.partition}: {error}: run the version that wrote it, or a later one"
-                ) from error
+            self._doubtful = isinstance(error, LaneRefusedError | FormatError | ForeignChangelogError)
+            if isinstance(error, FormatError | ForeignChangelogError):
+                raise self._unusable(error) from error
             raise
+        self._doubtful = False
         self._say_open(restored, cursors[self.address.input_topic].next)
-        path = Path(self.address, self.partition, facts.counts[self.address.input_topic], self.forward_topic)
+        counts = {
+            each: facts.counts[each] for each in (self.address.input_topic, self.address.accepted_topic)
+        }
+        path = Path(self.address, self.partition, counts[self.address.input_topic], self.forward_topic)
         emitter = Emitter(self.address, self.forward_topic, facts.outputs)
         return Opened(
-            producer, self.table, epoch, cursors, path, emitter, facts.counts, facts.topic_ids, self._cluster
+            producer,
+            self.table,
+            epoch,
+            cursors,
+            path,
+            emitter,
+            counts,
+            facts.topic_ids,
+            self._cluster,
+            facts.outputs,
         )
 
     async def read_again(self, held: FetchedBatch) -> FetchedBatch | None:
@@ -162,6 +213,17 @@ class Opening:
         async with asyncio.timeout(QUESTION_LIMIT_S):
             await producer.transact([told], {}, self.group_id)
 
+    async def _fence(self, producer: TransactionalProducer) -> None:
+        try:
+            async with asyncio.timeout(FENCE_LIMIT_S):
+                await producer.fence()
+        except TimeoutError as error:
+            raise KafkaTimeoutError(
+                f"transactional ID {producer.transactional_id} cannot be initialised within {FENCE_LIMIT_S:g} s, so nothing is "
+                "processed: its last transaction does not end (kafka-transactions.sh find-hanging), or the cluster's transaction "
+                "coordinator is away"
+            ) from error
+
     async def _confirm(self, ownership: Ownership) -> None:
         async with asyncio.timeout(QUESTION_LIMIT_S):
             if not await ownership.confirm():
@@ -173,43 +235,47 @@ class Opening:
         """What the cluster says of the lane's topics, asked for at each opening."""
         roles = self.address.topics(self.group_id)
         async with asyncio.timeout(QUESTION_LIMIT_S):
-            counts = await self._cluster.partition_counts(list(roles.values()))
-            for role, topic in roles.items():
-                if topic not in counts:
-                    raise TopicMissingError(
-                        f"{role} {topic} does not exist: `ringfence topics create` makes it"
-                    )
-            configs = await self._cluster.topic_configs(list(roles.values()))
+            described = await self._cluster.describe(roles.values())
+            existing = described.topics
+            if absent := missing_topics(self.group_id, self.address, described):
+                raise TopicMissingError("; ".join(absent))
+            if faults := [*topic_faults(self.group_id, self.address, existing), *self._denied()]:
+                raise LaneRefusedError("; ".join(faults))
             topic_ids = await self._cluster.topic_ids([self.address.input_topic, self.forward_topic])
-        inputs = counts[self.address.input_topic]
-        for topic in (self.changelog, self.forward_topic):
-            if counts[topic] != inputs:
-                raise LaneRefusedError(
-                    f"{self.address.input_topic} has {inputs} partitions, it had {counts[topic]} when this lane began, "
-                    f"as {topic} still has: groups and IDs have moved to other partitions. Recreate "
-                    f"{self.address.input_topic} with {counts[topic]} partitions, or {_BEGIN_ANEW}; only if "
-                    f"nothing was processed yet, delete {topic} and run `ringfence topics create`"
-                )
-        for role in ("input topic", "accepted topic"):
-            if "compact" in configs[roles[role]].cleanup_policy:
-                raise LaneRefusedError(
-                    f"{role} {roles[role]} is compacted, and compaction deletes messages of a group: "
-                    "set its cleanup.policy to delete"
-                )
-        outputs = Outputs(counts, {topic: each.message_bytes_max for topic, each in configs.items()})
-        kept = {each: counts[each] for each in (self.address.input_topic, self.address.accepted_topic)}
-        return _Facts(kept, outputs, configs[self.changelog].delete_retention_s, topic_ids)
+        outputs = Outputs(
+            {name: topic.partitions for name, topic in existing.items()},
+            {name: topic.message_bytes_max for name, topic in existing.items()},
+            {each.name: max(AGED_MS_MIN, AGED_SHARE * each.retention_ms) for each in existing.values()},
+        )
+        delete_retention_s = existing[self.changelog].number("delete.retention.ms", _DAY_MS) / 1000
+        return _Facts(existing, outputs, delete_retention_s, topic_ids)
 
-    def _compare_counts(self, counts: dict[str, int]) -> None:
-        """A changed partition count moves groups to other lanes: their rings and their order would be lost."""
-        meta = self.table.meta
-        for topic, before in (meta.partition_counts if meta else {}).items():
-            now = counts.get(topic, before)
-            if now != before:
-                raise LaneRefusedError(
-                    f"{topic} has {now} partitions, it had {before} when this lane began: groups and IDs have moved to "
-                    f"other partitions. Recreate {topic} with {before} partitions, or {_BEGIN_ANEW}"
-                )
+    async def _look_before(self, facts: "_Facts") -> None:
+        """What has kept this lane from opening, asked again without a fence: whose lane it is, it would disturb.
+
+        Raises:
+            LaneRefusedError: it is still there.
+        """
+        async with asyncio.timeout(QUESTION_LIMIT_S):
+            meta = await newest_meta(self._cluster, self.changelog, self.partition)
+        if meta is None:
+            return
+        try:
+            require_own(meta, self.group_id, self.address.name, f"{self.changelog}/{self.partition}")
+        except ForeignChangelogError as error:
+            raise self._unusable(error) from error
+        self._require_counts(facts, meta)
+
+    def _unusable(self, error: Exception) -> LaneRefusedError:
+        if isinstance(error, FormatError):
+            return LaneRefusedError(
+                f"{self.changelog}/{self.partition}: {error}: run the version that wrote it, or a later one"
+            )
+        return LaneRefusedError(str(error))
+
+    def _require_counts(self, facts: "_Facts", meta: Meta | None) -> None:
+        if meta is not None and (faults := count_faults(self.address, facts.counts, [meta])):
+            raise LaneRefusedError("; ".join(faults))
 
     async def _changelog_bounds(self, delete_retention_s: float) -> ChangelogBounds:
         async with asyncio.timeout(QUESTION_LIMIT_S):
@@ -246,7 +312,7 @@ class Opening:
                 raise LaneRefusedError(
                     f"{topic}/{self.partition} ends at {end}, but this lane has processed it up to {next_offset}: it lost "
                     "its tail. What comes next at those offsets would be taken for processed: restore the topic, or "
-                    f"{_BEGIN_ANEW}"
+                    f"{BEGIN_ANEW}"
                 )
             if committed is not None and committed > (recorded or 0):
                 log.warning(
@@ -267,8 +333,12 @@ class Opening:
 
 @dataclass(frozen=True, slots=True)
 class _Facts:
-    counts: dict[str, int]
-    """Of input and accepted topic."""
+    topics: Mapping[str, TopicDescription]
     outputs: Outputs
     delete_retention_s: float
     topic_ids: dict[str, str]
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """Partitions by topic."""
+        return {name: topic.partitions for name, topic in self.topics.items()}

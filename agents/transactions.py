@@ -30,6 +30,11 @@ log: Final = logging.getLogger("ringfence.lane")
 TRANSACTION_LIMIT_S: Final = 15.0
 """For one transaction: longer than any healthy one, and shorter than the broker's time-out of 60 s."""
 
+PRIME_LIMIT_S: Final = TRANSACTION_LIMIT_S
+"""For the transaction that goes before old records."""
+SAY_REFUSED_S: Final = 5.0
+"""Between two lines about quarantine."""
+
 
 class Transactions:
     """Those of one lane, over all its openings."""
@@ -42,6 +47,12 @@ class Transactions:
         self._opening = opening
         self._counts = counts
         self._forwarding = ForwardingHint(opening.address)
+        self._marked: dict[tuple[str, int], float] = {}
+        """Output partitions that this opening wrote to: when last, by the monotonic clock."""
+        self._marked_by: Opened | None = None
+        self._unsaid = 0
+        """Records that went to quarantine without a line."""
+        self._say_refused_at = 0.0
 
     async def run(self, batch: FetchedBatch, opened: Opened, ownership: Ownership) -> None:
         """Decide, one transaction, then the state.
@@ -74,6 +85,7 @@ class Transactions:
             if 0 <= bases[-1] < table.position:
                 await self._behind(opened)
 
+        await self._prime(outputs, opened)
         async with asyncio.timeout(TRANSACTION_LIMIT_S):
             bases = await producer.transact(
                 [*outputs, *state],
@@ -81,6 +93,7 @@ class Transactions:
                 opening.group_id,
                 approve,
             )
+        self._marked |= dict.fromkeys(((each.topic, each.partition) for each in outputs), time.monotonic())
         await reach("after-commit", self._name)
         position = bases[-1] + state[-1].builder.record_count() if bases[-1] >= 0 else 0
         await reach("before-store", self._name)
@@ -88,6 +101,22 @@ class Transactions:
         await reach("after-store", self._name)
         cursor.done(batch.end)
         self._count(outcome, time.perf_counter() - began)
+
+    async def _prime(self, outputs: Sequence[Outgoing], opened: Opened) -> None:
+        """Before what is old is written: see that retention does not take it for what it has kept long enough."""
+        if self._marked_by is not opened:
+            self._marked, self._marked_by = {}, opened
+        aged = {(each.topic, each.partition) for each in outputs if each.aged}
+        due = [place for place in aged if not self._marked_lately(place, opened)]
+        if not due:
+            return
+        async with asyncio.timeout(PRIME_LIMIT_S):
+            await opened.producer.prime(due)
+        self._marked |= dict.fromkeys(due, time.monotonic())
+
+    def _marked_lately(self, place: tuple[str, int], opened: Opened) -> bool:
+        at = self._marked.get(place)
+        return at is not None and (time.monotonic() - at) * 1000 < opened.outputs.aged_ms[place[0]]
 
     async def _behind(self, opened: Opened) -> None:
         """The changelog ends below what this lane has written there: is it alone in that?
@@ -120,11 +149,19 @@ class Transactions:
                 self._say_refused(batch, error.reasons)
 
     def _say_refused(self, batch: FetchedBatch, reasons: dict[int, str]) -> None:
-        for offset, reason in reasons.items():
-            log.warning(
-                "lane %s: %s/%d/%d goes to quarantine: %s",
-                self._name, batch.topic, batch.partition, offset, reason,
-            )  # fmt: skip
+        """Not of each: all of them may be too large for an output that somebody made smaller."""
+        if not reasons:
+            return
+        self._unsaid += len(reasons)
+        if time.monotonic() < self._say_refused_at:
+            return
+        offset, reason = next(iter(reasons.items()))
+        rest = f", and so did {self._unsaid - 1} more since the last such line" if self._unsaid > 1 else ""
+        log.warning(
+            "lane %s: %s/%d/%d goes to quarantine: %s%s",
+            self._name, batch.topic, batch.partition, offset, reason, rest,
+        )  # fmt: skip
+        self._say_refused_at, self._unsaid = time.monotonic() + SAY_REFUSED_S, 0
 
     def _count(self, outcome: Outcome, seconds: float) -> None:
         verdicts = outcome.checked.verdicts

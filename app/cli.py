@@ -15,10 +15,9 @@ import click
 
 from app.audit import audit
 from app.consumer_verbs import consume, consumers, groups
-from app.options import PORT, config_option, settings_if_any, silence_clients
+from app.options import PORT, config_option, settings_if_any, settings_with_addresses, silence_clients
 from app.reconcile import reconcile
 from conf.errors import RingfenceError, unforeseen
-from conf.load import load
 
 EXIT_INTERRUPTED: Final = 130
 
@@ -109,7 +108,7 @@ def topics() -> None:
 @config_option
 def topics_create(config: Path) -> int:
     """Create what is missing; existing topics are left as they are."""
-    settings = load(config)
+    settings = settings_with_addresses(config)
     from app import topics as topics_module  # noqa: PLC0415
 
     return topics_module.create(settings)
@@ -119,7 +118,7 @@ def topics_create(config: Path) -> int:
 @config_option
 def topics_check(config: Path) -> int:
     """Verify all topics: a line a fault, with the way out. Exit code 1 if there is one."""
-    settings = load(config)
+    settings = settings_with_addresses(config)
     from app import topics as topics_module  # noqa: PLC0415
 
     return topics_module.check(settings)
@@ -134,7 +133,7 @@ def worker(web_port: int | None, config: Path) -> int:
     Run as many workers as you like; they share the lanes. GET /live says that the process runs, GET /health is
     200 when all assigned lanes are open. SIGTERM drains and commits.
     """
-    settings = load(config)
+    settings = settings_with_addresses(config)
     from app import worker as worker_module  # noqa: PLC0415
 
     return worker_module.run(settings, web_port)
@@ -147,9 +146,10 @@ def worker(web_port: int | None, config: Path) -> int:
 def send(address: str, file: str | None, config: Path) -> int:
     """Send JSON lines from FILE, or from standard input, to ADDRESS.
 
-    A line is {"id": ..., "group": ..., "value": ..., "headers": {...}}; all but the value may be left out.
+    A line is {"id": ..., "group": ..., "value": ..., "headers": {...}}; all but the value may be left out. "value": null
+    sends a null value.
     """
-    settings = load(config)
+    settings = settings_with_addresses(config)
     from app import send as send_module  # noqa: PLC0415
 
     return send_module.run(settings, address, None if file == "-" else file)
@@ -167,7 +167,7 @@ def rings() -> None:
 @config_option
 def rings_show(address: str | None, as_json: bool, config: Path) -> int:
     """Size, capacity, oldest and newest ID of each lane's ring, of ADDRESS or of all."""
-    settings = load(config)
+    settings = settings_with_addresses(config)
     from app import rings as rings_module  # noqa: PLC0415
 
     return rings_module.show(settings, address, as_json)
@@ -184,7 +184,7 @@ def rings_find(address: str, identifier: str, as_json: bool, config: Path) -> in
     ID is text, or hex:… or base64:… for other bytes, or digest:… as `rings show` names a long one; text:… for a text
     that begins so.
     """
-    settings = load(config)
+    settings = settings_with_addresses(config)
     from app import ring_find  # noqa: PLC0415
 
     return ring_find.find(settings, address, identifier, as_json)
@@ -195,7 +195,7 @@ def rings_find(address: str, identifier: str, as_json: bool, config: Path) -> in
 @config_option
 def rings_clear(address: str, config: Path) -> int:
     """Forget all IDs of ADDRESS. Running workers take notice at their next message; resends pass from there on."""
-    settings = load(config)
+    settings = settings_with_addresses(config)
     from app import ring_clear  # noqa: PLC0415
 
     return ring_clear.clear(settings, address)

@@ -19,7 +19,7 @@ from conf.errors import ConfigurationError, PrerequisiteError
 from conf.settings import Settings
 from ringfence_client import ConsumerOptions, GroupConsumer, web
 from ringfence_client.handler import check
-from tables import failpoints
+from tables import failpoints, insides
 
 log: Final = logging.getLogger("ringfence.consumer")
 
@@ -34,14 +34,11 @@ def run(
     """
     logs.configure()
     failpoints.install_from_environment()
+    insides.create_no_topics()
     found = settings.address(address)
     if found is None:
         known = ", ".join(each.name for each in settings.addresses) or "none"
         raise ConfigurationError(f"{address!r} is no address of the configuration: there are {known}")
-    if group == settings.app.id:
-        raise ConfigurationError(
-            f"--consumer-group {group!r} is the workers' own, by app.id: choose another name"
-        )
     consumer = GroupConsumer(settings, found, group, load_handler(handler), options)
     collector.collect_rarely()
     listener = None if web_port == 0 else _listen(settings.app.web_host, web_port)

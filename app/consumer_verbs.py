@@ -5,9 +5,8 @@ from typing import Final
 
 import click
 
-from app.options import PORT, config_option, silence_clients
+from app.options import PORT, config_option, settings_with_addresses, silence_clients
 from conf.errors import ConfigurationError
-from conf.load import load
 
 _SECONDS: Final = click.FloatRange(0, min_open=True)
 
@@ -111,7 +110,7 @@ def consume(
     Returning acknowledges a message; raising tries it again later. Run as many consumers as you like. SIGTERM drains
     and writes the progress.
     """
-    settings = load(config)
+    settings = settings_with_addresses(config)
     from app import consume as consume_module  # noqa: PLC0415
     from ringfence_client import ConsumerOptions  # noqa: PLC0415
 
@@ -147,7 +146,7 @@ def consumers() -> None:
 @config_option
 def consumers_show(address: str | None, group: str | None, as_json: bool, config: Path) -> int:
     """The lease of each partition of ADDRESS, or of all: holder, token, state, age, how far, and who waits."""
-    settings = load(config)
+    settings = settings_with_addresses(config)
     from app import consumers as consumers_module  # noqa: PLC0415
 
     return consumers_module.show(settings, address, group, as_json)
@@ -171,7 +170,7 @@ _consumer_group = click.option(
 @config_option
 def groups_show(address: str, group: str, as_json: bool, config: Path) -> int:
     """Groups of ADDRESS with messages that are not finished: depth, acquired, owner, age of the first."""
-    settings = load(config)
+    settings = settings_with_addresses(config)
     from app import groups as groups_module  # noqa: PLC0415
 
     return groups_module.show(settings, address, group, as_json)
@@ -187,7 +186,7 @@ def groups_purge(address: str, name: str, group: str, config: Path) -> int:
 
     GROUP is text, or hex:... for other bytes; text:... for a text that begins so.
     """
-    settings = load(config)
+    settings = settings_with_addresses(config)
     from app import group_verbs  # noqa: PLC0415
 
     return group_verbs.drop(settings, address, group, name, skip=False)
@@ -203,7 +202,7 @@ def groups_release(address: str, name: str, group: str, config: Path) -> int:
 
     A coroutine is cancelled. A thread cannot be: it keeps its group, and no handler's place. `groups skip` drops the message.
     """
-    settings = load(config)
+    settings = settings_with_addresses(config)
     from app import group_verbs  # noqa: PLC0415
 
     return group_verbs.release(settings, address, group, name)
@@ -216,7 +215,7 @@ def groups_release(address: str, name: str, group: str, config: Path) -> int:
 @config_option
 def groups_skip(address: str, name: str, group: str, config: Path) -> int:
     """Drop the first message of GROUP at ADDRESS, such as one that fails again and again; the next one follows."""
-    settings = load(config)
+    settings = settings_with_addresses(config)
     from app import group_verbs  # noqa: PLC0415
 
     return group_verbs.drop(settings, address, group, name, skip=True)

@@ -1,5 +1,6 @@
 """``GET /metrics`` for Prometheus. Read from the lanes when asked: counting costs nothing meanwhile."""
 
+import math
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import Final
@@ -8,7 +9,7 @@ from prometheus_client import CollectorRegistry, Histogram, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from agents.lane import Lane, LaneState
+from agents.lane import LaneState
 from agents.lanes import Lanes
 
 _COUNTERS: Final = {
@@ -54,7 +55,7 @@ class _LaneCollector(Collector):
 
     def collect(self) -> Iterator[Metric]:
         yield from _counters(self._lanes)
-        yield from _gauges(self._lanes.lanes)
+        yield from _gauges(self._lanes)
 
 
 def _counters(lanes: Lanes) -> Iterable[Metric]:
@@ -74,26 +75,50 @@ def _counters(lanes: Lanes) -> Iterable[Metric]:
     return [messages, *others.values()]
 
 
-def _gauges(lanes: list[Lane]) -> Iterable[Metric]:
+def _gauges(lanes: Lanes) -> Iterable[Metric]:
+    """Of every lane that the group gave us, in whatever state."""
     labels = ["address", "lane"]
     is_open = GaugeMetricFamily("ringfence_lane_open", "1 = the lane is open.", labels=labels)
+    states = GaugeMetricFamily(
+        "ringfence_lane_state", "1 = the lane is in this state.", labels=[*labels, "state"]
+    )
     size = GaugeMetricFamily("ringfence_ring_ids", "Live duplicate IDs of a lane.", labels=labels)
     capacity = GaugeMetricFamily("ringfence_ring_capacity_ids", "Capacity of a lane's ring.", labels=labels)
     covered = GaugeMetricFamily(
         "ringfence_ring_covered_seconds", "Between the oldest and the newest live ID.", labels=labels
     )
     lag = GaugeMetricFamily(
-        "ringfence_lag_records", "Input records that are not yet processed.", labels=labels
+        "ringfence_lag_records",
+        "Input records that are not yet processed; NaN = the cluster does not tell.",
+        labels=labels,
     )
-    for lane in lanes:
-        label = [lane.opening.address.name, lane.name]
+    for lane in lanes.lanes:
+        place = (lane.opening.address.input_topic, lane.opening.partition)
+        label = lanes.labels(place)
         ring = lane.opening.table.ring
-        is_open.add_metric(label, float(lane.state is LaneState.OPEN))
+        state, _ = lanes.state_of(lane)
+        is_open.add_metric(label, float(state is LaneState.OPEN))
+        states.add_metric([*label, state.value], 1)
         size.add_metric(label, len(ring))
         capacity.add_metric(label, ring.capacity)
         seconds = lane.seconds_covered()
         if seconds is not None:
             covered.add_metric(label, seconds)
-        if lane.lag is not None:
-            lag.add_metric(label, lane.lag)
-    return [is_open, size, capacity, covered, lag]
+        lag.add_metric(label, _or_nan(lanes.lag(place)))
+    for place in lanes.halves:
+        label = lanes.labels(place)
+        is_open.add_metric(label, 0)
+        states.add_metric([*label, LaneState.REFUSED.value], 1)
+        lag.add_metric(label, _or_nan(lanes.lag(place)))
+    faults = GaugeMetricFamily(
+        "ringfence_address_faults",
+        "Faults of the topics of an address, as /health names them.",
+        labels=["address"],
+    )
+    for address in lanes.addresses:
+        faults.add_metric([address], len(lanes.faults.by_address.get(address, ())))
+    return [is_open, states, size, capacity, covered, lag, faults]
+
+
+def _or_nan(number: int | None) -> float:
+    return math.nan if number is None else number

@@ -7,6 +7,7 @@ from typing import Final
 import click
 from click.core import ParameterSource
 
+from conf.errors import ConfigurationError
 from conf.load import load
 from conf.settings import Settings
 
@@ -27,6 +28,21 @@ def settings_if_any(config: Path) -> Settings:
     """The settings of a file that was named or is there; else the defaults, for verbs that need no addresses."""
     named = click.get_current_context().get_parameter_source("config") is not ParameterSource.DEFAULT
     return load(config) if named or config.exists() else Settings()
+
+
+def settings_with_addresses(config: Path) -> Settings:
+    """The settings of a file, for verbs that work on addresses.
+
+    Raises:
+        ConfigurationError: it cannot be used, or has no address.
+    """
+    settings = load(config)
+    if not settings.addresses:
+        raise ConfigurationError(
+            f"{config}: no addresses: add an [[addresses]] entry with a name; one with a pattern such as 'orders-*' only sets "
+            "defaults for those that match"
+        )
+    return settings
 
 
 def silence_clients() -> None:

@@ -4,8 +4,7 @@ from pathlib import Path
 
 import click
 
-from app.options import config_option, silence_clients
-from conf.load import load
+from app.options import config_option, settings_with_addresses, silence_clients
 
 
 @click.command()
@@ -32,7 +31,7 @@ def reconcile(
 
     Run it each night, beside running workers. Exit code 0: clean; 1: anomalies; 3: evidence is gone, so nobody knows.
     """
-    settings = load(config)
+    settings = settings_with_addresses(config)
     silence_clients()
     from reconcile import job  # noqa: PLC0415
 

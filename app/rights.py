@@ -5,60 +5,56 @@ not read a topic would end with a trace of Faust's.
 """
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Collection
 from typing import Any, Final
 
 from confluent_kafka import KafkaError, KafkaException, TopicCollection
-from confluent_kafka.admin import AclOperation, AdminClient
+from confluent_kafka.admin import AdminClient
 
+from agents.topic_faults import rights_on
+from app.topic_rules import Findings
 from conf.settings import Settings
 from tables.access import confluent_options
+from tables.topics import lacking
 
 ANSWER_LIMIT_S: Final = 5.0
 
-_READ: Final = frozenset({AclOperation.READ})
-_WRITE: Final = frozenset({AclOperation.WRITE})
-_TOPIC_RIGHTS: Final[Mapping[str, frozenset[AclOperation]]] = {
-    "input topic": _READ,
-    "changelog": _READ | _WRITE,
-    "forward topic": _READ | _WRITE,
-}
-"""By role; of the others, which are outputs, Write."""
 
-
-async def missing(settings: Settings) -> list[str]:
-    """Faults with the way out, one a topic or group; none where the cluster does not tell, or has no ACLs."""
+async def missing(settings: Settings) -> Findings:
+    """A fault with the way out for each topic or group; none where the cluster does not tell, or has no ACLs."""
     return await asyncio.to_thread(_missing, settings)
 
 
-def _missing(settings: Settings) -> list[str]:
+def _missing(settings: Settings) -> Findings:
     admin = AdminClient(confluent_options(settings.kafka))
-    needed = {
-        topic: _TOPIC_RIGHTS.get(role, _WRITE)
-        for address in settings.addresses
-        for role, topic in address.topics(settings.app.id).items()
-    }
+    roles = {each.name: each.topics(settings.app.id) for each in settings.addresses}
+    needed = [topic for topics in roles.values() for topic in topics.values()]
     options: dict[str, Any] = {"include_authorized_operations": True, "request_timeout": ANSWER_LIMIT_S}
-    topics = admin.describe_topics(TopicCollection(list(needed)), **options)
+    topics = admin.describe_topics(TopicCollection(needed), **options)
     group = admin.describe_consumer_groups([settings.app.id], **options)[settings.app.id]
-    faults = [_fault("topic", name, rights, topics[name]) for name, rights in needed.items()]
-    return [each for each in (*faults, _fault("group", settings.app.id, _READ, group)) if each]
+    return Findings(
+        shared=_faults("group", settings.app.id, {"Read"}, group),
+        by_address={
+            name: [
+                fault
+                for role, topic in own.items()
+                for fault in _faults("topic", topic, rights_on(role), topics[topic])
+            ]
+            for name, own in roles.items()
+        },
+    )
 
 
-def _fault(kind: str, name: str, needed: frozenset[AclOperation], described: Any) -> str | None:
-    """What is missing on one topic or group; None if nothing is, or nobody knows."""
+def _faults(kind: str, name: str, needed: Collection[str], described: Any) -> list[str]:
+    """What is missing on one topic or group; nothing if nothing is, or nobody knows."""
     try:
         granted = described.result().authorized_operations
     except KafkaException as error:
         refused = {KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.GROUP_AUTHORIZATION_FAILED}
         if error.args[0].code() not in refused:
-            return None
+            return []
         granted = []
     if granted is None:
-        return None
-    lacking = " and ".join(sorted(each.name.capitalize() for each in needed - set(granted)))
-    return (
-        f"{kind} {name}: this user may not use it as a worker does: allow {lacking} on it"
-        if lacking
-        else None
-    )
+        return []
+    rights = set(needed) - {each.name.capitalize() for each in granted}
+    return [lacking(kind, name, rights)] if rights else []

@@ -19,8 +19,8 @@ from conf.errors import ConfigurationError, MissingTopicError
 from conf.settings import AddressSettings, Settings
 from tables import changelog, codec
 from tables.cluster import Cluster
-from tables.codec import Slot
-from tables.restore import Restore
+from tables.codec import Meta, Slot
+from tables.restore import Restore, require_own
 
 PARALLEL: Final = 8
 """Changelog partitions read at once."""
@@ -132,7 +132,11 @@ class LaneView:
         self._kafka = settings.kafka
         self._topic = wire.changelog_topic(settings.app.id, address.name)
         self._cluster = cluster
-        self._restore = Restore(None, 0, resident=True)
+
+        def check(meta: Meta) -> None:
+            require_own(meta, settings.app.id, address.name, f"{self._topic}/{partition}")
+
+        self._restore = Restore(None, 0, resident=True, check=check)
         self._next: int | None = None
 
     async def read_on(self) -> Restore:
@@ -140,6 +144,7 @@ class LaneView:
 
         Raises:
             ChangelogStalledError: a transaction does not end.
+            ForeignChangelogError: it is another address's.
         """
         if self._next is None:
             self._next = await self._cluster.log_start(self._topic, self.partition)

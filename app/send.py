@@ -56,8 +56,9 @@ class Line(BaseModel):
     """The duplicate ID; null or missing = none. The empty string is an ID."""
     group: str | None = None
     """The record key; null or missing = no group."""
-    value: JsonValue = None
-    """A string is sent as it is, null as a null value, anything else as compact JSON."""
+    value: JsonValue
+    """A string is sent as it is, null as a null value, anything else as compact JSON. Not to be left out: on a compacted topic
+    a null value deletes, and a misspelt key must not."""
     headers: tuple[tuple[str, str | None], ...] = ()
 
     @field_validator("headers", mode="before")
@@ -133,6 +134,8 @@ def _explain(error: dict[str, Any]) -> str:
             near = difflib.get_close_matches(key, Line.model_fields, n=1)
             hint = f"did you mean {near[0]!r}?" if near else f"known keys are {', '.join(Line.model_fields)}"
             return f"unknown key {key!r}: {hint}"
+        case "missing":
+            return f'{key}: missing: add it, or write "{key}": null to send a null value on purpose'
         case "string_type":
             return f"{key} = {_shown(error['input'])} is no string: put it in quotes, or leave it out"
         case _:

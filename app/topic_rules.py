@@ -1,12 +1,14 @@
-"""What the topics of an address must be like. Pure: descriptions in, findings out."""
+"""Which topics the configuration needs, and what is found about those that exist. Pure: descriptions in, findings out."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+from agents import topic_faults
 from conf import wire
-from conf.settings import AddressSettings, Settings
+from conf.settings import Settings
 from ringfence_client import progress
+from tables.topics import BROKER_TIME, OUTPUT_CONFIG, Described, TopicDescription, alter
 
 REPLICAS_MAX: Final = 3
 """With replication_factor = 0: what Kafka's own documentation runs in production, where there are brokers for it."""
@@ -24,17 +26,9 @@ CHANGELOG_CONFIG: Final[Mapping[str, str]] = {
 CLEANING: Final = ("segment.bytes", "delete.retention.ms")
 """How much compaction leaves of the progress topic."""
 
-TIMESTAMP_MS_MAX: Final = 2**63 - 1
-"""Takes every timestamp."""
-
-OUTPUT_CONFIG: Final[Mapping[str, str]] = {
-    # Records keep their timestamps, whatever the input took: Kafka's default is at most an hour ahead.
-    wire.TIMESTAMP_AFTER: str(TIMESTAMP_MS_MAX),
-    wire.TIMESTAMP_BEFORE: str(TIMESTAMP_MS_MAX),
-}
-
 FORWARD_CONFIG: Final[Mapping[str, str]] = {
     **OUTPUT_CONFIG,
+    **BROKER_TIME,
     "cleanup.policy": "delete",
     # How long a home lane may be away: it counts from the forwarding. Kafka's own defaults, whatever the cluster's are.
     "retention.ms": str(7 * 24 * 3600 * 1000),
@@ -53,26 +47,6 @@ JOURNAL_CONFIG: Final[Mapping[str, str]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class TopicDescription:
-    """A topic as the cluster has it.
-
-    Attributes:
-        name: Its name.
-        partitions: Its partition count.
-        cleanup_policy: The words of ``cleanup.policy``; None = the cluster did not tell.
-        timestamps: How far a timestamp may be from the broker's clock, in ms, by the setting's name; empty = the broker
-            writes its own (``message.timestamp.type=LogAppendTime``), or does not know the settings.
-        cleaning: :data:`CLEANING`, by the setting's name; empty = the cluster did not tell.
-    """
-
-    name: str
-    partitions: int
-    cleanup_policy: frozenset[str] | None
-    timestamps: Mapping[str, int] = field(default_factory=dict)
-    cleaning: Mapping[str, int] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
 class TopicPlan:
     """A topic that is to be created."""
 
@@ -84,10 +58,31 @@ class TopicPlan:
 
 @dataclass(slots=True)
 class Findings:
-    """What a comparison found: faults keep a worker from its work, notes are worth knowing."""
+    """What a comparison found: faults keep an address, or all of them, from their work; notes are worth knowing."""
 
-    faults: list[str] = field(default_factory=list)
+    shared: list[str] = field(default_factory=list)
+    """Faults that concern all addresses."""
+    by_address: dict[str, list[str]] = field(default_factory=dict)
+    """Faults of one address alone, by its name; every address has its list."""
     notes: list[str] = field(default_factory=list)
+
+    @property
+    def faults(self) -> list[str]:
+        """All of them, each once."""
+        own = [fault for faults in self.by_address.values() for fault in faults]
+        return list(dict.fromkeys([*self.shared, *own]))
+
+    def add(self, others: "Findings") -> None:
+        """Take over what others found; of an address that has faults already those are enough for now."""
+        self.shared += others.shared
+        for name, faults in others.by_address.items():
+            self.by_address[name] = self.by_address[name] or faults
+        self.notes += others.notes
+
+    @property
+    def fatal(self) -> bool:
+        """Whether no address can be worked on."""
+        return bool(self.shared) or all(self.by_address.values())
 
 
 def required(settings: Settings) -> list[str]:
@@ -123,120 +118,31 @@ def missing(settings: Settings, existing: Mapping[str, TopicDescription], broker
     return [plan for plan in plans if plan.name not in existing]
 
 
-def compare(settings: Settings, existing: Mapping[str, TopicDescription]) -> Findings:
+def compare(settings: Settings, described: Described) -> Findings:
     """Hold the topics of all addresses against what Ringfence needs."""
     findings = Findings()
-    journal = wire.journal_topic(settings.app.id)
-    if settings.addresses and journal not in existing:
-        findings.faults.append(
-            f"{journal} (journal of rings) does not exist, or this user may not see it: {_CREATE}"
-        )
+    app_id, existing = settings.app.id, described.topics
+    if wire.journal_topic(app_id) not in existing:
+        findings.shared.append(topic_faults.missing_journal(app_id))
     for address in settings.addresses:
-        findings.faults += _flow_faults(settings, address, existing)
-        findings.faults += _timestamp_faults(settings, address, existing)
-        findings.faults += _changelog_faults(settings, address, existing)
-        present = existing.get(address.input_topic)
-        if present is not None and present.partitions != address.partitions:
-            findings.notes.append(
-                f"{present.name} has {present.partitions} partitions, the configuration says partitions = "
-                f"{address.partitions}: an existing topic is used as it is"
-            )
-    _judge_progress(settings, existing, findings)
+        findings.by_address[address.name] = [
+            *topic_faults.missing_topics(app_id, address, described),
+            *topic_faults.topic_faults(app_id, address, existing),
+        ]
+        findings.notes += topic_faults.notes(address, existing)
+    findings.notes += _progress_notes(app_id, existing)
     return findings
 
 
-def _judge_progress(settings: Settings, existing: Mapping[str, TopicDescription], findings: Findings) -> None:
+def _progress_notes(app_id: str, existing: Mapping[str, TopicDescription]) -> Iterable[str]:
     """The topic of the leases, which the first consumer makes: an opening should read little. No worker needs it."""
-    topic = existing.get(wire.progress_topic(settings.app.id))
+    topic = existing.get(wire.progress_topic(app_id))
     if topic is None:
         return
-    for setting, found in topic.cleaning.items():
-        if found > int(wanted := progress.TOPIC_CONFIG[setting]):
-            findings.notes.append(
-                f"{topic.name} has {setting}={found}, {wanted} is enough, and whoever opens a partition reads what "
-                f"compaction leaves: kafka-configs.sh --alter --topic {topic.name} --add-config {setting}={wanted}"
-            )
-
-
-def _flow_faults(
-    settings: Settings, address: AddressSettings, existing: Mapping[str, TopicDescription]
-) -> Iterable[str]:
-    """Faults of the topics that carry messages: they exist, and compaction leaves them alone."""
-    for role, name in address.topics(settings.app.id).items():
-        if role == "changelog":
-            continue
-        topic = existing.get(name)
-        if topic is None:
-            yield f"{name} ({role} of {address.name}) does not exist, or this user may not see it: {_CREATE}"
-        elif topic.cleanup_policy is None:
-            yield _untold(name)
-        elif "compact" in topic.cleanup_policy:
+    for setting in CLEANING:
+        wanted = int(progress.TOPIC_CONFIG[setting])
+        if (found := topic.number(setting, wanted)) > wanted:
             yield (
-                f"{name} ({role} of {address.name}) has cleanup.policy={_words(topic)}, and compaction deletes "
-                f"messages of a group: set cleanup.policy=delete, or name another {role}"
+                f"{topic.name} has {setting}={found}, {wanted} is enough, and whoever opens a partition reads what "
+                f"compaction leaves: {alter(topic.name, setting, wanted)}"
             )
-    forward = existing.get(wire.forward_topic(settings.app.id, address.name))
-    source = existing.get(address.input_topic)
-    if forward is not None and source is not None and forward.partitions != source.partitions:
-        yield (
-            f"{forward.name} (forward topic of {address.name}) has {forward.partitions} partitions, {source.name} has "
-            f"{source.partitions}: delete it once its lag is 0, and run 'ringfence topics create'"
-        )
-
-
-def _timestamp_faults(
-    settings: Settings, address: AddressSettings, existing: Mapping[str, TopicDescription]
-) -> Iterable[str]:
-    """Outputs take the timestamps that the input takes: a record that is refused stops its lane."""
-    source = existing.get(address.input_topic)
-    if source is None:
-        return
-    for role, name in address.topics(settings.app.id).items():
-        # What is forwarded carries the time of forwarding.
-        if role in {"input topic", "changelog", "forward topic"} or name not in existing:
-            continue
-        for setting, taken in existing[name].timestamps.items():
-            needed = source.timestamps.get(setting, 0)
-            if taken < needed:
-                yield (
-                    f"{name} ({role} of {address.name}) has {setting}={taken}, {source.name} has {needed}, and a record "
-                    f"between the two would stop its lane: kafka-configs.sh --alter --topic {name} --add-config "
-                    f"{setting}={needed}"
-                )
-
-
-def _changelog_faults(
-    settings: Settings, address: AddressSettings, existing: Mapping[str, TopicDescription]
-) -> Iterable[str]:
-    """Faults of the topic that keeps the rings: compacted, never shortened by retention, a partition a lane."""
-    name = wire.changelog_topic(settings.app.id, address.name)
-    topic, source = existing.get(name), existing.get(address.input_topic)
-    if topic is None:
-        yield f"{name} (changelog of {address.name}) does not exist, or this user may not see it: {_CREATE}"
-        return
-    if topic.cleanup_policy is None:
-        yield _untold(name)
-    elif topic.cleanup_policy != {"compact"}:
-        yield (
-            f"{name} (changelog of {address.name}) has cleanup.policy={_words(topic)}, and retention would delete "
-            "duplicate IDs: set cleanup.policy=compact"
-        )
-    if source is not None and topic.partitions != source.partitions:
-        yield (
-            f"{name} (changelog of {address.name}) has {topic.partitions} partitions, {source.name} has "
-            f"{source.partitions}: recreate {source.name} with {topic.partitions}, or delete the changelog, which "
-            f"forgets all duplicate IDs of {address.name}, and run 'ringfence topics create'"
-        )
-
-
-_CREATE: Final = "run 'ringfence topics create'"
-
-
-def _untold(name: str) -> str:
-    return (
-        f"{name}: the cluster does not tell its configuration: allow this user DescribeConfigs on the topic"
-    )
-
-
-def _words(topic: TopicDescription) -> str:
-    return ",".join(sorted(topic.cleanup_policy or ()))

@@ -12,25 +12,27 @@ from typing import Any, Final
 
 import click
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
-from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 from aiokafka.errors import (
     InvalidConfigurationError,
     InvalidReplicationFactorError,
+    InvalidTopicError,
     KafkaConnectionError,
     KafkaError,
     TopicAlreadyExistsError,
     for_code,
 )
 
-from app.topic_rules import CLEANING, Findings, TopicDescription, TopicPlan, compare, missing, required
+from agents.state_faults import state_faults
+from app.topic_rules import Findings, TopicPlan, compare, missing, required
 from conf import wire
 from conf.errors import BrokerUnavailableError, TopicError
 from conf.settings import KafkaSettings, Settings
 from tables.access import client_options, refusal
+from tables.cluster import Cluster
+from tables.describe import describe
+from tables.topics import TopicDescription
 
 _APPEAR_LIMIT_S: Final = 10.0
-_TIMESTAMP_TYPE: Final = "message.timestamp.type"
-_TIMESTAMP_BOUNDS: Final = (wire.TIMESTAMP_AFTER, wire.TIMESTAMP_BEFORE)
 _REQUEST_TIMEOUT_MS: Final = 5_000
 """A person waits: each server of the list gets this long to answer."""
 
@@ -57,8 +59,6 @@ def create(settings: Settings) -> int:
     outcomes = asyncio.run(ensure(settings))
     for each in outcomes:
         click.echo(f"{'created' if each.created else 'exists '}  {each.name}  {each.partitions} partitions")
-    if not outcomes:
-        click.echo(_NO_ADDRESSES)
     return 0
 
 
@@ -78,7 +78,7 @@ def check(settings: Settings) -> int:
         click.echo(f"fault  {fault}")
     if findings.faults:
         return 1
-    click.echo(f"well   {len(required(settings))} topics" if settings.addresses else _NO_ADDRESSES)
+    click.echo(f"well   {len(required(settings))} topics")
     return 0
 
 
@@ -94,8 +94,13 @@ async def verify(settings: Settings) -> list[str]:
 async def examine(settings: Settings) -> Findings:
     """Faults and notes on all topics of the configuration. Raises as :func:`verify` does."""
     async with _connected(settings.kafka) as admin:
-        names = [*required(settings), wire.progress_topic(settings.app.id)]
-        return compare(settings, await _describe(admin, names))
+        described = await describe(admin, [*required(settings), wire.progress_topic(settings.app.id)])
+    findings = compare(settings, described)
+    # What topics lack, or a state of other topics, comes first: the rest can wait until that is repaired.
+    sound = [each for each in settings.addresses if not findings.by_address[each.name]]
+    async with _answered(settings.kafka), Cluster(settings.kafka, settings.app.id) as cluster:
+        findings.by_address |= await state_faults(cluster, sound, described.topics)
+    return findings
 
 
 async def ensure(settings: Settings) -> list[Outcome]:
@@ -107,7 +112,7 @@ async def ensure(settings: Settings) -> list[Outcome]:
     """
     async with _connected(settings.kafka) as admin:
         names = required(settings)
-        existing = await _describe(admin, names)
+        existing = (await describe(admin, names)).topics
         brokers = len((await admin.describe_cluster())["brokers"])
         plans = missing(settings, existing, brokers)
         created = await _create(admin, plans, brokers)
@@ -124,22 +129,29 @@ async def _appeared(admin: AIOKafkaAdminClient, names: set[str]) -> dict[str, To
     """Topics that exist; a broker's metadata shows them a moment after they were created."""
     async with asyncio.timeout(_APPEAR_LIMIT_S):
         while True:
-            found = await _describe(admin, sorted(names))
+            found = (await describe(admin, names)).topics
             if names <= found.keys():
                 return found
             await asyncio.sleep(0.05)
 
 
-_NO_ADDRESSES: Final = "no topics: the configuration has no [[addresses]]; add one"
+@contextlib.asynccontextmanager
+async def _connected(kafka: KafkaSettings) -> AsyncIterator[AIOKafkaAdminClient]:
+    """An admin client."""
+    admin = AIOKafkaAdminClient(**client_options(kafka) | {"request_timeout_ms": _REQUEST_TIMEOUT_MS})
+    async with _answered(kafka):
+        try:
+            await admin.start()
+            yield admin
+        finally:
+            await admin.close()
 
 
 @contextlib.asynccontextmanager
-async def _connected(kafka: KafkaSettings) -> AsyncIterator[AIOKafkaAdminClient]:
-    """An admin client; what goes wrong with the connection becomes one error that names the address, or the refusal."""
-    admin = AIOKafkaAdminClient(**client_options(kafka) | {"request_timeout_ms": _REQUEST_TIMEOUT_MS})
+async def _answered(kafka: KafkaSettings) -> AsyncIterator[None]:
+    """What goes wrong with the connection becomes one error that names the address, or the refusal."""
     try:
-        await admin.start()
-        yield admin
+        yield
     except (KafkaError, OSError, TimeoutError) as error:
         away = isinstance(error, KafkaConnectionError | OSError | TimeoutError)
         fault = "no broker answers" if away else f"no usable answer ({error or type(error).__name__})"
@@ -147,46 +159,6 @@ async def _connected(kafka: KafkaSettings) -> AsyncIterator[AIOKafkaAdminClient]
             f"{fault} at kafka.bootstrap_servers = {kafka.bootstrap_servers!r}: start the broker "
             "('ringfence broker' for a first trial) or mend the address"
         ) from error
-    finally:
-        await admin.close()
-
-
-async def _describe(admin: AIOKafkaAdminClient, names: list[str]) -> dict[str, TopicDescription]:
-    """The topics of that name that exist."""
-    # All topics are listed, because asking for one by its name lets a broker with auto.create.topics.enable
-    # (the default) create it there and then.
-    wanted = set(names)
-    counts = {
-        each["topic"]: len(each["partitions"])
-        for each in await admin.describe_topics()
-        if each["topic"] in wanted and each["partitions"]
-    }
-    configs = await _configs(admin, sorted(counts))
-    return {name: _description(name, count, configs.get(name)) for name, count in counts.items()}
-
-
-def _description(name: str, partitions: int, config: dict[str, str] | None) -> TopicDescription:
-    if config is None:
-        return TopicDescription(name, partitions, None)
-    policy = frozenset(word.strip() for word in config["cleanup.policy"].split(","))
-    told = {} if config[_TIMESTAMP_TYPE] == "LogAppendTime" else config
-    bounds = {key: int(value) for key, value in told.items() if key in _TIMESTAMP_BOUNDS}
-    cleaning: dict[str, int] = {key: int(config[key]) for key in CLEANING if key in config}
-    return TopicDescription(name, partitions, policy, bounds, cleaning)
-
-
-async def _configs(admin: AIOKafkaAdminClient, names: list[str]) -> dict[str, dict[str, str]]:
-    """What is asked of the configuration of each topic, where the cluster tells."""
-    if not names:
-        return {}
-    wanted = dict.fromkeys(("cleanup.policy", _TIMESTAMP_TYPE, *_TIMESTAMP_BOUNDS, *CLEANING))
-    resources = [ConfigResource(ConfigResourceType.TOPIC, name, configs=wanted) for name in names]
-    return {
-        name: {entry[0]: entry[1] for entry in entries}
-        for response in await admin.describe_configs(resources)
-        for error_code, _message, _type, name, entries in response.resources
-        if error_code == 0
-    }
 
 
 async def _create(admin: AIOKafkaAdminClient, plans: list[TopicPlan], brokers: int) -> set[str]:
@@ -215,6 +187,8 @@ def _refusal(plan: TopicPlan, error: type[KafkaError], message: list[Any], broke
     said = f"{error.__name__}: {message[0]}" if message and message[0] else error.__name__
     if issubclass(error, InvalidReplicationFactorError):
         way_out = f"the cluster has {brokers} brokers: lower replication_factor, or set it to 0"
+    elif issubclass(error, InvalidTopicError):
+        way_out = "choose another name of the address, or another app.id"
     elif issubclass(error, InvalidConfigurationError):
         way_out = "brokers know all of its settings from Kafka 3.6 on; on older ones make it by hand"
     else:

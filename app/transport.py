@@ -35,6 +35,7 @@ from faust.types import TP, ConsumerMessage
 from agents.batch import FetchedBatch
 from app import records as lenient
 from tables import insides
+from tables.topics import lacking
 
 BATCH_RECORDS_MAX: Final = 5_000
 """Records of one batch, and so of one transaction of one lane."""
@@ -119,9 +120,9 @@ class BatchConsumerThread(driver.AIOKafkaConsumerThread):  # type: ignore[misc]
             parsed = getattr(fetcher._records[tp], "_partition_records", None)  # noqa: SLF001 - None: an error
             try:
                 fetched = await fetcher.fetched_records({tp}, timeout=0, max_records=BATCH_RECORDS_MAX)
-            except TopicAuthorizationFailedError as error:
+            except TopicAuthorizationFailedError:
                 # It would end the worker. The fetcher asks again until the right is granted again.
-                self.transport.unreadable(tp.topic, tp.partition, str(error))
+                self.transport.unreadable(tp.topic, tp.partition, lacking("topic", tp.topic, {"Read"}))
                 continue
             except CorruptRecordException as error:
                 self._resting[tp] = time.monotonic() + DAMAGED_PAUSE_S

@@ -37,8 +37,8 @@ def register(app: faust.App, lanes: Lanes, watch: BrokerWatch, metrics: Metrics)
         }
         if lanes.unreadable:
             report["unreadable"] = lanes.unreadable
-        if lanes.halves:
-            report["not_opened"] = lanes.halves
+        if lanes.faults.by_address:
+            report["faults"] = lanes.faults.by_address
         return view.json(report, status=200 if ready else 503)
 
     async def exposition(view: View, request: Request) -> Response:  # noqa: ARG001 - Faust's signature

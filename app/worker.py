@@ -3,11 +3,12 @@
 import asyncio
 import contextlib
 import fcntl
+import functools
 import logging
 import os
 import signal
 import socket
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import Any, Final
 
@@ -15,15 +16,17 @@ import faust
 from yarl import URL
 
 from agents import address as address_agent
+from agents.address_faults import AddressFaults, Faults, say_fault
 from agents.lanes import Lanes
 from app import collector, logs, rights, topics, web
 from app.metrics import Metrics
+from app.topic_rules import Findings
 from app.transport import BatchTransport, GroupOwnership
 from app.watch import BrokerWatch
 from conf.certificates import ssl_context
-from conf.errors import ConfigurationError, PrerequisiteError, TopicError
+from conf.errors import PrerequisiteError, TopicError
 from conf.settings import KafkaSettings, Settings
-from tables import failpoints
+from tables import failpoints, insides
 from tables.cluster import Cluster
 
 log: Final = logging.getLogger("ringfence.worker")
@@ -38,6 +41,7 @@ POLL_INTERVAL_MAX_S: Final = 86_400.0
 METADATA_AGE_S: Final = 10.0
 """How soon a topic that was missing is seen when it is there; the default is five minutes."""
 LAG_EVERY_S: Final = 5.0
+TOPICS_EVERY_S: Final = 10.0
 STREAM_BUFFER_BATCHES: Final = 2
 FETCH_BYTES_MAX: Final = 2 * 2**20
 """A fetch of one partition."""
@@ -63,13 +67,14 @@ class RingfenceApp(faust.App):  # type: ignore[misc]
         await self.cluster.start()
         await super().on_start()
         self.add_future(self.watch.run())
-        self.add_future(self._watch_lag())
+        self.add_future(self._watch(self.lanes.measure_lag, LAG_EVERY_S))
+        self.add_future(self._watch(self.lanes.look_at_topics, TOPICS_EVERY_S))
 
-    async def _watch_lag(self) -> None:
-        """Keep the lag that ``/metrics`` shows a few seconds old at most."""
+    async def _watch(self, look: Callable[[], Awaitable[None]], every_s: float) -> None:
+        """Keep what ``/metrics`` and ``/health`` show a few seconds old at most."""
         while True:
-            await self.lanes.measure_lag()
-            await asyncio.sleep(LAG_EVERY_S)
+            await look()
+            await asyncio.sleep(every_s)
 
     async def on_stop(self) -> None:
         """Finish the lanes' transactions while we still are a member of the group, then leave it."""
@@ -79,8 +84,17 @@ class RingfenceApp(faust.App):  # type: ignore[misc]
         await self.cluster.stop()
 
 
-def create_app(settings: Settings) -> RingfenceApp:
-    """Build the app of a worker. Agents are registered here: autodiscovery only warns when an import fails."""
+def create_app(settings: Settings, known: Faults | None = None, denied: Faults | None = None) -> RingfenceApp:
+    """Build the app of a worker. Agents are registered here: autodiscovery only warns when an import fails.
+
+    All addresses are subscribed to, also those with a fault: workers that subscribe to different topics are given halves of
+    lanes, and a fault that is repaired needs no restart.
+
+    Args:
+        settings: What it works on.
+        known: Faults of addresses that were found beforehand.
+        denied: Of these, rights that are missing.
+    """
     servers = ";".join(f"kafka://{server.strip()}" for server in settings.kafka.bootstrap_servers.split(","))
     app = RingfenceApp(
         settings.app.id,
@@ -106,7 +120,8 @@ def create_app(settings: Settings) -> RingfenceApp:
     )
     app.cluster = Cluster(settings.kafka, settings.app.id)
     app.transport = BatchTransport([URL(each) for each in servers.split(";")], app)
-    app.lanes = Lanes(settings, app.cluster)
+    faults = AddressFaults(settings, app.cluster, known, denied, functools.partial(_denied, settings))
+    app.lanes = Lanes(settings, app.cluster, faults)
     app.transport.unreadable = app.lanes.note_unreadable
     app.transport.excluded = app.end
     app.watch = BrokerWatch(app.cluster.ping)
@@ -152,20 +167,33 @@ def run(settings: Settings, web_port: int | None = None) -> int:
     """
     logs.configure()
     failpoints.install_from_environment()
+    insides.create_no_topics()
     if web_port is not None:
         settings = settings.model_copy(update={"app": settings.app.model_copy(update={"web_port": web_port})})
-    if not settings.addresses:
-        raise ConfigurationError("addresses: none configured: add an [[addresses]] entry with a name")
-    faults = asyncio.run(topics.verify(settings)) or asyncio.run(rights.missing(settings))
-    if faults:
-        raise TopicError("\n".join(faults))
+    findings, denied = asyncio.run(topics.examine(settings)), asyncio.run(rights.missing(settings))
+    findings.add(denied)
+    if findings.fatal:
+        raise TopicError("\n".join(findings.faults))
     _check_port(settings.app.web_host, settings.app.web_port)
     with _own_folder(settings.state_dir):
         log.info(
             "worker %s of %s starts: %d addresses, state in %s",
             settings.app.instance_name, settings.app.id, len(settings.addresses), settings.state_dir,
         )  # fmt: skip
-        return _execute(create_app(settings))
+        _say(findings)
+        return _execute(create_app(settings, findings.by_address, denied.by_address))
+
+
+async def _denied(settings: Settings) -> Faults:
+    return (await rights.missing(settings)).by_address
+
+
+def _say(findings: Findings) -> None:
+    for note in findings.notes:
+        log.info("note: %s", note)
+    for name, faults in findings.by_address.items():
+        for fault in faults:
+            say_fault(name, fault)
 
 
 def _check_port(host: str, port: int) -> None:
@@ -182,11 +210,23 @@ def _check_port(host: str, port: int) -> None:
         ) from error
 
 
+class SignalledWorker(faust.Worker):  # type: ignore[misc]
+    """Faust's worker with signals of its own: a hang-up ends it in order, and none of them stops it in a debugger."""
+
+    def _install_signal_handlers_unix(self) -> None:
+        super()._install_signal_handlers_unix()
+        if signal.getsignal(signal.SIGHUP) is signal.SIG_DFL:  # nohup ignores it
+            self.loop.add_signal_handler(signal.SIGHUP, self._on_sigterm)
+
+    def _on_sigusr2(self) -> None:
+        log.info("SIGUSR2 is ignored; SIGUSR1 writes down what all tasks wait for, SIGTERM stops")
+
+
 def _execute(app: RingfenceApp) -> int:
     collector.collect_rarely()
     loop = asyncio.new_event_loop()
     asyncio.set_event_loop(loop)
-    worker = faust.Worker(app, loop=loop, quiet=True, override_logging=False, loglevel=logging.WARNING)
+    worker = SignalledWorker(app, loop=loop, quiet=True, override_logging=False, loglevel=logging.WARNING)
     worker.spinner = None
     try:
         worker.execute_from_commandline()

@@ -25,12 +25,17 @@ async def probe(config: Path, folder: Path) -> dict[str, Any]:
     settings = load(config)
     address = settings.addresses[0]
     changelog = wire.changelog_topic(settings.app.id, address.name)
-    table = LaneTable(folder, TableOptions(address.id_cache_size, settings.app.resident_ids_max))
+    table = LaneTable(
+        folder,
+        TableOptions(
+            address.id_cache_size, settings.app.resident_ids_max, app=settings.app.id, address=address.name
+        ),
+    )
     async with Cluster(settings.kafka, settings.app.id) as cluster:
         bounds = ChangelogBounds(
             await cluster.log_start(changelog, 0),
             await cluster.high_watermark(changelog, 0),
-            (await cluster.topic_configs([changelog]))[changelog].delete_retention_s,
+            (await cluster.describe([changelog])).topics[changelog].number("delete.retention.ms", 0) / 1000,
         )
         began_s, began_cpu_s = time.monotonic(), time.process_time()
         _, restored = await table.open(settings.kafka, changelog, 0, bounds)

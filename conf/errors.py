@@ -37,6 +37,18 @@ class MissingTopicError(TopicError):
     exit_code: ClassVar[int] = 2
 
 
+class ForeignChangelogError(RingfenceError):
+    """A changelog holds the rings of another address, whose topics happen to have the same names."""
+
+    def __init__(self, changelog: str, theirs: tuple[str, str], ours: tuple[str, str]) -> None:
+        """``theirs`` and ``ours``: app ID and address; ``changelog``: topic and partition."""
+        super().__init__(
+            f"{changelog} holds the rings of address {theirs[1]!r} of app.id {theirs[0]!r}, not those of {ours[1]!r} of "
+            f"{ours[0]!r}: both make the same topic names and transactional IDs of theirs, and would fence each other. Give one of "
+            "the two another app.id, or its address another name"
+        )
+
+
 def named(error: BaseException) -> str:
     """With its class: of a refusal by the broker that is often all that it says."""
     return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__

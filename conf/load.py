@@ -17,9 +17,6 @@ from conf.settings import AddressDefaults, Settings
 
 ENV_PREFIX: Final = "RINGFENCE_"
 ENV_DELIMITER: Final = "__"
-ENV_OTHER: Final = frozenset({"RINGFENCE_FAILPOINTS", "RINGFENCE_IVY_SETTINGS", "RINGFENCE_CACHE"})
-"""Variables with the prefix that are no settings."""
-
 _SECRET: Final = re.compile(r"pass|secret|token|jaas", re.IGNORECASE)
 """A key of such a name is misplaced here, and no error repeats its value. ``sasl_password_env`` holds a name."""
 
@@ -108,9 +105,10 @@ def _overlay(data: dict[str, Any], environ: Mapping[str, str], password_variable
     """Put the environment's values over the file's; return the names of the variables used."""
     used = []
     for variable, raw in sorted(environ.items()):
-        if not variable.startswith(ENV_PREFIX) or variable in ENV_OTHER or variable == password_variable:
+        section, delimiter, key = variable.removeprefix(ENV_PREFIX).lower().partition(ENV_DELIMITER)
+        # Without the delimiter it is somebody else's: Kubernetes sets RINGFENCE_PORT and more for a Service named ringfence.
+        if not (variable.startswith(ENV_PREFIX) and delimiter) or variable == password_variable:
             continue
-        section, _, key = variable.removeprefix(ENV_PREFIX).lower().partition(ENV_DELIMITER)
         if section not in Settings.model_fields or section == "addresses" or not key:
             raise ConfigurationError(
                 f"environment: {variable} names no setting: use RINGFENCE_<SECTION>__<KEY> with a section "

@@ -8,6 +8,7 @@ import os
 import re
 import socket
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Final, Literal, Self
 
@@ -26,6 +27,14 @@ from conf import patterns, wire
 MAX_PARTITIONS: Final = 100_000
 MAX_ID_CACHE_SIZE: Final = 2**31 - 1
 """Slots are numbered with 31 bits in the changelog's keys."""
+
+TOPIC_CHARACTERS_MAX: Final = 249
+"""Kafka's limit."""
+
+KAFKA_INTERNAL: Final = frozenset(
+    {"__consumer_offsets", "__transaction_state", "__share_group_state", "__cluster_metadata"}
+)
+"""Topics of the cluster itself."""
 
 DEFAULT_GROUP: Final = "qpid.no-group"
 NIGHTS_FOLDER: Final = "reconcile"
@@ -288,17 +297,37 @@ class Settings(_Section):
                 raise ValueError(
                     f"addresses: {name!r} stands {count} times; keep one [[addresses]] entry of it"
                 )
-        owners = {wire.journal_topic(self.app.id): "the journal"}
-        for address in self.addresses:
-            topics = address.topics(self.app.id)
-            for role, topic in topics.items():
-                claim = f"the {role} of address {address.name!r}"
-                if topic in owners:
-                    raise ValueError(
-                        f"addresses: topic {topic!r} would be both {owners[topic]} and {claim}; rename one"
-                    )
-                owners[topic] = claim
+        owners: dict[str, tuple[str, str]] = {}
+        """Kafka takes no two topics that differ only in where they have dots and underscores."""
+        for topic, claim in self._topics():
+            if topic in KAFKA_INTERNAL:
+                raise ValueError(
+                    f"addresses: {claim} would be {topic!r}, which is Kafka's own: choose another name"
+                )
+            if len(topic) > TOPIC_CHARACTERS_MAX:
+                raise ValueError(
+                    f"addresses: {claim} would be topic {topic!r}, which has {len(topic)} characters: Kafka takes "
+                    f"{TOPIC_CHARACTERS_MAX}; choose a shorter name, or a shorter app.id"
+                )
+            other, owner = owners.setdefault(topic.replace(".", "_"), (topic, claim))
+            if owner == claim:
+                continue
+            if other == topic:
+                raise ValueError(f"addresses: topic {topic!r} would be both {owner} and {claim}; rename one")
+            raise ValueError(
+                f"addresses: {owner} would be topic {other!r} and {claim} {topic!r}: Kafka takes no two topics that differ in "
+                "dots and underscores alone; rename one"
+            )
         return self
+
+    def _topics(self) -> Iterator[tuple[str, str]]:
+        """All topics that belong to this configuration, each with what it is."""
+        yield wire.journal_topic(self.app.id), "the journal"
+        yield wire.progress_topic(self.app.id), "the progress of consumer groups"
+        for address in self.addresses:
+            for role, topic in address.topics(self.app.id).items():
+                yield topic, f"the {role} of address {address.name!r}"
+            yield wire.dead_letter_topic(address.name), f"the dead-letter topic of address {address.name!r}"
 
     def address(self, name: str) -> AddressSettings | None:
         """The address of that name, or None."""

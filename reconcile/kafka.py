@@ -7,6 +7,7 @@ from concurrent.futures import Future, wait
 from typing import Any, Final, NamedTuple, TypeVar
 
 from confluent_kafka import (
+    Consumer,
     ConsumerGroupTopicPartitions,
     IsolationLevel,
     KafkaError,
@@ -32,6 +33,8 @@ LOOK_EVERY_S: Final = 0.1
 HEAR_EVERY_S: Final = 0.02
 """How soon an answer, a refusal or a signal is noticed."""
 HEARD_MAX: Final = 100
+TAIL_OFFSETS: Final = 64
+"""A look at a partition's newest records begins so far before its end."""
 NO_TOPIC: Final = frozenset(
     {
         KafkaError.UNKNOWN_TOPIC_OR_PART,
@@ -74,8 +77,10 @@ class Cluster:
         self._group = group
         self._heard: deque[KafkaError] = deque(maxlen=HEARD_MAX)
         self._down = False
+        options = client_options(kafka)
+        self._options = options | {"group.id": group, "enable.auto.commit": False}
         try:
-            self._admin = AdminClient(client_options(kafka) | {"error_cb": self._hear})
+            self._admin = AdminClient(options | {"error_cb": self._hear})
         except KafkaException as error:
             raise ConfigurationError(f"[kafka] cannot be used: {error.args[0].str()}: mend that") from error
 
@@ -177,6 +182,38 @@ class Cluster:
                     "kafka-transactions.sh find-hanging, end it, and run again"
                 )
             time.sleep(LOOK_EVERY_S)
+
+    def newest(self, places: Iterable[Place], key: bytes) -> dict[Place, bytes]:
+        """The value of the last committed record of that key in each partition, if it stands among the last records there.
+
+        What this user may not read, or what does not come in time, is absent.
+
+        Raises:
+            BrokerUnavailableError: nobody answers.
+        """
+        wanted = list(places)
+        starts = self.log_starts(wanted)
+        ends = self._offsets(wanted, _LATEST, IsolationLevel.READ_COMMITTED)
+        left = {place for place in wanted if starts[place] < ends[place]}
+        consumer = Consumer(
+            self._options | {"isolation.level": "read_committed", "enable.partition.eof": True}
+        )
+        found: dict[Place, bytes] = {}
+        deadline = time.monotonic() + ANSWER_LIMIT_S
+        try:
+            consumer.assign(
+                [TopicPartition(*place, max(starts[place], ends[place] - TAIL_OFFSETS)) for place in left]
+            )
+            while left and time.monotonic() < deadline:
+                for message in consumer.consume(1_000, LOOK_EVERY_S):
+                    place = (str(message.topic()), message.partition() or 0)
+                    if message.error() or (message.offset() or 0) >= ends[place]:
+                        left.discard(place)  # its end, or a refusal
+                    elif message.key() == key and message.value() is not None:
+                        found[place] = bytes(message.value() or b"")
+        finally:
+            consumer.close()
+        return found
 
     def names(self) -> list[str]:
         """All topics that this user may see."""

@@ -22,6 +22,7 @@ from reconcile.cut import (
     topic_roles,
 )
 from reconcile.kafka import Cluster, Place, TopicFacts
+from reconcile.owners import require_own
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +54,7 @@ class Survey:
             PrerequisiteError: this user may not read one, or not see the group.
             BrokerUnavailableError: nobody answers, or lets us in.
             OpenTransactionError: a transaction stays open.
+            ForeignChangelogError: an address's topics are another one's.
         """
         roles = {each.name: topic_roles(settings.app.id, each) for each in settings.addresses}
         journal = wire.journal_topic(settings.app.id)
@@ -70,6 +72,7 @@ class Survey:
             raise PrerequisiteError(
                 f"{', '.join(forbidden)}: this user may see and not read: allow Read on what is named; see docs/security.md"
             )
+        require_own(settings, cluster)
 
         def places(*wanted: str) -> list[Place]:
             return [

@@ -80,8 +80,13 @@ class GroupConsumer:
 
         Raises:
             HandlerError: the handler cannot be called with a message, or nothing of it would run.
+            ConfigurationError: the group is the workers' own.
         """
         check_handler(handler, getattr(handler, "__qualname__", repr(handler)))
+        if group == settings.app.id:
+            raise ConfigurationError(
+                f"consumer group {group!r} is the workers' own, by app.id: choose another name"
+            )
         self.address = address
         self.group = group
         self.options = options or ConsumerOptions()

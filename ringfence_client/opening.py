@@ -223,6 +223,12 @@ class PartitionOpening:
         committed = await self._cluster.committed(claim.topic, claim.partition)
         start = await self._cluster.log_start(claim.topic, claim.partition)
         if progress is None:
+            if committed is None and start:
+                log.warning(
+                    "GAP: %s begins at %d, and %s has neither progress nor an offset there: up to %d messages were deleted before "
+                    "it could read them. A new group just begins here; for another one publish them again, after 'ringfence rings "
+                    "clear', and set a longer retention.ms on %s", claim, start, claim.group, start, claim.topic,
+                )  # fmt: skip
             progress = Progress(start if committed is None else committed)
         elif committed is not None and committed != progress.next:
             log.warning(

@@ -9,6 +9,8 @@ from conf.settings import AddressSettings, Settings
 from ringfence_client import progress
 from ringfence_client.dead_letters import DeadLetterTopic
 from tables.cluster import Cluster
+from tables.topics import BROKER_TIME, alter, untold
+from tables.topics import missing as absent
 
 log: Final = logging.getLogger("ringfence.consumer")
 
@@ -29,12 +31,12 @@ async def prepare(settings: Settings, address: AddressSettings, cluster: Cluster
     letters, kept = wire.dead_letter_topic(address.name), wire.progress_topic(settings.app.id)
     counts = await cluster.partition_counts([address.accepted_topic, letters, kept])
     if address.accepted_topic not in counts:
-        raise TopicError(
-            f"{address.accepted_topic} (accepted topic of {address.name}) does not exist, or this user may not see "
-            "it: run 'ringfence topics create'"
-        )
+        raise TopicError(absent("accepted topic", address.name, address.accepted_topic))
     missing = {
-        letters: (counts[address.accepted_topic], {"max.message.bytes": str(DEAD_LETTER_BYTES_MAX)}),
+        letters: (
+            counts[address.accepted_topic],
+            {**BROKER_TIME, "max.message.bytes": str(DEAD_LETTER_BYTES_MAX)},
+        ),
         kept: (progress.PARTITIONS, dict(progress.TOPIC_CONFIG)),
     }
     for topic in missing.keys() - counts.keys():
@@ -43,10 +45,13 @@ async def prepare(settings: Settings, address: AddressSettings, cluster: Cluster
         await cluster.create_topic(topic, partitions, address.replication_factor, config)
     if not counts.keys() >= missing.keys():
         counts = await cluster.await_topics([address.accepted_topic, letters, kept], APPEAR_LIMIT_S)
-    configs = await cluster.topic_configs([letters, kept])
-    if configs[kept].cleanup_policy != "compact":
+    described = (await cluster.describe([letters, kept])).topics
+    for topic in (letters, kept):
+        if topic not in described or described[topic].config is None:
+            raise TopicError(untold(topic))
+    if described[kept].cleanup_policy != {"compact"}:
         raise TopicError(
-            f"{kept} (progress of consumer groups) has cleanup.policy={configs[kept].cleanup_policy}, and retention "
-            "would delete what consumers have finished: set cleanup.policy=compact"
+            f"{kept} (progress of consumer groups) has cleanup.policy={described[kept].policy_words}, and "
+            f"retention would delete what consumers have finished: {alter(kept, 'cleanup.policy', 'compact')}"
         )
-    return DeadLetterTopic(letters, counts[letters], configs[letters].message_bytes_max)
+    return DeadLetterTopic(letters, counts[letters], described[letters].message_bytes_max)

@@ -7,13 +7,15 @@ ten seconds for it, so a lane reads its changelog itself.
 import asyncio
 import contextlib
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Final
 
 from aiokafka import AIOKafkaConsumer, TopicPartition
+from aiokafka.errors import TopicAuthorizationFailedError
 
 from conf.settings import KafkaSettings
 from tables.access import client_options
+from tables.codec import META_KEY, FormatError, Meta, decode_meta
 
 STALL_LIMIT_S: Final = 90.0
 """Longer than any transaction of ours can stay open."""
@@ -21,6 +23,16 @@ STOP_LIMIT_S: Final = 5.0
 _POLL_MS: Final = 200
 _RECORDS_MAX: Final = 20_000
 _FETCH_BYTES: Final = 4 * 2**20
+_OPTIONS: Final[Mapping[str, Any]] = {
+    "isolation_level": "read_committed",
+    "enable_auto_commit": False,
+    "auto_offset_reset": "none",
+    "max_partition_fetch_bytes": _FETCH_BYTES,
+    "fetch_max_wait_ms": _POLL_MS,
+}
+TAIL_OFFSETS: Final = 64
+"""A look at the newest meta record begins so far before the end."""
+LOOK_LIMIT_S: Final = 5.0
 
 
 class ChangelogStalledError(Exception):
@@ -49,14 +61,7 @@ async def read(
     """
     if start >= high_watermark:
         return start
-    consumer = AIOKafkaConsumer(
-        **client_options(kafka),
-        isolation_level="read_committed",
-        enable_auto_commit=False,
-        auto_offset_reset="none",
-        max_partition_fetch_bytes=_FETCH_BYTES,
-        fetch_max_wait_ms=_POLL_MS,
-    )
+    consumer = AIOKafkaConsumer(**client_options(kafka), **_OPTIONS)
     tp = TopicPartition(topic, partition)
     try:
         await consumer.start()
@@ -74,9 +79,55 @@ async def read(
                 require_moving(tp, moved_at, position, high_watermark)
         return position
     finally:
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(STOP_LIMIT_S):
-                await consumer.stop()
+        await _stop(consumer)
+
+
+async def _stop(consumer: AIOKafkaConsumer) -> None:
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(STOP_LIMIT_S):
+            await consumer.stop()
+
+
+async def last_metas(
+    kafka: KafkaSettings, ends: Mapping[tuple[str, int], tuple[int, int]]
+) -> dict[tuple[str, int], Meta]:
+    """The newest meta record of each of these changelog partitions, read with one consumer, without the slots before it.
+
+    A transaction ends with one, so it is the last record of a changelog, but for transactions that were aborted behind it.
+    What cannot be told so, such as where this user may not read, is absent: who restores finds it.
+
+    Args:
+        kafka: Where, and how to get in.
+        ends: Log start and last stable offset of each.
+    """
+    wanted = {TopicPartition(*each): span for each, span in ends.items() if span[0] < span[1]}
+    if not wanted:
+        return {}
+    found: dict[tuple[str, int], Meta] = {}
+    consumer = AIOKafkaConsumer(**client_options(kafka), **_OPTIONS)
+    try:
+        await consumer.start()
+        deadline = time.monotonic() + LOOK_LIMIT_S
+        consumer.assign(list(wanted))
+        for tp, (start, end) in wanted.items():
+            consumer.seek(tp, max(start, end - TAIL_OFFSETS))
+        while wanted and time.monotonic() < deadline:
+            try:
+                fetched = await consumer.getmany(timeout_ms=_POLL_MS)
+            except TopicAuthorizationFailedError as error:
+                wanted = {tp: span for tp, span in wanted.items() if tp.topic != error.args[0]}
+                continue
+            for tp, records in fetched.items():
+                for record in records:
+                    if record.key == META_KEY:
+                        with contextlib.suppress(FormatError):  # a restore says it
+                            found[tp.topic, tp.partition] = decode_meta(record.value)
+            wanted = {
+                tp: (start, end) for tp, (start, end) in wanted.items() if await consumer.position(tp) < end
+            }
+    finally:
+        await _stop(consumer)
+    return found
 
 
 def require_moving(tp: TopicPartition, moved_at: float, position: int, end: int) -> None:

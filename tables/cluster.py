@@ -3,16 +3,16 @@
 import asyncio
 import time
 from collections import defaultdict
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from types import TracebackType
 from typing import Any, Final, NamedTuple, Self
 
 from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
-from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 from aiokafka.errors import (
     GroupCoordinatorNotAvailableError,
     GroupLoadInProgressError,
+    KafkaConnectionError,
     KafkaError,
     NotCoordinatorForGroupError,
     TopicAlreadyExistsError,
@@ -21,30 +21,21 @@ from aiokafka.errors import (
 )
 from aiokafka.protocol.commit import OffsetFetchRequest
 from aiokafka.protocol.metadata import MetadataRequest
-from confluent_kafka import IsolationLevel, KafkaException, TopicCollection
 from confluent_kafka import KafkaError as ConfluentError
-from confluent_kafka import TopicPartition as ConfluentPartition
-from confluent_kafka.admin import AdminClient, OffsetSpec
+from confluent_kafka import KafkaException, TopicCollection
+from confluent_kafka.admin import AdminClient
 
 from conf.errors import BrokerUnavailableError, PrerequisiteError, TopicError
 from conf.settings import KafkaSettings
+from tables import describe
 from tables.access import REQUEST_TIMEOUT_MS, client_options, confluent_options, refusal
-from tables.offsets import FIRST, NEXT, Offsets
+from tables.offsets import FIRST, NEXT, STABLE, Offsets
 from tables.together import Together
+from tables.topics import Described
 
 COORDINATOR_LIMIT_S: Final = 20.0
 NO_MEMBERS: Final = frozenset({"Empty", "Dead"})
 """States of a consumer group of which no consumer runs."""
-
-
-class TopicConfig(NamedTuple):
-    """Settings of a topic."""
-
-    cleanup_policy: str
-    delete_retention_s: float
-    """How long compaction keeps tombstones."""
-    message_bytes_max: int
-    """Largest record batch that the topic takes."""
 
 
 class GroupDescription(NamedTuple):
@@ -115,11 +106,12 @@ class Cluster:
 
     async def stable_end(self, topic: str, partition: int) -> int:
         """Up to where a reader of committed data gets now: an open transaction may hold back more."""
-        return (await self.stable_ends([(topic, partition)]))[topic, partition]
+        return await self._offsets.ask(TopicPartition(topic, partition), STABLE)
 
     async def stable_ends(self, partitions: Collection[tuple[str, int]]) -> dict[tuple[str, int], int]:
         """The same of many, in one question."""
-        return await asyncio.to_thread(_stable_ends, confluent_options(self.kafka), partitions)
+        asked = (self._offsets.ask(TopicPartition(*each), STABLE) for each in partitions)
+        return dict(zip(partitions, await asyncio.gather(*asked), strict=True))
 
     async def log_start(self, topic: str, partition: int) -> int:
         """Offset of the oldest record that retention left."""
@@ -224,35 +216,14 @@ class Cluster:
         Raises:
             TopicAuthorizationFailedError: we may not even see a topic.
         """
-        # Not admin.describe_topics(): on a cluster that creates topics by itself, its question would be an order.
-        request = MetadataRequest(topics, allow_auto_topic_creation=False)
-        response = await self._admin._send_request(request)  # noqa: SLF001 - aiokafka has no public way to ask so
-        answers = response.to_object()["topics"]
-        refused = [
-            each["topic"] for each in answers if each["error_code"] == TopicAuthorizationFailedError.errno
-        ]
+        counts, refused = await describe.partition_counts(self._admin, topics)
         if refused:
             raise TopicAuthorizationFailedError(", ".join(refused))
-        return {
-            each["topic"]: len(each["partitions"])
-            for each in answers
-            if each["error_code"] == 0 and each["partitions"]
-        }
+        return counts
 
-    async def topic_configs(self, topics: list[str]) -> dict[str, TopicConfig]:
-        """The settings of topics that matter to a lane."""
-        wanted = {"cleanup.policy": None, "delete.retention.ms": None, "max.message.bytes": None}
-        resources = [ConfigResource(ConfigResourceType.TOPIC, topic, configs=wanted) for topic in topics]
-        configs = {}
-        for response in await self._admin.describe_configs(resources):
-            for _, _, _, topic, entries in response.resources:
-                values = {name: value for name, value, *_ in entries}
-                configs[topic] = TopicConfig(
-                    values["cleanup.policy"],
-                    int(values["delete.retention.ms"]) / 1000,
-                    int(values["max.message.bytes"]),
-                )
-        return configs
+    async def describe(self, topics: Iterable[str]) -> Described:
+        """What these topics are like, with their settings."""
+        return await describe.describe(self._admin, topics)
 
     async def create_topic(
         self, topic: str, partitions: int, replication_factor: int, config: dict[str, str]
@@ -277,28 +248,23 @@ class Cluster:
                 )
 
     async def topic_ids(self, topics: list[str]) -> dict[str, str]:
-        """Kafka's own IDs of topics. aiokafka does not know them; librdkafka's admin client does."""
+        """Kafka's own IDs of topics. aiokafka does not know them; librdkafka's admin client does.
+
+        Raises:
+            KafkaError: one does not exist, or may not be seen, or no broker answers.
+        """
         return await asyncio.to_thread(_topic_ids, confluent_options(self.kafka), topics)
 
 
 def _topic_ids(options: dict[str, Any], topics: list[str]) -> dict[str, str]:
     admin = AdminClient(options)
     futures = admin.describe_topics(TopicCollection(topics), request_timeout=REQUEST_TIMEOUT_MS / 1000)
-    return {name: str(future.result().topic_id) for name, future in futures.items()}
-
-
-def _stable_ends(
-    options: dict[str, Any], partitions: Collection[tuple[str, int]]
-) -> dict[tuple[str, int], int]:
-    admin = AdminClient(options)  # without a name it would be gone before it answers
-    if not partitions:
-        return {}
-    futures = admin.list_offsets(
-        {ConfluentPartition(*each): OffsetSpec.latest() for each in partitions},  # type: ignore[no-untyped-call]
-        isolation_level=IsolationLevel.READ_COMMITTED,
-        request_timeout=REQUEST_TIMEOUT_MS / 1000,
-    )
-    return {(tp.topic, tp.partition): int(future.result().offset) for tp, future in futures.items()}
+    try:
+        return {name: str(future.result().topic_id) for name, future in futures.items()}
+    except KafkaException as error:
+        code = error.args[0].code()
+        kind = for_code(code) if code > 0 else KafkaConnectionError
+        raise kind(error.args[0].str()) from error
 
 
 def _groups(options: dict[str, Any], groups: Collection[str]) -> dict[str, GroupDescription]:

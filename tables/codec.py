@@ -89,6 +89,13 @@ class Meta(NamedTuple):
     """False: IDs accepted since the floor are in no slot; the next opening knows none of them."""
     topic_ids: dict[str, str] = {}  # noqa: RUF012 - never changed in place
     """Kafka's own ID of each input: a topic that was deleted and made again has another."""
+    app: str = ""
+    """Whose rings these are: the app's ID, and ..."""
+    address: str = ""
+    """... the address. Others may make the same topic name of theirs. Empty = written by a version that did not say."""
+
+
+_META_KEYS: Final = frozenset(Meta._fields)
 
 
 def encode_id(value: bytes) -> bytes:
@@ -200,9 +207,10 @@ def decode_meta(value: bytes) -> Meta:
     """
     try:
         data: dict[str, Any] = json.loads(value)
-        version = data.pop("format")
+        version = data["format"]
         if version != FORMAT_VERSION:
             raise FormatError(f"meta record of format {version}; this version reads format {FORMAT_VERSION}")
-        return Meta(**data)
+        # What a later version adds under the same format may be left unread.
+        return Meta(**{key: data[key] for key in data.keys() & _META_KEYS})
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise FormatError(f"meta record is damaged: {error}") from error

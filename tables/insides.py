@@ -2,11 +2,12 @@
 
 import asyncio
 import contextlib
+import functools
 import logging
 from collections.abc import Collection
 from typing import Any
 
-from aiokafka import TopicPartition
+from aiokafka import TopicPartition, client
 from aiokafka.errors import (
     GroupCoordinatorNotAvailableError,
     GroupLoadInProgressError,
@@ -16,12 +17,22 @@ from aiokafka.errors import (
     for_code,
 )
 from aiokafka.protocol.group import HeartbeatRequest
+from aiokafka.protocol.metadata import MetadataRequest
 
 from tables.together import Together
 
 log = logging.getLogger("ringfence.kafka")
 
 _CANNOT_SAY = (GroupCoordinatorNotAvailableError, GroupLoadInProgressError, NotCoordinatorForGroupError)
+
+
+def create_no_topics() -> None:
+    """No aiokafka client of this process makes a topic by asking for it, on a cluster that would (Kafka's default).
+
+    What such a cluster makes of a topic that was deleted has other settings, and a partition count that moves homes. For processes
+    that are Ringfence's own.
+    """
+    client.MetadataRequest = functools.partial(MetadataRequest, allow_auto_topic_creation=False)
 
 
 async def is_member(consumer: Any, generation: int, *, rebalancing: bool = False) -> bool:

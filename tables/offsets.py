@@ -27,7 +27,10 @@ FIRST: Final = -2
 """The oldest record that retention left."""
 NEXT: Final = -1
 """The high watermark: what the next record gets, committed or not."""
+STABLE: Final = -10
+"""The last stable offset: up to there committed records can be read. Of ours, not of Kafka's protocol."""
 _READ_UNCOMMITTED: Final = 0
+_READ_COMMITTED: Final = 1
 _NO_REPLICA: Final = -1
 _OFFSET_NOT_AVAILABLE: Final = 78
 """A leader that was just elected does not know it yet. aiokafka has no name for it."""
@@ -43,7 +46,7 @@ class Offsets:
         self._stopped = False
 
     async def ask(self, tp: TopicPartition, which: int) -> int:
-        """:data:`FIRST` or :data:`NEXT`, of now.
+        """:data:`FIRST`, :data:`NEXT` or :data:`STABLE`, of now.
 
         Raises:
             KafkaTimeoutError: there is no leader, or no answer of it, within the time of a request.
@@ -90,8 +93,9 @@ class Offsets:
     ) -> Mapping[TopicPartition, int | Exception]:
         topics = defaultdict(list)
         for tp in tps:
-            topics[tp.topic].append((tp.partition, which))
-        request = OffsetRequest(_NO_REPLICA, _READ_UNCOMMITTED, list(topics.items()))
+            topics[tp.topic].append((tp.partition, NEXT if which == STABLE else which))
+        isolation = _READ_COMMITTED if which == STABLE else _READ_UNCOMMITTED
+        request = OffsetRequest(_NO_REPLICA, isolation, list(topics.items()))
         response = await self._client.send(node, request)
         answers: dict[TopicPartition, int | Exception] = {tp: UnknownError(tp) for tp in tps}
         for topic, partitions in response.topics:

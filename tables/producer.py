@@ -8,7 +8,7 @@ transactional ID last owns the lane, and every earlier holder fails at its next 
 import asyncio
 import contextlib
 import itertools
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple, cast
 
 from aiokafka import AIOKafkaProducer, TopicPartition
@@ -42,6 +42,9 @@ class Outgoing(NamedTuple):
     topic: str
     partition: int
     builder: Builder
+    aged: bool = False
+    """All its records carry timestamps of long ago: retention may delete it as soon as it is written, before its transaction is
+    committed, unless something younger stands before it in the log. See :meth:`TransactionalProducer.prime`."""
 
 
 class TransactionalProducer:
@@ -130,7 +133,7 @@ class TransactionalProducer:
             self._in_transaction = True
             await reach("before-send", self._lane)
             try:
-                for topic, partition, builder in batches:
+                for topic, partition, builder, _ in batches:
                     futures.append(await self._producer.send_batch(builder, topic, partition=partition))
                     await reach("mid-send", self._lane)
             except IllegalOperation:
@@ -155,6 +158,31 @@ class TransactionalProducer:
         except InvalidTimestampError as error:
             raise TopicError(_timestamp_refusal(batches, futures)) from error
         return bases
+
+    async def prime(self, places: Iterable[tuple[str, int]]) -> None:
+        """Have these partitions hold something of now, by a transaction that is aborted.
+
+        Retention deletes segments from a log's beginning and stops at the first whose largest timestamp is young. The marker of
+        the abort carries the broker's time, so whatever is written behind it is kept, however old the time that stands on it.
+
+        Raises:
+            FencedError: another holder has the transactional ID.
+            KafkaError: something was refused; this producer must be discarded.
+        """
+        try:
+            await self._producer.begin_transaction()
+            self._in_transaction = True
+            futures = []
+            for topic, partition in places:
+                builder = self.builder()
+                builder.append(timestamp=None, key=None, value=None, headers=[])
+                futures.append(await self._producer.send_batch(builder, topic, partition=partition))
+            await _all(futures)
+            # The coordinator begins no other transaction of ours before all markers of this one are written.
+            await self._producer.abort_transaction()
+            self._in_transaction = False
+        except ProducerFenced as error:
+            raise FencedError(f"{self.transactional_id} is held by somebody else") from error
 
     async def _send_offsets(self, offsets: Mapping[TopicPartition, OffsetAndMetadata], group_id: str) -> None:
         try:

@@ -1,9 +1,10 @@
 """Brings a lane's state back from its changelog, and from RocksDB as far as it can be trusted."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final, NamedTuple, cast
 
+from conf.errors import ForeignChangelogError
 from tables import codec
 from tables.codec import FormatError, Meta, Slot
 from tables.store import Store, StoredState, Writes
@@ -14,6 +15,17 @@ FLUSH_RECORDS: Final = 50_000
 
 class UntrustedError(Exception):
     """RocksDB does not fit the changelog; the text says where."""
+
+
+def require_own(meta: Meta, app: str, address: str, changelog: str) -> None:
+    """Make sure that a meta record is this address's. One that does not say whose it is counts as that.
+
+    Raises:
+        ForeignChangelogError: it is not.
+    """
+    theirs = (meta.app or app, meta.address or address)
+    if theirs != (app, address):
+        raise ForeignChangelogError(changelog, theirs, (app, address))
 
 
 class ChangelogBounds(NamedTuple):
@@ -58,9 +70,20 @@ class Restore:
     A ring record applies only if its sequence is newer than what its slot holds, whatever compaction left out.
     """
 
-    def __init__(self, store: Store | None, epoch: int, *, resident: bool) -> None:
-        """Without a store nothing is written: a look at the changelog, used to show rings."""
+    def __init__(
+        self,
+        store: Store | None,
+        epoch: int,
+        *,
+        resident: bool,
+        check: Callable[[Meta], None] = lambda _: None,
+    ) -> None:
+        """Without a store nothing is written: a look at the changelog, used to show rings.
+
+        ``check`` is given each meta record that is read, and raises what keeps this restore from going on.
+        """
         self.store = store
+        self._check = check
         self.count = 0
         state = store.state() if store else None
         self.meta: Meta | None = state.meta if state else None
@@ -116,7 +139,7 @@ class Restore:
             self._compare(known.meta, codec.decode_meta(record.value))
         if record.offset != known.position - 1:
             raise UntrustedError(f"its last record, at {known.position - 1}, is no longer in the changelog")
-        if record.key != codec.META_KEY or record.value != codec.encode_meta(known.meta):
+        if record.key != codec.META_KEY or codec.decode_meta(record.value) != known.meta:
             raise UntrustedError(
                 f"the changelog holds another record at {record.offset}: it lost its tail and grew again"
             )
@@ -131,6 +154,7 @@ class Restore:
 
     def _meta_record(self, value: bytes) -> None:
         meta = codec.decode_meta(value)
+        self._check(meta)
         if self._known is not None:
             self._compare(self._known.meta, meta)
         self.meta = meta

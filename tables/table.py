@@ -19,7 +19,7 @@ from tables.codec import FormatError, Meta, Origin, Slot
 from tables.failpoints import reach
 from tables.index import StoredIndex
 from tables.resize import collect_garbage, make_ring, older_capacities
-from tables.restore import ChangelogBounds, Restore, UntrustedError, trusted_start
+from tables.restore import ChangelogBounds, Restore, UntrustedError, require_own, trusted_start
 from tables.ring import Checked, Ring
 from tables.store import DamagedStoreError, Store, StoredState, Writes
 
@@ -57,6 +57,10 @@ class TableOptions:
     max_age_ms: int = 0
     persistent: bool = True
     """False: IDs are in memory only and forgotten at every opening."""
+    app: str = ""
+    """The app's ID and ..."""
+    address: str = ""
+    """... the address: whose rings these are."""
 
 
 class LaneTable:
@@ -90,6 +94,7 @@ class LaneTable:
         Raises:
             PrerequisiteError: the folder cannot be used.
             FormatError: the changelog holds records of a later version.
+            ForeignChangelogError: the changelog is another address's.
             ChangelogStalledError: the changelog's end cannot be reached.
         """
         began = time.monotonic()
@@ -124,7 +129,10 @@ class LaneTable:
     async def _restore(
         self, store: Store, kafka: KafkaSettings, topic: str, partition: int, start: int, high_watermark: int
     ) -> Restore:
-        restore = Restore(store, store.begin_epoch(), resident=self._resident)
+        def check(meta: Meta) -> None:
+            require_own(meta, self._options.app, self._options.address, f"{topic}/{partition}")
+
+        restore = Restore(store, store.begin_epoch(), resident=self._resident, check=check)
 
         async def consume(records: Sequence[Any]) -> None:
             restore.consume(records)
@@ -211,6 +219,8 @@ class LaneTable:
             older=older,
             persistent=self._options.persistent,
             topic_ids=dict(topic_ids),
+            app=self._options.app,
+            address=self._options.address,
         )
         return Change(checked, slots, removed, meta)
 

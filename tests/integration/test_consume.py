@@ -341,7 +341,7 @@ def test_consumer_group_of_the_workers(tmp_path: Path) -> None:
     code, said = _consume(_offline(tmp_path), "orders", "--consumer-group", "orders")
 
     assert code == 2
-    assert said == "ringfence: --consumer-group 'orders' is the workers' own, by app.id: choose another name"
+    assert said == "ringfence: consumer group 'orders' is the workers' own, by app.id: choose another name"
 
 
 def test_consumer_group_of_another_kind(bootstrap: str, tmp_path: Path) -> None:

@@ -200,6 +200,27 @@ async def test_retention(bootstrap: str, caplog: pytest.LogCaptureFixture, runs:
         assert (await bench.agreed()).next == 40
 
 
+@pytest.mark.parametrize("deleted", [0, 7])
+async def test_beginning_that_is_gone(bootstrap: str, caplog: pytest.LogCaptureFixture, deleted: int) -> None:
+    """A group that knows nothing begins where the log does; what was deleted below is a GAP, with how many at most."""
+    handler = Recorder()
+    async with consuming(bootstrap) as bench:
+        bench.send(*numbered(b"group", 10))
+        if deleted:
+            _delete_below(bench, deleted)
+        running = await bench.start(handler)
+        await bench.until_next(running, 10)
+        await running.stop()
+        gaps = [each for each in caplog.messages if each.startswith("GAP: ")]
+        running = await bench.start(handler)
+        await bench.until_next(running, 10)
+
+        assert handler.offsets == list(range(deleted, 10))
+        assert len(gaps) == (1 if deleted else 0)
+        assert all(f"begins at {deleted}" in each and f"up to {deleted} messages" in each for each in gaps)
+        assert caplog.text.count("GAP: ") == len(gaps)
+
+
 @pytest.mark.parametrize("runs", [False, True], ids=["stopped", "running"])
 async def test_topic_recreated(bootstrap: str, runs: bool) -> None:
     """A topic that is another one, and shorter, is consumed from its start."""

@@ -262,7 +262,7 @@ async def test_grown_input_refuses(bootstrap: str, tmp_path: Path) -> None:
         lane.start(Group())
         await until(lambda: lane.state is LaneState.REFUSED, lambda: f"{lane.state}: {lane.reason}")
 
-        assert f"{lanes.name} has 3 partitions, it had 1 when this lane began" in lane.reason
+        assert f"{lanes.name} has 3 partitions, it had 1 when its lanes began" in lane.reason
         assert "begin anew under another app.id" in lane.reason
 
 
@@ -283,8 +283,8 @@ async def test_compacted_topic_refuses(bootstrap: str, tmp_path: Path, role: str
         await until(lambda: lane.state is LaneState.OPEN, lambda: f"{lane.state}: {lane.reason}")
         await lanes.feed(lane, 0, 3)
 
-        assert f"{role} {topic} is compacted" in reason
-        assert "set its cleanup.policy to delete" in reason
+        assert f"{topic} ({role} of {lanes.name}) has cleanup.policy=compact,delete" in reason
+        assert f"--topic {topic} --add-config cleanup.policy=delete" in reason
         assert lanes.accepted_ids() == [b"0", b"1", b"2"]
 
 
@@ -334,7 +334,7 @@ async def test_lost_changelog_repeats_nothing(bootstrap: str, tmp_path: Path) ->
         await lanes.feed(lane, 0, 7)
         await lane.dispose()
         kafka.delete_topics(bootstrap, [lanes.changelog])
-        await _create_again(bootstrap, lanes.changelog)
+        await _create_again(bootstrap, lanes.changelog, "compact")
         lane = await lanes.opened("disk")
 
         assert lane.next == 7
@@ -342,12 +342,12 @@ async def test_lost_changelog_repeats_nothing(bootstrap: str, tmp_path: Path) ->
         assert [each.value for each in lanes.output()] == [b"%d" % each for each in range(10)]
 
 
-async def _create_again(bootstrap: str, topic: str) -> None:
+async def _create_again(bootstrap: str, topic: str, policy: str = "delete") -> None:
     """A topic's deletion takes a moment."""
 
     def created() -> bool:
         try:
-            kafka.create_topics(bootstrap, {topic: (1, {})})
+            kafka.create_topics(bootstrap, {topic: (1, {"cleanup.policy": policy})})
         except Exception:  # noqa: BLE001 - it still exists
             return False
         return True
@@ -366,3 +366,18 @@ async def test_changelog_of_a_later_version_refuses(bootstrap: str, tmp_path: Pa
         await until(lambda: lane.state is LaneState.REFUSED, lambda: f"{lane.state}: {lane.reason}")
 
         assert "format 2; this version reads format 1" in lane.reason
+
+
+async def test_fence_that_does_not_come(
+    bootstrap: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A transactional ID whose last transaction hangs: the lane says which, and what to look at."""
+    monkeypatch.setattr("agents.opening.FENCE_LIMIT_S", 0.0)
+    async with bench(bootstrap, tmp_path) as lanes:
+        lane = lanes.lane()
+        lane.start(Group())
+        await until(lambda: lane.state is LaneState.RETRYING, lambda: f"{lane.state}: {lane.reason}")
+        reason = lane.reason
+
+    assert f"transactional ID {lanes.app_id}-{lanes.name}-0 cannot be initialised within 0 s" in reason
+    assert "kafka-transactions.sh find-hanging" in reason

@@ -184,7 +184,7 @@ def test_half_a_lane_is_not_opened(bootstrap: str, tmp_path: Path) -> None:
     name = kafka.unique("half")
     config = configure(tmp_path, bootstrap, name, [{"name": name, "partitions": 2}])
 
-    async def assign() -> tuple[bool, list[str], list[str]]:
+    async def assign() -> tuple[bool, dict[tuple[str, int], str], list[str]]:
         settings = load(config, {})
         async with Cluster(settings.kafka, name) as cluster:
             lanes = Lanes(settings, cluster)
@@ -199,6 +199,9 @@ def test_half_a_lane_is_not_opened(bootstrap: str, tmp_path: Path) -> None:
 
     assert not ready
     assert opened == [f"{name}-0"]
-    assert halves == [
-        f"{name}-1: {name}-{name}-forward/1 was not given to this worker too: another has it, or it does not exist"
-    ]
+    assert halves == {
+        (
+            name,
+            1,
+        ): f"{name}-{name}-forward/1 was not given to this worker too: run all workers of {name} with the same addresses"
+    }

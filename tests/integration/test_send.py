@@ -50,9 +50,9 @@ def test_what_arrives(
         {"id": "1", "group": "g", "value": "text", "headers": [["hop", "a"], ["hop", "b"], ["none", None]]},
         {"id": "2", "group": "g", "value": {"n": 1}},
         "",
-        {"group": "g"},
+        {"group": "g", "value": None},
         {"value": "alone"},
-        {},
+        {"value": None},
     ]
 
     assert send.run(_settings(bootstrap, address), address, _file(tmp_path, lines)) == 0
@@ -84,7 +84,7 @@ def test_without_group_the_id_is_the_home(bootstrap: str, address: str, tmp_path
 
 def test_a_bad_line_stops_it(bootstrap: str, address: str, tmp_path: Path) -> None:
     """What stands before the bad line is sent and counted, nothing after it is; the next move is named."""
-    good = [{"id": str(each), "group": "g"} for each in range(3)]
+    good = [{"id": str(each), "group": "g", "value": None} for each in range(3)]
 
     with pytest.raises(InputError) as caught:
         send.run(_settings(bootstrap, address), address, _file(tmp_path, [*good, {"id": 7}, *good]))
@@ -96,7 +96,7 @@ def test_a_bad_line_stops_it(bootstrap: str, address: str, tmp_path: Path) -> No
 
 def test_a_bad_line_after_one_without_an_id(bootstrap: str, address: str, tmp_path: Path) -> None:
     """Sending again is not called harmless where it is not."""
-    lines: list[Any] = [{"id": "1"}, {"value": "no ID"}, "{"]
+    lines: list[Any] = [{"id": "1", "value": "x"}, {"value": "no ID"}, "{"]
 
     with pytest.raises(InputError, match=r"2 messages .* 1 of them without an ID: .* would repeat"):
         send.run(_settings(bootstrap, address), address, _file(tmp_path, lines))
@@ -104,7 +104,7 @@ def test_a_bad_line_after_one_without_an_id(bootstrap: str, address: str, tmp_pa
 
 def test_too_large(bootstrap: str, address: str, tmp_path: Path) -> None:
     """A line that the broker refuses is named; those before it are sent."""
-    lines = [{"id": "1", "group": "g"}, {"id": "2", "group": "g", "value": "x" * 2_000_000}]
+    lines = [{"id": "1", "group": "g", "value": ""}, {"id": "2", "group": "g", "value": "x" * 2_000_000}]
 
     with pytest.raises(InputError, match=r"line 2: larger than the broker takes.*\n1 message sent"):
         send.run(_settings(bootstrap, address), address, _file(tmp_path, lines))
@@ -114,7 +114,9 @@ def test_too_large(bootstrap: str, address: str, tmp_path: Path) -> None:
 def test_standard_input(bootstrap: str, address: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """None and ``-`` read standard input."""
     for file in (None, "-"):
-        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b'{"id": "x"}\n{"id": "y"}')))
+        monkeypatch.setattr(
+            sys, "stdin", io.TextIOWrapper(io.BytesIO(b'{"id": "x", "value": ""}\n{"id": "y", "value": ""}'))
+        )
         assert send.run(_settings(bootstrap, address), address, file) == 0
 
     assert len(kafka.read_all(bootstrap, address, PARTITIONS)) == 4
@@ -161,7 +163,7 @@ def test_the_broker_goes_away(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
             real(sender, number, line)
 
         monkeypatch.setattr(send.Sender, "send", send_then_freeze)
-        lines = [{"id": "1"}, {"id": "2"}, {"id": "3"}]
+        lines = [{"id": each, "value": each} for each in "123"]
         with pytest.raises(BrokerUnavailableError, match=r"line 2: no broker .*\n1 message sent .* again"):
             send.run(_settings(own.bootstrap_servers, "orders"), "orders", _file(tmp_path, lines))
         own.kill()
@@ -174,7 +176,7 @@ def test_interrupted(bootstrap: str, address: str, tmp_path: Path) -> None:
     command = [sys.executable, "-m", "app", "send", address, "--config", str(config)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         assert process.stdin is not None
-        process.stdin.write('{"id": "1"}\n')
+        process.stdin.write('{"id": "1", "value": "x"}\n')
         process.stdin.flush()
         deadline = time.monotonic() + kafka.WAIT_S
         while not _arrived(bootstrap, address):

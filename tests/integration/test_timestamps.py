@@ -12,7 +12,7 @@ from conf.load import validate
 from conf.settings import Settings
 from tests.support import kafka
 from tests.support.kafka import Sent
-from tests.support.lanes import Group, bench, until
+from tests.support.lanes import bench, until
 
 DAY_MS = 24 * 3600 * 1000
 AFTER = "message.timestamp.after.max.ms"
@@ -30,25 +30,28 @@ def _settings(bootstrap: str, name: str, **keys: Any) -> Settings:
     )
 
 
-async def test_lane_says_the_way_out(bootstrap: str, tmp_path: Path) -> None:
+async def test_lane_says_the_way_out(
+    bootstrap: str, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A record that the input took and the output does not: the lane names topic and setting, and goes on when it is set."""
+    monkeypatch.setattr("agents.lane.REFUSED_AGAIN_S", 0.1)
     async with bench(bootstrap, tmp_path) as lanes:
-        kafka.alter_topic(bootstrap, lanes.name, AFTER, EVERYTHING)
+        lane = await lanes.opened()
+        for topic in (lanes.name, f"{lanes.name}.quarantine"):
+            kafka.alter_topic(bootstrap, topic, AFTER, EVERYTHING)
         tomorrow = int(time.time() * 1000) + DAY_MS
         lanes.send(Sent(b"0", b"g"), Sent(b"1", b"g", timestamp=tomorrow))
-        lane = lanes.lane()
-        lane.start(Group())
-        await until(lambda: lane.state is LaneState.OPEN, lambda: f"{lane.state}: {lane.reason}")
         await lane.offer(await lanes.fetch(0, 2))
-        await until(lambda: lane.state is LaneState.RETRYING, lambda: f"{lane.state}: {lane.reason}")
+        await until(lambda: lane.state is LaneState.REFUSED, lambda: f"{lane.state}: {lane.reason}")
         reason = lane.reason
         kafka.alter_topic(bootstrap, lanes.accepted, AFTER, EVERYTHING)
         await until(lambda: lane.next == 2, lambda: f"{lane.state}: {lane.reason}")
         got = lanes.output()
 
-    assert reason.startswith(
-        f"TopicError: {lanes.accepted} refuses a record for its timestamp: set {AFTER} and "
-    )
+    assert f"TopicError: {lanes.accepted} refuses a record for its timestamp: set {AFTER} and " in caplog.text
+    assert reason.startswith(f"{lanes.accepted} (accepted topic of {lanes.name}) has {AFTER}=3600000, ")
+    assert reason.endswith(f"--topic {lanes.accepted} --add-config {AFTER}={EVERYTHING}")
+    assert caplog.text.count(f"lane {lanes.name}-0 stopped: ") == 1
     assert [(each.id, each.timestamp) for each in got][1:] == [(b"1", tomorrow)]
     assert len(got) == 2
 
@@ -93,6 +96,6 @@ async def test_check_compares(bootstrap: str, setting: str) -> None:
         f"{name}.quarantine (quarantine topic of {name}) has {setting}=7199999, {name} has 7200000"
     )
     assert fault.endswith(
-        f"kafka-configs.sh --alter --topic {name}.quarantine --add-config {setting}=7200000"
+        f"kafka-configs.sh --bootstrap-server … --alter --topic {name}.quarantine --add-config {setting}=7200000"
     )
     assert mended == []

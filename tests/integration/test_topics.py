@@ -12,7 +12,8 @@ from app.embedded.broker import EmbeddedBroker
 from conf.errors import BrokerUnavailableError, TopicError
 from conf.load import validate
 from conf.settings import Settings
-from tests.support.kafka import create_topics
+from tests.support.kafka import create_topics, delete_topics
+from tests.support.worker import WorkerProcess, configure, wait_for
 
 
 def _settings(bootstrap: str, address: str, **keys: Any) -> Settings:
@@ -115,7 +116,7 @@ async def test_existing_input_decides(bootstrap: str) -> None:
             "changelog",
             3,
             "compact",
-            "topics-f4-f4-changelog (changelog of f4) has 3 partitions, f4 has 4",
+            "f4 has 4 partitions, it had 3 when its lanes began, as topics-f4-f4-changelog still has",
         ),
     ],
 )
@@ -147,6 +148,16 @@ async def test_refused_by_the_cluster(bootstrap: str) -> None:
         TopicError, match=r"refused was not created .* the cluster has 1 brokers: lower replication_factor"
     ):
         await topics.ensure(settings)
+
+
+async def test_name_that_the_cluster_refuses(bootstrap: str) -> None:
+    """Kafka takes no topic that differs from another in dots and underscores alone: the way out is another name."""
+    create_topics(bootstrap, {"dots_and": (1, {})})
+
+    with pytest.raises(
+        TopicError, match=r"dots.and was not created .* collides .*: choose another name of the address"
+    ):
+        await topics.ensure(_settings(bootstrap, "dots.and"))
 
 
 @pytest.fixture
@@ -181,10 +192,26 @@ async def test_one_of_many_servers_is_enough(bootstrap: str) -> None:
     assert len(await topics.verify(settings)) == 6
 
 
-def test_check_creates_nothing(tmp_path: Path) -> None:
-    """On a cluster that creates topics when asked for them, which is Kafka's default, check creates none."""
-    with EmbeddedBroker(tmp_path, properties={"auto.create.topics.enable": "true"}) as broker:
-        assert topics.check(_settings(broker.bootstrap_servers, "ghost")) == 1
+def test_nothing_is_created_by_asking(tmp_path: Path) -> None:
+    """On a cluster that creates topics when asked for them, which is Kafka's default, neither check nor a worker does so."""
+    (tmp_path / "broker").mkdir()
+    with EmbeddedBroker(tmp_path / "broker", properties={"auto.create.topics.enable": "true"}) as broker:
+        bootstrap = broker.bootstrap_servers
+        assert topics.check(_settings(bootstrap, "ghost")) == 1
 
-        admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
+        admin = AdminClient({"bootstrap.servers": bootstrap})
         assert list(admin.list_topics(timeout=10).topics) == []
+        names = ("there", "gone")
+        config = configure(tmp_path, bootstrap, "auto", [{"name": each, "partitions": 2} for each in names])
+        gone = ["gone", "gone.accepted", "auto-gone-forward"]
+        delete_topics(bootstrap, gone)
+        process = WorkerProcess(config, "w")
+        try:
+            process.start()
+            wait_for(lambda: "lane there-1 open" in process.log(), process.log)
+            # The first look at all topics follows the assignment; the consumer asks for its own every ten seconds.
+            wait_for(lambda: "gone" in process.health()[1].get("faults", {}), process.log)
+            assert process.stop() == 0
+        finally:
+            process.destroy()
+        assert not set(gone) & set(admin.list_topics(timeout=10).topics)

@@ -124,7 +124,7 @@ def test_a_lane_that_cannot_write_keeps_to_itself(bootstrap: str, tmp_path: Path
         # It may name the time-out of the write first; once it opens anew it names the topic.
         wait_for(
             lambda: (
-                f"{name}.accepted does not exist"
+                f"{name}.accepted (accepted topic of {name}) does not exist"
                 in process.health()[1]["lanes"][f"{name}-0"].get("reason", "")
             ),
             lambda: f"{process.health()}\n{process.log()}",
@@ -163,8 +163,11 @@ def test_health_tells_when_it_is_ready(bootstrap: str, tmp_path: Path) -> None:
         assert process.get("/live") == (200, {"live": True})
         assert process.get("/router")[0] == 404
         assert process.health()[1]["ready"] is True
-        process.signal(signal.SIGINT)
-        process.wait_end()
+        process.signal(signal.SIGUSR2)
+        wait_for(lambda: "SIGUSR2 is ignored" in process.log(), process.log)
+        assert process.health()[0] == 200
+        process.signal(signal.SIGHUP)
+        assert process.wait_end() == 0
     finally:
         process.destroy()
 

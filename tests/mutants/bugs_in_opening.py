@@ -9,8 +9,7 @@ _OPENING_TESTS: Final = "tests/integration/test_lane_opening.py"
 _AFTER_THE_FENCE: Final = f"{_OPENING_TESTS}::test_next_and_state_are_read_after_the_fence"
 _FENCE: Final = """\
             await reach("before-fence", self.name)
-            async with asyncio.timeout(FENCE_LIMIT_S):
-                await producer.fence()
+            await self._fence(producer)
             await reach("after-fence", self.name)
             await self._confirm(ownership)
 """
@@ -166,8 +165,33 @@ MUTANTS: Final = (
     Mutant(
         "partition-counts-not-compared",
         "After a change of the partition count groups and IDs go on in other lanes, which know nothing of them.",
-        (Patch(_OPENING, "            if now != before:\n", "            if now < before:\n"),),
+        (
+            Patch(
+                "agents/topic_faults.py",
+                "counts.get(topic, before) != before",
+                "counts.get(topic, before) < before",
+            ),
+        ),
         f"{_OPENING_TESTS}::test_changed_partition_count_refuses",
+    ),
+    Mutant(
+        "foreign-changelog-unnoticed",
+        "Two applications whose names meet read each other's rings, and fence each other for ever.",
+        (Patch("tables/restore.py", "    if theirs != (app, address):\n", "    if theirs == (app, ''):\n"),),
+        "tests/integration/test_foreign_changelog.py::test_names_that_meet",
+        ("tests/integration/test_foreign_changelog.py::test_verbs",),
+    ),
+    Mutant(
+        "refused-fences-again",
+        "A lane that is not to be opened asks for it with a fence each time, and its true owner never comes to rest.",
+        (
+            Patch(
+                _OPENING,
+                "        if self._doubtful:\n",
+                "        if not self._doubtful and self._doubtful:\n",
+            ),
+        ),
+        "tests/integration/test_foreign_changelog.py::test_names_that_meet",
     ),
     Mutant(
         "recreated-input-unnoticed",

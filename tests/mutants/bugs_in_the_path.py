@@ -49,6 +49,18 @@ MUTANTS: Final = (
         ("tests/integration/test_forward_retention.py::test_backlog_from_long_ago",),
     ),
     Mutant(
+        "old-output-without-a-marker-before-it",
+        "Retention deletes an accepted backlog as soon as it is written, before anybody has read it.",
+        (Patch("agents/transactions.py", "        if not due:\n", "        if due or not due:\n"),),
+        "tests/integration/test_output_retention.py::test_retention_within_a_transaction",
+    ),
+    Mutant(
+        "aged-by-the-oldest",
+        "A batch with one young record is taken for old, and every lane with mixed traffic writes markers without need.",
+        (Patch(_EMITTER, "partition not in self._young\n", "bool(self._open)\n"),),
+        f"{_EMITTER_TESTS}::test_aged",
+    ),
+    Mutant(
         "accepted-at-the-time-of-forwarding",
         "What was forwarded has another timestamp than what was not, and its ID ages from another moment.",
         (Patch(_DETOUR, "Arrived(record.offset, timestamp,", "Arrived(record.offset, record.timestamp,"),),

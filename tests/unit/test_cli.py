@@ -62,6 +62,34 @@ def test_unknown_key(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     assert "app.webport = 1: unknown key: did you mean 'web_port'?" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("content", ["", '[[addresses]]\nname = "orders-*"\nid_cache_size = 9\n'])
+def test_no_addresses(content: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Without an address, or with patterns alone, every verb that works on addresses ends with 2 and says what is missing."""
+    path = tmp_path / "ringfence.toml"
+    path.write_text(content)
+    without = {"audit", "broker", "demo"}
+    arguments = {
+        **{key: ["orders"] for key in ("send", "rings clear", "groups show")},
+        "rings find": ["orders", "1"],
+        **{key: ["orders", "group"] for key in ("groups purge", "groups release", "groups skip")},
+        "consume": ["orders", "--handler", "a:b"],
+    }
+    for name, command in _verbs(cli.cli):
+        if name in without:
+            continue
+        required = (
+            ["--consumer-group", "g"]
+            if any(each.name == "group" and each.required for each in command.params)
+            else []
+        )
+        assert _run(*name.split(), *arguments.get(name, []), *required, "--config", str(path)) == 2, name
+        said = capsys.readouterr()
+        assert said.err.startswith(
+            f"ringfence: {path}: no addresses: add an [[addresses]] entry with a name"
+        ), name
+        assert said.out == ""
+
+
 def test_usage_errors(capsys: pytest.CaptureFixture[str]) -> None:
     """What is no verb, no option, no port or lacks an argument: exit code 2."""
     for arguments in (

@@ -16,6 +16,8 @@ META = Meta(
     older=[[500, 12, 0], [70, 9, 33]],
     persistent=False,
     topic_ids={"orders": "Zm9yZ2V0bWVub3Q"},
+    app="ringfence",
+    address="orders",
 )
 OPTIONAL = tuple(Meta._field_defaults)
 """Fields that a meta record may lack."""
@@ -42,7 +44,8 @@ def test_meta_layout() -> None:
     assert codec.encode_meta(META) == (
         b'{"format":1,"capacity":20000,"head":31,"floor":5,"next_offsets":{"orders":77},'
         b'"partition_counts":{"orders":4,"orders.accepted":8},"incarnation":"00ff00ff00ff00ff",'
-        b'"older":[[500,12,0],[70,9,33]],"persistent":false,"topic_ids":{"orders":"Zm9yZ2V0bWVub3Q"}}'
+        b'"older":[[500,12,0],[70,9,33]],"persistent":false,"topic_ids":{"orders":"Zm9yZ2V0bWVub3Q"},'
+        b'"app":"ringfence","address":"orders"}'
     )
 
 
@@ -50,7 +53,7 @@ def test_meta_layout_of_a_plain_ring() -> None:
     """Fields that say nothing are written too: a reader need not know what they default to."""
     assert codec.encode_meta(Meta(9, 1, 0, {}, {}, "0f")) == (
         b'{"format":1,"capacity":9,"head":1,"floor":0,"next_offsets":{},"partition_counts":{},'
-        b'"incarnation":"0f","older":[],"persistent":true,"topic_ids":{}}'
+        b'"incarnation":"0f","older":[],"persistent":true,"topic_ids":{},"app":"","address":""}'
     )
 
 
@@ -224,12 +227,19 @@ def _without(key: str) -> bytes:
 
 
 def test_meta_with_what_is_needed_only() -> None:
-    """Fields that came later may be absent: such a ring is persistent, was never resized, and knows no topic's ID."""
+    """Fields that came later may be absent: a ring that was never resized, is persistent, and knows no IDs and no owner."""
     data = {"format": 1, **META._asdict()}
     value = json.dumps({key: each for key, each in data.items() if key not in OPTIONAL}).encode()
 
-    assert OPTIONAL == ("older", "persistent", "topic_ids")
-    assert codec.decode_meta(value) == META._replace(older=[], persistent=True, topic_ids={})
+    assert OPTIONAL == ("older", "persistent", "topic_ids", "app", "address")
+    assert codec.decode_meta(value) == META._replace(
+        older=[], persistent=True, topic_ids={}, app="", address=""
+    )
+
+
+def test_meta_with_more_than_is_known() -> None:
+    """What a later version adds under the same format is left unread."""
+    assert codec.decode_meta(json.dumps({"format": 1, **META._asdict(), "more": [1]}).encode()) == META
 
 
 @pytest.mark.parametrize("key", OPTIONAL)
@@ -250,7 +260,6 @@ def test_meta_without_one_field(key: str) -> None:
         b"7",
         b"{}",
         *(_without(key) for key in ("format", *META._fields) if key not in OPTIONAL),
-        json.dumps({"format": 1, **META._asdict(), "more": 1}).encode(),
     ],
 )
 def test_damaged_meta_record(value: bytes) -> None:

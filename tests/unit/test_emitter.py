@@ -21,6 +21,7 @@ from tables.codec import Meta, Origin
 from tables.producer import Outgoing
 from tables.ring import Checked, Verdict
 from tables.table import Change, LaneTable, TableOptions
+from tests.support.kafka import at_home
 
 ACCEPTED, DUPLICATE, UNCHECKED = Verdict.ACCEPTED, Verdict.DUPLICATE, Verdict.UNCHECKED
 Headers = Sequence[tuple[str, bytes | None]]
@@ -67,13 +68,15 @@ def _emitter(
     *,
     partitions: dict[str, int] | None = None,
     bytes_max: dict[str, int] | None = None,
+    aged_ms: dict[str, float] | None = None,
     **keys: Any,
 ) -> Emitter:
     """Of the address ``orders``, configured by ``keys``; topics have 4 partitions and 1 MiB, but for those named."""
     address = validate({"addresses": [{"name": "orders", **keys}]}).addresses[0]
     topics = (address.accepted_topic, address.duplicates_topic, address.quarantine_topic, FORWARD)
     counts = dict.fromkeys(topics, 4) | {address.accepted_topic: accepted} | (partitions or {})
-    return Emitter(address, FORWARD, Outputs(counts, dict.fromkeys(topics, 2**20) | (bytes_max or {})))
+    outputs = Outputs(counts, dict.fromkeys(topics, 2**20) | (bytes_max or {}), aged_ms or {})
+    return Emitter(address, FORWARD, outputs)
 
 
 def _outcome(
@@ -144,6 +147,42 @@ def test_timestamps(timestamps: tuple[int, ...]) -> None:
     records = [Given(offset, timestamp=each) for offset, each in enumerate(timestamps)]
 
     assert tuple(each.timestamp for each in _read(_emit(_emitter(1), records))) == timestamps
+
+
+HOUR_MS = 3_600_000
+ACCEPTED_TOPIC = "orders.accepted"
+
+
+@pytest.mark.parametrize(
+    ("ages_h", "aged"),
+    [((0, 0), False), ((2, 3), True), ((3, 0), False), ((0, 3), False), ((0.9,), False), ((-5, 9), False)],
+)
+def test_aged(ages_h: tuple[float, ...], aged: bool) -> None:
+    """A batch is aged if all its records are: retention goes by the youngest."""
+    now = int(time.time() * 1000)
+    records = [Given(offset, timestamp=now - round(each * HOUR_MS)) for offset, each in enumerate(ages_h)]
+
+    (written,) = _emit(_emitter(1, aged_ms={ACCEPTED_TOPIC: HOUR_MS}), records)
+    (unlimited,) = _emit(_emitter(1), records)
+
+    assert (written.aged, unlimited.aged) == (aged, False)
+
+
+def test_aged_by_partition_and_batch() -> None:
+    """Each batch of each partition is judged alone, also the second one of a partition."""
+    now = int(time.time() * 1000)
+    old, young = now - 2 * HOUR_MS, now
+    first, second = at_home(0, 2), at_home(1, 2)
+    records = [
+        Given(0, first, b"x" * 300_000, timestamp=young),
+        Given(1, second, b"x", timestamp=old),
+        Given(2, first, b"x" * 300_000, timestamp=old),
+        Given(3, first, b"x", timestamp=old),
+    ]
+
+    written = _emit(_emitter(2, aged_ms={ACCEPTED_TOPIC: HOUR_MS}), records)
+
+    assert sorted((each.partition, each.aged) for each in written) == [(0, False), (0, True), (1, True)]
 
 
 def test_source_is_replaced() -> None:

@@ -1,3 +1,4 @@
+import json
 import time
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from pathlib import Path
@@ -5,12 +6,13 @@ from typing import Any, NamedTuple, cast
 
 import pytest
 
+from conf.errors import ForeignChangelogError
 from conf.settings import KafkaSettings
 from tables import changelog, codec
 from tables.codec import FormatError, Meta, Origin, Slot
 from tables.index import StoredIndex
 from tables.resize import make_ring
-from tables.restore import ChangelogBounds, Restore, UntrustedError, trusted_start
+from tables.restore import ChangelogBounds, Restore, UntrustedError, require_own, trusted_start
 from tables.ring import Ring, Verdict
 from tables.store import DamagedStoreError, Store, StoredState, Writes
 from tables.table import LaneTable, Restored, TableOptions
@@ -883,3 +885,58 @@ def test_restored_index_is_as_small_as_the_ring(store: Store) -> None:
         restored(log, store, resident=False)
 
         assert _index_size(store) == len(log.ring)
+
+
+@pytest.mark.parametrize(
+    ("theirs", "refused"),
+    [
+        (("", ""), False),
+        (("rf", "orders"), False),
+        (("rf", ""), False),
+        (("rf-orders", "x"), True),
+        (("rf", "other"), True),
+    ],
+)
+def test_whose_changelog(tmp_path: Path, theirs: tuple[str, str], refused: bool) -> None:
+    """A record that says nothing is of an earlier version, and ours; of another one's nothing reaches RocksDB."""
+    meta = Meta(5, 1, 0, {}, {}, "0f", app=theirs[0], address=theirs[1])
+    store = Store(tmp_path / "orders-0")
+    restore = Restore(
+        store,
+        store.begin_epoch(),
+        resident=True,
+        check=lambda each: require_own(each, "rf", "orders", "log/0"),
+    )
+    records = [
+        Record(0, *_slot(5, 0, codec.encode_id(b"a"))),
+        Record(1, codec.META_KEY, codec.encode_meta(meta)),
+    ]
+    try:
+        if refused:
+            with pytest.raises(ForeignChangelogError, match=r"^log/0 holds the rings of address "):
+                restore.consume(records)
+            assert store.state() is None
+            assert list(store.slots()) == []
+        else:
+            restore.consume(records)
+            restore.finish()
+            assert len(list(store.slots())) == 1
+    finally:
+        store.close()
+
+
+def test_rocksdb_of_a_version_that_named_no_owner(tmp_path: Path) -> None:
+    """What RocksDB and changelog hold is compared by meaning: an upgrade rebuilds nothing, nor does a record with more in it."""
+    log = Log(5)
+    log.transact("a")
+    store = Store(tmp_path / "orders-0")
+    try:
+        restored(log, store)
+        last = log.records[-1]
+        document = json.loads(last.value or b"") | {"later": 1}
+        log.records[-1] = last._replace(value=json.dumps(document).encode())
+        log.transact("b")
+
+        assert restored(log, store).count < len(log.records)
+    finally:
+        store.close()

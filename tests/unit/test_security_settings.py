@@ -185,7 +185,7 @@ def test_password_in_a_section_that_is_not_known() -> None:
     assert SECRET not in str(caught.value)
 
 
-@pytest.mark.parametrize("variable", ["RINGFENCE_PASSWORD", "RINGFENCE_KAFKA__SASL_PASSWORD"])
+@pytest.mark.parametrize("variable", ["RINGFENCE_PASSWORD__KAFKA", "RINGFENCE_KAFKA__SASL_PASSWORD"])
 def test_password_in_a_variable_that_is_no_setting(tmp_path: Path, variable: str) -> None:
     """A variable with the prefix that names no setting is refused without its value."""
     file = tmp_path / "ringfence.toml"

@@ -22,8 +22,8 @@ def test_all_parts() -> None:
 
 
 def test_what_is_missing_or_null_is_absent() -> None:
-    """No ID, no group, a null value, no headers; an empty string is something."""
-    for raw in (b"{}", b'{"id": null, "group": null, "value": null, "headers": null}'):
+    """No ID, no group, no headers; an empty string is something, and null is a null value."""
+    for raw in (b'{"value": null}', b'{"id": null, "group": null, "value": null, "headers": null}'):
         line = parse(raw)
         assert (line.id, line.group, line.payload, line.headers) == (None, None, None, ())
     line = parse(b'{"id": "", "group": "", "value": ""}')
@@ -48,7 +48,7 @@ def test_other_values_are_compact_json(value: str, payload: bytes) -> None:
 
 def test_repeated_headers() -> None:
     """A list of pairs keeps order and repetition."""
-    line = parse(b'{"headers": [["hop", "1"], ["via", null], ["hop", "2"]]}')
+    line = parse(b'{"value": "", "headers": [["hop", "1"], ["via", null], ["hop", "2"]]}')
 
     assert line.headers == (("hop", "1"), ("via", None), ("hop", "2"))
 
@@ -68,7 +68,13 @@ def test_repeated_headers() -> None:
         (b'{"headers": {"a": 1}}', '["a", 1] is no header', "strings"),
         (b'{"headers": [["a"]]}', '["a"] is no header', "strings"),
         (b'{"headers": [["_RF_SOURCE", "x"]]}', "'_RF_SOURCE' begins with _RF_", "rename it"),
-        (b'{"id": "a", "headers": {"_AMQ_DUPL_ID": "b"}}', "a duplicate ID beside id", "give one of them"),
+        (b"{}", "value: missing", '"value": null to send a null value on purpose'),
+        (b'{"id": "a", "valeu": "x"}', "value: missing", "did you mean 'value'?"),
+        (
+            b'{"id": "a", "value": "", "headers": {"_AMQ_DUPL_ID": "b"}}',
+            "a duplicate ID beside id",
+            "give one of them",
+        ),
     ],
 )
 def test_faulty_lines(raw: bytes, fault: str, way_out: str) -> None:
@@ -85,7 +91,7 @@ def test_faulty_lines(raw: bytes, fault: str, way_out: str) -> None:
 def test_two_faults_in_one_line() -> None:
     """Both are named, so that one correction suffices."""
     with pytest.raises(ValueError, match=r"id = 7 .*; unknown key 'grop'"):
-        parse(json.dumps({"id": 7, "grop": "x"}).encode())
+        parse(json.dumps({"id": 7, "value": "", "grop": "x"}).encode())
 
 
 def test_unknown_address() -> None:

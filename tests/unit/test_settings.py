@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
+from conf import wire
 from conf.errors import ConfigurationError
 from conf.load import load, validate
 from conf.settings import AddressDefaults, AddressSettings, Settings
@@ -626,6 +627,25 @@ def test_duplicate_address() -> None:
             "the changelog of address 'orders'",
             "the input topic of address 'rf-orders-changelog'",
         ),
+        (
+            ["rf-progress"],
+            "rf-progress",
+            "the progress of consumer groups",
+            "the input topic of address 'rf-progress'",
+        ),
+        (["rf-journal"], "rf-journal", "the journal", "the input topic of address 'rf-journal'"),
+        (
+            ["orders", "orders.dlq"],
+            "orders.dlq",
+            "the dead-letter topic of address 'orders'",
+            "the input topic of address 'orders.dlq'",
+        ),
+        (
+            ["orders.dlq", "orders"],
+            "orders.dlq",
+            "the input topic of address 'orders.dlq'",
+            "the dead-letter topic of address 'orders'",
+        ),
     ],
 )
 def test_colliding_topics(names: list[str], topic: str, first: str, second: str) -> None:
@@ -662,6 +682,64 @@ def test_colliding_topics_of_one_address(
         f"settings: addresses: topic {expected!r} would be both the {first} of address 'orders' and the {second} of "
         "address 'orders'; rename one"
     )
+
+
+@pytest.mark.parametrize(
+    "names", [["a", "a-b", "a-b-c"], ["journal", "progress", "consumer"], ["a-1", "a", "a-1-0"]]
+)
+def test_names_that_only_look_alike(names: list[str]) -> None:
+    """Addresses whose names begin alike, or like ours, share no topic, no transactional ID and no folder."""
+    settings = validate({"addresses": [{"name": each} for each in names]})
+    topics = [topic for each in settings.addresses for topic in each.topics("a").values()]
+    lanes = [(name, number) for name in names for number in range(12)]
+
+    assert len(set(topics)) == len(topics)
+    assert len({wire.transactional_id("a", *each) for each in lanes}) == len(lanes)
+    assert len({wire.lane_name(*each) for each in lanes}) == len(lanes)
+
+
+def test_transactional_ids_of_consumers() -> None:
+    """Consumer groups may have any name: no two partitions share an ID, nor a partition and a lane."""
+    places = [
+        (group, topic, number)
+        for group in ("g", "g/t", "g/t/1", "t/1", "")
+        for topic in ("t", "t-1")
+        for number in (1, 11)
+    ]
+    ids = {wire.consumer_transactional_id("rf", *each) for each in places}
+
+    assert len(ids) == len(places)
+    assert all("/" in each for each in ids)  # no address has one
+
+
+def test_topics_alike_to_kafka() -> None:
+    """Kafka takes no two topics that differ in dots and underscores alone: said before it refuses them."""
+    assert _fault({"addresses": [{"name": "a.b"}, {"name": "a_b"}]}) == (
+        "settings: addresses: the input topic of address 'a.b' would be topic 'a.b' and the input topic of address 'a_b' 'a_b': "
+        "Kafka takes no two topics that differ in dots and underscores alone; rename one"
+    )
+
+
+def test_topics_of_the_cluster_itself() -> None:
+    """Advice on them, such as another cleanup.policy, would ruin the cluster."""
+    for keys in ({"name": "__consumer_offsets"}, {"name": "a", "accepted_topic": "__consumer_offsets"}):
+        fault = _fault({"addresses": [keys]})
+        assert fault.endswith("would be '__consumer_offsets', which is Kafka's own: choose another name")
+
+
+def test_topics_too_long_for_kafka() -> None:
+    """The names that are made of those in the file have a limit too: the longest that fits, and one more."""
+    app_id = "a" * 100
+    fits = "b" * (249 - len(f"{app_id}--changelog"))
+    assert validate({"app": {"id": app_id}, "addresses": [{"name": fits}]}).addresses[0].name == fits
+
+    fault = _fault({"app": {"id": app_id}, "addresses": [{"name": fits + "b"}]})
+
+    assert (
+        f"the changelog of address '{fits}b' would be topic '{app_id}-{fits}b-changelog', which has 250 characters"
+        in fault
+    )
+    assert fault.endswith("Kafka takes 249; choose a shorter name, or a shorter app.id")
 
 
 def test_colliding_names_of_topics() -> None:
@@ -830,11 +908,9 @@ def test_environment_reaches_addresses(file: Path) -> None:
     "variable",
     [
         "RINGFENCE_KAFKAA__BOOTSTRAP_SERVERS",
-        "RINGFENCE_APP",
         "RINGFENCE_APP__",
-        "RINGFENCE_APP_ID",
+        "RINGFENCE__APP__ID",
         "RINGFENCE_ADDRESSES__NAME",
-        "RINGFENCE_",
     ],
 )
 def test_environment_unknown_section(file: Path, variable: str) -> None:
@@ -876,11 +952,18 @@ def test_environment_wrong_type(file: Path) -> None:
 def test_environment_beside_the_settings(file: Path) -> None:
     """Variables with the prefix that are no settings, and others, are left alone."""
     file.write_text("")
-    others = dict.fromkeys(
-        ("RINGFENCE_FAILPOINTS", "RINGFENCE_IVY_SETTINGS", "RINGFENCE_CACHE", "APP__ID"), "x"
-    )
+    others = [
+        *("RINGFENCE_FAILPOINTS", "RINGFENCE_IVY_SETTINGS", "RINGFENCE_CACHE", "APP__ID", "RINGFENCE_"),
+        # Kubernetes sets these for Services named ringfence and ringfence-web.
+        *(
+            "RINGFENCE_PORT",
+            "RINGFENCE_SERVICE_HOST",
+            "RINGFENCE_PORT_6066_TCP_ADDR",
+            "RINGFENCE_WEB_SERVICE_PORT",
+        ),
+    ]
 
-    assert load(file, others) == validate({})
+    assert load(file, dict.fromkeys(others, "tcp://10.0.0.1:6066")) == validate({})
 
 
 def test_environment_does_not_hide_a_faulty_section(file: Path) -> None:

@@ -1,3 +1,4 @@
+import math
 from typing import Any
 
 import pytest
@@ -6,16 +7,21 @@ from app.topic_rules import (
     CHANGELOG_CONFIG,
     CLEANING,
     FORWARD_CONFIG,
-    OUTPUT_CONFIG,
     Findings,
-    TopicDescription,
-    compare,
     missing,
     required,
+)
+from app.topic_rules import (
+    compare as compare_described,
 )
 from conf.load import validate
 from conf.settings import Settings
 from ringfence_client.progress import TOPIC_CONFIG
+from tables.topics import OUTPUT_CONFIG, Described, TopicDescription
+
+
+def compare(settings: Settings, topics: dict[str, TopicDescription], *refused: str) -> Findings:
+    return compare_described(settings, Described(topics, frozenset(refused)))
 
 
 def _settings(**keys: Any) -> Settings:
@@ -30,7 +36,7 @@ NAMES = {
     "changelog": "ringfence-orders-changelog",
     "forward": "ringfence-orders-forward",
 }
-JOURNAL = {"ringfence-journal": TopicDescription("ringfence-journal", 1, frozenset({"delete"}))}
+JOURNAL = {"ringfence-journal": TopicDescription("ringfence-journal", 1, {"cleanup.policy": "delete"})}
 MESSAGES = ["input", "accepted", "quarantine", "duplicates", "forward"]
 """Topics that messages flow through."""
 
@@ -41,7 +47,7 @@ def _topics(**changes: tuple[int, str | None]) -> dict[str, TopicDescription]:
     found |= {"changelog": (4, "compact")} | changes
     return JOURNAL | {
         NAMES[role]: TopicDescription(
-            NAMES[role], partitions, None if policy is None else frozenset(policy.split(","))
+            NAMES[role], partitions, None if policy is None else {"cleanup.policy": policy}
         )
         for role, (partitions, policy) in found.items()
     }
@@ -90,6 +96,25 @@ def test_each_missing_topic_is_a_fault(role: str) -> None:
     assert fault.endswith("run 'ringfence topics create'")
 
 
+@pytest.mark.parametrize(
+    ("role", "rights"),
+    [
+        ("input", "Read"),
+        ("accepted", "Write"),
+        ("changelog", "Read and Write"),
+        ("forward", "Read and Write"),
+    ],
+)
+def test_each_topic_that_may_not_be_seen(role: str, rights: str) -> None:
+    """It may exist: the fault names what a worker must be allowed on it, and not how to create it."""
+    topics = _topics()
+    del topics[NAMES[role]]
+
+    (fault,) = compare(_settings(), topics, NAMES[role]).faults
+
+    assert fault == f"topic {NAMES[role]}: this user may not use it as a worker does: allow {rights} on it"
+
+
 @pytest.mark.parametrize("role", MESSAGES)
 @pytest.mark.parametrize("policy", ["compact", "compact,delete"])
 def test_compacted(role: str, policy: str) -> None:
@@ -97,7 +122,7 @@ def test_compacted(role: str, policy: str) -> None:
     (fault,) = compare(_settings(duplicates="divert"), _topics(**{role: (4, policy)})).faults
 
     assert fault.startswith(f"{NAMES[role]} ({role} topic of orders) has cleanup.policy={policy}")
-    assert "set cleanup.policy=delete" in fault
+    assert f"--topic {NAMES[role]} --add-config cleanup.policy=delete" in fault
 
 
 def test_topic_that_nobody_writes_to() -> None:
@@ -130,7 +155,7 @@ def test_topics_of_other_names() -> None:
     (fault,) = compare(settings, _topics()).faults
     assert fault.startswith("x (quarantine topic of orders) does not exist")
 
-    x = {"x": TopicDescription("x", 1, frozenset({"delete"}))}
+    x = {"x": TopicDescription("x", 1, {"cleanup.policy": "delete"})}
     assert compare(settings, _topics() | x).faults == []
 
 
@@ -142,14 +167,20 @@ def test_changelog_with_retention() -> None:
         assert fault.startswith(
             f"ringfence-orders-changelog (changelog of orders) has cleanup.policy={policy}"
         )
-        assert fault.endswith("set cleanup.policy=compact")
+        assert fault.endswith("--topic ringfence-orders-changelog --add-config cleanup.policy=compact")
 
 
 def test_changelog_of_another_size() -> None:
     """A lane without its changelog partition cannot work: counts must be equal, whatever the configuration says."""
     (fault,) = compare(_settings(partitions=3), _topics(changelog=(3, "compact"))).faults
 
-    assert "has 3 partitions, orders has 4" in fault
+    assert fault.startswith(
+        "orders has 4 partitions, it had 3 when its lanes began, as ringfence-orders-changelog still has: groups and IDs "
+        "have moved to other partitions. Delete it and create it again with 3 partitions, or begin anew"
+    )
+    assert fault.endswith(
+        "only if nothing was processed yet, delete ringfence-orders-changelog and run 'ringfence topics create'"
+    )
 
 
 def test_configured_count_differs() -> None:
@@ -173,7 +204,7 @@ def test_untold_configuration(role: str) -> None:
 
 def test_lanes_follow_the_input_as_it_is() -> None:
     """Changelog and forward topic get the partition count of the input topic that exists, outputs that configured."""
-    topics = JOURNAL | {"orders": TopicDescription("orders", 3, frozenset({"delete"}))}
+    topics = JOURNAL | {"orders": TopicDescription("orders", 3, {"cleanup.policy": "delete"})}
 
     plans = missing(_settings(partitions=5, replication_factor=2, duplicates="divert"), topics, brokers=3)
 
@@ -201,7 +232,7 @@ def test_missing_journal() -> None:
         _settings(), {name: each for name, each in _topics().items() if name not in JOURNAL}
     ).faults
 
-    assert fault.startswith("ringfence-journal (journal of rings) does not exist")
+    assert fault.startswith("ringfence-journal (journal of rings of all addresses) does not exist")
 
 
 def test_replicas() -> None:
@@ -225,6 +256,33 @@ def test_only_outputs_are_told_to_take_every_timestamp() -> None:
     assert everything == {NAMES[role] for role in ("accepted", "quarantine", "duplicates", "forward")}
 
 
+@pytest.mark.parametrize(
+    ("accepted", "source", "told"),
+    [("604800000", "604800000", ""), ("3600000", "604800000", "for 60 minutes"), ("604800000", "-1", "for 7 days"),
+     ("-1", "-1", ""), ("-1", "1", "")],
+)  # fmt: skip
+def test_accepted_topic_that_keeps_less(accepted: str, source: str, told: str) -> None:
+    """Who is away for longer than the accepted topic keeps messages loses some: worth a note where the input keeps more."""
+    topics = _topics()
+    for name, retention in (("orders.accepted", accepted), ("orders", source)):
+        topics[name] = TopicDescription(name, 4, {"cleanup.policy": "delete", "retention.ms": retention})
+
+    findings = compare(_settings(), topics)
+
+    assert findings.faults == []
+    assert [told in note for note in findings.notes] == ([True] if told else [])
+
+
+def test_retention_of_a_topic() -> None:
+    """Without a limit where there is none, or the broker writes its own time, or compaction alone deletes."""
+    kept = {"cleanup.policy": "delete", "retention.ms": "5"}
+
+    assert TopicDescription("t", 1, kept).retention_ms == 5
+    for config in (None, {}, kept | {"retention.ms": "-1"}, kept | {"cleanup.policy": "compact"},
+                   kept | {"message.timestamp.type": "LogAppendTime"}):  # fmt: skip
+        assert TopicDescription("t", 1, config).retention_ms == math.inf
+
+
 def test_progress_topic_of_before() -> None:
     """One with large segments, whose markers stay for a day, is worth a note each, with the command; it stops no worker."""
     name = "ringfence-progress"
@@ -232,7 +290,8 @@ def test_progress_topic_of_before() -> None:
     before = {"segment.bytes": 8 * 2**20, "delete.retention.ms": 24 * 3600 * 1000}
 
     def found(cleaning: dict[str, int]) -> Findings:
-        topic = TopicDescription(name, 8, frozenset({"compact"}), {}, cleaning)
+        config = {"cleanup.policy": "compact"} | {key: str(value) for key, value in cleaning.items()}
+        topic = TopicDescription(name, 8, config)
         return compare(_settings(), _topics() | {name: topic})
 
     assert found(as_made).notes == []

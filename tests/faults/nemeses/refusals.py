@@ -64,7 +64,7 @@ class DeniedRight(OfSystem):
 
     def strike(self) -> None:
         """Deny it; hold it from when a worker was refused."""
-        self.struck += _refused(self._system, "AuthorizationFailed", self._deny)
+        self.struck += _refused(self._system, "this user may not use it", self._deny)
         time.sleep(self._rng.uniform(*HOLD_S))
 
     def heal(self) -> None:

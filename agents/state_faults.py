@@ -1,0 +1,66 @@
+"""What is wrong with addresses and only their logs tell: asked before a worker starts, and by ``topics check``."""
+
+import asyncio
+from collections.abc import Collection, Mapping
+
+from agents import topic_faults
+from conf import wire
+from conf.errors import ForeignChangelogError
+from conf.settings import AddressSettings
+from tables import changelog
+from tables.cluster import Cluster
+from tables.codec import Meta
+from tables.restore import require_own
+from tables.topics import TopicDescription
+
+
+async def state_faults(
+    cluster: Cluster, addresses: Collection[AddressSettings], existing: Mapping[str, TopicDescription]
+) -> dict[str, list[str]]:
+    """Faults by address: another one's changelog, changed partition counts.
+
+    A partition that nobody tells of says nothing: its lane will find out, and the others are not to wait for it.
+    """
+    app_id = cluster.group_id
+    changelogs = [wire.changelog_topic(app_id, each.name) for each in addresses]
+    places = [(each, p) for each in changelogs if each in existing for p in range(existing[each].partitions)]
+    spans = await asyncio.gather(*(_span(cluster, each) for each in places), return_exceptions=True)
+    told = {
+        place: span for place, span in zip(places, spans, strict=True) if not isinstance(span, BaseException)
+    }
+    metas = await changelog.last_metas(cluster.kafka, told)
+    return {each.name: meta_faults(app_id, each, metas, existing) for each in addresses}
+
+
+async def newest_meta(cluster: Cluster, topic: str, partition: int) -> Meta | None:
+    """The newest meta record of a lane, if a look at the end of its changelog tells it.
+
+    Raises:
+        KafkaError: the cluster does not answer.
+    """
+    place = (topic, partition)
+    return (await changelog.last_metas(cluster.kafka, {place: await _span(cluster, place)})).get(place)
+
+
+async def _span(cluster: Cluster, place: tuple[str, int]) -> tuple[int, int]:
+    """Up to the last stable offset: a worker that was killed leaves a transaction open, which nobody is to wait for."""
+    start, end = await asyncio.gather(cluster.log_start(*place), cluster.stable_end(*place))
+    return start, end
+
+
+def meta_faults(
+    app_id: str,
+    address: AddressSettings,
+    metas: Mapping[tuple[str, int], Meta],
+    existing: Mapping[str, TopicDescription],
+) -> list[str]:
+    """Whose rings an address would go on with, and whether its topics still have the partitions that they had."""
+    changelog_topic = wire.changelog_topic(app_id, address.name)
+    own = {number: meta for (topic, number), meta in metas.items() if topic == changelog_topic}
+    for number, meta in own.items():
+        try:
+            require_own(meta, app_id, address.name, f"{changelog_topic}/{number}")
+        except ForeignChangelogError as error:
+            return [str(error)]
+    counts = {name: topic.partitions for name, topic in existing.items()}
+    return topic_faults.count_faults(address, counts, own.values())

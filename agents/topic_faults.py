@@ -1,0 +1,182 @@
+"""What is wrong with the topics of an address: descriptions in, a line a fault out, with the way out. Pure.
+
+`ringfence topics check`, a worker's start, its watch and each opening of a lane say the same of the same fault, by these functions.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from aiokafka.errors import TopicAuthorizationFailedError, TransactionalIdAuthorizationFailed
+
+from conf import wire
+from conf.settings import AddressSettings
+from tables.codec import Meta
+from tables.topics import Described, TopicDescription, alter, lacking, missing, span, untold
+
+BEGIN_ANEW: Final = "begin anew under another app.id, which accepts all once more that is still in the input"
+_RECORDS: Final = ("accepted topic", "quarantine topic", "duplicates topic")
+"""Roles of topics whose records carry the timestamps of the input. What is forwarded carries the time of forwarding."""
+
+
+def rights_on(role: str) -> frozenset[str]:
+    """What a worker must be allowed on a topic, in Kafka's words."""
+    if role == "input topic":
+        return frozenset({"Read"})
+    return frozenset({"Read", "Write"} if role in {"changelog", "forward topic"} else {"Write"})
+
+
+def denied(app_id: str, address: AddressSettings, error: BaseException) -> str | None:
+    """What is said of a right that was missing while a lane worked; None = the error is about something else."""
+    if not isinstance(error, TopicAuthorizationFailedError | TransactionalIdAuthorizationFailed):
+        return None
+    named = error.args[0] if error.args else ()
+    names = [named] if isinstance(named, str) else sorted(map(str, named))
+    if isinstance(error, TransactionalIdAuthorizationFailed):
+        return "; ".join(lacking("transactional ID", each, {"Write"}) for each in names)
+    roles = {topic: role for role, topic in address.topics(app_id).items()}
+    return "; ".join(lacking("topic", each, rights_on(roles.get(each, ""))) for each in names)
+
+
+def missing_topics(app_id: str, address: AddressSettings, described: Described) -> list[str]:
+    """Topics that do not exist, or that this user may not see."""
+    return [
+        lacking("topic", name, rights_on(role))
+        if name in described.refused
+        else missing(role, address.name, name)
+        for role, name in address.topics(app_id).items()
+        if name not in described.topics
+    ]
+
+
+def missing_journal(app_id: str) -> str:
+    """What is said where there is no journal, in which all lanes write down what their rings forget by order."""
+    return missing("journal of rings", "all addresses", wire.journal_topic(app_id))
+
+
+def topic_faults(
+    app_id: str, address: AddressSettings, existing: Mapping[str, TopicDescription]
+) -> list[str]:
+    """What keeps lanes from working with the topics that there are."""
+    return [
+        *_counts(app_id, address, existing),
+        *_policies(app_id, address, existing),
+        *_timestamps(app_id, address, existing),
+    ]
+
+
+def count_faults(address: AddressSettings, counts: Mapping[str, int], metas: Iterable[Meta]) -> list[str]:
+    """Partition counts that are not those with which lanes began, by their last meta records."""
+    found = {
+        (topic, before): counts[topic]
+        for meta in metas
+        for topic, before in meta.partition_counts.items()
+        if topic in {address.input_topic, address.accepted_topic} and counts.get(topic, before) != before
+    }
+    return [_moved(topic, now, before, "") for (topic, before), now in found.items()]
+
+
+def notes(address: AddressSettings, existing: Mapping[str, TopicDescription]) -> list[str]:
+    """What is worth knowing and stops nothing."""
+    told = []
+    source = existing.get(address.input_topic)
+    if source is not None and source.partitions != address.partitions:
+        told.append(
+            f"{source.name} has {source.partitions} partitions, the configuration says partitions = "
+            f"{address.partitions}: an existing topic is used as it is"
+        )
+    accepted = existing.get(address.accepted_topic)
+    if source is not None and accepted is not None and accepted.retention_ms < source.retention_ms:
+        told.append(
+            f"{accepted.name} (accepted topic of {address.name}) keeps messages for {span(accepted.retention_ms)} from their "
+            f"acceptance, {source.name} for {span(source.retention_ms)}: consumers that are away for longer lose some, and say GAP"
+        )
+    if source is not None and accepted is not None and accepted.message_bytes_max < source.message_bytes_max:
+        told.append(
+            f"{accepted.name} (accepted topic of {address.name}) has max.message.bytes={accepted.message_bytes_max}, {source.name} "
+            f"has {source.message_bytes_max}: larger messages go to quarantine: "
+            f"{alter(accepted.name, 'max.message.bytes', source.message_bytes_max)}"
+        )
+    return told
+
+
+def _counts(app_id: str, address: AddressSettings, existing: Mapping[str, TopicDescription]) -> Iterable[str]:
+    """A partition of the changelog and of the forward topic for each of the input's.
+
+    A changelog with more, beside a forward topic that fits, grew alone: no lane uses them. Whether the input shrank, the lanes' own
+    records say (:func:`count_faults`).
+    """
+    source = existing.get(address.input_topic)
+    changelog = existing.get(wire.changelog_topic(app_id, address.name))
+    forward = existing.get(wire.forward_topic(app_id, address.name))
+    if source is None:
+        return
+    fits = forward is not None and forward.partitions == source.partitions
+    if changelog is not None and not (
+        changelog.partitions == source.partitions or (fits and changelog.partitions > source.partitions)
+    ):
+        same = [
+            each.name for each in (changelog, forward) if each and each.partitions == changelog.partitions
+        ]
+        yield _moved(source.name, source.partitions, changelog.partitions, " and ".join(same))
+        if len(same) > 1:
+            return
+    if forward is not None and forward.partitions != source.partitions:
+        yield (
+            f"{forward.name} (forward topic of {address.name}) has {forward.partitions} partitions, {source.name} has "
+            f"{source.partitions}: delete it once its lag is 0, and run 'ringfence topics create'"
+        )
+
+
+def _moved(topic: str, now: int, before: int, witnesses: str) -> str:
+    """A changed partition count moves groups to other lanes: their rings and their order would be lost."""
+    still = f", as {witnesses} still {'have' if ' ' in witnesses else 'has'}" if witnesses else ""
+    unused = (
+        f"; only if nothing was processed yet, delete {witnesses} and run 'ringfence topics create'"
+        if witnesses
+        else ""
+    )
+    return (
+        f"{topic} has {now} partitions, it had {before} when its lanes began{still}: groups and IDs have moved to other "
+        f"partitions. Delete it and create it again with {before} partition{'s' * (before != 1)}, or {BEGIN_ANEW}{unused}"
+    )
+
+
+def _policies(
+    app_id: str, address: AddressSettings, existing: Mapping[str, TopicDescription]
+) -> Iterable[str]:
+    """Compaction keeps the rings, and deletes messages of a group; retention the other way round."""
+    for role, name in address.topics(app_id).items():
+        topic = existing.get(name)
+        if topic is None:
+            continue
+        if topic.config is None:
+            yield untold(name)
+        elif role == "changelog" and topic.cleanup_policy != {"compact"}:
+            yield (
+                f"{name} (changelog of {address.name}) has cleanup.policy={topic.policy_words}, and retention would delete duplicate IDs: "
+                f"{alter(name, 'cleanup.policy', 'compact')}"
+            )
+        elif role != "changelog" and "compact" in topic.cleanup_policy:
+            yield (
+                f"{name} ({role} of {address.name}) has cleanup.policy={topic.policy_words}, and compaction deletes messages of a group: "
+                f"name another {role}, or {alter(name, 'cleanup.policy', 'delete')}"
+            )
+
+
+def _timestamps(
+    app_id: str, address: AddressSettings, existing: Mapping[str, TopicDescription]
+) -> Iterable[str]:
+    """Outputs take the timestamps that the input takes: a record that is refused stops its lane."""
+    source = existing.get(address.input_topic)
+    if source is None:
+        return
+    for role, name in address.topics(app_id).items():
+        if role not in _RECORDS or name not in existing:
+            continue
+        for setting, taken in existing[name].timestamps.items():
+            needed = source.timestamps.get(setting, 0)
+            if taken < needed:
+                yield (
+                    f"{name} ({role} of {address.name}) has {setting}={taken}, {source.name} has {needed}, and a record "
+                    f"between the two would stop its lane: {alter(name, setting, needed)}"
+                )

@@ -1,0 +1,272 @@
+"""A fault of one address's topics: it is said in one way everywhere, that address stops, the others go on."""
+
+import asyncio
+import contextlib
+import math
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka.admin import AdminClient, NewPartitions
+from prometheus_client.parser import text_string_to_metric_families
+
+from agents.address_faults import EVERY, AddressFaults
+from agents.lanes import Lanes
+from app import topics
+from app.metrics import Metrics
+from conf.load import validate
+from conf.settings import Settings
+from tables.cluster import Cluster
+from tests.support import kafka
+from tests.support.kafka import Sent
+from tests.support.lanes import Group, until
+from tests.support.worker import WorkerProcess, configure, run_verb, wait_for
+
+
+def _grow(bootstrap: str, topic: str, partitions: int) -> None:
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    for future in admin.create_partitions([NewPartitions(topic, partitions)]).values():
+        future.result(kafka.WAIT_S)
+    wait_for(lambda: len(admin.list_topics(topic, timeout=10).topics[topic].partitions) == partitions, str)
+
+
+def _create_again(bootstrap: str, topic: str, partitions: int) -> None:
+    """A topic's deletion takes a moment."""
+    kafka.delete_topics(bootstrap, [topic])
+
+    def created() -> bool:
+        with contextlib.suppress(Exception):  # it still exists
+            kafka.create_topics(bootstrap, {topic: (partitions, {})})
+            return True
+        return False
+
+    wait_for(created, lambda: f"{topic} cannot be created again")
+
+
+class Scene:
+    """Lanes of two addresses of one partition each, as a worker has them, without Faust."""
+
+    def __init__(self, settings: Settings, cluster: Cluster) -> None:
+        self.settings = settings
+        self.cluster = cluster
+        self.sound, self.faulty = (each.name for each in settings.addresses)
+        self.lanes = Lanes(settings, cluster)
+
+    async def assign(self, **faults: Any) -> None:
+        """Give it all partitions. ``faults``: as :class:`AddressFaults` takes them."""
+        self.lanes.faults = AddressFaults(self.settings, self.cluster, **faults)
+        app_id = self.settings.app.id
+        await self.lanes.assigned(
+            {
+                (topic, 0)
+                for name in (self.sound, self.faulty)
+                for topic in (name, f"{app_id}-{name}-forward")
+            },
+            Group(),
+        )
+
+    def state(self, name: str) -> tuple[str, str]:
+        """State and reason, as ``/health`` shows them."""
+        report = self.lanes.report()[f"{name}-0"]
+        return report["state"], report.get("reason", "")
+
+    async def until_state(self, name: str, state: str) -> None:
+        await until(lambda: self.state(name)[0] == state, lambda: str(self.lanes.report()))
+
+    def metrics(self) -> dict[tuple[str, str], float]:
+        """Gauges by name and lane, or name and address where they have no lane."""
+        return {
+            (sample.name, sample.labels.get("lane", sample.labels.get("address", ""))): sample.value
+            for family in text_string_to_metric_families(Metrics(self.lanes).text().decode())
+            for sample in family.samples
+            if family.type == "gauge"
+        }
+
+
+@pytest.fixture
+async def scene(bootstrap: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Scene]:
+    """Topics as ``topics create`` makes them; refused lanes ask again at once."""
+    monkeypatch.setattr("agents.lane.REFUSED_AGAIN_S", 0.1)
+    name = kafka.unique("scene")
+    settings = validate(
+        {
+            "kafka": {"bootstrap_servers": bootstrap},
+            "app": {"id": name, "data_dir": str(tmp_path)},
+            "addresses": [{"name": f"{name}-{each}", "partitions": 1} for each in ("sound", "faulty")],
+        }
+    )
+    await topics.ensure(settings)
+    async with Cluster(settings.kafka, name) as cluster:
+        made = Scene(settings, cluster)
+        try:
+            yield made
+        finally:
+            await made.lanes.stop()
+
+
+async def test_grown_input(bootstrap: str, scene: Scene) -> None:
+    """It is refused with its true lag, the other address runs; created again as it was, it goes on by itself."""
+    for name in (scene.sound, scene.faulty):
+        kafka.send(bootstrap, name, [Sent(b"%d" % each, b"g") for each in range(7)])
+    await asyncio.to_thread(_grow, bootstrap, scene.faulty, 2)
+    found = await topics.examine(scene.settings)
+    await scene.assign(known=found.by_address)
+    await scene.until_state(scene.sound, "open")
+    await scene.until_state(scene.faulty, "refused")
+    await scene.lanes.measure_lag()
+    refused, metrics, ready = scene.state(scene.faulty), scene.metrics(), scene.lanes.ready
+    await asyncio.to_thread(_create_again, bootstrap, scene.faulty, 1)
+    await scene.until_state(scene.faulty, "open")
+    await scene.lanes.look_at_topics()
+
+    (fault,) = found.faults
+    assert (found.by_address[scene.sound], found.fatal) == ([], False)
+    assert fault.startswith(f"{scene.faulty} has 2 partitions, it had 1 when its lanes began, as ")
+    assert refused == ("refused", fault)
+    assert not ready
+    assert metrics["ringfence_lane_open", f"{scene.sound}-0"] == 1
+    assert metrics["ringfence_lane_open", f"{scene.faulty}-0"] == 0
+    assert metrics["ringfence_lane_state", f"{scene.faulty}-0"] == 1
+    assert metrics["ringfence_lag_records", f"{scene.faulty}-0"] == 7
+    assert metrics["ringfence_address_faults", scene.faulty] == 1
+    assert metrics["ringfence_address_faults", scene.sound] == 0
+    assert scene.lanes.ready
+
+
+async def test_topic_made_compacted_while_lanes_run(bootstrap: str, scene: Scene) -> None:
+    """An open lane that loses the ground under it stops, says what ``topics check`` says, and goes on when that is undone."""
+    accepted = f"{scene.faulty}.accepted"
+    await scene.assign()
+    await scene.until_state(scene.faulty, "open")
+    kafka.alter_topic(bootstrap, accepted, "cleanup.policy", "compact,delete")
+    await scene.lanes.look_at_topics()
+    await scene.until_state(scene.faulty, "refused")
+    (fault,) = (await topics.examine(scene.settings)).faults
+    refused, sound = scene.state(scene.faulty), scene.state(scene.sound)
+    kafka.alter_topic(bootstrap, accepted, "cleanup.policy", "delete")
+    await scene.until_state(scene.faulty, "open")
+
+    assert refused == ("refused", fault)
+    assert f"--topic {accepted} --add-config cleanup.policy=delete" in fault
+    assert sound == ("open", "")
+
+
+async def test_right_that_is_missing(scene: Scene) -> None:
+    """Known before the start: the address waits, without a fence, until it is granted."""
+    fault = f"topic {scene.faulty}: this user may not use it as a worker does: allow Read on it"
+    denied = {scene.faulty: [fault]}
+
+    async def ask() -> dict[str, list[str]]:
+        return denied
+
+    await scene.assign(known=dict(denied), denied=dict(denied), ask_denied=ask)
+    await scene.until_state(scene.faulty, "refused")
+    await scene.lanes.look_at_topics()
+    refused = scene.state(scene.faulty)
+    denied.clear()
+    await scene.lanes.look_at_topics()
+    await scene.until_state(scene.faulty, "open")
+
+    assert refused == ("refused", fault)
+    assert scene.state(scene.sound) == ("open", "")
+    assert scene.lanes.ready
+
+
+async def test_topics_that_nobody_is_given(
+    bootstrap: str, scene: Scene, caplog: pytest.LogCaptureFixture
+) -> None:
+    """An address without topics has no lanes anywhere: it is named all the same, once, and so is its return; the journal too."""
+    caplog.set_level("INFO", "ringfence")
+    gone = [scene.faulty, f"{scene.settings.app.id}-{scene.faulty}-forward"]
+    journal = f"{scene.settings.app.id}-journal"
+    kafka.delete_topics(bootstrap, [*gone, journal])
+    scene.lanes.faults = AddressFaults(scene.settings, scene.cluster)
+    await scene.lanes.assigned(
+        {(scene.sound, 0), (f"{scene.settings.app.id}-{scene.sound}-forward", 0)}, Group()
+    )
+    await scene.until_state(scene.sound, "open")
+    for _ in range(2):
+        await scene.lanes.look_at_topics()
+    missing, ready = scene.lanes.faults.by_address, scene.lanes.ready
+    await topics.ensure(scene.settings)
+    await scene.lanes.look_at_topics()
+
+    assert [each.split()[0] for each in missing[scene.faulty]] == gone
+    assert [each.split()[0] for each in missing[EVERY]] == [journal]
+    assert caplog.text.count("every address: ") == 2
+    assert caplog.text.count(f"address {scene.faulty}: a fault keeps it from its work: ") == 2
+    assert f"address {scene.faulty}: what was wrong is repaired" in caplog.text
+    assert (ready, scene.lanes.ready) == (False, True)
+
+
+async def test_size_that_is_raised_again(bootstrap: str, scene: Scene) -> None:
+    """A lane goes by what its outputs take now: what does not fit is quarantined only as long as it does not."""
+    accepted = f"{scene.faulty}.accepted"
+    await scene.assign()
+    (lane,) = [each for each in scene.lanes.lanes if each.name == f"{scene.faulty}-0"]
+    opened: list[str] = []
+    for limit in ("500", "1048588"):
+        await scene.until_state(scene.faulty, "open")
+        kafka.alter_topic(bootstrap, accepted, "max.message.bytes", limit)
+        await scene.lanes.look_at_topics()
+        await until(lambda: lane.counts["retries"] > len(opened), lambda: f"{lane.state}: {lane.reason}")
+        opened.append(lane.reason)
+    await scene.until_state(scene.faulty, "open")
+    await scene.lanes.look_at_topics()
+
+    assert opened == [
+        f"max.message.bytes has changed: {accepted} takes {each} bytes now" for each in (500, 1048588)
+    ]
+    assert lane.counts["retries"] == 2
+    assert scene.lanes.ready
+
+
+async def test_lag_that_nobody_tells(bootstrap: str, scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A lane whose input is gone is still there, and its lag is unknown, not 0."""
+    monkeypatch.setattr("tables.offsets.REQUEST_TIMEOUT_MS", 500)
+    await scene.assign()
+    await scene.until_state(scene.faulty, "open")
+    kafka.delete_topics(bootstrap, [scene.faulty])
+    await scene.lanes.measure_lag()
+
+    assert math.isnan(scene.metrics()["ringfence_lag_records", f"{scene.faulty}-0"])
+    assert scene.metrics()["ringfence_lag_records", f"{scene.sound}-0"] == 0
+
+
+def test_worker_starts_without_a_faulty_address(bootstrap: str, tmp_path: Path) -> None:
+    """It runs the others, names the fault in log and health; with faults in all addresses it does not start, exit code 1."""
+    name = kafka.unique("start")
+    sound, faulty = f"{name}-sound", f"{name}-faulty"
+    config = configure(
+        tmp_path, bootstrap, name, [{"name": each, "partitions": 1} for each in (sound, faulty)]
+    )
+    _grow(bootstrap, faulty, 2)
+    process = WorkerProcess(config, "w")
+    try:
+        process.start()
+        kafka.send(bootstrap, sound, [Sent(b"1", b"g")])
+        kafka.wait_count(bootstrap, f"{sound}.accepted", 1)
+        lane = f"{faulty}-0"
+        wait_for(
+            lambda: process.health()[1].get("lanes", {}).get(lane, {}).get("state") == "refused",
+            lambda: f"{process.health()}\n{process.log()}",
+        )
+        status, report = process.health()
+        assert process.stop() == 0
+        _grow(bootstrap, sound, 3)
+        process.start()
+        code, said = process.wait_end(), process.log()
+    finally:
+        process.destroy()
+    checked = run_verb("topics", "check", "--config", str(config), check=False)
+
+    faults = [
+        line.removeprefix("fault  ") for line in checked.stdout.splitlines() if line.startswith("fault")
+    ]
+    assert [each.split()[0] for each in faults] == [sound, faulty]
+    assert status == 503
+    assert report["lanes"][lane]["reason"] == faults[1]
+    assert report["faults"] == {faulty: [faults[1]]}
+    assert (code, checked.returncode) == (1, 1)
+    assert said.strip().removeprefix("ringfence: ").splitlines() == faults

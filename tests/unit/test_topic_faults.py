@@ -1,0 +1,120 @@
+import pytest
+from aiokafka.errors import (
+    KafkaError,
+    TopicAuthorizationFailedError,
+    TransactionalIdAuthorizationFailed,
+)
+
+from agents.topic_faults import count_faults, denied, topic_faults
+from conf.load import validate
+from conf.settings import AddressSettings
+from tables.codec import Meta
+from tables.topics import TopicDescription, span
+
+APP = "rf"
+
+
+def _address() -> AddressSettings:
+    return validate({"addresses": [{"name": "orders"}]}).addresses[0]
+
+
+def _topics(**counts: int) -> dict[str, TopicDescription]:
+    """Those of ``orders``, with four partitions but for those named."""
+    names = {
+        "input": "orders",
+        "accepted": "orders.accepted",
+        "quarantine": "orders.quarantine",
+        "changelog": "rf-orders-changelog",
+        "forward": "rf-orders-forward",
+    }
+    return {
+        name: TopicDescription(
+            name, counts.get(role, 4), {"cleanup.policy": "compact" if role == "changelog" else "delete"}
+        )
+        for role, name in names.items()
+    }
+
+
+def _meta(**counts: int) -> Meta:
+    return Meta(9, 1, 0, {}, {name.replace("_", "."): count for name, count in counts.items()}, "0f")
+
+
+def test_grown_input_is_one_fault() -> None:
+    """Changelog and forward topic still have the old count: they are witnesses, and no faults of their own."""
+    (fault,) = topic_faults(APP, _address(), _topics(input=6))
+
+    assert fault == (
+        "orders has 6 partitions, it had 4 when its lanes began, as rf-orders-changelog and rf-orders-forward still have: groups "
+        "and IDs have moved to other partitions. Delete it and create it again with 4 partitions, or begin anew under another "
+        "app.id, which accepts all once more that is still in the input; only if nothing was processed yet, delete "
+        "rf-orders-changelog and rf-orders-forward and run 'ringfence topics create'"
+    )
+
+
+def test_changelog_that_grew_alone() -> None:
+    """Partitions that no lane has do no harm; the advice to create the input again would."""
+    assert topic_faults(APP, _address(), _topics(changelog=6)) == []
+
+
+@pytest.mark.parametrize(
+    ("counts", "topics"),
+    [
+        ({"changelog": 3}, ["orders"]),
+        ({"forward": 6}, ["rf-orders-forward"]),
+        ({"changelog": 3, "forward": 6}, ["orders", "rf-orders-forward"]),
+        ({"input": 2}, ["orders"]),
+    ],
+)
+def test_counts_that_do_not_fit(counts: dict[str, int], topics: list[str]) -> None:
+    """Each is named by the topic that is to be repaired."""
+    assert [fault.split()[0] for fault in topic_faults(APP, _address(), _topics(**counts))] == topics
+
+
+def test_counts_with_which_lanes_began() -> None:
+    """Input and accepted topic keep theirs; several lanes say the same once, and what they say of others is nobody's."""
+    now = {"orders": 4, "orders.accepted": 6}
+    metas = [_meta(orders=4, orders_accepted=4), _meta(orders=4, orders_accepted=4), _meta(other=1)]
+
+    (fault,) = count_faults(_address(), now, metas)
+
+    assert fault.startswith("orders.accepted has 6 partitions, it had 4 when its lanes began: ")
+    assert "only if nothing was processed" not in fault
+    assert count_faults(_address(), now, [_meta(orders=4, orders_accepted=6)]) == []
+    assert count_faults(_address(), {}, metas) == []
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (TopicAuthorizationFailedError("orders.accepted"), "topic orders.accepted: {why}: allow Write on it"),
+        (TopicAuthorizationFailedError({"orders"}), "topic orders: {why}: allow Read on it"),
+        (
+            TopicAuthorizationFailedError({"rf-orders-changelog", "elsewhere"}),
+            "topic elsewhere: {why}: allow Write on it; topic rf-orders-changelog: {why}: allow Read and Write on it",
+        ),
+        (
+            TransactionalIdAuthorizationFailed("rf-orders-0"),
+            "transactional ID rf-orders-0: {why}: allow Write on it",
+        ),
+    ],
+)
+def test_denied(error: KafkaError, said: str) -> None:
+    """What a worker says at its start of a right that is missing, a lane says of one that was revoked."""
+    why = "this user may not use it as a worker does"
+
+    assert denied(APP, _address(), error) == said.format(why=why)
+
+
+def test_denied_is_about_rights() -> None:
+    """Of other errors it says nothing."""
+    assert denied(APP, _address(), KafkaError("x")) is None
+
+
+@pytest.mark.parametrize(
+    ("ms", "said"),
+    [(500, "0.5 s"), (60_000, "60 s"), (3_600_000, "60 minutes"), (86_400_000, "24 hours"), (604_800_000, "7 days"),
+     (float("inf"), "ever")],
+)  # fmt: skip
+def test_span(ms: float, said: str) -> None:
+    """In the largest unit of which there are two."""
+    assert span(ms) == said
