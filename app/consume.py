@@ -19,7 +19,7 @@ from conf.errors import ConfigurationError, PrerequisiteError
 from conf.settings import Settings
 from ringfence_client import ConsumerOptions, GroupConsumer, web
 from ringfence_client.handler import check
-from tables import failpoints, insides
+from tables import failpoints
 
 log: Final = logging.getLogger("ringfence.consumer")
 
@@ -34,7 +34,6 @@ def run(
     """
     logs.configure()
     failpoints.install_from_environment()
-    insides.create_no_topics()
     found = settings.address(address)
     if found is None:
         known = ", ".join(each.name for each in settings.addresses) or "none"

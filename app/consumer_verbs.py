@@ -7,14 +7,33 @@ import click
 
 from app.options import PORT, config_option, settings_with_addresses, silence_clients
 from conf.errors import ConfigurationError
+from conf.names import require_consumer_group
 
 _SECONDS: Final = click.FloatRange(0, min_open=True)
+
+
+class _ConsumerGroup(click.ParamType):
+    """A name that a consumer group may have."""
+
+    name = "NAME"
+
+    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """What may not be one is an error of usage."""
+        try:
+            return require_consumer_group(value)
+        except ConfigurationError as error:
+            self.fail(str(error), param, ctx)
+
+
+_CONSUMER_GROUP: Final = _ConsumerGroup()
 
 
 @click.command()
 @click.argument("address")
 @click.option("--handler", required=True, metavar="MODULE:FUNCTION", help="Called with each message.")
-@click.option("--consumer-group", "group", required=True, metavar="NAME", help="Its progress is its own.")
+@click.option(
+    "--consumer-group", "group", type=_CONSUMER_GROUP, required=True, help="Its progress is its own."
+)
 @click.option(
     "--concurrency", type=click.IntRange(1), default=10, show_default=True, help="Handlers that run at once."
 )
@@ -85,6 +104,14 @@ _SECONDS: Final = click.FloatRange(0, min_open=True)
     show_default=True,
     help="Seconds after which the group gives a dead consumer's partitions to others.",
 )
+@click.option(
+    "--memory",
+    "memory_mib",
+    type=click.IntRange(16),
+    default=512,
+    show_default=True,
+    help="MiB of messages kept in memory, all partitions together.",
+)
 @click.option("--web-port", type=PORT, help="0 = no web server; not given = any free port.")
 @config_option
 def consume(
@@ -102,6 +129,7 @@ def consume(
     lease_timeout: float,
     lease_idle: float,
     session_timeout: float,
+    memory_mib: int,
     web_port: int | None,
     config: Path,
 ) -> int:
@@ -127,6 +155,7 @@ def consume(
             lease_timeout=lease_timeout,
             lease_idle=lease_idle,
             session_timeout=session_timeout,
+            memory_max=memory_mib * 2**20,
         )
     except ValueError as error:
         raise ConfigurationError(str(error)) from error
@@ -141,7 +170,7 @@ def consumers() -> None:
 
 @consumers.command("show")
 @click.argument("address", required=False)
-@click.option("--consumer-group", "group", metavar="NAME", help="Of this one only.")
+@click.option("--consumer-group", "group", type=_CONSUMER_GROUP, help="Of this one only.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON document for programs.")
 @config_option
 def consumers_show(address: str | None, group: str | None, as_json: bool, config: Path) -> int:
@@ -159,7 +188,7 @@ def groups() -> None:
 
 
 _consumer_group = click.option(
-    "--consumer-group", "group", required=True, metavar="NAME", help="Whose progress."
+    "--consumer-group", "group", type=_CONSUMER_GROUP, required=True, help="Whose progress."
 )
 
 

@@ -62,6 +62,8 @@ class LeaseRow:
     waits: str | None
     """The member that the group has given the partition to, while another one has the lease."""
     web: str
+    recreated: bool = False
+    """The record is of a topic of that name that was deleted: nothing of the present one is delivered or acknowledged yet."""
     fault: str | None = None
     """Why the record cannot be read."""
 
@@ -151,12 +153,30 @@ async def _read(settings: Settings, topic: str | None, group: str | None) -> _Fo
         )
         present = {(where, each) for _, where, each in places if each < counts.get(where, 0)}
         ends = await cluster.stable_ends(present)
+        identities = await cluster.topic_ids(sorted({where for where, _ in present}))
+        old = {
+            place: await cluster.log_start(*place[1:])
+            for place, each in stored.items()
+            if place[1:] in present and _is_of_another(each, identities[place[1]])
+        }
         rows = [
-            _row(place, addresses.get(place[1]), stored.get(place), groups[place[0]], ends.get(place[1:]))
+            _row(
+                place,
+                addresses.get(place[1]),
+                stored.get(place),
+                groups[place[0]],
+                ends.get(place[1:]),
+                old.get(place),
+            )
             for place in places
         ]
     faults += [f"{row.consumer_group} {row.topic}/{row.partition}: {row.fault}" for row in rows if row.fault]
     return _Found(rows, groups, faults)
+
+
+def _is_of_another(stored: _Stored, topic_id: str) -> bool:
+    """Whether a record is of a topic of that name that was deleted."""
+    return stored.lease is not None and stored.lease.topic_id not in {"", topic_id}
 
 
 def _only(name: str | None) -> set[str]:
@@ -183,12 +203,20 @@ async def _stored(
 
 
 def _row(
-    place: Place, address: str | None, stored: _Stored | None, group: GroupDescription, end: int | None
+    place: Place,
+    address: str | None,
+    stored: _Stored | None,
+    group: GroupDescription,
+    end: int | None,
+    recreated_from: int | None,
 ) -> LeaseRow:
+    """``recreated_from``: where the log begins, if it is not the one that the record is of."""
     lease = (stored.lease if stored else None) or Progress(0, state=NONE if stored is None else UNREADABLE)
     name = lease.holder.rpartition("/")[0]
     assigned = group.assigned.get(place[1:])
     ours = assigned == name and not lease.released
+    recreated = recreated_from is not None
+    acknowledged = lease.next if recreated_from is None else recreated_from
     return LeaseRow(
         consumer_group=place[0],
         address=address,
@@ -199,12 +227,13 @@ def _row(
         holder_is_member=None if lease.released or not lease.holder else name in group.members,
         token=lease.token,
         age_seconds=None if stored is None else round(max(0.0, time.time() - stored.timestamp_ms / 1000), 3),
-        delivered=lease.delivered,
-        acknowledged=lease.next,
+        delivered=0 if recreated else lease.delivered,
+        acknowledged=acknowledged,
         running=lease.running,
-        lag=None if end is None or stored is None or stored.fault else max(0, end - lease.next),
+        lag=None if end is None or stored is None or stored.fault else max(0, end - acknowledged),
         waits=None if ours else assigned,
         web=lease.web,
+        recreated=recreated,
         fault=stored.fault if stored else None,
     )
 
@@ -239,6 +268,8 @@ def _names(row: LeaseRow) -> str:
     parts = []
     if row.holder and row.state != RELEASED:
         parts.append(f"held by {row.holder}{' (gone)' if row.holder_is_member is False else ''}")
+    if row.recreated:
+        parts.append("deleted and created again since: begins at its start")
     if row.waits:
         parts.append(f"{row.waits} waits")
     return ", ".join(parts)

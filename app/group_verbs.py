@@ -1,6 +1,7 @@
 """``ringfence groups purge`` and ``ringfence groups skip``."""
 
 import asyncio
+from collections.abc import Sequence
 from typing import Any, Final
 
 import aiohttp
@@ -51,7 +52,8 @@ def drop(settings: Settings, address: str, group: str, name: str, *, skip: bool)
         0 dropped, 1 nothing to drop.
 
     Raises:
-        GroupError: a consumer holds it, and its web server cannot be reached or refuses; or consumers came meanwhile.
+        GroupError: nobody knows this consumer group; or a consumer holds it, and its web server cannot be reached or refuses; or
+            consumers came meanwhile.
         BrokerUnavailableError: the cluster does not answer, or refuses.
     """
     found = rings.configured(settings, address)
@@ -88,7 +90,7 @@ def release(settings: Settings, address: str, group: str, name: str) -> int:
         0 ended, 1 none runs it.
 
     Raises:
-        GroupError: the consumer that holds it cannot be reached, or refuses.
+        GroupError: nobody knows this consumer group; or the consumer that holds it cannot be reached, or refuses.
         BrokerUnavailableError: the cluster does not answer, or refuses.
     """
     found = rings.configured(settings, address)
@@ -108,9 +110,11 @@ async def _release(settings: Settings, address: AddressSettings, group: str, nam
     async with Cluster(settings.kafka, group) as cluster:
         await cluster.await_coordinator()
         released = []
-        for number, known in enumerate(await groups.progresses(settings, address, cluster)):
-            row = await _waiting(settings, address, cluster, number, known, name)
-            if row is None or known is None or known.released:
+        for number, known in enumerate(await _progresses(settings, address, cluster)):
+            if known is None or known.released:
+                continue
+            now = await groups.standing(cluster, address.accepted_topic, number, known)
+            if name.hex() not in await groups.unfinished(settings, address.accepted_topic, number, now):
                 continue
             place = f"{address.accepted_topic}/{number}"
             answer = await _tell(known.web, group, address, number, name, "release")
@@ -130,8 +134,9 @@ async def _drop(
     async with Cluster(settings.kafka, group) as cluster:
         await cluster.await_coordinator()
         dropped = {}
-        for number, known in enumerate(await groups.progresses(settings, address, cluster)):
-            row = await _waiting(settings, address, cluster, number, known, name)
+        for number, known in enumerate(await _progresses(settings, address, cluster)):
+            now = await groups.standing(cluster, address.accepted_topic, number, known)
+            row = (await groups.unfinished(settings, address.accepted_topic, number, now)).get(name.hex())
             if row is None:
                 continue
             refusal = "has no web server"
@@ -148,27 +153,30 @@ async def _drop(
                     f"{refusal}: run this again in a moment, where its web server can be reached; or stop the group's "
                     "consumers first"
                 )
-            end = row.head_offset + 1 if skip else await cluster.stable_end(address.accepted_topic, number)
-            await dropping.drop_below(settings, address, cluster, number, name, end, _say_waiting)
+            end = row.head_offset + 1 if skip else now.end
+            await dropping.drop_below(
+                settings, address, cluster, number, name, end, now.topic_id, _say_waiting
+            )
             dropped[number] = 1 if skip else row.depth
         return dropped
 
 
-async def _waiting(
-    settings: Settings,
-    address: AddressSettings,
-    cluster: Cluster,
-    partition: int,
-    known: Progress | None,
-    name: bytes,
-) -> groups.GroupRow | None:
-    """The group's row in one partition; None = nothing of it waits there."""
-    topic = address.accepted_topic
-    start, end = await cluster.log_start(topic, partition), await cluster.stable_end(topic, partition)
-    if known is None:
-        committed = await cluster.committed(topic, partition)
-        known = Progress(start if committed is None else committed)
-    return (await groups.unfinished(settings, topic, partition, known, start, end)).get(name.hex())
+async def _progresses(
+    settings: Settings, address: AddressSettings, cluster: Cluster
+) -> Sequence[Progress | None]:
+    """Of each partition.
+
+    Raises:
+        GroupError: nobody knows this consumer group.
+    """
+    progresses = await groups.progresses(settings, address, cluster)
+    if not await groups.is_known(address, cluster, progresses):
+        raise GroupError(
+            f"the consumer group {cluster.group_id} has never consumed {address.name}: is it called otherwise? `ringfence consumers "
+            f"show {address.name}` names those that have. One that is new may begin further on: kafka-consumer-groups.sh "
+            "--reset-offsets sets where"
+        )
+    return progresses
 
 
 def _say_waiting(text: str) -> None:

@@ -9,7 +9,7 @@ import json
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import aiohttp
 import click
@@ -23,6 +23,7 @@ from conf.settings import AddressSettings, Settings
 from ringfence_client import record
 from ringfence_client.progress import ProgressTopic
 from ringfence_client.record import Progress
+from ringfence_client.resuming import Log, resume
 from ringfence_client.watermark import Watermark
 from tables import changelog
 from tables.cluster import NO_MEMBERS, Cluster
@@ -77,22 +78,28 @@ def show(settings: Settings, address: str, group: str, as_json: bool) -> int:
         BrokerUnavailableError: nobody answers.
     """
     found = rings.configured(settings, address)
-    partitions, groups = asyncio.run(_read(settings, found, group))
+    partitions, groups, known = asyncio.run(_read(settings, found, group))
     if as_json:
         document = {"partitions": list(map(asdict, partitions)), "groups": list(map(asdict, groups))}
         click.echo(json.dumps(document, indent=2))
     else:
         _print(partitions, groups)
+    if not known:
+        click.echo(
+            f"not known  {group} has never consumed {address}: this is what waits for any new consumer group",
+            err=True,
+        )
     return 0
 
 
 async def _read(
     settings: Settings, address: AddressSettings, group: str
-) -> tuple[list[PartitionRow], list[GroupRow]]:
+) -> tuple[list[PartitionRow], list[GroupRow], bool]:
     async with Cluster(settings.kafka, group) as cluster:
         await cluster.await_coordinator()
         idle = await cluster.group_state() in NO_MEMBERS
         known = await progresses(settings, address, cluster)
+        met = await is_known(address, cluster, known)
         limit = asyncio.Semaphore(PARALLEL)
 
         async def one(partition: int, known: Progress | None) -> tuple[PartitionRow, list[GroupRow]]:
@@ -101,7 +108,18 @@ async def _read(
 
         found = await asyncio.gather(*(one(number, each) for number, each in enumerate(known)))
     rows = [row for _, groups in found for row in groups]
-    return [each for each, _ in found], sorted(rows, key=lambda row: -row.head_age_seconds)
+    return [each for each, _ in found], sorted(rows, key=lambda row: -row.head_age_seconds), met
+
+
+async def is_known(address: AddressSettings, cluster: Cluster, known: Sequence[Progress | None]) -> bool:
+    """Whether the consumer group of ``cluster`` ever had to do with an address, or has members now.
+
+    ``known`` is what :func:`progresses` found. An offset may be there without: an operator has set it beforehand.
+    """
+    if any(each is not None for each in known) or await cluster.group_state() not in NO_MEMBERS:
+        return True
+    asked = (cluster.committed(address.accepted_topic, number) for number in range(len(known)))
+    return any(each is not None for each in await asyncio.gather(*asked))
 
 
 async def progresses(settings: Settings, address: AddressSettings, cluster: Cluster) -> list[Progress | None]:
@@ -139,28 +157,48 @@ async def _partition(
 ) -> tuple[PartitionRow, list[GroupRow]]:
     """Count what is not finished, and ask the holder what it has acquired of it."""
     topic = address.accepted_topic
-    start, end = await cluster.log_start(topic, partition), await cluster.stable_end(topic, partition)
-    if known is None:
-        committed = await cluster.committed(topic, partition)
-        known = Progress(start if committed is None else committed)
-    rows = await unfinished(settings, topic, partition, known, start, end)
-    held = None if known.released or idle else known.holder
-    live = await ask(known.web) if held and known.web else None
+    now = await standing(cluster, topic, partition, known)
+    rows = await unfinished(settings, topic, partition, now)
+    held = None if known is None or known.released or idle else known.holder
+    web = known.web if known is not None else ""
+    live = await ask(web) if held and web else None
     for each in live or ():
         row = rows.get(each["group_hex"])
         if row is not None and each["partition"] == partition:
             row.acquired, row.owner = each["acquired"], each["owner"]
     depth = sum(each.depth for each in rows.values())
     return (
-        PartitionRow(partition, known.next, end, depth, held, known.web, live is not None),
+        PartitionRow(partition, now.progress.next, now.end, depth, held, web, live is not None),
         list(rows.values()),
     )
 
 
+class Standing(NamedTuple):
+    """How far a consumer group is in one partition as it is now."""
+
+    progress: Progress
+    topic_id: str
+    start: int
+    end: int
+    """That committed readers see."""
+
+
+async def standing(cluster: Cluster, topic: str, partition: int, known: Progress | None) -> Standing:
+    """What ``known``, the last record, says of the topic as it is now: it may have been created again, or an offset been set."""
+    identity = await cluster.identity(topic)
+    start, end = await cluster.log_start(topic, partition), await cluster.stable_end(topic, partition)
+    other = known is None or known.released or known.topic_id not in {"", identity.topic_id}
+    # Who holds it may have written since: that is no offset that somebody has set.
+    committed = known.next if known is not None and not other else await cluster.committed(topic, partition)
+    now = Log(identity.topic_id, committed, start, await cluster.high_watermark(topic, partition))
+    return Standing(resume(known, now).progress, identity.topic_id, start, end)
+
+
 async def unfinished(
-    settings: Settings, topic: str, partition: int, known: Progress, start: int, end: int
+    settings: Settings, topic: str, partition: int, standing: Standing
 ) -> dict[str | None, GroupRow]:
     """The groups with unfinished messages, by their names in hex; in the order of their first messages."""
+    known, end = standing.progress, standing.end
     finished = Watermark(known.next, known.finished)
     rows: dict[str | None, GroupRow] = {}
     now = time.time() * 1000
@@ -181,7 +219,8 @@ async def unfinished(
                 row = rows[name] = GroupRow(partition, shown, name, 0, 0, None, each.offset, age)
             row.depth += 1
 
-    await changelog.read(settings.kafka, topic, partition, max(start, known.next), end, consume)
+    begin = max(standing.start, known.next)
+    await changelog.read(settings.kafka, topic, partition, begin, end, consume)
     return rows
 
 

@@ -13,7 +13,7 @@ from confluent_kafka import KafkaException
 from rich.console import Console
 
 from app.embedded.broker import EmbeddedBroker
-from bench import consume, handover, lease_load, ledger, profile, reconcile, recovery, table, wide
+from bench import consume, handover, lease_load, ledger, memory, profile, reconcile, recovery, table, wide
 from bench.contest import CONTENDERS, PLAIN, Contest, Outcome
 from bench.errors import BenchError
 from bench.traffic import Plan
@@ -26,6 +26,7 @@ HANDOVER_RESULTS: Final = RESULTS.with_name("handover.json")
 LEDGER_RESULTS: Final = RESULTS.with_name("ledger.json")
 RECONCILE_RESULTS: Final = RESULTS.with_name("reconcile.json")
 WIDE_RESULTS: Final = RESULTS.with_name("wide.json")
+MEMORY_RESULTS: Final = RESULTS.with_name("memory.json")
 QUICK_MESSAGES: Final = 100_000
 PLAIN_SHARE: Final = 50
 """The plain agent gets one message of so many: at its pace the whole would take minutes to hours."""
@@ -163,6 +164,25 @@ def wide_command(partitions: int) -> None:
     with _broker() as (broker, _):
         found = wide.run(broker.bootstrap_servers, partitions, Console().print)
     wide.save(found, WIDE_RESULTS)
+
+
+@main.command("memory", context_settings={"ignore_unknown_options": True})
+@click.option("--partitions", type=click.IntRange(min=1), default=200, show_default=True)
+@click.option(
+    "--seconds",
+    type=click.FloatRange(1),
+    default=60.0,
+    show_default=True,
+    help="Each backlog is consumed for.",
+)
+@click.argument("options", nargs=-1, type=click.UNPROCESSED)
+def memory_command(partitions: int, seconds: float, options: tuple[str, ...]) -> None:
+    """Measure a consumer's memory before backlogs of small, middling and large messages. OPTIONS go to `consume`."""
+    console = Console()
+    with _broker() as (broker, folder):
+        found = memory.run(broker.bootstrap_servers, folder, partitions, seconds, options, console.print)
+    memory.show(found, console)
+    memory.save(found, MEMORY_RESULTS)
 
 
 @main.command("handover")

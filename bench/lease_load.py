@@ -19,6 +19,7 @@ from bench.errors import BenchError
 from conf.settings import KafkaSettings
 from ringfence_client import ConsumerOptions, record
 from ringfence_client.dead_letters import DeadLetters, DeadLetterTopic
+from ringfence_client.memory import Memory
 from ringfence_client.opening import PartitionOpening
 from ringfence_client.progress import PARTITIONS, TOPIC_CONFIG, ProgressTopic
 from ringfence_client.window import Window
@@ -94,13 +95,10 @@ async def _run(kafka: KafkaSettings, data: Path, writes: int, say: Say) -> Load:
         await cluster.await_coordinator()
         await cluster.await_topics([TOPIC, progress.name], APPEAR_LIMIT_S)
         await progress.start()
+        letters = DeadLetters(DeadLetterTopic(TOPIC, HOLDERS, 2**20), GROUP)
+        options = ConsumerOptions()
         opening = PartitionOpening(
-            kafka,
-            APP_ID,
-            cluster,
-            progress,
-            DeadLetters(DeadLetterTopic(TOPIC, HOLDERS, 2**20), GROUP),
-            ConsumerOptions(),
+            kafka, APP_ID, cluster, progress, letters, options, Memory(options.memory_max)
         )
         began = time.monotonic()
         sizes = await asyncio.gather(*(_write(opening, each, writes // HOLDERS) for each in range(HOLDERS)))

@@ -93,6 +93,10 @@ class Child:
             raise BenchError(f"ended by itself with {self._process.returncode}:\n{self.tail()}")
         return read(self._process.pid)
 
+    def rss_bytes(self) -> int:
+        """Resident memory now."""
+        return int(psutil.Process(self._process.pid).memory_info().rss)
+
     def reported(self) -> int:
         """The number in the last line that begins with :data:`REPORT`; 0 while there is none."""
         for line in reversed(self._log.read_bytes().splitlines(keepends=True)):

@@ -94,7 +94,7 @@ class Attempts:
     def _lacks(self, turn: Turn) -> bool:
         """Whether something must happen before its first message is attempted; if so, the turn rests until then."""
         claimed, window, offset = turn.claimed, turn.claimed.window, turn.offsets[0]
-        if (left := self._runs.left(claimed.topic, claimed.partition, offset)) is not None:
+        if (left := self._runs.left(claimed.fence.log, offset)) is not None:
             self.wait_for_left(turn, left)
             return True
         record = window.record(offset)
@@ -245,7 +245,7 @@ class Attempts:
                 "nearly every attempt fails, the last with: %s: slowing down to an attempt now and then until some succeed, "
                 "and nothing is given up meanwhile; look at what the handler depends on", reason,
             )  # fmt: skip
-        left = self._runs.left(claimed.topic, claimed.partition, offset)
+        left = self._runs.left(claimed.fence.log, offset)
         if left is not None:
             log.warning(
                 "%s/%d: attempt %d failed, and its handler goes on; group %s waits for it, all others go on: %s",

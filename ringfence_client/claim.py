@@ -21,6 +21,8 @@ class Claim:
     web: str = ""
     token: int = 0
     """The fencing token."""
+    topic_id: str = ""
+    """Kafka's own, of the topic that is read: its offsets mean nothing in another one of that name."""
 
     @property
     def key(self) -> bytes:

@@ -33,7 +33,7 @@ class Claimed:
     ) -> None:
         """``read`` brings a parked record; ``renew`` is told when the partition must be opened anew."""
         self.claim = claim
-        self.fence = Fence(claim.token)
+        self.fence = Fence(claim.token, (claim.topic, claim.partition, claim.topic_id))
         self.window = window
         self.writer = writer
         self.tenure = tenure

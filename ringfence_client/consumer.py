@@ -7,7 +7,7 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import Coroutine, Iterable
+from collections.abc import Callable, Coroutine, Iterable
 from typing import Any, Final
 
 from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener, TopicPartition
@@ -15,11 +15,10 @@ from aiokafka.errors import (
     GroupAuthorizationFailedError,
     InconsistentGroupProtocolError,
     InvalidSessionTimeoutError,
-    KafkaError,
-    OffsetOutOfRangeError,
 )
 
-from conf.errors import ConfigurationError, PrerequisiteError, named
+from conf.errors import ConfigurationError, PrerequisiteError
+from conf.names import require_consumer_group
 from conf.settings import AddressSettings, Settings
 from ringfence_client import topics
 from ringfence_client.assignor import KeepingAssignor
@@ -29,31 +28,26 @@ from ringfence_client.dispatcher import Dispatcher
 from ringfence_client.handler import Handler
 from ringfence_client.handler import check as check_handler
 from ringfence_client.holdings import Holdings
+from ringfence_client.intake import POLL_MS, Intake
+from ringfence_client.memory import Memory
 from ringfence_client.message import MessageFactory
 from ringfence_client.opening import PartitionOpening
 from ringfence_client.options import ConsumerOptions
 from ringfence_client.parked import ParkedReader
 from ringfence_client.progress import ProgressTopic
+from ringfence_client.topic_watch import TopicWatch
 from tables import insides
 from tables.access import client_options
-from tables.cluster import Cluster
+from tables.cluster import NO_TOPIC, Cluster, TopicIdentity
 
 log: Final = logging.getLogger("ringfence.consumer")
 
-POLL_MS: Final = 100
-MOVING_POLL_MS: Final = 10
-"""While windows that are full enough move: handlers do not wait long for what one of them lacks."""
-FETCH_RECORDS_MAX: Final = 250
-"""Taken at once; handlers run between."""
-FETCH_PART: Final = 5
-"""And no more than this part of a window."""
 HEARTBEAT_MS: Final = 300
 """A consumer learns of a rebalance by its next one: so long a partition may stand still, whatever the session time-out is."""
 LEAVE_LIMIT_S: Final = 8.0
 """For leaving the group and disconnecting."""
 REBALANCE_MARGIN_S: Final = 10.0
 """Who takes longer to join again than the rebalance time-out is evicted."""
-FETCH_AGAIN_S: Final = 1.0
 FAULT_SHOWS_S: Final = 2.0
 """A write that fails once now and then is part of any cluster's life."""
 
@@ -80,7 +74,7 @@ class GroupConsumer:
 
         Raises:
             HandlerError: the handler cannot be called with a message, or nothing of it would run.
-            ConfigurationError: the group is the workers' own.
+            ConfigurationError: no consumer group may be called so, or it is the workers' own.
         """
         check_handler(handler, getattr(handler, "__qualname__", repr(handler)))
         if group == settings.app.id:
@@ -88,13 +82,13 @@ class GroupConsumer:
                 f"consumer group {group!r} is the workers' own, by app.id: choose another name"
             )
         self.address = address
-        self.group = group
+        self.group = require_consumer_group(group)
         self.options = options or ConsumerOptions()
         self._settings = settings
         self._topic = address.accepted_topic
-        self._fetch_max = min(FETCH_RECORDS_MAX, max(1, self.options.records_max // FETCH_PART))
         self.cluster = Cluster(settings.kafka, group)
-        self._parked = ParkedReader(settings.kafka)
+        self.memory = Memory(self.options.memory_max)
+        self._parked = ParkedReader(settings.kafka, self.cluster)
         self.dispatcher = Dispatcher(
             handler,
             MessageFactory(address),
@@ -102,9 +96,11 @@ class GroupConsumer:
         )
         self.holdings = Holdings(self._topic, self.options, self.dispatcher, self._parked)
         self.web = ""
-        self._finished, self._moved = 0, 0.0
-        """Messages that were finished, and when that changed last."""
+        self._intake = Intake(
+            self._topic, self.options, self.holdings, self.dispatcher, self._parked, self.memory
+        )
         self._consumer: AIOKafkaConsumer
+        self._watch: TopicWatch
 
     @property
     def ready(self) -> bool:
@@ -156,24 +152,67 @@ class GroupConsumer:
             await progress.start()
             stack.push_async_callback(progress.stop)
             opening = PartitionOpening(
-                self._settings.kafka, self._settings.app.id, self.cluster, progress, letters, self.options
+                self._settings.kafka,
+                self._settings.app.id,
+                self.cluster,
+                progress,
+                letters,
+                self.options,
+                self.memory,
             )
             opening.web = self.web
             stack.push_async_callback(opening.stop)
             stack.push_async_callback(self._parked.stop)
             self.dispatcher.start()
             stack.push_async_callback(self.dispatcher.stop)
+            self._watch = TopicWatch(
+                self.cluster,
+                {
+                    self._topic: self._compare,
+                    progress.name: self._compare_with(progress),
+                },
+            )
             self._consumer = AIOKafkaConsumer(**self._consumer_options())
+            insides.never_create(self._consumer)
+            insides.on_doubt(self._consumer, self._doubt)
             self.holdings.begin(self._consumer, opening)
+            self._intake.begin(self._consumer)
             self._consumer.subscribe([self._topic], listener=_Listener(self.holdings))
             # From the last to the first: the group is left at once, and nobody waits for handlers but who gets their partition.
             stack.push_async_callback(self.holdings.end)
             stack.push_async_callback(insides.end, self._consumer, LEAVE_LIMIT_S)
             stack.push_async_callback(self.holdings.close)
+            stack.push_async_callback(_cancelled, asyncio.create_task(self._watch.run(), name="topic watch"))
             await self._until_stopped(self._join_and_fetch())
 
     async def _topics(self) -> DeadLetterTopic:
         return await topics.prepare(self._settings, self.address, self.cluster)
+
+    def _doubt(self) -> None:
+        """A broker does not know the topic any more, or not where it was."""
+        self._intake.doubt()
+        self._watch.hurry()
+
+    def _compare(self, identity: TopicIdentity | None) -> None:
+        """Which topic it is. Where that cannot be told, go on: the next look tells."""
+        if identity != NO_TOPIC and not self._watch.hurried:
+            self._intake.doubted = False
+        if identity is not None:
+            self.holdings.compare(identity)
+
+    def _compare_with(self, progress: ProgressTopic) -> Callable[[TopicIdentity | None], None]:
+        """What becomes of the leases when the topic that they stand in is another one."""
+
+        def compare(identity: TopicIdentity | None) -> None:
+            if identity is not None and identity != NO_TOPIC and progress.renew(identity):
+                log.error(
+                    "%s was deleted and created again: whoever holds a partition writes it anew now; of partitions that nobody holds "
+                    "the tokens begin at 1 again, and what was finished out of order comes again",
+                    progress.name,
+                )
+                self.holdings.write_again()
+
+        return compare
 
     async def _until_stopped(self, flow: Coroutine[Any, Any, None]) -> None:
         """Until :meth:`stop`, or until the handler turns out to be none: then it is cancelled, because aiokafka waits without limit for an assignment.
@@ -212,9 +251,9 @@ class GroupConsumer:
             # One alone: aiokafka 0.14 joins once for each, with another list each time, and two members never agree.
             "partition_assignment_strategy": [KeepingAssignor(self._topic, self.holdings.owned)],
             "fetch_max_wait_ms": POLL_MS,
+            "fetch_max_bytes": self.memory.response_bytes_max,
+            "max_partition_fetch_bytes": self.memory.partition_bytes_max,
         }
-
-    # -- what flows ------------------------------------------------------------------------------------------
 
     async def _join_and_fetch(self) -> None:
         try:
@@ -234,64 +273,12 @@ class GroupConsumer:
                 "their group.min.session.timeout.ms (6 s unless set) and group.max.session.timeout.ms (30 min)"
             ) from error
         log.info("consumer %s of group %s begins at %s", self.options.name, self.group, self._topic)
-        while True:
-            insides.keep_fetching(self._consumer._fetcher)  # noqa: SLF001
-            insides.keep_member(self._consumer)
-            timeout_ms = MOVING_POLL_MS if self._moving() else POLL_MS
-            try:
-                fetched = await self._consumer.getmany(timeout_ms=timeout_ms, max_records=self._fetch_max)
-            except OffsetOutOfRangeError as error:
-                self._judge(error.args[0])
-                continue
-            except (KafkaError, OSError) as error:
-                log.warning("nothing can be fetched, again in %.0f s: %s", FETCH_AGAIN_S, named(error))
-                await asyncio.sleep(FETCH_AGAIN_S)
-                continue
-            self._take(fetched)
-            await asyncio.sleep(0)  # aiokafka returns what it has without one
+        await self._intake.run()
 
-    def _moving(self) -> bool:
-        """Whether windows that have enough for now may soon lack something."""
-        now, finished = asyncio.get_running_loop().time(), self.dispatcher.counts["finished"]
-        if finished != self._finished:
-            self._finished, self._moved = finished, now
-        return bool(self._consumer.paused()) and now - self._moved <= POLL_MS / 1000
 
-    def _take(self, fetched: dict[TopicPartition, list[Any]]) -> None:
-        """No await stands between the fetch and here: a position tells what the windows have."""
-        for tp, records in fetched.items():
-            claimed = self.claims.get(tp.partition)
-            if claimed is not None:
-                self.dispatcher.wake(claimed.window.feed(records))
-        now = asyncio.get_running_loop().time()
-        paused = self._consumer.paused()  # it looks at all partitions: once for all of them
-        for number, claimed in self.claims.items():
-            tp = TopicPartition(self._topic, number)
-            reached = insides.position(self._consumer, tp)
-            before = claimed.window.next
-            if reached is not None:
-                claimed.window.reached(reached)
-            if claimed.window.next != before:
-                claimed.writer.note()
-            claimed.window.tick(now)
-            self._throttle(tp, claimed, paused)
-            self._parked.read_ahead(claimed)
-
-    def _judge(self, out_of_range: dict[TopicPartition, int]) -> None:
-        """Retention deleted what was to be read next, or the topic is another one: its opening says which."""
-        for tp, offset in out_of_range.items():
-            log.warning("%s/%d: there is no offset %d any more", tp.topic, tp.partition, offset)
-            claimed = self.claims.get(tp.partition)
-            if claimed is not None:
-                claimed.fail()
-
-    def _throttle(self, tp: TopicPartition, claimed: Claimed, paused: set[TopicPartition]) -> None:
-        if tp not in self._consumer.assignment() or claimed.draining:
-            return
-        if not claimed.window.wants_more(self.dispatcher.idle, self._fetch_max):
-            self._consumer.pause(tp)
-        elif tp in paused:
-            self._consumer.resume(tp)
+async def _cancelled(task: "asyncio.Task[None]") -> None:
+    task.cancel()
+    await asyncio.wait([task])
 
 
 class _Listener(ConsumerRebalanceListener):  # type: ignore[misc]

@@ -123,7 +123,7 @@ class Dispatcher:
         """
         self._end(claimed)
         if await self._ended(claimed, limit):
-            return not self.runs.any_left(claimed.topic, claimed.partition)
+            return not self.runs.any_left(claimed.fence.log)
         log.warning("%s: handlers still run after %.0f s: cancelled", claimed, limit)
         return await self.drop(claimed)
 
@@ -138,7 +138,7 @@ class Dispatcher:
             for task, turn in list(self._running.items()):
                 if turn.claimed is claimed:
                     self._leave_behind(task, turn)
-        return not self.runs.any_left(claimed.topic, claimed.partition)
+        return not self.runs.any_left(claimed.fence.log)
 
     def skip(self, claimed: Claimed, group: bytes) -> int:
         """Drop the first message of a group that no handler runs now; returns how many went, 1 or 0."""
@@ -280,7 +280,7 @@ class Dispatcher:
             "%s/%d: the handler does not end when it is cancelled: its group waits for it, another consumer for the lease",
             claimed, offset,
         )  # fmt: skip
-        self.runs.outlives(claimed.topic, claimed.partition, offset, future)
+        self.runs.outlives(claimed.fence.log, offset, future)
         self._attempts.leave(turn)
 
     def _refuse(self, error: HandlerError) -> None:

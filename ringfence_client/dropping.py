@@ -5,7 +5,9 @@ from typing import Final
 
 from conf.settings import AddressSettings, Settings
 from ringfence_client import topics
+from ringfence_client.claim import LostError
 from ringfence_client.dead_letters import DeadLetters
+from ringfence_client.memory import Memory
 from ringfence_client.opening import PartitionOpening
 from ringfence_client.options import ConsumerOptions
 from ringfence_client.progress import ProgressTopic
@@ -21,22 +23,26 @@ async def drop_below(
     partition: int,
     group: bytes,
     below: int,
+    topic_id: str,
     waiting: Callable[[str], None],
 ) -> None:
     """Whoever holds the partition next skips the group's messages below this offset. Takes the partition for a moment.
 
-    ``waiting`` is told, once, for whom it waits: a holder that died has its lease until that runs out.
+    ``topic_id`` says of which topic the offset is. ``waiting`` is told, once, for whom it waits: a holder that died has its lease
+    until that runs out.
 
     Raises:
         NotOursError: the consumer group has members.
-        LostError: it got one meanwhile.
+        LostError: it got one meanwhile, or the topic was created again.
         KafkaError: the cluster does not answer.
     """
     dead_letters = DeadLetters(await topics.prepare(settings, address, cluster), cluster.group_id)
     progress = ProgressTopic(settings.kafka, settings.app.id, cluster)
     await progress.start()
+    options = ConsumerOptions()
+    memory = Memory(options.memory_max)
     opening = PartitionOpening(
-        settings.kafka, settings.app.id, cluster, progress, dead_letters, ConsumerOptions()
+        settings.kafka, settings.app.id, cluster, progress, dead_letters, options, memory
     )
 
     said: list[str] = []
@@ -50,13 +56,17 @@ async def drop_below(
         return await cluster.group_state() in NO_MEMBERS
 
     try:
-        _, window, writer = await opening.open(address.accepted_topic, partition, confirm, say_once)
-        window.purge(group, below)
+        claim, window, writer = await opening.open(address.accepted_topic, partition, confirm, say_once)
+        same = claim.topic_id == topic_id
+        if same:
+            window.purge(group, below)
         writer.start(lambda: None)
         try:
             await writer.persisted()
         finally:
             await writer.close(WRITE_LIMIT_S, released=not window.suspect_below)
+        if not same:
+            raise LostError(f"{claim.topic} was deleted and created again meanwhile")
     finally:
         await opening.stop()
         await progress.stop()

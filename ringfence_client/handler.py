@@ -14,6 +14,8 @@ from conf.errors import ConfigurationError
 from ringfence_client.message import Message
 
 Handler = Callable[[Message], Any]
+Log = tuple[str, int, str]
+"""As a :class:`Fence` has it: a message of a topic of that name that was deleted is another one."""
 
 
 class HandlerError(ConfigurationError):
@@ -66,7 +68,7 @@ class HandlerRuns:
         if not _is_async(handler):
             self._pool = self._new_pool()
         self.in_threads = self._pool is not None
-        self._left: dict[tuple[str, int, int], asyncio.Future[Any]] = {}
+        self._left: dict[tuple[Log, int], asyncio.Future[Any]] = {}
 
     async def run(self, message: Message) -> None:
         """Call the handler.
@@ -93,22 +95,22 @@ class HandlerRuns:
                 f"the handler returned a generator ({result!r}): nothing of it has run; return when the message is handled"
             )
 
-    def left(self, topic: str, partition: int, offset: int) -> "asyncio.Future[Any] | None":
+    def left(self, log: Log, offset: int) -> "asyncio.Future[Any] | None":
         """A run of this message that outlives its turn: whoever gets the message here again waits."""
-        return self._left.get((topic, partition, offset)) if self._left else None
+        return self._left.get((log, offset)) if self._left else None
 
-    def any_left(self, topic: str, partition: int) -> bool:
+    def any_left(self, log: Log) -> bool:
         """Whether such a run of any message of a partition goes on."""
-        return any(key[:2] == (topic, partition) for key in self._left)
+        return any(key[0] == log for key in self._left)
 
     @property
     def left_behind(self) -> int:
         """How many such runs go on."""
         return len(self._left)
 
-    def outlives(self, topic: str, partition: int, offset: int, run: "asyncio.Future[Any]") -> None:
+    def outlives(self, log: Log, offset: int, run: "asyncio.Future[Any]") -> None:
         """This run does; it is forgotten when it ends."""
-        key = (topic, partition, offset)
+        key = (log, offset)
         self._left[key] = run
 
         def ended(_: "asyncio.Future[Any]") -> None:
@@ -137,7 +139,7 @@ class HandlerRuns:
                 return thread.result()  # it ended just then
             # A thread cannot be ended, unless it has not begun.
             if not run.cancel():
-                self.outlives(message.topic, message.partition, message.offset, thread)
+                self.outlives(message.held.log, message.offset, thread)
                 if pool is self._pool:
                     # It may keep its place for ever, which the others need: what runs in the old threads ends there.
                     pool.shutdown(wait=False)

@@ -19,6 +19,7 @@ from ringfence_client.opening import NotOursError, PartitionOpening
 from ringfence_client.options import ConsumerOptions
 from ringfence_client.parked import ParkedReader
 from tables import insides
+from tables.cluster import NO_TOPIC, TopicIdentity
 from tables.waiting import set_within
 
 log: Final = logging.getLogger("ringfence.consumer")
@@ -109,6 +110,27 @@ class Holdings:
                 self._come(number, generation), name=f"opening of {self._topic}/{number}"
             )
 
+    def compare(self, identity: TopicIdentity) -> None:
+        """Which topic it is now: what is held of another one of that name is drained, and opened anew."""
+        for each in self.claims.values():
+            each.writer.exists(each.partition < identity.partitions)
+        if identity == NO_TOPIC:
+            return  # the group will take its partitions away, or it comes back
+        claims = [each for each in self.claims.values() if each.claim.topic_id != identity.topic_id]
+        old = [each for each in claims if not each.failed]
+        if old:
+            log.warning(
+                "%s was deleted and created again: %s of it begin anew, at its start; what of it was handled already is handled again",
+                self._topic, _numbers(each.partition for each in old),
+            )  # fmt: skip
+        for each in old:
+            each.fail()
+
+    def write_again(self) -> None:
+        """All leases, at once: the topic that they stood in is gone."""
+        for claimed in self.claims.values():
+            claimed.writer.write_again()
+
     async def close(self) -> None:
         """Begin to give all away. From here on no membership is needed: others may be assigned what nothing runs of."""
         self.stopping.set()  # whatever brought us here: nothing is opened any more
@@ -193,6 +215,7 @@ class Holdings:
             # Before anything is handed out: whose it is, and what may be running, is known to others.
             await writer.persisted()
         except BaseException as error:
+            window.kept.close()
             if isinstance(error, LostError) or window.suspect_below:
                 await writer.abandon()
             else:
@@ -286,6 +309,7 @@ class Holdings:
             )
 
     def _gone(self, claimed: Claimed, ended: bool) -> None:
+        claimed.window.kept.close()
         if ended:
             self._opening.ended(claimed.claim.holder)
         if self.claims.get(claimed.partition) is claimed:
@@ -304,4 +328,5 @@ class Holdings:
 
 
 def _numbers(partitions: Iterable[int]) -> str:
-    return f"partitions {', '.join(map(str, sorted(partitions)))}" if partitions else "no partition"
+    numbers = sorted(partitions)
+    return f"partitions {', '.join(map(str, numbers))}" if numbers else "no partition"

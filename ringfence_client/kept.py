@@ -5,6 +5,8 @@ shared by dynamic thresholds (Choudhury and Hahne, "Dynamic queue length thresho
 1998): a group may keep as much as is free. So one that grows without end gets half, two get a third each, and there is
 always room for the others, without a limit that a lone group would suffer from.
 
+The partition itself has no more than a part of what the process has (:mod:`ringfence_client.memory`).
+
 What is kept of a group are always the first of it: once one is parked, so are all that come after it. A group that has
 used up half of what it had kept is *wanted*: whoever reads the log again reads it before its handler has to wait.
 """
@@ -12,6 +14,8 @@ used up half of what it had kept is *wanted*: whoever reads the log again reads 
 from collections import deque
 from collections.abc import Sequence
 from typing import Any, Final
+
+from ringfence_client.memory import GROUP_BYTES, MESSAGE_BYTES, Memory, size
 
 _GONE: Final = -1
 
@@ -33,14 +37,16 @@ class _Share:
 class Kept:
     """The records of one partition."""
 
-    def __init__(self, records_max: int, bytes_max: int) -> None:
-        """``bytes_max`` counts values."""
+    def __init__(self, records_max: int, memory: Memory) -> None:
+        """``memory``: of the process; whoever is done with this gives back what it has of it with :meth:`close`."""
         self.parked: set[int] = set()
         """Offsets."""
         self._records: dict[int, Any] = {}
-        self._bytes = 0
+        self.bytes = 0
         self._records_max = records_max
-        self._bytes_max = bytes_max
+        self._memory = memory
+        memory.join(self)
+        self._closed = False
         self._shares: dict[bytes | None, _Share] = {}
         self._wanting: set[bytes | None] = set()
 
@@ -53,19 +59,37 @@ class Kept:
         return self._records.get(offset)
 
     def takes(self, count: int) -> bool:
-        """Whether so many more leave half of the room free."""
-        return 2 * (len(self._records) + count) <= self._records_max and 2 * self._bytes < self._bytes_max
+        """Whether so many more leave half of the room free, as large as those that are kept."""
+        there = len(self._records)
+        if 2 * (there + count) > self._records_max:
+            return False
+        more = min(count * (self.bytes // there), self._memory.partition_bytes_max) if there else 0
+        return 2 * (self.bytes + more) < self._bytes_max
+
+    @property
+    def full(self) -> bool:
+        """Whether not even the offset of another message has room."""
+        return self.bytes >= self._bytes_max
+
+    def close(self) -> None:
+        """Nothing of it is needed any more."""
+        self._closed = True
+        self._memory.leave(self)
+        self._records.clear()
 
     def add(self, record: Any) -> None:
         """Keep it, or park it. Records come in order."""
         group = record.key
         share = self._shares.get(group)
+        used = MESSAGE_BYTES
         if share is None:
             share = self._shares[group] = _Share()
+            used += GROUP_BYTES
         first = self._head(share) is None
         if first and self._room(group, share):
-            self._keep(share, record)
+            self._use(used + self._keep(share, record))
             return
+        self._use(used)
         if first:
             share.mark = share.count // 2
         share.parked.append(record.offset)
@@ -74,6 +98,8 @@ class Kept:
 
     def unpark(self, records: Sequence[Any], *, always: bool) -> None:
         """Keep those of them that are parked, as far as there is room; with ``always`` the first in any case."""
+        if self._closed:
+            return
         touched = set()
         for record in records:
             if record.offset not in self.parked:
@@ -85,7 +111,7 @@ class Kept:
             if not due and not (always and record is records[0]):
                 continue
             self.parked.discard(record.offset)
-            self._keep(share, record)
+            self._use(self._keep(share, record))
             touched.add(group)
         for group in touched:
             share = self._shares[group]
@@ -94,18 +120,23 @@ class Kept:
 
     def drop(self, offset: int, group: bytes | None) -> None:
         """It is done."""
+        if self._closed:
+            return
         share = self._shares[group]
         record = self._records.pop(offset, None)
+        freed = MESSAGE_BYTES
         if record is None:
             self.parked.discard(offset)
         else:
-            size = len(record.value or b"")
-            self._bytes -= size
-            share.bytes -= size
+            bytes_kept = size(record)
+            share.bytes -= bytes_kept
             share.count -= 1
+            freed += bytes_kept
         self._judge(group, share)
         if not share.count and self._head(share) is None:
             del self._shares[group]
+            freed += GROUP_BYTES
+        self._use(-freed)
 
     def wanted(self) -> int | None:
         """From which parked offset on the log should be read again, before somebody has to wait for it."""
@@ -125,18 +156,34 @@ class Kept:
                 share.mark = _GONE
                 self._judge(group, share)
 
+    @property
+    def room(self) -> int:
+        """Bytes that may come."""
+        return max(0, self._bytes_max - self.bytes)
+
+    @property
+    def _bytes_max(self) -> int:
+        """As it is at the moment: the less, the more other partitions keep."""
+        return self._memory.limit(self.bytes)
+
+    def _use(self, more: int) -> None:
+        before = self.bytes
+        self.bytes = after = before + more
+        self._memory.use(before, after)
+
     def _room(self, group: bytes | None, share: _Share) -> bool:
-        free, free_bytes = self._records_max - len(self._records), self._bytes_max - self._bytes
+        free, free_bytes = self._records_max - len(self._records), self._bytes_max - self.bytes
         if group is None:
             return free > 0 and free_bytes > 0
         return share.count < free and share.bytes < free_bytes
 
-    def _keep(self, share: _Share, record: Any) -> None:
+    def _keep(self, share: _Share, record: Any) -> int:
+        """Returns what that uses."""
         self._records[record.offset] = record
-        size = len(record.value or b"")
-        self._bytes += size
-        share.bytes += size
+        used = size(record)
+        share.bytes += used
         share.count += 1
+        return used
 
     def _head(self, share: _Share) -> int | None:
         while share.parked and share.parked[0] not in self.parked:

@@ -265,6 +265,11 @@ class GroupLedger(Generic[P]):
         owned = sum(len(each.groups) for each in self._consumers.values())
         return len(self._groups) + len(self._ungrouped) - owned
 
+    def find(self, position: P) -> tuple[bytes | None, int] | None:
+        """Group and timestamp of a message that is not finished."""
+        message = self._messages.get(position)
+        return None if message is None else (message[0].name, message[1])
+
     def holds(self, consumer: Hashable) -> list[P]:
         """All that the consumer holds, in order."""
         holder = self._consumers.get(consumer)

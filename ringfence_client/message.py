@@ -41,10 +41,12 @@ class Retry(Disposition):
 class Fence:
     """The right to process a partition's messages, as their handlers see it."""
 
-    __slots__ = ("lost", "token")
+    __slots__ = ("log", "lost", "token")
 
-    def __init__(self, token: int) -> None:
+    def __init__(self, token: int, log: tuple[str, int, str] = ("", 0, "")) -> None:
         self.token = token
+        self.log = log
+        """Topic, partition, and Kafka's own ID of the topic: what an offset is an offset of."""
         self.lost = False
         """Somebody else may have it; what is acknowledged under it counts no more."""
 

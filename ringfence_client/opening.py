@@ -4,7 +4,6 @@ import asyncio
 import dataclasses
 import logging
 import math
-import time
 import uuid
 from collections.abc import Awaitable, Callable
 from typing import Final
@@ -16,12 +15,14 @@ from conf.settings import KafkaSettings
 from ringfence_client.claim import Claim, LostError
 from ringfence_client.dead_letters import DeadLetters
 from ringfence_client.lease import LeaseWatch
+from ringfence_client.memory import Memory
 from ringfence_client.options import ConsumerOptions
 from ringfence_client.progress import ProgressTopic
 from ringfence_client.record import Progress
-from ringfence_client.watermark import Watermark
+from ringfence_client.resuming import Log, Resumption, resume
 from ringfence_client.window import Window
 from ringfence_client.writer import TRANSACTION_TIMEOUT_MS, ProgressWriter
+from tables import clock
 from tables.clients import ProducerClients
 from tables.cluster import Cluster
 from tables.failpoints import reach
@@ -55,6 +56,7 @@ class PartitionOpening:
         progress: ProgressTopic,
         letters: DeadLetters,
         options: ConsumerOptions,
+        memory: Memory,
     ) -> None:
         self._kafka = kafka
         self._app_id = app_id
@@ -62,6 +64,7 @@ class PartitionOpening:
         self._progress = progress
         self._letters = letters
         self._options = options
+        self._memory = memory
         self._clients = ProducerClients(kafka)
         self._watches: dict[bytes, LeaseWatch] = {}
         """By key, from one opening to the next: neither a rebalance nor a failure makes a silent holder younger."""
@@ -103,17 +106,28 @@ class PartitionOpening:
         claim = Claim(self._cluster.group_id, topic, partition, holder, self.web)
         producer, predecessor = await self._taken(claim, confirm, waiting)
         try:
-            progress = await self._start(claim, predecessor)
+            log_now = await self._log(topic, partition)
         except BaseException:
             await producer.discard()
             raise
-        claim = dataclasses.replace(claim, token=1 + (predecessor.token if predecessor is not None else 0))
+        found = resume(predecessor, log_now)
+        self._say(claim, predecessor, log_now, found)
+        token = 1 + (predecessor.token if predecessor is not None else 0)
+        claim = dataclasses.replace(claim, token=token, topic_id=log_now.topic_id)
 
         async def reclaim(draining: bool) -> tuple[TransactionalProducer, Progress | None]:
             return await self._reclaim(claim, predecessor, confirm, draining=draining)
 
-        window = Window(progress, prefetch=self._options.prefetch, records_max=self._options.records_max)
-        destination = (self._progress.name, self._progress.partition(claim.key))
+        window = Window(
+            found.progress,
+            memory=self._memory,
+            prefetch=self._options.prefetch,
+            records_max=self._options.records_max,
+        )
+
+        def destination() -> tuple[str, int]:
+            return self._progress.name, self._progress.home(claim.key)
+
         writer = ProgressWriter(
             claim, window, producer, destination, self._letters, reclaim, self._explain, options=self._options
         )
@@ -136,7 +150,7 @@ class PartitionOpening:
                 if taken is not None:
                     return taken
                 continue
-            now = time.monotonic()
+            now = clock.now()
             text = (
                 f"{claim} is held by {lease.holder}, {lease.state}, token {lease.token}: unchanged for "
                 f"{now - watch.since:.1f} s, delivered up to {lease.delivered}, acknowledged up to {lease.next}, "
@@ -150,7 +164,7 @@ class PartitionOpening:
 
     async def _look(self, claim: Claim, watch: LeaseWatch) -> tuple[float, Progress | None]:
         """How long the lease must stay as it is before it may be taken, in seconds, and what it says."""
-        begun = time.monotonic()
+        begun = clock.now()
         lease, asked_at = await self._progress.look(claim.key)
         left = watch.look(lease, begun, asked_at)
         return (0.0 if lease is not None and lease.holder in self._ended else left), lease
@@ -218,39 +232,46 @@ class PartitionOpening:
             raise
         return producer
 
-    async def _start(self, claim: Claim, progress: Progress | None) -> Progress:
-        """The former holder's last word, held against the group's offset, which an operator may have moved."""
-        committed = await self._cluster.committed(claim.topic, claim.partition)
-        start = await self._cluster.log_start(claim.topic, claim.partition)
-        if progress is None:
-            if committed is None and start:
-                log.warning(
-                    "GAP: %s begins at %d, and %s has neither progress nor an offset there: up to %d messages were deleted before "
-                    "it could read them. A new group just begins here; for another one publish them again, after 'ringfence rings "
-                    "clear', and set a longer retention.ms on %s", claim, start, claim.group, start, claim.topic,
-                )  # fmt: skip
-            progress = Progress(start if committed is None else committed)
-        elif committed is not None and committed != progress.next:
+    async def _log(self, topic: str, partition: int) -> Log:
+        # The ID first: if the topic is created again meanwhile, positions of the new one come with the ID of the old, and
+        # whoever watches the topic finds it out.
+        identity = await self._cluster.identity(topic)
+        committed = await self._cluster.committed(topic, partition)
+        start = await self._cluster.log_start(topic, partition)
+        return Log(identity.topic_id, committed, start, await self._cluster.high_watermark(topic, partition))
+
+    def _say(self, claim: Claim, recorded: Progress | None, log_now: Log, found: Resumption) -> None:
+        """What an operator should know of where it begins."""
+        before = log_now.committed if recorded is None else recorded.next
+        wanted = log_now.committed if found.moved else before
+        if found.recreated:
+            log.warning(
+                "%s: %s was deleted and created again: beginning at %s, %d; nothing that %s knows of the old one applies",
+                claim, claim.topic, "the offset that was set" if found.moved else "its start", found.progress.next, claim.group,
+            )  # fmt: skip
+        elif found.moved:
             log.warning(
                 "%s: the offset of %s was moved from %d to %d: beginning there, and what was finished above it is "
                 "done again",
-                claim, claim.group, progress.next, committed,
+                claim, claim.group, before, log_now.committed,
             )  # fmt: skip
-            progress = Progress(committed)
-        end = await self._cluster.high_watermark(claim.topic, claim.partition)
-        if progress.next > end:
+        if recorded is None and log_now.committed is None and log_now.start:
+            log.warning(
+                "GAP: %s begins at %d, and %s has neither progress nor an offset there: up to %d messages were deleted before "
+                "it could read them. A new group just begins here; for another one publish them again, after 'ringfence rings "
+                "clear', and set a longer retention.ms on %s",
+                claim, log_now.start, claim.group, log_now.start, claim.topic,
+            )  # fmt: skip
+        if found.lost_tail:
             log.warning(
                 "%s ends at %d, and %s has finished it up to %d: it was recreated, or lost its tail; beginning at its "
-                "start", claim, end, claim.group, progress.next,
+                "start", claim, log_now.end, claim.group, wanted,
             )  # fmt: skip
-            return Progress(start)
-        if progress.next < start:
+        if found.gap:
             log.error(
                 "GAP: %s begins at %d, and %s has finished it up to %d: retention deleted what lies between",
-                claim, start, claim.group, progress.next,
+                claim, log_now.start, claim.group, wanted,
             )  # fmt: skip
-            return _from(progress, start)
-        return progress
 
     async def _reclaim(
         self,
@@ -302,17 +323,6 @@ class PartitionOpening:
     def _require_ours(self, claim: Claim, predecessor: Progress | None, progress: Progress | None) -> None:
         if progress is not None and progress.holder != claim.holder and progress != predecessor:
             raise LostError(f"{progress.holder} has taken it")
-
-
-def _from(progress: Progress, start: int) -> Progress:
-    """What it says of offsets from ``start`` on: below there is nothing any more."""
-    watermark = Watermark(progress.next, progress.finished)
-    watermark.reached(start)
-    attempts = {offset: count for offset, count in progress.attempts.items() if offset >= start}
-    failures = {offset: each for offset, each in progress.failures.items() if offset >= start}
-    return dataclasses.replace(
-        progress, next=watermark.next, finished=watermark.runs(), attempts=attempts, failures=failures
-    )
 
 
 def _lane(claim: Claim) -> str:

@@ -13,6 +13,8 @@ LEASE_IDLE_MIN: Final = 0.2
 MAX_ATTEMPTS: Final = 5
 RETRY_TIME_S: Final = 600.0
 """Longer than most restarts of what handlers depend on."""
+MEMORY_MIN: Final = 16 * 2**20
+"""Less would be used up by one fetch."""
 
 
 def _name() -> str:
@@ -39,6 +41,8 @@ class ConsumerOptions:
         lease_timeout: Seconds after which the lease of a holder that says nothing more is taken from it.
         lease_idle: The same where nothing that it was delivered is unacknowledged.
         records_max: Records of a partition that are kept in memory.
+        memory_max: Bytes of messages that are kept in memory, of all partitions together: values, keys, headers, what it costs
+            to keep them, and what was fetched and not taken yet. The process needs some 100 MiB beside that.
         session_timeout: Seconds after which the group gives a dead consumer's partitions to others.
         name: Of this consumer, for others to see.
     """
@@ -55,6 +59,7 @@ class ConsumerOptions:
     lease_timeout: float = 10.0
     lease_idle: float = 2.0
     records_max: int = 10_000
+    memory_max: int = 512 * 2**20
     session_timeout: float = 10.0
     name: str = field(default_factory=_name)
 
@@ -67,6 +72,8 @@ class ConsumerOptions:
             value = getattr(self, key)
             if value is not None and value < 0:
                 raise ValueError(f"{key} = {value}: 0 seconds or more")
+        if self.memory_max < MEMORY_MIN:
+            raise ValueError(f"memory_max = {self.memory_max}: at least {MEMORY_MIN} bytes")
         for key in ("ack_interval", "drain_timeout", "session_timeout"):
             if getattr(self, key) <= 0:
                 raise ValueError(f"{key} = {getattr(self, key)}: more than 0 seconds")

@@ -9,8 +9,10 @@ from aiokafka.errors import KafkaError, OffsetOutOfRangeError
 
 from conf.settings import KafkaSettings
 from ringfence_client.claimed import Claimed
+from ringfence_client.memory import size
 from tables import insides
 from tables.access import client_options
+from tables.cluster import Cluster
 
 log: Final = logging.getLogger("ringfence.consumer")
 
@@ -30,8 +32,9 @@ GONE: Final = object()
 class ParkedReader:
     """One connection for all partitions of a consumer, made when it is first needed."""
 
-    def __init__(self, kafka: KafkaSettings) -> None:
+    def __init__(self, kafka: KafkaSettings, cluster: Cluster) -> None:
         self._kafka = kafka
+        self._cluster = cluster
         self._consumer: AIOKafkaConsumer | None = None
         self._lock = asyncio.Lock()
         self._ahead: set[Claimed] = set()
@@ -65,20 +68,39 @@ class ParkedReader:
                 if self._is_silent(tp):
                     return None
                 try:
-                    found = await self._stretch(tp, offset)
+                    found = await self._stretch(tp, offset, window.kept.room)
                 except Exception:
                     await self._disconnect()  # what its fetching ended with, it would say for ever
                     raise
                 if found is None:
+                    if not await self._same(claimed):
+                        return None
                     log.error(
                         "GAP: %s/%d is gone: retention or compaction deleted it unprocessed", claimed, offset
                     )
                     return GONE
-                window.kept.unpark(found, always=True)
+                self._bring(claimed, found, always=True)
         return record
 
     def _is_silent(self, tp: TopicPartition) -> bool:
         return self._silent.get(tp, 0.0) > asyncio.get_running_loop().time()
+
+    async def _same(self, claimed: Claimed) -> bool:
+        """Whether the topic is still the one that the claim is of; if not, that is opened anew."""
+        same = (await self._cluster.identity(claimed.topic)).topic_id == claimed.claim.topic_id
+        if not same and not claimed.failed:
+            log.warning("%s: %s was deleted and created again: opened anew", claimed, claimed.topic)
+            claimed.fail()
+        return same
+
+    def _bring(self, claimed: Claimed, found: list[Any], *, always: bool) -> None:
+        """Into the window; into none of a log that is another one by now."""
+        if not claimed.window.unpark(found, always=always) and not claimed.failed:
+            log.warning(
+                "%s: the log has other messages than it had at the offsets from %d on: it was created again, or lost its tail; opened "
+                "anew", claimed, found[0].offset,
+            )  # fmt: skip
+            claimed.fail()
 
     async def _read_ahead(self, claimed: Claimed) -> None:
         window, tp = claimed.window, TopicPartition(claimed.topic, claimed.partition)
@@ -90,10 +112,10 @@ class ParkedReader:
                         return
                     if self._is_silent(tp):
                         return
-                    if (found := await self._stretch(tp, offset)) is None:
+                    if (found := await self._stretch(tp, offset, window.kept.room)) is None:
                         window.kept.gone(offset)
                     else:
-                        window.kept.unpark(found, always=False)
+                        self._bring(claimed, found, always=False)
         except (KafkaError, OSError) as error:
             log.debug("%s: nothing is read ahead: %r", claimed, error)  # who needs it will say so
             await self._disconnect()
@@ -114,8 +136,12 @@ class ParkedReader:
         if consumer is not None:
             await insides.end(consumer, STOP_LIMIT_S)
 
-    async def _stretch(self, tp: TopicPartition, offset: int) -> list[Any] | None:
-        """Committed records from this offset on; empty = nothing came in time; None = this one is gone."""
+    async def _stretch(self, tp: TopicPartition, offset: int, room: int) -> list[Any] | None:
+        """Committed records from this offset on, one or as many as there is room for, in bytes.
+
+        Returns:
+            Empty = nothing came in time; None = this one is gone.
+        """
         if self._consumer is None:
             consumer = AIOKafkaConsumer(
                 **client_options(self._kafka),
@@ -124,6 +150,7 @@ class ParkedReader:
                 auto_offset_reset="none",
                 fetch_max_wait_ms=POLL_MS,
             )
+            insides.never_create(consumer)
             try:
                 await consumer.start()
             except BaseException:
@@ -141,12 +168,13 @@ class ParkedReader:
         consumer.resume(tp)
         records: list[Any] = []
         try:
-            while len(records) < RECORDS_MAX:
+            while len(records) < RECORDS_MAX and (not records or room > 0):
                 limit = 0 if records else POLL_MS
                 more = (await consumer.getmany(tp, timeout_ms=limit, max_records=CHUNK)).get(tp)
                 if not more:
                     break
                 records += more
+                room -= sum(map(size, more))
                 await asyncio.sleep(0)
         except OffsetOutOfRangeError:
             return None
@@ -155,4 +183,5 @@ class ParkedReader:
             consumer.pause(tp)
         if not records:
             self._silent[tp] = asyncio.get_running_loop().time() + SILENT_S
+            insides.drop_fetched(consumer, insides.fetched(consumer))
         return None if records and records[0].offset > offset else records

@@ -4,6 +4,8 @@ Many holders write to one partition of it, each in transactions of its own that 
 for.
 """
 
+import asyncio
+import logging
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
@@ -14,11 +16,13 @@ from conf.settings import KafkaSettings
 from ringfence_client import record
 from ringfence_client.record import Progress
 from tables import changelog
-from tables.cluster import Cluster
+from tables.cluster import Cluster, TopicIdentity
 from tables.latest import LatestValues
 
+log: Final = logging.getLogger("ringfence.consumer")
+
 PARTITIONS: Final = 8
-"""For the topic as Ringfence creates it; an existing one keeps its count, which must not change."""
+"""For the topic as Ringfence creates it."""
 TOPIC_CONFIG: Final[Mapping[str, str]] = {
     "cleanup.policy": "compact",
     # A holder writes up to ten records a second, and an opening reads all that compaction left and the segment that is
@@ -32,28 +36,42 @@ TOPIC_CONFIG: Final[Mapping[str, str]] = {
 
 
 class ProgressTopic:
-    """Reads progress records; questions that come together are answered by one reading, and what was read is kept."""
+    """Reads progress records; questions that come together are answered by one reading, and what was read is kept.
+
+    A key's records are in one partition for ever: a second place would be a second lease. So where they are counts, and only for
+    a key that has none its hash. A topic that was given more partitions, which moves hashes, goes on as it was.
+    """
 
     def __init__(self, kafka: KafkaSettings, app_id: str, cluster: Cluster) -> None:
         self.name = wire.progress_topic(app_id)
         self._kafka = kafka
         self._cluster = cluster
-        self._partitions = 0
+        self._identity: TopicIdentity
+        self._homes: dict[bytes, int] = {}
+        """Where a key's records are."""
         self._latest: LatestValues
 
     async def start(self) -> None:
-        """Ask how many partitions it has."""
-        counts = await self._cluster.partition_counts([self.name])
-        self._partitions = counts[self.name]
-        self._latest = LatestValues(self._kafka, self._cluster, self.name, self._partitions)
+        """Ask which topic it is, and how many partitions it has."""
+        self._identity = await self._cluster.identity(self.name)
+        self._latest = LatestValues(self._kafka, self._cluster, self.name, self._identity.partitions)
 
     async def stop(self) -> None:
         """Answer nobody any more, and disconnect."""
         await self._latest.stop()
 
-    def partition(self, key: bytes) -> int:
-        """Where the records of a key are, as any client's default partitioner has it."""
-        return int(murmur2(key) & 0x7FFFFFFF) % self._partitions
+    def renew(self, identity: TopicIdentity) -> bool:
+        """What the topic is now. Whether it was deleted and created again: all that was in it is gone."""
+        recreated = identity.topic_id != self._identity.topic_id
+        if recreated:
+            self._homes.clear()
+        self._identity = identity
+        self._latest.resize(identity.partitions)
+        return recreated
+
+    def home(self, key: bytes) -> int:
+        """The partition that the records of a key are written to, from now on as long as the topic lives."""
+        return self._homes.setdefault(key, self._hashed(key))
 
     async def latest(self, key: bytes) -> Progress | None:
         """The last record of this key that was committed before the call; None = there is none.
@@ -69,12 +87,37 @@ class ProgressTopic:
         return progress
 
     async def look(self, key: bytes) -> tuple[Progress | None, float]:
-        """The last record as :meth:`latest` has it, and when the end up to which was read was asked for (monotonic, s).
+        """The last record as :meth:`latest` has it, and when the end up to which was read was asked for (:func:`tables.clock.now`, s).
 
         A record that is committed later was not written before then.
         """
-        value, asked_at = await self._latest.look(self.partition(key), key)
-        return None if value is None else record.decode(value), asked_at
+        home = self._homes.get(key, self._hashed(key))
+        value, asked_at = await self._latest.look(home, key)
+        if value is None:
+            home, value, asked_at = await self._elsewhere(key, home, asked_at)
+        if value is None:
+            return None, asked_at
+        self._homes[key] = home
+        return record.decode(value), asked_at
+
+    async def _elsewhere(self, key: bytes, home: int, asked_at: float) -> tuple[int, bytes | None, float]:
+        """Where a key has records, whatever its hash says now, and the last of them. Few keys have none: it is not asked often."""
+        partitions = (await self._cluster.identity(self.name)).partitions
+        self._latest.resize(partitions)
+        others = [each for each in range(partitions) if each != home]
+        answers = await asyncio.gather(*(self._latest.look(each, key) for each in others))
+        for place, (value, asked) in zip(others, answers, strict=True):
+            if value is not None:
+                log.info(
+                    "%s: the records of %s stay in partition %d: the topic had fewer partitions when they began",
+                    self.name, key.decode(errors="backslashreplace"), place,
+                )  # fmt: skip
+                return place, value, asked
+        return home, None, asked_at
+
+    def _hashed(self, key: bytes) -> int:
+        """As any client's default partitioner has it."""
+        return int(murmur2(key) & 0x7FFFFFFF) % self._identity.partitions
 
 
 async def read(kafka: KafkaSettings, cluster: Cluster, topic: str, partition: int) -> dict[bytes, Any]:

@@ -49,6 +49,7 @@ class Progress:
         beat: Grows with each record that a holder writes: one that says nothing new is another one nevertheless.
         failures: Of the attempts, those that a handler failed in, and the time of the first, by offset. What is in neither
             ended without a word: with its process.
+        topic_id: Kafka's own ID of the topic that the offsets are of; empty = not known, an earlier version wrote it.
     """
 
     next: int
@@ -64,6 +65,7 @@ class Progress:
     running: int = 0
     beat: int = 0
     failures: Mapping[int, Failures] = field(default_factory=dict)
+    topic_id: str = ""
 
     @property
     def released(self) -> bool:
@@ -106,6 +108,8 @@ def encode(progress: Progress) -> bytes:
         "beat": progress.beat,
         "failures": {str(offset): each for offset, each in progress.failures.items()},
         "purged": {group.hex(): run for group, run in progress.purged.items()},
+        # Came after the others: no new format, because earlier versions leave names alone that they do not know.
+        "topic_id": progress.topic_id,
     }
     return json.dumps(document, separators=(",", ":")).encode()
 
@@ -152,4 +156,5 @@ def _progress(document: dict[str, Any]) -> Progress:
             int(offset): Failures(int(count), int(since))
             for offset, (count, since) in document.get("failures", {}).items()
         },
+        str(document.get("topic_id", "")),
     )

@@ -10,14 +10,13 @@ from typing import Any, Final
 
 from ringfence_client.kept import Kept
 from ringfence_client.ledger import GroupInfo, GroupLedger
+from ringfence_client.memory import Memory
 from ringfence_client.record import HELD, Progress
 from ringfence_client.retries import Failures
 from ringfence_client.watermark import Watermark
 
 RECORDS_MAX: Final = 10_000
 """Records kept of a partition."""
-BYTES_MAX: Final = 64 * 2**20
-"""Their values, about."""
 PARKED_MAX: Final = 100_000
 """Messages whose offset alone is kept."""
 SLOW: Final = 1_000
@@ -34,11 +33,11 @@ class Window:
         self,
         progress: Progress,
         *,
+        memory: Memory,
         prefetch: int = 1,
         records_max: int = RECORDS_MAX,
-        bytes_max: int = BYTES_MAX,
     ) -> None:
-        """``progress`` is the last holder's."""
+        """``progress`` is the last holder's, ``memory`` the process's."""
         self.ledger: GroupLedger[int] = GroupLedger(prefetch)
         self.watermark = Watermark(progress.next, progress.finished)
         self.attempts: dict[int, int] = dict(progress.attempts)
@@ -57,7 +56,7 @@ class Window:
         """A run that nobody could end goes on."""
         self.closed = False
         """It belongs to somebody else; nothing of it counts any more."""
-        self.kept = Kept(records_max, bytes_max)
+        self.kept = Kept(records_max, memory)
         self._groups: dict[int, bytes | None] = {}
         self._buried: set[int] = set()
         """Finished as far as the progress goes; their groups wait until that is written."""
@@ -105,14 +104,14 @@ class Window:
     def wants_more(self, idle: int, fetch_max: int = 0) -> bool:
         """Whether to fetch on; ``idle`` = handlers that lack work, ``fetch_max`` = records that a fetch brings.
 
-        Half of what may be kept is filled in any case. Beyond it one only looks for work that handlers lack: what has to be
+        Where there is nothing to do anything is fetched. Half of what may be kept is filled in any case. Beyond it one only looks for work that handlers lack: what has to be
         parked is read twice. Where the last look brought nothing new, the next one waits until the window has moved on, or
         until so little is finished that there is time for it.
         """
         parked = len(self.kept.parked)
-        if not parked and self.kept.takes(fetch_max):
+        if not self._groups or (not parked and self.kept.takes(fetch_max)):
             return True
-        if not idle or parked >= PARKED_MAX:
+        if not idle or parked >= PARKED_MAX or self.kept.full:
             return False
         return not self._in_vain or self._slow or 4 * len(self.kept) <= 3 * self._kept_then
 
@@ -126,6 +125,18 @@ class Window:
     def record(self, offset: int) -> Any | None:
         """The record; None = it is parked."""
         return self.kept.record(offset)
+
+    def unpark(self, records: Sequence[Any], *, always: bool) -> bool:
+        """Keep those that are parked, as far as there is room; with ``always`` the first in any case.
+
+        Returns:
+            False: another message has the offset of one of them now, so the log is another one. Nothing of it is kept.
+        """
+        known = ((each, self.ledger.find(each.offset)) for each in records)
+        if any(found is not None and found != (each.key, each.timestamp) for each, found in known):
+            return False
+        self.kept.unpark(records, always=always)
+        return True
 
     def group(self, offset: int) -> bytes | None:
         """Of an undone message."""
@@ -245,6 +256,7 @@ class Window:
         token: int = 0,
         beat: int = 0,
         burying: Collection[int] = (),
+        topic_id: str = "",
     ) -> Progress:
         """What a successor must know, now; reserves ahead. ``burying``: what counts as finished in it already."""
         watermark = self.watermark.without(burying) if burying else self.watermark
@@ -263,4 +275,5 @@ class Window:
             len(self.running.difference(burying)) or int(self.outlived),
             beat,
             {each: failed for each, failed in self.failures.items() if each not in burying},
+            topic_id,
         )

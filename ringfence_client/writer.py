@@ -19,6 +19,7 @@ from ringfence_client.dead_letters import DeadLetter, DeadLetters, Pending, Pend
 from ringfence_client.options import ConsumerOptions
 from ringfence_client.record import Progress
 from ringfence_client.window import Window
+from tables import clock
 from tables.producer import Outgoing, TransactionalProducer
 from tables.waiting import set_within
 
@@ -54,7 +55,7 @@ class ProgressWriter:
         claim: Claim,
         window: Window,
         producer: TransactionalProducer,
-        destination: tuple[str, int],
+        destination: Callable[[], tuple[str, int]],
         dead_letters: DeadLetters,
         reclaim: Callable[[bool], Awaitable[tuple[TransactionalProducer, Progress | None]]],
         explain: Callable[[], Awaitable[str]],
@@ -67,7 +68,7 @@ class ProgressWriter:
             claim: Whose progress.
             window: What is written of.
             producer: Has fenced.
-            destination: Topic and partition of the progress record.
+            destination: Topic and partition of the progress record, now.
             dead_letters: Where they go.
             reclaim: After a failure: a producer that has fenced anew, if the partition is still this holder's, and
                 what was committed last; called with whether it is draining. Raises :class:`LostError` if it is not.
@@ -85,6 +86,10 @@ class ProgressWriter:
         self._ack_count = options.ack_count
         self._timeout = options.lease_timeout
         self._idle = options.lease_idle
+        self._committing = True
+        """Whether the group's offset is written too."""
+        self._writing: asyncio.Timeout | None = None
+        """What limits the transaction under way."""
         self._state = record.HELD
         self._beat = 0
         self._covered_until = 0.0
@@ -124,9 +129,10 @@ class ProgressWriter:
     def covers(self) -> bool:
         """Whether a message may be begun without a new record before it: nobody may take the lease for so long yet.
 
-        A newcomer takes a lease that has not changed for the time-out, by its own clock, which began after ours did.
+        A newcomer takes a lease that has not changed for the time-out, by its own clock, which began after ours did. Both
+        clocks go on while their machines sleep.
         """
-        return time.monotonic() < self._covered_until
+        return clock.now() < self._covered_until
 
     @property
     def draining(self) -> bool:
@@ -138,8 +144,23 @@ class ProgressWriter:
         if self._closing.is_set():
             return
         self._state = record.HELD if held else record.DRAINING
-        self.note()
-        self._hurry()
+        self.write_again()
+
+    def exists(self, exists: bool) -> None:
+        """Whether the partition does. Of one that does not the group's offset is left out.
+
+        The cluster would not take it, and who waits for a lease, this one or another, would wait for a transaction that does not
+        end.
+        """
+        if self._committing and not exists and self._writing is not None:
+            self._writing.reschedule(0)  # it has the offset
+        self._committing = exists
+
+    def write_again(self) -> None:
+        """What was written is gone."""
+        if not self._closing.is_set():
+            self.note()
+            self._hurry()
 
     def when_persisted(self) -> "asyncio.Future[None]":
         """Done when all that was noted until now is committed; ends with :class:`LostError` if it never will be."""
@@ -240,14 +261,14 @@ class ProgressWriter:
         while not self._closing.is_set() and not self._urgent:
             if not self._changes:
                 self._wake.clear()
-                left = self._written_at + REFRESH_S - time.monotonic() if self._window.running else None
+                left = self._written_at + REFRESH_S - clock.now() if self._window.running else None
                 if not await set_within(self._wake, left):
                     return
                 continue
             pause = self._pause if self._changes >= self._ack_count else max(self._ack_interval, self._pause)
             # What began after a record that says that nothing runs must be known before the lease may be taken as idle.
             pause = min(pause, REFRESH_S if self._ran else min(REFRESH_S, self._idle / 4))
-            left = self._written_at + pause - time.monotonic()
+            left = self._written_at + pause - clock.now()
             if left <= 0:
                 return
             self._wake.clear()
@@ -255,17 +276,17 @@ class ProgressWriter:
 
     async def _write(self, letters: Collection[Pending]) -> None:
         """One transaction with all that was noted until now, and with these dead letters."""
-        window, claim, begun = self._window, self._claim, time.monotonic()
+        window, claim, begun = self._window, self._claim, clock.now()
         self._beat += 1
         progress = window.progress(
-            claim.holder, claim.web, state=self._state, token=claim.token, beat=self._beat,
+            claim.holder, claim.web, state=self._state, token=claim.token, beat=self._beat, topic_id=claim.topic_id,
             burying=frozenset(each.offset for each in letters),
         )  # fmt: skip
         value = record.encode(progress)
         builder = self._producer.builder()
         builder.append(timestamp=None, key=claim.key, value=value, headers=[])
         batches = [
-            Outgoing(*self._destination, builder),
+            Outgoing(*self._destination(), builder),
             *(self._dead_letters.outgoing(each.letter, self._producer) for each in letters),
         ]
         # Not before all is built: a letter that cannot be must hold up its message.
@@ -274,25 +295,22 @@ class ProgressWriter:
         covered_until = begun + (self._timeout if progress.running else self._idle) / 2
         # From now on it may be the last word, whether its answer is seen or not.
         self._covered_until = min(self._covered_until, covered_until)
+        offsets = {TopicPartition(claim.topic, claim.partition): progress.next} if self._committing else {}
         try:
-            async with (
-                self._producer.turn(),
-                asyncio.timeout(LETTERS_LIMIT_S if letters else TRANSACTION_LIMIT_S),
-            ):
-                await self._producer.transact(
-                    batches,
-                    {TopicPartition(claim.topic, claim.partition): progress.next},
-                    claim.group,
-                )
+            limit = LETTERS_LIMIT_S if letters else TRANSACTION_LIMIT_S
+            async with self._producer.turn(), asyncio.timeout(limit) as self._writing:
+                await self._producer.transact(batches, offsets, claim.group)
         except BaseException:
             self._waiting = waiting + self._waiting
             self._changes += changes
             self._in_doubt = _InDoubt(value, len(waiting))
             raise
+        finally:
+            self._writing = None
         window.reserved = max(window.reserved, progress.reserved)
         self._ran = bool(progress.running)
         self._covered_until = covered_until
-        self._written_at, self._pause = time.monotonic(), len(value) / BYTES_PER_S
+        self._written_at, self._pause = clock.now(), len(value) / BYTES_PER_S
         self._bury_written()
         _answer(waiting)
 

@@ -14,6 +14,7 @@ from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.errors import TopicAuthorizationFailedError
 
 from conf.settings import KafkaSettings
+from tables import insides
 from tables.access import client_options
 from tables.codec import META_KEY, FormatError, Meta, decode_meta
 
@@ -62,6 +63,7 @@ async def read(
     if start >= high_watermark:
         return start
     consumer = AIOKafkaConsumer(**client_options(kafka), **_OPTIONS)
+    insides.never_create(consumer)
     tp = TopicPartition(topic, partition)
     try:
         await consumer.start()
@@ -105,6 +107,7 @@ async def last_metas(
         return {}
     found: dict[tuple[str, int], Meta] = {}
     consumer = AIOKafkaConsumer(**client_options(kafka), **_OPTIONS)
+    insides.never_create(consumer)
     try:
         await consumer.start()
         deadline = time.monotonic() + LOOK_LIMIT_S

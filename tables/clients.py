@@ -14,6 +14,7 @@ from aiokafka.client import AIOKafkaClient, ConnectionGroup
 from aiokafka.errors import ProducerClosed, RequestTimedOutError
 
 from conf.settings import KafkaSettings
+from tables import insides
 from tables.access import client_options
 from tables.together import StoppedError
 
@@ -72,6 +73,8 @@ class _SharedClient(AIOKafkaClient):  # type: ignore[misc]
         self._attempts: dict[tuple[int, ConnectionGroup], asyncio.Task[Any]] = {}
         self._sync_task: asyncio.Task[None] | None
         self._reaching: asyncio.Task[None] | None = None
+
+    _metadata_update = insides.ASK_METADATA
 
     @property
     def _synchronised(self) -> bool | None:

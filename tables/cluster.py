@@ -17,6 +17,7 @@ from aiokafka.errors import (
     NotCoordinatorForGroupError,
     TopicAlreadyExistsError,
     TopicAuthorizationFailedError,
+    UnknownTopicOrPartitionError,
     for_code,
 )
 from aiokafka.protocol.commit import OffsetFetchRequest
@@ -27,7 +28,7 @@ from confluent_kafka.admin import AdminClient
 
 from conf.errors import BrokerUnavailableError, PrerequisiteError, TopicError
 from conf.settings import KafkaSettings
-from tables import describe
+from tables import describe, insides
 from tables.access import REQUEST_TIMEOUT_MS, client_options, confluent_options, refusal
 from tables.offsets import FIRST, NEXT, STABLE, Offsets
 from tables.together import Together
@@ -36,6 +37,18 @@ from tables.topics import Described
 COORDINATOR_LIMIT_S: Final = 20.0
 NO_MEMBERS: Final = frozenset({"Empty", "Dead"})
 """States of a consumer group of which no consumer runs."""
+
+
+class TopicIdentity(NamedTuple):
+    """Which topic of a name it is."""
+
+    topic_id: str
+    """Kafka's own: one that is created again under the same name has another (KIP-516)."""
+    partitions: int
+
+
+NO_TOPIC: Final = TopicIdentity("", 0)
+"""There is none of that name."""
 
 
 class GroupDescription(NamedTuple):
@@ -59,6 +72,9 @@ class Cluster:
         self.kafka = kafka
         self.group_id = group_id
         self._committed = Together(self._ask_committed)
+        self._identities = Together(self._ask_identities)
+        self._librdkafka: AdminClient | None = None
+        """For what aiokafka cannot ask; kept, because a client costs a connection and a thread to make."""
 
     async def start(self) -> None:
         """Connect.
@@ -70,6 +86,8 @@ class Cluster:
         self._consumer = AIOKafkaConsumer(isolation_level="read_uncommitted", **options)
         self._offsets = Offsets(self._consumer._client)  # noqa: SLF001
         self._admin = AIOKafkaAdminClient(**options)
+        for each in (self._consumer, self._admin):
+            insides.never_create(each)
         try:
             await self._consumer.start()
             await self._admin.start()
@@ -83,6 +101,8 @@ class Cluster:
     async def stop(self) -> None:
         """Disconnect."""
         await self._committed.stop()
+        await self._identities.stop()
+        self._librdkafka = None
         await self._offsets.stop()
         await self._consumer.stop()
         await self._admin.close()
@@ -248,23 +268,45 @@ class Cluster:
                 )
 
     async def topic_ids(self, topics: list[str]) -> dict[str, str]:
-        """Kafka's own IDs of topics. aiokafka does not know them; librdkafka's admin client does.
+        """Kafka's own IDs of topics, which must exist. Raises as :meth:`identity` does."""
+        return {
+            topic: each.topic_id
+            for topic, each in zip(topics, await asyncio.gather(*map(self.identity, topics)), strict=True)
+        }
+
+    async def identity(self, topic: str) -> TopicIdentity:
+        """Which topic of this name it is now. Asking never creates it, and costs one small request.
 
         Raises:
-            KafkaError: one does not exist, or may not be seen, or no broker answers.
+            UnknownTopicOrPartitionError: there is none.
+            TopicAuthorizationFailedError: this user may not see it.
+            KafkaConnectionError: the cluster does not answer.
         """
-        return await asyncio.to_thread(_topic_ids, confluent_options(self.kafka), topics)
+        return await self._identities.ask(topic)
+
+    async def _ask_identities(self, topics: Collection[str]) -> Mapping[str, TopicIdentity | Exception]:
+        if self._librdkafka is None:
+            self._librdkafka = AdminClient(confluent_options(self.kafka))
+        futures = self._librdkafka.describe_topics(
+            TopicCollection(list(topics)), request_timeout=REQUEST_TIMEOUT_MS / 1000
+        )
+        answers: dict[str, TopicIdentity | Exception] = {}
+        for topic, future in futures.items():
+            try:
+                found = await asyncio.wrap_future(future)
+            except KafkaException as error:
+                answers[topic] = _refused(topic, error)
+            else:
+                answers[topic] = TopicIdentity(str(found.topic_id), len(found.partitions))
+        return answers
 
 
-def _topic_ids(options: dict[str, Any], topics: list[str]) -> dict[str, str]:
-    admin = AdminClient(options)
-    futures = admin.describe_topics(TopicCollection(topics), request_timeout=REQUEST_TIMEOUT_MS / 1000)
-    try:
-        return {name: str(future.result().topic_id) for name, future in futures.items()}
-    except KafkaException as error:
-        code = error.args[0].code()
-        kind = for_code(code) if code > 0 else KafkaConnectionError
-        raise kind(error.args[0].str()) from error
+def _refused(topic: str, error: KafkaException) -> KafkaError:
+    """The error of librdkafka's, as aiokafka has it."""
+    code = error.args[0].code()
+    if code in (UnknownTopicOrPartitionError.errno, TopicAuthorizationFailedError.errno):
+        return for_code(code)(topic)
+    return KafkaConnectionError(f"the topic {topic} cannot be looked up: {error.args[0].str()}")
 
 
 def _groups(options: dict[str, Any], groups: Collection[str]) -> dict[str, GroupDescription]:

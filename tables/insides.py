@@ -2,12 +2,15 @@
 
 import asyncio
 import contextlib
-import functools
 import logging
-from collections.abc import Collection
+from collections.abc import Callable, Collection
+from functools import partial
+from types import FunctionType, MethodType
 from typing import Any
 
-from aiokafka import TopicPartition, client
+import aiokafka.client
+from aiokafka import TopicPartition
+from aiokafka.client import AIOKafkaClient
 from aiokafka.errors import (
     GroupCoordinatorNotAvailableError,
     GroupLoadInProgressError,
@@ -29,10 +32,10 @@ _CANNOT_SAY = (GroupCoordinatorNotAvailableError, GroupLoadInProgressError, NotC
 def create_no_topics() -> None:
     """No aiokafka client of this process makes a topic by asking for it, on a cluster that would (Kafka's default).
 
-    What such a cluster makes of a topic that was deleted has other settings, and a partition count that moves homes. For processes
-    that are Ringfence's own.
+    What such a cluster makes of a topic that was deleted has other settings, and a partition count that moves homes. For workers: of Faust's clients
+    :func:`never_create` knows nothing.
     """
-    client.MetadataRequest = functools.partial(MetadataRequest, allow_auto_topic_creation=False)
+    aiokafka.client.MetadataRequest = partial(MetadataRequest, allow_auto_topic_creation=False)
 
 
 async def is_member(consumer: Any, generation: int, *, rebalancing: bool = False) -> bool:
@@ -90,6 +93,41 @@ def position(consumer: Any, tp: TopicPartition) -> int | None:
     return int(state.position) if state.has_valid_position else None
 
 
+def fetched(consumer: Any) -> dict[TopicPartition, int]:
+    """Bytes, as they came, of what was fetched of each partition and is not taken yet.
+
+    What a paused one has is dropped when it is its turn.
+    """
+    return {
+        tp: 0
+        if (found := getattr(each, "_partition_records", None)) is None
+        else found._records.size_in_bytes()  # noqa: SLF001
+        for tp, each in consumer._fetcher._records.items()  # noqa: SLF001
+    }
+
+
+def limit_fetches(consumer: Any, partition_bytes_max: int) -> None:
+    """So much of one partition in an answer, from the next request on; but one batch of records comes in any case."""
+    consumer._fetcher._max_partition_fetch_bytes = partition_bytes_max  # noqa: SLF001
+
+
+def drop_fetched(consumer: Any, tps: Collection[TopicPartition]) -> None:
+    """What was fetched of these and is not taken; it comes again when it is asked for.
+
+    aiokafka does the same with what a paused partition has, but leaves a cycle of objects behind, and in it all the bytes, until Python
+    looks for such.
+    """
+    fetcher = consumer._fetcher  # noqa: SLF001
+    for tp in tps:
+        result = fetcher._records.pop(tp, None)  # noqa: SLF001
+        records = getattr(result, "_partition_records", None)
+        if records is not None and records._records_iterator is not None:  # noqa: SLF001
+            records._records_iterator.close()  # noqa: SLF001
+            records._records_iterator = None  # noqa: SLF001
+    if tps:
+        fetcher._notify(fetcher._wait_consume_future)  # noqa: SLF001
+
+
 def keep_fetching(fetcher: Any) -> None:
     """Start aiokafka's fetching task again if an error ended it; positions are kept, what was not drained comes again.
 
@@ -102,6 +140,38 @@ def keep_fetching(fetcher: Any) -> None:
     # A failed fetch among them would end the new task at once: it awaits those that it finds.
     fetcher._pending_tasks = {each for each in fetcher._pending_tasks if not each.done()}  # noqa: SLF001
     fetcher._fetch_task = asyncio.create_task(fetcher._fetch_requests_routine())  # noqa: SLF001
+
+
+def never_create(owner: Any) -> None:
+    """Have a consumer, producer or admin client create no topic by asking for its metadata.
+
+    Clusters create what they are asked for, unless they are told otherwise (``auto.create.topics.enable``): a topic that somebody deletes
+    while it is in use would be back before they could create it again themselves. aiokafka has no option for it.
+    """
+    client = owner.client if hasattr(owner, "client") else owner._client  # noqa: SLF001
+    client._metadata_update = MethodType(ASK_METADATA, client)  # noqa: SLF001
+
+
+ASK_METADATA = FunctionType(
+    AIOKafkaClient._metadata_update.__code__,  # noqa: SLF001
+    {**vars(aiokafka.client), "MetadataRequest": partial(MetadataRequest, allow_auto_topic_creation=False)},
+)
+"""aiokafka's own method, with another request in it."""
+
+
+def on_doubt(consumer: Any, told: Callable[[], None]) -> None:
+    """Call ``told`` whenever a broker's answer makes a consumer ask for metadata anew: a topic may have been deleted, or has moved.
+
+    It is called before anything that the broker answers later is taken. aiokafka itself only asks, and goes on.
+    """
+    client = consumer._client  # noqa: SLF001
+    force = client.force_metadata_update
+
+    def forced() -> Any:
+        told()
+        return force()
+
+    client.force_metadata_update = forced
 
 
 def keep_member(consumer: Any) -> None:

@@ -19,7 +19,7 @@ from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.errors import OffsetOutOfRangeError
 
 from conf.settings import KafkaSettings
-from tables import insides
+from tables import clock, insides
 from tables.access import client_options
 from tables.changelog import ChangelogStalledError, require_moving
 from tables.cluster import Cluster
@@ -71,7 +71,7 @@ class LatestValues:
     async def look(self, partition: int, key: bytes) -> tuple[bytes | None, float]:
         """The last value of this key that was committed before the call, None = there is none; and until when it was the last.
 
-        That moment, by :func:`time.monotonic` and after the call, is when the end up to which is read was asked for: what is
+        That moment, by :func:`tables.clock.now` and after the call, is when the end up to which is read was asked for: what is
         committed later was not written before it. The reading itself may take as long as somebody else's transaction stays open.
 
         Raises:
@@ -84,6 +84,14 @@ class LatestValues:
         if partition not in self._asked:
             self._asked[partition] = Together(partial(self._answer, partition))
         return await self._asked[partition].ask(key)
+
+    def resize(self, partitions: int) -> None:
+        """The topic has so many partitions now."""
+        if partitions != self._partitions:
+            self._partitions = partitions
+            if (reader := self._reader) is not None:
+                reader.retired = True  # it is assigned those that there were
+                self._end_retired(reader)
 
     async def stop(self) -> None:
         """Answer nobody any more, and disconnect."""
@@ -102,7 +110,7 @@ class LatestValues:
                 self._cluster.log_start(self._topic, partition),
                 self._cluster.high_watermark(self._topic, partition),
             )
-            asked_at = time.monotonic()
+            asked_at = clock.now()
             # Taken out while it grows: what fails or is cancelled leaves nothing half-read behind.
             known = self._known.pop(partition, None)
             if (
@@ -182,7 +190,7 @@ class _Known:
         """Where the log began."""
         self.next = start
         """Up to where it was read."""
-        self.read_at = time.monotonic()
+        self.read_at = clock.now()
         """When that was its end."""
         self.last: Any = None
         """The record that was read last; None = none yet."""
@@ -224,6 +232,7 @@ class _Reader:
             max_partition_fetch_bytes=_FETCH_BYTES,
             fetch_max_wait_ms=_POLL_MS,
         )
+        insides.never_create(consumer)
         try:
             await consumer.start()
         except BaseException:

@@ -12,12 +12,18 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple, cast
 
 from aiokafka import AIOKafkaProducer, TopicPartition
-from aiokafka.errors import IllegalOperation, InvalidTimestampError, ProducerFenced
+from aiokafka.errors import (
+    IllegalOperation,
+    InvalidTimestampError,
+    ProducerFenced,
+    UnknownTopicOrPartitionError,
+)
 from aiokafka.structs import OffsetAndMetadata
 
 from conf import wire
 from conf.errors import TopicError
 from conf.settings import KafkaSettings
+from tables import insides
 from tables.access import client_options
 from tables.clients import ClientShare, ProducerClients
 from tables.failpoints import reach
@@ -79,6 +85,7 @@ class TransactionalProducer:
             max_request_size=REQUEST_BYTES_MAX,
             acks="all",
         )
+        insides.never_create(self._producer)
         self._turns: asyncio.Semaphore | None = None
         if clients is not None:
             self._turns = clients.turns
@@ -134,6 +141,7 @@ class TransactionalProducer:
             await reach("before-send", self._lane)
             try:
                 for topic, partition, builder, _ in batches:
+                    await self._require(topic, partition)
                     futures.append(await self._producer.send_batch(builder, topic, partition=partition))
                     await reach("mid-send", self._lane)
             except IllegalOperation:
@@ -157,6 +165,10 @@ class TransactionalProducer:
             raise FencedError(f"{self.transactional_id} is held by somebody else") from error
         except InvalidTimestampError as error:
             raise TopicError(_timestamp_refusal(batches, futures)) from error
+        finally:
+            # Whoever gives up before they are answered: Python would print what becomes of them as never asked for.
+            for future in futures:
+                future.add_done_callback(_ask)
         return bases
 
     async def prime(self, places: Iterable[tuple[str, int]]) -> None:
@@ -183,6 +195,19 @@ class TransactionalProducer:
             self._in_transaction = False
         except ProducerFenced as error:
             raise FencedError(f"{self.transactional_id} is held by somebody else") from error
+
+    async def _require(self, topic: str, partition: int) -> None:
+        """Ask for metadata where they do not show the partition yet: the topic has got it since. aiokafka itself would only assert.
+
+        Raises:
+            UnknownTopicOrPartitionError: it does not exist.
+        """
+        for _ in range(2):
+            known = self._producer._metadata.partitions_for_topic(topic)  # noqa: SLF001
+            if known is None or partition in known:
+                return  # aiokafka waits for the metadata of what it does not know at all
+            await self._producer.client.force_metadata_update()
+        raise UnknownTopicOrPartitionError(f"{topic}/{partition}")
 
     async def _send_offsets(self, offsets: Mapping[TopicPartition, OffsetAndMetadata], group_id: str) -> None:
         try:
@@ -211,6 +236,8 @@ class TransactionalProducer:
         waiter: asyncio.Future[Any] | None = self._producer._txn_manager._transaction_waiter  # noqa: SLF001
         if waiter is not None and waiter.done():
             _ask(waiter)
+        # Of a partition that was deleted meanwhile they would be tried for ever, and the abort would wait for them.
+        self._producer._txn_manager._pending_txn_offsets.clear()  # noqa: SLF001
         if self._in_transaction:
             with contextlib.suppress(Exception):
                 async with asyncio.timeout(DISCARD_TIMEOUT_S):

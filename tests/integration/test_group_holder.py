@@ -6,18 +6,18 @@ from typing import Any
 
 import pytest
 
-from ringfence_client import Message, writer
-from tables import failpoints
+from ringfence_client import Message
+from tables import clock, failpoints
 from tests.support.consuming import Recorder, consuming, numbered
 from tests.support.kafka import Sent
 from tests.support.lanes import until
-from tests.support.leases import JumpingClock, Outsider
+from tests.support.leases import JumpingClock, Outsider, SleepingClock, take
 
 
 @pytest.fixture
 def wall_clock_jumps(monkeypatch: pytest.MonkeyPatch) -> None:
     """Back: what would lengthen the time of who holds."""
-    monkeypatch.setattr(writer, "time", JumpingClock(-3600))
+    monkeypatch.setattr(clock, "time", JumpingClock(-3600))
 
 
 async def _begins(handler: Recorder) -> None:
@@ -100,6 +100,31 @@ async def test_holder_that_cannot_write(bootstrap: str, wall_clock_jumps: None) 
         assert since < last < since + half_s + 0.1
         assert len(handler.begun) == len(handler.done) == 300
         assert {each.fence for each in handler.messages} == {1}
+
+
+async def test_machine_that_slept(bootstrap: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who wakes begins nothing under the lease that it had: somebody has taken it, and no clock of asyncio's has moved."""
+    sleeping = SleepingClock()
+    monkeypatch.setattr(clock, "time", sleeping)
+    handler = Recorder()
+    async with consuming(bootstrap) as bench:
+        running = await bench.start(handler, lease_timeout=60.0, lease_idle=60.0)
+        bench.send(Sent(None, b"group"))
+        await bench.until_next(running, 1)
+        holder = running.consumer.claims[0].writer
+
+        assert holder.covers()
+
+        await take(bench)
+        sleeping.sleep(3600)
+
+        assert not holder.covers()
+
+        bench.send(Sent(None, b"group"))
+        await until(lambda: len(handler.done) == 2, lambda: str(handler.begun))
+        await running.stop()
+
+    assert [each.fence for each in handler.messages] == [1, 3]
 
 
 async def test_answer_that_comes_late(bootstrap: str) -> None:

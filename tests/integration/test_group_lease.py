@@ -9,9 +9,9 @@ import time
 import pytest
 from aiokafka import TopicPartition
 
-from ringfence_client import Message, opening
+from ringfence_client import Message
 from ringfence_client.record import DRAINING, RELEASED
-from tables import failpoints
+from tables import clock, failpoints
 from tables.producer import FencedError
 from tests.support.consuming import Bench, Recorder, Running, consuming, numbered
 from tests.support.kafka import Sent
@@ -24,7 +24,7 @@ UNGROUPED = [Sent(None, None, b"%d" % each) for each in range(5)]
 @pytest.fixture
 def wall_clock_jumps(monkeypatch: pytest.MonkeyPatch) -> None:
     """On: what would shorten the time of who waits."""
-    monkeypatch.setattr(opening, "time", JumpingClock(3600))
+    monkeypatch.setattr(clock, "time", JumpingClock(3600))
 
 
 async def _made(bench: Bench) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from aiokafka import AIOKafkaConsumer
 from aiokafka.consumer.group_coordinator import GroupCoordinator
-from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
+from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from ringfence_client import Message, Reject
@@ -21,14 +21,6 @@ from tests.support.kafka import Sent
 from tests.support.lanes import LIMIT_S, Gate, until
 
 MOVED = "was moved from"
-
-
-def _set_offset(bench: Bench, offset: int) -> None:
-    """As ``kafka-consumer-groups --reset-offsets`` does."""
-    admin = AdminClient({"bootstrap.servers": bench.bootstrap})
-    request = ConsumerGroupTopicPartitions(bench.group, [TopicPartition(bench.accepted, 0, offset)])
-    for future in admin.alter_consumer_group_offsets([request]).values():
-        future.result(LIMIT_S)
 
 
 def _delete_below(bench: Bench, offset: int) -> None:
@@ -128,7 +120,7 @@ async def test_offset_moved_by_an_operator(bootstrap: str, caplog: pytest.LogCap
         running = await bench.start(handler)
         await bench.until_next(running, 10)
         await running.stop()
-        _set_offset(bench, 4)
+        kafka.commit(bench.bootstrap, bench.group, bench.accepted, 4)
         handler.done.clear()
         handler._last.clear()
         running = await bench.start(handler)
@@ -140,7 +132,7 @@ async def test_offset_moved_by_an_operator(bootstrap: str, caplog: pytest.LogCap
         assert (await bench.agreed()).next == 10
 
         bench.send(*numbered(b"group", 5))
-        _set_offset(bench, 13)
+        kafka.commit(bench.bootstrap, bench.group, bench.accepted, 13)
         running = await bench.start(handler)
         await bench.until_next(running, 15)
 
@@ -152,7 +144,7 @@ async def test_offset_of_a_plain_consumer(bootstrap: str, caplog: pytest.LogCapt
     handler = Recorder()
     async with consuming(bootstrap) as bench:
         bench.send(*numbered(b"group", 10))
-        _set_offset(bench, 7)
+        kafka.commit(bench.bootstrap, bench.group, bench.accepted, 7)
         running = await bench.start(handler)
         await bench.until_next(running, 10)
 

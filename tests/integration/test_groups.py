@@ -52,7 +52,7 @@ class Scene:
 
     def show(self) -> dict[str, Any]:
         """Groups by name; the only partition as ``partition``."""
-        document = json.loads(self.verb("show", "--json"))
+        document = json.loads(self.verb("show", "--json").partition("not known")[0])
         return {each["group"]: each for each in document["groups"]} | {"partition": document["partitions"][0]}
 
 
@@ -91,9 +91,32 @@ def test_beside_a_consumer(bootstrap: str, tmp_path: Path) -> None:
     assert "nothing to drop" in nothing
 
 
+def test_unknown_consumer_group(bootstrap: str, tmp_path: Path) -> None:
+    """A name that is misspelt drops nothing, and says so with exit code 2: it would begin without the messages one day.
+
+    Known is who has an offset too: somebody has prepared it.
+    """
+    scene = Scene(bootstrap, tmp_path)
+    arguments = ("held", "--consumer-group", scene.group, "--config", str(scene.config))
+    refused = [run_verb("groups", verb, scene.name, *arguments, check=False) for verb in ("purge", "skip")]
+    shown = scene.verb("show")
+    told = scene.show()
+    offsets = kafka.committed(bootstrap, scene.group, f"{scene.name}.accepted")
+    kafka.commit(bootstrap, scene.group, f"{scene.name}.accepted", 0)
+    purged = scene.verb("purge", "held")
+
+    assert [each.returncode for each in refused] == [2, 2]
+    assert all(f"{scene.group} has never consumed {scene.name}" in each.stderr for each in refused)
+    assert f"not known  {scene.group} has never consumed {scene.name}" in shown
+    assert told["held"]["depth"] == EACH
+    assert offsets == [-1001]
+    assert f"{EACH} messages of held" in purged
+
+
 def test_without_a_consumer(bootstrap: str, tmp_path: Path) -> None:
     """What was dropped while no consumer ran is never handed out; what was not, is."""
     scene = Scene(bootstrap, tmp_path)
+    kafka.commit(bootstrap, scene.group, f"{scene.name}.accepted", 0)
     before = scene.show()
     scene.verb("skip", "fine")
     scene.verb("skip", "fine")

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from aiokafka import TopicPartition
-from aiokafka.errors import ProducerFenced
+from aiokafka.errors import ProducerFenced, UnknownTopicOrPartitionError
 from aiokafka.structs import OffsetAndMetadata
 from confluent_kafka import Producer
 
@@ -48,6 +48,29 @@ def _one_each(bootstrap: str, topic: str) -> None:
     for number in range(WIDE):
         kafka.produce(producer, topic, Sent(None, b"g", b"v"), number)
     assert producer.flush(kafka.WAIT_S) == 0
+
+
+async def test_topic_that_grew(bootstrap: str) -> None:
+    """A partition that came after the metadata is written to at once; one that is not there is named."""
+    topic = kafka.unique("shared")
+    kafka.create_topics(bootstrap, {topic: (1, {})})
+    clients = ProducerClients(KafkaSettings(bootstrap_servers=bootstrap))
+    producer = _producer(bootstrap, kafka.unique("shared-producer"), clients)
+    try:
+        await producer.fence()
+        await _write(producer, topic, b"before")
+        kafka.grow_topic(bootstrap, topic, 3)
+        await _write(producer, topic, b"after", partition=2)
+        with pytest.raises(UnknownTopicOrPartitionError, match=f"{topic}/7"):
+            await _write(producer, topic, b"nowhere", partition=7)
+    finally:
+        await producer.discard()
+        await clients.stop()
+
+    assert [(each.partition, each.value) for each in kafka.read_all(bootstrap, topic, 3)] == [
+        (0, b"before"),
+        (2, b"after"),
+    ]
 
 
 async def test_one_fails_and_others_go_on(bootstrap: str) -> None:

@@ -227,4 +227,49 @@ _FINISHED: Final = (
     ),
 )
 
-MUTANTS: Final = (*_ACQUIRING, *_RETURNING, *_COST, *_FINISHED)
+_MEMORY: Final = (
+    Mutant(
+        "memory-of-each-partition",
+        "A consumer of two hundred partitions needs two hundred times what it was told.",
+        (
+            Patch(
+                "ringfence_client/memory.py",
+                "left = self._kept_max // 2 - self._more",
+                "left = self._kept_max // 2",
+            ),
+        ),
+        "tests/unit/test_kept.py::test_many_partitions_one_after_the_other",
+    ),
+    Mutant(
+        "first-come-first-served",
+        "The partitions that are read first use up the memory, and the last ones read each message by itself.",
+        (
+            Patch(
+                "ringfence_client/memory.py",
+                "self._own = self._kept_max // 2 // max(1, len(self._partitions))",
+                "self._own = 0",
+            ),
+        ),
+        "tests/unit/test_kept.py::test_many_partitions_one_after_the_other",
+    ),
+    Mutant(
+        "memory-not-given-back",
+        "With each rebalance there is less memory for those who stay, until each message is read by itself.",
+        (Patch("ringfence_client/kept.py", "        self._memory.leave(self)\n", ""),),
+        "tests/property/test_memory_model.py::test_books_and_bounds",
+    ),
+    Mutant(
+        "fetched-and-left-behind",
+        "What was fetched of partitions that have to wait stays in memory until Python looks for cycles of objects.",
+        (
+            Patch(
+                "tables/insides.py",
+                "            records._records_iterator.close()  # noqa: SLF001\n            records._records_iterator = None  # noqa: SLF001\n",
+                "            pass\n",
+            ),
+        ),
+        "tests/integration/test_group_memory.py::test_nothing_is_left_behind",
+    ),
+)
+
+MUTANTS: Final = (*_ACQUIRING, *_RETURNING, *_COST, *_FINISHED, *_MEMORY)

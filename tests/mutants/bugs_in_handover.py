@@ -4,6 +4,7 @@ from typing import Final
 
 from tests.mutants.mutant import Mutant, Patch
 
+_CLOCK: Final = "tables/clock.py"
 _CONSUMER: Final = "ringfence_client/consumer.py"
 _DISPATCHER: Final = "ringfence_client/dispatcher.py"
 _HOLDINGS: Final = "ringfence_client/holdings.py"
@@ -52,8 +53,8 @@ _TAKING: Final = (
         "waiter-by-the-wall-clock",
         "Somebody sets the clock, and a partition is taken from who is at work.",
         (
-            Patch(_OPENING, "begun = time.monotonic()", "begun = time.time()"),
-            Patch(_OPENING, "now = time.monotonic()", "now = time.time()"),
+            Patch(_OPENING, "begun = clock.now()", "begun = clock.time.time()"),
+            Patch(_OPENING, "now = clock.now()", "now = clock.time.time()"),
         ),
         f"{_LEASE_TESTS}::test_silent_holder[running]",
     ),
@@ -124,11 +125,11 @@ _TAKING: Final = (
             Patch(
                 _LATEST,
                 "            start, end = await asyncio.gather(\n",
-                "            asked_at = time.monotonic() - 60\n            start, end = await asyncio.gather(\n",
+                "            asked_at = clock.now() - 60\n            start, end = await asyncio.gather(\n",
             ),
             Patch(
                 _LATEST,
-                "            asked_at = time.monotonic()\n            # Taken out",
+                "            asked_at = clock.now()\n            # Taken out",
                 "            # Taken out",
             ),
         ),
@@ -140,8 +141,8 @@ _TAKING: Final = (
         (
             Patch(
                 _OPENING,
-                "token=1 + (predecessor.token if predecessor is not None else 0)",
-                "token=predecessor.token if predecessor is not None else 1",
+                "token = 1 + (predecessor.token if predecessor is not None else 0)",
+                "token = predecessor.token if predecessor is not None else 1",
             ),
         ),
         f"{_LEASE_TESTS}::test_released_while_one_waits",
@@ -152,7 +153,7 @@ _HOLDING: Final = (
     Mutant(
         "begun-whether-covered-or-not",
         "After a rest a message is begun under a lease that somebody takes at that moment.",
-        (Patch(_WRITER, "return time.monotonic() < self._covered_until", "return True"),),
+        (Patch(_WRITER, "return clock.now() < self._covered_until", "return True"),),
         "tests/integration/test_group_holder.py::test_holder_that_cannot_write",
     ),
     Mutant(
@@ -161,16 +162,22 @@ _HOLDING: Final = (
         (
             Patch(
                 _WRITER,
-                "return time.monotonic() < self._covered_until",
-                "return time.time() < self._covered_until",
+                "return clock.now() < self._covered_until",
+                "return clock.time.time() < self._covered_until",
             ),
             Patch(
                 _WRITER,
-                "self._window, self._claim, time.monotonic()",
-                "self._window, self._claim, time.time()",
+                "self._window, self._claim, clock.now()",
+                "self._window, self._claim, clock.time.time()",
             ),
         ),
         "tests/integration/test_group_holder.py::test_holder_that_cannot_write",
+    ),
+    Mutant(
+        "clock-that-sleeps",
+        "A machine sleeps for hours, wakes, and begins messages under a lease that somebody took meanwhile.",
+        (Patch(_CLOCK, "if boot_time is None else time.clock_gettime(boot_time)", ""),),
+        "tests/unit/test_clock.py::test_goes_on_while_the_machine_sleeps",
     ),
     Mutant(
         "no-refresh",
@@ -178,7 +185,7 @@ _HOLDING: Final = (
         (
             Patch(
                 _WRITER,
-                "left = self._written_at + REFRESH_S - time.monotonic() if self._window.running else None",
+                "left = self._written_at + REFRESH_S - clock.now() if self._window.running else None",
                 "left = None",
             ),
         ),

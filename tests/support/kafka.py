@@ -6,8 +6,15 @@ from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 from aiokafka.partitioner import murmur2
-from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic
+from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, KafkaException, Producer, TopicPartition
+from confluent_kafka.admin import (
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    NewPartitions,
+    NewTopic,
+)
 
 _numbers = itertools.count(1)
 WAIT_S = 30.0
@@ -95,6 +102,28 @@ def alter_topic(bootstrap: str, topic: str, name: str, value: str) -> None:
     deadline = time.monotonic() + WAIT_S
     while admin.describe_configs([described])[described].result(WAIT_S)[name].value != value:
         assert time.monotonic() < deadline, f"{topic}: {name} does not become {value}"
+        time.sleep(0.02)
+
+
+def topics(bootstrap: str) -> set[str]:
+    """Those that there are; asking creates none."""
+    return set(AdminClient({"bootstrap.servers": bootstrap}).list_topics(timeout=WAIT_S).topics)
+
+
+def recreate_topic(bootstrap: str, topic: str, partitions: int = 1, **config: str) -> None:
+    """Delete it, and create another one of its name."""
+    delete_topics(bootstrap, [topic])
+    create_topics(bootstrap, {topic: (partitions, config)})
+
+
+def grow_topic(bootstrap: str, topic: str, partitions: int) -> None:
+    """Give it so many partitions."""
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    for future in admin.create_partitions([NewPartitions(topic, partitions)]).values():
+        future.result(WAIT_S)
+    deadline = time.monotonic() + WAIT_S
+    while len(admin.list_topics(topic, timeout=WAIT_S).topics[topic].partitions) != partitions:
+        assert time.monotonic() < deadline, f"{topic} does not get {partitions} partitions"
         time.sleep(0.02)
 
 
@@ -196,6 +225,14 @@ def committed(bootstrap: str, group: str, topic: str, partitions: int = 1) -> li
                 time.sleep(0.05)
     finally:
         consumer.close()
+
+
+def commit(bootstrap: str, group: str, topic: str, offset: int, partition: int = 0) -> None:
+    """Set the offset of a group without members, as ``kafka-consumer-groups --reset-offsets`` does."""
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    request = ConsumerGroupTopicPartitions(group, [TopicPartition(topic, partition, offset)])
+    for future in admin.alter_consumer_group_offsets([request]).values():
+        future.result(WAIT_S)
 
 
 def end_offsets(bootstrap: str, topic: str, partitions: int = 1) -> list[int]:

@@ -89,7 +89,8 @@ async def take(bench: Bench) -> None:
 class JumpingClock:
     """Wall time as somebody sets it: each look at it finds it an hour later, or earlier. Nothing may depend on it."""
 
-    monotonic = staticmethod(time.monotonic)
+    CLOCK_BOOTTIME = time.CLOCK_BOOTTIME
+    clock_gettime = staticmethod(time.clock_gettime)
 
     def __init__(self, step: float) -> None:
         self._now = 0.0
@@ -99,6 +100,23 @@ class JumpingClock:
         """A step after the last."""
         self._now += self._step
         return self._now
+
+
+class SleepingClock:
+    """A machine that sleeps: its boot time goes on by so many seconds more; all other clocks stand still meanwhile."""
+
+    CLOCK_BOOTTIME = time.CLOCK_BOOTTIME
+
+    def __init__(self) -> None:
+        self._slept = 0.0
+
+    def sleep(self, seconds: float) -> None:
+        """It sleeps, and wakes."""
+        self._slept += seconds
+
+    def clock_gettime(self, clock: int) -> float:
+        """As it is, and what was slept."""
+        return time.clock_gettime(clock) + (self._slept if clock == time.CLOCK_BOOTTIME else 0.0)
 
 
 class Journal:

@@ -103,6 +103,34 @@ def test_usage_errors(capsys: pytest.CaptureFixture[str]) -> None:
         assert "Error:" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("name", "complaint"),
+    [
+        ("", "without a name"),
+        (" ", "without a name"),
+        ("a\nb", "cannot be printed"),
+        ("\udcff", "not UTF-8"),
+        ("x" * 40_000, "40000 bytes"),
+    ],
+)
+def test_names_of_consumer_groups(
+    name: str, complaint: str, config: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What no consumer group may be called is an error of usage in every verb that takes one: exit code 2, and no trace."""
+    for arguments in (
+        ["consume", "orders", "--handler", "handlers:handle"],
+        ["consumers", "show"],
+        ["groups", "show", "orders"],
+        ["groups", "skip", "orders", "group"],
+        ["groups", "purge", "orders", "group"],
+    ):
+        assert _run(*arguments, "--config", config, "--consumer-group", name) == 2
+        said = capsys.readouterr().err
+        assert "Invalid value for '--consumer-group'" in said
+        assert complaint in said
+        assert "Traceback" not in said
+
+
 def test_help_and_version(capsys: pytest.CaptureFixture[str]) -> None:
     """Both answer on standard output and exit with 0."""
     for arguments in (["--help"], ["worker", "--help"], ["topics", "create", "-h"]):

@@ -1,9 +1,11 @@
 """Which records are kept, which are parked, and which are wanted before somebody waits for them."""
 
+import functools
 import random
 from typing import NamedTuple
 
 from ringfence_client.kept import Kept
+from ringfence_client.memory import Memory
 
 
 class Fetched(NamedTuple):
@@ -12,14 +14,24 @@ class Fetched(NamedTuple):
     offset: int
     key: bytes | None
     value: bytes | None = b"value"
+    headers: tuple[tuple[str, bytes | None], ...] = ()
 
 
 def _of(group: bytes | None, *offsets: int) -> list[Fetched]:
     return [Fetched(each, group) for each in offsets]
 
 
-def _kept(records_max: int, *records: Fetched, bytes_max: int = 1_000_000) -> Kept:
-    kept = Kept(records_max, bytes_max)
+def _memory(bytes_max: int = 10_000_000) -> Memory:
+    """Of which a lone partition may use so much."""
+    memory = Memory(bytes_max * 16 // 9)
+
+    assert memory.limit(0) in {bytes_max, bytes_max - 1}
+
+    return memory
+
+
+def _kept(records_max: int, *records: Fetched, memory: Memory | None = None) -> Kept:
+    kept = Kept(records_max, memory or _memory())
     for each in records:
         kept.add(each)
     return kept
@@ -39,8 +51,8 @@ def test_as_much_as_is_free() -> None:
 
 def test_as_many_bytes_as_are_free() -> None:
     """The same holds of the values: large ones of one group leave room for those of others."""
-    large = [Fetched(each, b"a", b"v" * 100) for each in range(20)]
-    kept = _kept(1_000, *large, Fetched(20, b"b", b"v" * 100), bytes_max=1_000)
+    large = [Fetched(each, b"a", b"v" * 100_000) for each in range(20)]
+    kept = _kept(1_000, *large, Fetched(20, b"b", b"v" * 100_000), memory=_memory(1_000_000))
 
     assert _there(kept, range(21)) == [0, 1, 2, 3, 4, 20]
 
@@ -152,7 +164,7 @@ def test_dropped_while_parked() -> None:
 def test_any_order() -> None:
     """Whatever is finished when, and read again by whom: bounds hold, and each record can be had when it is its turn."""
     chance = random.Random(11)
-    kept = Kept(30, 100_000)
+    kept = Kept(30, _memory())
     log = [Fetched(offset, chance.choice([b"a", b"b", b"c", b"d", None])) for offset in range(600)]
     waiting: dict[bytes | None, list[int]] = {}
     fetched = 0
@@ -179,3 +191,87 @@ def test_any_order() -> None:
         assert len(kept) + len(kept.parked) == sum(map(len, waiting.values()))
 
     assert (len(kept), kept.parked, kept.wanted()) == (0, set(), None)
+
+
+@functools.cache
+def _value(size: int) -> bytes:
+    """One for all: what would be too much is not made."""
+    return b"v" * size
+
+
+def test_greedy_partition() -> None:
+    """However much one partition has, another one gets its part, whoever came first."""
+    memory = Memory(160_000_000)
+    greedy, late = Kept(10_000, memory), Kept(10_000, memory)
+    for offset in range(3_000):
+        greedy.add(Fetched(offset, b"%d" % (offset % 50), _value(100_000)))
+    for offset in range(3_000):
+        late.add(Fetched(offset, b"%d" % (offset % 50), _value(100_000)))
+
+    assert len(greedy) > len(late) > 250
+    assert memory.used < 130_000_000
+
+
+def test_many_partitions_one_after_the_other() -> None:
+    """As they come at a start: the first has not used up what is there before the last begins."""
+    memory = Memory(512 * 2**20)
+    partitions = [Kept(10_000, memory) for _ in range(200)]
+    for kept in partitions:
+        offset = 0
+        while kept.takes(250):
+            for _ in range(100):
+                kept.add(Fetched(offset, b"%d" % (offset % 50), _value(10_000)))
+                offset += 1
+
+    assert all(len(each) >= 50 for each in partitions)
+    assert sum(len(each.parked) for each in partitions) < 0.2 * sum(map(len, partitions))
+    assert 200 * 2**20 < memory.used < 450 * 2**20
+
+
+def test_lone_partition() -> None:
+    """It may fill a good part of what there is, though there are others that have nothing."""
+    memory = Memory(512 * 2**20)
+    kept, *_ = [Kept(1_000_000, memory) for _ in range(100)]
+    offset = 0
+    while kept.takes(250):
+        kept.add(Fetched(offset, b"%d" % offset, _value(100_000)))
+        offset += 1
+
+    assert memory.used > 512 * 2**20 / 12
+
+
+def test_what_is_counted() -> None:
+    """Keys, headers and what it costs to keep anything count as well as values; all is given back in the end."""
+    memory = Memory(2**30)
+    plain, headed = Kept(10, memory), Kept(10, memory)
+    plain.add(Fetched(0, b"key", b"value"))
+    headed.add(Fetched(0, b"key" * 1_000, b"value", ((("name", b"x" * 500)), ("none", None))))
+
+    assert plain.bytes > 1_000
+    assert headed.bytes - plain.bytes > 3_400
+    assert memory.used == plain.bytes + headed.bytes
+
+    plain.drop(0, b"key")
+    headed.close()
+    headed.drop(0, b"key" * 1_000)
+    headed.unpark([Fetched(0, b"key", b"value")], always=True)
+
+    assert (plain.bytes, len(headed), memory.used) == (0, 0, 0)
+
+
+def test_no_room_for_anything() -> None:
+    """Where nothing may be kept at all, what a handler waits for is, for as long as it has it."""
+    memory = Memory(16 * 2**20)
+    full, other = Kept(100, memory), Kept(100, memory)
+    for offset in range(3):
+        full.unpark([], always=True)
+        full.add(Fetched(offset, None, _value(6 * 2**20)))
+    other.add(Fetched(0, b"a", _value(7 * 2**20)))
+    other.add(Fetched(1, b"a", _value(7 * 2**20)))
+
+    assert other.parked >= {1}
+
+    other.drop(0, b"a")
+    other.unpark([Fetched(1, b"a", _value(7 * 2**20))], always=True)
+
+    assert other.record(1) is not None

@@ -31,6 +31,7 @@ def test_round_trip() -> None:
         delivered=13,
         running=2,
         beat=99,
+        topic_id="A",
     )
 
     assert record.decode(record.encode(progress)) == progress
@@ -118,6 +119,15 @@ def test_damaged(value: bytes) -> None:
         record.decode(value)
 
     assert repr(value[:200]) in str(raised.value)
+
+
+def test_topic_id() -> None:
+    """It came later and made no new format: without it a record is of an unknown topic, and who does not know it leaves it alone."""
+    progress = Progress(5, holder="me", topic_id="JBSWY3DPEHPK3PXPabcdef")
+
+    assert record.decode(record.encode(progress)).topic_id == progress.topic_id
+    assert record.decode(_document(topic_id=...)).topic_id == ""
+    assert json.loads(record.encode(progress))["format"] == 2
 
 
 @pytest.mark.parametrize("found", [0, 1, 3, "1", None])

@@ -65,8 +65,11 @@ def _ended(
     with _program(body, limit_s, *before) as process:
         for each in signals:
             process.send_signal(each)
-        out, err = process.communicate(timeout=LIMIT_S)
-    return process.returncode, out.splitlines(), err
+        process.wait(timeout=LIMIT_S)
+        # Not communicate(): it would pass over what was read together with the first line.
+        assert process.stdout is not None
+        assert process.stderr is not None
+        return process.returncode, process.stdout.read().splitlines(), process.stderr.read()
 
 
 @pytest.mark.parametrize(

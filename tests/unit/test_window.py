@@ -5,6 +5,7 @@ from typing import NamedTuple
 import pytest
 
 from ringfence_client import window as window_module
+from ringfence_client.memory import Memory
 from ringfence_client.record import Progress
 from ringfence_client.window import AHEAD, Window
 
@@ -16,6 +17,12 @@ class Fetched(NamedTuple):
     key: bytes | None = b"group"
     value: bytes | None = b"value"
     timestamp: int = 0
+    headers: tuple[tuple[str, bytes | None], ...] = ()
+
+
+def _window(progress: Progress, *, bytes_max: int = 64 * 2**20, **options: int) -> Window:
+    """``bytes_max``: what it may use, being alone."""
+    return Window(progress, memory=Memory(bytes_max * 16 // 9), **options)
 
 
 def _of(group: bytes | None, *offsets: int) -> list[Fetched]:
@@ -41,7 +48,7 @@ def _finish_next(window: Window) -> int | None:
 
 def test_fed_and_finished() -> None:
     """What is fed is to be done, by as many handlers as it brought groups; ``next`` follows the lowest that is not finished."""
-    window = Window(Progress(10))
+    window = _window(Progress(10))
 
     assert window.feed(_of(b"a", 10, 11) + _of(b"b", 12)) == 2
     assert (window.next, window.end, window.undone) == (10, 13, 3)
@@ -63,7 +70,7 @@ def test_fed_and_finished() -> None:
 
 def test_holes() -> None:
     """Offsets that nothing was read of, within what is fed and after it, hold nothing up."""
-    window = Window(Progress(0))
+    window = _window(Progress(0))
     window.feed(_of(b"a", 3, 7))
     window.reached(20)
 
@@ -75,7 +82,7 @@ def test_holes() -> None:
 
 def test_fetched_twice() -> None:
     """What was fed already is dropped, as after a seek that came in between; so is a position from before it."""
-    window = Window(Progress(5))
+    window = _window(Progress(5))
     window.feed(_of(b"a", 5, 6))
 
     assert window.feed(_of(b"a", 4, 5, 6, 7) + _of(b"b", 5, 8)) == 1
@@ -88,7 +95,7 @@ def test_fetched_twice() -> None:
 
 def test_stored_runs() -> None:
     """What the last holder finished above ``next`` is not done again, and is written down again."""
-    window = Window(Progress(5, [(6, 8), (10, 11)]))
+    window = _window(Progress(5, [(6, 8), (10, 11)]))
 
     assert window.feed(_of(b"a", *range(5, 12))) == 1
     assert [_finish_next(window) for _ in range(5)] == [5, 8, 9, 11, None]
@@ -97,7 +104,7 @@ def test_stored_runs() -> None:
 
 def test_next_begins_finished() -> None:
     """Reading goes on after what is finished at the very beginning."""
-    window = Window(Progress(5, [(5, 8)]))
+    window = _window(Progress(5, [(5, 8)]))
 
     assert window.next == 8
     assert window.feed(_of(b"a", 8)) == 1
@@ -108,7 +115,7 @@ def test_next_begins_finished() -> None:
 
 def test_attempts() -> None:
     """Attempts go on from what the last holder wrote; one that is taken back does not count; a finish forgets them."""
-    window = Window(Progress(0, (), {1: 2}))
+    window = _window(Progress(0, (), {1: 2}))
     window.feed(_of(b"a", 0) + _of(b"b", 1))
 
     assert [window.begin(0), window.begin(0), window.begin(1)] == [1, 2, 3]
@@ -131,13 +138,13 @@ def test_attempts() -> None:
 
 def test_suspects() -> None:
     """What a holder that did not leave had reserved may have been running when it died; what one that left had, not."""
-    assert Window(Progress(0, reserved=70, state="held")).suspect_below == 70
-    assert Window(Progress(0, reserved=70, state="released")).suspect_below == 0
+    assert _window(Progress(0, reserved=70, state="held")).suspect_below == 70
+    assert _window(Progress(0, reserved=70, state="released")).suspect_below == 0
 
 
 def test_reserved() -> None:
     """A record reserves ahead of what was fetched; nothing is reserved before one is written, and never less again."""
-    window = Window(Progress(0, reserved=70, state="held"))
+    window = _window(Progress(0, reserved=70, state="held"))
 
     assert window.reserved == 0
 
@@ -152,7 +159,7 @@ def test_reserved() -> None:
 
 def test_progress() -> None:
     """A record holds what a successor needs: everything but what is fetched."""
-    window = Window(Progress(0))
+    window = _window(Progress(0))
     window.feed(_of(b"a", 0, 2) + _of(b"b", 4))
     window.begin(0)
     window.ledger.acquire("x")
@@ -169,7 +176,7 @@ def test_progress() -> None:
 
 def test_buried() -> None:
     """What becomes a dead letter counts as finished with the record that its letter goes with, and keeps its group until then."""
-    window = Window(Progress(0))
+    window = _window(Progress(0))
     window.feed(_of(b"a", 0, 1))
     window.begin(0)
     window.fail(0, 7)
@@ -199,7 +206,7 @@ def test_buried() -> None:
 def test_parked_in_order() -> None:
     """However much is parked, a group's messages come in order, each once."""
     chance = random.Random(7)
-    window = Window(Progress(0), records_max=20)
+    window = _window(Progress(0), records_max=20)
     groups = [chance.choice([b"a", b"b", b"c", None]) for _ in range(300)]
     window.feed([Fetched(offset, group) for offset, group in enumerate(groups)])
 
@@ -210,10 +217,10 @@ def test_parked_in_order() -> None:
 
 def test_bounds_hold() -> None:
     """More records, or more bytes, than a window takes are parked, whosever they are."""
-    many = Window(Progress(0), records_max=10)
+    many = _window(Progress(0), records_max=10)
     many.feed([Fetched(each, b"%d" % each) for each in range(50)])
-    large = Window(Progress(0), bytes_max=1_000)
-    large.feed([Fetched(each, None, b"v" * 400) for each in range(50)])
+    large = _window(Progress(0), bytes_max=1_000_000)
+    large.feed([Fetched(each, None, b"v" * 400_000) for each in range(50)])
 
     assert many.counts == {"undone": 50, "kept": 10, "parked": 40}
     assert large.counts == {"undone": 50, "kept": 3, "parked": 47}
@@ -224,7 +231,7 @@ def test_bounds_hold() -> None:
 
 def test_half_is_filled() -> None:
     """Half of a window is filled in any case, fetch by fetch; the rest only for handlers that lack work."""
-    window = Window(Progress(0), records_max=20)
+    window = _window(Progress(0), records_max=20)
     window.feed([Fetched(each, b"%d" % each) for each in range(8)])
 
     assert window.wants_more(0, 2)
@@ -234,12 +241,12 @@ def test_half_is_filled() -> None:
 
 def test_half_in_bytes() -> None:
     """The same by the size of what is kept."""
-    window = Window(Progress(0), bytes_max=2_000)
-    window.feed([Fetched(0, b"a", b"v" * 999)])
+    window = _window(Progress(0), bytes_max=2_000_000)
+    window.feed([Fetched(0, b"a", b"v" * 990_000)])
 
     assert window.wants_more(0)
 
-    window.feed([Fetched(1, b"b", b"v")])
+    window.feed([Fetched(1, b"b", b"v" * 10_000)])
 
     assert not window.wants_more(0)
     assert window.wants_more(1)
@@ -253,7 +260,7 @@ def test_half_in_bytes() -> None:
 @pytest.mark.parametrize("finished", [0, 1, 5])
 def test_stuck_group(finished: int) -> None:
     """A stuck group with a backlog, whatever part of its share it has kept, never keeps the others from being fetched."""
-    window = Window(Progress(0), records_max=1_000)
+    window = _window(Progress(0), records_max=1_000)
     window.feed(_of(b"stuck", *range(800)))
     for _ in range(finished):
         _finish_next(window)
@@ -274,7 +281,7 @@ def _quick(window: Window, count: int) -> None:
 
 def test_look_in_vain() -> None:
     """A look that brought no new group is not repeated at once: the window has to move on, or to stand nearly still."""
-    window = Window(Progress(0), records_max=1_000)
+    window = _window(Progress(0), records_max=1_000)
     window.feed([Fetched(each, b"%d" % (each % 3)) for each in range(1_000)])
     kept = window.counts["kept"]
     _quick(window, 200)
@@ -295,7 +302,7 @@ def test_look_in_vain() -> None:
 
 def test_look_while_little_happens() -> None:
     """Where few messages are finished there is time to look, though the last look was in vain."""
-    window = Window(Progress(0), records_max=2_000)
+    window = _window(Progress(0), records_max=2_000)
     window.feed(_of(b"a", *range(1_900)))
     window.feed(_of(b"a", *range(1_900, 2_000)))
     _quick(window, 125)
@@ -311,7 +318,7 @@ def test_look_while_little_happens() -> None:
 def test_parked_at_most(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is parked is bounded too."""
     monkeypatch.setattr(window_module, "PARKED_MAX", 50)
-    window = Window(Progress(0), records_max=10)
+    window = _window(Progress(0), records_max=10)
     window.feed(_of(b"a", *range(54)))
 
     assert window.wants_more(1)
@@ -326,7 +333,7 @@ def test_parked_at_most(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_skipped() -> None:
     """A skip drops the first message of a group that nobody owns, kept or parked, and its attempts."""
-    window = Window(Progress(0), records_max=10)
+    window = _window(Progress(0), records_max=10)
     window.feed(_of(b"a", 0, 1) + _of(b"b", 2))
     window.attempts[0] = 3
     window.ledger.acquire("x")
@@ -343,7 +350,7 @@ def test_skipped() -> None:
 
 def test_purged() -> None:
     """A purge drops what nobody acquired of a group, kept or parked or yet to be fetched below an offset, and no more."""
-    window = Window(Progress(0), records_max=4)
+    window = _window(Progress(0), records_max=4)
     window.feed(_of(b"a", 0, 1, 2, 3) + _of(b"b", 4))
     window.ledger.acquire("x")
 
@@ -351,7 +358,7 @@ def test_purged() -> None:
     assert window.purge(b"a", 8) == 3
     assert window.counts == {"undone": 2, "kept": 2, "parked": 0}
 
-    successor = Window(window.progress("me", ""))
+    successor = _window(window.progress("me", ""))
     for each in (window, successor):
         each.feed(_of(b"a", 0, 1, 2, 3) + _of(b"b", 4) + _of(b"a", 6, 7, 8) + _of(b"b", 9))
 
@@ -365,7 +372,7 @@ def test_purged() -> None:
 
 def test_skip_reaches_the_record() -> None:
     """What is skipped is finished for a successor."""
-    window = Window(Progress(0))
+    window = _window(Progress(0))
     window.feed(_of(b"a", 0) + _of(b"b", 1))
 
     assert window.skip(b"b") == 1
@@ -373,3 +380,16 @@ def test_skip_reaches_the_record() -> None:
     progress = window.progress("me", "")
 
     assert (progress.next, list(progress.finished)) == (0, [(1, 2)])
+
+
+def test_parked_messages_of_another_log() -> None:
+    """Where another group or another time stands at a parked offset the log is another one: nothing of what was read is kept."""
+    for stranger in (Fetched(4, timestamp=7), Fetched(4, b"other"), Fetched(4, None)):
+        window = _window(Progress(0), records_max=4)
+        window.feed(_of(b"group", *range(6)))
+
+        assert window.kept.parked == {2, 3, 4, 5}
+        assert not window.unpark([Fetched(2), Fetched(3), stranger], always=True)
+        assert window.kept.parked == {2, 3, 4, 5}
+        assert window.unpark([Fetched(2), Fetched(9, b"later")], always=True)
+        assert window.kept.parked == {3, 4, 5}

@@ -1,0 +1,146 @@
+"""Takes what is fetched into the windows of the partitions that are held, and has no more fetched than they take."""
+
+import asyncio
+import logging
+from collections.abc import Collection
+from typing import Any, Final
+
+from aiokafka import TopicPartition
+from aiokafka.errors import KafkaError, OffsetOutOfRangeError
+
+from conf.errors import named
+from ringfence_client.claimed import Claimed
+from ringfence_client.dispatcher import Dispatcher
+from ringfence_client.holdings import Holdings
+from ringfence_client.memory import Memory
+from ringfence_client.options import ConsumerOptions
+from ringfence_client.parked import ParkedReader
+from tables import insides
+
+log: Final = logging.getLogger("ringfence.consumer")
+
+POLL_MS: Final = 100
+MOVING_POLL_MS: Final = 10
+"""While windows that are full enough move: handlers do not wait long for what one of them lacks."""
+FETCH_RECORDS_MAX: Final = 250
+"""Taken at once; handlers run between."""
+FETCH_PART: Final = 5
+"""And no more than this part of a window."""
+FETCH_AGAIN_S: Final = 1.0
+
+
+class Intake:
+    """Of one accepted topic."""
+
+    def __init__(
+        self,
+        topic: str,
+        options: ConsumerOptions,
+        holdings: Holdings,
+        dispatcher: Dispatcher,
+        parked: ParkedReader,
+        memory: Memory,
+    ) -> None:
+        self.doubted = False
+        """It is to be found out whether the topic is still the same: nothing is taken."""
+        self._topic = topic
+        self._fetch_max = min(FETCH_RECORDS_MAX, max(1, options.records_max // FETCH_PART))
+        self._holdings = holdings
+        self._dispatcher = dispatcher
+        self._parked = parked
+        self._memory = memory
+        self._finished, self._moved = 0, 0.0
+        """Messages that were finished, and when that changed last."""
+        self._consumer: Any
+
+    def begin(self, consumer: Any) -> None:
+        """With aiokafka's consumer."""
+        self._consumer = consumer
+
+    def doubt(self) -> None:
+        """Take nothing until :attr:`doubted` is set back.
+
+        Else the first messages of a topic that was created again would be handled by what is known of the old one, beyond those that
+        come before them.
+        """
+        self.doubted = True
+        self._consumer.pause(*self._consumer.assignment())
+
+    async def run(self) -> None:
+        """Until cancelled; the consumer has joined its group."""
+        while True:
+            insides.keep_fetching(self._consumer._fetcher)  # noqa: SLF001
+            insides.keep_member(self._consumer)
+            timeout_ms = MOVING_POLL_MS if self._moving() else POLL_MS
+            try:
+                brought = await self._consumer.getmany(timeout_ms=timeout_ms, max_records=self._fetch_max)
+            except OffsetOutOfRangeError as error:
+                self._judge(error.args[0])
+                continue
+            except (KafkaError, OSError) as error:
+                log.warning("nothing can be fetched, again in %.0f s: %s", FETCH_AGAIN_S, named(error))
+                await asyncio.sleep(FETCH_AGAIN_S)
+                continue
+            self._take(brought)
+            await asyncio.sleep(0)  # aiokafka returns what it has without one
+
+    def _moving(self) -> bool:
+        """Whether windows that have enough for now may soon lack something."""
+        now, finished = asyncio.get_running_loop().time(), self._dispatcher.counts["finished"]
+        if finished != self._finished:
+            self._finished, self._moved = finished, now
+        return bool(self._consumer.paused()) and now - self._moved <= POLL_MS / 1000
+
+    def _take(self, brought: dict[TopicPartition, list[Any]]) -> None:
+        """No await stands between the fetch and here: a position tells what the windows have."""
+        claims = self._holdings.claims
+        for tp, records in brought.items():
+            claimed = claims.get(tp.partition)
+            if claimed is not None:
+                self._dispatcher.wake(claimed.window.feed(records))
+        now = asyncio.get_running_loop().time()
+        paused = self._consumer.paused()  # it looks at all partitions: once for all of them
+        fetched = insides.fetched(self._consumer)
+        self._memory.fetched = sum(fetched.values())
+        insides.limit_fetches(self._consumer, self._memory.partition_bytes_max)
+        crowded = self._memory.crowded
+        for number, claimed in claims.items():
+            tp = TopicPartition(self._topic, number)
+            reached = insides.position(self._consumer, tp)
+            before = claimed.window.next
+            if reached is not None:
+                claimed.window.reached(reached)
+            if claimed.window.next != before:
+                claimed.writer.note()
+            claimed.window.tick(now)
+            self._throttle(tp, claimed, paused, fetched, crowded=crowded)
+            self._parked.read_ahead(claimed)
+
+    def _judge(self, out_of_range: dict[TopicPartition, int]) -> None:
+        """Retention deleted what was to be read next, or the topic is another one: its opening says which."""
+        for tp, offset in out_of_range.items():
+            log.warning("%s/%d: there is no offset %d any more", tp.topic, tp.partition, offset)
+            claimed = self._holdings.claims.get(tp.partition)
+            if claimed is not None:
+                claimed.fail()
+
+    def _throttle(
+        self,
+        tp: TopicPartition,
+        claimed: Claimed,
+        paused: set[TopicPartition],
+        fetched: Collection[TopicPartition],
+        *,
+        crowded: bool,
+    ) -> None:
+        """Pause it or let it go on. What was ``fetched`` of it is taken first, however crowded it is."""
+        if tp not in self._consumer.assignment() or claimed.draining:
+            return
+        there = tp in fetched
+        wants = claimed.window.wants_more(self._dispatcher.idle, self._fetch_max)
+        if self.doubted or not wants or (crowded and not there):
+            self._consumer.pause(tp)
+            if there:
+                insides.drop_fetched(self._consumer, [tp])
+        elif tp in paused:
+            self._consumer.resume(tp)

@@ -1,0 +1,72 @@
+"""Where reading goes on, by what was written down and what the cluster says now. Pure."""
+
+import dataclasses
+from dataclasses import dataclass
+
+from ringfence_client.record import Progress
+from ringfence_client.watermark import Watermark
+
+
+@dataclass(frozen=True, slots=True)
+class Log:
+    """A partition as it is now. Ask for the ID before the rest: offsets of a topic that is older than its ID would be skipped."""
+
+    topic_id: str
+    """Kafka's own, of the topic."""
+    committed: int | None
+    """The consumer group's offset; None = none. Kafka forgets it together with the topic."""
+    start: int
+    """Of the oldest record that retention left."""
+    end: int
+    """The offset that the next record gets."""
+
+
+@dataclass(frozen=True, slots=True)
+class Resumption:
+    """Where to go on, and what is to be said about it."""
+
+    progress: Progress
+    """Of the present topic. Nothing of another one is in it."""
+    recreated: bool = False
+    """The record is of a topic of that name that was deleted."""
+    moved: bool = False
+    """Somebody has set the group's offset since."""
+    lost_tail: bool = False
+    """The log ends before what is finished."""
+    gap: bool = False
+    """Retention deleted what comes next."""
+
+
+def resume(recorded: Progress | None, log: Log) -> Resumption:
+    """What a record says of the log as it is now.
+
+    Record and offset are written in one transaction, so they differ only if somebody has set the offset: then it counts, also in
+    a topic that was created again. A record without a topic ID may be of any: it is believed as far as the log reaches.
+    """
+    recreated = moved = lost_tail = gap = False
+    if recorded is None:
+        progress = Progress(log.start if log.committed is None else log.committed)
+    else:
+        recreated = bool(recorded.topic_id) and recorded.topic_id != log.topic_id
+        moved = log.committed is not None and log.committed != recorded.next
+        progress = Progress(log.start) if recreated else recorded
+        if log.committed is not None and moved:
+            progress = Progress(log.committed)
+    if progress.next > log.end:
+        lost_tail = True
+        progress = Progress(log.start)
+    elif progress.next < log.start:
+        gap = True
+        progress = _from(progress, log.start)
+    return Resumption(dataclasses.replace(progress, topic_id=log.topic_id), recreated, moved, lost_tail, gap)
+
+
+def _from(progress: Progress, start: int) -> Progress:
+    """What it says of offsets from ``start`` on: below there is nothing any more."""
+    watermark = Watermark(progress.next, progress.finished)
+    watermark.reached(start)
+    attempts = {offset: count for offset, count in progress.attempts.items() if offset >= start}
+    failures = {offset: each for offset, each in progress.failures.items() if offset >= start}
+    return dataclasses.replace(
+        progress, next=watermark.next, finished=watermark.runs(), attempts=attempts, failures=failures
+    )

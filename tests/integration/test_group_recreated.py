@@ -1,0 +1,384 @@
+"""Topics that are deleted and created again: no message of the new one is skipped, and nothing of the old one is applied to it."""
+
+import asyncio
+import dataclasses
+import json
+import threading
+from pathlib import Path
+
+import pytest
+from aiokafka.partitioner import murmur2
+
+from app.embedded.broker import EmbeddedBroker
+from ringfence_client import Message
+from ringfence_client.claim import Claim
+from ringfence_client.progress import PARTITIONS
+from ringfence_client.record import encode_key
+from tests.support import kafka
+from tests.support.consuming import Bench, Recorder, consuming, numbered
+from tests.support.kafka import Sent
+from tests.support.lanes import until
+from tests.support.worker import run_verb
+
+RECREATED = "was deleted and created again"
+
+
+def _recreate(bench: Bench, partitions: int = 1) -> None:
+    kafka.recreate_topic(bench.bootstrap, bench.accepted, partitions)
+
+
+def _new(count: int, groups: int = 5) -> list[Sent]:
+    return [Sent(None, b"group-%d" % (each % groups), b"new %d" % each) for each in range(count)]
+
+
+def _handled(handler: Recorder) -> set[bytes]:
+    """Values of the new topic's messages that returned."""
+    done = set(handler.done)
+    return {
+        each.value or b""
+        for each in handler.messages
+        if (each.partition, each.offset) in done and b"new" in (each.value or b"")
+    }
+
+
+def _beside(handler: Recorder) -> list[str]:
+    """Messages of one group that ran at once. Not what came out of order: what was handled before it was noticed comes again."""
+    return [each for each in handler.wrong if "at once" in each]
+
+
+async def test_between_two_runs(bootstrap: str, caplog: pytest.LogCaptureFixture) -> None:
+    """It has grown beyond the old position by then: it is read from its start, with nothing of the old one.
+
+    The old one left attempts, what was finished out of order and what a group had been purged of, at offsets that the new one has too.
+    """
+    stuck = asyncio.Event()
+
+    async def work(message: Message) -> None:
+        if message.group == b"stuck":
+            await stuck.wait()
+
+    old, new = Recorder(work), Recorder()
+    async with consuming(bootstrap) as bench:
+        bench.send(Sent(None, b"stuck"), *numbered(b"a", 40))
+        running = await bench.start(old, drain_timeout=0.2)
+        await until(lambda: len(old.done) == 40, lambda: str(old.done))
+        running.consumer.claims[0].window.purge(b"group-1", 100)
+        await running.stop()
+        before = await bench.agreed()
+        _recreate(bench)
+        bench.send(*_new(120))
+        running = await bench.start(new)
+        await bench.until_next(running, 120)
+        await running.stop()
+        after = await bench.agreed()
+
+    assert (before.next, list(before.finished), dict(before.purged)) == (
+        0,
+        [(1, 41)],
+        {b"group-1": (41, 100)},
+    )
+    assert new.offsets.count(0) == 1
+    assert sorted(new.offsets) == list(range(120))
+    assert {each.attempt for each in new.messages} == {1}
+    assert {each.fence for each in new.messages} == {before.token + 1}
+    assert after.next == 120
+    assert after.topic_id != before.topic_id
+    assert caplog.text.count(f"{bench.accepted} {RECREATED}: beginning at its start, 0") == 1
+
+
+async def test_what_verbs_tell(bootstrap: str, tmp_path: Path) -> None:
+    """While nobody has opened it: all of the new one lags and waits, of a purge only what is in it is dropped."""
+    config = tmp_path / "ringfence.toml"
+    async with consuming(bootstrap) as bench:
+        config.write_text(
+            f'[kafka]\nbootstrap_servers = "{bootstrap}"\n[app]\nid = "{bench.settings.app.id}"\n'
+            f'[[addresses]]\nname = "{bench.name}"\n'
+        )
+        bench.send(*numbered(b"a", 100))
+        running = await bench.start(Recorder())
+        await bench.until_next(running, 100)
+        await running.stop()
+        _recreate(bench)
+        bench.send(*_new(60, groups=2))
+        of_group = ("--consumer-group", bench.group, "--config", str(config))
+
+        async def told(*arguments: str) -> str:
+            return (await asyncio.to_thread(run_verb, *arguments, *of_group)).stdout
+
+        [lease] = json.loads(await told("consumers", "show", bench.name, "--json"))["partitions"]
+        shown = json.loads(await told("groups", "show", bench.name, "--json"))
+        purged = await told("groups", "purge", bench.name, "group-1")
+        handler = Recorder()
+        running = await bench.start(handler)
+        await bench.until_next(running, 60)
+        await running.stop()
+
+    assert (lease["recreated"], lease["acknowledged"], lease["delivered"], lease["lag"]) == (True, 0, 0, 60)
+    assert [each["depth"] for each in shown["groups"]] == [30, 30]
+    assert [(each["next"], each["unfinished"]) for each in shown["partitions"]] == [(0, 60)]
+    assert "30 messages of group-1" in purged
+    assert sorted(handler.offsets) == list(range(0, 60, 2))
+
+
+async def test_offset_that_was_set(bootstrap: str, caplog: pytest.LogCaptureFixture) -> None:
+    """An operator who sets an offset in the new topic is obeyed."""
+    old, new = Recorder(), Recorder()
+    async with consuming(bootstrap) as bench:
+        bench.send(*numbered(b"a", 10))
+        running = await bench.start(old)
+        await bench.until_next(running, 10)
+        await running.stop()
+        _recreate(bench)
+        bench.send(*_new(30))
+        kafka.commit(bootstrap, bench.group, bench.accepted, 25)
+        running = await bench.start(new)
+        await bench.until_next(running, 30)
+        await running.stop()
+
+    assert sorted(new.offsets) == list(range(25, 30))
+    assert f"{RECREATED}: beginning at the offset that was set, 25" in caplog.text
+
+
+@pytest.mark.parametrize("count", [300, 60])
+async def test_beneath_a_consumer(bootstrap: str, count: int) -> None:
+    """It is noticed within seconds, whether the new one has outgrown the old position by then or not."""
+    handler = Recorder()
+    async with consuming(bootstrap) as bench:
+        bench.send(*numbered(b"a", 100))
+        running = await bench.start(handler)
+        await bench.until_next(running, 100)
+        token = running.consumer.claims[0].fence.token
+        _recreate(bench)
+        bench.send(*_new(count))
+        wanted = {each.value for each in _new(count)}
+        await until(lambda: _handled(handler) == wanted, lambda: f"{len(_handled(handler))} of {count}", 8.0)
+        await bench.until_next(running, count)
+        await running.stop()
+        progress = await bench.agreed()
+
+    assert _beside(handler) == []
+    assert progress.next == count
+    assert progress.token == token + 1
+
+
+async def test_with_other_partitions(bootstrap: str) -> None:
+    """More of them, then fewer: all are read, and the consumer goes on."""
+    handler = Recorder()
+    async with consuming(bootstrap, partitions=2) as bench:
+        bench.send(*numbered(b"a", 20))
+        running = await bench.start(handler)
+        await bench.until_next(running, 20)
+        for partitions in (4, 1):
+            handler.messages.clear()
+            handler.done.clear()
+            _recreate(bench, partitions)
+            for each in range(partitions):
+                bench.send(
+                    *(Sent(None, b"g", b"new %d %d" % (each, number)) for number in range(50)), partition=each
+                )
+            wanted = {b"new %d %d" % (each, number) for each in range(partitions) for number in range(50)}
+            await until(lambda: _handled(handler) >= wanted, lambda: str(len(_handled(handler))), 25.0)  # noqa: B023
+            await running.ready(partitions)
+        await running.stop()
+
+
+async def test_cluster_that_creates_topics_by_itself(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As Kafka does unless it is told otherwise: a consumer does not make it, so whoever deleted its topics creates them as they like."""
+    handler = Recorder()
+    with EmbeddedBroker(tmp_path, properties={"auto.create.topics.enable": "true"}) as broker:
+        kafka.settle(broker.bootstrap_servers)
+        async with consuming(broker.bootstrap_servers) as bench:
+            bench.send(*numbered(b"a", 20))
+            running = await bench.start(handler)
+            await bench.until_next(running, 20)
+            kafka.delete_topics(bench.bootstrap, [bench.accepted])
+            await until(
+                lambda: f"{bench.accepted} does not exist any more" in caplog.text, lambda: caplog.text
+            )
+            client = running.consumer._consumer._client
+            for each in (client, running.consumer.cluster._consumer._client):
+                await each.force_metadata_update()
+            there = kafka.topics(bench.bootstrap)
+
+            assert bench.accepted not in there
+
+            kafka.create_topics(bench.bootstrap, {bench.accepted: (2, {})})
+            bench.send(*_new(50), partition=1)
+            await until(lambda: len(_handled(handler)) == 50, lambda: str(len(_handled(handler))), 25.0)
+            await running.stop()
+
+
+async def test_record_of_an_earlier_version(bootstrap: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One without the topic's ID is believed, and gets it with the next write."""
+    old, new = Recorder(), Recorder()
+    async with consuming(bootstrap) as bench:
+        bench.send(*numbered(b"a", 10))
+        running = await bench.start(old)
+        await bench.until_next(running, 10)
+        monkeypatch.setattr(
+            running.consumer.claims[0].writer, "_claim", _unknown(running.consumer.claims[0].claim)
+        )
+        await running.stop()
+        before = await bench.agreed()
+        bench.send(*numbered(b"a", 5))
+        running = await bench.start(new)
+        await bench.until_next(running, 15)
+        await running.stop()
+        after = await bench.agreed()
+
+    assert before.topic_id == ""
+    assert sorted(new.offsets) == list(range(10, 15))
+    assert len(after.topic_id) == 22
+
+
+def _unknown(claim: Claim) -> Claim:
+    return dataclasses.replace(claim, topic_id="")
+
+
+async def test_parked_messages(bootstrap: str) -> None:
+    """What is parked of the old topic is never read from the new one: its offsets are other messages there, of other groups."""
+    opened = asyncio.Event()
+
+    async def work(message: Message) -> None:
+        if message.group == b"long" and message.offset == 0 and b"new" not in (message.value or b""):
+            await opened.wait()
+
+    handler = Recorder(work)
+    async with consuming(bootstrap) as bench:
+        bench.send(*numbered(b"long", 200))
+        running = await bench.start(handler, records_max=20)
+        await until(
+            lambda: running.consumer.claims[0].window.counts["parked"] > 100, lambda: "nothing is parked"
+        )
+        _recreate(bench)
+        bench.send(*_new(400, groups=50))
+        opened.set()
+        await until(lambda: len(_handled(handler)) == 400, lambda: str(len(_handled(handler))), 15.0)
+        await bench.until_next(running, 400)
+        await running.stop()
+
+    assert _beside(handler) == []
+    mixed = [each for each in handler.messages if each.group == b"long" and b"new" in (each.value or b"")]
+    assert mixed == []
+
+
+async def test_thread_that_cannot_be_ended(bootstrap: str) -> None:
+    """A run of the old topic's message that goes on is no run of the new one's at the same offset."""
+    free, seen, begun = threading.Event(), [], threading.Event()
+
+    def handle(message: Message) -> None:
+        if b"new" in (message.value or b""):
+            seen.append(message.offset)
+        else:
+            begun.set()
+            free.wait(60)
+
+    async with consuming(bootstrap) as bench:
+        bench.send(Sent(None, b"a", b"old"))
+        running = await bench.start(handle, drain_timeout=0.2)
+        try:
+            await until(begun.is_set, lambda: "it does not begin")
+            _recreate(bench)
+            bench.send(*_new(3, groups=1))
+            await until(lambda: seen[-3:] == [0, 1, 2], lambda: str(seen), 15.0)
+        finally:
+            free.set()
+        await running.stop()
+
+
+async def test_dead_letters_with_fewer_partitions(bootstrap: str) -> None:
+    """Their topic is created again, smaller and for smaller records: what is to go there goes, and nothing is held up for good."""
+
+    async def work(message: Message) -> None:
+        message.reject("no")
+
+    async with consuming(bootstrap, partitions=1) as bench:
+        kafka.create_topics(bootstrap, {bench.dead_letters: (50, {})})
+        bench.send(*(Sent(None, b"g-%d" % each) for each in range(4)))
+        running = await bench.start(Recorder(work))
+        await asyncio.to_thread(kafka.wait_count, bootstrap, bench.dead_letters, 4, 50)
+        kafka.recreate_topic(bootstrap, bench.dead_letters, 1, **{"max.message.bytes": "2000"})
+        bench.send(*(Sent(None, b"g-%d" % each, b"x" * 5000) for each in range(4)))
+        await asyncio.to_thread(kafka.wait_count, bootstrap, bench.dead_letters, 4)
+        await running.stop()
+        letters = await bench.letters()
+
+    assert {each.key for each in letters} == {b"g-%d" % each for each in range(4)}
+    assert [(each.value or b"")[:9] for each in letters] == [b'{"bytes":'] * 4
+
+
+@pytest.mark.parametrize("partitions", [3, 8, 13])
+async def test_progress_topic(bootstrap: str, partitions: int, caplog: pytest.LogCaptureFixture) -> None:
+    """Who runs writes its lease into the new one, with its token, also where nothing happens; its successor goes on from it."""
+    first, second = Recorder(), Recorder()
+    async with consuming(bootstrap) as bench:
+        bench.send(*numbered(b"a", 10))
+        for _ in range(3):
+            running = await bench.start(first)
+            await bench.until_next(running, 10)
+            await running.stop()
+        running = await bench.start(first)
+        progress = f"{bench.name}-app-progress"
+        kafka.recreate_topic(bootstrap, progress, partitions, **{"cleanup.policy": "compact"})
+        await until(lambda: RECREATED in caplog.text, lambda: caplog.text)
+        await until(
+            lambda: sum(kafka.end_offsets(bootstrap, progress, partitions)) > 0, lambda: "no lease", 15.0
+        )
+        bench.send(*numbered(b"a", 5))
+        await bench.until_next(running, 15)
+        await running.stop()
+        running = await bench.start(second)
+        bench.send(*numbered(b"a", 5))
+        await bench.until_next(running, 20)
+        await running.stop()
+
+    assert sorted(first.offsets) == list(range(15))
+    assert sorted(second.offsets) == list(range(15, 20))
+    assert {each.fence for each in second.messages} == {5}
+
+
+async def test_progress_topic_that_grew(bootstrap: str) -> None:
+    """Its keys hash to other partitions then: leases stay where they are, tokens rise, and nothing that is finished is repeated.
+
+    Of who begins afterwards and of who has run all the time, one goes on from the other.
+    """
+    stuck = asyncio.Event()
+
+    async def work(message: Message) -> None:
+        if message.group == b"stuck":
+            await stuck.wait()
+
+    first, second, third = Recorder(work), Recorder(work), Recorder(work)
+    async with consuming(bootstrap, partitions=2) as bench:
+        bench.send(Sent(None, b"stuck"), *numbered(b"a", 40))
+        running = await bench.start(first, drain_timeout=0.2)
+        await until(lambda: len(first.done) == 40, lambda: str(first.done))
+        before = [_home(bench, each, PARTITIONS) for each in range(2)]
+        count = next(
+            each for each in range(9, 99) if all(_home(bench, n, each) != before[n] for n in range(2))
+        )
+        kafka.grow_topic(bootstrap, f"{bench.name}-app-progress", count)
+        other = await bench.start(second, drain_timeout=0.2)
+        await until(lambda: len(other.consumer.claims) == 1, lambda: str(other.consumer.reasons))
+        await running.stop()
+        await other.ready(2)
+        bench.send(*numbered(b"a", 5))
+        await until(lambda: len(second.done) == 5, lambda: str(second.done))
+        await other.stop()
+        last = await bench.start(third)
+        stuck.set()
+        await bench.until_next(last, 46)
+        await last.stop()
+        written = await asyncio.to_thread(kafka.read_all, bootstrap, f"{bench.name}-app-progress", count)
+
+    assert sorted(second.offsets) == list(range(41, 46))
+    assert third.offsets == [0]
+    assert first.messages[0].fence < second.messages[-1].fence < third.messages[0].fence
+    assert {each.partition for each in written if each.key is not None} == set(before)
+
+
+def _home(bench: Bench, partition: int, partitions: int) -> int:
+    key = encode_key(bench.group, bench.accepted, partition)
+    return int(murmur2(key) & 0x7FFFFFFF) % partitions

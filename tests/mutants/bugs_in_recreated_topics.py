@@ -1,0 +1,114 @@
+"""Bugs in what becomes of a topic that is deleted and created again, or grows, beneath those who consume."""
+
+from typing import Final
+
+from tests.mutants.mutant import Mutant, Patch
+
+_TESTS: Final = "tests/integration/test_group_recreated.py"
+_RULES: Final = "tests/unit/test_resuming.py"
+
+MUTANTS: Final = (
+    Mutant(
+        "another-topic-of-the-name",
+        "An accepted topic is created again, and the first messages of the new one count as finished.",
+        (
+            Patch(
+                "ringfence_client/resuming.py",
+                "recreated = bool(recorded.topic_id) and recorded.topic_id != log.topic_id",
+                "recreated = recorded.topic_id is None",
+            ),
+        ),
+        f"{_RULES}::test_another_topic",
+        (f"{_TESTS}::test_between_two_runs",),
+    ),
+    Mutant(
+        "offset-set-in-a-new-topic",
+        "An operator sets where to begin in a topic that was created again, and it begins at its start.",
+        (
+            Patch(
+                "ringfence_client/resuming.py",
+                "if log.committed is not None and moved:",
+                "if log.committed is not None and moved and not recreated:",
+            ),
+        ),
+        f"{_RULES}::test_offset_set_in_another_topic",
+    ),
+    Mutant(
+        "topic-not-watched",
+        "A topic is created again beneath a consumer, which goes on at the old position.",
+        (
+            Patch(
+                "ringfence_client/holdings.py",
+                "if each.claim.topic_id != identity.topic_id]",
+                "if not each.claim.topic_id]",
+            ),
+        ),
+        f"{_TESTS}::test_beneath_a_consumer[300]",
+    ),
+    Mutant(
+        "parked-messages-of-another-log",
+        "What is parked is read from a topic of the same name, and handed out as messages of other groups.",
+        (
+            Patch(
+                "ringfence_client/window.py",
+                "if any(found is not None and found != (each.key, each.timestamp) for each, found in known):",
+                "if any(found == () for each, found in known):",
+            ),
+        ),
+        "tests/unit/test_window.py::test_parked_messages_of_another_log",
+    ),
+    Mutant(
+        "left-runs-by-name-alone",
+        "A thread of a topic that is gone ends, and a message of the new one that nobody has handled counts as finished.",
+        (
+            Patch(
+                "ringfence_client/claimed.py",
+                "(claim.topic, claim.partition, claim.topic_id)",
+                '(claim.topic, claim.partition, "")',
+            ),
+        ),
+        f"{_TESTS}::test_thread_that_cannot_be_ended",
+    ),
+    Mutant(
+        "token-anew-in-a-grown-topic",
+        "The progress topic gets more partitions: tokens begin at 1 again, and a store refuses whatever comes.",
+        (
+            Patch(
+                "ringfence_client/progress.py",
+                "            if value is not None:\n                log",
+                "            if value == b'':\n                log",
+            ),
+        ),
+        f"{_TESTS}::test_progress_topic_that_grew",
+    ),
+    Mutant(
+        "lease-not-written-again",
+        "The progress topic is created again beneath a consumer: its partition is anybody's, under a token that was there before.",
+        (Patch("ringfence_client/consumer.py", "                self.holdings.write_again()\n", ""),),
+        f"{_TESTS}::test_progress_topic[8]",
+    ),
+    Mutant(
+        "created-by-asking",
+        "Whoever deletes a topic beneath a consumer finds it created again, with other settings, before they can do that themselves.",
+        (
+            Patch(
+                "tables/insides.py",
+                '"MetadataRequest": partial(MetadataRequest, allow_auto_topic_creation=False)',
+                '"MetadataRequest": partial(MetadataRequest, allow_auto_topic_creation=True)',
+            ),
+        ),
+        f"{_TESTS}::test_cluster_that_creates_topics_by_itself",
+    ),
+    Mutant(
+        "stale-metadata",
+        "A topic grows, and nothing can be written to its new partitions for minutes.",
+        (
+            Patch(
+                "tables/producer.py",
+                "                    await self._require(topic, partition)\n",
+                "",
+            ),
+        ),
+        "tests/integration/test_shared_clients.py::test_topic_that_grew",
+    ),
+)

@@ -1,0 +1,78 @@
+"""Partitions that come and go, and keep, park, drop and read again: nobody uses more than there is, and the books are right."""
+
+import random
+from collections import Counter
+from typing import NamedTuple
+
+import pytest
+
+from ringfence_client.kept import Kept
+from ringfence_client.memory import GROUP_BYTES, MESSAGE_BYTES, Memory, size
+
+STEPS = 3_000
+
+
+class Fetched(NamedTuple):
+    """What is looked at of a record."""
+
+    offset: int
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[tuple[str, bytes | None], ...]
+
+
+class Model:
+    """A partition, and what is known of it without it."""
+
+    def __init__(self, memory: Memory) -> None:
+        self.kept = Kept(10_000, memory)
+        self.waiting: list[Fetched] = []
+        self.next = 0
+
+    @property
+    def bytes(self) -> int:
+        """By the rules."""
+        groups = Counter(each.key for each in self.waiting)
+        there = sum(size(each) for each in self.waiting if self.kept.record(each.offset) is not None)
+        return there + MESSAGE_BYTES * len(self.waiting) + GROUP_BYTES * len(groups)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_books_and_bounds(seed: int) -> None:
+    """Whatever happens, what is used is what is there; and it is not more than there is, but for a record or two of each partition."""
+    chance = random.Random(seed)
+    memory = Memory(16 * 2**20)
+    largest = 300_000
+    models = [Model(memory) for _ in range(chance.choice([1, 3, 20]))]
+    for step in range(STEPS):
+        model = chance.choice(models)
+        what = chance.random()
+        if what < 0.5 and (not model.waiting or model.kept.takes(20)):
+            for _ in range(chance.randrange(1, 20)):
+                headers = tuple((f"h{each}", b"x" * each) for each in range(chance.randrange(3)))
+                value = b"v" * chance.choice([10, 1_000, chance.randrange(largest)])
+                group = chance.choice([None, b"a", b"b", b"group-%d" % step])
+                record = Fetched(model.next, group, value, headers)
+                model.next += 1
+                model.waiting.append(record)
+                model.kept.add(record)
+        elif what < 0.9 and model.waiting:
+            record = model.waiting[0] if what < 0.7 else chance.choice(model.waiting)
+            if model.kept.record(record.offset) is None:
+                model.kept.unpark([record], always=True)
+            model.waiting.remove(record)
+            model.kept.drop(record.offset, record.key)
+        elif what < 0.95:
+            ahead = model.kept.wanted()
+            model.kept.unpark([each for each in model.waiting if each.offset == ahead], always=False)
+        elif what > 0.99:
+            model.kept.close()
+            models[models.index(model)] = Model(memory)
+
+        assert memory.used == sum(each.bytes for each in models) == sum(each.kept.bytes for each in models)
+        assert memory.used <= memory.bytes_max + len(models) * largest
+
+    for model in models:
+        model.kept.close()
+
+    assert memory.used == 0

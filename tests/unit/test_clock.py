@@ -1,0 +1,26 @@
+"""The clock of leases."""
+
+import time
+from types import SimpleNamespace
+
+import pytest
+
+from tables import clock
+
+
+def test_goes_on_while_the_machine_sleeps(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is Linux's boot time, which counts what the machine slept, and not the clock that Python and asyncio go by."""
+    clocks = {time.CLOCK_BOOTTIME: 42.0, time.CLOCK_MONOTONIC: 17.0}
+    machine = SimpleNamespace(
+        CLOCK_BOOTTIME=time.CLOCK_BOOTTIME, clock_gettime=clocks.__getitem__, monotonic=lambda: 17.0
+    )
+    monkeypatch.setattr(clock, "time", machine)
+
+    assert clock.now() == 42.0
+
+
+def test_where_there_is_no_such_clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Other systems have no boot time by that name: their monotonic clock has to do."""
+    monkeypatch.setattr(clock, "time", SimpleNamespace(monotonic=lambda: 17.0))
+
+    assert clock.now() == 17.0

@@ -1,0 +1,90 @@
+"""Where reading goes on, by the last record and the log as it is now."""
+
+from dataclasses import replace
+
+import pytest
+
+from ringfence_client.record import HELD, Progress
+from ringfence_client.resuming import Log, Resumption, resume
+
+RECORD = Progress(
+    100,
+    [(110, 120)],
+    {105: 2},
+    200,
+    "other",
+    purged={b"g": (120, 150)},
+    state=HELD,
+    token=7,
+    delivered=121,
+    topic_id="A",
+)
+LOG = Log("A", 100, 0, 500)
+FRESH = Progress(0, topic_id="B")
+
+
+def test_nothing_has_changed() -> None:
+    """The record is taken as it is, whatever became of the offset's own record in the meantime."""
+    assert resume(RECORD, LOG) == Resumption(RECORD)
+    assert resume(RECORD, replace(LOG, committed=None)) == Resumption(RECORD)
+
+
+def test_no_record() -> None:
+    """The group's offset, if there is one; else the start."""
+    assert resume(None, LOG).progress == Progress(100, topic_id="A")
+    assert resume(None, replace(LOG, committed=None, start=30)).progress == Progress(30, topic_id="A")
+
+
+@pytest.mark.parametrize("committed", [None, 100])
+@pytest.mark.parametrize("end", [0, 50, 500])
+@pytest.mark.parametrize("start", [0, 20])
+def test_another_topic(committed: int | None, end: int, start: int) -> None:
+    """Its start, however far it has grown, and nothing of the old one; an offset that the holder wrote too late changes nothing."""
+    end = max(start, end)
+
+    assert resume(RECORD, Log("B", committed, start, end)) == Resumption(
+        replace(FRESH, next=start), recreated=True
+    )
+
+
+def test_offset_set_in_another_topic() -> None:
+    """It differs from what was written together with the record, so somebody meant it."""
+    found = resume(RECORD, Log("B", 40, 0, 500))
+
+    assert found == Resumption(replace(FRESH, next=40), recreated=True, moved=True)
+
+
+@pytest.mark.parametrize("committed", [0, 40, 110, 400])
+def test_offset_that_was_moved(committed: int) -> None:
+    """It counts, and what was finished above it does not."""
+    assert resume(RECORD, replace(LOG, committed=committed)) == Resumption(
+        Progress(committed, topic_id="A"), moved=True
+    )
+
+
+def test_record_without_the_topic() -> None:
+    """An earlier version wrote it: it is believed as far as the log reaches, and adopted."""
+    unknown = replace(RECORD, topic_id="")
+
+    assert resume(unknown, replace(LOG, topic_id="B")) == Resumption(replace(unknown, topic_id="B"))
+    assert resume(unknown, Log("B", None, 5, 99)) == Resumption(replace(FRESH, next=5), lost_tail=True)
+
+
+def test_lost_tail() -> None:
+    """A log that ends before what is finished has lost it, whoever says how far that is."""
+    assert resume(RECORD, replace(LOG, end=99)) == Resumption(Progress(0, topic_id="A"), lost_tail=True)
+    assert resume(RECORD, replace(LOG, end=100)) == Resumption(RECORD)
+    assert resume(None, replace(LOG, end=99)).lost_tail
+    assert resume(RECORD, replace(LOG, committed=600)) == Resumption(
+        Progress(0, topic_id="A"), moved=True, lost_tail=True
+    )
+
+
+def test_gap() -> None:
+    """What retention deleted is finished; what the record says of the rest stays."""
+    found = resume(RECORD, replace(LOG, start=107))
+
+    assert found == Resumption(replace(RECORD, next=107, attempts={}), gap=True)
+    assert resume(RECORD, replace(LOG, start=112)).progress.next == 120
+    assert resume(RECORD, replace(LOG, start=112)).progress.finished == []
+    assert resume(None, replace(LOG, start=112)).gap
