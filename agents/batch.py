@@ -1,8 +1,11 @@
 """What a lane is given: the records of one fetch, and where the fetch began. Pure."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Protocol
+from dataclasses import dataclass, field, replace
+from typing import Final, Protocol, Self
+
+BATCH_RECORDS_MAX: Final = 5_000
+"""Records of one batch, and so of one transaction of one lane."""
 
 
 class Record(Protocol):
@@ -53,3 +56,16 @@ class FetchedBatch:
     """How often the partition had been rewound when this was fetched."""
     malformed: Mapping[int, str] = field(default_factory=dict)
     """Offset → reason: records that no output takes as they came; they are shown here as far as they can be."""
+
+    def joined(self, later: Self) -> Self | None:
+        """Both as one, if ``later`` goes on exactly where this ends and the two are not too many; else None."""
+        end = self.topic, self.partition, self.seek, self.end
+        begin = later.topic, later.partition, later.seek, later.begin
+        if begin != end or len(self.records) + len(later.records) > BATCH_RECORDS_MAX:
+            return None
+        return replace(
+            self,
+            end=later.end,
+            records=[*self.records, *later.records],
+            malformed={**self.malformed, **later.malformed},
+        )

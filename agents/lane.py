@@ -14,7 +14,7 @@ import asyncio
 import logging
 import random
 import time
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from enum import StrEnum
 from typing import Final
@@ -23,6 +23,7 @@ from aiokafka.errors import KafkaError
 
 from agents.batch import FetchedBatch
 from agents.cursor import ClusterWentBackError, Cursor, TopicRecreatedError
+from agents.mail import Mail
 from agents.opening import (
     LaneRefusedError,
     NotOwnerError,
@@ -42,8 +43,6 @@ from tables.waiting import set_within
 
 log: Final = logging.getLogger("ringfence.lane")
 
-MAIL_MAX: Final = 2
-"""Batches waiting in the lane; more wait in Faust's buffer and then in the broker."""
 DRAIN_LIMIT_S: Final = 8.0
 """How long closing waits for the transaction under way."""
 BACKOFF_FIRST_S: Final = 0.1
@@ -92,7 +91,7 @@ class Lane:
         self.transactions = Transactions(opening, self.counts)
         self._opening = opening
         self._changed = changed
-        self._mail: deque[FetchedBatch] = deque()
+        self._mail = Mail()
         self._kept: FetchedBatch | None = None
         self._wake = asyncio.Event()
         self._room = asyncio.Event()
@@ -196,12 +195,12 @@ class Lane:
 
     async def offer(self, batch: FetchedBatch) -> None:
         """Hand over a batch; waits while the lane is busy. A closed lane drops it: it will be fetched again."""
-        while len(self._mail) >= MAIL_MAX and not self._closing.is_set():
+        while self._task is not None and not self._closing.is_set():
+            if self._mail.add(batch):
+                self._wake.set()
+                return
             self._room.clear()
             await self._room.wait()
-        if self._task is not None and not self._closing.is_set():
-            self._mail.append(batch)
-            self._wake.set()
 
     # -- the task ------------------------------------------------------------------------------------------
 
@@ -296,8 +295,8 @@ class Lane:
                 raise error
             if self._kept is not None:
                 return self._kept
-            if self._mail:
-                self._kept = self._mail.popleft()
+            self._kept = self._mail.take()
+            if self._kept is not None:
                 self._room.set()
                 return self._kept
             self._wake.clear()

@@ -19,9 +19,10 @@ from agents import address as address_agent
 from agents.address_faults import AddressFaults, Faults, say_fault
 from agents.lanes import Lanes
 from app import collector, logs, rights, topics, web
+from app.group import GroupOwnership
 from app.metrics import Metrics
 from app.topic_rules import Findings
-from app.transport import BatchTransport, GroupOwnership
+from app.transport import BatchTransport
 from app.watch import BrokerWatch
 from conf.certificates import ssl_context
 from conf.errors import PrerequisiteError, TopicError

@@ -13,9 +13,22 @@ from confluent_kafka import KafkaException
 from rich.console import Console
 
 from app.embedded.broker import EmbeddedBroker
-from bench import consume, handover, lease_load, ledger, memory, profile, reconcile, recovery, table, wide
+from bench import (
+    consume,
+    handover,
+    latency,
+    lease_load,
+    ledger,
+    memory,
+    profile,
+    reconcile,
+    recovery,
+    table,
+    wide,
+)
 from bench.contest import CONTENDERS, PLAIN, Contest, Outcome
 from bench.errors import BenchError
+from bench.measure import ROOT
 from bench.traffic import Plan
 from conf.errors import RingfenceError
 
@@ -23,6 +36,7 @@ RESULTS: Final = Path(__file__).parent / "results" / "latest.json"
 RECOVERY_RESULTS: Final = RESULTS.with_name("recovery.json")
 CONSUME_RESULTS: Final = RESULTS.with_name("consume.json")
 HANDOVER_RESULTS: Final = RESULTS.with_name("handover.json")
+LATENCY_RESULTS: Final = RESULTS.with_name("latency.json")
 LEDGER_RESULTS: Final = RESULTS.with_name("ledger.json")
 RECONCILE_RESULTS: Final = RESULTS.with_name("reconcile.json")
 WIDE_RESULTS: Final = RESULTS.with_name("wide.json")
@@ -88,6 +102,51 @@ def profile_command(messages: int, functions: int) -> None:
     """Show where a Ringfence worker spends its CPU time, by area and by function."""
     with _broker() as (broker, folder):
         profile.run(broker, folder, Plan(messages), functions, Console())
+
+
+@main.command("latency")
+@click.option(
+    "--rate",
+    type=click.IntRange(min=0),
+    default=5_000,
+    show_default=True,
+    help="Messages a second; 0: backlog only.",
+)
+@click.option("--seconds", type=click.FloatRange(min=1), default=30.0, show_default=True)
+@click.option("--partitions", type=click.IntRange(min=1), default=4, show_default=True)
+@click.option(
+    "--partitioner",
+    type=click.Choice(["murmur2", "crc32"]),
+    default="murmur2",
+    show_default=True,
+    help="crc32: most are forwarded.",
+)
+@click.option("--backlog", type=click.IntRange(min=0), default=1_000_000, show_default=True, help="0: none.")
+@click.option("--rounds", type=click.IntRange(min=1), default=3, show_default=True)
+@click.option(
+    "--beside",
+    type=(str, click.Path(exists=True, file_okay=False, resolve_path=True, path_type=Path)),
+    multiple=True,
+    metavar="NAME FOLDER",
+    help="Another checkout, measured in turn with this one. May be repeated.",
+)
+def latency_command(
+    rate: int,
+    seconds: float,
+    partitions: int,
+    partitioner: str,
+    backlog: int,
+    rounds: int,
+    beside: tuple[tuple[str, Path], ...],
+) -> None:
+    """Measure how long messages take through a worker that is not busy, and what that costs; and a backlog beside it."""
+    console = Console()
+    load = latency.Load(rate, seconds, backlog, Plan(backlog, partitions), partitioner)
+    versions = {**dict(beside), latency.HERE: ROOT}
+    with _broker() as (broker, folder):
+        found = latency.run(broker, folder, load, versions, rounds, console.print)
+    latency.show(found, console)
+    latency.save(found, LATENCY_RESULTS)
 
 
 @main.command("recovery")

@@ -24,7 +24,7 @@ class Job:
 
     contender: str
     command: tuple[str, ...]
-    """After ``python``; runs in the root of the project until SIGTERM."""
+    """After ``python``; runs in ``folder`` until SIGTERM."""
     group: str
     input: str
     output: str
@@ -35,6 +35,8 @@ class Job:
     """Topic that the contender forwards through; what is in it has to be consumed too. Empty = none."""
     reports: bool = False
     """Its commits are too rare to measure by: it prints how many messages it has finished."""
+    folder: Path = measure.ROOT
+    """Root of the project, or of another version of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +93,7 @@ def perform(job: Job, bootstrap: str, broker_pid: int, log: Path) -> Run:
     """
     try:
         with (
-            measure.child([sys.executable, *job.command], log) as child,
+            measure.child([sys.executable, *job.command], log, job.folder) as child,
             Progress(bootstrap, job.group, job.input, job.partitions, job.forward) as progress,
         ):
             ends = _ends(job, bootstrap)

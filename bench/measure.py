@@ -76,11 +76,12 @@ def environment(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
 class Child:
     """A contender's process."""
 
-    def __init__(self, command: Sequence[str], log: Path) -> None:
+    def __init__(self, command: Sequence[str], log: Path, folder: Path = ROOT) -> None:
+        """``folder`` is where it runs: the root of the project, or of another version of it."""
         self._log = log
         with log.open("wb") as output:
             self._process = subprocess.Popen(
-                command, cwd=ROOT, env=environment(), stdin=subprocess.DEVNULL, stdout=output, stderr=output
+                command, cwd=folder, env=environment(), stdin=subprocess.DEVNULL, stdout=output, stderr=output
             )
 
     def read(self) -> Reading:
@@ -138,9 +139,9 @@ class Child:
 
 
 @contextlib.contextmanager
-def child(command: Sequence[str], log: Path) -> Iterator[Child]:
+def child(command: Sequence[str], log: Path, folder: Path = ROOT) -> Iterator[Child]:
     """Run a process that is gone at the end of the block, whatever happens in it."""
-    process = Child(command, log)
+    process = Child(command, log, folder)
     try:
         yield process
     finally:

@@ -1,5 +1,6 @@
 """Steady traffic, and a reader of committed data that notes when each message comes out."""
 
+import dataclasses
 import itertools
 import threading
 import time
@@ -13,10 +14,10 @@ from bench.topics import LIMIT_S, Header
 from bench.traffic import LOG_LEVEL, Message, Plan, generate, produce
 from conf import wire
 
-RATE: Final = 1_000
-"""Messages a second, all partitions together."""
-_TICK_S: Final = 0.01
-_FETCH_WAIT_MS: Final = 50
+_TICK_S: Final = 0.002
+"""Messages become due one by one and are sent so often: a burst would be one batch of itself."""
+_POLL_S: Final = 0.01
+_FETCH_WAIT_MS: Final = 10
 _READ_AT_ONCE: Final = 1_000
 _NO_END: Final = 10**12
 
@@ -34,9 +35,10 @@ class Seen(NamedTuple):
 
 
 class Traffic:
-    """New messages at a steady rate, each at home where it is written; the value is the moment of its making."""
+    """The messages of a plan at a steady rate; each one's value begins with the moment of its making."""
 
-    def __init__(self, bootstrap: str, topic: str, partitions: int, seed: int) -> None:
+    def __init__(self, bootstrap: str, topic: str, plan: Plan, rate: int) -> None:
+        """``rate`` is messages a second, all partitions together."""
         self._producer = Producer(
             {
                 "bootstrap.servers": bootstrap,
@@ -46,21 +48,31 @@ class Traffic:
             }
         )
         self._topic = topic
-        # No resend, so that every message is to come out; a memory of one message, as none is recalled.
-        self._messages = generate(Plan(_NO_END, partitions, resends=0.0, ring=1, value_bytes=1, seed=seed))
+        self._plan = plan
+        self._rate = rate
+        self._ids: set[bytes] = set()
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="traffic", daemon=True)
 
+    @property
+    def originals(self) -> int:
+        """Messages until now, resends not counted: what is to come out."""
+        return len(self._ids)
+
     def _run(self) -> None:
+        # The plan's own values are not used: one byte is made quickest.
+        messages = generate(dataclasses.replace(self._plan, messages=_NO_END, value_bytes=1))
         began, sent = time.monotonic(), 0
         while not self._stopping.wait(_TICK_S):
-            due = int((time.monotonic() - began) * RATE) - sent
-            for message in itertools.islice(self._messages, due):
+            due = int((time.monotonic() - began) * self._rate) - sent
+            for message in itertools.islice(messages, due):
                 self._send(message)
             sent += due
 
     def _send(self, message: Message) -> None:
-        produce(self._producer, self._topic, message._replace(value=repr(time.time()).encode()))
+        self._ids.add(message.id)
+        value = repr(time.time()).encode().ljust(self._plan.value_bytes)
+        produce(self._producer, self._topic, message._replace(value=value))
 
     def __enter__(self) -> Self:
         self._thread.start()
@@ -115,7 +127,7 @@ class Reader:
     def _run(self) -> None:
         try:
             while not self._stopping.is_set():
-                for message in self._consumer.consume(_READ_AT_ONCE, timeout=_TICK_S):
+                for message in self._consumer.consume(_READ_AT_ONCE, timeout=_POLL_S):
                     if message.error() is None:
                         self._note(dict(message.headers() or ()), message.value() or b"")
         except Exception as error:  # noqa: BLE001 - told to whoever asks what was seen

@@ -6,7 +6,7 @@ import random
 import signal
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, TypeVar
@@ -25,6 +25,8 @@ INPUT: Final = "bench-takeover"
 APP_ID: Final = "bench-takeover"
 PARTITIONS: Final = 4
 RING: Final = 20_000
+RATE: Final = 1_000
+"""Messages a second."""
 HISTORY: Final = 100_000
 """Messages before the first measurement, so that each ring is full."""
 LIMIT_S: Final = 90.0
@@ -112,7 +114,7 @@ def judge(end: End, survivor: Sequence[Event], seen: Sequence[Seen]) -> Takeover
     )
 
 
-def longest_silence(seen: Sequence[Seen], partitions: Sequence[int] | set[int], since: float) -> float:
+def longest_silence(seen: Sequence[Seen], partitions: Iterable[int], since: float) -> float:
     """The longest time after ``since`` between two messages of one partition, of these."""
     longest = 0.0
     for partition in partitions:
@@ -201,7 +203,9 @@ def run(
         progress = resources.enter_context(Progress(bootstrap, APP_ID, INPUT, PARTITIONS))
         _until(lambda: pair.settled() and progress.committed().messages >= HISTORY, "a start", pair)
         reader = resources.enter_context(Reader(bootstrap, output, PARTITIONS))
-        resources.enter_context(Traffic(bootstrap, INPUT, PARTITIONS, seed + 1))
+        # No resend, so that every message is to come out.
+        plan = Plan(0, PARTITIONS, resends=0.0, ring=1, value_bytes=1, seed=seed + 1)
+        resources.enter_context(Traffic(bootstrap, INPUT, plan, RATE))
         for turn, how in enumerate(signals):
             number = turn % 2
             lanes = _until(pair.settled, "both workers with lanes", pair)[number]

@@ -29,9 +29,15 @@ class Worker:
 
 
 def prepare(
-    folder: Path, bootstrap: str, app_id: str, address: str, ring: int, partitioner: str = "murmur2"
+    folder: Path,
+    bootstrap: str,
+    app_id: str,
+    address: str,
+    ring: int,
+    partitioner: str = "murmur2",
+    partitions: int = 4,
 ) -> Worker:
-    """Write the configuration, create the topics.
+    """Write the configuration, create the topics that are not there.
 
     ``partitioner``: ``murmur2`` is the traffic's own; with ``crc32`` most messages are not at home where they arrive.
 
@@ -48,6 +54,8 @@ bootstrap_servers = "{bootstrap}"
 id = "{app_id}"
 instance = "bench"
 data_dir = "{folder / "data"}"
+[address_defaults]
+partitions = {partitions}
 [[addresses]]
 name = "{address}"
 id_cache_size = {ring}

@@ -14,7 +14,7 @@ from tables import failpoints
 from tables.store import Store
 from tests.support import kafka
 from tests.support.kafka import Sent
-from tests.support.lanes import Gate, Group, bench, ids, until
+from tests.support.lanes import LIMIT_S, Gate, Group, bench, ids, until
 
 
 class FailOnce:
@@ -148,6 +148,28 @@ async def test_a_batch_is_one_transaction(bootstrap: str, tmp_path: Path) -> Non
         assert min(accepted, forwarded) > 0
         assert changelog == accepted + 1
         assert lanes.committed() == 20
+
+
+async def test_what_waits_is_one_transaction(bootstrap: str, tmp_path: Path) -> None:
+    """However many batches come while a transaction runs, the next one holds them all, and nobody waits to hand one over."""
+    async with bench(bootstrap, tmp_path) as lanes:
+        lanes.send(*ids(0, 40))
+        lane = await lanes.opened()
+        gate = Gate()
+        remove = failpoints.install("before-commit", f"{lanes.name}-0", gate)
+        try:
+            await lane.offer(await lanes.fetch(0, 4))
+            await gate.wait()
+            for begin in range(4, 40, 4):
+                async with asyncio.timeout(LIMIT_S):
+                    await lane.offer(await lanes.fetch(begin, begin + 4))
+        finally:
+            gate.open()
+            remove()
+        await until(lambda: lane.next == 40, lambda: f"{lane.state}: {lane.reason}")
+
+        assert lane.counts["batches"] == 2
+        assert lanes.accepted_ids() == [each.id for each in ids(0, 40)]
 
 
 async def test_refused_record_stops_the_commit(bootstrap: str, tmp_path: Path) -> None:

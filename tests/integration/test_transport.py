@@ -1,21 +1,56 @@
 """The points in which Faust's transport is changed. An upgrade of Faust or aiokafka that breaks one fails here."""
 
+import asyncio
 import contextlib
+import functools
 import inspect
+import itertools
 import threading
+import time
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+from aiokafka.errors import TopicAuthorizationFailedError
+from aiokafka.protocol.fetch import FetchRequest
 from faust.transport.drivers import aiokafka as driver
+from faust.types import TP
 
 from agents.batch import FetchedBatch
 from app import topics, transport, worker
-from app.transport import BatchConsumer, BatchConsumerThread, GroupOwnership
+from app.group import GroupOwnership
+from app.transport import FETCHED_WITHIN_S, REST_S, BatchConsumer, BatchConsumerThread
 from conf.load import validate
+from tables import insides
 from tests.support import kafka
 from tests.support.kafka import Sent
 from tests.support.lanes import until
+
+PATIENCE_S = 600.0
+"""Many times what any of these tests waits for."""
+
+
+@pytest.fixture(autouse=True)
+def _patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing may depend on the end of a wait: Faust's second lasts longer here than any test."""
+    getmany, sleep = BatchConsumerThread.getmany, BatchConsumer.sleep
+
+    async def getmany_patiently(
+        self: BatchConsumerThread,
+        active_partitions: set[TP],
+        timeout: float,  # noqa: ASYNC109 - Faust's signature
+    ) -> dict[TP, FetchedBatch]:
+        fetched: dict[TP, FetchedBatch] = await getmany(
+            self, active_partitions, PATIENCE_S if timeout else timeout
+        )
+        return fetched
+
+    async def sleep_patiently(self: BatchConsumer, n: float) -> None:
+        await sleep(self, PATIENCE_S if n else n)
+
+    monkeypatch.setattr(BatchConsumerThread, "getmany", getmany_patiently)
+    monkeypatch.setattr(BatchConsumer, "sleep", sleep_patiently)
 
 
 class Received:
@@ -25,13 +60,66 @@ class Received:
         self.app = app
         self.name = name
         self.batches: list[FetchedBatch] = []
+        self.room = asyncio.Event()
+        """Without it batches are not taken."""
+        self.room.set()
 
     async def offer(self, batch: FetchedBatch) -> None:
+        await self.room.wait()
         self.batches.append(batch)
 
     async def reaches(self, offset: int) -> None:
         """Wait until a batch up to this offset has come."""
         await until(lambda: any(each.end >= offset for each in self.batches), lambda: f"{self.batches}")
+
+    @property
+    def offsets(self) -> list[int]:
+        """Of all records that came."""
+        return [record.offset for batch in self.batches for record in batch.records]
+
+    @property
+    def partitions(self) -> list[TP]:
+        """All that are assigned: of input and forward topic."""
+        return sorted(self.app.consumer.assignment())
+
+    @property
+    def input(self) -> TP:
+        return TP(self.name, 0)
+
+    @property
+    def taken(self) -> int:
+        """Up to where the thread has given the input away."""
+        return insides.position(self.thread._ensure_consumer(), self.input) or 0
+
+    def has_given(self, offset: int) -> bool:
+        """Whether the thread has given the input away up to there, or must keep it."""
+        return self.taken >= offset or not self.app.consumer.is_active(self.input)
+
+    @property
+    def thread(self) -> BatchConsumerThread:
+        thread: BatchConsumerThread = self.app.consumer.thread
+        return thread
+
+    async def is_fetched(self) -> None:
+        """Wait until records of the input were fetched that nobody takes."""
+        fetcher = self.thread._ensure_consumer()._fetcher
+        await until(lambda: self.input in fetcher._records, lambda: f"{self.batches}")
+
+    async def lies_with_the_fetcher(self) -> None:
+        """The same, and until the thread waits for others."""
+        await self.is_fetched()
+        fetcher = self.thread._ensure_consumer()._fetcher
+        waiting: list[object] = []
+
+        def waits_on() -> bool:
+            """Whether what waits now has done so for a number of looks: none of them is about to be told."""
+            waiters = [each for each in list(fetcher._fetch_waiters) if not each.done()]
+            if waiters != waiting[-1:]:
+                waiting.clear()
+            waiting.extend(waiters)
+            return len(waiting) > 10
+
+        await until(waits_on, lambda: "the thread does not wait")
 
 
 @contextlib.asynccontextmanager
@@ -58,6 +146,12 @@ async def receiving(bootstrap: str, folder: Path) -> AsyncIterator[Received]:
         await app.stop()
 
 
+OURS = {
+    "_batch", "_batch_message", "_drain", "_is_wanted", "_keep_fetching", "_next_messages", "_rest_left", "_wake", "is_active", "is_member", "rewind", "wake",
+}  # fmt: skip
+"""Methods that Faust does not have."""
+
+
 def records(first: int, last: int) -> list[Sent]:
     return [Sent(b"%d" % each, b"g") for each in range(first, last)]
 
@@ -69,7 +163,7 @@ def test_what_is_overridden_exists() -> None:
         (BatchConsumerThread, driver.AIOKafkaConsumerThread),
     ):
         for name, method in vars(mine).items():
-            if not callable(method) or name in {"rewind", "is_member", "_drain", "_batch", "_batch_message"}:
+            if not callable(method) or name in OURS:
                 continue
             assert hasattr(theirs, name), f"Faust's {theirs.__name__} has no {name} any more"
             if name != "__init__":
@@ -109,7 +203,7 @@ async def test_aborted_records_are_bridged(bootstrap: str, tmp_path: Path) -> No
         kafka.send(bootstrap, received.name, records(0, 3))
         await received.reaches(3)
         kafka.send_in_transaction(bootstrap, received.name, records(3, 6), commit=False)
-        thread = received.app.consumer.thread
+        thread = received.thread
         await until(
             lambda: bool(thread._empty) or received.batches[-1].end > 3, lambda: f"{received.batches}"
         )
@@ -142,7 +236,7 @@ async def test_membership_is_asked_of_the_broker(bootstrap: str, tmp_path: Path)
         ownership._generation += 1
         other_generation = await ownership.confirm()
         ownership._generation -= 1
-        coordinator = received.app.consumer.thread._consumer._coordinator
+        coordinator = received.thread._ensure_consumer()._coordinator
         member, coordinator.member_id = coordinator.member_id, "somebody-else"
         unknown = await ownership.confirm()
         coordinator.member_id = member
@@ -157,7 +251,7 @@ async def test_fetching_begins_anew(
     async with receiving(bootstrap, tmp_path) as received:
         kafka.send(bootstrap, received.name, records(0, 10))
         await received.reaches(10)
-        fetcher = received.app.consumer.thread._ensure_consumer()._fetcher
+        fetcher = received.thread._ensure_consumer()._fetcher
         proceed = fetcher._proc_fetch_request
         failed = threading.Event()
 
@@ -173,6 +267,171 @@ async def test_fetching_begins_anew(
         await received.reaches(20)
         kafka.send(bootstrap, received.name, records(20, 30))
         await received.reaches(30)
-        offsets = [record.offset for batch in received.batches for record in batch.records]
-        assert offsets == list(range(30))
+        assert received.offsets == list(range(30))
         assert "begins anew: RuntimeError('a response that nobody expected')" in caplog.text
+
+
+async def test_fetching_that_keeps_failing(
+    bootstrap: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is started again at once only the first time: an error that lasts must not be all that a worker does."""
+    async with receiving(bootstrap, tmp_path) as received:
+        fetcher = received.thread._ensure_consumer()._fetcher
+        begun: list[float] = []
+        begin = insides.keep_fetching
+
+        def note(fetcher: Any) -> None:
+            begun.append(time.monotonic())
+            begin(fetcher)
+
+        async def fail(*_: object) -> bool:
+            raise RuntimeError("a response that nobody expected")
+
+        with monkeypatch.context() as patch:
+            patch.setattr(insides, "keep_fetching", note)
+            patch.setattr(fetcher, "_proc_fetch_request", fail)
+            await until(lambda: len(begun) > 2, lambda: f"{begun}")
+        kafka.send(bootstrap, received.name, records(0, 10))
+        await received.reaches(10)
+
+    assert received.offsets == list(range(10))
+    assert min(later - earlier for earlier, later in itertools.pairwise(begun)) >= FETCHED_WITHIN_S
+
+
+# -- nothing waits for longer than it must ---------------------------------------------------------------------
+
+
+async def test_room_in_a_buffer_ends_the_wait(bootstrap: str, tmp_path: Path) -> None:
+    """What was fetched while its buffer was full comes as soon as there is room, and once, however often that is."""
+    async with receiving(bootstrap, tmp_path) as received:
+        consumer = received.app.consumer
+        for number in range(5):
+            consumer.on_buffer_full(received.input)
+            kafka.send(bootstrap, received.name, records(number, number + 1))
+            await received.lies_with_the_fetcher()
+            assert len(received.batches) == number
+            consumer.on_buffer_drop(received.input)
+            await received.reaches(number + 1)
+
+    assert received.offsets == list(range(5))
+
+
+async def test_room_where_all_buffers_are_full(bootstrap: str, tmp_path: Path) -> None:
+    """Faust fetches nothing then and sleeps, whatever happens meanwhile."""
+    async with receiving(bootstrap, tmp_path) as received:
+        consumer = received.app.consumer
+        for tp in received.partitions:
+            if tp != received.input:
+                consumer.on_buffer_full(tp)
+        received.room.clear()
+        sent = 0
+        while consumer.is_active(received.input):
+            kafka.send(bootstrap, received.name, records(sent, sent + 1))
+            sent += 1
+            await until(functools.partial(received.has_given, sent), lambda: f"{received.taken}")
+        kafka.send(bootstrap, received.name, records(sent, sent + 1))
+        await received.is_fetched()
+        received.room.set()
+        await received.reaches(sent + 1)
+
+    assert received.offsets == list(range(sent + 1))
+
+
+async def test_resumed_partitions_end_the_wait(bootstrap: str, tmp_path: Path) -> None:
+    """So does Faust itself, when it has paused partitions and wants them again."""
+    async with receiving(bootstrap, tmp_path) as received:
+        received.app.consumer.pause_partitions({received.input})
+        kafka.send(bootstrap, received.name, records(0, 10))
+        await received.lies_with_the_fetcher()
+        received.app.consumer.resume_partitions({received.input})
+        await received.reaches(10)
+
+    assert received.offsets == list(range(10))
+
+
+async def test_stopped_flow_ends_the_wait(bootstrap: str, tmp_path: Path) -> None:
+    """A rebalance and the end do not wait for records, and none are taken that would be dropped."""
+    async with receiving(bootstrap, tmp_path) as received:
+        waiters = received.thread._ensure_consumer()._fetcher._fetch_waiters
+        await until(lambda: len(waiters) == 1, lambda: f"{waiters}")
+        received.app.consumer.stop_flow()
+        await until(lambda: not waiters, lambda: f"{waiters}")
+        kafka.send(bootstrap, received.name, records(0, 10))
+        await received.is_fetched()
+        received.app.consumer.resume_flow()
+        await received.reaches(10)
+
+    assert received.offsets == list(range(10))
+
+
+async def test_a_refused_partition_rests(
+    bootstrap: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The broker refuses at once, and would be asked again at once for as long as a right is missing."""
+    async with receiving(bootstrap, tmp_path) as received:
+        client = received.thread._ensure_consumer()._fetcher._client
+        send = client.send
+        refused: list[float] = []
+
+        async def refuse(node: int, request: Any, **more: Any) -> Any:
+            response = await send(node, request, **more)
+            for topic, partitions in (
+                getattr(response, "topics", ()) if isinstance(request, FetchRequest) else ()
+            ):
+                if topic == received.name:
+                    partitions[:] = [
+                        (number, TopicAuthorizationFailedError.errno, *rest)
+                        for number, _, *rest in partitions
+                    ]
+            return response
+
+        def note(*_: object) -> None:
+            refused.append(time.monotonic())
+
+        received.app.transport.unreadable = note
+        with monkeypatch.context() as patch:
+            patch.setattr(client, "send", refuse)
+            await until(lambda: len(refused) > 2, lambda: f"{refused}")
+        kafka.send(bootstrap, received.name, records(0, 10))
+        await received.reaches(10)
+
+    assert received.offsets == list(range(10))
+    assert min(later - earlier for earlier, later in itertools.pairwise(refused)) >= REST_S
+
+
+async def test_a_rest_ends_the_wait(bootstrap: str, tmp_path: Path) -> None:
+    """A partition that was left alone for a moment is looked at when that is over."""
+    async with receiving(bootstrap, tmp_path) as received:
+        received.thread._resting[received.input] = time.monotonic() + 2.0
+        kafka.send(bootstrap, received.name, records(0, 10))
+        await received.lies_with_the_fetcher()
+        await received.reaches(10)
+
+    assert received.offsets == list(range(10))
+
+
+async def test_a_rewind_ends_a_rest(bootstrap: str, tmp_path: Path) -> None:
+    """What is read from elsewhere on need not be what was damaged."""
+    async with receiving(bootstrap, tmp_path) as received:
+        received.thread._resting[received.input] = time.monotonic() + PATIENCE_S
+        kafka.send(bootstrap, received.name, records(0, 10))
+        await received.lies_with_the_fetcher()
+        await GroupOwnership(received.app).rewind(received.name, 0, 4)
+        await received.reaches(10)
+
+    assert received.offsets == [4, 5, 6, 7, 8, 9]
+
+
+async def test_a_rewind_while_a_buffer_is_full(bootstrap: str, tmp_path: Path) -> None:
+    """What had been fetched of other offsets does not come when there is room again."""
+    async with receiving(bootstrap, tmp_path) as received:
+        received.app.consumer.on_buffer_full(received.input)
+        kafka.send(bootstrap, received.name, records(0, 10))
+        await received.lies_with_the_fetcher()
+        seek = await GroupOwnership(received.app).rewind(received.name, 0, 4)
+        await received.lies_with_the_fetcher()
+        received.app.consumer.on_buffer_drop(received.input)
+        await received.reaches(10)
+
+    assert received.offsets == [4, 5, 6, 7, 8, 9]
+    assert {each.seek for each in received.batches} == {seek}

@@ -261,4 +261,35 @@ MUTANTS: Final = (
         (Patch(_TRANSPORT, "        insides.keep_fetching(fetcher)\n", ""),),
         f"{_TRANSPORT_TESTS}::test_fetching_begins_anew",
     ),
+    Mutant(
+        "room-unheard",
+        "What was fetched while a buffer was full waits for a time-out after there is room: lanes stall, all at once.",
+        (
+            Patch(
+                _TRANSPORT,
+                "        super().on_buffer_drop(tp)\n        self.thread.wake()\n",
+                "        super().on_buffer_drop(tp)\n",
+            ),
+        ),
+        f"{_TRANSPORT_TESTS}::test_room_in_a_buffer_ends_the_wait",
+    ),
+    Mutant(
+        "refusal-tried-at-once",
+        "A missing right is asked for again as fast as the broker refuses.",
+        (
+            Patch(
+                _TRANSPORT,
+                "                self._resting[tp] = time.monotonic() + REST_S\n                self.transport.unreadable(tp.topic, "
+                'tp.partition, lacking("topic", tp.topic, {"Read"}))\n',
+                '                self.transport.unreadable(tp.topic, tp.partition, lacking("topic", tp.topic, {"Read"}))\n',
+            ),
+        ),
+        f"{_TRANSPORT_TESTS}::test_a_refused_partition_rests",
+    ),
+    Mutant(
+        "joined-over-a-gap",
+        "Batches between which something is missing become one, and nobody sees that it is missing.",
+        (Patch("agents/batch.py", "later.seek, later.begin", "later.seek, self.end"),),
+        "tests/unit/test_mail.py::test_what_does_not_go_on_stays_apart",
+    ),
 )

@@ -1,0 +1,108 @@
+"""What waits for a lane is in order, and as little as possible apart."""
+
+import random
+from typing import Any
+
+import pytest
+
+from agents import batch as batches
+from agents.batch import FetchedBatch
+from agents.mail import MAIL_MAX, Mail
+
+INPUT, FORWARD = "orders", "app-orders-forward"
+
+
+def batch(begin: int, end: int, topic: str = INPUT, seek: int = 1, **more: Any) -> FetchedBatch:
+    """Offsets stand for records."""
+    records: Any = list(range(begin, end))
+    return FetchedBatch(topic, 0, begin, end, records, seek, **more)
+
+
+def taken(mail: Mail) -> list[FetchedBatch]:
+    return list(iter(mail.take, None))
+
+
+def test_what_goes_on_is_joined() -> None:
+    """However many small batches wait, they are one, with everything that was known of them."""
+    mail = Mail()
+    for begin in range(0, 100, 5):
+        assert mail.add(batch(begin, begin + 5, malformed={begin: f"{begin} is damaged"}))
+
+    whole = batch(0, 100, malformed={each: f"{each} is damaged" for each in range(0, 100, 5)})
+    assert taken(mail) == [whole]
+
+
+@pytest.mark.parametrize(
+    "later",
+    [
+        pytest.param(batch(11, 12), id="a gap between them"),
+        pytest.param(batch(9, 12), id="the two overlap"),
+        pytest.param(batch(10, 12, seek=2), id="rewound between them"),
+        pytest.param(batch(10, 12, topic=FORWARD), id="another topic"),
+    ],
+)
+def test_what_does_not_go_on_stays_apart(later: FetchedBatch) -> None:
+    """The lane must see where a batch began, and after which rewind it was fetched."""
+    mail = Mail()
+
+    assert mail.add(batch(0, 10))
+    assert mail.add(later)
+    assert taken(mail) == [batch(0, 10), later]
+
+
+def test_markers_between_are_part_of_it() -> None:
+    """A batch may end behind its last record, where markers stand; the next one goes on there."""
+    mail = Mail()
+    first = FetchedBatch(INPUT, 0, 0, 7, batch(0, 5).records, 1)
+    mail.add(first)
+    mail.add(batch(7, 9))
+
+    (one,) = taken(mail)
+    assert (one.begin, one.end) == (0, 9)
+    assert [*first.records, 7, 8] == one.records
+
+
+def test_no_batch_becomes_too_large(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A transaction has a limit, also one of many small batches."""
+    monkeypatch.setattr(batches, "BATCH_RECORDS_MAX", 12)
+    mail = Mail()
+    for begin in range(0, 20, 5):
+        assert mail.add(batch(begin, begin + 5))
+
+    assert taken(mail) == [batch(0, 10), batch(10, 20)]
+
+
+def test_room_is_bounded() -> None:
+    """What is not taken stays with Faust and the broker; where there is room again it is taken up."""
+    mail = Mail()
+    for number in range(MAIL_MAX):
+        assert mail.add(batch(10 * number, 10 * number + 5))
+
+    assert not mail.add(batch(100, 101))
+    assert mail.take() == batch(0, 5)
+    assert mail.add(batch(100, 101))
+    assert len(taken(mail)) == MAIL_MAX
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_nothing_is_lost_doubled_or_overtaken(seed: int) -> None:
+    """Whatever comes when, each topic's records come out as they came in."""
+    rng = random.Random(seed)
+    mail = Mail()
+    came: dict[str, list[Any]] = {INPUT: [], FORWARD: []}
+    went: dict[str, list[Any]] = {INPUT: [], FORWARD: []}
+    ends = dict.fromkeys(came, 0)
+    for _ in range(500):
+        topic = rng.choice([INPUT, FORWARD])
+        begin = ends[topic] + rng.choice([0, 0, 0, 3])
+        each = batch(begin, begin + rng.randint(1, 4), topic)
+        if rng.random() < 0.7 and mail.add(each):
+            came[topic] += each.records
+            ends[topic] = each.end
+        elif (one := mail.take()) is not None:
+            went[one.topic] += one.records
+    for one in taken(mail):
+        went[one.topic] += one.records
+
+    assert went == came
+    assert all(each == sorted(each) for each in went.values())

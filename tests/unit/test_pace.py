@@ -1,0 +1,131 @@
+"""When brokers are asked for records."""
+
+import inspect
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from aiokafka import TopicPartition
+from aiokafka.consumer.fetcher import Fetcher
+
+from app.pace import FETCH_WAIT_MS, LINGER_S, PARTIAL_WAIT_MS, Pace
+
+NEAR, FAR = 1, 2
+"""Two brokers."""
+PARTITIONS = {TopicPartition("orders", number): NEAR if number < 2 else FAR for number in range(4)}
+IDLE_S = 0.2
+"""For so long aiokafka waits where nothing happens."""
+
+
+class Clock:
+    """Stands still until it is moved."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+class Asked:
+    """aiokafka's fetcher as far as its pace goes: it always wants to ask both brokers."""
+
+    def __init__(self) -> None:
+        self.clock = Clock()
+        self.fetcher: Any = SimpleNamespace(
+            _get_actions_per_node=lambda _: (
+                [(NEAR, "request"), (FAR, "request")],
+                {"reset": []},
+                IDLE_S,
+                False,
+                [],
+            ),
+            _select_read_replica=PARTITIONS.__getitem__,
+            _records={},
+        )
+        self.wanted: set[TopicPartition] = set()
+        self.pace = Pace(self.fetcher, self.wanted.__contains__, self.clock)
+
+    def read(self, **behind: bool) -> None:
+        """By number of the partition."""
+        self.pace.read({TopicPartition("orders", int(number[1:])): more for number, more in behind.items()})
+
+    def brokers(self) -> tuple[list[int], float]:
+        """Who is asked now, and how soon it is thought about again."""
+        fetches, resets, timeout, stale, resumed = self.fetcher._get_actions_per_node("assignment")
+        assert (resets, stale, resumed) == ({"reset": []}, False, [])
+        return [node for node, _ in fetches], timeout
+
+
+def test_aiokafka_still_asks_so() -> None:
+    """What is relied on exists."""
+    source = inspect.getsource(Fetcher)
+
+    for name in (
+        "_fetch_max_wait_ms",
+        "_get_actions_per_node",
+        "_prefetch_backoff",
+        "_records",
+        "_select_read_replica",
+    ):
+        assert f"self.{name}" in source
+
+
+def test_who_was_not_read_is_asked() -> None:
+    """At the beginning, and where a fetch brought nothing."""
+    asked = Asked()
+
+    assert asked.brokers() == ([NEAR, FAR], IDLE_S)
+    asked.read()
+    assert asked.brokers() == ([NEAR, FAR], IDLE_S)
+
+
+def test_who_was_read_to_the_end_is_left_alone_for_a_moment() -> None:
+    """Then it is asked at once; other brokers do not wait for it."""
+    asked = Asked()
+    asked.read(p0=False)
+
+    for share in (1.0, 0.25):
+        brokers, again_s = asked.brokers()
+        assert brokers == [FAR]
+        assert again_s == pytest.approx(LINGER_S * share)
+        asked.clock.now += LINGER_S * 0.75
+    assert asked.brokers() == ([NEAR, FAR], IDLE_S)
+
+
+@pytest.mark.parametrize("behind", [{"p0": True}, {"p0": True, "p1": False}, {"p0": False, "p1": True}])
+def test_who_is_behind_does_not_wait(behind: dict[str, bool]) -> None:
+    """One partition is enough, in whatever order they were read."""
+    asked = Asked()
+    asked.read(**behind)
+
+    assert asked.brokers() == ([NEAR, FAR], IDLE_S)
+
+
+def test_a_backlog_ends_the_wait() -> None:
+    """What was read to its end before counts no more."""
+    asked = Asked()
+    asked.read(p0=False)
+    asked.read(p1=True)
+
+    assert asked.brokers() == ([NEAR, FAR], IDLE_S)
+
+
+def test_a_fetch_without_some_is_short() -> None:
+    """They are not to wait for its end when they have been taken; those that will not be for long wait for nothing."""
+    asked = Asked()
+    lies = TopicPartition("orders", 0)
+    waits = []
+    for records, wanted in (
+        ({}, set()),
+        ({lies: "fetched"}, {lies}),
+        ({lies: "fetched"}, set()),
+        ({}, {lies}),
+    ):
+        asked.fetcher._records = records
+        asked.wanted.clear()
+        asked.wanted.update(wanted)
+        asked.brokers()
+        waits.append(asked.fetcher._fetch_max_wait_ms)
+
+    assert waits == [FETCH_WAIT_MS, PARTIAL_WAIT_MS, FETCH_WAIT_MS, FETCH_WAIT_MS]
