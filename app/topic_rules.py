@@ -6,8 +6,9 @@ from typing import Final
 
 from agents import topic_faults
 from conf import wire
-from conf.settings import Settings
+from conf.settings import AddressSettings, Settings
 from ringfence_client import progress
+from ringfence_client import topic_faults as consumer_faults
 from tables.topics import BROKER_TIME, OUTPUT_CONFIG, Described, TopicDescription, alter
 
 REPLICAS_MAX: Final = 3
@@ -64,11 +65,13 @@ class Findings:
     """Faults that concern all addresses."""
     by_address: dict[str, list[str]] = field(default_factory=dict)
     """Faults of one address alone, by its name; every address has its list."""
+    consumers: list[str] = field(default_factory=list)
+    """Faults that keep consumers from their work, and no worker."""
     notes: list[str] = field(default_factory=list)
 
     @property
     def faults(self) -> list[str]:
-        """All of them, each once."""
+        """All that concern workers, each once."""
         own = [fault for faults in self.by_address.values() for fault in faults]
         return list(dict.fromkeys([*self.shared, *own]))
 
@@ -77,6 +80,7 @@ class Findings:
         self.shared += others.shared
         for name, faults in others.by_address.items():
             self.by_address[name] = self.by_address[name] or faults
+        self.consumers += others.consumers
         self.notes += others.notes
 
     @property
@@ -130,15 +134,28 @@ def compare(settings: Settings, described: Described) -> Findings:
             *topic_faults.topic_faults(app_id, address, existing),
         ]
         findings.notes += topic_faults.notes(address, existing)
-    findings.notes += _progress_notes(app_id, existing)
+    progress_topic = existing.get(wire.progress_topic(app_id))
+    if progress_topic is not None:  # which the first consumer makes
+        findings.consumers += consumer_faults.progress_faults(progress_topic)
+        findings.notes += _progress_notes(progress_topic)
+        for address in settings.addresses:
+            _compare_letters(findings, address, described)
     return findings
 
 
-def _progress_notes(app_id: str, existing: Mapping[str, TopicDescription]) -> Iterable[str]:
-    """The topic of the leases, which the first consumer makes: an opening should read little. No worker needs it."""
-    topic = existing.get(wire.progress_topic(app_id))
-    if topic is None:
-        return
+def _compare_letters(findings: Findings, address: AddressSettings, described: Described) -> None:
+    name = wire.dead_letter_topic(address.name)
+    letters = described.topics.get(name)
+    if letters is not None:
+        findings.consumers += consumer_faults.letter_faults(address, letters)
+        accepted = described.topics.get(address.accepted_topic)
+        findings.notes += consumer_faults.letter_notes(address, letters, accepted)
+    elif name not in described.refused:
+        findings.notes.append(consumer_faults.no_letters(address, name))
+
+
+def _progress_notes(topic: TopicDescription) -> Iterable[str]:
+    """The topic of the leases: an opening should read little."""
     for setting in CLEANING:
         wanted = int(progress.TOPIC_CONFIG[setting])
         if (found := topic.number(setting, wanted)) > wanted:

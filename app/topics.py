@@ -74,9 +74,10 @@ def check(settings: Settings) -> int:
     findings = asyncio.run(examine(settings))
     for note in findings.notes:
         click.echo(f"note   {note}")
-    for fault in findings.faults:
+    faults = [*findings.faults, *findings.consumers]
+    for fault in faults:
         click.echo(f"fault  {fault}")
-    if findings.faults:
+    if faults:
         return 1
     click.echo(f"well   {len(required(settings))} topics")
     return 0
@@ -93,8 +94,12 @@ async def verify(settings: Settings) -> list[str]:
 
 async def examine(settings: Settings) -> Findings:
     """Faults and notes on all topics of the configuration. Raises as :func:`verify` does."""
+    of_consumers = [
+        wire.progress_topic(settings.app.id),
+        *(wire.dead_letter_topic(each.name) for each in settings.addresses),
+    ]
     async with _connected(settings.kafka) as admin:
-        described = await describe(admin, [*required(settings), wire.progress_topic(settings.app.id)])
+        described = await describe(admin, [*required(settings), *of_consumers])
     findings = compare(settings, described)
     # What topics lack, or a state of other topics, comes first: the rest can wait until that is repaired.
     sound = [each for each in settings.addresses if not findings.by_address[each.name]]

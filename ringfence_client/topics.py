@@ -8,8 +8,9 @@ from conf.errors import TopicError
 from conf.settings import AddressSettings, Settings
 from ringfence_client import progress
 from ringfence_client.dead_letters import DeadLetterTopic
+from ringfence_client.topic_faults import letter_faults, progress_faults
 from tables.cluster import Cluster
-from tables.topics import BROKER_TIME, alter, untold
+from tables.topics import BROKER_TIME, untold
 from tables.topics import missing as absent
 
 log: Final = logging.getLogger("ringfence.consumer")
@@ -47,11 +48,8 @@ async def prepare(settings: Settings, address: AddressSettings, cluster: Cluster
         counts = await cluster.await_topics([address.accepted_topic, letters, kept], APPEAR_LIMIT_S)
     described = (await cluster.describe([letters, kept])).topics
     for topic in (letters, kept):
-        if topic not in described or described[topic].config is None:
+        if topic not in described:
             raise TopicError(untold(topic))
-    if described[kept].cleanup_policy != {"compact"}:
-        raise TopicError(
-            f"{kept} (progress of consumer groups) has cleanup.policy={described[kept].policy_words}, and "
-            f"retention would delete what consumers have finished: {alter(kept, 'cleanup.policy', 'compact')}"
-        )
+    if faults := [*letter_faults(address, described[letters]), *progress_faults(described[kept])]:
+        raise TopicError("; ".join(faults))
     return DeadLetterTopic(letters, counts[letters], described[letters].message_bytes_max)

@@ -292,10 +292,57 @@ def test_progress_topic_of_before() -> None:
     def found(cleaning: dict[str, int]) -> Findings:
         config = {"cleanup.policy": "compact"} | {key: str(value) for key, value in cleaning.items()}
         topic = TopicDescription(name, 8, config)
-        return compare(_settings(), _topics() | {name: topic})
+        return compare(_settings(), _topics() | _letters() | {name: topic})
 
     assert found(as_made).notes == []
     assert found(before).faults == []
     assert [f"--topic {name} --add-config {each}={TOPIC_CONFIG[each]}" in note for each, note in zip(
         CLEANING, found(before).notes, strict=True
     )] == [True, True]  # fmt: skip
+
+
+PROGRESS = {"ringfence-progress": TopicDescription("ringfence-progress", 50, dict(TOPIC_CONFIG))}
+
+
+def _letters(**config: str) -> dict[str, TopicDescription]:
+    return {"orders.dlq": TopicDescription("orders.dlq", 4, {"cleanup.policy": "delete"} | config)}
+
+
+def test_no_consumer_no_word_of_dead_letters() -> None:
+    """Who runs workers alone needs neither of the consumers' topics."""
+    found = compare(_settings(), _topics())
+
+    assert (found.consumers, found.notes) == ([], [])
+
+
+def test_dead_letters_without_a_topic() -> None:
+    """It comes by itself, and is worth a line; unless this user may not see whether it is there."""
+    [note] = compare(_settings(), _topics() | PROGRESS).notes
+
+    assert note.startswith("orders.dlq (dead letters of orders) does not exist: a consumer makes it")
+    assert compare(_settings(), _topics() | PROGRESS, "orders.dlq").notes == []
+
+
+def test_compacted_dead_letters() -> None:
+    """All of a group but the last would be deleted: consumers' own fault, and no worker's."""
+    found = compare(_settings(), _topics() | PROGRESS | _letters(**{"cleanup.policy": "compact"}))
+
+    [fault] = found.consumers
+    assert fault.startswith("orders.dlq (dead letters of orders) has cleanup.policy=compact")
+    assert (found.faults, found.fatal) == ([], False)
+
+
+def test_small_dead_letters() -> None:
+    """What does not fit leaves its digest alone: worth knowing."""
+    [note] = compare(_settings(), _topics() | PROGRESS | _letters(**{"max.message.bytes": "1000"})).notes
+
+    assert "has max.message.bytes=1000" in note
+
+
+def test_progress_that_retention_deletes() -> None:
+    """Said before a consumer refuses it."""
+    topic = {"ringfence-progress": TopicDescription("ringfence-progress", 50, {"cleanup.policy": "delete"})}
+    found = compare(_settings(), _topics() | topic | _letters())
+
+    [fault] = found.consumers
+    assert fault.startswith("ringfence-progress (progress of consumer groups) has cleanup.policy=delete")

@@ -1,0 +1,48 @@
+"""What is wrong with the topics that consumers make for themselves: descriptions in, a line a fault out, with the way out. Pure.
+
+`ringfence topics check` and a consumer say the same of the same fault, by these functions.
+"""
+
+from collections.abc import Iterable
+
+from conf.settings import AddressSettings
+from tables.topics import TopicDescription, alter, untold
+
+
+def progress_faults(topic: TopicDescription) -> Iterable[str]:
+    """Of the progress topic, which all consumers of an app share."""
+    if topic.config is None:
+        yield untold(topic.name)
+    elif topic.cleanup_policy != {"compact"}:
+        yield (
+            f"{topic.name} (progress of consumer groups) has cleanup.policy={topic.policy_words}, and "
+            f"retention would delete what consumers have finished: {alter(topic.name, 'cleanup.policy', 'compact')}"
+        )
+
+
+def letter_faults(address: AddressSettings, topic: TopicDescription) -> Iterable[str]:
+    """Of the dead-letter topic of an address."""
+    if topic.config is None:
+        yield untold(topic.name)
+    elif "compact" in topic.cleanup_policy:
+        yield (
+            f"{topic.name} (dead letters of {address.name}) has cleanup.policy={topic.policy_words}, and compaction would delete all "
+            f"dead letters of a group but the last: {alter(topic.name, 'cleanup.policy', 'delete')}"
+        )
+
+
+def letter_notes(
+    address: AddressSettings, topic: TopicDescription, accepted: TopicDescription | None
+) -> Iterable[str]:
+    """What is worth knowing of it, and stops nothing."""
+    if accepted is not None and topic.message_bytes_max < accepted.message_bytes_max:
+        yield (
+            f"{topic.name} (dead letters of {address.name}) has max.message.bytes={topic.message_bytes_max}, {accepted.name} has "
+            f"{accepted.message_bytes_max}: of larger messages the digest alone gets there: "
+            f"{alter(topic.name, 'max.message.bytes', accepted.message_bytes_max)}"
+        )
+
+
+def no_letters(address: AddressSettings, name: str) -> str:
+    """What is said where consumers run, and their dead letters have no topic."""
+    return f"{name} (dead letters of {address.name}) does not exist: a consumer makes it when it starts, or when it has its next one"
