@@ -1,6 +1,7 @@
 """Fixtures that every kind of test may use."""
 
 import itertools
+import signal
 from collections.abc import Iterator
 from typing import Any
 
@@ -9,6 +10,12 @@ from xdist.scheduler import LoadFileScheduling
 
 from app.embedded.broker import EmbeddedBroker
 from tests.support import kafka
+
+
+def pytest_configure() -> None:
+    """Whoever starts the tests in the background has them ignore Ctrl-C, and every program that they start would inherit that."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")

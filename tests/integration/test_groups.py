@@ -64,7 +64,7 @@ def test_beside_a_consumer(bootstrap: str, tmp_path: Path) -> None:
         wait_for(
             lambda: process.handled.exists() and process.handled.read_text().count("end") == EACH, process.log
         )
-        wait_for(lambda: "attempt 2 of 1000" in process.log(), process.log)
+        wait_for(lambda: "attempt 2 failed" in process.log(), process.log)
         wait_for(lambda: "fine" not in scene.show(), process.log)
         shown = scene.show()
         skipped = scene.verb("skip", "bad")

@@ -79,14 +79,6 @@ class Started:
             each.kill()
 
 
-@pytest.fixture(autouse=True)
-def interruptible() -> Iterator[None]:
-    """Who starts the tests in the background ignores Ctrl-C, and what is started inherits that."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    yield
-    signal.signal(signal.SIGINT, before)
-
-
 @pytest.fixture
 def start() -> Iterator[Callable[..., Started]]:
     """Starts verbs."""

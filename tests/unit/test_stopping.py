@@ -33,14 +33,6 @@ told("to the end")
 LIMIT_S = 20
 
 
-@pytest.fixture(autouse=True)
-def interruptible() -> Iterator[None]:
-    """Who starts the tests in the background ignores Ctrl-C, and what is started inherits that."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    yield
-    signal.signal(signal.SIGINT, before)
-
-
 @contextmanager
 def _program(body: str, limit_s: float, *before: str) -> Iterator[subprocess.Popen[str]]:
     """One that says when it is ready; ``body`` is what runs stoppably, ``before`` what starts it."""
