@@ -13,9 +13,10 @@ from tests.support import kafka
 
 
 def pytest_configure() -> None:
-    """Whoever starts the tests in the background has them ignore Ctrl-C, and every program that they start would inherit that."""
-    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
+    """Whoever starts the tests in the background has them ignore signals, and every program that they start would inherit that."""
+    for number, handler in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):
+        if signal.getsignal(number) is signal.SIG_IGN:
+            signal.signal(number, handler)
 
 
 @pytest.fixture(scope="session")
