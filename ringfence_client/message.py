@@ -150,7 +150,8 @@ class MessageFactory:
             headers,
             self._duplicate_id(key, record.value, headers),
             record.timestamp,
-            source.decode() if source is not None else f"{record.topic}/{record.partition}/{record.offset}",
+            # Nobody but the workers writes it, but the partition of whoever else does must not stand still.
+            source.decode(errors="backslashreplace") if source is not None else f"{record.topic}/{record.partition}/{record.offset}",
             record.topic,
             record.partition,
             record.offset,

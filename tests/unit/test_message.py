@@ -137,3 +137,8 @@ def test_delays_that_are_none(given: Any) -> None:
     """Nobody can wait for so long; the error names what to give."""
     with pytest.raises(ValueError, match="give a number of seconds"):
         Retry("later", given)
+
+
+def test_source_that_is_no_text() -> None:
+    """A message that somebody else wrote to the accepted topic is one all the same."""
+    assert _made(Fetched(headers=(("_RF_SOURCE", b"a\xff"),))).source == "a\\xff"
