@@ -115,6 +115,9 @@ class GroupConsumer:
         if breaker.open:
             found.append(f"nearly every attempt fails, the last with: {breaker.reason}")
         found += self._watch.faults
+        found += [
+            f"{self._topic}/{each} cannot be read: {why}" for each, why in self._intake.unreadable.items()
+        ]
         for claimed in self.claims.values():
             writer = claimed.writer
             if writer.fault and now - writer.failing_since > FAULT_SHOWS_S:
