@@ -114,10 +114,7 @@ class GroupConsumer:
         breaker = self.dispatcher.breaker
         if breaker.open:
             found.append(f"nearly every attempt fails, the last with: {breaker.reason}")
-        found += self._watch.faults
-        found += [
-            f"{self._topic}/{each} cannot be read: {why}" for each, why in self._intake.unreadable.items()
-        ]
+        found += self._watch.faults + self._intake.faults
         for claimed in self.claims.values():
             writer = claimed.writer
             if writer.fault and now - writer.failing_since > FAULT_SHOWS_S:

@@ -54,9 +54,19 @@ class Intake:
         self._finished, self._moved = 0, 0.0
         """Messages that were finished, and when that changed last."""
         self._consumer: Any
-        self.unreadable: dict[int, str] = {}
-        """By partition, why its next records cannot be read."""
+        self._unreadable: dict[int, tuple[Claimed, str]] = {}
+        """By partition, who met records that cannot be read, and why."""
         self._rest_until: dict[int, float] = {}
+
+    @property
+    def faults(self) -> list[str]:
+        """Partitions that are held, and whose next records cannot be read."""
+        claims = self._holdings.claims
+        return [
+            f"{claimed} cannot be read: {why}"
+            for number, (claimed, why) in self._unreadable.items()
+            if claims.get(number) is claimed
+        ]
 
     def begin(self, consumer: Any) -> None:
         """With aiokafka's consumer."""
@@ -112,12 +122,12 @@ class Intake:
                 self._judge(error.args[0])
             except (KafkaError, OSError, UnicodeDecodeError) as error:
                 self._go_back([claimed])
-                self.unreadable[number] = named(error)
+                self._unreadable[number] = claimed, named(error)
                 self._rest_until[number] = asyncio.get_running_loop().time() + UNREADABLE_REST_S
                 self._consumer.pause(tp)
                 log.error(
                     "%s/%d cannot be read: its messages from there on wait, other partitions go on; again in %.0f s: %s",
-                    claimed, claimed.window.end, UNREADABLE_REST_S, self.unreadable[number],
+                    claimed, claimed.window.end, UNREADABLE_REST_S, named(error),
                 )  # fmt: skip
             else:
                 self._take(brought)
@@ -135,7 +145,7 @@ class Intake:
         for tp, records in brought.items():
             claimed = claims.get(tp.partition)
             if claimed is not None:
-                self.unreadable.pop(tp.partition, None)
+                self._unreadable.pop(tp.partition, None)
                 self._dispatcher.wake(claimed.window.feed(records))
         now = asyncio.get_running_loop().time()
         paused = self._consumer.paused()  # it looks at all partitions: once for all of them
