@@ -14,8 +14,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
+import click
+
 from app import collector, logs
-from conf.errors import ConfigurationError, PrerequisiteError
+from conf.errors import ConfigurationError, PrerequisiteError, RingfenceError
 from conf.settings import Settings
 from ringfence_client import ConsumerOptions, GroupConsumer, web
 from ringfence_client.handler import check
@@ -41,23 +43,32 @@ def run(
     consumer = GroupConsumer(settings, found, group, load_handler(handler), options)
     collector.collect_rarely()
     listener = None if web_port == 0 else _listen(settings.app.web_host, web_port)
-    asyncio.run(_consume(consumer, listener))
-    log.info("stopped")
-    _end_despite_threads(consumer)
+    with asyncio.Runner() as runner:  # its end waits without limit for coroutines that are cancelled
+        try:
+            runner.run(_consume(consumer, listener))
+        except RingfenceError as error:
+            _end_despite_handlers(consumer, error)
+            raise
+        log.info("stopped")
+        _end_despite_handlers(consumer)
     return 0
 
 
-def _end_despite_threads(consumer: GroupConsumer) -> None:
-    """Python waits for threads before it ends, and one that hangs in a handler would keep the process for ever."""
-    if consumer.dispatcher.runs.in_threads and consumer.dispatcher.runs.left_behind:
-        log.warning(
-            "%d handlers still run in threads, which cannot be ended: the process ends without them, and what they did not finish "
-            "comes again",
-            consumer.dispatcher.runs.left_behind,
-        )  # fmt: skip
-        logging.shutdown()
-        sys.stdout.flush()
-        os._exit(0)
+def _end_despite_handlers(consumer: GroupConsumer, error: RingfenceError | None = None) -> None:
+    """Python waits for threads, and asyncio for coroutines, before they end: a handler that hangs would keep the process for ever."""
+    left = consumer.dispatcher.runs.left_behind
+    if not left:
+        return
+    log.warning(
+        "%d handlers still run, in threads or although they were cancelled: the process ends without them, and what they did not "
+        "finish comes again",
+        left,
+    )
+    if error is not None:
+        click.echo(f"ringfence: {error}", err=True)
+    logging.shutdown()
+    sys.stdout.flush()
+    os._exit(error.exit_code if error is not None else 0)
 
 
 async def _consume(consumer: GroupConsumer, listener: socket.socket | None) -> None:

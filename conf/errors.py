@@ -50,8 +50,12 @@ class ForeignChangelogError(RingfenceError):
 
 
 def named(error: BaseException) -> str:
-    """With its class: of a refusal by the broker that is often all that it says."""
-    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+    """With its class: of a refusal by the broker that is often all that it says. A foreign one may not even be able to say it."""
+    try:
+        text = str(error)
+    except Exception:  # noqa: BLE001 - whatever its __str__ raises
+        text = ""
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 
 def unforeseen(error: Exception) -> str:

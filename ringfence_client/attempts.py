@@ -209,11 +209,11 @@ class Attempts:
                 turn.take_back()
                 self._refuse(error)
                 return CUT_SHORT_REST_S, False
-            case Exception() | SystemExit():  # whatever a handler raises, its message is tried again
-                return self._failed(turn, record, error)
-            case _:
+            case asyncio.CancelledError():
                 turn.take_back()  # we ended it: that is no failure of its own
                 raise error
+            case _:  # whatever a handler raises, no matter of which class, its message is tried again
+                return self._failed(turn, record, error)
         return None
 
     def leave(self, turn: Turn) -> None:
@@ -227,7 +227,7 @@ class Attempts:
         else:
             turn.put_back()
 
-    def _failed(self, turn: Turn, record: Any, error: Exception | SystemExit) -> tuple[float, bool] | None:
+    def _failed(self, turn: Turn, record: Any, error: BaseException) -> tuple[float, bool] | None:
         claimed, offset, attempt = turn.claimed, record.offset, turn.attempt
         if claimed.window.closed or not turn.offsets:
             return None

@@ -100,7 +100,7 @@ class GroupConsumer:
             self._topic, self.options, self.holdings, self.dispatcher, self._parked, self.memory
         )
         self._consumer: AIOKafkaConsumer
-        self._watch: TopicWatch
+        self._watch = TopicWatch(self.cluster)
 
     @property
     def ready(self) -> bool:
@@ -114,6 +114,7 @@ class GroupConsumer:
         breaker = self.dispatcher.breaker
         if breaker.open:
             found.append(f"nearly every attempt fails, the last with: {breaker.reason}")
+        found += self._watch.faults + self._intake.faults
         for claimed in self.claims.values():
             writer = claimed.writer
             if writer.fault and now - writer.failing_since > FAULT_SHOWS_S:
@@ -165,13 +166,8 @@ class GroupConsumer:
             stack.push_async_callback(self._parked.stop)
             self.dispatcher.start()
             stack.push_async_callback(self.dispatcher.stop)
-            self._watch = TopicWatch(
-                self.cluster,
-                {
-                    self._topic: self._compare,
-                    progress.name: self._compare_with(progress),
-                },
-            )
+            self._watch.tell(self._topic, self._compare)
+            self._watch.tell(progress.name, self._compare_with(progress))
             self._consumer = AIOKafkaConsumer(**self._consumer_options())
             insides.never_create(self._consumer)
             insides.on_doubt(self._consumer, self._doubt)

@@ -6,6 +6,7 @@ function returns at once, and nothing in it has run.
 
 import asyncio
 import concurrent.futures
+import contextlib
 import inspect
 from collections.abc import Callable
 from typing import Any, cast
@@ -83,17 +84,12 @@ class HandlerRuns:
                 result = await self._handler(message)
             else:
                 result = await self._in_thread(message, self._pool)
-            while result is not None and (more := _awaitable(result)) is not None:
-                result = await more
+            await _completed(result)
         except asyncio.CancelledError:
             if cast("asyncio.Task[None]", asyncio.current_task()).cancelling():
                 raise
             # Not we: the handler waited for something that was cancelled. That must not end who runs it.
             raise RuntimeError("what the handler waited for was cancelled") from None
-        if result is not None and (inspect.isgenerator(result) or inspect.isasyncgen(result)):
-            raise HandlerError(
-                f"the handler returned a generator ({result!r}): nothing of it has run; return when the message is handled"
-            )
 
     def left(self, log: Log, offset: int) -> "asyncio.Future[Any] | None":
         """A run of this message that outlives its turn: whoever gets the message here again waits."""
@@ -130,7 +126,7 @@ class HandlerRuns:
         return concurrent.futures.ThreadPoolExecutor(self._concurrency, "ringfence-handler")
 
     async def _in_thread(self, message: Message, pool: concurrent.futures.ThreadPoolExecutor) -> Any:
-        run: concurrent.futures.Future[Any] = pool.submit(self._handler, message)
+        run: concurrent.futures.Future[Any] = pool.submit(_called, self._handler, message)
         thread = asyncio.wrap_future(run)
         try:
             return await asyncio.shield(thread)
@@ -139,7 +135,7 @@ class HandlerRuns:
                 return thread.result()  # it ended just then
             # A thread cannot be ended, unless it has not begun.
             if not run.cancel():
-                self.outlives(message.held.log, message.offset, thread)
+                self.outlives(message.held.log, message.offset, asyncio.create_task(_to_its_end(thread)))
                 if pool is self._pool:
                     # It may keep its place for ever, which the others need: what runs in the old threads ends there.
                     pool.shutdown(wait=False)
@@ -147,11 +143,55 @@ class HandlerRuns:
             raise
 
 
+def _called(handler: Handler, message: Message) -> Any:
+    """In a thread. Two classes mean something to the coroutine that waits, and must not get there.
+
+    asyncio takes no StopIteration, such as `next` of what is empty raises: who waits would wait for ever. A GeneratorExit closes all
+    coroutines up to the task's, and with it ends who runs handlers.
+    """
+    try:
+        return handler(message)
+    except (StopIteration, GeneratorExit) as error:
+        raise RuntimeError(f"the handler raised {type(error).__name__}") from error
+
+
+async def _to_its_end(thread: "asyncio.Future[Any]") -> None:
+    """A thread's run that nobody waits for any more, and what it returns."""
+    await _completed(await thread)
+
+
+async def _completed(result: Any) -> None:
+    """Until nothing of what a handler returned is left to run."""
+    while result is not None and (more := _awaitable(result)) is not None:
+        result = await more
+    if result is not None and (inspect.isgenerator(result) or inspect.isasyncgen(result)):
+        raise HandlerError(
+            f"the handler returned a generator ({result!r}): nothing of it has run; return when the message is handled"
+        )
+
+
 def _awaitable(result: Any) -> Any | None:
     """What has not run to its end yet, such as the coroutine that a plain function around a coroutine function returns."""
     if isinstance(result, concurrent.futures.Future):
-        return asyncio.wrap_future(result)
+        return _of_executor(result)
     return result if inspect.isawaitable(result) else None
+
+
+async def _of_executor(run: "concurrent.futures.Future[Any]") -> Any:
+    """Its result. Not by asyncio's own way, which takes no StopIteration: out of a coroutine it comes as a RuntimeError."""
+    loop, over = asyncio.get_running_loop(), asyncio.Event()
+
+    def ended(_: "concurrent.futures.Future[Any]") -> None:
+        with contextlib.suppress(RuntimeError):  # the loop has ended before it
+            loop.call_soon_threadsafe(over.set)
+
+    run.add_done_callback(ended)
+    try:
+        await over.wait()
+    except asyncio.CancelledError:
+        run.cancel()
+        raise
+    return run.result()
 
 
 def _is_async(handler: Handler) -> bool:

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from typing import Any, Final
 
 from aiokafka import TopicPartition
@@ -27,6 +27,8 @@ FETCH_RECORDS_MAX: Final = 250
 FETCH_PART: Final = 5
 """And no more than this part of a window."""
 FETCH_AGAIN_S: Final = 1.0
+UNREADABLE_REST_S: Final = 5.0
+"""A partition whose records cannot be read rests for so long: each look at it costs the others a moment."""
 
 
 class Intake:
@@ -52,6 +54,19 @@ class Intake:
         self._finished, self._moved = 0, 0.0
         """Messages that were finished, and when that changed last."""
         self._consumer: Any
+        self._unreadable: dict[int, tuple[Claimed, str]] = {}
+        """By partition, who met records that cannot be read, and why."""
+        self._rest_until: dict[int, float] = {}
+
+    @property
+    def faults(self) -> list[str]:
+        """Partitions that are held, and whose next records cannot be read."""
+        claims = self._holdings.claims
+        return [
+            f"{claimed} cannot be read: {why}"
+            for number, (claimed, why) in self._unreadable.items()
+            if claims.get(number) is claimed
+        ]
 
     def begin(self, consumer: Any) -> None:
         """With aiokafka's consumer."""
@@ -77,12 +92,45 @@ class Intake:
             except OffsetOutOfRangeError as error:
                 self._judge(error.args[0])
                 continue
-            except (KafkaError, OSError) as error:
+            except (KafkaError, OSError, UnicodeDecodeError) as error:
+                # aiokafka has moved on over what it had of other partitions, and drops it: no window has that.
+                self._go_back(self._holdings.claims.values())
                 log.warning("nothing can be fetched, again in %.0f s: %s", FETCH_AGAIN_S, named(error))
                 await asyncio.sleep(FETCH_AGAIN_S)
+                await self._separately()
                 continue
             self._take(brought)
             await asyncio.sleep(0)  # aiokafka returns what it has without one
+
+    def _go_back(self, those: Iterable[Claimed]) -> None:
+        """To where their windows end: what was fetched beyond and did not get there is read again."""
+        assigned = self._consumer.assignment()
+        for claimed in those:
+            tp = TopicPartition(self._topic, claimed.partition)
+            if tp in assigned and not claimed.draining:
+                self._consumer.seek(tp, claimed.window.end)
+
+    async def _separately(self) -> None:
+        """Take what was fetched a partition at a time: one that cannot be read keeps none of the others from it."""
+        for number, claimed in list(self._holdings.claims.items()):
+            tp = TopicPartition(self._topic, number)
+            if tp not in self._consumer.assignment() or claimed.draining:
+                continue
+            try:
+                brought = await self._consumer.getmany(tp, timeout_ms=0, max_records=self._fetch_max)
+            except OffsetOutOfRangeError as error:
+                self._judge(error.args[0])
+            except (KafkaError, OSError, UnicodeDecodeError) as error:
+                self._go_back([claimed])
+                self._unreadable[number] = claimed, named(error)
+                self._rest_until[number] = asyncio.get_running_loop().time() + UNREADABLE_REST_S
+                self._consumer.pause(tp)
+                log.error(
+                    "%s/%d cannot be read: its messages from there on wait, other partitions go on; again in %.0f s: %s",
+                    claimed, claimed.window.end, UNREADABLE_REST_S, named(error),
+                )  # fmt: skip
+            else:
+                self._take(brought)
 
     def _moving(self) -> bool:
         """Whether windows that have enough for now may soon lack something."""
@@ -97,6 +145,7 @@ class Intake:
         for tp, records in brought.items():
             claimed = claims.get(tp.partition)
             if claimed is not None:
+                self._unreadable.pop(tp.partition, None)
                 self._dispatcher.wake(claimed.window.feed(records))
         now = asyncio.get_running_loop().time()
         paused = self._consumer.paused()  # it looks at all partitions: once for all of them
@@ -138,7 +187,8 @@ class Intake:
             return
         there = tp in fetched
         wants = claimed.window.wants_more(self._dispatcher.idle, self._fetch_max)
-        if self.doubted or not wants or (crowded and not there):
+        rests = self._rest_until.get(tp.partition, 0.0) > asyncio.get_running_loop().time()
+        if self.doubted or rests or not wants or (crowded and not there):
             self._consumer.pause(tp)
             if there:
                 insides.drop_fetched(self._consumer, [tp])

@@ -1,10 +1,12 @@
 """What a handler gets, and how it says what is to become of it."""
 
+import math
 from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Any, Final, NoReturn
 
 from conf import wire
+from conf.errors import named
 from conf.settings import AddressSettings
 
 _OWN_HEADERS: Final = frozenset({wire.HEADER_SOURCE, wire.HEADER_KEY})
@@ -13,13 +15,21 @@ _OWN_HEADERS: Final = frozenset({wire.HEADER_SOURCE, wire.HEADER_KEY})
 class Disposition(Exception):  # noqa: N818 - a decision, no error
     """What a handler raises to decide otherwise than by returning."""
 
-    def __init__(self, reason: str = "") -> None:
+    def __init__(self, reason: str | BaseException | None = "") -> None:
+        """``reason``: a text; an exception stands for its name and text."""
         super().__init__(reason)
-        self.reason = reason
+        self.reason = _text(reason)
 
 
 class Reject(Disposition):
     """Take the message out: it goes to ``<address>.dlq`` and its group goes on (Qpid: reject)."""
+
+
+def _text(reason: object) -> str:
+    """Handlers give what they have: often the exception that they caught."""
+    if isinstance(reason, BaseException):
+        return named(reason)
+    return "" if reason is None else str(reason)
 
 
 class Release(Disposition):
@@ -32,10 +42,16 @@ class Release(Disposition):
 class Retry(Disposition):
     """Try it again later. Only its own group waits."""
 
-    def __init__(self, reason: str = "", delay: float | None = None) -> None:
-        """``delay``: seconds; None = a back-off that grows with the attempts."""
+    def __init__(self, reason: str | BaseException | None = "", delay: float | None = None) -> None:
+        """``delay``: seconds; None = a back-off that grows with the attempts; below 0, as a time that is over comes out: at once.
+
+        Raises:
+            ValueError: nobody can wait for so long. Raised by a handler, that is a failed attempt like any other.
+        """
         super().__init__(reason)
-        self.delay = delay
+        if delay is not None and not (isinstance(delay, int | float) and math.isfinite(delay)):
+            raise ValueError(f"Retry(delay={delay!r}): give a number of seconds, or None for a back-off")
+        self.delay = None if delay is None else max(0.0, delay)
 
 
 class Fence:
@@ -97,7 +113,7 @@ class Message:
         """
         return self.held.lost
 
-    def reject(self, reason: str = "") -> NoReturn:
+    def reject(self, reason: str | BaseException | None = "") -> NoReturn:
         """As ``raise Reject(reason)``."""
         raise Reject(reason)
 
@@ -105,7 +121,7 @@ class Message:
         """As ``raise Release()``."""
         raise Release
 
-    def retry(self, reason: str = "", delay: float | None = None) -> NoReturn:
+    def retry(self, reason: str | BaseException | None = "", delay: float | None = None) -> NoReturn:
         """As ``raise Retry(reason, delay)``."""
         raise Retry(reason, delay)
 
@@ -134,7 +150,8 @@ class MessageFactory:
             headers,
             self._duplicate_id(key, record.value, headers),
             record.timestamp,
-            source.decode() if source is not None else f"{record.topic}/{record.partition}/{record.offset}",
+            # Nobody but the workers writes it, but the partition of whoever else does must not stand still.
+            source.decode(errors="backslashreplace") if source is not None else f"{record.topic}/{record.partition}/{record.offset}",
             record.topic,
             record.partition,
             record.offset,

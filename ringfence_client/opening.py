@@ -8,9 +8,10 @@ import uuid
 from collections.abc import Awaitable, Callable
 from typing import Final
 
-from aiokafka.errors import KafkaError, KafkaTimeoutError
+from aiokafka.errors import KafkaError, KafkaTimeoutError, MessageSizeTooLargeError
 
 from conf import wire
+from conf.errors import RingfenceError
 from conf.settings import KafkaSettings
 from ringfence_client.claim import Claim, LostError
 from ringfence_client.dead_letters import DeadLetters
@@ -20,6 +21,7 @@ from ringfence_client.options import ConsumerOptions
 from ringfence_client.progress import ProgressTopic
 from ringfence_client.record import Progress
 from ringfence_client.resuming import Log, Resumption, resume
+from ringfence_client.topic_faults import small
 from ringfence_client.window import Window
 from ringfence_client.writer import TRANSACTION_TIMEOUT_MS, ProgressWriter
 from tables import clock
@@ -311,14 +313,18 @@ class PartitionOpening:
                     self._require_ours(claim, predecessor, await self._progress.latest(claim.key))
             return await self._fence(claim)
 
-    async def _explain(self) -> str:
+    async def _explain(self, error: Exception) -> str:
         """What may be behind progress that cannot be written."""
         try:
             async with asyncio.timeout(EXPLAIN_LIMIT_S):
-                there = await self._cluster.partition_counts([self._progress.name])
-        except (KafkaError, OSError, TimeoutError):
+                if not await self._cluster.partition_counts([self._progress.name]):
+                    return f"{self._progress.name} does not exist any more"
+                if not isinstance(error, MessageSizeTooLargeError):
+                    return ""
+                found = (await self._cluster.describe([self._progress.name])).topics.get(self._progress.name)
+        except (KafkaError, OSError, TimeoutError, RingfenceError):
             return ""
-        return "" if there else f"{self._progress.name} does not exist any more"
+        return small(found) if found is not None and found.config is not None else ""
 
     def _require_ours(self, claim: Claim, predecessor: Progress | None, progress: Progress | None) -> None:
         if progress is not None and progress.holder != claim.holder and progress != predecessor:

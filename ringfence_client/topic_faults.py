@@ -4,9 +4,13 @@
 """
 
 from collections.abc import Iterable
+from typing import Final
 
 from conf.settings import AddressSettings
 from tables.topics import TopicDescription, alter, untold
+
+PROGRESS_BYTES_MAX: Final = 1_048_588
+"""Kafka's own default of ``max.message.bytes``: a record of progress grows with what is finished out of order."""
 
 
 def progress_faults(topic: TopicDescription) -> Iterable[str]:
@@ -18,6 +22,14 @@ def progress_faults(topic: TopicDescription) -> Iterable[str]:
             f"{topic.name} (progress of consumer groups) has cleanup.policy={topic.policy_words}, and "
             f"retention would delete what consumers have finished: {alter(topic.name, 'cleanup.policy', 'compact')}"
         )
+
+
+def small(topic: TopicDescription) -> str:
+    """What is said of a progress topic that takes no more than it does, where that is too little."""
+    return (
+        f"{topic.name} has max.message.bytes={topic.message_bytes_max}, too little for a record of progress: "
+        f"{alter(topic.name, 'max.message.bytes', PROGRESS_BYTES_MAX)}"
+    )
 
 
 def letter_faults(address: AddressSettings, topic: TopicDescription) -> Iterable[str]:

@@ -6,11 +6,13 @@ tell. Kafka's own ID of it does.
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
+import time
+from collections.abc import Callable
 from typing import Final
 
 from aiokafka.errors import UnknownTopicOrPartitionError
 
+from conf.errors import named
 from tables.cluster import NO_TOPIC, Cluster, TopicIdentity
 from tables.waiting import set_within
 
@@ -18,22 +20,43 @@ log: Final = logging.getLogger("ringfence.consumer")
 
 LOOK_S: Final = 1.0
 """One small request for all topics, whatever their partitions."""
+SILENT_S: Final = 5.0
+"""Without an answer for so long the cluster is away: a look that fails now and then is part of any cluster's life."""
 
 
 class TopicWatch:
     """Of one consumer."""
 
-    def __init__(self, cluster: Cluster, told: Mapping[str, Callable[[TopicIdentity | None], None]]) -> None:
-        """``told``: by topic, who is told each time which topic of that name it is; None = that cannot be told now."""
+    def __init__(self, cluster: Cluster) -> None:
+        """Of no topic yet."""
         self._cluster = cluster
-        self._told = told
+        self._told: dict[str, Callable[[TopicIdentity | None], None]] = {}
         self._missing: set[str] = set()
+        self._answered_at: dict[str, float] = {}
+        self._refusals: dict[str, str] = {}
+        """By topic, why it could not be told last."""
         self._wake = asyncio.Event()
+
+    def tell(self, topic: str, told: Callable[[TopicIdentity | None], None]) -> None:
+        """Before :meth:`run`: who is told each time which topic of that name it is; None = that cannot be told now."""
+        self._told[topic] = told
+        self._answered_at[topic] = time.monotonic()
 
     @property
     def hurried(self) -> bool:
         """Whether :meth:`hurry` came after the question that was answered last."""
         return self._wake.is_set()
+
+    @property
+    def faults(self) -> list[str]:
+        """What is wrong with the topics now, so that nothing of them can be handled, also where nothing is to be written."""
+        now = time.monotonic()
+        return [
+            f"{topic} does not exist any more" if topic in self._missing
+            else f"{topic}: no answer of the brokers for {now - answered_at:.0f} s: {self._refusals.get(topic, 'they are away')}"
+            for topic, answered_at in self._answered_at.items()
+            if topic in self._missing or now - answered_at > SILENT_S
+        ]  # fmt: skip
 
     def hurry(self) -> None:
         """Look at once."""
@@ -50,6 +73,7 @@ class TopicWatch:
         try:
             identity = await self._cluster.identity(topic)
         except UnknownTopicOrPartitionError:
+            self._answered_at[topic] = time.monotonic()
             if topic not in self._missing:
                 self._missing.add(topic)
                 log.error(
@@ -59,7 +83,9 @@ class TopicWatch:
             self._told[topic](NO_TOPIC)
         except Exception as error:  # noqa: BLE001 - whatever it is, who needs the topic says so, and the next look may tell
             log.debug("which topic %s is cannot be told now: %r", topic, error)
+            self._refusals[topic] = named(error)
             self._told[topic](None)
         else:
+            self._answered_at[topic] = time.monotonic()
             self._missing.discard(topic)
             self._told[topic](identity)

@@ -58,7 +58,7 @@ class ProgressWriter:
         destination: Callable[[], tuple[str, int]],
         dead_letters: DeadLetters,
         reclaim: Callable[[bool], Awaitable[tuple[TransactionalProducer, Progress | None]]],
-        explain: Callable[[], Awaitable[str]],
+        explain: Callable[[Exception], Awaitable[str]],
         *,
         options: ConsumerOptions,
     ) -> None:
@@ -324,7 +324,7 @@ class ProgressWriter:
         if not self.fault:
             self.failing_since = time.monotonic()
         self.fault = named(error)
-        if attempt > 1 and (seen := await self._explain()):
+        if attempt > 1 and (seen := await self._explain(error)):
             self.fault = f"{self.fault}: {seen}"
         delay = min(BACKOFF_MAX_S, BACKOFF_FIRST_S * 2 ** min(attempt - 1, 10)) * random.uniform(0.8, 1.2)  # noqa: S311
         log.warning(

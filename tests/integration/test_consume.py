@@ -294,6 +294,20 @@ def test_sigterm_while_it_waits_for_others(bootstrap: str, tmp_path: Path) -> No
         assert {each.end for each in runs_in(slow.handled)} == {None}
 
 
+@pytest.mark.parametrize("handler", ["never_ends", "never_ends_in_thread"])
+def test_sigterm_beside_a_handler_that_nobody_can_end(bootstrap: str, tmp_path: Path, handler: str) -> None:
+    """The process ends without it, whether it is a thread or a coroutine that goes on when it is cancelled."""
+    name = kafka.unique("ends")
+    config = configure(tmp_path, bootstrap, name, [{"name": name, "partitions": 1}])
+    process = ConsumerProcess(config, "c", name, f"{name}-group", "--drain-timeout", "0.1", handler=handler)
+    with consumers(process):
+        accept(bootstrap, name, [GroupMessage("g", 0, last=True)])
+        wait_for(lambda: len(runs_in(process.handled)) == 1, process.log)
+
+        assert process.stop() == 0
+        assert "1 handlers still run" in process.log()
+
+
 # -- what cannot work says so -----------------------------------------------------------------------------------------
 
 

@@ -261,20 +261,28 @@ async def test_last_attempt_shows_its_trace(bootstrap: str, caplog: pytest.LogCa
     assert "test_group_hangs.py" in (last.exc_text or caplog.text)
 
 
-async def test_handler_that_exits(bootstrap: str) -> None:
-    """A handler that calls ``sys.exit`` has failed, and ends neither the consumer nor its process."""
+class Mute(BaseException):
+    """Is no Exception, and cannot say what is wrong with it."""
+
+    def __str__(self) -> str:
+        raise LookupError
+
+
+async def test_handler_that_raises_anything(bootstrap: str) -> None:
+    """Whatever a handler raises it has failed: neither the consumer nor one of its handlers ends, as with ``sys.exit``."""
+    raised = [SystemExit(1), KeyboardInterrupt(), GeneratorExit(), Mute()]
 
     async def work(message: Message) -> None:
         if message.attempt == 1:
-            raise SystemExit(1)
+            raise raised[message.offset]
 
     handler = Recorder(work)
     async with consuming(bootstrap) as bench:
-        bench.send(*numbered(b"a", 2))
+        bench.send(*numbered(b"a", len(raised)))
         running = await bench.start(handler)
-        await bench.until_next(running, 2)
+        await bench.until_next(running, len(raised))
 
-        assert handler.attempts(0) == [1, 2]
+        assert [handler.attempts(offset) for offset in range(len(raised))] == [[1, 2]] * len(raised)
 
 
 # -- handlers that are none -----------------------------------------------------------------------------------------

@@ -197,6 +197,10 @@ async def test_cluster_that_creates_topics_by_itself(
             await until(
                 lambda: f"{bench.accepted} does not exist any more" in caplog.text, lambda: caplog.text
             )
+
+            assert running.consumer.faults == [f"{bench.accepted} does not exist any more"]
+            assert not running.consumer.ready
+
             client = running.consumer._consumer._client
             for each in (client, running.consumer.cluster._consumer._client):
                 await each.force_metadata_update()

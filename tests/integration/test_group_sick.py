@@ -2,12 +2,15 @@
 
 import asyncio
 import logging
+import struct
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
+from aiokafka import AIOKafkaProducer
+from aiokafka.record.util import calc_crc32c
 
 from ringfence_client import Message, Reject
 from ringfence_client.dead_letters import DeadLetters
@@ -216,3 +219,31 @@ async def test_skipped_while_its_letter_waits(bootstrap: str, monkeypatch: pytes
 
         assert dropped == 1
         assert await bench.letters() == []
+
+
+async def _send_unreadable(bench: Bench, partition: int) -> None:
+    """A message with a header name that is not UTF-8, as other clients write it."""
+    async with AIOKafkaProducer(bootstrap_servers=bench.bootstrap) as producer:
+        batch = producer.create_batch()
+        batch.append(timestamp=None, key=b"g", value=b"v", headers=[("ZZ", b"")])
+        batch.close()
+        batch._build()
+        data = bytearray(bytes(batch._buffer).replace(b"ZZ", b"\xff\xfe"))
+        struct.pack_into(">I", data, 17, calc_crc32c(bytes(data[21:])))
+        batch._buffer = data
+        await (await producer.send_batch(batch, bench.accepted, partition=partition))
+
+
+async def test_record_that_cannot_be_read(bootstrap: str) -> None:
+    """Its partition waits and says why; of the others, fetched together with it, nothing is passed over."""
+    handler = Recorder()
+    async with consuming(bootstrap, 2) as bench:
+        bench.send(*numbered(b"a", 40), partition=0)
+        await _send_unreadable(bench, 1)
+        running = await bench.start(handler)
+        await until(lambda: bool(running.consumer.faults), lambda: str(running.consumer.faults))
+        await bench.until_next(running, 40)
+
+        assert sorted(done_of(handler, 0)) == list(range(40))
+        assert f"{bench.accepted}/1 cannot be read: UnicodeDecodeError" in running.consumer.faults[0]
+        assert running.consumer.claims[1].window.next == 0

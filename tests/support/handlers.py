@@ -8,6 +8,7 @@ import contextlib
 import json
 import os
 import sqlite3
+import threading
 import time
 from typing import Any, Final
 
@@ -104,3 +105,17 @@ def open_books(file: str) -> None:
         for table in ("effects", "refused"):
             columns = "place INTEGER, number INTEGER, fence INTEGER, pid INTEGER, PRIMARY KEY (place, number)"
             books.execute(f"CREATE TABLE {table} ({columns})")
+
+
+async def never_ends(message: Message) -> None:
+    """Nor does it when it is cancelled."""
+    _note("begin", message)
+    while True:
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.sleep(60)
+
+
+def never_ends_in_thread(message: Message) -> None:
+    """As :func:`never_ends`."""
+    _note("begin", message)
+    threading.Event().wait()

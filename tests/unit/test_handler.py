@@ -3,12 +3,14 @@
 import asyncio
 import concurrent.futures
 import functools
+import threading
 from collections.abc import AsyncIterator, Callable, Iterator
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from ringfence_client.handler import HandlerError, HandlerRuns, check
+from ringfence_client.message import Fence, Message
 
 MESSAGE: Any = object()
 
@@ -146,3 +148,69 @@ async def test_returned_generators_are_no_success(handler: Callable[[Any], Any])
     """Nothing of them has run."""
     with pytest.raises(HandlerError, match="returned a generator"):
         await run(handler)
+
+
+# -- what handlers raise --------------------------------------------------------------------------------------------
+
+
+class Held:
+    """What a run asks of a message."""
+
+    held = Fence(1)
+    offset = 0
+
+
+def _empty(_message: Any) -> Any:
+    return next(iter([]))
+
+
+def _empty_elsewhere(_message: Any) -> Any:
+    run: concurrent.futures.Future[Any] = concurrent.futures.Future()
+    run.set_exception(StopIteration())
+    return run
+
+
+def _closes(_message: Any) -> Any:
+    raise GeneratorExit
+
+
+@pytest.mark.parametrize(
+    ("handler", "named"),
+    [(_empty, "StopIteration"), (_empty_elsewhere, "StopIteration"), (_closes, "GeneratorExit")],
+)
+async def test_what_coroutines_take_for_their_own(handler: Callable[[Any], Any], named: str) -> None:
+    """A plain handler that raises it has failed: asyncio would wait for ever, or close all coroutines that wait."""
+    runs = HandlerRuns(handler, 1)
+    try:
+        with pytest.raises(RuntimeError, match=named):
+            await asyncio.wait_for(runs.run(cast("Message", Held())), 10)
+    finally:
+        runs.stop()
+
+
+async def test_left_thread_that_returns_a_coroutine() -> None:
+    """A run in a thread that outlives its turn has not ended before what it returned has: else nobody would ever run that."""
+    go_on, ended = threading.Event(), asyncio.Event()
+
+    async def rest() -> None:
+        ended.set()
+
+    def handle(_message: Any) -> Any:
+        go_on.wait(10)
+        return rest()
+
+    runs = HandlerRuns(handle, 1)
+    try:
+        run = asyncio.create_task(runs.run(cast("Message", Held())))
+        await asyncio.sleep(0)
+        run.cancel()
+        await asyncio.wait([run])
+        left = runs.left(Held.held.log, 0)
+        assert left is not None
+        go_on.set()
+        await asyncio.wait_for(left, 10)
+
+        assert ended.is_set()
+    finally:
+        go_on.set()
+        runs.stop()

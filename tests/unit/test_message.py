@@ -99,3 +99,46 @@ def test_decisions_by_calling() -> None:
     assert rejected.value.reason == "why"
     assert (retried.value.reason, retried.value.delay) == ("later", 2.5)
     assert Retry().delay is None
+
+
+# -- what handlers give as reasons and delays ------------------------------------------------------------------------
+
+
+class MuteError(Exception):
+    """Cannot say what is wrong with it."""
+
+    def __str__(self) -> str:
+        raise LookupError
+
+
+@pytest.mark.parametrize(
+    ("given", "reason"),
+    [
+        ("late", "late"),
+        (ValueError("late"), "ValueError: late"),
+        (MuteError(), "MuteError"),
+        (None, ""),
+        (7, "7"),
+    ],
+)
+def test_reasons_of_any_class(given: Any, reason: str) -> None:
+    """Handlers give the exception that they caught: its name and text are the reason."""
+    assert [Reject(given).reason, Retry(given).reason] == [reason, reason]
+
+
+@pytest.mark.parametrize(("given", "delay"), [(None, None), (2, 2), (-3.5, 0), (0, 0)])
+def test_delays(given: float | None, delay: float | None) -> None:
+    """A time that is over means at once."""
+    assert Retry(delay=given).delay == delay
+
+
+@pytest.mark.parametrize("given", [float("nan"), float("inf"), "10"])
+def test_delays_that_are_none(given: Any) -> None:
+    """Nobody can wait for so long; the error names what to give."""
+    with pytest.raises(ValueError, match="give a number of seconds"):
+        Retry("later", given)
+
+
+def test_source_that_is_no_text() -> None:
+    """A message that somebody else wrote to the accepted topic is one all the same."""
+    assert _made(Fetched(headers=(("_RF_SOURCE", b"a\xff"),))).source == "a\\xff"
