@@ -259,11 +259,14 @@ class BatchConsumer(driver.Consumer):  # type: ignore[misc]
             while not (self.should_stop or fetcher.should_stop):
                 messages = await self._next_messages()
                 if messages:
-                    handed = asyncio.gather(*map(self.callback, messages))
-                    await self.wait_first(handed, self.suspend_flow.wait())
+                    await self.wait_first(self._hand_over(messages), self.suspend_flow.wait())
         except (ConsumerStoppedError, asyncio.CancelledError):
             if not self.app.should_stop:
                 raise
+
+    async def _hand_over(self, messages: Iterable[ConsumerMessage]) -> None:
+        """All at once. A rebalance cancels it: of the bare gathering Python would then print that nobody asked for its end."""
+        await asyncio.gather(*map(self.callback, messages))
 
     async def _next_messages(self) -> list[ConsumerMessage]:
         """The batches of one fetch. What a rebalance overtakes is dropped: it will be fetched again."""
