@@ -229,9 +229,9 @@ class TransactionalProducer:
         """
         ending = asyncio.create_task(self._end())
         try:
-            await asyncio.shield(ending)
+            await asyncio.wait([ending])
         except asyncio.CancelledError:
-            await ending
+            await asyncio.wait([ending])
             raise
 
     async def _end(self) -> None:
@@ -241,15 +241,16 @@ class TransactionalProducer:
             _ask(waiter)
         # Of a partition that was deleted meanwhile they would be tried for ever, and the abort would wait for them.
         self._producer._txn_manager._pending_txn_offsets.clear()  # noqa: SLF001
+        # Nobody cancels this task: a cancellation is that of a future that aiokafka waits for, as a time limit leaves them behind.
         if self._in_transaction:
-            with contextlib.suppress(Exception):
+            with contextlib.suppress(Exception, asyncio.CancelledError):
                 async with asyncio.timeout(DISCARD_TIMEOUT_S):
                     await self._producer.abort_transaction()
         try:
             async with asyncio.timeout(DISCARD_TIMEOUT_S):
                 await self._producer.stop()
-        except Exception:  # noqa: BLE001 - it is thrown away; what it did not finish, the next fence ends
-            with contextlib.suppress(Exception):
+        except (Exception, asyncio.CancelledError):  # noqa: BLE001 - it is thrown away; what it did not finish, the next fence ends
+            with contextlib.suppress(Exception, asyncio.CancelledError):
                 async with asyncio.timeout(DISCARD_TIMEOUT_S):
                     await self._producer.client.close()
             await _end_sender(self._producer)
