@@ -4,8 +4,10 @@ from types import SimpleNamespace
 from typing import Any
 
 import mode
+import pytest
+from faust.transport.drivers import aiokafka as driver
 
-from app.transport import BatchConsumer
+from app.transport import BatchConsumer, BatchConsumerThread
 
 
 class Handing(mode.Service):  # type: ignore[misc]
@@ -42,3 +44,21 @@ async def test_rebalance_while_buffers_are_full() -> None:
     gc.collect()
 
     assert said == []
+
+
+async def test_stopped_between_two_attempts_to_fetch(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Aiokafka cancels a fetch and lets that out: the thread ends in order all the same, connections closed."""
+    closed: list[bool] = []
+
+    async def stop(_thread: Any) -> None:
+        raise asyncio.CancelledError
+
+    async def close() -> None:
+        closed.append(True)
+
+    monkeypatch.setattr(driver.AIOKafkaConsumerThread, "on_thread_stop", stop)
+    thread = BatchConsumerThread.__new__(BatchConsumerThread)
+    thread._consumer = SimpleNamespace(_client=SimpleNamespace(close=close))
+    await thread.on_thread_stop()
+
+    assert closed == [True]
