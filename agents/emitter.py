@@ -13,11 +13,13 @@ from agents.detour import headers_on_the_way
 from agents.home import Home
 from agents.path import Outcome
 from conf import wire
+from conf.errors import TopicError
 from conf.settings import AddressSettings
 from tables.codec import META_KEY, encode_meta
 from tables.producer import Builder, Outgoing
 from tables.ring import Verdict
 from tables.table import Change, LaneTable
+from tables.topics import too_small
 
 NewBuilder = Callable[[], Builder]
 Headers = list[tuple[str, bytes | None]]
@@ -130,6 +132,7 @@ class Emitter:
         """All output batches of an outcome.
 
         Raises:
+            TopicError: the quarantine topic takes not even the bare form of a record.
             TooLargeError: some records must go to quarantine instead: decide again, with them refused.
         """
         too_large: dict[int, str] = {}
@@ -222,6 +225,10 @@ class Emitter:
                 if not probe:
                     written += batches.finish()
                     break
+            else:  # it must not be committed over, as if it were written
+                raise TopicError(
+                    too_small("quarantine topic", self._address.name, topic, self._outputs.bytes_max[topic])
+                )
         return written
 
 

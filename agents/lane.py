@@ -103,6 +103,8 @@ class Lane:
         """A batch is being processed."""
         self._distrust: Exception | None = None
         """Found between batches: why the lane must be opened anew, or not be open."""
+        self._reported: type[BaseException] = FencedError
+        """What was shown with its trace last; a fence never is."""
         self._warn_at: float | None = None
         """When waiting for the group becomes unusual; None = it does not wait."""
 
@@ -218,7 +220,7 @@ class Lane:
                     self._busy = True
                     await self.transactions.run(batch, self._opened, ownership)
                     self._busy, self._kept = False, None
-                    attempt = 0
+                    attempt, self._reported = 0, FencedError
                     self._set(LaneState.OPEN)
             except LaneRefusedError as error:
                 await self._discard()  # as below
@@ -226,7 +228,11 @@ class Lane:
                     log.error("lane %s stopped: %s", self.name, error)
                 self._set(LaneState.REFUSED, str(error))
                 await set_within(self._closing, REFUSED_AGAIN_S)
-            except Exception as error:  # noqa: BLE001 - a lane that dies loses its partition in silence
+            except BaseException as error:
+                # A lane that dies loses its partition in silence: so does one that takes for its own cancellation that of
+                # something it waited for, or that meets a panic of RocksDB's bindings, which is no Exception.
+                if _is_cancelled() or isinstance(error, KeyboardInterrupt | SystemExit):
+                    raise
                 attempt += 1
                 await (
                     self._discard()
@@ -246,7 +252,7 @@ class Lane:
         if opened is not None:
             await opened.producer.discard()
 
-    async def _retry_later(self, error: Exception, attempt: int) -> None:
+    async def _retry_later(self, error: BaseException, attempt: int) -> None:
         delay = min(BACKOFF_MAX_S, BACKOFF_FIRST_S * 2 ** min(attempt - 1, 10)) * random.uniform(0.8, 1.2)  # noqa: S311
         self._set(LaneState.RETRYING, self._said(error))
         self.counts["fenced" if isinstance(error, FencedError) else "retries"] += 1
@@ -256,11 +262,12 @@ class Lane:
             self._say_waits(error)
         else:
             log.warning("lane %s retrying in %.1f s (attempt %d): %s", self.name, delay, attempt, self.reason)
-            if attempt == 1 and not isinstance(error, _EXPECTED):
-                log.error("lane %s: this should not happen", self.name, exc_info=error)
+            if not isinstance(error, (*_EXPECTED, self._reported)):
+                self._reported = type(error)
+                log.error("lane %s: internal error, please report", self.name, exc_info=error)
         await set_within(self._closing, delay)
 
-    def _said(self, error: Exception) -> str:
+    def _said(self, error: BaseException) -> str:
         """What is repaired in one way is said in one, wherever it is found."""
         if isinstance(error, TopicMissingError | TopicChangedError):
             return str(error)
@@ -302,3 +309,9 @@ class Lane:
             self._wake.clear()
             await self._wake.wait()
         return None
+
+
+def _is_cancelled() -> bool:
+    """Whether somebody has cancelled the task that runs now."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0

@@ -3,6 +3,7 @@
 `ringfence topics check`, a worker's start, its watch and each opening of a lane say the same of the same fault, by these functions.
 """
 
+import math
 from collections.abc import Iterable, Mapping
 from typing import Final
 
@@ -11,11 +12,22 @@ from aiokafka.errors import TopicAuthorizationFailedError, TransactionalIdAuthor
 from conf import wire
 from conf.settings import AddressSettings
 from tables.codec import Meta
-from tables.topics import Described, TopicDescription, alter, lacking, missing, span, untold
+from tables.topics import (
+    RECORD_ROOM_BYTES,
+    Described,
+    TopicDescription,
+    alter,
+    lacking,
+    missing,
+    span,
+    too_small,
+    untold,
+)
 
 BEGIN_ANEW: Final = "begin anew under another app.id, which accepts all once more that is still in the input"
 _RECORDS: Final = ("accepted topic", "quarantine topic", "duplicates topic")
 """Roles of topics whose records carry the timestamps of the input. What is forwarded carries the time of forwarding."""
+_ALWAYS_FITS: Final = ("changelog", "quarantine topic")
 
 
 def rights_on(role: str) -> frozenset[str]:
@@ -53,6 +65,22 @@ def missing_journal(app_id: str) -> str:
     return missing("journal of rings", "all addresses", wire.journal_topic(app_id))
 
 
+def journal_notes(journal: TopicDescription) -> list[str]:
+    """What does not keep the journal's records. Nothing stops: without them the nightly job takes for a fault what was an order."""
+    told = []
+    if "compact" in journal.cleanup_policy:
+        told.append(
+            ("cleanup.policy", journal.policy_words, "delete", "keeps the last of each lane's records alone")
+        )
+    elif journal.retention_ms != math.inf:
+        told.append(("retention.ms", str(journal.number("retention.ms", -1)), "-1", "deletes them one day"))
+    return [
+        f"{journal.name} has {setting}={found}, which {what}, and 'ringfence reconcile' would call FORGOTTEN what a ring forgot by "
+        f"order: {alter(journal.name, setting, wanted)}"
+        for setting, found, wanted, what in told
+    ]
+
+
 def topic_faults(
     app_id: str, address: AddressSettings, existing: Mapping[str, TopicDescription]
 ) -> list[str]:
@@ -61,6 +89,7 @@ def topic_faults(
         *_counts(app_id, address, existing),
         *_policies(app_id, address, existing),
         *_timestamps(app_id, address, existing),
+        *_sizes(app_id, address, existing),
     ]
 
 
@@ -161,6 +190,19 @@ def _policies(
                 f"{name} ({role} of {address.name}) has cleanup.policy={topic.policy_words}, and compaction deletes messages of a group: "
                 f"name another {role}, or {alter(name, 'cleanup.policy', 'delete')}"
             )
+
+
+def _sizes(app_id: str, address: AddressSettings, existing: Mapping[str, TopicDescription]) -> Iterable[str]:
+    """What fits no other output goes to quarantine, and each transaction to the changelog: nothing is behind them."""
+    for role, name in address.topics(app_id).items():
+        topic = existing.get(name)
+        if (
+            role in _ALWAYS_FITS
+            and topic is not None
+            and topic.config is not None
+            and topic.message_bytes_max < RECORD_ROOM_BYTES
+        ):
+            yield too_small(role, address.name, name, topic.message_bytes_max)
 
 
 def _timestamps(

@@ -5,13 +5,16 @@ had read before. Here the record batch that holds it is read once more, by aioka
 names escaped; what lies before and behind it is read as ever. Until one is met nothing is done that aiokafka does not do.
 """
 
-from typing import Any
+from typing import Any, Final
 
 from aiokafka.consumer import fetcher
 from aiokafka.consumer.fetcher import PartitionRecords
 from aiokafka.errors import CorruptRecordException
 from aiokafka.record.default_records import _DefaultRecordBatchPy
 from aiokafka.record.memory_records import MemoryRecords, _MemoryRecordsPy
+
+NAME_SHOWN_MAX: Final = 100
+"""Characters of a malformed name in a reason: it goes into a header of the quarantine's record, which must fit, and into the log."""
 
 
 def install() -> None:
@@ -107,8 +110,16 @@ class _LenientBatch(_DefaultRecordBatchPy):  # type: ignore[misc]
             escaped = name.encode(errors="surrogateescape").decode(errors="backslashreplace")
             if escaped != name:
                 record.headers[number] = (escaped, value)
-                self._malformed[record.offset] = f"the header name {escaped} is not UTF-8"
+                self._malformed[record.offset] = f"the header name {_shown(escaped)} is not UTF-8"
         return record
+
+
+def _shown(name: str) -> str:
+    """On one line, cut where it is long."""
+    cut = name if len(name) <= NAME_SHOWN_MAX else name[: NAME_SHOWN_MAX - 1] + "…"
+    return "".join(
+        each if each.isprintable() else each.encode("unicode_escape").decode("ascii") for each in cut
+    )
 
 
 class _Lenient(bytearray):

@@ -12,9 +12,10 @@ import click
 from aiokafka.errors import KafkaError
 
 from agents import journal
+from agents.topic_faults import missing_journal
 from app import rings
 from conf import wire
-from conf.errors import BrokerUnavailableError, RingfenceError
+from conf.errors import BrokerUnavailableError, MissingTopicError, RingfenceError, TopicError
 from conf.settings import AddressSettings, Settings
 from tables import codec
 from tables.changelog import ChangelogStalledError
@@ -35,7 +36,7 @@ def clear(settings: Settings, address: str) -> int:
 
     Raises:
         ConfigurationError: unknown address.
-        TopicError: there is no changelog.
+        TopicError: there is no changelog, or no journal; or one of them takes no record of a lane's.
         ContestedError: a lane is too busy.
         BrokerUnavailableError: the cluster does not answer, or refuses.
     """
@@ -45,18 +46,29 @@ def clear(settings: Settings, address: str) -> int:
 
 async def _clear(settings: Settings, address: AddressSettings, say: Callable[[str], None]) -> None:
     async with Cluster(settings.kafka, settings.app.id) as cluster:
-        for number in range(await rings.lanes(settings, address, cluster)):
+        count = await rings.lanes(settings, address, cluster)
+        await _require_journal(settings, cluster)
+        for number in range(count):
             lane = wire.lane_name(address.name, number)
             try:
-                count = await _clear_lane(
+                forgotten = await _clear_lane(
                     settings, address, rings.LaneView(settings, address, cluster, number)
                 )
+            except TopicError as error:
+                raise TopicError(f"{lane} is not cleared: {error}. Lanes named before it are") from error
             except (KafkaError, ChangelogStalledError, TimeoutError) as error:
                 raise BrokerUnavailableError(
                     f"{lane} is not cleared: {str(error) or type(error).__name__}. Lanes named before it are; look at the "
                     "brokers and at this user's rights, and run it again"
                 ) from error
-            say(f"cleared  {lane}  {count} IDs forgotten")
+            say(f"cleared  {lane}  {forgotten} IDs forgotten")
+
+
+async def _require_journal(settings: Settings, cluster: Cluster) -> None:
+    """Before anybody is fenced: without it no floor can be written."""
+    name = wire.journal_topic(settings.app.id)
+    if name not in await cluster.partition_counts([name]):
+        raise MissingTopicError(missing_journal(settings.app.id))
 
 
 async def _clear_lane(settings: Settings, address: AddressSettings, view: rings.LaneView) -> int:

@@ -126,8 +126,11 @@ def compare(settings: Settings, described: Described) -> Findings:
     """Hold the topics of all addresses against what Ringfence needs."""
     findings = Findings()
     app_id, existing = settings.app.id, described.topics
-    if wire.journal_topic(app_id) not in existing:
+    journal = existing.get(wire.journal_topic(app_id))
+    if journal is None:
         findings.shared.append(topic_faults.missing_journal(app_id))
+    else:
+        findings.notes += topic_faults.journal_notes(journal)
     for address in settings.addresses:
         findings.by_address[address.name] = [
             *topic_faults.missing_topics(app_id, address, described),

@@ -65,6 +65,20 @@ class BatchConsumerThread(driver.AIOKafkaConsumerThread):  # type: ignore[misc]
         await super().on_start()
         self._pace = Pace(self._ensure_consumer()._fetcher, self._is_wanted)  # noqa: SLF001
 
+    async def on_thread_stop(self) -> None:
+        """Disconnect; called in the thread.
+
+        While the broker is away aiokafka's stop ends as if we had been cancelled: by a fetch that it cancels between two
+        attempts. The thread would be gone without a word, and Faust wait for it for a minute.
+        """
+        try:
+            await super().on_thread_stop()
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if task is not None and task.cancelling():
+                raise
+            await self._ensure_consumer()._client.close()  # noqa: SLF001 - what it had not come to
+
     def _create_worker_consumer(self, transport: Any) -> aiokafka.AIOKafkaConsumer:
         lenient.install()
         consumer = super()._create_worker_consumer(transport)
@@ -259,11 +273,14 @@ class BatchConsumer(driver.Consumer):  # type: ignore[misc]
             while not (self.should_stop or fetcher.should_stop):
                 messages = await self._next_messages()
                 if messages:
-                    handed = asyncio.gather(*map(self.callback, messages))
-                    await self.wait_first(handed, self.suspend_flow.wait())
+                    await self.wait_first(self._hand_over(messages), self.suspend_flow.wait())
         except (ConsumerStoppedError, asyncio.CancelledError):
             if not self.app.should_stop:
                 raise
+
+    async def _hand_over(self, messages: Iterable[ConsumerMessage]) -> None:
+        """All at once. A rebalance cancels it: of the bare gathering Python would then print that nobody asked for its end."""
+        await asyncio.gather(*map(self.callback, messages))
 
     async def _next_messages(self) -> list[ConsumerMessage]:
         """The batches of one fetch. What a rebalance overtakes is dropped: it will be fetched again."""

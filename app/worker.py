@@ -29,6 +29,7 @@ from conf.errors import PrerequisiteError, TopicError
 from conf.settings import KafkaSettings, Settings
 from tables import failpoints, insides
 from tables.cluster import Cluster
+from tables.together import StoppedError
 
 log: Final = logging.getLogger("ringfence.worker")
 
@@ -72,10 +73,11 @@ class RingfenceApp(faust.App):  # type: ignore[misc]
         self.add_future(self._watch(self.lanes.look_at_topics, TOPICS_EVERY_S))
 
     async def _watch(self, look: Callable[[], Awaitable[None]], every_s: float) -> None:
-        """Keep what ``/metrics`` and ``/health`` show a few seconds old at most."""
-        while True:
-            await look()
-            await asyncio.sleep(every_s)
+        """Keep what ``/metrics`` and ``/health`` show a few seconds old at most, until the cluster answers nobody any more."""
+        with contextlib.suppress(StoppedError):
+            while True:
+                await look()
+                await asyncio.sleep(every_s)
 
     async def on_stop(self) -> None:
         """Finish the lanes' transactions while we still are a member of the group, then leave it."""

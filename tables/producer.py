@@ -15,6 +15,7 @@ from aiokafka import AIOKafkaProducer, TopicPartition
 from aiokafka.errors import (
     IllegalOperation,
     InvalidTimestampError,
+    MessageSizeTooLargeError,
     ProducerFenced,
     UnknownTopicOrPartitionError,
 )
@@ -131,7 +132,7 @@ class TransactionalProducer:
 
         Raises:
             FencedError: another holder has the transactional ID.
-            TopicError: a topic does not take a record's timestamp.
+            TopicError: a topic does not take a record's timestamp, or a batch's size.
             KafkaError: something was refused; the outcome is unknown, and this producer must be discarded.
         """
         futures: list[asyncio.Future[Any]] = []
@@ -165,6 +166,8 @@ class TransactionalProducer:
             raise FencedError(f"{self.transactional_id} is held by somebody else") from error
         except InvalidTimestampError as error:
             raise TopicError(_timestamp_refusal(batches, futures)) from error
+        except MessageSizeTooLargeError as error:
+            raise TopicError(_size_refusal(batches, futures)) from error
         finally:
             # Whoever gives up before they are answered: Python would print what becomes of them as never asked for.
             for future in futures:
@@ -226,9 +229,9 @@ class TransactionalProducer:
         """
         ending = asyncio.create_task(self._end())
         try:
-            await asyncio.shield(ending)
+            await asyncio.wait([ending])
         except asyncio.CancelledError:
-            await ending
+            await asyncio.wait([ending])
             raise
 
     async def _end(self) -> None:
@@ -238,15 +241,16 @@ class TransactionalProducer:
             _ask(waiter)
         # Of a partition that was deleted meanwhile they would be tried for ever, and the abort would wait for them.
         self._producer._txn_manager._pending_txn_offsets.clear()  # noqa: SLF001
+        # Nobody cancels this task: a cancellation is that of a future that aiokafka waits for, as a time limit leaves them behind.
         if self._in_transaction:
-            with contextlib.suppress(Exception):
+            with contextlib.suppress(Exception, asyncio.CancelledError):
                 async with asyncio.timeout(DISCARD_TIMEOUT_S):
                     await self._producer.abort_transaction()
         try:
             async with asyncio.timeout(DISCARD_TIMEOUT_S):
                 await self._producer.stop()
-        except Exception:  # noqa: BLE001 - it is thrown away; what it did not finish, the next fence ends
-            with contextlib.suppress(Exception):
+        except (Exception, asyncio.CancelledError):  # noqa: BLE001 - it is thrown away; what it did not finish, the next fence ends
+            with contextlib.suppress(Exception, asyncio.CancelledError):
                 async with asyncio.timeout(DISCARD_TIMEOUT_S):
                     await self._producer.client.close()
             await _end_sender(self._producer)
@@ -274,19 +278,31 @@ async def _end_sender(producer: AIOKafkaProducer) -> None:
 
 def _timestamp_refusal(batches: Sequence[Outgoing], futures: Sequence["asyncio.Future[Any]"]) -> str:
     """Names the topics, and the way out."""
-    topics = sorted(
-        {
-            batch.topic
-            for batch, future in zip(batches, futures, strict=False)  # sending may have ended early
-            if future.done()
-            and not future.cancelled()
-            and isinstance(future.exception(), InvalidTimestampError)
-        }
-    )
     return (
-        f"{', '.join(topics)} refuses a record for its timestamp: set {wire.TIMESTAMP_AFTER} and {wire.TIMESTAMP_BEFORE} "
-        "there to at least what the input takes; 9223372036854775807 takes everything"
+        f"{_refusing(batches, futures, InvalidTimestampError)} refuses a record for its timestamp: set {wire.TIMESTAMP_AFTER} and "
+        f"{wire.TIMESTAMP_BEFORE} there to at least what the input takes; 9223372036854775807 takes everything"
     )
+
+
+def _size_refusal(batches: Sequence[Outgoing], futures: Sequence["asyncio.Future[Any]"]) -> str:
+    """The same of a record batch that is too large. An output that was made smaller is gone by at the next opening."""
+    largest = max(each.builder.size() for each in batches)
+    return (
+        f"{_refusing(batches, futures, MessageSizeTooLargeError)} refuses a record batch for its size, of {largest} bytes at most: if this "
+        "is said again, raise max.message.bytes there"
+    )
+
+
+def _refusing(
+    batches: Sequence[Outgoing], futures: Sequence["asyncio.Future[Any]"], kind: type[Exception]
+) -> str:
+    """Topics that refused a batch so."""
+    topics = {
+        batch.topic
+        for batch, future in zip(batches, futures, strict=False)  # sending may have ended early
+        if future.done() and not future.cancelled() and isinstance(future.exception(), kind)
+    }
+    return ", ".join(sorted(topics))
 
 
 def _ask(future: "asyncio.Future[Any]") -> None:

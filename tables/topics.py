@@ -22,6 +22,9 @@ SETTINGS: Final = (
 )
 """All that is ever looked at."""
 
+RECORD_ROOM_BYTES: Final = 2048
+"""What a changelog and a quarantine topic must take: a slot of a ring, a meta record, the bare form of a record that fits nowhere."""
+
 OUTPUT_CONFIG: Final[Mapping[str, str]] = {
     # Records keep their timestamps, whatever the input took: Kafka's default is at most an hour ahead.
     wire.TIMESTAMP_AFTER: str(LONG_MAX),
@@ -110,6 +113,14 @@ def untold(topic: str) -> str:
     """What is said of a topic of which the cluster does not tell the settings."""
     return (
         f"{topic}: the cluster does not tell its configuration: allow this user DescribeConfigs on the topic"
+    )
+
+
+def too_small(role: str, address: str, topic: str, bytes_max: int) -> str:
+    """What is said of a topic that does not take what must never be left out."""
+    return (
+        f"{topic} ({role} of {address}) has max.message.bytes={bytes_max}, and what must be written there needs more: "
+        f"{alter(topic, 'max.message.bytes', 1_048_588)}"
     )
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 
-from agents.lane import Lane
+from agents.lane import Lane, LaneState
 from tests.support.lanes import Gate, Group, bench, ids, until
 
 
@@ -53,6 +53,34 @@ async def test_closed_while_its_producer_is_discarded(
         await _close_at(lane, gate, group)
 
         await until(lambda: not asyncio.all_tasks() - before, lambda: str(asyncio.all_tasks() - before), 5)
+
+
+class _Panic(BaseException):
+    """As RocksDB's bindings panic: no Exception."""
+
+
+@pytest.mark.parametrize("error", [asyncio.CancelledError(), _Panic("no space left")])
+async def test_what_is_no_exception_ends_no_lane(
+    bootstrap: str, tmp_path: Path, caplog: pytest.LogCaptureFixture, error: BaseException
+) -> None:
+    """Something that the lane waited for was cancelled, or a binding panics: nobody has closed the lane, and it goes on."""
+    async with bench(bootstrap, tmp_path) as lanes:
+        lanes.send(*ids(0, 5))
+        lane, group = lanes.lane(), Group()
+        answers = iter([error])
+
+        async def confirm() -> bool:
+            for each in answers:
+                raise each
+            return True
+
+        group.confirm = confirm  # type: ignore[method-assign]
+        lane.start(group)
+        await until(lambda: lane.state is LaneState.OPEN, lambda: f"{lane.state}: {lane.reason}")
+        await lanes.feed(lane, 0, 5)
+        await lane.close()
+
+    assert f"lane {lane.name}: internal error, please report" in caplog.text
 
 
 async def _close_at(lane: Lane, gate: Gate, group: Group | None = None) -> None:

@@ -172,6 +172,10 @@ def test_unknown_address_and_unreadable_id(bootstrap: str, tmp_path: Path) -> No
     assert "write text:hex:zz" in done.stderr
     done = run_verb("rings", "clear", name, "--config", str(config), check=False)
     assert (done.returncode, done.stdout) == (0, f"cleared  {name}-0  0 IDs forgotten\n")
+    kafka.delete_topics(bootstrap, [f"{name}-journal"])
+    done = run_verb("rings", "clear", name, "--config", str(config), check=False)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert f"{name}-journal (journal of rings of all addresses) does not exist" in done.stderr
     elsewhere = tmp_path / "elsewhere.toml"
     elsewhere.write_text(config.read_text().replace(f'id = "{name}"', f'id = "{name}-other"'))
     done = run_verb("rings", "find", name, "x", "--config", str(elsewhere), check=False)

@@ -15,6 +15,7 @@ from aiokafka.record import MemoryRecords
 
 from agents.emitter import Emitter, Outputs, TooLargeError, changelog_batches
 from agents.path import Outcome
+from conf.errors import TopicError
 from conf.load import validate
 from tables import codec
 from tables.codec import Meta, Origin
@@ -548,6 +549,14 @@ def test_quarantine_bare(large: str) -> None:
     )
 
     assert _read(_quarantine(record, 2_000)) == [Written(None, _digest(b"value"), OURS, 9)]
+
+
+def test_quarantine_that_takes_nothing() -> None:
+    """Where not even the bare form fits nothing is committed: the lane waits, and says what to set."""
+    with pytest.raises(
+        TopicError, match=r"orders\.quarantine .*max\.message\.bytes=100, .* --add-config max"
+    ):
+        _quarantine(Given(8), 100)
 
 
 def test_quarantine_with_few_partitions() -> None:

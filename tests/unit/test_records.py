@@ -124,6 +124,18 @@ def test_the_logs_hold_what_they_should() -> None:
     assert sum(len(each.expected) for each in logs) > 5_000
 
 
+def test_name_in_a_reason() -> None:
+    """The reason fits into a header of the quarantine's record, and stands on one line of the log, whatever the name is."""
+    names = [Latin1("é" * 200_000), Latin1("é\n2026 ERROR forged")]
+    data = bytes(batch([Raw(b"v", [(each, b"")], 1) for each in names]).build())
+    records = TolerantRecords(TP, KeptRecords(data), [], 0, None, None, True, READ_COMMITTED)
+    read = [name for each in records for name, _ in each.headers]
+
+    assert read == ["\\xe9" * 200_000, "\\xe9\n2026 ERROR forged"]
+    assert len(records.malformed[0]) < 200
+    assert records.malformed[1] == "the header name \\xe9\\n2026 ERROR forged is not UTF-8"
+
+
 def test_before_what_is_damaged() -> None:
     """What can be read comes first; a fetch that begins with the damaged batch says that it is damaged."""
     good, bad = (bytes(batch([Raw(b"v", timestamp=1)]).build()) for _ in range(2))

@@ -118,3 +118,23 @@ def test_denied_is_about_rights() -> None:
 def test_span(ms: float, said: str) -> None:
     """In the largest unit of which there are two."""
     assert span(ms) == said
+
+
+@pytest.mark.parametrize("name", ["rf-orders-changelog", "orders.quarantine"])
+def test_no_room(name: str) -> None:
+    """A changelog or a quarantine topic that takes next to nothing is named before anything is to be written there."""
+    topics = _topics()
+    config = dict(topics[name].config or {}) | {"max.message.bytes": "2047"}
+    (fault,) = topic_faults(APP, _address(), topics | {name: TopicDescription(name, 4, config)})
+
+    assert fault.startswith(f"{name} (")
+    assert "has max.message.bytes=2047" in fault
+    assert fault.endswith(f"--topic {name} --add-config max.message.bytes=1048588")
+
+
+def test_other_outputs_may_be_small() -> None:
+    """What does not fit there goes to quarantine."""
+    config = {"cleanup.policy": "delete", "max.message.bytes": "100"}
+    small = TopicDescription("orders.accepted", 4, config)
+
+    assert topic_faults(APP, _address(), _topics() | {small.name: small}) == []

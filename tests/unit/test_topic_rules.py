@@ -235,6 +235,20 @@ def test_missing_journal() -> None:
     assert fault.startswith("ringfence-journal (journal of rings of all addresses) does not exist")
 
 
+@pytest.mark.parametrize(
+    ("setting", "value"),
+    [("cleanup.policy", "compact"), ("cleanup.policy", "compact,delete"), ("retention.ms", "1000")],
+)
+def test_journal_that_forgets(setting: str, value: str) -> None:
+    """Nothing stops: it is the nightly job that would go wrong."""
+    journal = TopicDescription("ringfence-journal", 1, {"cleanup.policy": "delete", setting: value})
+    found = compare(_settings(), _topics() | {journal.name: journal})
+
+    assert found.faults == []
+    [note] = [each for each in found.notes if each.startswith("ringfence-journal has")]
+    assert f"has {setting}={value}, " in note
+
+
 def test_replicas() -> None:
     """replication_factor = 0 is the smaller of 3 and the number of brokers."""
     for brokers, expected in ((1, 1), (2, 2), (3, 3), (9, 3)):

@@ -37,7 +37,7 @@ class SmallOutput(OfSystem):
 
     def strike(self) -> None:
         """Set it; hold it from when a worker was refused."""
-        self.struck += _refused(self._system, "MessageSizeTooLarge", self._fault.strike)
+        self.struck += _refused(self._system, "refuses a record batch for its size", self._fault.strike)
         time.sleep(self._rng.uniform(*HOLD_S))
 
     def heal(self) -> None:

@@ -1,0 +1,64 @@
+import asyncio
+import gc
+from types import SimpleNamespace
+from typing import Any
+
+import mode
+import pytest
+from faust.transport.drivers import aiokafka as driver
+
+from app.transport import BatchConsumer, BatchConsumerThread
+
+
+class Handing(mode.Service):  # type: ignore[misc]
+    """What of a consumer hands over, with lanes whose buffers are full."""
+
+    _drain_messages = BatchConsumer._drain_messages
+    _hand_over = BatchConsumer._hand_over
+
+    def __post_init__(self) -> None:
+        self.suspend_flow = asyncio.Event()
+        self.begun = asyncio.Event()
+        self.ended = SimpleNamespace(should_stop=False)
+
+    async def _next_messages(self) -> list[str]:
+        return [] if self.ended.should_stop else ["one", "other"]
+
+    async def callback(self, _message: str) -> None:
+        self.begun.set()
+        await asyncio.Event().wait()
+
+
+async def test_rebalance_while_buffers_are_full() -> None:
+    """What was being handed over is dropped without a trace in the log: it will be fetched again."""
+    said: list[dict[str, Any]] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _loop, context: said.append(context))
+    consumer = Handing()
+    draining = asyncio.create_task(consumer._drain_messages(consumer.ended))
+    await consumer.begun.wait()
+    consumer.ended.should_stop = True
+    consumer.suspend_flow.set()
+    await draining
+    for _ in range(3):  # those that were cancelled end
+        await asyncio.sleep(0)
+    gc.collect()
+
+    assert said == []
+
+
+async def test_stopped_between_two_attempts_to_fetch(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Aiokafka cancels a fetch and lets that out: the thread ends in order all the same, connections closed."""
+    closed: list[bool] = []
+
+    async def stop(_thread: Any) -> None:
+        raise asyncio.CancelledError
+
+    async def close() -> None:
+        closed.append(True)
+
+    monkeypatch.setattr(driver.AIOKafkaConsumerThread, "on_thread_stop", stop)
+    thread = BatchConsumerThread.__new__(BatchConsumerThread)
+    thread._consumer = SimpleNamespace(_client=SimpleNamespace(close=close))
+    await thread.on_thread_stop()
+
+    assert closed == [True]
