@@ -55,7 +55,10 @@ def named(error: BaseException) -> str:
         text = str(error)
     except Exception:  # noqa: BLE001 - whatever its __str__ raises
         text = ""
-    return f"{type(error).__name__}: {text}" if text else type(error).__name__
+    kind = type(error).__name__
+    if not text:
+        return kind
+    return text if text.startswith(kind) else f"{kind}: {text}"  # aiokafka's begin with it
 
 
 def unforeseen(error: Exception) -> str:

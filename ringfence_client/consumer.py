@@ -15,9 +15,10 @@ from aiokafka.errors import (
     GroupAuthorizationFailedError,
     InconsistentGroupProtocolError,
     InvalidSessionTimeoutError,
+    KafkaError,
 )
 
-from conf.errors import ConfigurationError, PrerequisiteError
+from conf.errors import ConfigurationError, PrerequisiteError, RingfenceError, TopicError
 from conf.names import require_consumer_group
 from conf.settings import AddressSettings, Settings
 from ringfence_client import topics
@@ -48,6 +49,7 @@ LEAVE_LIMIT_S: Final = 8.0
 """For leaving the group and disconnecting."""
 REBALANCE_MARGIN_S: Final = 10.0
 """Who takes longer to join again than the rebalance time-out is evicted."""
+LOOK_AGAIN_S: Final = 5.0
 FAULT_SHOWS_S: Final = 2.0
 """A write that fails once now and then is part of any cluster's life."""
 
@@ -101,6 +103,9 @@ class GroupConsumer:
         )
         self._consumer: AIOKafkaConsumer
         self._watch = TopicWatch(self.cluster)
+        self._looking: asyncio.Task[None] | None = None
+        self._topic_fault = ""
+        """What is wrong with a topic that was created again beneath this consumer."""
 
     @property
     def ready(self) -> bool:
@@ -115,6 +120,8 @@ class GroupConsumer:
         if breaker.open:
             found.append(f"nearly every attempt fails, the last with: {breaker.reason}")
         found += self._watch.faults + self._intake.faults
+        if self._topic_fault:
+            found.append(self._topic_fault)
         for claimed in self.claims.values():
             writer = claimed.writer
             if writer.fault and now - writer.failing_since > FAULT_SHOWS_S:
@@ -178,6 +185,7 @@ class GroupConsumer:
             stack.push_async_callback(self.holdings.end)
             stack.push_async_callback(insides.end, self._consumer, LEAVE_LIMIT_S)
             stack.push_async_callback(self.holdings.close)
+            stack.push_async_callback(self._stop_looking)
             stack.push_async_callback(_cancelled, asyncio.create_task(self._watch.run(), name="topic watch"))
             await self._until_stopped(self._join_and_fetch())
 
@@ -207,8 +215,30 @@ class GroupConsumer:
                     progress.name,
                 )
                 self.holdings.write_again()
+                if self._looking is None or self._looking.done():
+                    self._looking = asyncio.create_task(self._look_again(), name="look at the topics")
 
         return compare
+
+    async def _stop_looking(self) -> None:
+        if self._looking is not None:
+            await _cancelled(self._looking)
+
+    async def _look_again(self) -> None:
+        """Whoever creates a topic again may give it other settings: say so until it is as it must be."""
+        while True:
+            found = self._topic_fault
+            try:
+                await self._topics()
+                self._topic_fault = ""
+                return
+            except TopicError as error:
+                self._topic_fault = str(error)
+            except (KafkaError, OSError, TimeoutError, RingfenceError) as error:
+                log.debug("what the topics are like cannot be told now: %r", error)
+            if self._topic_fault != found:
+                log.error("%s", self._topic_fault)
+            await asyncio.sleep(LOOK_AGAIN_S)
 
     async def _until_stopped(self, flow: Coroutine[Any, Any, None]) -> None:
         """Until :meth:`stop`, or until the handler turns out to be none: then it is cancelled, because aiokafka waits without limit for an assignment.

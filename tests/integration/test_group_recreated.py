@@ -343,6 +343,23 @@ async def test_progress_topic(bootstrap: str, partitions: int, caplog: pytest.Lo
     assert {each.fence for each in second.messages} == {5}
 
 
+async def test_progress_topic_with_retention(bootstrap: str, caplog: pytest.LogCaptureFixture) -> None:
+    """Created again beneath a consumer as one that forgets: said, with the command, and not healthy until that has been run."""
+    async with consuming(bootstrap) as bench:
+        running = await bench.start(Recorder())
+        progress = f"{bench.name}-app-progress"
+        kafka.recreate_topic(bootstrap, progress, 8, **{"cleanup.policy": "delete"})
+        await until(
+            lambda: any("cleanup.policy=delete" in each for each in running.consumer.faults),
+            lambda: caplog.text,
+        )
+        kafka.alter_topic(bootstrap, progress, "cleanup.policy", "compact")
+        await until(lambda: running.consumer.ready, lambda: str(running.consumer.faults), 20.0)
+        await running.stop()
+
+    assert f"--topic {progress} --add-config cleanup.policy=compact" in caplog.text
+
+
 async def test_progress_topic_that_grew(bootstrap: str) -> None:
     """Its keys hash to other partitions then: leases stay where they are, tokens rise, and nothing that is finished is repeated.
 
