@@ -17,7 +17,7 @@ COPY requirements.lock ./
 RUN pip install --no-cache-dir --disable-pip-version-check --require-hashes --requirement requirements.lock
 
 COPY . ./
-RUN pip install --no-cache-dir --disable-pip-version-check --no-deps --no-build-isolation .
+RUN pip install --no-cache-dir --disable-pip-version-check --no-deps --no-build-isolation ./client .
 
 USER ringfence
 VOLUME /ringfence/data

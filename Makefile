@@ -4,15 +4,15 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.setup-done
 
-.PHONY: setup demo test long unit integration faults mutants soak lint bench lock clean
+.PHONY: setup demo test long unit integration faults mutants soak lint bench wheels lock clean
 
 setup: $(STAMP)
 
-$(STAMP): requirements.lock pyproject.toml
+$(STAMP): requirements.lock pyproject.toml client/pyproject.toml
 	@command -v $(PYTHON) >/dev/null || { echo "Ringfence needs Python 3.11: install python3.11 and python3.11-venv, or set PYTHON="; exit 2; }
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable client --editable .
 	$(BIN)/python -m app.embedded.jars
 	@touch $@
 
@@ -57,14 +57,21 @@ lint: setup
 bench: setup
 	$(BIN)/python -m bench
 
-# Renews the lock after a change of pyproject.toml.
+# Two: ringfence-client is for users' own environments; ringfence, the application, is for one of its own, and needs the other.
+wheels: setup
+	rm -rf dist build client/build
+	$(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-deps --no-build-isolation --wheel-dir dist ./client .
+	@ls dist
+
+# Renews the lock after a change of a pyproject.toml. The client is no dependency that anyone fetches: it stands beside.
 lock:
 	$(PYTHON) -m venv $(VENV)-lock
 	$(VENV)-lock/bin/python -m pip install --quiet pip-tools
+	grep -v '"ringfence-client==' pyproject.toml >$(VENV)-lock/pyproject.toml
 	$(VENV)-lock/bin/pip-compile --quiet --extra dev --generate-hashes --allow-unsafe --strip-extras \
 		--no-header --no-emit-index-url --no-emit-trusted-host --no-emit-find-links --no-annotate \
-		--output-file requirements.lock pyproject.toml
+		--output-file requirements.lock $(VENV)-lock/pyproject.toml client/pyproject.toml
 	rm -rf $(VENV)-lock
 
 clean:
-	rm -rf $(VENV) data .mypy_cache .ruff_cache .import_linter_cache *.egg-info build
+	rm -rf $(VENV) data dist .mypy_cache .ruff_cache .import_linter_cache *.egg-info build client/build client/*.egg-info

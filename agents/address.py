@@ -12,8 +12,8 @@ from faust.types import EventT, Message
 
 from agents.batch import FetchedBatch
 from agents.lanes import Lanes
-from conf import wire
-from conf.settings import AddressSettings
+from ringfence_kafka import wire
+from ringfence_kafka.config.settings import AddressSettings
 
 
 class BatchSchema(faust.Schema):  # type: ignore[misc]

@@ -6,11 +6,11 @@ from typing import Final
 
 from agents.state_faults import state_faults
 from agents.topic_faults import count_faults, missing_journal, missing_topics, topic_faults
-from conf import wire
-from conf.settings import AddressSettings, Settings
-from tables.cluster import Cluster
+from ringfence_kafka import wire
+from ringfence_kafka.cluster import Cluster
+from ringfence_kafka.config.settings import AddressSettings, Settings
+from ringfence_kafka.topics import TopicDescription
 from tables.codec import Meta
-from tables.topics import TopicDescription
 
 log: Final = logging.getLogger("ringfence.worker")
 

@@ -9,7 +9,8 @@ from typing import Final
 
 from agents.batch import FetchedBatch, Record
 from agents.ownership import Ownership
-from tables.cluster import Cluster
+from ringfence_kafka.cluster import Cluster
+from ringfence_kafka.errors import require
 
 log: Final = logging.getLogger("ringfence.lane")
 
@@ -94,7 +95,10 @@ class Cursor:
         return dataclasses.replace(batch, seek=self._seek)
 
     def done(self, end: int) -> None:
-        """Everything below ``end`` is processed and committed."""
+        """Everything below ``end`` is processed and committed. It never goes back."""
+        require(
+            end >= self.next, self.topic, self.partition, "is done up to", end, "and was up to", self.next
+        )
         self.next = self.committed = end
 
     async def compare(self, cluster: Cluster) -> None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from agents.batch import Record
-from conf import wire
+from ringfence_kafka import wire
 
 MALFORMED: Final = "a forwarded record that does not end in a valid _RF_SOURCE and _RF_TIMESTAMP"
 _TIMESTAMP: Final = struct.Struct(">q")

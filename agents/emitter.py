@@ -12,14 +12,14 @@ from agents.batch import Record
 from agents.detour import headers_on_the_way
 from agents.home import Home
 from agents.path import Outcome
-from conf import wire
-from conf.errors import TopicError
-from conf.settings import AddressSettings
+from ringfence_kafka import wire
+from ringfence_kafka.config.settings import AddressSettings
+from ringfence_kafka.errors import TopicError
+from ringfence_kafka.producer import Builder, Outgoing
+from ringfence_kafka.topics import too_small
 from tables.codec import META_KEY, encode_meta
-from tables.producer import Builder, Outgoing
 from tables.ring import Verdict
 from tables.table import Change, LaneTable
-from tables.topics import too_small
 
 NewBuilder = Callable[[], Builder]
 Headers = list[tuple[str, bytes | None]]
@@ -36,7 +36,7 @@ class Outputs:
     bytes_max: dict[str, int]
     """``max.message.bytes`` of each topic."""
     aged_ms: dict[str, float]
-    """How old a record must be, by its timestamp, to be :attr:`tables.producer.Outgoing.aged`; absent = never is."""
+    """How old a record must be, by its timestamp, to be :attr:`ringfence_kafka.producer.Outgoing.aged`; absent = never is."""
 
 
 class TooLargeError(Exception):

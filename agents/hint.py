@@ -5,7 +5,7 @@ import math
 import time
 from typing import Final
 
-from conf.settings import AddressSettings
+from ringfence_kafka.config.settings import AddressSettings
 
 log: Final = logging.getLogger("ringfence.lane")
 

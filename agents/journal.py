@@ -9,9 +9,9 @@ from collections.abc import Mapping
 from enum import StrEnum
 from typing import Final
 
-from conf import wire
+from ringfence_kafka import wire
+from ringfence_kafka.producer import Builder, Outgoing
 from tables.codec import Meta
-from tables.producer import Builder, Outgoing
 
 FORMAT: Final = 1
 PARTITION: Final = 0

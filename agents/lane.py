@@ -12,7 +12,6 @@ batches, already queued, would otherwise commit over the failed one.
 
 import asyncio
 import logging
-import random
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
@@ -35,11 +34,11 @@ from agents.opening import (
 from agents.ownership import Ownership
 from agents.topic_faults import denied
 from agents.transactions import Transactions
-from conf.errors import RingfenceError, named
-from tables.changelog import ChangelogStalledError
-from tables.producer import FencedError
+from ringfence_kafka.errors import RingfenceError, named
+from ringfence_kafka.log_reader import LogStalledError
+from ringfence_kafka.producer import FencedError
+from ringfence_kafka.waiting import back_off, set_within
 from tables.store import DamagedStoreError
-from tables.waiting import set_within
 
 log: Final = logging.getLogger("ringfence.lane")
 
@@ -59,7 +58,7 @@ _EXPECTED: Final = (
     TimeoutError,
     TopicChangedError,
     TopicMissingError,
-    ChangelogStalledError,
+    LogStalledError,
     DamagedStoreError,
     RingfenceError,
 )
@@ -81,14 +80,19 @@ class LaneState(StrEnum):
 class Lane:
     """Runs one lane in a task of its own, so that Faust may cancel its actors at any await."""
 
-    def __init__(self, opening: Opening, changed: Callable[[], None] = lambda: None) -> None:
-        """``changed`` is called whenever the state may have changed."""
+    def __init__(
+        self,
+        opening: Opening,
+        changed: Callable[[], None] = lambda: None,
+        observe: Callable[[float], None] = lambda _: None,
+    ) -> None:
+        """``changed`` is called whenever the state may have changed, ``observe`` with the seconds that each batch took."""
         self.name = opening.name
         self.state = LaneState.CLOSED
         self.reason = ""
         """Why the lane is not open, for logs and health."""
         self.counts: Counter[str] = Counter()
-        self.transactions = Transactions(opening, self.counts)
+        self.transactions = Transactions(opening, self.counts, observe)
         self._opening = opening
         self._changed = changed
         self._mail = Mail()
@@ -253,7 +257,7 @@ class Lane:
             await opened.producer.discard()
 
     async def _retry_later(self, error: BaseException, attempt: int) -> None:
-        delay = min(BACKOFF_MAX_S, BACKOFF_FIRST_S * 2 ** min(attempt - 1, 10)) * random.uniform(0.8, 1.2)  # noqa: S311
+        delay = back_off(attempt, BACKOFF_FIRST_S, BACKOFF_MAX_S)
         self._set(LaneState.RETRYING, self._said(error))
         self.counts["fenced" if isinstance(error, FencedError) else "retries"] += 1
         if isinstance(error, FencedError):
@@ -264,7 +268,11 @@ class Lane:
             log.warning("lane %s retrying in %.1f s (attempt %d): %s", self.name, delay, attempt, self.reason)
             if not isinstance(error, (*_EXPECTED, self._reported)):
                 self._reported = type(error)
-                log.error("lane %s: internal error, please report", self.name, exc_info=error)
+                log.error(
+                    "lane %s: internal error, please report it; the batch is kept and tried again",
+                    self.name,
+                    exc_info=error,
+                )
         await set_within(self._closing, delay)
 
     def _said(self, error: BaseException) -> str:

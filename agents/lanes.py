@@ -17,10 +17,10 @@ from agents.batch import FetchedBatch
 from agents.lane import Lane, LaneState
 from agents.opening import QUESTION_LIMIT_S, Opening
 from agents.ownership import Ownership
-from conf import wire
-from conf.errors import RingfenceError
-from conf.settings import Settings
-from tables.cluster import Cluster
+from ringfence_kafka import wire
+from ringfence_kafka.cluster import Cluster
+from ringfence_kafka.config.settings import Settings
+from ringfence_kafka.errors import RingfenceError
 from tables.codec import Meta
 
 log: Final = logging.getLogger("ringfence.worker")
@@ -37,8 +37,22 @@ class Lanes:
     RocksDB of a lane that comes back stays open in between.
     """
 
-    def __init__(self, settings: Settings, cluster: Cluster, faults: AddressFaults | None = None) -> None:
-        """``faults``: what is known to be wrong with addresses before anything is opened."""
+    def __init__(
+        self,
+        settings: Settings,
+        cluster: Cluster,
+        faults: AddressFaults | None = None,
+        observe: Callable[[str, float], None] = lambda _address, _seconds: None,
+    ) -> None:
+        """Nothing is opened yet.
+
+        Args:
+            settings: The addresses.
+            cluster: Is asked.
+            faults: What is known to be wrong with addresses before anything is opened.
+            observe: Told the address and the seconds of each batch.
+        """
+        self._observe = observe
         self.faults = faults or AddressFaults(settings, cluster)
         self._settings = settings
         self._cluster = cluster
@@ -62,8 +76,6 @@ class Lanes:
         self._was_ready = False
         self._gone: dict[str, Counter[str]] = {}
         """Counts of lanes that are no longer here, by address."""
-        self.observe_batch: Callable[[str, float], None] = lambda _address, _seconds: None
-        """Told of each batch how many seconds it took."""
 
     async def assigned(self, partitions: Iterable[Partition], ownership: Ownership) -> None:
         """Open these lanes and no others. Returns at once; opening goes on in the lanes' own tasks."""
@@ -303,6 +315,4 @@ class Lanes:
             doubtful=address.name in self.faults.by_address,
             denied=lambda: self.faults.denied.get(address.name, ()),
         )
-        lane = Lane(opening, self._state_changed)
-        lane.transactions.batch_seconds = functools.partial(self.observe_batch, address.name)
-        return lane
+        return Lane(opening, self._state_changed, functools.partial(self._observe, address.name))

@@ -19,21 +19,21 @@ from agents import journal
 from agents.batch import FetchedBatch
 from agents.cursor import Cursor
 from agents.emitter import Emitter, Outputs
-from agents.held import read_again
 from agents.ownership import Ownership
 from agents.path import Path
+from agents.refetch import read_again
 from agents.state_faults import newest_meta
 from agents.topic_faults import BEGIN_ANEW, count_faults, missing_topics, topic_faults
-from conf import wire
-from conf.errors import ForeignChangelogError
-from conf.settings import AddressSettings, Settings
-from tables.cluster import Cluster
+from ringfence_kafka import wire
+from ringfence_kafka.cluster import Cluster
+from ringfence_kafka.config.settings import AddressSettings, Settings
+from ringfence_kafka.errors import ForeignChangelogError
+from ringfence_kafka.failpoints import reach
+from ringfence_kafka.producer import TransactionalProducer
+from ringfence_kafka.topics import TopicDescription
 from tables.codec import FormatError, Meta
-from tables.failpoints import reach
-from tables.producer import TransactionalProducer
 from tables.restore import ChangelogBounds, require_own
 from tables.table import LaneTable, Restored, TableOptions
-from tables.topics import TopicDescription
 
 log: Final = logging.getLogger("ringfence.lane")
 
@@ -287,7 +287,7 @@ class Opening:
 
     async def _cursor(self, topic: str, facts: "_Facts") -> Cursor:
         async with asyncio.timeout(QUESTION_LIMIT_S):
-            committed = await self._cluster.committed(topic, self.partition)
+            committed = await self._cluster.stable_committed(topic, self.partition)
         next_offset = await self._next(topic, committed, facts)
         return Cursor(self.name, topic, self.partition, next_offset, facts.topic_ids[topic], committed)
 

@@ -8,8 +8,8 @@ from agents import detour
 from agents.batch import FetchedBatch, Record
 from agents.home import Home
 from agents.verdict import Reader
-from conf import wire
-from conf.settings import AddressSettings
+from ringfence_kafka import wire
+from ringfence_kafka.config.settings import AddressSettings
 from tables.codec import Origin
 from tables.ring import Checked, Verdict
 from tables.table import LaneTable

@@ -1,17 +1,17 @@
 """What is wrong with addresses and only their logs tell: asked before a worker starts, and by ``topics check``."""
 
 import asyncio
+import contextlib
 from collections.abc import Collection, Mapping
 
 from agents import topic_faults
-from conf import wire
-from conf.errors import ForeignChangelogError
-from conf.settings import AddressSettings
-from tables import changelog
-from tables.cluster import Cluster
-from tables.codec import Meta
+from ringfence_kafka import log_reader, wire
+from ringfence_kafka.cluster import Cluster
+from ringfence_kafka.config.settings import AddressSettings
+from ringfence_kafka.errors import ForeignChangelogError
+from ringfence_kafka.topics import TopicDescription
+from tables.codec import META_KEY, FormatError, Meta, decode_meta
 from tables.restore import require_own
-from tables.topics import TopicDescription
 
 
 async def state_faults(
@@ -28,7 +28,7 @@ async def state_faults(
     told = {
         place: span for place, span in zip(places, spans, strict=True) if not isinstance(span, BaseException)
     }
-    metas = await changelog.last_metas(cluster.kafka, told)
+    metas = await _newest_metas(cluster, told)
     return {each.name: meta_faults(app_id, each, metas, existing) for each in addresses}
 
 
@@ -39,7 +39,18 @@ async def newest_meta(cluster: Cluster, topic: str, partition: int) -> Meta | No
         KafkaError: the cluster does not answer.
     """
     place = (topic, partition)
-    return (await changelog.last_metas(cluster.kafka, {place: await _span(cluster, place)})).get(place)
+    return (await _newest_metas(cluster, {place: await _span(cluster, place)})).get(place)
+
+
+async def _newest_metas(
+    cluster: Cluster, spans: Mapping[tuple[str, int], tuple[int, int]]
+) -> dict[tuple[str, int], Meta]:
+    """A transaction ends with one, so it is the last record of a changelog, but for transactions that were aborted behind it."""
+    metas = {}
+    for place, value in (await log_reader.newest(cluster.kafka, spans, META_KEY)).items():
+        with contextlib.suppress(FormatError):  # a restore says it
+            metas[place] = decode_meta(value)
+    return metas
 
 
 async def _span(cluster: Cluster, place: tuple[str, int]) -> tuple[int, int]:

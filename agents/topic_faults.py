@@ -9,10 +9,9 @@ from typing import Final
 
 from aiokafka.errors import TopicAuthorizationFailedError, TransactionalIdAuthorizationFailed
 
-from conf import wire
-from conf.settings import AddressSettings
-from tables.codec import Meta
-from tables.topics import (
+from ringfence_kafka import wire
+from ringfence_kafka.config.settings import AddressSettings
+from ringfence_kafka.topics import (
     RECORD_ROOM_BYTES,
     Described,
     TopicDescription,
@@ -23,6 +22,7 @@ from tables.topics import (
     too_small,
     untold,
 )
+from tables.codec import Meta
 
 BEGIN_ANEW: Final = "begin anew under another app.id, which accepts all once more that is still in the input"
 _RECORDS: Final = ("accepted topic", "quarantine topic", "duplicates topic")

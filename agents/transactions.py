@@ -20,9 +20,9 @@ from agents.hint import ForwardingHint
 from agents.opening import QUESTION_LIMIT_S, Opened, Opening
 from agents.ownership import Ownership
 from agents.path import Outcome
+from ringfence_kafka.failpoints import reach
+from ringfence_kafka.producer import Outgoing
 from tables.codec import Meta
-from tables.failpoints import reach
-from tables.producer import Outgoing
 from tables.ring import Verdict
 
 log: Final = logging.getLogger("ringfence.lane")
@@ -39,10 +39,11 @@ SAY_REFUSED_S: Final = 5.0
 class Transactions:
     """Those of one lane, over all its openings."""
 
-    def __init__(self, opening: Opening, counts: Counter[str]) -> None:
-        """``counts`` is the lane's and is counted on."""
-        self.batch_seconds: Callable[[float], None] = lambda _: None
-        """Told of each batch how long it took."""
+    def __init__(
+        self, opening: Opening, counts: Counter[str], observe: Callable[[float], None] = lambda _: None
+    ) -> None:
+        """``counts`` is the lane's and is counted on; ``observe`` is told of each batch how many seconds it took."""
+        self._observe = observe
         self._name = opening.name
         self._opening = opening
         self._counts = counts
@@ -171,7 +172,7 @@ class Transactions:
         self._counts["forwarded"] += len(outcome.forwarded)
         self._counts["quarantined"] += len(outcome.quarantined)
         self._counts["batches"] += 1
-        self.batch_seconds(seconds)
+        self._observe(seconds)
         self._forwarding.note(self._name, len(outcome.forwarded), len(verdicts))
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 
 from agents.batch import Record
-from conf.settings import AddressSettings
+from ringfence_kafka.config.settings import AddressSettings
 from tables.codec import digest_id, encode_id
 
 Headers = Sequence[tuple[str, bytes | None]]

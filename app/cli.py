@@ -4,40 +4,31 @@ Verbs import what they run when they run, so that ``--help`` and a usage error d
 clients to load.
 """
 
+import os
 import sys
-import traceback
 from collections.abc import Sequence
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Final, NoReturn
+from typing import NoReturn
 
 import click
 
-from app.audit import audit
-from app.consumer_verbs import consume, consumers, groups
-from app.options import PORT, config_option, settings_if_any, settings_with_addresses, silence_clients
-from app.reconcile import reconcile
-from conf.errors import RingfenceError, unforeseen
-
-EXIT_INTERRUPTED: Final = 130
+from app.consumer_cli import consumers, groups
+from app.verbs.audit import audit
+from app.verbs.reconcile import reconcile
+from ringfence_kafka.program import (
+    PORT,
+    config_option,
+    run,
+    settings_if_any,
+    settings_with_addresses,
+    silence_clients,
+)
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
-    """Run a verb and exit: 0 well, 1 the checked thing is not well, 2 could not run, 3 unknown, 130 interrupted."""
-    try:
-        code = cli.main(arguments, prog_name="ringfence", standalone_mode=False)
-    except RingfenceError as error:
-        click.echo(f"ringfence: {error}", err=True)
-        code = error.exit_code
-    except click.ClickException as error:
-        error.show()
-        code = 2
-    except (click.Abort, KeyboardInterrupt):
-        code = EXIT_INTERRUPTED
-    except Exception as error:  # noqa: BLE001 - 1 would say that what was checked is not well
-        click.echo(f"{traceback.format_exc()}ringfence: {unforeseen(error)}", err=True)
-        code = RingfenceError.exit_code
-    sys.exit(code)
+    """Run a verb and exit (:func:`ringfence_kafka.program.run`)."""
+    run(cli, arguments, "ringfence")
 
 
 def _print_version(context: click.Context, _parameter: click.Parameter, wanted: bool) -> None:
@@ -62,7 +53,7 @@ def _print_version(context: click.Context, _parameter: click.Parameter, wanted: 
 def cli() -> None:
     """Duplicate detection, message groups and safe handover for a stock Apache Kafka cluster.
 
-    Exit codes: 0 well, 1 the checked thing is not well, 2 could not run (usage, configuration, broker away),
+    Exit codes: 0 ok, 1 what was checked is not ok, 2 could not run (usage, configuration, broker away),
     3 unknown because evidence is gone.
     """
 
@@ -109,7 +100,7 @@ def topics() -> None:
 def topics_create(config: Path) -> int:
     """Create what is missing; existing topics are left as they are."""
     settings = settings_with_addresses(config)
-    from app import topics as topics_module  # noqa: PLC0415
+    from app.verbs import topics as topics_module  # noqa: PLC0415
 
     return topics_module.create(settings)
 
@@ -119,7 +110,7 @@ def topics_create(config: Path) -> int:
 def topics_check(config: Path) -> int:
     """Verify all topics: a line a fault, with the way out. Exit code 1 if there is one."""
     settings = settings_with_addresses(config)
-    from app import topics as topics_module  # noqa: PLC0415
+    from app.verbs import topics as topics_module  # noqa: PLC0415
 
     return topics_module.check(settings)
 
@@ -134,7 +125,7 @@ def worker(web_port: int | None, config: Path) -> int:
     200 when all assigned lanes are open. SIGTERM drains and commits.
     """
     settings = settings_with_addresses(config)
-    from app import worker as worker_module  # noqa: PLC0415
+    from app.worker import run as worker_module  # noqa: PLC0415
 
     return worker_module.run(settings, web_port)
 
@@ -150,7 +141,7 @@ def send(address: str, file: str | None, config: Path) -> int:
     sends a null value.
     """
     settings = settings_with_addresses(config)
-    from app import send as send_module  # noqa: PLC0415
+    from app.verbs import send as send_module  # noqa: PLC0415
 
     return send_module.run(settings, address, None if file == "-" else file)
 
@@ -168,7 +159,7 @@ def rings() -> None:
 def rings_show(address: str | None, as_json: bool, config: Path) -> int:
     """Size, capacity, oldest and newest ID of each lane's ring, of ADDRESS or of all."""
     settings = settings_with_addresses(config)
-    from app import rings as rings_module  # noqa: PLC0415
+    from app.verbs import rings as rings_module  # noqa: PLC0415
 
     return rings_module.show(settings, address, as_json)
 
@@ -185,7 +176,7 @@ def rings_find(address: str, identifier: str, as_json: bool, config: Path) -> in
     that begins so.
     """
     settings = settings_with_addresses(config)
-    from app import ring_find  # noqa: PLC0415
+    from app.verbs import ring_find  # noqa: PLC0415
 
     return ring_find.find(settings, address, identifier, as_json)
 
@@ -196,7 +187,7 @@ def rings_find(address: str, identifier: str, as_json: bool, config: Path) -> in
 def rings_clear(address: str, config: Path) -> int:
     """Forget all IDs of ADDRESS. Running workers take notice at their next message; resends pass from there on."""
     settings = settings_with_addresses(config)
-    from app import ring_clear  # noqa: PLC0415
+    from app.verbs import ring_clear  # noqa: PLC0415
 
     return ring_clear.clear(settings, address)
 
@@ -218,8 +209,20 @@ def demo(messages: int, seed: int, keep: bool, config: Path) -> int:
     return demo_module.run(messages, keep, seed)
 
 
+@cli.command(
+    add_help_option=False, context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False}
+)
+@click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
+def consume(arguments: Sequence[str]) -> NoReturn:
+    """Run a handler over the accepted messages of an address; the same as ringfence-consume.
+
+    In a program of its own, which has loaded nothing of this one: a handler may live in a package of any name.
+    """
+    sys.stdout.flush()
+    os.execv(sys.executable, [sys.executable, "-m", "ringfence_client", *arguments])  # noqa: S606 - this very Python
+
+
 cli.add_command(audit)
-cli.add_command(consume)
 cli.add_command(consumers)
 cli.add_command(groups)
 cli.add_command(reconcile)

@@ -30,7 +30,7 @@ from bench.contest import CONTENDERS, PLAIN, Contest, Outcome
 from bench.errors import BenchError
 from bench.measure import ROOT
 from bench.traffic import Plan
-from conf.errors import RingfenceError
+from ringfence_kafka.errors import RingfenceError
 
 RESULTS: Final = Path(__file__).parent / "results" / "latest.json"
 RECOVERY_RESULTS: Final = RESULTS.with_name("recovery.json")

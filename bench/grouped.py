@@ -15,8 +15,8 @@ from typing import Any
 from aiokafka import AIOKafkaConsumer
 
 from bench.shapes import CONCURRENCY, STUCK, groups
-from conf.load import validate
 from ringfence_client import ConsumerOptions, GroupConsumer
+from ringfence_kafka.config.load import validate
 
 
 class Handler:

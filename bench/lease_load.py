@@ -16,16 +16,16 @@ from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 
 from bench.errors import BenchError
-from conf.settings import KafkaSettings
 from ringfence_client import ConsumerOptions, record
 from ringfence_client.dead_letters import DeadLetters, DeadLetterTopic
+from ringfence_client.lease_acquisition import LeaseAcquisition
 from ringfence_client.memory import Memory
-from ringfence_client.opening import PartitionOpening
 from ringfence_client.progress import PARTITIONS, TOPIC_CONFIG, ProgressTopic
 from ringfence_client.window import Window
 from ringfence_client.writer import ProgressWriter
-from tables import changelog
-from tables.cluster import Cluster
+from ringfence_kafka import log_reader
+from ringfence_kafka.cluster import Cluster
+from ringfence_kafka.config.settings import KafkaSettings
 
 HOUR_S: Final = 3_600
 WRITES: Final = 4 * 10 * HOUR_S
@@ -97,7 +97,7 @@ async def _run(kafka: KafkaSettings, data: Path, writes: int, say: Say) -> Load:
         await progress.start()
         letters = DeadLetters(DeadLetterTopic(TOPIC, HOLDERS, 2**20), GROUP)
         options = ConsumerOptions()
-        opening = PartitionOpening(
+        opening = LeaseAcquisition(
             kafka, APP_ID, cluster, progress, letters, options, Memory(options.memory_max)
         )
         began = time.monotonic()
@@ -132,11 +132,11 @@ async def _run(kafka: KafkaSettings, data: Path, writes: int, say: Say) -> Load:
     )
 
 
-async def _fill(opening: PartitionOpening, writes: int) -> list[int]:
+async def _fill(opening: LeaseAcquisition, writes: int) -> list[int]:
     return await asyncio.gather(*(_write(opening, each, writes // HOLDERS) for each in range(HOLDERS)))
 
 
-async def _write(opening: PartitionOpening, partition: int, writes: int) -> int:
+async def _write(opening: LeaseAcquisition, partition: int, writes: int) -> int:
     """One holder's records, one after the other; the size of the last one."""
 
     async def confirm() -> bool:
@@ -180,7 +180,7 @@ async def _read(kafka: KafkaSettings, cluster: Cluster, data: Path, topic: str, 
     began = time.monotonic()
     start = await cluster.log_start(topic, partition)
     end = await cluster.high_watermark(topic, partition)
-    await changelog.read(kafka, topic, partition, start, end, consume)
+    await log_reader.read(kafka, topic, partition, start, end, consume)
     return Opening(count, _bytes(data, topic, partition), time.monotonic() - began)
 
 

@@ -17,7 +17,7 @@ from rich.table import Table
 from bench import measure
 from bench.errors import BenchError
 from bench.traffic import LOG_LEVEL
-from conf import wire
+from ringfence_kafka import wire
 
 GROUPS: Final = 50
 """Of each partition."""

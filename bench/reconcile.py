@@ -24,7 +24,7 @@ from bench import topics
 from bench.errors import BenchError
 from bench.measure import ROOT, environment, read
 from bench.table import machine
-from conf import wire
+from ringfence_kafka import wire
 
 SIZES: Final = (1_000_000, 3_000_000, 10_000_000)
 PARTITIONS: Final = 4

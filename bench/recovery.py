@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.table import Table
 
 from app.embedded.broker import EmbeddedBroker
-from app.worker import SESSION_TIMEOUT_S
+from app.worker.run import SESSION_TIMEOUT_S
 from bench import restore, takeover
 from bench.job import spread
 from bench.restore import Restoration

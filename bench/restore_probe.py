@@ -11,11 +11,10 @@ import time
 from pathlib import Path
 from typing import Any
 
-from app import collector
 from bench.measure import REPORT
-from conf import wire
-from conf.load import load
-from tables.cluster import Cluster
+from ringfence_kafka import collector, wire
+from ringfence_kafka.cluster import Cluster
+from ringfence_kafka.config.load import load
 from tables.restore import ChangelogBounds
 from tables.table import LaneTable, TableOptions
 

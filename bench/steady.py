@@ -12,7 +12,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from bench.errors import BenchError
 from bench.topics import LIMIT_S, Header
 from bench.traffic import LOG_LEVEL, Message, Plan, generate, produce
-from conf import wire
+from ringfence_kafka import wire
 
 _TICK_S: Final = 0.002
 """Messages become due one by one and are sent so often: a burst would be one batch of itself."""

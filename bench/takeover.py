@@ -19,7 +19,7 @@ from bench.steady import Reader, Seen, Traffic
 from bench.topics import Progress
 from bench.traffic import Plan, generate, publish
 from bench.worker_log import Event
-from conf import wire
+from ringfence_kafka import wire
 
 INPUT: Final = "bench-takeover"
 APP_ID: Final = "bench-takeover"

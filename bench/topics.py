@@ -10,7 +10,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from bench.errors import BenchError
 from bench.traffic import ID_HEADER, LOG_LEVEL
-from conf import wire
+from ringfence_kafka import wire
 
 LIMIT_S: Final = 30.0
 """For one answer of the broker."""

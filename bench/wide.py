@@ -12,9 +12,9 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from bench.errors import BenchError
 from bench.traffic import LOG_LEVEL
-from conf import wire
-from conf.load import validate
 from ringfence_client import ConsumerOptions, GroupConsumer
+from ringfence_kafka import wire
+from ringfence_kafka.config.load import validate
 
 READY_LIMIT_S: Final = 600.0
 IDLE_S: Final = 10.0

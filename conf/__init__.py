@@ -1,1 +1,1 @@
-"""What anyone may read: wire vocabulary, settings, errors. Imports nothing of the rest."""
+"""The default configuration file, and the Java that the broker and Spark run on."""

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from conf.errors import PrerequisiteError
+from ringfence_kafka.errors import PrerequisiteError
 
 MINIMUM: Final = 17
 """Kafka 4 brokers are compiled for Java 17, and so is Spark 4."""

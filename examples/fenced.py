@@ -31,7 +31,7 @@ def handle(message: Message) -> None:
         if not fenced.rowcount:
             raise LateHolderError(
                 f"{place} offset {message.offset}: token {message.fence} is not the newest, its effect is refused; whoever "
-                "has the partition now does it (where the progress topic was made anew, empty the table holder)"
+                "has the partition now does it (where the progress topic was created again, empty the table holder)"
             )
         store.execute(
             "INSERT INTO entry VALUES (?, ?, ?, ?) ON CONFLICT (source) DO NOTHING",

@@ -20,35 +20,24 @@ if __package__ in {None, ""}:  # spark-submit puts this file's folder first
 from pyspark.sql import SparkSession
 from rich.console import Console
 
-from conf import wire
-from conf.errors import ConfigurationError, RingfenceError, unforeseen
-from conf.load import load
-from conf.settings import Settings
-from reconcile import (
-    acknowledging,
-    advice,
-    cut,
-    former,
-    handing_on,
-    kept_ids,
-    morning,
-    pages,
-    results,
-    rules,
-    summary,
-)
-from reconcile.failures import SPARK, SparkError, explained
-from reconcile.files import Files, LocalFiles, is_local, named, proved, readable
-from reconcile.frames import Frames
-from reconcile.hadoop_files import HadoopFiles
-from reconcile.kafka import Cluster
-from reconcile.night import STEPS, Judge
-from reconcile.nights import Night, Nights
-from reconcile.report import progress, show, terminal
-from reconcile.session import FEW, fit_to, required, session, submitted
-from reconcile.source_options import kafka_options
+from reconcile.cluster.admin import Cluster
+from reconcile.cluster.survey import Survey
+from reconcile.night import acknowledging, cut, former, handing_on, kept_ids, results, rules, summary
+from reconcile.night.frames import Frames
+from reconcile.night.judge import STEPS, Judge
+from reconcile.night.nights import Night, Nights
+from reconcile.page import advice, morning, pages
+from reconcile.page.report import progress, show, terminal
+from reconcile.spark.failures import SPARK, SparkError, explained
+from reconcile.spark.files import Files, LocalFiles, is_local, named, proved, readable
+from reconcile.spark.hadoop_files import HadoopFiles
+from reconcile.spark.session import FEW, fit_to, required, session, submitted
+from reconcile.spark.source_options import kafka_options
 from reconcile.stopping import Stop, StoppedError, stoppable
-from reconcile.survey import Survey
+from ringfence_kafka import wire
+from ringfence_kafka.config.load import load
+from ringfence_kafka.config.settings import Settings
+from ringfence_kafka.errors import ConfigurationError, RingfenceError, unforeseen
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +47,7 @@ class Options:
     out: str | None = None
     as_json: bool = False
     acknowledge: int | None = None
-    """The night to acknowledge; :data:`reconcile.acknowledging.LAST` = whichever is the last."""
+    """The night to acknowledge; :data:`reconcile.night.acknowledging.LAST` = whichever is the last."""
     master: str | None = None
 
 
@@ -84,7 +73,7 @@ def _check(settings: Settings, options: Options) -> None:
     if not settings.addresses:
         raise ConfigurationError("addresses: none configured: add an [[addresses]] entry with a name")
     if options.acknowledge is not None and (options.as_json or options.out is not None):
-        raise ConfigurationError("--acknowledge judges nothing: leave --json and --out away")
+        raise ConfigurationError("--acknowledge cannot be combined with --json or --out: it judges nothing")
     if options.out is not None:
         named(options.out)
 
@@ -273,7 +262,7 @@ def _explained(error: SparkError) -> RingfenceError:
         gone="run again, what is missing will be called GAP; then longer retention, or an earlier hour",
         less="more executors",
         disk=", and results go to reconcile.state_dir: make room in both",
-        after="nothing was kept; mend that, and run again",
+        after="nothing was kept; fix that, and run again",
     )
 
 

@@ -14,15 +14,15 @@ from typing import Any, Final, cast
 
 from aiokafka.errors import KafkaError
 
-from conf.errors import named
 from ringfence_client.claim import LostError
-from ringfence_client.claimed import Claimed
 from ringfence_client.dead_letters import DeadLetter
 from ringfence_client.handler import HandlerError, HandlerRuns
+from ringfence_client.held_partition import HeldPartition
 from ringfence_client.message import Message, MessageFactory, Reject, Release, Retry
 from ringfence_client.parked import GONE
 from ringfence_client.retries import Breaker, RetryPolicy
 from ringfence_client.turns import RestingTurns, Turn
+from ringfence_kafka.errors import named
 
 log: Final = logging.getLogger("ringfence.consumer")
 
@@ -74,7 +74,7 @@ class Attempts:
         self._trial: asyncio.Future[None] | None = None
         """Done when the present one is over: the attempt of what may have ended its process is made alone of its kind, so that
         none becomes a dead letter for another's sake."""
-        self.preparing: Counter[Claimed] = Counter()
+        self.preparing: Counter[HeldPartition] = Counter()
         """By partition, turns that wait for what an attempt needs and the partition itself must do."""
 
     async def work(self, turn: Turn) -> None:

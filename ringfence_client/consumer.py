@@ -18,28 +18,28 @@ from aiokafka.errors import (
     KafkaError,
 )
 
-from conf.errors import ConfigurationError, PrerequisiteError, RingfenceError, TopicError
-from conf.names import require_consumer_group
-from conf.settings import AddressSettings, Settings
 from ringfence_client import topics
 from ringfence_client.assignor import KeepingAssignor
-from ringfence_client.claimed import Claimed
 from ringfence_client.dead_letters import DeadLetters, DeadLetterTopic
 from ringfence_client.dispatcher import Dispatcher
 from ringfence_client.handler import Handler
 from ringfence_client.handler import check as check_handler
-from ringfence_client.holdings import Holdings
+from ringfence_client.held_partition import HeldPartition
+from ringfence_client.held_partitions import HeldPartitions
 from ringfence_client.intake import POLL_MS, Intake
+from ringfence_client.lease_acquisition import LeaseAcquisition
 from ringfence_client.memory import Memory
 from ringfence_client.message import MessageFactory
-from ringfence_client.opening import PartitionOpening
 from ringfence_client.options import ConsumerOptions
 from ringfence_client.parked import ParkedReader
 from ringfence_client.progress import ProgressTopic
 from ringfence_client.topic_watch import TopicWatch
-from tables import insides
-from tables.access import client_options
-from tables.cluster import NO_TOPIC, Cluster, TopicIdentity
+from ringfence_kafka import insides
+from ringfence_kafka.access import client_options
+from ringfence_kafka.cluster import NO_TOPIC, Cluster, TopicIdentity
+from ringfence_kafka.config.names import require_consumer_group
+from ringfence_kafka.config.settings import AddressSettings, Settings
+from ringfence_kafka.errors import ConfigurationError, PrerequisiteError, RingfenceError, TopicError
 
 log: Final = logging.getLogger("ringfence.consumer")
 
@@ -64,6 +64,8 @@ class GroupConsumer:
         group: str,
         handler: Handler,
         options: ConsumerOptions | None = None,
+        *,
+        web: str = "",
     ) -> None:
         """Nothing happens yet.
 
@@ -73,6 +75,7 @@ class GroupConsumer:
             group: The consumer group: its own progress, beside all others.
             handler: ``async def handle(message)``, or a plain function, which runs in threads. Returning acknowledges.
             options: How.
+            web: Where this consumer's web server is, if it has one.
 
         Raises:
             HandlerError: the handler cannot be called with a message, or nothing of it would run.
@@ -96,10 +99,10 @@ class GroupConsumer:
             MessageFactory(address),
             self.options,
         )
-        self.holdings = Holdings(self._topic, self.options, self.dispatcher, self._parked)
-        self.web = ""
+        self.held_partitions = HeldPartitions(self._topic, self.options, self.dispatcher, self._parked)
+        self._web = web
         self._intake = Intake(
-            self._topic, self.options, self.holdings, self.dispatcher, self._parked, self.memory
+            self._topic, self.options, self.held_partitions, self.dispatcher, self._parked, self.memory
         )
         self._consumer: AIOKafkaConsumer
         self._watch = TopicWatch(self.cluster)
@@ -110,7 +113,7 @@ class GroupConsumer:
     @property
     def ready(self) -> bool:
         """Whether the first assignment came, every assigned partition is held, and nothing stands in its way."""
-        return self.holdings.ready and not self.faults
+        return self.held_partitions.ready and not self.faults
 
     @property
     def faults(self) -> list[str]:
@@ -133,18 +136,18 @@ class GroupConsumer:
         return found
 
     @property
-    def claims(self) -> dict[int, Claimed]:
+    def claims(self) -> dict[int, HeldPartition]:
         """The partitions that are held, by number."""
-        return self.holdings.claims
+        return self.held_partitions.claims
 
     @property
     def reasons(self) -> dict[int, str]:
         """Why an assigned partition is not held yet."""
-        return self.holdings.reasons
+        return self.held_partitions.reasons
 
     def stop(self) -> None:
         """Ask :meth:`run` to end: nothing more is handed out, what runs is drained, progress is written."""
-        self.holdings.stopping.set()
+        self.held_partitions.stopping.set()
 
     async def run(self) -> None:
         """Consume until :meth:`stop`.
@@ -159,7 +162,7 @@ class GroupConsumer:
             progress = ProgressTopic(self._settings.kafka, self._settings.app.id, self.cluster)
             await progress.start()
             stack.push_async_callback(progress.stop)
-            opening = PartitionOpening(
+            opening = LeaseAcquisition(
                 self._settings.kafka,
                 self._settings.app.id,
                 self.cluster,
@@ -167,8 +170,8 @@ class GroupConsumer:
                 letters,
                 self.options,
                 self.memory,
+                web=self._web,
             )
-            opening.web = self.web
             stack.push_async_callback(opening.stop)
             stack.push_async_callback(self._parked.stop)
             self.dispatcher.start()
@@ -178,13 +181,13 @@ class GroupConsumer:
             self._consumer = AIOKafkaConsumer(**self._consumer_options())
             insides.never_create(self._consumer)
             insides.on_doubt(self._consumer, self._doubt)
-            self.holdings.begin(self._consumer, opening)
+            self.held_partitions.begin(self._consumer, opening)
             self._intake.begin(self._consumer)
-            self._consumer.subscribe([self._topic], listener=_Listener(self.holdings))
+            self._consumer.subscribe([self._topic], listener=_Listener(self.held_partitions))
             # From the last to the first: the group is left at once, and nobody waits for handlers but who gets their partition.
-            stack.push_async_callback(self.holdings.end)
+            stack.push_async_callback(self.held_partitions.end)
             stack.push_async_callback(insides.end, self._consumer, LEAVE_LIMIT_S)
-            stack.push_async_callback(self.holdings.close)
+            stack.push_async_callback(self.held_partitions.close)
             stack.push_async_callback(self._stop_looking)
             stack.push_async_callback(_cancelled, asyncio.create_task(self._watch.run(), name="topic watch"))
             await self._until_stopped(self._join_and_fetch())
@@ -202,7 +205,7 @@ class GroupConsumer:
         if identity != NO_TOPIC and not self._watch.hurried:
             self._intake.doubted = False
         if identity is not None:
-            self.holdings.compare(identity)
+            self.held_partitions.compare(identity)
 
     def _compare_with(self, progress: ProgressTopic) -> Callable[[TopicIdentity | None], None]:
         """What becomes of the leases when the topic that they stand in is another one."""
@@ -214,7 +217,7 @@ class GroupConsumer:
                     "the tokens begin at 1 again, and what was finished out of order comes again",
                     progress.name,
                 )
-                self.holdings.write_again()
+                self.held_partitions.write_again()
                 if self._looking is None or self._looking.done():
                     self._looking = asyncio.create_task(self._look_again(), name="look at the topics")
 
@@ -246,7 +249,7 @@ class GroupConsumer:
         Nothing is lost with it: what was fetched and did not reach a window was never begun.
         """
         flowing = asyncio.create_task(flow)
-        stopping = asyncio.create_task(self.holdings.stopping.wait())
+        stopping = asyncio.create_task(self.held_partitions.stopping.wait())
         refusing = asyncio.create_task(self.dispatcher.refusing.wait())
         try:
             await asyncio.wait([flowing, stopping, refusing], return_when=asyncio.FIRST_COMPLETED)
@@ -275,7 +278,7 @@ class GroupConsumer:
             "max_poll_interval_ms": int(rebalance_s * 1000) + 300_000,
             "metadata_max_age_ms": 10_000,
             # One alone: aiokafka 0.14 joins once for each, with another list each time, and two members never agree.
-            "partition_assignment_strategy": [KeepingAssignor(self._topic, self.holdings.owned)],
+            "partition_assignment_strategy": [KeepingAssignor(self._topic, self.held_partitions.owned)],
             "fetch_max_wait_ms": POLL_MS,
             "fetch_max_bytes": self.memory.response_bytes_max,
             "max_partition_fetch_bytes": self.memory.partition_bytes_max,
@@ -310,8 +313,8 @@ async def _cancelled(task: "asyncio.Task[None]") -> None:
 class _Listener(ConsumerRebalanceListener):  # type: ignore[misc]
     """aiokafka's interface."""
 
-    def __init__(self, holdings: Holdings) -> None:
-        self._holdings = holdings
+    def __init__(self, held_partitions: HeldPartitions) -> None:
+        self._holdings = held_partitions
 
     async def on_partitions_revoked(self, revoked: Iterable[TopicPartition]) -> None:
         await self._holdings.revoked(revoked)

@@ -10,9 +10,9 @@ from typing import Any, Final, NamedTuple
 
 from aiokafka.partitioner import murmur2
 
-from conf import wire
-from conf.errors import named
-from tables.producer import Builder, Outgoing, TransactionalProducer
+from ringfence_kafka import wire
+from ringfence_kafka.errors import named
+from ringfence_kafka.producer import Builder, Outgoing, TransactionalProducer
 
 log: Final = logging.getLogger("ringfence.consumer")
 
@@ -58,7 +58,7 @@ class DeadLetters:
         self._finding: asyncio.Task[None] | None = None
 
     async def renew(self) -> None:
-        """Look the topic up again: what was written there was refused, so it may have been deleted, or made anew.
+        """Look the topic up again: what was written there was refused, so it may have been deleted, or created again.
 
         Raises:
             TopicError: it is not there and cannot be made; or it is not as it must be.

@@ -11,13 +11,13 @@ from typing import Final, cast
 
 from ringfence_client.attempts import Attempts
 from ringfence_client.claim import LostError
-from ringfence_client.claimed import Claimed
 from ringfence_client.handler import Handler, HandlerError, HandlerRuns
+from ringfence_client.held_partition import HeldPartition
 from ringfence_client.message import MessageFactory
 from ringfence_client.options import ConsumerOptions
 from ringfence_client.retries import Breaker
 from ringfence_client.turns import RestingTurns, Turn
-from tables.waiting import set_within
+from ringfence_kafka.waiting import set_within
 
 log: Final = logging.getLogger("ringfence.consumer")
 
@@ -44,7 +44,7 @@ class Dispatcher:
             self.runs, factory, options.policy, self.breaker, self._resting, self.counts, self._cut_short, self._refuse,
             options.handler_timeout,
         )  # fmt: skip
-        self._claims: deque[Claimed] = deque()
+        self._claims: deque[HeldPartition] = deque()
         self._skipped = False
         """A partition was passed over because it must be able to write before more of it is begun."""
         self._fresh_next = True
@@ -81,7 +81,7 @@ class Dispatcher:
             await asyncio.wait(everything, timeout=CANCEL_LIMIT_S)
         self.runs.stop()
 
-    def add(self, claimed: Claimed) -> None:
+    def add(self, claimed: HeldPartition) -> None:
         """Hand out messages of this partition too."""
         self._claims.append(claimed)
         self.wake(self.concurrency)
@@ -96,26 +96,26 @@ class Dispatcher:
                 future.set_result(None)
                 count -= 1
 
-    def suspend(self, claimed: Claimed) -> None:
+    def suspend(self, claimed: HeldPartition) -> None:
         """Hand out nothing more of it; what runs goes on, and so does the time of what waits to be tried again."""
         claimed.draining = True
         with contextlib.suppress(ValueError):
             self._claims.remove(claimed)
         self._resting.suspend(claimed)
 
-    def resume(self, claimed: Claimed) -> None:
+    def resume(self, claimed: HeldPartition) -> None:
         """Hand out again what is suspended."""
         claimed.draining = claimed.ending = False
         self.add(claimed)
         self._resting.resume()
 
-    def _end(self, claimed: Claimed) -> None:
+    def _end(self, claimed: HeldPartition) -> None:
         """Suspend it; what only waits to be tried again is put back: another holder knows nothing of a delay."""
         claimed.ending = True
         self.suspend(claimed)
         self._resting.end(claimed)
 
-    async def drain(self, claimed: Claimed, limit: float) -> bool:
+    async def drain(self, claimed: HeldPartition, limit: float) -> bool:
         """Hand out nothing more of it, and wait for what runs; after ``limit`` seconds cancel that.
 
         Returns:
@@ -127,7 +127,7 @@ class Dispatcher:
         log.warning("%s: handlers still run after %.0f s: cancelled", claimed, limit)
         return await self.drop(claimed)
 
-    async def drop(self, claimed: Claimed) -> bool:
+    async def drop(self, claimed: HeldPartition) -> bool:
         """What runs of it is cancelled, and counts no more. Returns whether nothing of it runs any more."""
         self._end(claimed)
         claimed.lose()
@@ -140,13 +140,13 @@ class Dispatcher:
                     self._leave_behind(task, turn)
         return not self.runs.any_left(claimed.fence.log)
 
-    def skip(self, claimed: Claimed, group: bytes) -> int:
+    def skip(self, claimed: HeldPartition, group: bytes) -> int:
         """Drop the first message of a group that no handler runs now; returns how many went, 1 or 0."""
         if self._resting.skip(claimed, group):
             return 1
         return claimed.window.skip(group)
 
-    def release(self, claimed: Claimed, group: bytes) -> int:
+    def release(self, claimed: HeldPartition, group: bytes) -> int:
         """End the handler that runs the first message of a group, as a failed attempt; returns how many it were, 1 or 0."""
         for task, turn in self._running.items():
             if turn.claimed is claimed and turn.offsets and claimed.window.group(turn.offsets[0]) == group:
@@ -164,7 +164,7 @@ class Dispatcher:
         """Handlers that have work."""
         return len(self._running)
 
-    async def _ended(self, claimed: Claimed, limit: float) -> bool:
+    async def _ended(self, claimed: HeldPartition, limit: float) -> bool:
         deadline = asyncio.get_running_loop().time() + limit
         while any(turn.claimed is claimed for turn in self._running.values()):
             left = deadline - asyncio.get_running_loop().time()

@@ -3,15 +3,15 @@
 from collections.abc import Callable
 from typing import Final
 
-from conf.settings import AddressSettings, Settings
 from ringfence_client import topics
 from ringfence_client.claim import LostError
 from ringfence_client.dead_letters import DeadLetters
+from ringfence_client.lease_acquisition import LeaseAcquisition
 from ringfence_client.memory import Memory
-from ringfence_client.opening import PartitionOpening
 from ringfence_client.options import ConsumerOptions
 from ringfence_client.progress import ProgressTopic
-from tables.cluster import NO_MEMBERS, Cluster
+from ringfence_kafka.cluster import NO_MEMBERS, Cluster
+from ringfence_kafka.config.settings import AddressSettings, Settings
 
 WRITE_LIMIT_S: Final = 20.0
 
@@ -41,7 +41,7 @@ async def drop_below(
     await progress.start()
     options = ConsumerOptions()
     memory = Memory(options.memory_max)
-    opening = PartitionOpening(
+    opening = LeaseAcquisition(
         settings.kafka, settings.app.id, cluster, progress, dead_letters, options, memory
     )
 

@@ -11,8 +11,8 @@ import inspect
 from collections.abc import Callable
 from typing import Any, cast
 
-from conf.errors import ConfigurationError
 from ringfence_client.message import Message
+from ringfence_kafka.errors import ConfigurationError
 
 Handler = Callable[[Message], Any]
 Log = tuple[str, int, str]

@@ -6,16 +6,22 @@ from collections.abc import Collection, Iterable
 from typing import Any, Final
 
 from aiokafka import TopicPartition
-from aiokafka.errors import KafkaError, OffsetOutOfRangeError
+from aiokafka.errors import (
+    CorruptRecordException,
+    KafkaError,
+    OffsetOutOfRangeError,
+    RecordTooLargeError,
+    UnsupportedCodecError,
+)
 
-from conf.errors import named
-from ringfence_client.claimed import Claimed
 from ringfence_client.dispatcher import Dispatcher
-from ringfence_client.holdings import Holdings
+from ringfence_client.held_partition import HeldPartition
+from ringfence_client.held_partitions import HeldPartitions
 from ringfence_client.memory import Memory
 from ringfence_client.options import ConsumerOptions
 from ringfence_client.parked import ParkedReader
-from tables import insides
+from ringfence_kafka import insides
+from ringfence_kafka.errors import named
 
 log: Final = logging.getLogger("ringfence.consumer")
 
@@ -27,6 +33,8 @@ FETCH_RECORDS_MAX: Final = 250
 FETCH_PART: Final = 5
 """And no more than this part of a window."""
 FETCH_AGAIN_S: Final = 1.0
+UNREADABLE: Final = (CorruptRecordException, RecordTooLargeError, UnicodeDecodeError, UnsupportedCodecError)
+"""What is wrong with the records of one partition, and with nothing else."""
 UNREADABLE_REST_S: Final = 5.0
 """A partition whose records cannot be read rests for so long: each look at it costs the others a moment."""
 
@@ -38,7 +46,7 @@ class Intake:
         self,
         topic: str,
         options: ConsumerOptions,
-        holdings: Holdings,
+        held_partitions: HeldPartitions,
         dispatcher: Dispatcher,
         parked: ParkedReader,
         memory: Memory,
@@ -47,14 +55,14 @@ class Intake:
         """It is to be found out whether the topic is still the same: nothing is taken."""
         self._topic = topic
         self._fetch_max = min(FETCH_RECORDS_MAX, max(1, options.records_max // FETCH_PART))
-        self._holdings = holdings
+        self._holdings = held_partitions
         self._dispatcher = dispatcher
         self._parked = parked
         self._memory = memory
         self._finished, self._moved = 0, 0.0
         """Messages that were finished, and when that changed last."""
         self._consumer: Any
-        self._unreadable: dict[int, tuple[Claimed, str]] = {}
+        self._unreadable: dict[int, tuple[HeldPartition, str]] = {}
         """By partition, who met records that cannot be read, and why."""
         self._rest_until: dict[int, float] = {}
 
@@ -102,7 +110,7 @@ class Intake:
             self._take(brought)
             await asyncio.sleep(0)  # aiokafka returns what it has without one
 
-    def _go_back(self, those: Iterable[Claimed]) -> None:
+    def _go_back(self, those: Iterable[HeldPartition]) -> None:
         """To where their windows end: what was fetched beyond and did not get there is read again."""
         assigned = self._consumer.assignment()
         for claimed in those:
@@ -120,7 +128,7 @@ class Intake:
                 brought = await self._consumer.getmany(tp, timeout_ms=0, max_records=self._fetch_max)
             except OffsetOutOfRangeError as error:
                 self._judge(error.args[0])
-            except (KafkaError, OSError, UnicodeDecodeError) as error:
+            except UNREADABLE as error:
                 self._go_back([claimed])
                 self._unreadable[number] = claimed, named(error)
                 self._rest_until[number] = asyncio.get_running_loop().time() + UNREADABLE_REST_S
@@ -129,6 +137,8 @@ class Intake:
                     "%s/%d cannot be read: its messages from there on wait, other partitions go on; again in %.0f s: %s",
                     claimed, claimed.window.end, UNREADABLE_REST_S, named(error),
                 )  # fmt: skip
+            except (KafkaError, OSError):
+                return  # the group, or a broker: it is said where all partitions are fetched
             else:
                 self._take(brought)
 
@@ -176,7 +186,7 @@ class Intake:
     def _throttle(
         self,
         tp: TopicPartition,
-        claimed: Claimed,
+        claimed: HeldPartition,
         paused: set[TopicPartition],
         fetched: Collection[TopicPartition],
         *,

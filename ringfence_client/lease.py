@@ -24,7 +24,7 @@ class LeaseWatch:
 
         Args:
             lease: The last record; None = there is none.
-            begun: When the reading began, by :func:`tables.clock.now`.
+            begun: When the reading began, by :func:`ringfence_kafka.clock.now`.
             asked: When it was known up to where to read, by the same clock: what was written after that is not in it. It may
                 have taken much longer: a holder that died within a transaction holds up the reading until that is aborted.
 

@@ -1,7 +1,7 @@
 """What the partitions of one process may keep in memory together. Pure.
 
 Half of it is divided equally: whatever the others do, a partition has so much. The other half is shared by dynamic thresholds, as a partition's
-groups share what the partition may keep (:mod:`ringfence_client.kept`): each may have as much more as is left. So a lone partition may use
+groups share what the partition may keep (:mod:`ringfence_client.resident`): each may have as much more as is left. So a lone partition may use
 three quarters of all, and many that are read from their beginning, one after the other, leave room for the last one.
 """
 

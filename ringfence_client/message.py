@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Any, Final, NoReturn
 
-from conf import wire
-from conf.errors import named
-from conf.settings import AddressSettings
+from ringfence_kafka import wire
+from ringfence_kafka.config.settings import AddressSettings
+from ringfence_kafka.errors import named
 
 _OWN_HEADERS: Final = frozenset({wire.HEADER_SOURCE, wire.HEADER_KEY})
 

@@ -7,12 +7,12 @@ from typing import Any, Final
 from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.errors import KafkaError, OffsetOutOfRangeError
 
-from conf.settings import KafkaSettings
-from ringfence_client.claimed import Claimed
+from ringfence_client.held_partition import HeldPartition
 from ringfence_client.memory import size
-from tables import insides
-from tables.access import client_options
-from tables.cluster import Cluster
+from ringfence_kafka import insides
+from ringfence_kafka.access import client_options
+from ringfence_kafka.cluster import Cluster
+from ringfence_kafka.config.settings import KafkaSettings
 
 log: Final = logging.getLogger("ringfence.consumer")
 
@@ -37,15 +37,15 @@ class ParkedReader:
         self._cluster = cluster
         self._consumer: AIOKafkaConsumer | None = None
         self._lock = asyncio.Lock()
-        self._ahead: set[Claimed] = set()
+        self._ahead: set[HeldPartition] = set()
         """Those for which something is read before it is needed."""
         self._running: set[asyncio.Task[None]] = set()
         self._silent: dict[TopicPartition, float] = {}
         """Partitions of which nothing came, until when they are left alone (event loop's time, s)."""
 
-    def read_ahead(self, claimed: Claimed) -> None:
+    def read_ahead(self, claimed: HeldPartition) -> None:
         """If groups come near the end of what is kept of them, read on, beside all else."""
-        if claimed in self._ahead or claimed.draining or claimed.window.kept.wanted() is None:
+        if claimed in self._ahead or claimed.draining or claimed.window.resident.wanted() is None:
             return
         if self._is_silent(TopicPartition(claimed.topic, claimed.partition)):
             return
@@ -54,7 +54,7 @@ class ParkedReader:
         self._running.add(task)
         task.add_done_callback(self._running.discard)
 
-    async def read(self, claimed: Claimed, offset: int) -> Any | None:
+    async def read(self, claimed: HeldPartition, offset: int) -> Any | None:
         """The record at this offset, and with it what follows; :data:`GONE`; None = nothing more of it is handed out now.
 
         Raises:
@@ -68,7 +68,7 @@ class ParkedReader:
                 if self._is_silent(tp):
                     return None
                 try:
-                    found = await self._stretch(tp, offset, window.kept.room)
+                    found = await self._stretch(tp, offset, window.resident.room)
                 except Exception:
                     await self._disconnect()  # what its fetching ended with, it would say for ever
                     raise
@@ -85,7 +85,7 @@ class ParkedReader:
     def _is_silent(self, tp: TopicPartition) -> bool:
         return self._silent.get(tp, 0.0) > asyncio.get_running_loop().time()
 
-    async def _same(self, claimed: Claimed) -> bool:
+    async def _same(self, claimed: HeldPartition) -> bool:
         """Whether the topic is still the one that the claim is of; if not, that is opened anew."""
         same = (await self._cluster.identity(claimed.topic)).topic_id == claimed.claim.topic_id
         if not same and not claimed.failed:
@@ -93,7 +93,7 @@ class ParkedReader:
             claimed.fail()
         return same
 
-    def _bring(self, claimed: Claimed, found: list[Any], *, always: bool) -> None:
+    def _bring(self, claimed: HeldPartition, found: list[Any], *, always: bool) -> None:
         """Into the window; into none of a log that is another one by now."""
         if not claimed.window.unpark(found, always=always) and not claimed.failed:
             log.warning(
@@ -102,18 +102,18 @@ class ParkedReader:
             )  # fmt: skip
             claimed.fail()
 
-    async def _read_ahead(self, claimed: Claimed) -> None:
+    async def _read_ahead(self, claimed: HeldPartition) -> None:
         window, tp = claimed.window, TopicPartition(claimed.topic, claimed.partition)
         try:
             while True:
                 async with self._lock:
-                    offset = window.kept.wanted()
+                    offset = window.resident.wanted()
                     if offset is None or claimed.draining:
                         return
                     if self._is_silent(tp):
                         return
-                    if (found := await self._stretch(tp, offset, window.kept.room)) is None:
-                        window.kept.gone(offset)
+                    if (found := await self._stretch(tp, offset, window.resident.room)) is None:
+                        window.resident.gone(offset)
                     else:
                         self._bring(claimed, found, always=False)
         except (KafkaError, OSError) as error:

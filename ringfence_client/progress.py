@@ -11,13 +11,12 @@ from typing import Any, Final
 
 from aiokafka.partitioner import murmur2
 
-from conf import wire
-from conf.settings import KafkaSettings
 from ringfence_client import record
 from ringfence_client.record import Progress
-from tables import changelog
-from tables.cluster import Cluster, TopicIdentity
-from tables.latest import LatestValues
+from ringfence_kafka import log_reader, wire
+from ringfence_kafka.cluster import Cluster, TopicIdentity
+from ringfence_kafka.config.settings import KafkaSettings
+from ringfence_kafka.latest import LatestValues
 
 log: Final = logging.getLogger("ringfence.consumer")
 
@@ -80,14 +79,14 @@ class ProgressTopic:
 
         Raises:
             ProgressFormatError: it cannot be read.
-            ChangelogStalledError: somebody's transaction does not end.
+            LogStalledError: somebody's transaction does not end.
             KafkaError: the cluster does not answer.
         """
         progress, _ = await self.look(key)
         return progress
 
     async def look(self, key: bytes) -> tuple[Progress | None, float]:
-        """The last record as :meth:`latest` has it, and when the end up to which was read was asked for (:func:`tables.clock.now`, s).
+        """The last record as :meth:`latest` has it, and when the end up to which was read was asked for (:func:`ringfence_kafka.clock.now`, s).
 
         A record that is committed later was not written before then.
         """
@@ -133,5 +132,5 @@ async def read(kafka: KafkaSettings, cluster: Cluster, topic: str, partition: in
 
     start = await cluster.log_start(topic, partition)
     end = await cluster.high_watermark(topic, partition)
-    await changelog.read(kafka, topic, partition, start, end, consume)
+    await log_reader.read(kafka, topic, partition, start, end, consume)
     return found

@@ -5,8 +5,9 @@ given up after so many attempts, and not before so much time. *What all handlers
 message at once: to give those up would empty the topic into the dead letters. :class:`Breaker` tells the two apart.
 """
 
-import random
 from typing import Final, NamedTuple
+
+from ringfence_kafka.waiting import back_off
 
 RETRY_FIRST_S: Final = 0.1
 RETRY_MAX_S: Final = 60.0
@@ -53,8 +54,7 @@ class RetryPolicy:
     @staticmethod
     def delay(attempt: int) -> float:
         """Seconds until the next attempt: 0.1, 0.2, … up to a minute, each a little off so that many do not come at once."""
-        doubled = RETRY_FIRST_S * float(2 ** min(attempt - 1, 20))
-        return min(RETRY_MAX_S, doubled) * random.uniform(0.8, 1.2)  # noqa: S311
+        return back_off(attempt, RETRY_FIRST_S, RETRY_MAX_S)
 
 
 class Breaker:

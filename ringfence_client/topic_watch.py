@@ -12,9 +12,9 @@ from typing import Final
 
 from aiokafka.errors import UnknownTopicOrPartitionError
 
-from conf.errors import named
-from tables.cluster import NO_TOPIC, Cluster, TopicIdentity
-from tables.waiting import set_within
+from ringfence_kafka.cluster import NO_TOPIC, Cluster, TopicIdentity
+from ringfence_kafka.errors import named
+from ringfence_kafka.waiting import set_within
 
 log: Final = logging.getLogger("ringfence.consumer")
 

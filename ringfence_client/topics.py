@@ -3,15 +3,15 @@
 import logging
 from typing import Final
 
-from conf import wire
-from conf.errors import TopicError
-from conf.settings import AddressSettings, Settings
 from ringfence_client import progress
 from ringfence_client.dead_letters import DeadLetterTopic
 from ringfence_client.topic_faults import letter_faults, progress_faults
-from tables.cluster import Cluster
-from tables.topics import BROKER_TIME, untold
-from tables.topics import missing as absent
+from ringfence_kafka import wire
+from ringfence_kafka.cluster import Cluster
+from ringfence_kafka.config.settings import AddressSettings, Settings
+from ringfence_kafka.errors import TopicError
+from ringfence_kafka.topics import BROKER_TIME, untold
+from ringfence_kafka.topics import missing as absent
 
 log: Final = logging.getLogger("ringfence.consumer")
 

@@ -5,7 +5,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from ringfence_client.claimed import Claimed
+from ringfence_client.held_partition import HeldPartition
 
 
 class Turn:
@@ -13,7 +13,7 @@ class Turn:
 
     __slots__ = ("attempt", "claimed", "cut_short", "name", "offsets", "run", "trial")
 
-    def __init__(self, claimed: Claimed, name: str) -> None:
+    def __init__(self, claimed: HeldPartition, name: str) -> None:
         self.claimed = claimed
         self.name = name
         self.offsets: deque[int] = deque()
@@ -136,7 +136,7 @@ class RestingTurns:
         """Those that wait for something to happen."""
         return iter(self._waits)
 
-    def suspend(self, claimed: Claimed) -> None:
+    def suspend(self, claimed: HeldPartition) -> None:
         """Those of this partition go on resting, and none goes on until :meth:`resume`. What was only about to begin did not."""
         self._held += (each for each in self._due if each.claimed is claimed)
         self._due = deque(each for each in self._due if each.claimed is not claimed)
@@ -150,13 +150,13 @@ class RestingTurns:
         for turn in held:
             self.due(turn)
 
-    def end(self, claimed: Claimed) -> None:
+    def end(self, claimed: HeldPartition) -> None:
         """Those of this partition put back what they hold; it is suspended."""
         for turn in list(self._of(claimed)):
             self._forget(turn)
             turn.put_back()
 
-    def skip(self, claimed: Claimed, group: bytes) -> bool:
+    def skip(self, claimed: HeldPartition, group: bytes) -> bool:
         """Drop the first message of the turn of this group that rests; whether there is one."""
         for turn in list(self._of(claimed)):
             if claimed.window.group(turn.offsets[0]) == group and claimed.writer.withdraw(turn.offsets[0]):
@@ -166,7 +166,7 @@ class RestingTurns:
                 return True
         return False
 
-    def _of(self, claimed: Claimed) -> Iterator[Turn]:
+    def _of(self, claimed: HeldPartition) -> Iterator[Turn]:
         everything = (*self._timers, *self._waits, *self._due, *self._held)
         return (each for each in everything if each.claimed is claimed and each.offsets)
 

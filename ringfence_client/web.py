@@ -10,8 +10,8 @@ from typing import Any, Final
 from aiohttp import web
 
 from ringfence_client.claim import LostError
-from ringfence_client.claimed import Claimed
 from ringfence_client.consumer import GroupConsumer
+from ringfence_client.held_partition import HeldPartition
 
 GROUPS_MAX: Final = 1_000
 """Shown of a partition, the oldest first; more would serve nobody."""
@@ -103,7 +103,7 @@ class _Pages:
         claimed, group = found
         return web.json_response({"released": self._consumer.dispatcher.release(claimed, group)})
 
-    async def _asked(self, request: web.Request) -> tuple[Claimed, bytes] | web.Response:
+    async def _asked(self, request: web.Request) -> tuple[HeldPartition, bytes] | web.Response:
         """The partition and the group of a request, or what is wrong with it."""
         try:
             body = await request.json()
@@ -145,7 +145,7 @@ class _Pages:
         return web.json_response({"dropped": dropped, "acquired": held})
 
 
-def _rows(claimed: Claimed) -> list[dict[str, Any]]:
+def _rows(claimed: HeldPartition) -> list[dict[str, Any]]:
     now = time.time() * 1000
     return [
         {

@@ -1,6 +1,6 @@
 """What was fetched of one partition and is not finished. No I/O.
 
-The ledger knows every undone message; the records themselves are kept for a bounded number (:mod:`ringfence_client.kept`),
+The ledger knows every undone message; the records themselves are kept for a bounded number (:mod:`ringfence_client.resident`),
 and what comes beyond is read again when its turn comes near. So one stuck group does not fill the window, and the others
 flow on.
 """
@@ -8,10 +8,10 @@ flow on.
 from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from ringfence_client.kept import Kept
 from ringfence_client.ledger import GroupInfo, GroupLedger
 from ringfence_client.memory import Memory
 from ringfence_client.record import HELD, Progress
+from ringfence_client.resident import ResidentRecords
 from ringfence_client.retries import Failures
 from ringfence_client.watermark import Watermark
 
@@ -56,7 +56,7 @@ class Window:
         """A run that nobody could end goes on."""
         self.closed = False
         """It belongs to somebody else; nothing of it counts any more."""
-        self.kept = Kept(records_max, memory)
+        self.resident = ResidentRecords(records_max, memory)
         self._groups: dict[int, bytes | None] = {}
         self._buried: set[int] = set()
         """Finished as far as the progress goes; their groups wait until that is written."""
@@ -87,13 +87,13 @@ class Window:
                 continue
             self.ledger.append(offset, record.key, record.timestamp)
             self._groups[offset] = record.key
-            self.kept.add(record)
+            self.resident.add(record)
             undone += 1
         if not undone:
             return 0
         found = self.ledger.free - free
         self._in_vain = not found
-        self._kept_then = len(self.kept)
+        self._kept_then = len(self.resident)
         return found
 
     def reached(self, offset: int) -> None:
@@ -108,12 +108,12 @@ class Window:
         parked is read twice. Where the last look brought nothing new, the next one waits until the window has moved on, or
         until so little is finished that there is time for it.
         """
-        parked = len(self.kept.parked)
-        if not self._groups or (not parked and self.kept.takes(fetch_max)):
+        parked = len(self.resident.parked)
+        if not self._groups or (not parked and self.resident.takes(fetch_max)):
             return True
-        if not idle or parked >= PARKED_MAX or self.kept.full:
+        if not idle or parked >= PARKED_MAX or self.resident.full:
             return False
-        return not self._in_vain or self._slow or 4 * len(self.kept) <= 3 * self._kept_then
+        return not self._in_vain or self._slow or 4 * len(self.resident) <= 3 * self._kept_then
 
     def tick(self, now: float) -> None:
         """The time, in seconds: to know how fast messages are finished."""
@@ -124,7 +124,7 @@ class Window:
 
     def record(self, offset: int) -> Any | None:
         """The record; None = it is parked."""
-        return self.kept.record(offset)
+        return self.resident.record(offset)
 
     def unpark(self, records: Sequence[Any], *, always: bool) -> bool:
         """Keep those that are parked, as far as there is room; with ``always`` the first in any case.
@@ -135,7 +135,7 @@ class Window:
         known = ((each, self.ledger.find(each.offset)) for each in records)
         if any(found is not None and found != (each.key, each.timestamp) for each, found in known):
             return False
-        self.kept.unpark(records, always=always)
+        self.resident.unpark(records, always=always)
         return True
 
     def group(self, offset: int) -> bytes | None:
@@ -218,7 +218,7 @@ class Window:
         else:
             self._done(offset)
         self._finished += 1
-        self.kept.drop(offset, self._groups.pop(offset))
+        self.resident.drop(offset, self._groups.pop(offset))
 
     def _done(self, offset: int) -> None:
         self.watermark.finish(offset)
@@ -241,7 +241,7 @@ class Window:
     @property
     def counts(self) -> Mapping[str, int]:
         """For health: undone, of these kept and parked."""
-        return {"undone": self.undone, "kept": len(self.kept), "parked": len(self.kept.parked)}
+        return {"undone": self.undone, "kept": len(self.resident), "parked": len(self.resident.parked)}
 
     def groups(self) -> Iterator[GroupInfo]:
         """As the ledger has them."""

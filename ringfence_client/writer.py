@@ -5,23 +5,22 @@ No offset of the group is ever committed otherwise: a plain commit knows no fenc
 
 import asyncio
 import logging
-import random
 import time
 from collections.abc import Awaitable, Callable, Collection, Iterable
 from typing import Final, NamedTuple
 
 from aiokafka import TopicPartition
 
-from conf.errors import named
 from ringfence_client import record
 from ringfence_client.claim import Claim, LostError
 from ringfence_client.dead_letters import DeadLetter, DeadLetters, Pending, PendingLetters
 from ringfence_client.options import ConsumerOptions
 from ringfence_client.record import Progress
 from ringfence_client.window import Window
-from tables import clock
-from tables.producer import Outgoing, TransactionalProducer
-from tables.waiting import set_within
+from ringfence_kafka import clock
+from ringfence_kafka.errors import named, require
+from ringfence_kafka.producer import Outgoing, TransactionalProducer
+from ringfence_kafka.waiting import back_off, set_within
 
 log: Final = logging.getLogger("ringfence.consumer")
 
@@ -92,6 +91,8 @@ class ProgressWriter:
         """What limits the transaction under way."""
         self._state = record.HELD
         self._beat = 0
+        self._next = 0
+        """By the last record that is known to be committed: it never goes back."""
         self._covered_until = 0.0
         self._ran = False
         """Whether something did by the last record."""
@@ -282,6 +283,9 @@ class ProgressWriter:
             claim.holder, claim.web, state=self._state, token=claim.token, beat=self._beat, topic_id=claim.topic_id,
             burying=frozenset(each.offset for each in letters),
         )  # fmt: skip
+        require(
+            progress.next >= self._next, claim, "is written up to", progress.next, "and was up to", self._next
+        )
         value = record.encode(progress)
         builder = self._producer.builder()
         builder.append(timestamp=None, key=claim.key, value=value, headers=[])
@@ -307,6 +311,7 @@ class ProgressWriter:
             raise
         finally:
             self._writing = None
+        self._next = progress.next
         window.reserved = max(window.reserved, progress.reserved)
         self._ran = bool(progress.running)
         self._covered_until = covered_until
@@ -326,7 +331,7 @@ class ProgressWriter:
         self.fault = named(error)
         if attempt > 1 and (seen := await self._explain(error)):
             self.fault = f"{self.fault}: {seen}"
-        delay = min(BACKOFF_MAX_S, BACKOFF_FIRST_S * 2 ** min(attempt - 1, 10)) * random.uniform(0.8, 1.2)  # noqa: S311
+        delay = back_off(attempt, BACKOFF_FIRST_S, BACKOFF_MAX_S)
         log.warning(
             "%s: progress not written, again in %.1f s (attempt %d): %s",
             self._claim, delay, attempt, self.fault,

@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, Final, NamedTuple, cast
 
-from conf.errors import ForeignChangelogError
+from ringfence_kafka.errors import ForeignChangelogError
 from tables import codec
 from tables.codec import FormatError, Meta, Slot
 from tables.store import Store, StoredState, Writes

@@ -20,6 +20,8 @@ from enum import IntEnum
 from itertools import repeat
 from typing import NamedTuple, Protocol, cast
 
+from ringfence_kafka.errors import require
+
 
 class Verdict(IntEnum):
     """What a lane says of a message."""
@@ -196,9 +198,14 @@ class Ring:
         """Make the outcome part of the ring, after its transaction was committed.
 
         Raises:
-            AssertionError: the ring moved since the check - a programmer error, since a lane is serial.
+            InvariantError: the ring moved since the check, though a lane is serial.
         """
-        if checked.first_sequence != self.head:
-            raise AssertionError(f"checked at head {checked.first_sequence}, but the head is {self.head}")
+        require(
+            checked.first_sequence == self.head,
+            "checked at head",
+            checked.first_sequence,
+            "the head is",
+            self.head,
+        )
         self.head += len(checked.new_ids)
         self.index.add(checked.first_sequence, checked.new_ids, checked.new_times, self.low)

@@ -17,7 +17,7 @@ from typing import Any, Final, NamedTuple, cast
 
 from rocksdict import AccessType, Options, Rdict, WriteBatch
 
-from conf.errors import PrerequisiteError
+from ringfence_kafka.errors import PrerequisiteError
 from tables import codec
 from tables.codec import FormatError, Meta, Slot
 
@@ -212,7 +212,7 @@ class Store:
             try:
                 self._db.close()
             except Exception as error:  # noqa: BLE001 - rocksdict raises plain Exception for every fault
-                log.warning("%s could not be closed well: %s", self.path, error)
+                log.warning("%s could not be closed properly: %s", self.path, error)
             del self._db  # lets go of its lock, whatever closing said
 
 
@@ -242,7 +242,7 @@ class Writes:
 
 
 def _fault(path: Path, fault: str) -> Exception:
-    """Tell apart what deleting the folder would mend and what it would not. A path in the text is no fault."""
+    """Tell apart what deleting the folder would fix and what it would not. A path in the text is no fault."""
     said = fault.replace(str(path), "").lower()
     if "lock hold by" in said or "while lock file" in said:
         return PrerequisiteError(
@@ -255,7 +255,7 @@ def _fault(path: Path, fault: str) -> Exception:
 
 def _unwritable(path: Path, fault: str) -> PrerequisiteError:
     return PrerequisiteError(
-        f"{path} cannot be written: {fault}: mend that, or point app.data_dir to another folder"
+        f"{path} cannot be written: {fault}: fix that, or point app.data_dir to another folder"
     )
 
 

@@ -13,10 +13,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from conf.settings import KafkaSettings
-from tables import changelog, codec
+from ringfence_kafka import log_reader
+from ringfence_kafka.config.settings import KafkaSettings
+from ringfence_kafka.errors import require
+from ringfence_kafka.failpoints import reach
+from tables import codec
 from tables.codec import FormatError, Meta, Origin, Slot
-from tables.failpoints import reach
 from tables.index import StoredIndex
 from tables.resize import collect_garbage, make_ring, older_capacities
 from tables.restore import ChangelogBounds, Restore, UntrustedError, require_own, trusted_start
@@ -95,7 +97,7 @@ class LaneTable:
             PrerequisiteError: the folder cannot be used.
             FormatError: the changelog holds records of a later version.
             ForeignChangelogError: the changelog is another address's.
-            ChangelogStalledError: the changelog's end cannot be reached.
+            LogStalledError: the changelog's end cannot be reached.
         """
         began = time.monotonic()
         try:
@@ -138,7 +140,7 @@ class LaneTable:
             restore.consume(records)
             await reach("mid-restore", self._path.name)
 
-        await changelog.read(kafka, topic, partition, start, high_watermark, consume)
+        await log_reader.read(kafka, topic, partition, start, high_watermark, consume)
         restore.finish()
         return restore
 
@@ -244,6 +246,20 @@ class LaneTable:
         stored_index = self._stored_index
 
         def fill(writes: Writes) -> None:
+            checked, meta, head = change.checked, change.meta, self.ring.head
+            # Before anything is written: each new ID has the sequence that the head was when it came.
+            require(
+                checked.first_sequence == head, "checked at head", checked.first_sequence, "the head is", head
+            )
+            require(
+                meta.head == head + len(checked.new_ids),
+                "head",
+                meta.head,
+                "after",
+                len(checked.new_ids),
+                "IDs at",
+                head,
+            )
             for key in change.removed:
                 writes.delete_slot(key)
             if not self._options.persistent:

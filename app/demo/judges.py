@@ -11,8 +11,8 @@ from typing import Final
 from app.demo.processes import Child, Interruption
 from app.demo.traffic import ADDRESSES
 from app.demo.watch import Positions
-from conf import wire
-from conf.errors import RingfenceError
+from ringfence_kafka import wire
+from ringfence_kafka.errors import RingfenceError
 
 CHECK: Final = Path(__file__).with_name("check.py")
 CHECK_LIMIT_S: Final = 300.0

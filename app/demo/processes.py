@@ -12,7 +12,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, Final, Self
 
-from conf.load import ENV_PREFIX
+from ringfence_kafka.config.load import ENV_PREFIX
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 """Where ``python -m app`` finds the application, installed or not."""

@@ -18,8 +18,8 @@ from app.demo.traffic import ADDRESSES, Plan
 from app.demo.watch import Positions, Watch
 from app.embedded import ports
 from app.embedded.broker import EmbeddedBroker
-from conf import wire
-from conf.errors import RingfenceError
+from ringfence_kafka import wire
+from ringfence_kafka.errors import RingfenceError
 
 MESSAGES: Final = 240_000
 SEED: Final = 1
@@ -119,7 +119,7 @@ class Demo:
         self._create_topics()
         self._worker = self._start_worker()
         if not self._becomes_ready(self._worker):
-            raise DemoError(f"the worker did not come up: mend what its log names\n{_log(self._worker)}")
+            raise DemoError(f"the worker did not come up: fix what its log names\n{_log(self._worker)}")
         seconds = self._traffic()
         stopped = self._stop_worker()
         self._display.phase("check: another program compares all that went in with all that came out")
@@ -149,7 +149,7 @@ class Demo:
         child = Child(arguments, self._directory / "topics.log")
         self._stack.callback(child.kill)
         if child.wait(READY_LIMIT_S, self._interruption.check) != 0:
-            raise DemoError(f"the topics were not created: mend what is named here\n{_log(child)}")
+            raise DemoError(f"the topics were not created: fix what is named here\n{_log(child)}")
 
     def _start_worker(self) -> WorkerProcess:
         self._workers += 1
@@ -222,7 +222,7 @@ class Demo:
             self._display.phase("catching up")
 
     def _worker_error(self, fault: str) -> WorkerError:
-        return WorkerError(f"the worker {fault}: mend what its log names\n{_log(self._worker)}")
+        return WorkerError(f"the worker {fault}: fix what its log names\n{_log(self._worker)}")
 
     # -- after the traffic ---------------------------------------------------------------------------------------
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from conf.errors import ConfigurationError
+from ringfence_kafka.errors import ConfigurationError
 
 ADDRESSES: Final = ("orders", "payments")
 GROUPS: Final = 1_000

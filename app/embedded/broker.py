@@ -19,7 +19,7 @@ from confluent_kafka.admin import AdminClient, ConfigResource
 
 from app.embedded import child, jars, ports, server_files
 from conf import java
-from conf.errors import PrerequisiteError
+from ringfence_kafka.errors import PrerequisiteError
 
 HOST: Final = "127.0.0.1"
 
@@ -148,8 +148,10 @@ class EmbeddedBroker:
             self._process.wait()
 
     def pause(self) -> None:
-        """Freeze the broker: its port stays open and nothing answers."""
+        """Freeze the broker: its port stays open, and nothing answers from now on."""
         os.kill(self.pid, signal.SIGSTOP)
+        # The signal takes a moment to stop all threads. Its end, if it came first, is left to whoever waits for it.
+        os.waitid(os.P_PID, self.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
 
     def resume(self) -> None:
         """End a :meth:`pause`."""
@@ -261,7 +263,7 @@ class EmbeddedBroker:
         if done.returncode != 0:
             _raise_if_refused(done.stdout)
             raise PrerequisiteError(
-                f"{self.directory / server_files.DATA} could not be formatted: mend what Kafka names, or remove "
+                f"{self.directory / server_files.DATA} could not be formatted: fix what Kafka names, or remove "
                 f"the folder:\n{_indented(done.stdout)}"
             )
 
@@ -272,12 +274,12 @@ class EmbeddedBroker:
             if not self.running:
                 _raise_if_refused(self.log_tail())
                 raise PrerequisiteError(
-                    f"the broker ended while it started: mend what its log names:\n{self.log_tail()}"
+                    f"the broker ended while it started: fix what its log names:\n{self.log_tail()}"
                 )
             if time.monotonic() > deadline:
                 raise PrerequisiteError(
                     f"the broker did not answer at {self.bootstrap_servers} within {timeout:g} s: give it more time "
-                    f"or memory, or mend what its log names:\n{self.log_tail()}"
+                    f"or memory, or fix what its log names:\n{self.log_tail()}"
                 )
             if client is None and ports.answers(HOST, self.port):
                 client = AdminClient({"bootstrap.servers": self.bootstrap_servers, "log_level": 0})

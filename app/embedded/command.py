@@ -11,7 +11,7 @@ import click
 
 from app.embedded import jars, properties
 from app.embedded.broker import EmbeddedBroker
-from conf.errors import PrerequisiteError
+from ringfence_kafka.errors import PrerequisiteError
 
 _STOP_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
@@ -54,7 +54,7 @@ def run_broker(port: int, directory: Path, pairs: Sequence[str] = ()) -> int:
     except _StopRequestedError:
         return 0
     raise PrerequisiteError(
-        f"the broker ended by itself: mend what its log names, and start it again:\n{broker.log_tail()}"
+        f"the broker ended by itself: fix what its log names, and start it again:\n{broker.log_tail()}"
     )
 
 

@@ -18,7 +18,7 @@ from typing import Final
 import click
 
 from conf import java
-from conf.errors import PrerequisiteError
+from ringfence_kafka.errors import PrerequisiteError
 
 KAFKA_VERSION: Final = "4.1.0"
 SCALA_VERSION: Final = "2.13"

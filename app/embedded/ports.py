@@ -5,7 +5,7 @@ import secrets
 import socket
 from typing import Final
 
-from conf.errors import PrerequisiteError
+from ringfence_kafka.errors import PrerequisiteError
 
 _RANGE: Final = range(20_000, 32_768)
 """Below the ports that Linux and macOS hand to outgoing connections. From among those, a client that tries to

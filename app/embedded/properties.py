@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
-from conf.errors import ConfigurationError
+from ringfence_kafka.errors import ConfigurationError
 
 _KEY: Final = re.compile(r"[A-Za-z0-9._-]+")
 _WHERE: Final = "it listens on one port of this machine: choose that with --port"

@@ -9,7 +9,7 @@ from typing import Final
 from app.embedded import ports
 from bench.errors import BenchError
 from bench.measure import ROOT, environment
-from conf import wire
+from ringfence_kafka import wire
 
 HOST: Final = "127.0.0.1"
 TOPICS_LIMIT_S: Final = 120

@@ -4,7 +4,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
 
 from reconcile.anomalies.name import Anomaly, rows
-from reconcile.schemas import ACCEPTED, DIVERTED, FORWARDED
+from reconcile.spark.schemas import ACCEPTED, DIVERTED, FORWARDED
 
 
 def doubled(evidence: DataFrame) -> DataFrame:
@@ -29,7 +29,7 @@ def doubled_later(evidence: DataFrame, spans: DataFrame) -> DataFrame:
     return rows(
         strays.where("fate != 0 and offset >= origin and offset < begin"),
         Anomaly.DOUBLED,
-        F.lit("judged on an earlier night, and now there is an output again"),
+        F.lit("judged by an earlier run, and now there is an output again"),
     )
 
 
@@ -50,12 +50,12 @@ def phantom(evidence: DataFrame, spans: DataFrame) -> DataFrame:
 
 
 def beyond_memory(evidence: DataFrame, spans: DataFrame) -> DataFrame:
-    """GAP: on a later night, an output of an input from before the first night; what became of it then nobody knows."""
+    """GAP: on a later night, an output of an input from before the first run; what became of it then nobody knows."""
     strays = _without_input(evidence, spans)
     return rows(
         strays.where("fate != 0 and offset < origin and begin > origin"),
         Anomaly.GAP,
-        F.lit("an output of an input from before the first night"),
+        F.lit("an output of an input from before the first run"),
     )
 
 

@@ -4,7 +4,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
 
 from reconcile.anomalies.name import Anomaly, rows
-from reconcile.schemas import DIVERTED
+from reconcile.spark.schemas import DIVERTED
 
 
 def unmatched(evidence: DataFrame) -> DataFrame:

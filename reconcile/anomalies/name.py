@@ -7,7 +7,7 @@ from typing import NamedTuple
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
 
-from reconcile.schemas import ANOMALIES
+from reconcile.spark.schemas import ANOMALIES
 
 
 class Anomaly(StrEnum):

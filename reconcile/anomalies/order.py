@@ -4,7 +4,7 @@ from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
 
 from reconcile.anomalies.name import Anomaly, rows
-from reconcile.schemas import ACCEPTED
+from reconcile.spark.schemas import ACCEPTED
 
 
 def reordered(evidence: DataFrame) -> DataFrame:
@@ -50,7 +50,7 @@ def reordered_across(
 
     Args:
         evidence: Of the night.
-        earlier: :data:`reconcile.schemas.IDS` of the last night.
+        earlier: :data:`reconcile.spark.schemas.IDS` of the last night.
         spans: address, partition, begin of each input partition.
         outputs: address, out_partition, out_begin of each partition of the accepted topic.
     """
@@ -85,7 +85,7 @@ def reordered_across(
         Anomaly.REORDERED,
         F.concat(
             F.when(F.col("other_offset") > F.col("offset"), F.lit("accepted after")).otherwise(F.lit("accepted before")),
-            F.lit(" offset "), F.col("other_offset").cast("string"), F.lit(" of its group, which the last night judged"),
+            F.lit(" offset "), F.col("other_offset").cast("string"), F.lit(" of its group, which the last run judged"),
         ),
         other_partition=F.col("partition"),
     )  # fmt: skip

@@ -5,7 +5,7 @@ from typing import Final
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
 
-from reconcile.evidence import PLACE
+from reconcile.night.evidence import PLACE
 
 _WAY: Final = ["address", "lane", "way"]
 _OURS: Final = ("own_group", "max_age_ms", "largest", "emptied", "in_force")
@@ -21,10 +21,10 @@ def without_original(
     by order. Where a diverted duplicate names its original, it must be that one. Nothing is one where the ring was off.
 
     Args:
-        candidates: Of :data:`reconcile.schemas.EVIDENCE`.
-        originals: :data:`reconcile.schemas.IDS` of this night and those before.
+        candidates: Of :data:`reconcile.spark.schemas.EVIDENCE`.
+        originals: :data:`reconcile.spark.schemas.IDS` of this night and those before.
         rules: address, max_age_ms, largest, and more.
-        events: :data:`reconcile.schemas.EVENTS`; None = there are none.
+        events: :data:`reconcile.spark.schemas.EVENTS`; None = there are none.
         night: This one's number.
     """
     limits = F.broadcast(rules.select("address", "max_age_ms", "largest"))
@@ -72,7 +72,7 @@ def _is_original(night: int) -> Column:
     in_order = F.when(_same_way(), _place("c") > _place("o")).otherwise(
         (F.col("c.partition") != F.col("o.partition")) | (F.col("c.offset") > F.col("o.offset"))
     )
-    # What an earlier night accepted came before; places in a forward topic that was made anew do not tell it.
+    # What an earlier night accepted came before; places in a forward topic that was created again do not tell it.
     before = (F.col("o.night") < night) | in_order
     young = (F.col("c.max_age_ms") == 0) | (
         F.col("c.timestamp") - F.col("o.timestamp") <= F.col("c.max_age_ms")

@@ -18,7 +18,7 @@ def repeated(ids: DataFrame, night: int) -> DataFrame:
     """All rows of the IDs that were accepted several times, once at least in this night.
 
     Args:
-        ids: :data:`reconcile.schemas.IDS` of this night and those before.
+        ids: :data:`reconcile.spark.schemas.IDS` of this night and those before.
         night: This one's number.
     """
     tonight = F.max((F.col("night") == night).cast("int"))
@@ -173,7 +173,7 @@ def promised(pairs: DataFrame, events: DataFrame | None, rules: DataFrame, capac
 
     Args:
         pairs: As :func:`between` has them.
-        events: :data:`reconcile.schemas.EVENTS`; None = there are none.
+        events: :data:`reconcile.spark.schemas.EVENTS`; None = there are none.
         rules: address, max_age_ms, whole_since, and more.
         capacity: Of address and lane, where no event tells it.
     """

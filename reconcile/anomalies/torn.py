@@ -8,8 +8,8 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
 
 from reconcile.anomalies.name import Anomaly, rows
-from reconcile.evidence import ONCE
-from reconcile.schemas import ACCEPTED
+from reconcile.night.evidence import ONCE
+from reconcile.spark.schemas import ACCEPTED
 
 _TORN = "seen = of and accepted > 0 and accepted < of"
 

@@ -11,7 +11,7 @@ its client wrote twice (retries without idempotence) is two inputs, and no anoma
 from collections.abc import Iterable
 from typing import Final
 
-from conf import wire
+from ringfence_kafka import wire
 from tests.faults.content import corrupted
 from tests.faults.evidence import Evidence, Input, shown
 from tests.faults.finding import Anomaly, Finding, counts

@@ -3,7 +3,7 @@
 import json
 from hashlib import blake2b
 
-from conf import wire
+from ringfence_kafka import wire
 from tests.faults.evidence import Evidence, Fate, Input
 from tests.faults.finding import Anomaly, Finding
 from tests.faults.history import Headers, Record

@@ -8,7 +8,7 @@ from hashlib import blake2b
 from operator import itemgetter
 from typing import Final
 
-from conf import wire
+from ringfence_kafka import wire
 from tests.faults.finding import Anomaly, Finding
 from tests.faults.history import History, Place, Record
 

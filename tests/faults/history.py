@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final, NamedTuple, Self
 
-from conf import wire
+from ringfence_kafka import wire
 
 TOKEN_HEADER: Final = "t"  # noqa: S105 - the name of a header
 """Header with what is unique to one attempt of a producer: resends of one ID differ in it."""

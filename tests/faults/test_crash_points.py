@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tables.failpoints import POINTS
+from ringfence_kafka.failpoints import POINTS
 from tests.support import kafka
 from tests.support.kafka import Sent
 from tests.support.worker import WorkerProcess, wait_for

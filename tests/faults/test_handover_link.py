@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from ringfence_client import Message
-from tables import failpoints
+from ringfence_kafka import failpoints
 from tests.faults.proxy import TcpProxy
 from tests.support.consuming import Bench, Running, consuming
 from tests.support.group_checker import Disturbance, judge
@@ -37,8 +37,8 @@ async def _suspended(
     first: Running, second: Running, gate: asyncio.Event, cut: Callable[[], None]
 ) -> Callable[[], None]:
     """The holder's, between its loss of all partitions and the next assignment."""
-    holdings = first.consumer.holdings
-    await until(lambda: holdings.assigned is None, lambda: "there is no rebalance")
+    held_partitions = first.consumer.held_partitions
+    await until(lambda: held_partitions.assigned is None, lambda: "there is no rebalance")
     cut()
     return _nothing
 

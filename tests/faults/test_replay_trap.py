@@ -14,7 +14,7 @@ import pytest
 
 from agents import transactions
 from agents.lane import Lane
-from tables import failpoints, producer
+from ringfence_kafka import failpoints, producer
 from tests.faults.proxy import TcpProxy
 from tests.support import kafka
 from tests.support.kafka import Sent

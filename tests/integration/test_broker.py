@@ -15,7 +15,7 @@ from confluent_kafka.admin import AdminClient, ConfigResource
 
 from app.embedded import properties
 from app.embedded.broker import EmbeddedBroker
-from conf.errors import PrerequisiteError
+from ringfence_kafka.errors import PrerequisiteError
 from tests.support.kafka import create_topics
 
 ROOT = Path(__file__).parents[2]

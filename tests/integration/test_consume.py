@@ -337,7 +337,7 @@ def test_unknown_address(tmp_path: Path) -> None:
     """It says which there are."""
     ended = _consume(_offline(tmp_path), "ordres")
 
-    assert ended == (2, "ringfence: 'ordres' is no address of the configuration: there are orders")
+    assert ended == (2, "ringfence: unknown address 'ordres': the configuration has orders")
 
 
 def test_broker_away(tmp_path: Path) -> None:

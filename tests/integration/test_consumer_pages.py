@@ -8,7 +8,7 @@ import aiohttp
 import pytest
 
 from ringfence_client import Message, Retry, web
-from tables import failpoints
+from ringfence_kafka import failpoints
 from tests.support.browser import Pages, pages_of
 from tests.support.consuming import Recorder, consuming, numbered
 from tests.support.kafka import Sent

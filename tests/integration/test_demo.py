@@ -30,7 +30,7 @@ sys.exit(run(20_000))
 WITHOUT_A_WORKER: Final = """
 import os, sys
 from app.demo import run
-from conf.errors import RingfenceError
+from ringfence_kafka.errors import RingfenceError
 os.environ["RINGFENCE_FAILPOINTS"] = "before-fence:*=kill"
 try:
     run(20_000)
@@ -153,7 +153,7 @@ def test_a_worker_that_lets_duplicates_pass(demo: RunningDemo) -> None:
 def test_a_worker_that_does_not_come_up(demo: RunningDemo) -> None:
     """Exit code 2, what the worker logged, and where all of it is."""
     assert demo.end() == 2, demo.output
-    assert "the worker did not come up: mend what its log names" in demo.output
+    assert "the worker did not come up: fix what its log names" in demo.output
     assert "worker worker of demo starts" in demo.output
     [kept] = demo.left_behind
     assert f"(all of it: {kept}/worker-1.log)" in demo.output

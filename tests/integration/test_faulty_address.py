@@ -13,11 +13,11 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from agents.address_faults import EVERY, AddressFaults
 from agents.lanes import Lanes
-from app import topics
-from app.metrics import Metrics
-from conf.load import validate
-from conf.settings import Settings
-from tables.cluster import Cluster
+from app.verbs import topics
+from app.worker.metrics import Metrics
+from ringfence_kafka.cluster import Cluster
+from ringfence_kafka.config.load import validate
+from ringfence_kafka.config.settings import Settings
 from tests.support import kafka
 from tests.support.kafka import Sent
 from tests.support.lanes import Group, until
@@ -78,7 +78,7 @@ class Scene:
         """Gauges by name and lane, or name and address where they have no lane."""
         return {
             (sample.name, sample.labels.get("lane", sample.labels.get("address", ""))): sample.value
-            for family in text_string_to_metric_families(Metrics(self.lanes).text().decode())
+            for family in text_string_to_metric_families(Metrics().show(self.lanes).text().decode())
             for sample in family.samples
             if family.type == "gauge"
         }
@@ -224,7 +224,7 @@ async def test_size_that_is_raised_again(bootstrap: str, scene: Scene) -> None:
 
 async def test_lag_that_nobody_tells(bootstrap: str, scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     """A lane whose input is gone is still there, and its lag is unknown, not 0."""
-    monkeypatch.setattr("tables.offsets.REQUEST_TIMEOUT_MS", 500)
+    monkeypatch.setattr("ringfence_kafka.offsets.REQUEST_TIMEOUT_MS", 500)
     await scene.assign()
     await scene.until_state(scene.faulty, "open")
     kafka.delete_topics(bootstrap, [scene.faulty])

@@ -10,14 +10,14 @@ import pytest
 
 from agents.lane import Lane, LaneState
 from agents.opening import Opening
-from app import ring_clear, ring_find, rings, topics
-from conf import wire
-from conf.errors import ForeignChangelogError
-from conf.load import validate
-from conf.settings import Settings
-from reconcile.kafka import Cluster as NightCluster
-from reconcile.survey import Survey
-from tables.cluster import Cluster
+from app.verbs import ring_clear, ring_find, rings, topics
+from reconcile.cluster.admin import Cluster as NightCluster
+from reconcile.cluster.survey import Survey
+from ringfence_kafka import wire
+from ringfence_kafka.cluster import Cluster
+from ringfence_kafka.config.load import validate
+from ringfence_kafka.config.settings import Settings
+from ringfence_kafka.errors import ForeignChangelogError
 from tests.support.lanes import Bench, Group, bench, ids, until
 from tests.support.worker import run_verb
 

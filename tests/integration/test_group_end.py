@@ -8,7 +8,7 @@ import pytest
 from aiokafka import TopicPartition
 
 from ringfence_client import Message, Retry
-from tables import failpoints
+from ringfence_kafka import failpoints
 from tests.support.consuming import Recorder, consuming, interleaved, numbered
 from tests.support.held import Held
 from tests.support.lanes import until
@@ -84,21 +84,21 @@ async def test_stopped_while_it_comes_back(bootstrap: str) -> None:
         bench.send(*numbered(b"group", 1))
         running = await bench.start(handler, drain_timeout=300.0)
         await until(lambda: len(handler.begun) == 1, lambda: str(handler.begun))
-        holdings, partitions = running.consumer.holdings, [TopicPartition(bench.accepted, 0)]
+        held_partitions, partitions = running.consumer.held_partitions, [TopicPartition(bench.accepted, 0)]
         # What aiokafka says when the group is rebalanced, twice.
-        await holdings.revoked(partitions)
-        holdings.given([])
+        await held_partitions.revoked(partitions)
+        held_partitions.given([])
         leaving = running.consumer.claims[0].leaving
         assert leaving is not None
         await asyncio.sleep(0)
-        await holdings.revoked(partitions)
-        holdings.given(partitions)
+        await held_partitions.revoked(partitions)
+        held_partitions.given(partitions)
         await asyncio.sleep(0)
         assert leaving.cancelling()
         assert not leaving.done()
         # And as close() does.
-        again = holdings._let_go(running.consumer.claims[0])
-        await holdings.revoked(partitions)
+        again = held_partitions._let_go(running.consumer.claims[0])
+        await held_partitions.revoked(partitions)
         free.set()
         await asyncio.wait([again])
 
@@ -126,7 +126,7 @@ async def test_leaver_keeps_only_what_it_runs(bootstrap: str) -> None:
         await bench.until_next(other, 3, 1)
 
         assert not stopped.done()
-        assert other.consumer.holdings.assigned == {0, 1}
+        assert other.consumer.held_partitions.assigned == {0, 1}
         assert "draining" in other.consumer.reasons[0]
 
         free.set()

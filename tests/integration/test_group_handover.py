@@ -9,7 +9,7 @@ from aiokafka.consumer.group_coordinator import GroupCoordinator
 from aiokafka.errors import NotCoordinatorForGroupError
 from aiokafka.protocol.group import HeartbeatRequest
 
-from tables import failpoints
+from ringfence_kafka import failpoints
 from tests.support.consuming import Recorder, consuming, interleaved, numbered
 from tests.support.held import Held
 from tests.support.lanes import until
@@ -64,8 +64,10 @@ async def test_member_comes_and_goes(bootstrap: str, kind: str) -> None:
         one = await bench.start(first.handler, concurrency=6, drain_timeout=0.3)
         await until(lambda: len(first.recorder.done) == 16, lambda: str(first.recorder.done))
         two = bench.launch(second.handler, lease_timeout=TIMEOUT_S)
-        await until(lambda: bool(two.consumer.holdings.assigned), lambda: "the second is assigned nothing")
-        other = next(iter(two.consumer.holdings.assigned or ()))
+        await until(
+            lambda: bool(two.consumer.held_partitions.assigned), lambda: "the second is assigned nothing"
+        )
+        other = next(iter(two.consumer.held_partitions.assigned or ()))
         await until(lambda: other not in one.consumer.claims, lambda: "it is not let go")
         begun = time.monotonic()
         await two.ready(1)

@@ -11,8 +11,8 @@ from aiokafka import TopicPartition
 
 from ringfence_client import Message
 from ringfence_client.record import DRAINING, RELEASED
-from tables import clock, failpoints
-from tables.producer import FencedError
+from ringfence_kafka import clock, failpoints
+from ringfence_kafka.producer import FencedError
 from tests.support.consuming import Bench, Recorder, Running, consuming, numbered
 from tests.support.kafka import Sent
 from tests.support.lanes import LIMIT_S, until
@@ -123,8 +123,8 @@ async def test_rebalances_while_one_waits(bootstrap: str) -> None:
             try:
                 while not handler.begun and time.monotonic() < begun + LIMIT_S:
                     # What aiokafka says when the group is rebalanced.
-                    await running.consumer.holdings.revoked([TopicPartition(bench.accepted, 0)])
-                    running.consumer.holdings.given([TopicPartition(bench.accepted, 0)])
+                    await running.consumer.held_partitions.revoked([TopicPartition(bench.accepted, 0)])
+                    running.consumer.held_partitions.given([TopicPartition(bench.accepted, 0)])
                     await asyncio.sleep(0.5)
             finally:
                 remove()
@@ -266,7 +266,7 @@ async def test_written_while_one_waits_for_a_turn(bootstrap: str) -> None:
             await outsider.write(token=7, delivered=2, reserved=5)
             running = bench.launch(handler, lease_timeout=300.0, lease_idle=3.0)
             await _waits(running, "held by outsider")
-            clients = running.consumer.holdings._opening._clients
+            clients = running.consumer.held_partitions._opening._clients
             queue = clients.turns = asyncio.Semaphore(0)
             await until(lambda: bool(queue._waiters), lambda: "nobody waits for a turn")
             await outsider.write(running=1)

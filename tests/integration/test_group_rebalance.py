@@ -7,7 +7,7 @@ import pytest
 from aiokafka import TopicPartition
 
 from ringfence_client import Message, Retry
-from tables import failpoints
+from ringfence_kafka import failpoints
 from tests.support.consuming import Recorder, consuming, interleaved, numbered
 from tests.support.held import Held
 from tests.support.lanes import Gate, until
@@ -34,10 +34,10 @@ async def test_thread_ends_in_a_rebalance(bootstrap: str) -> None:
             lambda: str(window.counts),
         )
         # What aiokafka says when the group is rebalanced.
-        await running.consumer.holdings.revoked([TopicPartition(bench.accepted, 0)])
+        await running.consumer.held_partitions.revoked([TopicPartition(bench.accepted, 0)])
         held.free.set()
         await until(lambda: 0 in held.recorder.offsets, lambda: str(held.recorder.begun))
-        running.consumer.holdings.given([TopicPartition(bench.accepted, 0)])
+        running.consumer.held_partitions.given([TopicPartition(bench.accepted, 0)])
         await bench.until_next(running, 3)
 
         assert held.recorder.attempts(0) == [1]
@@ -107,8 +107,8 @@ async def test_assigned_while_it_is_dropped(bootstrap: str) -> None:
         await until(cleaning.is_set, lambda: "nothing is cancelled")
         # What aiokafka says when the group is rebalanced.
         partitions = [TopicPartition(bench.accepted, 0)]
-        await running.consumer.holdings.revoked(partitions)
-        running.consumer.holdings.given(partitions)
+        await running.consumer.held_partitions.revoked(partitions)
+        running.consumer.held_partitions.given(partitions)
         await bench.until_next(running, 4)
 
         assert handler.wrong == []
@@ -127,14 +127,14 @@ async def test_regained_when_a_handler_ends(bootstrap: str) -> None:
         bench.send(*numbered(b"group", 3))
         running = await bench.start(handler, drain_timeout=300.0)
         await until(lambda: len(handler.begun) == 1, lambda: str(handler.begun))
-        claimed, holdings = running.consumer.claims[0], running.consumer.holdings
+        claimed, held_partitions = running.consumer.claims[0], running.consumer.held_partitions
         partitions = [TopicPartition(bench.accepted, 0)]
         # What aiokafka says when the group is rebalanced, twice.
-        await holdings.revoked(partitions)
-        holdings.given([])
+        await held_partitions.revoked(partitions)
+        held_partitions.given([])
         await asyncio.sleep(0)
-        await holdings.revoked(partitions)
-        holdings.given(partitions)
+        await held_partitions.revoked(partitions)
+        held_partitions.given(partitions)
         claimed.ended.set()
         await until(lambda: not claimed.draining, lambda: "it does not go on")
         free.set()
@@ -156,18 +156,18 @@ async def test_failed_and_regained(bootstrap: str, when: str) -> None:
         bench.send(*numbered(b"group", 3))
         running = await bench.start(handler, drain_timeout=300.0)
         await until(lambda: len(handler.begun) == 1, lambda: str(handler.begun))
-        holdings, partitions = running.consumer.holdings, [TopicPartition(bench.accepted, 0)]
+        held_partitions, partitions = running.consumer.held_partitions, [TopicPartition(bench.accepted, 0)]
         claimed = running.consumer.claims[0]
         if when == "before":
             claimed.fail()
         # What aiokafka says when the group is rebalanced.
-        await holdings.revoked(partitions)
+        await held_partitions.revoked(partitions)
         if when == "meanwhile":
             claimed.fail()
         await claimed.writer.persisted()
         gate = Gate()
         remove = failpoints.install("before-send", bench.claim_name(), gate)
-        holdings.given(partitions)
+        held_partitions.given(partitions)
         if when == "at its end":
             await gate.wait()  # in the write before it goes on
             claimed.fail()
@@ -202,10 +202,10 @@ async def test_delays_outlast_a_rebalance(bootstrap: str) -> None:
     async with consuming(bootstrap) as bench:
         bench.send(*interleaved(3, 1))
         running = await bench.start(handler)
-        claimed, holdings = running.consumer.claims[0], running.consumer.holdings
+        claimed, held_partitions = running.consumer.claims[0], running.consumer.held_partitions
         await until(lambda: len(handler.begun) == 3 and 0 in failed, lambda: str(handler.begun))
         # What aiokafka says when the group is rebalanced.
-        await holdings.revoked([TopicPartition(bench.accepted, 0)])
+        await held_partitions.revoked([TopicPartition(bench.accepted, 0)])
         free.set()
         await until(lambda: len(failed) == 3, lambda: str(failed))
         await asyncio.sleep(2 * delays[2])
@@ -213,7 +213,7 @@ async def test_delays_outlast_a_rebalance(bootstrap: str) -> None:
         assert again == {}
         assert claimed.window.running == set()
 
-        holdings.given([TopicPartition(bench.accepted, 0)])
+        held_partitions.given([TopicPartition(bench.accepted, 0)])
         await bench.until_next(running, 3)
 
         assert all(again[offset] >= failed[offset] + delay for offset, delay in delays.items())

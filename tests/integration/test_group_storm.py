@@ -119,14 +119,14 @@ async def test_taken_while_suspended(bootstrap: str) -> None:
         bench.send(*numbered(b"group", 5), *numbered(b"other", 5))
         running = await bench.start(handler, concurrency=1, lease_timeout=300.0, lease_idle=300.0)
         await until(lambda: len(handler.begun) == 1, lambda: str(handler.begun))
-        holdings, partitions = running.consumer.holdings, [TopicPartition(bench.accepted, 0)]
+        held_partitions, partitions = running.consumer.held_partitions, [TopicPartition(bench.accepted, 0)]
         # What aiokafka says when the group is rebalanced.
-        await holdings.revoked(partitions)
+        await held_partitions.revoked(partitions)
         free.set()
         await until(lambda: len(handler.done) == 1, lambda: str(handler.done))
         await running.consumer.claims[0].writer.persisted()
         await take(bench)
-        holdings.given(partitions)
+        held_partitions.given(partitions)
         await bench.until_next(running, 10)
 
         assert [each.fence for each in handler.messages] == [1] + [3] * 9
@@ -195,7 +195,9 @@ async def test_hot_group_changes_hands(bootstrap: str) -> None:
             lambda: str(first.consumer.claims),
         )
         second = bench.launch(journal.handler(1, work), **options)
-        await until(lambda: bool(second.consumer.holdings.assigned), lambda: "the second is assigned nothing")
+        await until(
+            lambda: bool(second.consumer.held_partitions.assigned), lambda: "the second is assigned nothing"
+        )
         joined.set()
         await _until_ended(journal, 2 * HOT, first, second, limit_s=60)
         await asyncio.gather(first.stop(), second.stop())

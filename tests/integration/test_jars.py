@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from app.embedded import jars
-from conf.errors import PrerequisiteError
+from ringfence_kafka.errors import PrerequisiteError
 
 ROOT = Path(__file__).parents[2]
 LIMIT_S = 60

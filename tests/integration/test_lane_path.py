@@ -10,7 +10,7 @@ from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from agents.lane import LaneState
-from tables import failpoints
+from ringfence_kafka import failpoints
 from tables.store import Store
 from tests.support import kafka
 from tests.support.kafka import Sent

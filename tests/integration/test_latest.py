@@ -9,10 +9,10 @@ import pytest
 from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from conf.settings import KafkaSettings
-from tables.cluster import Cluster
-from tables.latest import LatestValues
-from tables.together import StoppedError
+from ringfence_kafka.cluster import Cluster
+from ringfence_kafka.config.settings import KafkaSettings
+from ringfence_kafka.latest import LatestValues
+from ringfence_kafka.together import StoppedError
 from tests.support import kafka
 from tests.support.kafka import Sent
 from tests.support.lanes import until
@@ -95,7 +95,7 @@ async def test_reads_only_what_is_new(bootstrap: str) -> None:
 
 @pytest.mark.parametrize("more", [0, 40])
 async def test_recreated_topic(bootstrap: str, more: int) -> None:
-    """A topic that was made anew is read anew, whether its end lies below what was read, at it, or far beyond."""
+    """A topic that was created again is read anew, whether its end lies below what was read, at it, or far beyond."""
     topic = _topic(bootstrap)
     _write(bootstrap, topic, *((b"%d" % each, b"old") for each in range(10)))
     async with _reading(bootstrap, topic) as latest:

@@ -46,7 +46,7 @@ def test_header_name_that_is_not_utf8(bootstrap: str, tmp_path: Path) -> None:
 
 
 def test_damaged_record_batch(tmp_path: Path) -> None:
-    """It is not stepped over: its lane waits and says where it is, what comes before and others flow; mended it goes on."""
+    """It is not stepped over: its lane waits and says where it is, what comes before and others flow; fixed it goes on."""
     (tmp_path / "broker").mkdir()
     with EmbeddedBroker(tmp_path / "broker") as broker:
         bootstrap = broker.bootstrap_servers

@@ -10,12 +10,11 @@ from typing import Any
 import pytest
 
 from agents.lanes import Lanes
-from app import ring_clear
-from conf import wire
-from conf.load import load
-from tables import failpoints
-from tables.cluster import Cluster
-from tables.producer import TransactionalProducer
+from app.verbs import ring_clear
+from ringfence_kafka import failpoints, wire
+from ringfence_kafka.cluster import Cluster
+from ringfence_kafka.config.load import load
+from ringfence_kafka.producer import TransactionalProducer
 from tests.support import kafka
 from tests.support.kafka import Sent
 from tests.support.lanes import Group
@@ -166,7 +165,7 @@ def test_unknown_address_and_unreadable_id(bootstrap: str, tmp_path: Path) -> No
     for verb in (["find", "nobody", "x"], ["clear", "nobody"], ["show", "nobody"]):
         done = run_verb("rings", *verb, "--config", str(config), check=False)
         assert done.returncode == 2
-        assert f"address 'nobody' is not configured; known are: {name}" in done.stderr
+        assert f"unknown address 'nobody': the configuration has {name}" in done.stderr
     done = run_verb("rings", "find", name, "hex:zz", "--config", str(config), check=False)
     assert done.returncode == 2
     assert "write text:hex:zz" in done.stderr

@@ -14,7 +14,7 @@ from typing import Final
 import pytest
 from confluent_kafka.admin import AclOperation, ResourcePatternType, ResourceType
 
-from conf.load import load
+from ringfence_kafka.config.load import load
 from tests.support import kafka
 from tests.support.secured import (
     PASSWORD,
@@ -173,7 +173,7 @@ REFUSED: Final[dict[str, tuple[Callable[[SecuredBroker], Access], str]]] = {
     ),
     "wrong password of PLAIN": (
         lambda broker: broker.plain.with_password(WRONG_PASSWORD),
-        f"'ringfence-user' (PLAIN): mend the name, or the password in ${PASSWORD_VARIABLE}",
+        f"'ringfence-user' (PLAIN): fix the name, or the password in ${PASSWORD_VARIABLE}",
     ),
     "wrong password of SCRAM": (
         lambda broker: broker.scram.with_password(WRONG_PASSWORD),
@@ -224,7 +224,7 @@ def test_refused(secured: SecuredBroker, case: str, tmp_path: Path) -> None:
         error = err.strip().splitlines()[-1]
         assert (verb, code) == (verb, 2), err
         name = "ringfence" if verb else "reconcile"
-        assert error.startswith(f"{name}: the broker at {access.bootstrap} does not let us in: "), verb
+        assert error.startswith(f"{name}: the broker at {access.bootstrap} denies access: "), verb
         assert reason in error, verb
         assert "Traceback" not in err
         for password in (PASSWORD, WRONG_PASSWORD):

@@ -13,12 +13,12 @@ import pytest
 from confluent_kafka import KafkaException
 from confluent_kafka.cimpl import murmur2
 
-from app import send
 from app.embedded.broker import EmbeddedBroker
-from app.send import InputError
-from conf.errors import BrokerUnavailableError, TopicError
-from conf.load import validate
-from conf.settings import Settings
+from app.verbs import send
+from app.verbs.send import InputError
+from ringfence_kafka.config.load import validate
+from ringfence_kafka.config.settings import Settings
+from ringfence_kafka.errors import BrokerUnavailableError, TopicError
 from tests.support import kafka
 
 PARTITIONS = 5

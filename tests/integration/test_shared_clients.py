@@ -12,10 +12,10 @@ from aiokafka.structs import OffsetAndMetadata
 from confluent_kafka import Producer
 
 from app.embedded.broker import EmbeddedBroker
-from conf.settings import KafkaSettings
-from tables import failpoints
-from tables.clients import ProducerClients
-from tables.producer import FencedError, Outgoing, TransactionalProducer
+from ringfence_kafka import failpoints
+from ringfence_kafka.clients import ProducerClients
+from ringfence_kafka.config.settings import KafkaSettings
+from ringfence_kafka.producer import FencedError, Outgoing, TransactionalProducer
 from tests.support import kafka
 from tests.support.consuming import Recorder, consuming
 from tests.support.kafka import Sent

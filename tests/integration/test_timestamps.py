@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from agents.lane import LaneState
-from app import topics
-from conf.load import validate
-from conf.settings import Settings
+from app.verbs import topics
+from ringfence_kafka.config.load import validate
+from ringfence_kafka.config.settings import Settings
 from tests.support import kafka
 from tests.support.kafka import Sent
 from tests.support.lanes import bench, until
@@ -74,7 +74,7 @@ async def test_created_outputs_take_everything(bootstrap: str) -> None:
 
 @pytest.mark.parametrize("setting", [AFTER, BEFORE])
 async def test_check_compares(bootstrap: str, setting: str) -> None:
-    """An output that takes less than its input is a fault with the command that mends it, and it mends it."""
+    """An output that takes less than its input is a fault with the command that fixes it, and it fixes it."""
     name = kafka.unique("narrow")
     kafka.create_topics(
         bootstrap,
@@ -90,7 +90,7 @@ async def test_check_compares(bootstrap: str, setting: str) -> None:
 
     (fault,) = await topics.verify(settings)
     kafka.alter_topic(bootstrap, f"{name}.quarantine", setting, "7200000")
-    mended = await topics.verify(settings)
+    fixed = await topics.verify(settings)
 
     assert fault.startswith(
         f"{name}.quarantine (quarantine topic of {name}) has {setting}=7199999, {name} has 7200000"
@@ -98,4 +98,4 @@ async def test_check_compares(bootstrap: str, setting: str) -> None:
     assert fault.endswith(
         f"kafka-configs.sh --bootstrap-server … --alter --topic {name}.quarantine --add-config {setting}=7200000"
     )
-    assert mended == []
+    assert fixed == []

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 from confluent_kafka.admin import AdminClient, ConfigResource
 
-from app import topics
 from app.embedded.broker import EmbeddedBroker
-from conf.errors import BrokerUnavailableError, TopicError
-from conf.load import validate
-from conf.settings import Settings
+from app.verbs import topics
+from ringfence_kafka.config.load import validate
+from ringfence_kafka.config.settings import Settings
+from ringfence_kafka.errors import BrokerUnavailableError, TopicError
 from tests.support.kafka import create_topics, delete_topics
 from tests.support.worker import WorkerProcess, configure, wait_for
 
@@ -28,7 +28,7 @@ def _settings(bootstrap: str, address: str, **keys: Any) -> Settings:
 
 
 async def test_create_and_verify(bootstrap: str) -> None:
-    """What create makes, verify finds well; the changelog is compacted; a second create changes nothing."""
+    """What create makes, verify finds ok; the changelog is compacted; a second create changes nothing."""
     settings = _settings(bootstrap, "fresh", partitions=3)
     expected = [
         ("fresh", 3),
@@ -74,7 +74,7 @@ def test_lines_and_exit_codes(bootstrap: str, capsys: pytest.CaptureFixture[str]
         f"created  {each}  {1 if each.endswith('journal') else 4} partitions" for each in names
     ]
     assert topics.check(settings) == 0
-    assert capsys.readouterr().out == "well   6 topics\n"
+    assert capsys.readouterr().out == "ok     6 topics\n"
 
 
 async def test_existing_input_decides(bootstrap: str) -> None:

@@ -18,11 +18,12 @@ from faust.transport.drivers import aiokafka as driver
 from faust.types import TP
 
 from agents.batch import FetchedBatch
-from app import topics, transport, worker
-from app.group import GroupOwnership
-from app.transport import FETCHED_WITHIN_S, REST_S, BatchConsumer, BatchConsumerThread
-from conf.load import validate
-from tables import insides
+from app.verbs import topics
+from app.worker import run, transport
+from app.worker.group import GroupOwnership
+from app.worker.transport import FETCHED_WITHIN_S, REST_S, BatchConsumer, BatchConsumerThread
+from ringfence_kafka import insides
+from ringfence_kafka.config.load import validate
 from tests.support import kafka
 from tests.support.kafka import Sent
 from tests.support.lanes import until
@@ -56,7 +57,7 @@ def _patience(monkeypatch: pytest.MonkeyPatch) -> None:
 class Received:
     """A running Faust app whose batches end here and not in lanes."""
 
-    def __init__(self, app: worker.RingfenceApp, name: str) -> None:
+    def __init__(self, app: run.RingfenceApp, name: str) -> None:
         self.app = app
         self.name = name
         self.batches: list[FetchedBatch] = []
@@ -135,7 +136,7 @@ async def receiving(bootstrap: str, folder: Path) -> AsyncIterator[Received]:
     )
     await topics.ensure(settings)
     settings.state_dir.mkdir(parents=True)
-    app = worker.create_app(settings)
+    app = run.create_app(settings)
     received = Received(app, name)
     app.lanes.offer = received.offer  # type: ignore[method-assign]
     await app.start()
@@ -147,7 +148,8 @@ async def receiving(bootstrap: str, folder: Path) -> AsyncIterator[Received]:
 
 
 OURS = {
-    "_batch", "_batch_message", "_drain", "_is_wanted", "_keep_fetching", "_next_messages", "_rest_left", "_wake", "is_active", "is_member", "rewind", "wake",
+    "_batch", "_batch_message", "_drain", "_hand_over", "_is_wanted", "_keep_fetching", "_next_messages", "_rest_left", "_wake",
+    "is_active", "is_member", "rewind", "wake",
 }  # fmt: skip
 """Methods that Faust does not have."""
 

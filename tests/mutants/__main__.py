@@ -73,7 +73,7 @@ def _require_sound(laboratory: Laboratory, chosen: Sequence[Mutant], console: Co
     run = laboratory.unmutated(tests)
     if run.exit_code != 0:
         console.print(run.output[-_TAIL_CHARACTERS:], markup=False, highlight=False)
-        console.print("Not all pass without any bug: mend that first.")
+        console.print("Not all pass without any bug: fix that first.")
         sys.exit(EXIT_COULD_NOT_RUN)
     console.print(f"all pass, {time.monotonic() - began:.0f} s")
 

@@ -238,7 +238,7 @@ _MEMORY: Final = (
                 "left = self._kept_max // 2",
             ),
         ),
-        "tests/unit/test_kept.py::test_many_partitions_one_after_the_other",
+        "tests/unit/test_resident.py::test_many_partitions_one_after_the_other",
     ),
     Mutant(
         "first-come-first-served",
@@ -250,12 +250,12 @@ _MEMORY: Final = (
                 "self._own = 0",
             ),
         ),
-        "tests/unit/test_kept.py::test_many_partitions_one_after_the_other",
+        "tests/unit/test_resident.py::test_many_partitions_one_after_the_other",
     ),
     Mutant(
         "memory-not-given-back",
         "With each rebalance there is less memory for those who stay, until each message is read by itself.",
-        (Patch("ringfence_client/kept.py", "        self._memory.leave(self)\n", ""),),
+        (Patch("ringfence_client/resident.py", "        self._memory.leave(self)\n", ""),),
         "tests/property/test_memory_model.py::test_books_and_bounds",
     ),
     Mutant(
@@ -263,7 +263,7 @@ _MEMORY: Final = (
         "What was fetched of partitions that have to wait stays in memory until Python looks for cycles of objects.",
         (
             Patch(
-                "tables/insides.py",
+                "ringfence_kafka/insides.py",
                 "            records._records_iterator.close()  # noqa: SLF001\n            records._records_iterator = None  # noqa: SLF001\n",
                 "            pass\n",
             ),

@@ -4,13 +4,13 @@ from typing import Final
 
 from tests.mutants.mutant import Mutant, Patch
 
-_CLOCK: Final = "tables/clock.py"
+_CLOCK: Final = "ringfence_kafka/clock.py"
 _CONSUMER: Final = "ringfence_client/consumer.py"
 _DISPATCHER: Final = "ringfence_client/dispatcher.py"
-_HOLDINGS: Final = "ringfence_client/holdings.py"
-_LATEST: Final = "tables/latest.py"
+_HOLDINGS: Final = "ringfence_client/held_partitions.py"
+_LATEST: Final = "ringfence_kafka/latest.py"
 _LEASE: Final = "ringfence_client/lease.py"
-_OPENING: Final = "ringfence_client/opening.py"
+_OPENING: Final = "ringfence_client/lease_acquisition.py"
 _WRITER: Final = "ringfence_client/writer.py"
 _LATEST_TESTS: Final = "tests/integration/test_latest.py"
 _LEASE_RULES: Final = "tests/unit/test_lease.py"

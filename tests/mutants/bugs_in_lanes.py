@@ -7,8 +7,8 @@ from tests.mutants.mutant import Mutant, Patch
 _LANE: Final = "agents/lane.py"
 _TRANSACTIONS: Final = "agents/transactions.py"
 _CURSOR: Final = "agents/cursor.py"
-_TRANSPORT: Final = "app/transport.py"
-_RECORDS: Final = "app/records.py"
+_TRANSPORT: Final = "app/worker/transport.py"
+_RECORDS: Final = "app/worker/records.py"
 _LANE_TESTS: Final = "tests/integration/test_lane_path.py"
 _TRANSPORT_TESTS: Final = "tests/integration/test_transport.py"
 _ONE_TRANSACTION: Final = f"{_LANE_TESTS}::test_a_batch_is_one_transaction"
@@ -57,7 +57,7 @@ MUTANTS: Final = (
         "The commit succeeds although the broker refused a batch, and what that held is missing.",
         (
             Patch(
-                "tables/producer.py",
+                "ringfence_kafka/producer.py",
                 "[*futures, self._send_offsets(committed, group_id)]",
                 "[self._send_offsets(committed, group_id)]",
             ),

@@ -116,7 +116,7 @@ MUTANTS: Final = (
         "A process that slept past its session takes its own idea of the generation for the broker's.",
         (
             Patch(
-                "tables/insides.py",
+                "ringfence_kafka/insides.py",
                 "return well and bool(coordinator.generation == generation)",
                 "return bool(coordinator.generation == generation)",
             ),
@@ -128,7 +128,7 @@ MUTANTS: Final = (
         "A restore that ends at the last stable offset misses the records behind an open transaction.",
         (
             Patch(
-                "tables/cluster.py",
+                "ringfence_kafka/cluster.py",
                 'isolation_level="read_uncommitted"',
                 'isolation_level="read_committed"',
             ),
@@ -142,9 +142,9 @@ MUTANTS: Final = (
             Patch("tables/table.py", "import logging\n", "import asyncio\nimport logging\n"),
             Patch(
                 "tables/table.py",
-                "await changelog.read(kafka, topic, partition, start, high_watermark, consume)",
+                "await log_reader.read(kafka, topic, partition, start, high_watermark, consume)",
                 "self.reading = asyncio.create_task(\n"
-                "            changelog.read(kafka, topic, partition, start, high_watermark, consume)\n"
+                "            log_reader.read(kafka, topic, partition, start, high_watermark, consume)\n"
                 "        )",
             ),
         ),
@@ -156,8 +156,8 @@ MUTANTS: Final = (
         (
             Patch(
                 "tables/table.py",
-                "await changelog.read(kafka, topic, partition, start, high_watermark, consume)",
-                "await changelog.read(kafka, topic, partition, high_watermark, high_watermark, consume)",
+                "await log_reader.read(kafka, topic, partition, start, high_watermark, consume)",
+                "await log_reader.read(kafka, topic, partition, high_watermark, high_watermark, consume)",
             ),
         ),
         "tests/integration/test_lane_path.py::test_crash_after_the_commit_repeats_nothing",
@@ -247,7 +247,7 @@ MUTANTS: Final = (
         "The running worker overwrites the new floor with its own, and what was cleared is known again.",
         (
             Patch(
-                "app/ring_clear.py",
+                "app/verbs/ring_clear.py",
                 "            wire.transactional_id(settings.app.id, address.name, view.partition),\n",
                 '        wire.transactional_id(settings.app.id, address.name, view.partition) + "-clear",\n',
             ),

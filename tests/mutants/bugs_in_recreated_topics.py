@@ -38,7 +38,7 @@ MUTANTS: Final = (
         "A topic is created again beneath a consumer, which goes on at the old position.",
         (
             Patch(
-                "ringfence_client/holdings.py",
+                "ringfence_client/held_partitions.py",
                 "if each.claim.topic_id != identity.topic_id]",
                 "if not each.claim.topic_id]",
             ),
@@ -62,7 +62,7 @@ MUTANTS: Final = (
         "A thread of a topic that is gone ends, and a message of the new one that nobody has handled counts as finished.",
         (
             Patch(
-                "ringfence_client/claimed.py",
+                "ringfence_client/held_partition.py",
                 "(claim.topic, claim.partition, claim.topic_id)",
                 '(claim.topic, claim.partition, "")',
             ),
@@ -84,7 +84,7 @@ MUTANTS: Final = (
     Mutant(
         "lease-not-written-again",
         "The progress topic is created again beneath a consumer: its partition is anybody's, under a token that was there before.",
-        (Patch("ringfence_client/consumer.py", "                self.holdings.write_again()\n", ""),),
+        (Patch("ringfence_client/consumer.py", "                self.held_partitions.write_again()\n", ""),),
         f"{_TESTS}::test_progress_topic[8]",
     ),
     Mutant(
@@ -92,7 +92,7 @@ MUTANTS: Final = (
         "Whoever deletes a topic beneath a consumer finds it created again, with other settings, before they can do that themselves.",
         (
             Patch(
-                "tables/insides.py",
+                "ringfence_kafka/insides.py",
                 '"MetadataRequest": partial(MetadataRequest, allow_auto_topic_creation=False)',
                 '"MetadataRequest": partial(MetadataRequest, allow_auto_topic_creation=True)',
             ),
@@ -104,7 +104,7 @@ MUTANTS: Final = (
         "A topic grows, and nothing can be written to its new partitions for minutes.",
         (
             Patch(
-                "tables/producer.py",
+                "ringfence_kafka/producer.py",
                 "                    await self._require(topic, partition)\n",
                 "",
             ),

@@ -234,7 +234,7 @@ MUTANTS: Final = (
     ),
     Mutant(
         "incarnation-ignored",
-        "RocksDB is held against a changelog that was deleted and made anew, and only its bytes give it away.",
+        "RocksDB is held against a changelog that was deleted and created again, and only its bytes give it away.",
         (
             Patch(
                 _RESTORE,
@@ -246,7 +246,7 @@ MUTANTS: Final = (
     ),
     Mutant(
         "one-incarnation-for-all",
-        "A changelog that was deleted and made anew cannot be told from the one before.",
+        "A changelog that was deleted and created again cannot be told from the one before.",
         (Patch("tables/table.py", "else secrets.token_hex(8)", 'else "0" * 16'),),
         f"{_RESTORE_TESTS}::test_incarnation",
     ),

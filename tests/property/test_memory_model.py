@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 import pytest
 
-from ringfence_client.kept import Kept
 from ringfence_client.memory import GROUP_BYTES, MESSAGE_BYTES, Memory, size
+from ringfence_client.resident import ResidentRecords
 
 STEPS = 3_000
 
@@ -25,7 +25,7 @@ class Model:
     """A partition, and what is known of it without it."""
 
     def __init__(self, memory: Memory) -> None:
-        self.kept = Kept(10_000, memory)
+        self.resident = ResidentRecords(10_000, memory)
         self.waiting: list[Fetched] = []
         self.next = 0
 
@@ -33,7 +33,7 @@ class Model:
     def bytes(self) -> int:
         """By the rules."""
         groups = Counter(each.key for each in self.waiting)
-        there = sum(size(each) for each in self.waiting if self.kept.record(each.offset) is not None)
+        there = sum(size(each) for each in self.waiting if self.resident.record(each.offset) is not None)
         return there + MESSAGE_BYTES * len(self.waiting) + GROUP_BYTES * len(groups)
 
 
@@ -47,7 +47,7 @@ def test_books_and_bounds(seed: int) -> None:
     for step in range(STEPS):
         model = chance.choice(models)
         what = chance.random()
-        if what < 0.5 and (not model.waiting or model.kept.takes(20)):
+        if what < 0.5 and (not model.waiting or model.resident.takes(20)):
             for _ in range(chance.randrange(1, 20)):
                 headers = tuple((f"h{each}", b"x" * each) for each in range(chance.randrange(3)))
                 value = b"v" * chance.choice([10, 1_000, chance.randrange(largest)])
@@ -55,24 +55,26 @@ def test_books_and_bounds(seed: int) -> None:
                 record = Fetched(model.next, group, value, headers)
                 model.next += 1
                 model.waiting.append(record)
-                model.kept.add(record)
+                model.resident.add(record)
         elif what < 0.9 and model.waiting:
             record = model.waiting[0] if what < 0.7 else chance.choice(model.waiting)
-            if model.kept.record(record.offset) is None:
-                model.kept.unpark([record], always=True)
+            if model.resident.record(record.offset) is None:
+                model.resident.unpark([record], always=True)
             model.waiting.remove(record)
-            model.kept.drop(record.offset, record.key)
+            model.resident.drop(record.offset, record.key)
         elif what < 0.95:
-            ahead = model.kept.wanted()
-            model.kept.unpark([each for each in model.waiting if each.offset == ahead], always=False)
+            ahead = model.resident.wanted()
+            model.resident.unpark([each for each in model.waiting if each.offset == ahead], always=False)
         elif what > 0.99:
-            model.kept.close()
+            model.resident.close()
             models[models.index(model)] = Model(memory)
 
-        assert memory.used == sum(each.bytes for each in models) == sum(each.kept.bytes for each in models)
+        assert (
+            memory.used == sum(each.bytes for each in models) == sum(each.resident.bytes for each in models)
+        )
         assert memory.used <= memory.bytes_max + len(models) * largest
 
     for model in models:
-        model.kept.close()
+        model.resident.close()
 
     assert memory.used == 0

@@ -30,8 +30,9 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from conf.settings import KafkaSettings
-from tables import changelog, codec
+from ringfence_kafka import log_reader
+from ringfence_kafka.config.settings import KafkaSettings
+from tables import codec
 from tables.codec import Origin
 from tables.restore import ChangelogBounds, Restore
 from tables.ring import Ring, Verdict
@@ -197,7 +198,7 @@ class Lane(RuleBasedStateMachine):
         self.in_step = False
         """The store reflects the whole changelog, and knows it."""
         self.patches = ExitStack()
-        self.patches.enter_context(patch.object(changelog, "read", self.read))
+        self.patches.enter_context(patch.object(log_reader, "read", self.read))
 
     def teardown(self) -> None:
         self.table.close()

@@ -5,8 +5,8 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
-from reconcile.schemas import ACCEPTED, EVENTS, EVIDENCE, IDS, RULES, SPANS
-from reconcile.small import small
+from reconcile.spark.schemas import ACCEPTED, EVENTS, EVIDENCE, IDS, RULES, SPANS
+from reconcile.spark.small import small
 
 
 class Frames:

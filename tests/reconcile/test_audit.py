@@ -21,22 +21,21 @@ from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
 from pyspark.sql.types import StructField, StructType
 
 from app.embedded.broker import EmbeddedBroker
-from conf.errors import MissingTopicError, PrerequisiteError
-from conf.load import validate
-from conf.settings import AddressDefaults, KafkaSettings
-from reconcile import audit as job
-from reconcile import home as homes_of
-from reconcile import partitioner
-from reconcile.audit_figures import figures
-from reconcile.audit_keys import KEY_BYTES_MAX
-from reconcile.audit_resends import confidence_of
-from reconcile.audit_result import Audit
-from reconcile.audit_topic import Wanted
-from reconcile.failures import EvidenceGoneError
-from reconcile.files import proved
+from reconcile.audit import home_lane as homes_of
+from reconcile.audit import job, partitioner
+from reconcile.audit.figures import figures
+from reconcile.audit.keys import KEY_BYTES_MAX
+from reconcile.audit.resend_counts import confidence_of
+from reconcile.audit.result import Audit
+from reconcile.audit.topic import Wanted
 from reconcile.job import opened
-from reconcile.schemas import BYTES
-from reconcile.small import small
+from reconcile.spark.failures import EvidenceGoneError
+from reconcile.spark.files import proved
+from reconcile.spark.schemas import BYTES
+from reconcile.spark.small import small
+from ringfence_kafka.config.load import validate
+from ringfence_kafka.config.settings import AddressDefaults, KafkaSettings
+from ringfence_kafka.errors import MissingTopicError, PrerequisiteError
 from tests.support import kafka
 from tests.support.kafka import Sent
 from tests.support.secured import PASSWORD, PASSWORD_VARIABLE, SecuredBroker

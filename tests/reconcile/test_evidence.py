@@ -7,9 +7,9 @@ import pytest
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql.types import StructType
 
-from reconcile import evidence as ev
 from reconcile.anomalies import fates, lost
-from reconcile.schemas import (
+from reconcile.night import evidence as ev
+from reconcile.spark.schemas import (
     ACCEPTED,
     DIVERTED,
     FORWARD_COMMITTED,
@@ -19,7 +19,7 @@ from reconcile.schemas import (
     QUARANTINED,
     SPANS,
 )
-from reconcile.small import small
+from reconcile.spark.small import small
 
 pytestmark = pytest.mark.timeout(300)
 

@@ -6,15 +6,15 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from conf.load import validate
-from reconcile import counting, journal
-from reconcile.counting import BACKLOG_READ_MAX
-from reconcile.cut import AddressCut, Position, Span, TopicCut
-from reconcile.files import LocalFiles
-from reconcile.frames import Frames
-from reconcile.journal import Emptied, Told
-from reconcile.nights import Night, results_folder
-from reconcile.schemas import EVENTS
+from reconcile.night import counting, journal
+from reconcile.night.counting import BACKLOG_READ_MAX
+from reconcile.night.cut import AddressCut, Position, Span, TopicCut
+from reconcile.night.frames import Frames
+from reconcile.night.journal import Emptied, Told
+from reconcile.night.nights import Night, results_folder
+from reconcile.spark.files import LocalFiles
+from reconcile.spark.schemas import EVENTS
+from ringfence_kafka.config.load import validate
 
 pytestmark = pytest.mark.timeout(300)
 

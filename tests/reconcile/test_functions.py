@@ -8,9 +8,9 @@ from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
 
 from reconcile.anomalies import fates, lost, order, torn
 from reconcile.anomalies.name import Anomaly, Doubt, doubted
-from reconcile.read import concatenated
-from reconcile.schemas import ACCEPTED_SPANS
-from reconcile.small import small
+from reconcile.spark.read import concatenated
+from reconcile.spark.schemas import ACCEPTED_SPANS
+from reconcile.spark.small import small
 from tests.reconcile.rows import Frames, named
 
 pytestmark = pytest.mark.timeout(300)
@@ -64,9 +64,9 @@ def test_reordered_across_the_cut(frames: Frames, spark: SparkSession) -> None:
     found = order.reordered_across(evidence, earlier, frames.spans(), outputs)
 
     assert sorted((row["offset"], row["other_offset"], row["detail"]) for row in found.collect()) == [
-        (18, 19, "accepted after offset 19 of its group, which the last night judged"),
-        (21, 19, "accepted before offset 19 of its group, which the last night judged"),
-        (25, 15, "accepted before offset 15 of its group, which the last night judged"),
+        (18, 19, "accepted after offset 19 of its group, which the last run judged"),
+        (21, 19, "accepted before offset 19 of its group, which the last run judged"),
+        (25, 15, "accepted before offset 15 of its group, which the last run judged"),
     ]
 
 

@@ -7,15 +7,15 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StringType, StructField, StructType
 
-from conf.load import validate
-from reconcile.cut import AddressCut, Position, Span, TopicCut
-from reconcile.files import LocalFiles
-from reconcile.frames import Frames
-from reconcile.kept_ids import address_folder
-from reconcile.nights import Night, ids_folder, results_folder
-from reconcile.rules import kept
-from reconcile.schemas import ACCEPTED, DIVERTED, FORWARDS, IDS, INPUTS, OUTPUTS
-from reconcile.small import small
+from reconcile.night.cut import AddressCut, Position, Span, TopicCut
+from reconcile.night.frames import Frames
+from reconcile.night.kept_ids import address_folder
+from reconcile.night.nights import Night, ids_folder, results_folder
+from reconcile.night.rules import kept
+from reconcile.spark.files import LocalFiles
+from reconcile.spark.schemas import ACCEPTED, DIVERTED, FORWARDS, IDS, INPUTS, OUTPUTS
+from reconcile.spark.small import small
+from ringfence_kafka.config.load import validate
 
 pytestmark = pytest.mark.timeout(300)
 

@@ -10,13 +10,13 @@ import pytest
 from pyspark.sql import SparkSession
 
 from app.embedded.broker import EmbeddedBroker
-from conf.load import validate
-from conf.settings import Settings
 from reconcile import job
-from reconcile.figures import AddressFigures, Figures, Lane, Ring
-from reconcile.files import LocalFiles
-from reconcile.night import Judge
-from reconcile.nights import Nights, results_folder
+from reconcile.night.judge import Judge
+from reconcile.night.nights import Nights, results_folder
+from reconcile.page.figures import AddressFigures, Figures, Lane, Ring
+from reconcile.spark.files import LocalFiles
+from ringfence_kafka.config.load import validate
+from ringfence_kafka.config.settings import Settings
 from tests.support.planted import World, anomalies
 from tests.support.worker import ROOT, run_verb
 
@@ -233,7 +233,7 @@ def test_the_verb(broker: EmbeddedBroker, tmp_path: Path) -> None:
     assert json.loads((tmp_path / "out" / "summary.json").read_text()) == document
     assert (seen.returncode, seen.stdout) == (
         0,
-        "acknowledged night 1 (anomalies): the next one begins where it ended\n",
+        "acknowledged run 1 (anomalies): the next one begins where it ended\n",
     )
 
 

@@ -4,7 +4,7 @@ import pytest
 from pyspark.sql import DataFrame
 
 from reconcile.anomalies import lost, originals
-from reconcile.schemas import DIVERTED, EVIDENCE
+from reconcile.spark.schemas import DIVERTED, EVIDENCE
 from tests.reconcile.rows import Frames, named, offsets
 
 pytestmark = pytest.mark.timeout(300)
@@ -62,7 +62,7 @@ def test_what_the_ring_had_forgotten_is_no_original(frames: Frames) -> None:
         # Others by the same way count, and not the offsets between.
         {"id": b"c", "offset": 9, "fate": None},
         {"id": b"f", "offset": 10, "fate": None},
-        # The forward topic was made anew since then.
+        # The forward topic was created again since then.
         {"id": b"e", "partition": 1, "offset": 11, "forward_offset": 2, "fate": None},
     )  # fmt: skip
 

@@ -10,9 +10,9 @@ from pyspark.sql import DataFrame, SparkSession
 
 from app.embedded.broker import EmbeddedBroker
 from reconcile import job
-from reconcile.figures import Figures
-from reconcile.files import LocalFiles
-from reconcile.nights import Nights
+from reconcile.night.nights import Nights
+from reconcile.page.figures import Figures
+from reconcile.spark.files import LocalFiles
 from tests.support.planted import World, anomalies
 
 pytestmark = pytest.mark.timeout(300)

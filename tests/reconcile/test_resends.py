@@ -9,10 +9,10 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
 
-from reconcile import distributions, resends
-from reconcile.distributions import STRAYS
-from reconcile.figures import NAME_MAX
-from reconcile.schemas import ACCEPTED, ANOMALIES, DIVERTED, EVIDENCE, IDS, RESENDS
+from reconcile.night import distributions, resends
+from reconcile.night.distributions import STRAYS
+from reconcile.page.figures import NAME_MAX
+from reconcile.spark.schemas import ACCEPTED, ANOMALIES, DIVERTED, EVIDENCE, IDS, RESENDS
 
 pytestmark = pytest.mark.timeout(300)
 

@@ -5,11 +5,12 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from reconcile import pages, results
-from reconcile.files import Files, LocalFiles
-from reconcile.nights import results_folder
-from reconcile.schemas import COUNTS
-from reconcile.small import small
+from reconcile.night import results
+from reconcile.night.nights import results_folder
+from reconcile.page import pages
+from reconcile.spark.files import Files, LocalFiles
+from reconcile.spark.schemas import COUNTS
+from reconcile.spark.small import small
 from tests.support.figures import nothing
 
 

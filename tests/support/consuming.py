@@ -6,11 +6,11 @@ from collections import Counter, defaultdict
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
-from conf.load import validate
-from conf.settings import Settings
 from ringfence_client import ConsumerOptions, GroupConsumer, Message, record
 from ringfence_client.progress import PARTITIONS
 from ringfence_client.record import Progress
+from ringfence_kafka.config.load import validate
+from ringfence_kafka.config.settings import Settings
 from tests.support import kafka
 from tests.support.kafka import Got, Sent
 from tests.support.lanes import LIMIT_S, until
@@ -101,7 +101,7 @@ class Running:
         await until(
             held,
             lambda: (
-                f"holds {set(self.consumer.claims)} of {self.consumer.holdings.assigned}: {self.consumer.reasons}"
+                f"holds {set(self.consumer.claims)} of {self.consumer.held_partitions.assigned}: {self.consumer.reasons}"
             ),
         )
 

@@ -4,7 +4,7 @@ import math
 import random
 from typing import Final
 
-from reconcile.figures import (
+from reconcile.page.figures import (
     AddressFigures,
     Bin,
     Figures,

@@ -14,9 +14,9 @@ from confluent_kafka.admin import AdminClient
 from agents.batch import FetchedBatch
 from agents.lane import Lane, LaneState
 from agents.opening import Opening
-from conf.load import validate
-from conf.settings import Settings
-from tables.cluster import Cluster
+from ringfence_kafka.cluster import Cluster
+from ringfence_kafka.config.load import validate
+from ringfence_kafka.config.settings import Settings
 from tests.support import kafka
 
 LIMIT_S = 30.0

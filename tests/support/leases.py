@@ -8,11 +8,11 @@ from typing import Any, Self
 from aiokafka import TopicPartition
 from aiokafka.partitioner import murmur2
 
-from conf import wire
 from ringfence_client import Message, record
 from ringfence_client.progress import PARTITIONS
 from ringfence_client.record import HELD, RELEASED, Progress
-from tables.producer import FencedError, Outgoing, TransactionalProducer
+from ringfence_kafka import wire
+from ringfence_kafka.producer import FencedError, Outgoing, TransactionalProducer
 from tests.support.consuming import Bench
 from tests.support.group_checker import Run
 from tests.support.group_traffic import GroupMessage

@@ -6,8 +6,8 @@ from html.parser import HTMLParser
 from typing import Any, Final
 from xml.etree import ElementTree as ET
 
-from reconcile import page
-from reconcile.figures import AddressFigures, Figures, Finding, Ring
+from reconcile.page import document
+from reconcile.page.figures import AddressFigures, Figures, Finding, Ring
 from tests.support import figures
 
 VOID: Final = {"meta", "br", "hr", "img", "input", "link"}
@@ -15,7 +15,7 @@ SVG: Final = re.compile(r"<svg .*?</svg>", re.DOTALL)
 PLAIN: Final = AddressFigures("orders", {}, figures.NO_RING, 1000)
 """Of which nothing is known."""
 NIGHT: Final = figures.night()
-RENDERED: Final = page.render(NIGHT)
+RENDERED: Final = document.render(NIGHT)
 RING: Final = Ring(2000, 3914, 0.999, 15_072, 0, 7, 12, 1480, 61_440)
 
 
@@ -67,7 +67,7 @@ class Read(HTMLParser):
 
 def read(*addresses: AddressFigures, verdict: str = "clean", servers: str = "kafka:9092") -> Read:
     """Of these addresses."""
-    return Read(page.render(Figures("Night", "when", verdict, servers, addresses)))
+    return Read(document.render(Figures("Night", "when", verdict, servers, addresses)))
 
 
 def tree(drawing: str) -> ET.Element:

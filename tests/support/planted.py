@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from conf.load import validate
-from conf.settings import Settings
+from ringfence_kafka.config.load import validate
+from ringfence_kafka.config.settings import Settings
 from tests.support import kafka
 from tests.support.kafka import Sent
 from tests.support.worker import wait_for

@@ -11,9 +11,9 @@ from cryptography.hazmat.primitives.serialization import (
     load_pem_private_key,
 )
 
-from conf.errors import ConfigurationError
-from conf.settings import KafkaSettings
-from tables import access
+from ringfence_kafka import access
+from ringfence_kafka.config.settings import KafkaSettings
+from ringfence_kafka.errors import ConfigurationError
 
 
 @pytest.fixture

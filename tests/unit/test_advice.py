@@ -8,16 +8,17 @@ import pytest
 from pyspark.sql import Row
 from rich.console import Console
 
-from conf.load import validate
-from reconcile import advice, job, morning, pages
-from reconcile.advice import Seen
-from reconcile.counting import Judgement
-from reconcile.distributions import STRAYS, without_strays
-from reconcile.figures import NAME_MAX, Figures, Lane, Moment
-from reconcile.moments import MOMENTS_MAX, STEPS_MS, step_ms
-from reconcile.nights import Night
-from reconcile.report import show
-from reconcile.summary import COUNTS
+from reconcile import job
+from reconcile.night.counting import Judgement
+from reconcile.night.distributions import STRAYS, without_strays
+from reconcile.night.nights import Night
+from reconcile.night.summary import COUNTS
+from reconcile.page import advice, morning, pages
+from reconcile.page.advice import Seen
+from reconcile.page.figures import NAME_MAX, Figures, Lane, Moment
+from reconcile.page.moments import MOMENTS_MAX, STEPS_MS, step_ms
+from reconcile.page.report import show
+from ringfence_kafka.config.load import validate
 
 DAY_MS = 86_400_000
 
@@ -196,14 +197,14 @@ def test_figures() -> None:
     assert address.moments == [Moment(10, 8, 5, 3), Moment(20, 1, 1, 0)]
     assert address.strays == 2
     assert [each.name for each in address.groups_largest] == [r"\xfe"]
-    assert made.subtitle == "2026-11-21 02:00 UTC, since night 1"
+    assert made.subtitle == "2026-11-21 02:00 UTC, since run 1"
     assert made.advice == ["a: 99.9 % of resends need id_cache_size = 5, it has 4"]
     assert Figures.from_json(made.to_json()).to_json() == made.to_json()
 
 
 def test_no_page_is_no_failure(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     """A driver that has nothing to draw with says so in one line."""
-    monkeypatch.setitem(__import__("sys").modules, "reconcile.page", None)
+    monkeypatch.setitem(__import__("sys").modules, "reconcile.page.document", None)
 
     assert pages.written(Figures("t", "s", "clean", "h:1", [])) is None
     assert capsys.readouterr().err.startswith("no report.html: ")

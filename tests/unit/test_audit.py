@@ -13,19 +13,19 @@ from aiokafka.partitioner import murmur2 as murmur2_of_aiokafka
 from confluent_kafka import KafkaError
 
 from app.cli import main
-from conf.load import validate
-from conf.settings import AddressDefaults
-from reconcile import audit, audit_advice, audit_part, partitioner
-from reconcile.audit import keep
-from reconcile.audit_figures import figures
-from reconcile.audit_part import Extent
-from reconcile.audit_result import Audit, HeaderSeen, PartitionCount, Resends, Spread, document
-from reconcile.audit_topic import Topic
-from reconcile.escapes import as_text
-from reconcile.figures import Figures
-from reconcile.files import LocalFiles
-from reconcile.kafka import refused
-from reconcile.partitioner import Placed
+from reconcile.audit import advice, extent, job, partitioner
+from reconcile.audit.extent import Extent
+from reconcile.audit.figures import figures
+from reconcile.audit.job import keep
+from reconcile.audit.partitioner import Placed
+from reconcile.audit.result import Audit, HeaderSeen, PartitionCount, Resends, Spread, document
+from reconcile.audit.topic import Topic
+from reconcile.cluster.admin import refused
+from reconcile.page.escapes import as_text
+from reconcile.page.figures import Figures
+from reconcile.spark.files import LocalFiles
+from ringfence_kafka.config.load import validate
+from ringfence_kafka.config.settings import AddressDefaults
 
 EXTENTS = {0: Extent(10, 110, 120), 1: Extent(0, 300, 300), 2: Extent(5, 5, 5)}
 
@@ -33,34 +33,34 @@ EXTENTS = {0: Extent(10, 110, 120), 1: Extent(0, 300, 300), 2: Extent(5, 5, 5)}
 def test_last() -> None:
     """Each partition gives its share, together exactly so many, and never more than there is."""
     shares = [
-        {number: end - begin for number, (begin, end) in audit_part.last(EXTENTS, count).spans.items()}
+        {number: end - begin for number, (begin, end) in extent.last(EXTENTS, count).spans.items()}
         for count in (1, 7, 400, 9_999)
     ]
 
     assert shares == [{0: 0, 1: 1, 2: 0}, {0: 2, 1: 5, 2: 0}, {0: 100, 1: 300, 2: 0}, {0: 100, 1: 300, 2: 0}]
-    assert audit_part.last(EXTENTS, 7).spans[0] == (108, 110)
-    assert [audit_part.last(EXTENTS, count).whole for count in (399, 400)] == [False, True]
+    assert extent.last(EXTENTS, 7).spans[0] == (108, 110)
+    assert [extent.last(EXTENTS, count).whole for count in (399, 400)] == [False, True]
 
 
 def test_since() -> None:
     """From the offset that the broker names; where nothing is so recent, nothing; never beyond what may be read."""
-    part = audit_part.since(EXTENTS, {0: 115, 1: 40, 2: None}, "24h")
+    part = extent.since(EXTENTS, {0: 115, 1: 40, 2: None}, "24h")
 
     assert (part.spans, part.whole, part.offsets) == ({0: (110, 110), 1: (40, 300), 2: (5, 5)}, False, 260)
     assert part.ranges() == {1: (40, 300)}
-    assert audit_part.since(EXTENTS, {0: 10, 1: 0, 2: None}, "24h").whole
+    assert extent.since(EXTENTS, {0: 10, 1: 0, 2: None}, "24h").whole
 
 
 @pytest.mark.parametrize("text", ["", "5", "h", "-1h", "0m", "1.5h", "1 h", "1w"])
 def test_no_duration(text: str) -> None:
     """What is none is refused, with an example."""
     with pytest.raises(ValueError, match="write for example"):
-        audit_part.seconds_of(text)
+        extent.seconds_of(text)
 
 
 def test_durations() -> None:
     """Seconds, minutes, hours, days."""
-    assert [audit_part.seconds_of(each) for each in ("90s", "30m", "24h", "7d")] == [
+    assert [extent.seconds_of(each) for each in ("90s", "30m", "24h", "7d")] == [
         90,
         1800,
         86_400,
@@ -116,7 +116,7 @@ def made(**changes: Any) -> Audit:
         within_capacity=50,
     )
     plain: dict[str, Any] = {
-        "topic": Topic("orders", extents, audit_part.whole(extents), "delete"),
+        "topic": Topic("orders", extents, extent.whole(extents), "delete"),
         "bootstrap_servers": "b:9092",
         "settings": AddressDefaults(),
         "configured": "",
@@ -132,7 +132,7 @@ def made(**changes: Any) -> Audit:
 
 
 def said(audit: Audit) -> str:
-    return "\n".join(audit_advice.notes(audit))
+    return "\n".join(advice.notes(audit))
 
 
 def test_a_day() -> None:
@@ -150,9 +150,9 @@ def test_expired() -> None:
     aged = made(settings=AddressDefaults(id_max_age=600), found=replace(made().found, expired=1))
 
     assert "1 resend later than id_max_age = 600 s after the first of the ID" in said(aged)
-    assert validate(tomllib.loads(audit_advice.toml(aged))).addresses[0].id_max_age == 600
+    assert validate(tomllib.loads(advice.toml(aged))).addresses[0].id_max_age == 600
     assert document(aged, [], "")["resends"]["expired"] == 1
-    assert "id_max_age" not in said(made()) + audit_advice.toml(made())
+    assert "id_max_age" not in said(made()) + advice.toml(made())
 
 
 def test_timestamps_far_off() -> None:
@@ -167,7 +167,7 @@ def test_timestamps_far_off() -> None:
 def test_snippets_load() -> None:
     """What is ready to be pasted is a configuration, and says what was found."""
     named = made(settings=AddressDefaults(duplicate_id_from="value"), configured="shop", partitioners=None)
-    loaded = [validate(tomllib.loads(audit_advice.toml(each))).addresses[0] for each in (made(), named)]
+    loaded = [validate(tomllib.loads(advice.toml(each))).addresses[0] for each in (made(), named)]
 
     assert [(each.name, each.input_topic) for each in loaded] == [("orders",) * 2, ("shop", "orders")]
     assert [(each.id_cache_size, each.partitioner) for each in loaded] == [(9, "crc32"), (9, "murmur2")]
@@ -182,7 +182,7 @@ def test_a_header_that_looks_like_a_group() -> None:
         sampled_keys=0,
     )
     asked = replace(unkeyed, settings=AddressDefaults(group_header="JMSXGroupID"))
-    without, named = (audit_advice.toml(each) for each in (unkeyed, asked))
+    without, named = (advice.toml(each) for each in (unkeyed, asked))
 
     assert "# JMSXGroupID looks like a group: run again with --group-header JMSXGroupID\n" in without
     assert validate(tomllib.loads(without)).addresses[0].group_header == ""
@@ -210,7 +210,7 @@ def test_the_page_of_an_earlier_run(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     files = LocalFiles(str(tmp_path))
     drawn = keep(made(), files)
     before = set(files.names(""))
-    monkeypatch.setitem(sys.modules, "reconcile.page", None)
+    monkeypatch.setitem(sys.modules, "reconcile.page.document", None)
     again = keep(made(), files)
 
     assert (drawn, again) == (True, False)
@@ -226,7 +226,7 @@ def test_an_end_in_the_middle_of_writing(tmp_path: Path, monkeypatch: pytest.Mon
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(audit, "put", interrupted)
+    monkeypatch.setattr(job, "put", interrupted)
     with pytest.raises(KeyboardInterrupt):
         keep(made(), files)
 
@@ -243,7 +243,7 @@ def test_nothing_is_rounded_away() -> None:
 
 
 @pytest.mark.parametrize(
-    ("extent", "words"),
+    ("found", "words"),
     [
         (Extent(0, 0, 0), "nothing was ever written to it"),
         (Extent(7, 7, 7), "retention deleted all 7 records"),
@@ -251,11 +251,11 @@ def test_nothing_is_rounded_away() -> None:
         (Extent(0, 3, 3), "they are markers of"),
     ],
 )
-def test_no_records(extent: Extent, words: str) -> None:
+def test_no_records(found: Extent, words: str) -> None:
     """Each way to have none is told apart."""
-    extents = {0: extent}
+    extents = {0: found}
     empty = made(
-        topic=Topic("orders", extents, audit_part.whole(extents), "delete"),
+        topic=Topic("orders", extents, extent.whole(extents), "delete"),
         partitions=(),
         found=Resends("header"),
     )
@@ -267,8 +267,8 @@ def test_no_records(extent: Extent, words: str) -> None:
 def test_what_is_gone_is_named() -> None:
     """A log that does not begin at 0, a sample, and a policy that nobody told: each limits what the numbers say."""
     extents = {0: Extent(3, 60, 60), 1: Extent(0, 43, 43)}
-    gone = made(topic=Topic("orders", extents, audit_part.whole(extents), None))
-    sample = made(topic=Topic("orders", extents, audit_part.last(extents, 50), "delete"))
+    gone = made(topic=Topic("orders", extents, extent.whole(extents), None))
+    sample = made(topic=Topic("orders", extents, extent.last(extents, 50), "delete"))
 
     assert "does not begin at its first record" in said(gone)
     assert "this user may not know" in said(gone)

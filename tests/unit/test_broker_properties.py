@@ -4,7 +4,7 @@ import pytest
 
 from app.embedded import properties, server_files
 from app.embedded.command import run_broker
-from conf.errors import ConfigurationError
+from ringfence_kafka.errors import ConfigurationError
 
 
 def test_pairs() -> None:

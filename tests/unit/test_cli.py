@@ -4,14 +4,19 @@ from pathlib import Path
 import click
 import pytest
 
-import app.topics
+import app.verbs.topics
 from app import cli
-from conf.errors import BrokerUnavailableError, TopicError
+from ringfence_client.__main__ import consume
+from ringfence_kafka import program
+from ringfence_kafka.errors import BrokerUnavailableError, TopicError
 
 
 def _run(*arguments: str) -> int | str | None:
+    # `consume` becomes another program, which would take this one's place.
+    of_its_own = arguments[:1] == ("consume",)
+    command, rest = (consume, arguments[1:]) if of_its_own else (cli.cli, arguments)
     with pytest.raises(SystemExit) as caught:
-        cli.main(arguments)
+        program.run(command, rest, "ringfence")
     return caught.value.code
 
 
@@ -27,7 +32,7 @@ def _verbs(group: click.Group, prefix: str = "") -> Iterator[tuple[str, click.Co
         if isinstance(command, click.Group):
             yield from _verbs(command, f"{prefix}{name} ")
         else:
-            yield prefix + name, command
+            yield prefix + name, consume if name == "consume" else command
 
 
 def test_every_verb_takes_a_configuration() -> None:
@@ -143,7 +148,7 @@ def test_help_and_version(capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.parametrize(
     ("error", "expected"),
     [
-        (TopicError("t is wrong: mend it"), 1),
+        (TopicError("t is wrong: fix it"), 1),
         (BrokerUnavailableError("b is away: start it"), 2),
         (KeyboardInterrupt(), 130),
     ],
@@ -160,7 +165,7 @@ def test_errors_become_exit_codes(
     def check(_settings: object) -> int:
         raise error
 
-    monkeypatch.setattr(app.topics, "check", check)
+    monkeypatch.setattr(app.verbs.topics, "check", check)
 
     assert _run("topics", "check", "--config", config) == expected
     said = capsys.readouterr().err.strip()
@@ -175,17 +180,17 @@ def test_what_nobody_has_foreseen(
     def check(_settings: object) -> int:
         raise ValueError("odd")
 
-    monkeypatch.setattr(app.topics, "check", check)
+    monkeypatch.setattr(app.verbs.topics, "check", check)
 
     assert _run("topics", "check", "--config", config) == 2
     said = capsys.readouterr().err.strip().splitlines()
     assert said[0].startswith("Traceback")
-    assert said[-1] == "ringfence: unforeseen: ValueError: odd: report it, with what stands above"
+    assert said[-1] == "ringfence: internal error, please report it with what stands above: ValueError: odd"
 
 
 @pytest.mark.parametrize("code", [0, 1, 3])
 def test_exit_code_of_the_verb(code: int, config: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """What the verb returns is the exit code of the process."""
-    monkeypatch.setattr(app.topics, "check", lambda _settings: code)
+    monkeypatch.setattr(app.verbs.topics, "check", lambda _settings: code)
 
     assert _run("topics", "check", "--config", config) == code

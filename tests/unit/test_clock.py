@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from tables import clock
+from ringfence_kafka import clock
 
 
 def test_goes_on_while_the_machine_sleeps(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,8 +6,8 @@ import pytest
 from aiokafka.errors import CoordinatorLoadInProgressError, TopicAuthorizationFailedError
 from aiokafka.protocol.commit import OffsetFetchResponse_v3
 
-from conf.settings import KafkaSettings
-from tables.cluster import Cluster
+from ringfence_kafka.cluster import Cluster
+from ringfence_kafka.config.settings import KafkaSettings
 
 
 class Coordinator:

@@ -1,15 +1,17 @@
 """How ``ringfence consume`` finds its handler."""
 
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from app.consume import load_handler
-from conf.errors import ConfigurationError
+from ringfence_client.command import load_handler
+from ringfence_kafka.errors import ConfigurationError
 
 MODULE = "handlers_of_this_test"
+BIN = Path(sys.executable).parent
 
 
 @pytest.fixture
@@ -78,3 +80,59 @@ def test_what_cannot_be_loaded_says_why(folder: Path, text: str, complaint: str)
 
     assert f"--handler {text!r}" in str(raised.value)
     assert complaint in str(raised.value)
+
+
+def test_a_process_without_the_application(folder: Path) -> None:
+    """Whatever a handler's package is called: ``ringfence consume`` has loaded nothing of ours that it could be taken for."""
+    (folder / "app").mkdir()
+    (folder / "app" / "__init__.py").touch()
+    (folder / "app" / "orders.py").write_text(
+        "import sys\n"
+        "ours = {'app.cli', 'agents', 'conf', 'reconcile', 'tables', 'faust', 'pyspark', 'rocksdict'}\n"
+        "raise ValueError(f'loaded here: {sorted(ours & sys.modules.keys())}')\n"
+    )
+    (folder / "ringfence.toml").write_text('[[addresses]]\nname = "orders"\n')
+    arguments = (
+        "orders",
+        "--handler",
+        "app.orders:handle",
+        "--consumer-group",
+        "g",
+        "--config",
+        "ringfence.toml",
+    )
+    ran = [
+        subprocess.run([*program, *arguments], capture_output=True, text=True, check=False, timeout=60)
+        for program in (
+            [BIN / "ringfence", "consume"],
+            [BIN / "ringfence-consume"],
+            [sys.executable, "-m", "ringfence_client"],
+        )
+    ]
+
+    assert [each.returncode for each in ran] == [2] * 3
+    assert all("app.orders does not load: ValueError('loaded here: []')" in each.stderr for each in ran), ran
+    assert len({each.stderr for each in ran}) == 1
+
+
+def test_help_is_the_programs_own() -> None:
+    """The verb says what the program does."""
+    shown = [
+        subprocess.run([*program, "--help"], capture_output=True, text=True, check=True, timeout=60).stdout
+        for program in ([BIN / "ringfence", "consume"], [BIN / "ringfence-consume"])
+    ]
+
+    assert "Usage: ringfence-consume [OPTIONS] ADDRESS" in shown[0]
+    assert shown[0] == shown[1]
+
+
+def test_a_package_that_python_does_not_take(folder: Path) -> None:
+    """A folder without ``__init__.py`` is hidden by any package of its name, wherever that is: said with both."""
+    (folder / "json").mkdir()
+    (folder / "json" / "orders.py").write_text("def handle(message): ...\n")
+
+    with pytest.raises(
+        ConfigurationError,
+        match=r"there is no module json\.orders: .*json has no __init__\.py, so Python takes .*json/__init__",
+    ):
+        load_handler("json.orders:handle")

@@ -11,7 +11,7 @@ from app.demo import display
 from app.demo.display import Display
 from app.demo.run import configuration
 from app.demo.traffic import ADDRESSES, Plan
-from conf.load import validate
+from ringfence_kafka.config.load import validate
 
 
 def _shown(*, terminal: bool) -> str:

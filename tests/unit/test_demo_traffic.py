@@ -16,7 +16,7 @@ from app.demo.traffic import (
     Message,
     Plan,
 )
-from conf.errors import ConfigurationError
+from ringfence_kafka.errors import ConfigurationError
 
 SIZES = (MESSAGES_MIN, 60_000)
 

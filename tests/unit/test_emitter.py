@@ -15,11 +15,11 @@ from aiokafka.record import MemoryRecords
 
 from agents.emitter import Emitter, Outputs, TooLargeError, changelog_batches
 from agents.path import Outcome
-from conf.errors import TopicError
-from conf.load import validate
+from ringfence_kafka.config.load import validate
+from ringfence_kafka.errors import TopicError
+from ringfence_kafka.producer import Outgoing
 from tables import codec
 from tables.codec import Meta, Origin
-from tables.producer import Outgoing
 from tables.ring import Checked, Verdict
 from tables.table import Change, LaneTable, TableOptions
 from tests.support.kafka import at_home

@@ -4,7 +4,7 @@ import pytest
 
 from agents import hint
 from agents.hint import AGAIN_AFTER_S, RECORDS_MIN, ForwardingHint
-from conf.load import validate
+from ringfence_kafka.config.load import validate
 
 
 class Clock:
@@ -46,7 +46,7 @@ def _said(caplog: pytest.LogCaptureFixture) -> list[str]:
 def test_names_share_and_remedy(
     partitioner: str, remedy: str, clock: Clock, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The line names the lane, the share, the other partitioner with its clients, and what no partitioner mends."""
+    """The line names the lane, the share, the other partitioner with its clients, and what no partitioner fixes."""
     _hint(partitioner).note("orders-3", 750, 250)
 
     (said,) = _said(caplog)
@@ -74,7 +74,7 @@ def test_few_records_say_nothing(clock: Clock, caplog: pytest.LogCaptureFixture)
 
 
 def test_share_is_of_all_since_the_last_look(clock: Clock, caplog: pytest.LogCaptureFixture) -> None:
-    """Batches count together, and each thousand begins anew: what is mended is not held against anybody."""
+    """Batches count together, and each thousand begins anew: what is fixed is not held against anybody."""
     watched = _hint()
     for _ in range(10):
         watched.note("orders-3", 9, 91)

@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from conf import java
-from conf.errors import PrerequisiteError
+from ringfence_kafka.errors import PrerequisiteError
 
 
 @pytest.mark.parametrize(

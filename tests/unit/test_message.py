@@ -3,9 +3,9 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from conf.settings import AddressSettings
 from ringfence_client import Message, Reject, Release, Retry
 from ringfence_client.message import Fence, MessageFactory
+from ringfence_kafka.config.settings import AddressSettings
 
 Headers = tuple[tuple[str, bytes | None], ...]
 

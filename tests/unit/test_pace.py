@@ -8,7 +8,7 @@ import pytest
 from aiokafka import TopicPartition
 from aiokafka.consumer.fetcher import Fetcher
 
-from app.pace import FETCH_WAIT_MS, LINGER_S, PARTIAL_WAIT_MS, Pace
+from app.worker.pace import FETCH_WAIT_MS, LINGER_S, PARTIAL_WAIT_MS, Pace
 
 NEAR, FAR = 1, 2
 """Two brokers."""

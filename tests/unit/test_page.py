@@ -7,9 +7,9 @@ from typing import Final
 
 import pytest
 
-from reconcile import page, sentences, wording
 from reconcile.anomalies.name import Anomaly
-from reconcile.figures import Bin, Figures, GroupBin, Lane, LargeGroup, Moment, Ring
+from reconcile.page import document, sentences, wording
+from reconcile.page.figures import Bin, Figures, GroupBin, Lane, LargeGroup, Moment, Ring
 from tests.support import figures
 from tests.support.pages import NIGHT, PLAIN, RENDERED, RING, Read, found, read
 
@@ -63,7 +63,7 @@ def test_hostile() -> None:
         NIGHT.addresses[0], name=h, counts={h: 1}, groups_largest=[LargeGroup(h, 1)], anomalies={h: 2},
         findings=[found(h, anomaly=h, out_topic=h, out_partition=0, out_offset=0, id=h, group=h, detail=h)],
     )  # fmt: skip
-    html = page.render(Figures(h, h, h, h, [address, address], [h]))
+    html = document.render(Figures(h, h, h, h, [address, address], [h]))
     seen = Read(html)
     harmless = "x"
     same = replace(
@@ -72,7 +72,7 @@ def test_hostile() -> None:
         findings=[found(h, anomaly=harmless, out_topic=h, out_partition=0, out_offset=0)],
     )  # fmt: skip
 
-    expected = Read(page.render(Figures("x", "x", "x", h, [same, same], ["x"])))
+    expected = Read(document.render(Figures("x", "x", "x", h, [same, same], ["x"])))
     assert [tag for tag, _ in seen.elements] == [tag for tag, _ in expected.elements]
     assert not any(name.startswith("on") for _, attrs in seen.elements for name in attrs)
     hidden = {each for each in html if unicodedata.category(each) in {"Cc", "Cf", "Cs"}} - {"\n"}
@@ -86,7 +86,7 @@ def test_long_names() -> None:
     """Of 10,000 characters beginning and end are shown, and how many they are."""
     long = "a" * 5000 + "b" * 5000
     address = replace(PLAIN, name=long, groups_largest=[LargeGroup(long, 1)], findings=[found(id=long)])
-    html = page.render(Figures("Night", "", "clean", "kafka:9092", [address]))
+    html = document.render(Figures("Night", "", "clean", "kafka:9092", [address]))
 
     assert html.count("aaa … bbb") == html.count("bbb (10,000 characters)") == 3
     assert len(html) < 40_000
@@ -95,7 +95,7 @@ def test_long_names() -> None:
 @pytest.mark.parametrize("verdict", ["clean", ""])
 def test_nothing(verdict: str) -> None:
     """Zero records: each part says so in words, and nothing is drawn."""
-    html = page.render(figures.nothing(verdict=verdict))
+    html = document.render(figures.nothing(verdict=verdict))
     said = Read(html).said
 
     assert "No record came in." in said
@@ -120,7 +120,7 @@ def test_all_zero() -> None:
         PLAIN, moments=[Moment(0, 0, 0, 0)], distances=[Bin(1.0, 0)], ages=[Bin(1.0, 0)], group_sizes=[GroupBin(1, 0, 0)],
         lanes=[Lane(0, 0, 0, 0, 0, 0)],
     )  # fmt: skip
-    html = page.render(Figures("Night", "", "clean", "", [address]))
+    html = document.render(Figures("Night", "", "clean", "", [address]))
 
     assert html.count("<svg") == 2  # the day, for wide pages and for narrow ones
     assert "One lane. Nothing waits to be judged." in Read(html).said
@@ -170,12 +170,12 @@ def test_anomalies_come_before_advice() -> None:
     """A ring that is too small does not hide that records are lost."""
     look = "Look at the anomalies of each address, below."
     said = Read(RENDERED).said
-    calm = Read(page.render(figures.night(verdict="clean"))).said
+    calm = Read(document.render(figures.night(verdict="clean"))).said
 
     assert said.index(look) < said.index(NIGHT.advice[0])
     assert look not in calm
     assert NIGHT.advice[0].partition(":")[0] in calm
-    assert look in Read(page.render(replace(NIGHT, advice=[]))).said
+    assert look in Read(document.render(replace(NIGHT, advice=[]))).said
 
 
 def test_resends_by_lane() -> None:
@@ -201,7 +201,7 @@ def test_strays_are_told() -> None:
 def test_many_lanes() -> None:
     """Of 1,000 the 50 that lag most have a row, and a sentence speaks of all."""
     lanes = [Lane(at, at, 10, 0, at % 100, 1000 + at) for at in range(1000)]
-    html = page.render(Figures("", "", "clean", "", [replace(PLAIN, lanes=lanes, ring=RING)]))
+    html = document.render(Figures("", "", "clean", "", [replace(PLAIN, lanes=lanes, ring=RING)]))
     rows = [int(each) for each in re.findall(r'<tr><th scope="row" class="n">(\d+)</th>', html)]
 
     assert len(rows) == 50
@@ -216,7 +216,7 @@ def test_many_lanes() -> None:
 def test_many_addresses() -> None:
     """A table of all comes first, linked; the sums are below it; an address costs less than 20 kB, so that 50 stay below 1 MB."""
     many = replace(NIGHT, addresses=[replace(NIGHT.addresses[1], name=f"a-{at}") for at in range(5)])
-    html = page.render(many)
+    html = document.render(many)
     seen = Read(html)
 
     assert seen.having("href") == [f"#a{at}" for at in range(1, 6)]
@@ -227,7 +227,7 @@ def test_many_addresses() -> None:
 
 def test_audit() -> None:
     """Speaks of what would be, in lanes and not in partitions, and of neither anomalies nor lag."""
-    said = Read(page.render(replace(NIGHT, verdict=""))).said
+    said = Read(document.render(replace(NIGHT, verdict=""))).said
 
     assert "Read only: nothing was written to Kafka" in said
     assert "Lanes, as Ringfence would fill them" in said

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from reconcile import page, svg
-from reconcile.figures import AddressFigures, Bin, Figures, GroupBin, Moment, Ring
+from reconcile.page import document, svg
+from reconcile.page.figures import AddressFigures, Bin, Figures, GroupBin, Moment, Ring
 from tests.support.pages import NIGHT, PLAIN, RENDERED, RING, SVG, Read, tree
 
 
@@ -24,7 +24,7 @@ from tests.support.pages import NIGHT, PLAIN, RENDERED, RING, SVG, Read, tree
 def test_lines_of_the_ring(ring: Ring, labels: set[str]) -> None:
     """A line at the capacity and one at the recommended size, each labelled, wherever they are."""
     address = replace(PLAIN, ring=ring, distances=NIGHT.addresses[0].distances)
-    [drawn] = SVG.findall(page.render(Figures("Night", "", "clean", "", [address])))
+    [drawn] = SVG.findall(document.render(Figures("Night", "", "clean", "", [address])))
     root = tree(drawn)
     marks = {
         (each.text or "") for each in root.iter() if each.get("class") in {"capacity", "recommended"}
@@ -56,7 +56,7 @@ def test_drawings() -> None:
 def test_steps_go_down_to_nothing() -> None:
     """A stretch in which nothing came is drawn as nothing, not bridged."""
     moments = [Moment(at, 100, 100, 0) for at in (0, 1000, 5000)]
-    [wide, _] = SVG.findall(page.render(Figures("", "", "clean", "", [replace(PLAIN, moments=moments)])))
+    [wide, _] = SVG.findall(document.render(Figures("", "", "clean", "", [replace(PLAIN, moments=moments)])))
     path = next(each.attrib["d"] for each in tree(wide).iter() if each.get("class") == "records")
     width = (1040 - 46 - 24) / 6
 
@@ -80,7 +80,7 @@ def test_steps_go_down_to_nothing() -> None:
 )
 def test_odd_figures(address: AddressFigures) -> None:
     """Timestamps that no calendar has, distributions of one bin, huge numbers: drawn, not refused."""
-    html = page.render(Figures("Night", "", "clean", "", [address]))
+    html = document.render(Figures("Night", "", "clean", "", [address]))
 
     assert "<svg" in html
     assert not re.search(r"\b(nan|inf)\b", "".join(SVG.findall(html)))
@@ -106,8 +106,8 @@ def test_the_same_again(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(logger, "level", 17)
     before = dict.copy(mpl.rcParams), logger.level
 
-    assert page.render(NIGHT) == RENDERED
-    assert page.render(Figures.from_json(NIGHT.to_json())) == RENDERED
+    assert document.render(NIGHT) == RENDERED
+    assert document.render(Figures.from_json(NIGHT.to_json())) == RENDERED
     assert (dict.copy(mpl.rcParams), logger.level) == before
 
 

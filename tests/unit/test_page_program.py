@@ -15,13 +15,13 @@ from typing import Final
 
 import pytest
 
-from reconcile import page, pages
-from reconcile.figures import Figures, LargeGroup
+from reconcile.page import document, pages
+from reconcile.page.figures import Figures, LargeGroup
 from tests.support.pages import NIGHT, RENDERED
 
 
 def _program(*arguments: str, **environment: str) -> subprocess.CompletedProcess[bytes]:
-    program = "import sys; from reconcile import page; code = page.main(sys.argv[1:]); "
+    program = "import sys; from reconcile.page import document; code = document.main(sys.argv[1:]); "
     program += "assert 'matplotlib.pyplot' not in sys.modules; sys.exit(code)"
     return subprocess.run(
         [sys.executable, "-c", program, *arguments],
@@ -50,7 +50,7 @@ def test_unreadable_figures(tmp_path: Path, text: str | None, monkeypatch: pytes
     said = io.StringIO()
     monkeypatch.setattr(sys, "stderr", said)
 
-    assert page.main([str(kept)]) == 2
+    assert document.main([str(kept)]) == 2
     assert f"{kept}: " in said.getvalue()
     assert "name " in said.getvalue()
 
@@ -88,7 +88,7 @@ def test_nothing_overflows_a_phone(tmp_path: Path, made: Callable[[], Figures], 
     if chromium is None:
         pytest.skip("no Chromium on this machine: install the package chromium")
     measured = tmp_path / "measure.html"
-    measured.write_text(MEASURE % escape(page.render(made())), "utf-8")
+    measured.write_text(MEASURE % escape(document.render(made())), "utf-8")
     done = subprocess.run(
         [chromium, "--headless", "--no-sandbox", "--hide-scrollbars", "--disable-gpu", f"--user-data-dir={tmp_path / 'profile'}",
          f"--blink-settings=preferredColorScheme={0 if dark else 1}", "--virtual-time-budget=5000", "--dump-dom",
@@ -112,9 +112,9 @@ def test_a_night_needs_no_page(monkeypatch: pytest.MonkeyPatch, capsys: pytest.C
         raise ValueError("no ink")
 
     drawn = pages.written(NIGHT)
-    monkeypatch.setattr(page, "render", broken)
+    monkeypatch.setattr(document, "render", broken)
     failed = pages.written(NIGHT)
-    monkeypatch.setitem(sys.modules, "reconcile.page", None)
+    monkeypatch.setitem(sys.modules, "reconcile.page.document", None)
     missing = pages.written(NIGHT)
     said = capsys.readouterr().err.splitlines()
 

@@ -10,7 +10,7 @@ from agents.batch import FetchedBatch
 from agents.detour import MALFORMED, headers_on_the_way
 from agents.home import Home
 from agents.path import Outcome, Path
-from conf.load import validate
+from ringfence_kafka.config.load import validate
 from tables.codec import Origin, Slot, encode_id, ring_value
 from tables.ring import Checked, Ring, Verdict
 from tables.table import LaneTable

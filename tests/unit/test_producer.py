@@ -2,8 +2,8 @@ import asyncio
 
 import pytest
 
-from conf.settings import KafkaSettings
-from tables.producer import TransactionalProducer
+from ringfence_kafka.config.settings import KafkaSettings
+from ringfence_kafka.producer import TransactionalProducer
 
 
 @pytest.mark.parametrize("failing", ["abort_transaction", "stop"])

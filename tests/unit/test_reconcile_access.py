@@ -7,10 +7,10 @@ import pytest
 import trustme
 from confluent_kafka import KafkaError
 
-from conf.errors import BrokerUnavailableError, ConfigurationError
-from conf.settings import KafkaSettings
-from reconcile import access
-from reconcile.kafka import Cluster
+from reconcile.cluster import access
+from reconcile.cluster.admin import Cluster
+from ringfence_kafka.config.settings import KafkaSettings
+from ringfence_kafka.errors import BrokerUnavailableError, ConfigurationError
 
 PLAIN = KafkaSettings(bootstrap_servers="kafka-1:9092, kafka-2:9092")
 DOWN = KafkaError(KafkaError._ALL_BROKERS_DOWN, "2/2 brokers are down")
@@ -28,7 +28,7 @@ def test_nobody_is_there() -> None:
     )
 
     assert said == (
-        "no broker answers at kafka.bootstrap_servers = 'kafka-1:9092, kafka-2:9092' (Connection refused): start it, or mend the "
+        "no broker answers at kafka.bootstrap_servers = 'kafka-1:9092, kafka-2:9092' (Connection refused): start it, or fix the "
         "address"
     )
 
@@ -65,7 +65,7 @@ def test_another_protocol(code: int, text: str) -> None:
     error = access.unreachable(PLAIN, [away, KafkaError(code, text), DOWN])
 
     assert str(error) == (
-        "the broker at kafka-2:9092 does not let us in: it closes the connection: is kafka.security_protocol = 'PLAINTEXT' what "
+        "the broker at kafka-2:9092 denies access: it closes the connection: is kafka.security_protocol = 'PLAINTEXT' what "
         "that port speaks?"
     )
 

@@ -3,10 +3,10 @@
 import pytest
 
 from agents.journal import RingEvent, opening_event
-from reconcile.cut import Lost, Position, Span, TopicState, cut_topic
-from reconcile.kept_ids import expendable
-from reconcile.nights import Night
-from reconcile.summary import address_counts, verdict
+from reconcile.night.cut import Lost, Position, Span, TopicState, cut_topic
+from reconcile.night.kept_ids import expendable
+from reconcile.night.nights import Night
+from reconcile.night.summary import address_counts, verdict
 from tables.codec import Meta
 
 

@@ -6,15 +6,16 @@ from pathlib import Path
 
 import pytest
 
-from conf.errors import ConfigurationError, PrerequisiteError
-from conf.load import validate
-from conf.settings import Settings
-from reconcile import acknowledging, former, job
-from reconcile.cut import Position
-from reconcile.files import LocalFiles
-from reconcile.kafka import TopicFacts
-from reconcile.nights import Night, Nights
-from reconcile.survey import Survey
+from reconcile import job
+from reconcile.cluster.admin import TopicFacts
+from reconcile.cluster.survey import Survey
+from reconcile.night import acknowledging, former
+from reconcile.night.cut import Position
+from reconcile.night.nights import Night, Nights
+from reconcile.spark.files import LocalFiles
+from ringfence_kafka.config.load import validate
+from ringfence_kafka.config.settings import Settings
+from ringfence_kafka.errors import ConfigurationError, PrerequisiteError
 
 
 @pytest.fixture
@@ -53,7 +54,7 @@ def test_they_are_to_be_moved(here: Path) -> None:
     settings = _settings(here)
     _kept()
 
-    with pytest.raises(ConfigurationError, match="the nights up to now are in data/reconcile") as raised:
+    with pytest.raises(ConfigurationError, match="the runs up to now are in data/reconcile") as raised:
         _begin(settings)
     source, target = shlex.split(str(raised.value).partition("(mv ")[2].partition(")")[0])
     for each in here.glob(source):
@@ -68,7 +69,7 @@ def test_they_are_looked_for_before_spark_is_started(here: Path, monkeypatch: py
     monkeypatch.setattr(job, "surveyed", lambda _: _survey("this-topic"))
     monkeypatch.setattr(job, "session", lambda *_, **__: pytest.fail("a session"))
 
-    with pytest.raises(ConfigurationError, match="the nights up to now are in data/reconcile"):
+    with pytest.raises(ConfigurationError, match="the runs up to now are in data/reconcile"):
         job.run(_settings(here), job.Options())
 
 
@@ -109,5 +110,5 @@ def test_acknowledged_by_others(here: Path) -> None:
     """The nights of another application are not its own to acknowledge."""
     _kept("other")
 
-    with pytest.raises(ConfigurationError, match=r"has the nights of app\.id = 'other', and this is 'rf'"):
+    with pytest.raises(ConfigurationError, match=r"has the runs of app\.id = 'other', and this is 'rf'"):
         job.run(_settings(here, state_dir="data/reconcile"), job.Options(acknowledge=acknowledging.LAST))

@@ -5,18 +5,19 @@ from typing import Any
 
 import pytest
 
-from conf.errors import ConfigurationError
-from conf.load import validate
-from conf.settings import Settings
-from reconcile import handing_on, job, kept_ids
+from reconcile import job
 from reconcile.anomalies.name import Anomaly
-from reconcile.counting import Judgement
-from reconcile.cut import AddressCut, Lost, Position, Span, TopicCut, journal_lost, positions
-from reconcile.files import LocalFiles
-from reconcile.kafka import TopicFacts
-from reconcile.nights import Night, Nights, ids_folder, results_folder
-from reconcile.rules import doubts, kept
-from reconcile.survey import Survey
+from reconcile.cluster.admin import TopicFacts
+from reconcile.cluster.survey import Survey
+from reconcile.night import handing_on, kept_ids
+from reconcile.night.counting import Judgement
+from reconcile.night.cut import AddressCut, Lost, Position, Span, TopicCut, journal_lost, positions
+from reconcile.night.nights import Night, Nights, ids_folder, results_folder
+from reconcile.night.rules import doubts, kept
+from reconcile.spark.files import LocalFiles
+from ringfence_kafka.config.load import validate
+from ringfence_kafka.config.settings import Settings
+from ringfence_kafka.errors import ConfigurationError
 
 TODAY = "2026-11-21"
 JOURNAL = {"app-journal": Position("j", (0,), (7,))}
@@ -88,9 +89,7 @@ def test_nights_of_another_application(tmp_path: Path) -> None:
     nights = Nights(LocalFiles(str(tmp_path)), {1: _handed_on(_settings("a"), None, {"a": _cut("a")}, 1)})
     nights.belong_to("app")
 
-    with pytest.raises(
-        ConfigurationError, match=r"nights of app\.id = 'app', and this is 'other': give each"
-    ):
+    with pytest.raises(ConfigurationError, match=r"runs of app\.id = 'app', and this is 'other': give each"):
         nights.belong_to("other")
 
 

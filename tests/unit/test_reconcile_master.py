@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from conf.errors import ConfigurationError, PrerequisiteError
-from reconcile import session
-from reconcile.master import check
+from reconcile.spark import session
+from reconcile.spark.master import check
+from ringfence_kafka.errors import ConfigurationError, PrerequisiteError
 
 
 @pytest.fixture

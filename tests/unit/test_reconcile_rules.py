@@ -2,12 +2,12 @@
 
 from typing import Any
 
-from conf.load import validate
-from conf.settings import AddressSettings
-from reconcile import rules
 from reconcile.anomalies.name import Anomaly
-from reconcile.cut import AddressCut, Lost, Span, TopicCut
-from reconcile.nights import Night
+from reconcile.night import rules
+from reconcile.night.cut import AddressCut, Lost, Span, TopicCut
+from reconcile.night.nights import Night
+from ringfence_kafka.config.load import validate
+from ringfence_kafka.config.settings import AddressSettings
 
 
 def _address(**keys: Any) -> AddressSettings:

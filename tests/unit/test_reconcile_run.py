@@ -8,14 +8,15 @@ from pathlib import Path
 import click
 import pytest
 
-from app.reconcile import reconcile
-from conf.errors import BrokerUnavailableError, ConfigurationError, PrerequisiteError
-from conf.load import validate
-from conf.settings import KafkaSettings, Settings
-from reconcile import acknowledging, job
-from reconcile.files import BusyError, LocalFiles
-from reconcile.nights import Night, Nights
-from reconcile.survey import Survey
+from app.verbs.reconcile import reconcile
+from reconcile import job
+from reconcile.cluster.survey import Survey
+from reconcile.night import acknowledging
+from reconcile.night.nights import Night, Nights
+from reconcile.spark.files import BusyError, LocalFiles
+from ringfence_kafka.config.load import validate
+from ringfence_kafka.config.settings import KafkaSettings, Settings
+from ringfence_kafka.errors import BrokerUnavailableError, ConfigurationError, PrerequisiteError
 
 
 class ReachedError(Exception):
@@ -53,11 +54,11 @@ def test_the_cluster_is_asked_when_nobody_else_is_at_it(
 
 def test_nothing_to_acknowledge_there(settings: Settings) -> None:
     """A folder without nights is a mistake, and is not made."""
-    with pytest.raises(PrerequisiteError, match="no night is kept in"):
+    with pytest.raises(PrerequisiteError, match="no run is kept in"):
         job.run(settings, job.Options(acknowledge=acknowledging.LAST))
     assert not Path(settings.reconcile.state_dir).exists()
     LocalFiles(settings.reconcile.state_dir)
-    with pytest.raises(PrerequisiteError, match="no night is kept in"):
+    with pytest.raises(PrerequisiteError, match="no run is kept in"):
         job.run(settings, job.Options(acknowledge=acknowledging.LAST))
 
 
@@ -65,14 +66,14 @@ def test_the_night_that_was_looked_at(settings: Settings, capsys: pytest.Capture
     """One that came later is not acknowledged with it."""
     nights = _kept(settings, "anomalies")
 
-    with pytest.raises(ConfigurationError, match=r"night 1 is not the last, that is 2 \(anomalies\)"):
+    with pytest.raises(ConfigurationError, match=r"run 1 is not the last, that is 2 \(anomalies\)"):
         job.run(settings, job.Options(acknowledge=1))
     assert not (Path(settings.reconcile.state_dir) / "nights" / "000002.acknowledged").exists()
     assert job.run(settings, job.Options(acknowledge=2)) == 0
     assert job.run(settings, job.Options(acknowledge=acknowledging.LAST)) == 0
     said = capsys.readouterr().out.splitlines()
     assert [each.partition(":")[0] for each in said] == [
-        "acknowledged night 2 (anomalies)",
+        "acknowledged run 2 (anomalies)",
         "nothing to acknowledge",
     ]
     assert Nights.load(nights.files).finished[2].acknowledged
@@ -83,7 +84,7 @@ def test_an_acknowledgement_has_no_results(settings: Settings, options: dict[str
     """Nothing is ignored silently."""
     _kept(settings, "gap")
 
-    with pytest.raises(ConfigurationError, match="leave --json and --out away"):
+    with pytest.raises(ConfigurationError, match="cannot be combined with --json"):
         job.run(settings, job.Options(acknowledge=acknowledging.LAST, **options))  # type: ignore[arg-type]
 
 

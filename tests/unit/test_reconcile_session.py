@@ -10,16 +10,16 @@ from cryptography.hazmat.primitives.serialization import BestAvailableEncryption
 from py4j.protocol import Py4JError, Py4JNetworkError
 from pyspark.errors import PySparkException
 
-from conf.errors import ConfigurationError
-from conf.settings import KafkaSettings
 from reconcile import job
-from reconcile.failures import SPARK, SparkError
+from reconcile.cluster.admin import Cluster
 from reconcile.job import _explained
-from reconcile.jvm import JvmError
-from reconcile.kafka import Cluster
-from reconcile.session import CONNECTOR, DRIVER_MEMORY, configured
-from reconcile.source_options import kafka_options
-from reconcile.starting import not_started
+from reconcile.spark.failures import SPARK, SparkError
+from reconcile.spark.jvm import JvmError
+from reconcile.spark.session import CONNECTOR, DRIVER_MEMORY, configured
+from reconcile.spark.source_options import kafka_options
+from reconcile.spark.starting import not_started
+from ringfence_kafka.config.settings import KafkaSettings
+from ringfence_kafka.errors import ConfigurationError
 
 KEY = ec.generate_private_key(ec.SECP256R1())
 
@@ -126,7 +126,10 @@ def test_the_job_as_a_program_ends_with_2(
     monkeypatch.setattr(job, "run", lambda *_: int("none"))
 
     assert job.main(["--config", str(config)]) == 2
-    assert "reconcile: unforeseen: ValueError" in capsys.readouterr().err.splitlines()[-1]
+    assert (
+        "reconcile: internal error, please report it with what stands above: ValueError"
+        in capsys.readouterr().err.splitlines()[-1]
+    )
 
 
 IVY = """:::: ERRORS

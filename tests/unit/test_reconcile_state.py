@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from conf.errors import ConfigurationError, PrerequisiteError
-from reconcile import kept_ids
-from reconcile.files import LocalFiles, readable
-from reconcile.nights import Night, Nights, ids_folder, results_folder
+from reconcile.night import kept_ids
+from reconcile.night.nights import Night, Nights, ids_folder, results_folder
+from reconcile.spark.files import LocalFiles, readable
+from ringfence_kafka.errors import ConfigurationError, PrerequisiteError
 
 
 def _night(number: int) -> Night:
@@ -103,10 +103,10 @@ def test_nights_of_another_cluster(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError) as raised:
         kept.belong_to("rf", "second-cluster")
     assert str(raised.value).startswith(
-        f"{tmp_path} has the nights of the Kafka cluster first-cluster, and kafka.bootstrap_servers leads to second-cluster: give"
+        f"{tmp_path} has the runs of the Kafka cluster first-cluster, and kafka.bootstrap_servers leads to second-cluster: give"
     )
     assert "app.data_dir" in str(raised.value)
-    with pytest.raises(ConfigurationError, match=r"has the nights of app\.id = 'rf', and this is 'other'"):
+    with pytest.raises(ConfigurationError, match=r"has the runs of app\.id = 'rf', and this is 'other'"):
         kept.belong_to("other", "first-cluster")
 
 

@@ -6,9 +6,10 @@ from typing import Any, NamedTuple, cast
 
 import pytest
 
-from conf.errors import ForeignChangelogError
-from conf.settings import KafkaSettings
-from tables import changelog, codec
+from ringfence_kafka import log_reader
+from ringfence_kafka.config.settings import KafkaSettings
+from ringfence_kafka.errors import ForeignChangelogError
+from tables import codec
 from tables.codec import FormatError, Meta, Origin, Slot
 from tables.index import StoredIndex
 from tables.resize import make_ring
@@ -382,7 +383,7 @@ def test_index_missing() -> None:
 
 @both_kinds
 def test_wrong_incarnation(store: Store, resident: bool) -> None:
-    """A changelog that was deleted and made anew is not the one that the store knows, even if it says the same."""
+    """A changelog that was deleted and created again is not the one that the store knows, even if it says the same."""
     restored(_history(), store, resident=resident)
     anew = _history()
     anew.records = [
@@ -400,7 +401,7 @@ def test_wrong_incarnation(store: Store, resident: bool) -> None:
 
 @both_kinds
 def test_made_anew_in_other_pieces(store: Store, resident: bool) -> None:
-    """A changelog that was made anew is noticed whatever lies at the store's position."""
+    """A changelog that was created again is noticed whatever lies at the store's position."""
     restored(_history(), store, resident=resident)
     anew = Log(5, incarnation="ffffffffffffffff")
     for each in "abcdefghijklmnopqrstuvwxyz":
@@ -724,7 +725,7 @@ def _served(log: Log, monkeypatch: pytest.MonkeyPatch) -> Callable[[LaneTable], 
         _, restored = await table.open(KafkaSettings(), "changelog", 0, log.bounds())
         return restored
 
-    monkeypatch.setattr(changelog, "read", read)
+    monkeypatch.setattr(log_reader, "read", read)
     return open_table
 
 

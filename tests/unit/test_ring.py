@@ -4,6 +4,7 @@ from itertools import permutations
 
 import pytest
 
+from ringfence_kafka.errors import InvariantError
 from tables.ring import Checked, ResidentIndex, Ring, Verdict
 
 ACCEPTED, DUPLICATE, UNCHECKED = Verdict.ACCEPTED, Verdict.DUPLICATE, Verdict.UNCHECKED
@@ -217,7 +218,7 @@ def test_apply_at_the_wrong_head() -> None:
     first, second = ring.check(_ids("a")), ring.check(_ids("b"))
     ring.apply(first)
 
-    with pytest.raises(AssertionError, match="checked at head 0, but the head is 1"):
+    with pytest.raises(InvariantError, match="checked at head 0 the head is 1"):
         ring.apply(second)
 
     assert ring.head == 1

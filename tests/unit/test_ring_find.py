@@ -3,7 +3,7 @@ from hashlib import blake2b
 
 import pytest
 
-from app.ring_find import IdFormatError, parse_id
+from app.verbs.ring_find import IdFormatError, parse_id
 from tables.codec import digest_id, display_id, encode_id
 
 
@@ -76,7 +76,7 @@ def test_malformed(text: str, kind: str) -> None:
 
     message = str(raised.value)
     assert message.startswith(f"{text!r} is no {kind} (")
-    assert message.endswith(f"): mend it, or write text:{text} if the ID itself begins so")
+    assert message.endswith(f"): fix it, or write text:{text} if the ID itself begins so")
     assert parse_id(f"text:{text}") == encode_id(text.encode())
     assert raised.value.exit_code == 2
 

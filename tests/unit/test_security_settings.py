@@ -5,9 +5,9 @@ from typing import Any, Final
 
 import pytest
 
-from conf.errors import ConfigurationError
-from conf.load import load, validate
-from conf.settings import KafkaSettings
+from ringfence_kafka.config.load import load, validate
+from ringfence_kafka.config.settings import KafkaSettings
+from ringfence_kafka.errors import ConfigurationError
 
 SECRET: Final = "hunter2-and-more"  # noqa: S105 - a test's own
 SASL: Final = {

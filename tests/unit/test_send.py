@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from app import send
-from app.send import InputError, parse
-from conf.errors import ConfigurationError
-from conf.load import validate
+from app.verbs import send
+from app.verbs.send import InputError, parse
+from ringfence_kafka.config.load import validate
+from ringfence_kafka.errors import ConfigurationError
 
 
 def test_all_parts() -> None:

@@ -5,10 +5,10 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from conf import wire
-from conf.errors import ConfigurationError
-from conf.load import load, validate
-from conf.settings import AddressDefaults, AddressSettings, Settings
+from ringfence_kafka import wire
+from ringfence_kafka.config.load import load, validate
+from ringfence_kafka.config.settings import AddressDefaults, AddressSettings, Settings
+from ringfence_kafka.errors import ConfigurationError
 
 SHIPPED = Path(__file__).parents[2] / "conf" / "ringfence.toml"
 ORDERS = '[[addresses]]\nname = "orders"\n'
@@ -755,7 +755,7 @@ def test_colliding_names_of_topics() -> None:
 
 
 def test_every_fault_is_told_at_once() -> None:
-    """Several faults are several lines, so that one run suffices to mend them."""
+    """Several faults are several lines, so that one run suffices to fix them."""
     pattern = {"name": "x*", "partitions": 0, "id_max_age": -1}
     fault = _fault({"app": {"web_port": -1}, "addresses": [{"name": "orders", "id_cache_size": -1}, pattern]})
 

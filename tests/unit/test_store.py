@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from conf.errors import PrerequisiteError
+from ringfence_kafka.errors import PrerequisiteError
 from tables import codec
 from tables.codec import FormatError, Meta, Origin, Slot
 from tables.store import DamagedStoreError, StaleEpochError, Store, StoredState, Writes
@@ -529,7 +529,7 @@ def test_file_of_somebody_else() -> None:
 
 @pytest.mark.parametrize("below", ["orders-0", ""], ids=["data_dir is a file", "the folder is a file"])
 def test_file_in_the_way(tmp_path: Path, below: str) -> None:
-    """A file where a folder should be is no damage: deleting the folder would not mend it."""
+    """A file where a folder should be is no damage: deleting the folder would not fix it."""
     (tmp_path / "data").write_text("")
 
     with pytest.raises(PrerequisiteError, match=r"app\.data_dir"):

@@ -6,10 +6,10 @@ from aiokafka.errors import (
 )
 
 from agents.topic_faults import count_faults, denied, topic_faults
-from conf.load import validate
-from conf.settings import AddressSettings
+from ringfence_kafka.config.load import validate
+from ringfence_kafka.config.settings import AddressSettings
+from ringfence_kafka.topics import TopicDescription, span
 from tables.codec import Meta
-from tables.topics import TopicDescription, span
 
 APP = "rf"
 

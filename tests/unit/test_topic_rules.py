@@ -3,7 +3,7 @@ from typing import Any
 
 import pytest
 
-from app.topic_rules import (
+from app.verbs.topic_rules import (
     CHANGELOG_CONFIG,
     CLEANING,
     FORWARD_CONFIG,
@@ -11,13 +11,13 @@ from app.topic_rules import (
     missing,
     required,
 )
-from app.topic_rules import (
+from app.verbs.topic_rules import (
     compare as compare_described,
 )
-from conf.load import validate
-from conf.settings import Settings
 from ringfence_client.progress import TOPIC_CONFIG
-from tables.topics import OUTPUT_CONFIG, Described, TopicDescription
+from ringfence_kafka.config.load import validate
+from ringfence_kafka.config.settings import Settings
+from ringfence_kafka.topics import OUTPUT_CONFIG, Described, TopicDescription
 
 
 def compare(settings: Settings, topics: dict[str, TopicDescription], *refused: str) -> Findings:

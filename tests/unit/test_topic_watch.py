@@ -6,7 +6,7 @@ import pytest
 
 from ringfence_client import topic_watch
 from ringfence_client.topic_watch import TopicWatch
-from tables.cluster import Cluster
+from ringfence_kafka.cluster import Cluster
 
 
 def test_brokers_that_do_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,7 +8,7 @@ from agents import transactions
 from agents.batch import FetchedBatch
 from agents.opening import Opening
 from agents.transactions import Transactions
-from conf.load import validate
+from ringfence_kafka.config.load import validate
 
 
 def _made() -> Transactions:

@@ -4,7 +4,7 @@ from typing import Any
 import pytest
 
 from agents.verdict import Reader, duplicate_id, last_header
-from conf.load import validate
+from ringfence_kafka.config.load import validate
 from tables.codec import digest_id, encode_id
 
 NAMES = ("_AMQ_DUPL_ID", "_HQ_DUPL_ID")

@@ -35,7 +35,7 @@ def _finish_next(window: Window) -> int | None:
     if offset is None:
         return None
     if window.record(offset) is None:
-        window.kept.unpark([Fetched(offset, window.group(offset))], always=True)
+        window.resident.unpark([Fetched(offset, window.group(offset))], always=True)
 
     assert window.record(offset) is not None
 
@@ -388,8 +388,8 @@ def test_parked_messages_of_another_log() -> None:
         window = _window(Progress(0), records_max=4)
         window.feed(_of(b"group", *range(6)))
 
-        assert window.kept.parked == {2, 3, 4, 5}
+        assert window.resident.parked == {2, 3, 4, 5}
         assert not window.unpark([Fetched(2), Fetched(3), stranger], always=True)
-        assert window.kept.parked == {2, 3, 4, 5}
+        assert window.resident.parked == {2, 3, 4, 5}
         assert window.unpark([Fetched(2), Fetched(9, b"later")], always=True)
-        assert window.kept.parked == {3, 4, 5}
+        assert window.resident.parked == {3, 4, 5}

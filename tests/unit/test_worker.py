@@ -1,8 +1,8 @@
 import asyncio
 from typing import Any, cast
 
-from app.worker import RingfenceApp
-from tables.together import StoppedError
+from app.worker.run import RingfenceApp
+from ringfence_kafka.together import StoppedError
 
 
 async def test_question_under_way_at_the_end() -> None:

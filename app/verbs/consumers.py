@@ -1,0 +1,288 @@
+"""``ringfence consumers``: who holds which partition, since when, how far, and who waits for it.
+
+The leases stand in the progress topic, and who is a member of a consumer group its coordinator knows: both are read here, and no
+consumer is asked. So this works while consumers hang, and without any.
+"""
+
+import asyncio
+import json
+import time
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from typing import Final, NamedTuple
+
+import click
+from aiokafka.errors import TopicAuthorizationFailedError
+from rich.console import Console
+from rich.table import Table
+
+from ringfence_client import progress, record
+from ringfence_client.record import RELEASED, Progress, ProgressFormatError
+from ringfence_kafka import wire
+from ringfence_kafka.cluster import Cluster, GroupDescription
+from ringfence_kafka.config.settings import Settings
+from ringfence_kafka.errors import PrerequisiteError, TopicError
+
+NONE: Final = "none"
+"""Nobody ever held it."""
+UNREADABLE: Final = "unreadable"
+NOT_WELL: Final = 1
+
+Place = tuple[str, str, int]
+"""Consumer group, topic, partition."""
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseRow:
+    """One partition for one consumer group."""
+
+    consumer_group: str
+    address: str | None
+    """None = the configuration has no address of this accepted topic."""
+    topic: str
+    partition: int
+    state: str
+    """As in the record: held, draining, released; or none, unreadable."""
+    holder: str | None
+    """Who wrote the record; None = nobody has."""
+    holder_is_member: bool | None
+    """Whether the group has such a member now; without one its process is dead, stopped, cut off, or on its way out.
+    None = it has released the partition, or there is no holder."""
+    token: int
+    age_seconds: float | None
+    """Since the record's timestamp, by this machine's clock: for people. Consumers judge by their own clocks."""
+    delivered: int
+    acknowledged: int
+    """Everything below is finished."""
+    running: int
+    """Delivered and not acknowledged."""
+    lag: int | None
+    """From what is acknowledged to the end that committed readers see; None = not known."""
+    waits: str | None
+    """The member that the group has given the partition to, while another one has the lease."""
+    web: str
+    recreated: bool = False
+    """The record is of a topic of that name that was deleted: nothing of the present one is delivered or acknowledged yet."""
+    fault: str | None = None
+    """Why the record cannot be read."""
+
+
+class _Stored(NamedTuple):
+    """A record as it was found."""
+
+    lease: Progress | None
+    timestamp_ms: int
+    fault: str | None
+
+
+class _Found(NamedTuple):
+    rows: list[LeaseRow]
+    groups: dict[str, GroupDescription]
+    faults: list[str]
+
+
+def show(settings: Settings, address: str | None, group: str | None, as_json: bool) -> int:
+    """Print a row a partition: of one address or of all, of one consumer group or of all that ever consumed.
+
+    Returns:
+        0 well; 1 the consumer group that was asked for is not known, or a record cannot be read.
+
+    Raises:
+        ConfigurationError: unknown address.
+        PrerequisiteError: this user may not see a topic or a group.
+        TopicError: the accepted topic that was asked for does not exist.
+        BrokerUnavailableError: nobody answers.
+    """
+    topic = None if address is None else settings.configured(address).accepted_topic
+    try:
+        found = asyncio.run(_read(settings, topic, group))
+    except TopicAuthorizationFailedError as error:
+        raise PrerequisiteError(
+            f"topic {error.args[0]}: this user may not see it: allow Describe on it, and Read on "
+            f"{wire.progress_topic(settings.app.id)}"
+        ) from error
+    if as_json:
+        document = {
+            "groups": {
+                name: {"state": each.state, "members": sorted(each.members)}
+                for name, each in found.groups.items()
+            },
+            "partitions": list(map(asdict, found.rows)),
+            "faults": found.faults,
+        }
+        click.echo(json.dumps(document, indent=2))
+    else:
+        _print(found)
+    for each in found.faults:
+        click.echo(f"ringfence: {each}", err=True)
+    if group and not found.rows:
+        click.echo(
+            f"nothing known  {group} never held a partition{f' of {address}' if address else ''}: the name may be another, or "
+            f"app.id ({settings.app.id}); without --consumer-group all that is known is shown",
+            err=True,
+        )
+        return NOT_WELL
+    return NOT_WELL if found.faults else 0
+
+
+async def _read(settings: Settings, topic: str | None, group: str | None) -> _Found:
+    async with Cluster(settings.kafka, group or settings.app.id) as cluster:
+        kept = wire.progress_topic(settings.app.id)
+        counts = await cluster.partition_counts([kept] if topic is None else [kept, topic])
+        if topic is not None and topic not in counts:
+            raise TopicError(f"topic {topic} does not exist: `ringfence topics create` makes it")
+        stored, faults = await _stored(settings, cluster, kept, counts.get(kept, 0))
+        stored = {
+            place: each
+            for place, each in stored.items()
+            if group in {None, place[0]} and topic in {None, place[1]}
+        }
+        groups = await cluster.describe_groups(sorted({each for each, _, _ in stored} | _only(group)))
+        addresses = {each.accepted_topic: each.name for each in settings.addresses}
+        assigned = {(name, *each) for name, described in groups.items() for each in described.assigned}
+        consumed = {
+            (name, where)
+            for name, where, _ in (*stored, *(each for each in assigned if each[1] in addresses))
+            if topic in {None, where}
+        }
+        counts = await cluster.partition_counts(sorted({where for _, where in consumed})) if consumed else {}
+        places = sorted(
+            {(name, where, each) for name, where in consumed for each in range(counts.get(where, 0))}
+            | set(stored)
+        )
+        present = {(where, each) for _, where, each in places if each < counts.get(where, 0)}
+        ends = await cluster.stable_ends(present)
+        identities = await cluster.topic_ids(sorted({where for where, _ in present}))
+        old = {
+            place: await cluster.log_start(*place[1:])
+            for place, each in stored.items()
+            if place[1:] in present and _is_of_another(each, identities[place[1]])
+        }
+        rows = [
+            _row(
+                place,
+                addresses.get(place[1]),
+                stored.get(place),
+                groups[place[0]],
+                ends.get(place[1:]),
+                old.get(place),
+            )
+            for place in places
+        ]
+    faults += [f"{row.consumer_group} {row.topic}/{row.partition}: {row.fault}" for row in rows if row.fault]
+    return _Found(rows, groups, faults)
+
+
+def _is_of_another(stored: _Stored, topic_id: str) -> bool:
+    """Whether a record is of a topic of that name that was deleted."""
+    return stored.lease is not None and stored.lease.topic_id not in {"", topic_id}
+
+
+def _only(name: str | None) -> set[str]:
+    return set() if name is None else {name}
+
+
+async def _stored(
+    settings: Settings, cluster: Cluster, topic: str, partitions: int
+) -> tuple[dict[Place, _Stored], list[str]]:
+    """All leases; and what is wrong with records that name no place."""
+    read = [progress.read(settings.kafka, cluster, topic, each) for each in range(partitions)]
+    found, faults = {}, []
+    for each in (each for records in await asyncio.gather(*read) for each in records.values()):
+        try:
+            place = record.decode_key(each.key or b"")
+        except ProgressFormatError as error:
+            faults.append(f"{topic}/{each.partition} offset {each.offset}: {error}: somebody else wrote it")
+            continue
+        try:
+            found[place] = _Stored(record.decode(each.value), each.timestamp, None)
+        except ProgressFormatError as error:
+            found[place] = _Stored(None, each.timestamp, str(error))
+    return found, faults
+
+
+def _row(
+    place: Place,
+    address: str | None,
+    stored: _Stored | None,
+    group: GroupDescription,
+    end: int | None,
+    recreated_from: int | None,
+) -> LeaseRow:
+    """``recreated_from``: where the log begins, if it is not the one that the record is of."""
+    lease = (stored.lease if stored else None) or Progress(0, state=NONE if stored is None else UNREADABLE)
+    name = lease.holder.rpartition("/")[0]
+    assigned = group.assigned.get(place[1:])
+    ours = assigned == name and not lease.released
+    recreated = recreated_from is not None
+    acknowledged = lease.next if recreated_from is None else recreated_from
+    return LeaseRow(
+        consumer_group=place[0],
+        address=address,
+        topic=place[1],
+        partition=place[2],
+        state=lease.state,
+        holder=lease.holder or None,
+        holder_is_member=None if lease.released or not lease.holder else name in group.members,
+        token=lease.token,
+        age_seconds=None if stored is None else round(max(0.0, time.time() - stored.timestamp_ms / 1000), 3),
+        delivered=0 if recreated else lease.delivered,
+        acknowledged=acknowledged,
+        running=lease.running,
+        lag=None if end is None or stored is None or stored.fault else max(0, end - acknowledged),
+        waits=None if ours else assigned,
+        web=lease.web,
+        recreated=recreated,
+        fault=stored.fault if stored else None,
+    )
+
+
+_COLUMNS: Final = ("partition", "state", "token", "age", "delivered", "acknowledged", "running", "lag")
+"""What fits a terminal of 80 columns; names do not."""
+
+
+def _print(found: _Found) -> None:
+    console = Console()
+    if not found.rows:
+        console.print("no consumer has held a partition yet", highlight=False)
+    for name, topic in sorted({(row.consumer_group, row.topic) for row in found.rows}):
+        rows = [row for row in found.rows if (row.consumer_group, row.topic) == (name, topic)]
+        group = found.groups[name]
+        members = f"{len(group.members)} member{'' if len(group.members) == 1 else 's'}"
+        state = group.state.lower().replace("_", " ")
+        console.print(_table(f"{name} at {rows[0].address or topic} ({state}, {members})", rows))
+        for row in rows:
+            if text := _names(row):
+                console.print(f"partition {row.partition}: {text}", highlight=False, soft_wrap=True)
+    if any(row.holder_is_member is False for row in found.rows):
+        console.print(
+            "gone: the group has no such member; it is dead, stopped, cut off, or about to end. Who waits gets its partition "
+            "when it has released it, or written nothing for --lease-timeout (--lease-idle where nothing runs).",
+            highlight=False, soft_wrap=True,
+        )  # fmt: skip
+
+
+def _names(row: LeaseRow) -> str:
+    """Who has it and who waits."""
+    parts = []
+    if row.holder and row.state != RELEASED:
+        parts.append(f"held by {row.holder}{' (gone)' if row.holder_is_member is False else ''}")
+    if row.recreated:
+        parts.append("deleted and created again since: begins at its start")
+    if row.waits:
+        parts.append(f"{row.waits} waits")
+    return ", ".join(parts)
+
+
+def _table(title: str, rows: Iterable[LeaseRow]) -> Table:
+    table = Table(title=title)
+    for column in _COLUMNS:
+        table.add_column(column, justify="left" if column == "state" else "right")
+    for row in rows:
+        known = row.state not in {NONE, UNREADABLE}
+        figures = (row.token, row.delivered, row.acknowledged, row.running)
+        token, *others = (f"{each:,}" if known else "" for each in figures)
+        age = "" if row.age_seconds is None else f"{row.age_seconds:,.1f} s"
+        lag = "" if row.lag is None else f"{row.lag:,}"
+        table.add_row(str(row.partition), row.state, token, age, *others, lag)
+    return table

@@ -1,0 +1,254 @@
+"""``ringfence groups``: what waits for a consumer group, and what an operator may do about one of its groups.
+
+What is finished stands in the progress topic, what waits in the accepted topic: both are read here, so this works beside
+running consumers, without any, and from another machine. Who holds what right now, only the holder knows: it is asked.
+"""
+
+import asyncio
+import json
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Final, NamedTuple
+
+import aiohttp
+import click
+from rich.console import Console
+from rich.table import Table
+
+from ringfence_client import record
+from ringfence_client.progress import ProgressTopic
+from ringfence_client.record import Progress
+from ringfence_client.resuming import Log, resume
+from ringfence_client.watermark import Watermark
+from ringfence_kafka import log_reader, wire
+from ringfence_kafka.cluster import NO_MEMBERS, Cluster
+from ringfence_kafka.config.settings import AddressSettings, Settings
+from ringfence_kafka.errors import TopicError
+
+ASK_LIMIT_S: Final = 5.0
+"""For a holder's web server."""
+PARALLEL: Final = 8
+SHOWN_MAX: Final = 50
+"""Rows for a person; ``--json`` has all."""
+
+
+@dataclass(slots=True)
+class GroupRow:
+    """One group in one partition."""
+
+    partition: int
+    group: str | None
+    """None = all messages without a group."""
+    group_hex: str | None
+    depth: int
+    """Messages that are not finished, acquired ones included."""
+    acquired: int
+    owner: str | None
+    head_offset: int
+    """Of its first unfinished message, in the accepted topic."""
+    head_age_seconds: float
+    """Since that one's timestamp."""
+
+
+@dataclass(slots=True)
+class PartitionRow:
+    """One partition of the accepted topic."""
+
+    partition: int
+    next: int
+    """All below is finished."""
+    end: int
+    unfinished: int
+    holder: str | None
+    """None = nobody."""
+    web: str
+    answered: bool
+    """Whether the holder was asked: without it, nothing is known of what is acquired."""
+
+
+def show(settings: Settings, address: str, group: str, as_json: bool) -> int:
+    """Print the groups that wait, the oldest first.
+
+    Raises:
+        ConfigurationError: unknown address.
+        TopicError: a topic does not exist.
+        BrokerUnavailableError: nobody answers.
+    """
+    found = settings.configured(address)
+    partitions, groups, known = asyncio.run(_read(settings, found, group))
+    if as_json:
+        document = {"partitions": list(map(asdict, partitions)), "groups": list(map(asdict, groups))}
+        click.echo(json.dumps(document, indent=2))
+    else:
+        _print(partitions, groups)
+    if not known:
+        click.echo(
+            f"not known  {group} has never consumed {address}: this is what waits for any new consumer group",
+            err=True,
+        )
+    return 0
+
+
+async def _read(
+    settings: Settings, address: AddressSettings, group: str
+) -> tuple[list[PartitionRow], list[GroupRow], bool]:
+    async with Cluster(settings.kafka, group) as cluster:
+        await cluster.await_coordinator()
+        idle = await cluster.group_state() in NO_MEMBERS
+        known = await progresses(settings, address, cluster)
+        met = await is_known(address, cluster, known)
+        limit = asyncio.Semaphore(PARALLEL)
+
+        async def one(partition: int, known: Progress | None) -> tuple[PartitionRow, list[GroupRow]]:
+            async with limit:
+                return await _partition(settings, address, cluster, partition, known, idle=idle)
+
+        found = await asyncio.gather(*(one(number, each) for number, each in enumerate(known)))
+    rows = [row for _, groups in found for row in groups]
+    return [each for each, _ in found], sorted(rows, key=lambda row: -row.head_age_seconds), met
+
+
+async def is_known(address: AddressSettings, cluster: Cluster, known: Sequence[Progress | None]) -> bool:
+    """Whether the consumer group of ``cluster`` ever had to do with an address, or has members now.
+
+    ``known`` is what :func:`progresses` found. An offset may be there without: an operator has set it beforehand.
+    """
+    if any(each is not None for each in known) or await cluster.group_state() not in NO_MEMBERS:
+        return True
+    asked = (cluster.committed(address.accepted_topic, number) for number in range(len(known)))
+    return any(each is not None for each in await asyncio.gather(*asked))
+
+
+async def progresses(settings: Settings, address: AddressSettings, cluster: Cluster) -> list[Progress | None]:
+    """Of each partition, what its last holder wrote; None = nobody ever held it.
+
+    Raises:
+        TopicError: the accepted topic does not exist.
+    """
+    name = wire.progress_topic(settings.app.id)
+    counts = await cluster.partition_counts([address.accepted_topic, name])
+    if address.accepted_topic not in counts:
+        raise TopicError(f"topic {address.accepted_topic} does not exist: `ringfence topics create` makes it")
+    keys = [
+        record.encode_key(cluster.group_id, address.accepted_topic, each)
+        for each in range(counts[address.accepted_topic])
+    ]
+    if name not in counts:
+        return [None for _ in keys]
+    topic = ProgressTopic(settings.kafka, settings.app.id, cluster)
+    await topic.start()
+    try:
+        return list(await asyncio.gather(*(topic.latest(each) for each in keys)))
+    finally:
+        await topic.stop()
+
+
+async def _partition(
+    settings: Settings,
+    address: AddressSettings,
+    cluster: Cluster,
+    partition: int,
+    known: Progress | None,
+    *,
+    idle: bool,
+) -> tuple[PartitionRow, list[GroupRow]]:
+    """Count what is not finished, and ask the holder what it has acquired of it."""
+    topic = address.accepted_topic
+    now = await standing(cluster, topic, partition, known)
+    rows = await unfinished(settings, topic, partition, now)
+    held = None if known is None or known.released or idle else known.holder
+    web = known.web if known is not None else ""
+    live = await ask(web) if held and web else None
+    for each in live or ():
+        row = rows.get(each["group_hex"])
+        if row is not None and each["partition"] == partition:
+            row.acquired, row.owner = each["acquired"], each["owner"]
+    depth = sum(each.depth for each in rows.values())
+    return (
+        PartitionRow(partition, now.progress.next, now.end, depth, held, web, live is not None),
+        list(rows.values()),
+    )
+
+
+class Standing(NamedTuple):
+    """How far a consumer group is in one partition as it is now."""
+
+    progress: Progress
+    topic_id: str
+    start: int
+    end: int
+    """That committed readers see."""
+
+
+async def standing(cluster: Cluster, topic: str, partition: int, known: Progress | None) -> Standing:
+    """What ``known``, the last record, says of the topic as it is now: it may have been created again, or an offset been set."""
+    identity = await cluster.identity(topic)
+    start, end = await cluster.log_start(topic, partition), await cluster.stable_end(topic, partition)
+    other = known is None or known.released or known.topic_id not in {"", identity.topic_id}
+    # Who holds it may have written since: that is no offset that somebody has set.
+    committed = known.next if known is not None and not other else await cluster.committed(topic, partition)
+    now = Log(identity.topic_id, committed, start, await cluster.high_watermark(topic, partition))
+    return Standing(resume(known, now).progress, identity.topic_id, start, end)
+
+
+async def unfinished(
+    settings: Settings, topic: str, partition: int, standing: Standing
+) -> dict[str | None, GroupRow]:
+    """The groups with unfinished messages, by their names in hex; in the order of their first messages."""
+    known, end = standing.progress, standing.end
+    finished = Watermark(known.next, known.finished)
+    rows: dict[str | None, GroupRow] = {}
+    now = time.time() * 1000
+
+    async def consume(records: Sequence[Any]) -> None:
+        for each in records:
+            key = each.key
+            if (
+                each.offset >= end
+                or finished.is_finished(each.offset)
+                or each.offset in range(*known.purged.get(key, (0, 0)))
+            ):
+                continue
+            row = rows.get(name := None if key is None else key.hex())
+            if row is None:
+                shown = None if key is None else key.decode(errors="backslashreplace")
+                age = round(max(0.0, now - each.timestamp) / 1000, 3)
+                row = rows[name] = GroupRow(partition, shown, name, 0, 0, None, each.offset, age)
+            row.depth += 1
+
+    begin = max(standing.start, known.next)
+    await log_reader.read(settings.kafka, topic, partition, begin, end, consume)
+    return rows
+
+
+async def ask(web: str) -> list[dict[str, Any]] | None:
+    """The holder's own list; None = it does not answer."""
+    limit = aiohttp.ClientTimeout(total=ASK_LIMIT_S)
+    try:
+        async with aiohttp.ClientSession(timeout=limit) as session, session.get(f"{web}/groups") as answer:
+            return list((await answer.json())["groups"])
+    except (aiohttp.ClientError, OSError, TimeoutError, ValueError, KeyError):
+        return None
+
+
+def _print(partitions: list[PartitionRow], groups: list[GroupRow]) -> None:
+    console = Console()
+    table = Table(title=f"{len(groups)} groups wait")
+    for column in ("group", "partition", "depth", "acquired", "owner", "age of the head"):
+        table.add_column(column, justify="left" if column in {"group", "owner"} else "right")
+    for row in groups[:SHOWN_MAX]:
+        name = "(none)" if row.group is None else row.group
+        table.add_row(
+            name, str(row.partition), f"{row.depth:,}", str(row.acquired), row.owner or "", f"{row.head_age_seconds:,.1f} s"
+        )  # fmt: skip
+    console.print(table)
+    if len(groups) > SHOWN_MAX:
+        console.print(f"and {len(groups) - SHOWN_MAX:,} more: --json has all")
+    for each in partitions:
+        holder = f"held by {each.holder}" if each.holder else "held by nobody"
+        if each.holder and not each.answered:
+            holder += f", whose web server does not answer ({each.web or 'it has none'})"
+        console.print(
+            f"partition {each.partition}: {each.unfinished:,} unfinished, {holder}", highlight=False
+        )

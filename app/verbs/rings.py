@@ -1,0 +1,201 @@
+"""``ringfence rings show``: what each lane's ring holds, read from the changelog.
+
+The changelog is the truth and RocksDB a cache of it, so this works beside a running worker, without one, and from
+another machine.
+"""
+
+import asyncio
+import datetime as dt
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Final
+
+from rich.console import Console
+from rich.table import Table
+
+from ringfence_kafka import log_reader, wire
+from ringfence_kafka.cluster import Cluster
+from ringfence_kafka.config.settings import AddressSettings, Settings
+from ringfence_kafka.errors import MissingTopicError
+from tables import codec
+from tables.codec import Meta, Slot
+from tables.restore import Restore, require_own
+
+PARALLEL: Final = 8
+"""Changelog partitions read at once."""
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One ID of a ring."""
+
+    id: str
+    source: str
+    """``<topic>/<partition>/<offset>`` of the accepted original."""
+    timestamp: int
+    """Of the original's record, milliseconds since the epoch."""
+
+
+@dataclass(frozen=True, slots=True)
+class RingReport:
+    """One lane's ring. ``oldest`` and ``newest`` are None when it is empty."""
+
+    partition: int
+    size: int
+    capacity: int
+    """As of the lane's last transaction; the configured one before the first."""
+    oldest: Entry | None
+    newest: Entry | None
+    seconds_covered: float | None
+    """Between the records of the oldest and the newest ID."""
+
+
+def show(settings: Settings, address: str | None, as_json: bool) -> int:
+    """Print the rings of one address, or of all.
+
+    Raises:
+        ConfigurationError: unknown address.
+        MissingTopicError: a changelog does not exist.
+        BrokerUnavailableError: nobody answers.
+    """
+    chosen = settings.addresses if address is None else (settings.configured(address),)
+    reports = asyncio.run(read(settings, chosen))
+    if as_json:
+        document = {name: [asdict(each) for each in lanes] for name, lanes in reports.items()}
+        print(json.dumps({"addresses": document}, indent=2))  # noqa: T201 - the document is the output
+    else:
+        _print_tables(reports)
+    return 0
+
+
+async def read(settings: Settings, addresses: tuple[AddressSettings, ...]) -> dict[str, list[RingReport]]:
+    """Read the rings of these addresses."""
+    reports = {}
+    async with Cluster(settings.kafka, settings.app.id) as cluster:
+        for address in addresses:
+            restored = await snapshots(settings, address, cluster)
+            reports[address.name] = [_report(address, number, each) for number, each in enumerate(restored)]
+    return reports
+
+
+async def snapshots(settings: Settings, address: AddressSettings, cluster: Cluster) -> list[Restore]:
+    """What the changelog says of each lane, now.
+
+    Raises:
+        MissingTopicError: there is none.
+    """
+    limit = asyncio.Semaphore(PARALLEL)
+
+    async def one(partition: int) -> Restore:
+        async with limit:
+            return await LaneView(settings, address, cluster, partition).read_on()
+
+    return list(await asyncio.gather(*(one(each) for each in range(await lanes(settings, address, cluster)))))
+
+
+async def lanes(settings: Settings, address: AddressSettings, cluster: Cluster) -> int:
+    """How many lanes an address has.
+
+    Raises:
+        MissingTopicError: nobody knows.
+    """
+    topic = wire.changelog_topic(settings.app.id, address.name)
+    counts = await cluster.partition_counts([topic])
+    if topic not in counts:
+        raise MissingTopicError(
+            f"topic {topic} does not exist: is app.id the workers'? `ringfence topics create` makes it"
+        )
+    return counts[topic]
+
+
+class LaneView:
+    """What the changelog says of one lane."""
+
+    def __init__(
+        self, settings: Settings, address: AddressSettings, cluster: Cluster, partition: int
+    ) -> None:
+        self.partition = partition
+        self._kafka = settings.kafka
+        self._topic = wire.changelog_topic(settings.app.id, address.name)
+        self._cluster = cluster
+
+        def check(meta: Meta) -> None:
+            require_own(meta, settings.app.id, address.name, f"{self._topic}/{partition}")
+
+        self._restore = Restore(None, 0, resident=True, check=check)
+        self._next: int | None = None
+
+    async def read_on(self) -> Restore:
+        """All that it says now; only what came since the last call is read.
+
+        Raises:
+            LogStalledError: a transaction does not end.
+            ForeignChangelogError: it is another address's.
+        """
+        if self._next is None:
+            self._next = await self._cluster.log_start(self._topic, self.partition)
+        end = await self._cluster.high_watermark(self._topic, self.partition)
+
+        async def consume(records: Sequence[Any]) -> None:
+            self._restore.consume(records)
+
+        self._next = await log_reader.read(self._kafka, self._topic, self.partition, self._next, end, consume)
+        return self._restore
+
+
+def live_slots(restore: Restore) -> list[Slot]:
+    """The slots that count, in no order."""
+    meta = restore.meta
+    if meta is None:
+        return []
+    low = max(meta.floor, meta.head - meta.capacity, 0)
+    return [slot for slot in restore.slots() if low <= slot.sequence < meta.head]
+
+
+def _report(address: AddressSettings, partition: int, restore: Restore) -> RingReport:
+    if restore.meta is None:
+        return RingReport(partition, 0, address.id_cache_size, None, None, None)
+    live = live_slots(restore)
+    oldest = entry(address, min(live, key=_sequence, default=None))
+    newest = entry(address, max(live, key=_sequence, default=None))
+    covered = (newest.timestamp - oldest.timestamp) / 1000 if oldest and newest else None
+    return RingReport(partition, len(live), restore.meta.capacity, oldest, newest, covered)
+
+
+def _sequence(slot: Slot) -> int:
+    return slot.sequence
+
+
+def entry(address: AddressSettings, slot: Slot | None) -> Entry | None:
+    """A slot as it is shown."""
+    if slot is None:
+        return None
+    source = wire.source(address.input_topic, slot.origin.partition).decode() + str(slot.origin.offset)
+    return Entry(codec.display_id(slot.id), source, slot.origin.timestamp)
+
+
+def _print_tables(reports: dict[str, list[RingReport]]) -> None:
+    table = Table("lane", "size", "capacity", "oldest ID", "newest ID", "newest at (UTC)", "seconds covered")
+    for name, lanes in reports.items():
+        for each in lanes:
+            table.add_row(
+                wire.lane_name(name, each.partition),
+                f"{each.size:,}",
+                f"{each.capacity:,}",
+                *(_shown(entry) for entry in (each.oldest, each.newest)),
+                _moment(each.newest),
+                "" if each.seconds_covered is None else f"{each.seconds_covered:,.1f}",
+            )
+    Console().print(table)
+
+
+def _shown(entry: Entry | None) -> str:
+    return entry.id if entry else ""
+
+
+def _moment(entry: Any) -> str:
+    if entry is None:
+        return ""
+    moment = dt.datetime.fromtimestamp(entry.timestamp / 1000, dt.UTC)
+    return moment.strftime("%Y-%m-%d %H:%M:%S")

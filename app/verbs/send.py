@@ -1,0 +1,368 @@
+"""``ringfence send``: JSON lines from a file or standard input, published to an address.
+
+A line is ``{"id": …, "group": …, "value": …, "headers": {…}}``. It speaks to the broker as any producer does,
+and is no part of the guarantees: the worker makes them.
+"""
+
+import asyncio
+import contextlib
+import difflib
+import functools
+import json
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import IO, Any, Final
+
+from confluent_kafka import KafkaError, KafkaException, Message, Producer, TopicCollection
+from confluent_kafka.admin import AdminClient
+from pydantic import BaseModel, ConfigDict, JsonValue, ValidationError, field_validator
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+from agents.home import Home
+from ringfence_kafka import wire
+from ringfence_kafka.access import confluent_options, refusal
+from ringfence_kafka.config.settings import AddressSettings, KafkaSettings, Settings
+from ringfence_kafka.errors import BrokerUnavailableError, RingfenceError, TopicError
+
+ANSWER_LIMIT_S: Final = 5.0
+"""How long a person waits for the first answer of a broker."""
+DELIVERY_LIMIT_S: Final = 20.0
+"""How long a broker that went away in the middle may take to come back before a message counts as refused."""
+RECORD_BYTES_MAX: Final = 1_000_000_000
+"""librdkafka's own limit is lower than many brokers'; with this one the broker decides."""
+_FLUSH_STEP_S: Final = 0.2
+
+_AWAY: Final = frozenset(
+    getattr(KafkaError, name)
+    for name in ("_MSG_TIMED_OUT", "_TIMED_OUT", "_TRANSPORT", "_ALL_BROKERS_DOWN", "_RESOLVE")
+)
+
+_REFUSED: Final = frozenset({KafkaError._AUTHENTICATION, KafkaError._SSL})  # noqa: SLF001 - their public names
+
+
+class InputError(RingfenceError):
+    """What was given to send cannot be sent."""
+
+
+class Line(BaseModel):
+    """One line of the input. Strict and closed: a misspelt ``id`` would silently switch detection off."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+    id: str | None = None
+    """The duplicate ID; null or missing = none. The empty string is an ID."""
+    group: str | None = None
+    """The record key; null or missing = no group."""
+    value: JsonValue
+    """A string is sent as it is, null as a null value, anything else as compact JSON. Not to be left out: on a compacted topic
+    a null value deletes, and a misspelt key must not."""
+    headers: tuple[tuple[str, str | None], ...] = ()
+
+    @field_validator("headers", mode="before")
+    @classmethod
+    def _pairs(cls, value: object) -> object:
+        """An object, or a list of pairs, in which a name may stand several times."""
+        if value is None:
+            return ()
+        entries = list(value.items()) if isinstance(value, dict) else value
+        if not isinstance(entries, list):
+            raise ValueError("write an object of strings, or a list of [name, value] pairs")  # noqa: TRY004
+        for entry in entries:
+            match entry:
+                case (str(), str() | None):
+                    pass
+                case _:
+                    raise ValueError(
+                        f"{_shown(entry)} is no header: a name and a value are strings; null = no value"
+                    )
+            if entry[0].startswith(wire.RESERVED_PREFIX):
+                raise ValueError(
+                    f"{entry[0]!r} begins with {wire.RESERVED_PREFIX}, which Ringfence itself writes: rename it"
+                )
+        return tuple((name, content) for name, content in entries)
+
+    @property
+    def payload(self) -> bytes | None:
+        """The value as it goes on the wire."""
+        if self.value is None:
+            return None
+        if isinstance(self.value, str):
+            return self.value.encode()
+        return json.dumps(self.value, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode()
+
+
+def parse(raw: bytes, id_headers: tuple[str, ...] = ("_AMQ_DUPL_ID",)) -> Line:
+    """Read one line.
+
+    Args:
+        raw: UTF-8 bytes.
+        id_headers: Headers that carry a duplicate ID; one of them beside ``id`` would leave open which counts.
+
+    Raises:
+        ValueError: names the fault and the way out; the caller knows the line's number.
+    """
+    try:
+        line = Line.model_validate_json(raw)
+        _ = line.payload
+    except ValidationError as error:
+        raise ValueError("; ".join(dict.fromkeys(_explain(dict(each)) for each in error.errors()))) from error
+    except ValueError as error:
+        raise ValueError("value: NaN and Infinity are no JSON: write a number, a string or null") from error
+    if line.id is not None:
+        for name, _ in line.headers:
+            if name in id_headers:
+                raise ValueError(
+                    f"headers: {name!r} is a duplicate ID beside id = {line.id!r}: give one of them"
+                )
+    return line
+
+
+def _explain(error: dict[str, Any]) -> str:
+    """One fault of pydantic's as one of ours."""
+    key = ".".join(str(part) for part in error["loc"][:1])
+    message: str = error["msg"].removeprefix("Value error, ")
+    match error["type"]:
+        case "json_invalid":
+            fault = message.removeprefix("Invalid JSON: ").replace("line 1 column", "column")
+            return f"not JSON ({fault}): write one JSON object a line, in UTF-8"
+        case "model_type" | "model_attributes_type":
+            return f'{_shown(error["input"])} is no object: write {{"id": …, "group": …, "value": …, "headers": …}}'
+        case "extra_forbidden":
+            near = difflib.get_close_matches(key, Line.model_fields, n=1)
+            hint = f"did you mean {near[0]!r}?" if near else f"known keys are {', '.join(Line.model_fields)}"
+            return f"unknown key {key!r}: {hint}"
+        case "missing":
+            return f'{key}: missing: add it, or write "{key}": null to send a null value on purpose'
+        case "string_type":
+            return f"{key} = {_shown(error['input'])} is no string: put it in quotes, or leave it out"
+        case _:
+            return f"{key}: {message}"
+
+
+def _shown(value: object) -> str:
+    """A JSON value for a message, cut where it is long."""
+    text = json.dumps(value, ensure_ascii=False, default=str)
+    return text if len(text) <= 60 else text[:57] + "..."  # noqa: PLR2004
+
+
+def client_options(kafka: KafkaSettings) -> dict[str, Any]:
+    """What every librdkafka client needs to reach the cluster."""
+    return {**confluent_options(kafka), "client.id": "ringfence-send"}
+
+
+_PARTITIONERS: Final = {"murmur2": "murmur2_random", "crc32": "consistent_random"}
+"""Ringfence's names of partitioners → librdkafka's."""
+
+
+def producer_options(kafka: KafkaSettings, partitioner: str) -> dict[str, Any]:
+    """A producer that neither loses nor doubles within its life, and agrees with the address on the partition."""
+    return client_options(kafka) | {
+        "acks": "all",
+        "enable.idempotence": True,
+        "partitioner": _PARTITIONERS[partitioner],
+        "message.timeout.ms": int(DELIVERY_LIMIT_S * 1000),
+        "message.max.bytes": RECORD_BYTES_MAX,
+    }
+
+
+def partition_count(kafka: KafkaSettings, topic: str) -> int:
+    """Partitions of the topic. Asked through the admin client, which creates no topic by asking.
+
+    Raises:
+        BrokerUnavailableError: nobody answers, or all deny access.
+        TopicError: there is no such topic, or this user may not see it.
+    """
+    reasons: list[KafkaError] = []
+    admin = AdminClient(client_options(kafka) | {"error_cb": reasons.append})
+    asked = admin.describe_topics(TopicCollection([topic]), request_timeout=ANSWER_LIMIT_S)
+    try:
+        return len(asked[topic].result().partitions)
+    except KafkaException as error:
+        code = error.args[0].code()
+        if code == KafkaError.UNKNOWN_TOPIC_OR_PART:
+            raise TopicError(f"topic {topic!r} does not exist: run 'ringfence topics create'") from error
+        if code not in _AWAY | _REFUSED:
+            raise TopicError(f"topic {topic!r} cannot be used ({error.args[0].str()}): fix that") from error
+        if refused := asyncio.run(refusal(kafka)):
+            raise refused from error
+        admin.poll(0)
+        reason = f" ({reasons[0].str()})" if reasons else ""
+        raise BrokerUnavailableError(
+            f"no broker answers at kafka.bootstrap_servers = {kafka.bootstrap_servers!r}{reason}: start the broker "
+            "('ringfence broker' for a first trial) or fix the address"
+        ) from error
+
+
+class Sender:
+    """Publishes lines and counts what the broker acknowledged."""
+
+    def __init__(self, kafka: KafkaSettings, address: AddressSettings, partitions: int) -> None:
+        self.sent = 0
+        """Messages that the broker acknowledged."""
+        self.sent_without_id = 0
+        self.refused: tuple[int, KafkaError] | None = None
+        """The first line that the broker refused, and why."""
+        self._topic = address.input_topic
+        self._id_headers = address.duplicate_id_headers
+        self._group_header = address.group_header
+        self._home = Home(partitions, address.partitioner)
+        self._producer = Producer(producer_options(kafka, address.partitioner))
+
+    def send(self, number: int, line: Line) -> None:
+        """Hand a line to the producer; waits while its queue is full."""
+        headers: list[tuple[str, str | bytes | None]] = [
+            (name, None if content is None else content.encode()) for name, content in line.headers
+        ]
+        key, partition = None if line.group is None else line.group.encode(), -1
+        if self._group_header and line.group is not None:
+            headers.append((self._group_header, line.group.encode()))
+        has_id = any(name in self._id_headers and content is not None for name, content in headers)
+        if line.id is not None:
+            has_id = True
+            headers.append((self._id_headers[0], line.id.encode()))
+            if key is None:  # a resend must reach the same lane, or nobody sees that it is one
+                partition = self._home[line.id.encode()]
+        acknowledged = functools.partial(self._acknowledged, number, has_id)
+        while self.refused is None:
+            try:
+                self._producer.produce(
+                    self._topic, line.payload, key, partition, headers=headers, on_delivery=acknowledged
+                )
+            except BufferError:
+                self._producer.poll(_FLUSH_STEP_S)
+            except KafkaException as error:
+                self.refused = number, error.args[0]
+            else:
+                self._producer.poll(0)
+                return
+
+    def finish(self) -> None:
+        """Wait until the broker has answered for everything; its limit is DELIVERY_LIMIT_S a message."""
+        while self._producer.flush(_FLUSH_STEP_S):
+            pass
+
+    def _acknowledged(self, number: int, has_id: bool, error: KafkaError | None, _message: Message) -> None:
+        if error is None:
+            self.sent += 1
+            self.sent_without_id += not has_id
+        elif self.refused is None:
+            self.refused = number, error
+
+
+def run(settings: Settings, address: str, file: str | Path | None = None) -> int:
+    """Send ``file``, or standard input if it is None or ``-``, to ``address``.
+
+    It stops at the first line that is not well or is refused; what stands before it is delivered.
+
+    Returns:
+        The exit code: 0, when the broker acknowledged every line.
+
+    Raises:
+        ConfigurationError: no such address.
+        InputError: a line or the file cannot be sent; says how many messages were.
+        BrokerUnavailableError: nobody answers.
+        TopicError: the topic is not there.
+    """
+    found = settings.configured(address)
+    name = "standard input" if file is None or str(file) == "-" else str(file)
+    with _opened(file, name) as stream:
+        sender = Sender(settings.kafka, found, partition_count(settings.kafka, found.input_topic))
+        began = time.monotonic()
+        fault = _send_all(stream, sender, found, name)
+    if fault is None and sender.refused is not None:
+        fault = _refusal(sender.refused, name, settings.kafka)
+    if fault is not None:
+        fault.args = (f"{fault.args[0]}\n{_what_now(sender)}",)
+        raise fault
+    sys.stderr.write(f"sent {_messages(sender.sent)} to {address} in {time.monotonic() - began:.1f} s\n")
+    return 0
+
+
+def _send_all(
+    stream: IO[bytes], sender: Sender, address: AddressSettings, name: str
+) -> RingfenceError | None:
+    """Read, send, wait. Returns the first faulty line as an error, after what stands before it was delivered."""
+    fault = None
+    with _progress(stream) as advance:
+        try:
+            for number, raw in enumerate(stream, 1):
+                if not raw.strip():
+                    continue
+                try:
+                    line = parse(raw, address.duplicate_id_headers)
+                except ValueError as error:
+                    fault = InputError(f"{name} line {number}: {error}")
+                    break
+                sender.send(number, line)
+                if sender.refused is not None:
+                    break
+                advance(sender.sent, len(raw))
+            sender.finish()
+        except KeyboardInterrupt:
+            sender.finish()
+            sys.stderr.write(f"interrupted: {_what_now(sender)}\n")
+            raise
+    return fault
+
+
+def _refusal(refused: tuple[int, KafkaError], name: str, kafka: KafkaSettings) -> RingfenceError:
+    number, error = refused
+    if error.code() in _AWAY:
+        return BrokerUnavailableError(
+            f"{name} line {number}: no broker at kafka.bootstrap_servers = {kafka.bootstrap_servers!r} took it within "
+            f"{DELIVERY_LIMIT_S:g} s: start the broker again"
+        )
+    if error.code() == KafkaError.MSG_SIZE_TOO_LARGE:
+        return InputError(
+            f"{name} line {number}: larger than the broker takes: make it smaller, or raise the topic's max.message.bytes"
+        )
+    return InputError(f"{name} line {number}: the broker refused it ({error.str()}): fix that")
+
+
+def _what_now(sender: Sender) -> str:
+    """How much was sent, and whether sending all of it again does harm."""
+    said = f"{_messages(sender.sent)} sent before it ended"
+    if sender.sent_without_id:
+        return (
+            f"{said}, {sender.sent_without_id} of them without an ID: sending those again would repeat them"
+        )
+    return (
+        f"{said}: send it all again, whatever was sent has an ID and is not accepted twice"
+        if sender.sent
+        else said
+    )
+
+
+def _messages(count: int) -> str:
+    return f"{count} message{'s' * (count != 1)}"
+
+
+@contextlib.contextmanager
+def _opened(file: str | Path | None, name: str) -> Iterator[IO[bytes]]:
+    if name == "standard input" or file is None:
+        yield sys.stdin.buffer
+        return
+    try:
+        stream = Path(file).open("rb")  # noqa: SIM115 - closed below; only opening may blame the file
+    except OSError as error:
+        raise InputError(
+            f"{name}: {error.strerror}: name a readable file, or - for standard input"
+        ) from error
+    with stream:
+        yield stream
+
+
+@contextlib.contextmanager
+def _progress(stream: IO[bytes]) -> Iterator[Callable[[int, int], None]]:
+    """A bar on standard error while a person watches; else nothing. Yields ``advance(sent, bytes read)``."""
+    if not sys.stderr.isatty() or (stream.isatty() if stream is sys.stdin.buffer else False):
+        yield lambda _sent, _size: None
+        return
+    size = None if stream is sys.stdin.buffer else Path(stream.name).stat().st_size
+    columns = TextColumn("{task.fields[sent]} acknowledged"), BarColumn(), TimeElapsedColumn()
+    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+        task = progress.add_task("", total=size, sent=0)
+        yield lambda sent, length: progress.update(task, advance=length, sent=sent)

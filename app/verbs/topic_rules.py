@@ -1,0 +1,168 @@
+"""Which topics the configuration needs, and what is found about those that exist. Pure: descriptions in, findings out."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from agents import topic_faults
+from ringfence_client import progress
+from ringfence_client import topic_faults as consumer_faults
+from ringfence_kafka import wire
+from ringfence_kafka.config.settings import AddressSettings, Settings
+from ringfence_kafka.topics import BROKER_TIME, OUTPUT_CONFIG, Described, TopicDescription, alter
+
+REPLICAS_MAX: Final = 3
+"""With replication_factor = 0: what Kafka's own documentation runs in production, where there are brokers for it."""
+
+CHANGELOG_CONFIG: Final[Mapping[str, str]] = {
+    "cleanup.policy": "compact",
+    # Kafka compacts closed segments only: with its default of 1 GiB a lane would restore from up to 1 GiB of
+    # slots overwritten long ago.
+    "segment.bytes": str(64 * 2**20),
+    "min.cleanable.dirty.ratio": "0.3",
+    # Kafka's own default, written down: a lane judges by it whether its RocksDB is too old to trust.
+    "delete.retention.ms": str(24 * 3600 * 1000),
+}
+
+CLEANING: Final = ("segment.bytes", "delete.retention.ms")
+"""How much compaction leaves of the progress topic."""
+
+FORWARD_CONFIG: Final[Mapping[str, str]] = {
+    **OUTPUT_CONFIG,
+    **BROKER_TIME,
+    "cleanup.policy": "delete",
+    # How long a home lane may be away: it counts from the forwarding. Kafka's own defaults, whatever the cluster's are.
+    "retention.ms": str(7 * 24 * 3600 * 1000),
+    "retention.bytes": "-1",
+    # A forwarded record carries two headers more than the input's largest.
+    "max.message.bytes": str(1_048_588 + 65_536),
+}
+
+
+JOURNAL_CONFIG: Final[Mapping[str, str]] = {
+    "cleanup.policy": "delete",
+    # A few records a year where rings are persistent, one a lane and opening where they are not: nothing is worth losing.
+    "retention.ms": "-1",
+    "retention.bytes": "-1",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class TopicPlan:
+    """A topic that is to be created."""
+
+    name: str
+    partitions: int
+    replication_factor: int
+    config: Mapping[str, str]
+
+
+@dataclass(slots=True)
+class Findings:
+    """What a comparison found: faults keep an address, or all of them, from their work; notes are worth knowing."""
+
+    shared: list[str] = field(default_factory=list)
+    """Faults that concern all addresses."""
+    by_address: dict[str, list[str]] = field(default_factory=dict)
+    """Faults of one address alone, by its name; every address has its list."""
+    consumers: list[str] = field(default_factory=list)
+    """Faults that keep consumers from their work, and no worker."""
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def faults(self) -> list[str]:
+        """All that concern workers, each once."""
+        own = [fault for faults in self.by_address.values() for fault in faults]
+        return list(dict.fromkeys([*self.shared, *own]))
+
+    def add(self, others: "Findings") -> None:
+        """Take over what others found; of an address that has faults already those are enough for now."""
+        self.shared += others.shared
+        for name, faults in others.by_address.items():
+            self.by_address[name] = self.by_address[name] or faults
+        self.consumers += others.consumers
+        self.notes += others.notes
+
+    @property
+    def fatal(self) -> bool:
+        """Whether no address can be worked on."""
+        return bool(self.shared) or all(self.by_address.values())
+
+
+def required(settings: Settings) -> list[str]:
+    """Names of all topics that the configuration needs, in the order in which a person reads them."""
+    topics = [topic for address in settings.addresses for topic in address.topics(settings.app.id).values()]
+    return [*topics, wire.journal_topic(settings.app.id)] if topics else []
+
+
+def missing(settings: Settings, existing: Mapping[str, TopicDescription], brokers: int) -> list[TopicPlan]:
+    """What to create so that all topics are there; existing ones stay as they are.
+
+    The changelog has a partition for each lane, and the input topic as it *is* decides how many lanes there are.
+    """
+    plans: list[TopicPlan] = []
+    for address in settings.addresses:
+        present = existing.get(address.input_topic)
+        lanes = present.partitions if present else address.partitions
+        replicas = address.replication_factor or min(REPLICAS_MAX, brokers)
+        own: dict[str, tuple[int, Mapping[str, str]]] = {
+            "changelog": (lanes, CHANGELOG_CONFIG),
+            "forward topic": (lanes, FORWARD_CONFIG),
+            "input topic": (address.partitions, {}),
+        }
+        plans += [
+            TopicPlan(topic, partitions, replicas, config)
+            for role, topic in address.topics(settings.app.id).items()
+            for partitions, config in [own.get(role, (address.partitions, OUTPUT_CONFIG))]
+        ]
+    if settings.addresses:
+        defaults = settings.address_defaults.replication_factor
+        replicas = defaults or min(REPLICAS_MAX, brokers)
+        plans.append(TopicPlan(wire.journal_topic(settings.app.id), 1, replicas, JOURNAL_CONFIG))
+    return [plan for plan in plans if plan.name not in existing]
+
+
+def compare(settings: Settings, described: Described) -> Findings:
+    """Hold the topics of all addresses against what Ringfence needs."""
+    findings = Findings()
+    app_id, existing = settings.app.id, described.topics
+    journal = existing.get(wire.journal_topic(app_id))
+    if journal is None:
+        findings.shared.append(topic_faults.missing_journal(app_id))
+    else:
+        findings.notes += topic_faults.journal_notes(journal)
+    for address in settings.addresses:
+        findings.by_address[address.name] = [
+            *topic_faults.missing_topics(app_id, address, described),
+            *topic_faults.topic_faults(app_id, address, existing),
+        ]
+        findings.notes += topic_faults.notes(address, existing)
+    progress_topic = existing.get(wire.progress_topic(app_id))
+    if progress_topic is not None:  # which the first consumer makes
+        findings.consumers += consumer_faults.progress_faults(progress_topic)
+        findings.notes += _progress_notes(progress_topic)
+        for address in settings.addresses:
+            _compare_letters(findings, address, described)
+    return findings
+
+
+def _compare_letters(findings: Findings, address: AddressSettings, described: Described) -> None:
+    name = wire.dead_letter_topic(address.name)
+    letters = described.topics.get(name)
+    if letters is not None:
+        findings.consumers += consumer_faults.letter_faults(address, letters)
+        accepted = described.topics.get(address.accepted_topic)
+        findings.notes += consumer_faults.letter_notes(address, letters, accepted)
+    elif name not in described.refused:
+        findings.notes.append(consumer_faults.no_letters(address, name))
+
+
+def _progress_notes(topic: TopicDescription) -> Iterable[str]:
+    """The topic of the leases: an opening should read little."""
+    for setting in CLEANING:
+        wanted = int(progress.TOPIC_CONFIG[setting])
+        if (found := topic.number(setting, wanted)) > wanted:
+            yield (
+                f"{topic.name} has {setting}={found}, {wanted} is enough, and whoever opens a partition reads what "
+                f"compaction leaves: {alter(topic.name, setting, wanted)}"
+            )

@@ -1,0 +1,201 @@
+"""Creates and verifies topics: the part that talks to the cluster.
+
+It uses the admin client of aiokafka and not that of librdkafka, so that one set of security settings serves
+every client, and a worker can verify on its own event loop.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import click
+from aiokafka.admin import AIOKafkaAdminClient, NewTopic
+from aiokafka.errors import (
+    InvalidConfigurationError,
+    InvalidReplicationFactorError,
+    InvalidTopicError,
+    KafkaConnectionError,
+    KafkaError,
+    TopicAlreadyExistsError,
+    for_code,
+)
+
+from agents.state_faults import state_faults
+from app.verbs.topic_rules import Findings, TopicPlan, compare, missing, required
+from ringfence_kafka import wire
+from ringfence_kafka.access import client_options, refusal
+from ringfence_kafka.cluster import Cluster
+from ringfence_kafka.config.settings import KafkaSettings, Settings
+from ringfence_kafka.describe import describe
+from ringfence_kafka.errors import BrokerUnavailableError, TopicError
+from ringfence_kafka.topics import TopicDescription
+
+_APPEAR_LIMIT_S: Final = 10.0
+_REQUEST_TIMEOUT_MS: Final = 5_000
+"""A person waits: each server of the list gets this long to answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of one topic: ``created`` or there already, and its partition count."""
+
+    name: str
+    partitions: int
+    created: bool
+
+
+def create(settings: Settings) -> int:
+    """Create what is missing and print a line a topic.
+
+    Returns:
+        The exit code: 0.
+
+    Raises:
+        BrokerUnavailableError: nobody answers.
+        TopicError: the cluster refused a topic.
+    """
+    outcomes = asyncio.run(ensure(settings))
+    for each in outcomes:
+        click.echo(f"{'created' if each.created else 'exists '}  {each.name}  {each.partitions} partitions")
+    return 0
+
+
+def check(settings: Settings) -> int:
+    """Verify all topics and print a line a fault.
+
+    Returns:
+        The exit code: 0 ok, 1 faults.
+
+    Raises:
+        BrokerUnavailableError: nobody answers.
+    """
+    findings = asyncio.run(examine(settings))
+    for note in findings.notes:
+        click.echo(f"note   {note}")
+    faults = [*findings.faults, *findings.consumers]
+    for fault in faults:
+        click.echo(f"fault  {fault}")
+    if faults:
+        return 1
+    click.echo(f"ok     {len(required(settings))} topics")
+    return 0
+
+
+async def verify(settings: Settings) -> list[str]:
+    """The faults that keep a worker from its work, each with the way out; none = all is ok.
+
+    Raises:
+        BrokerUnavailableError: nobody answers.
+    """
+    return (await examine(settings)).faults
+
+
+async def examine(settings: Settings) -> Findings:
+    """Faults and notes on all topics of the configuration. Raises as :func:`verify` does."""
+    of_consumers = [
+        wire.progress_topic(settings.app.id),
+        *(wire.dead_letter_topic(each.name) for each in settings.addresses),
+    ]
+    async with _connected(settings.kafka) as admin:
+        described = await describe(admin, [*required(settings), *of_consumers])
+    findings = compare(settings, described)
+    # What topics lack, or a state of other topics, comes first: the rest can wait until that is repaired.
+    sound = [each for each in settings.addresses if not findings.by_address[each.name]]
+    async with _answered(settings.kafka), Cluster(settings.kafka, settings.app.id) as cluster:
+        findings.by_address |= await state_faults(cluster, sound, described.topics)
+    return findings
+
+
+async def ensure(settings: Settings) -> list[Outcome]:
+    """Create what is missing; safe to repeat, and beside another that does the same.
+
+    Raises:
+        BrokerUnavailableError: nobody answers.
+        TopicError: the cluster refused a topic; those that it accepted exist.
+    """
+    async with _connected(settings.kafka) as admin:
+        names = required(settings)
+        existing = (await describe(admin, names)).topics
+        brokers = len((await admin.describe_cluster())["brokers"])
+        plans = missing(settings, existing, brokers)
+        created = await _create(admin, plans, brokers)
+        if plans:
+            appeared = await _appeared(admin, {plan.name for plan in plans})
+            # Where somebody else was faster: say what is, not what was planned.
+            existing |= {name: each for name, each in appeared.items() if name not in created}
+    counts = {plan.name: plan.partitions for plan in plans}
+    counts |= {name: topic.partitions for name, topic in existing.items()}
+    return [Outcome(name, counts[name], name in created) for name in names]
+
+
+async def _appeared(admin: AIOKafkaAdminClient, names: set[str]) -> dict[str, TopicDescription]:
+    """Topics that exist; a broker's metadata shows them a moment after they were created."""
+    async with asyncio.timeout(_APPEAR_LIMIT_S):
+        while True:
+            found = (await describe(admin, names)).topics
+            if names <= found.keys():
+                return found
+            await asyncio.sleep(0.05)
+
+
+@contextlib.asynccontextmanager
+async def _connected(kafka: KafkaSettings) -> AsyncIterator[AIOKafkaAdminClient]:
+    """An admin client."""
+    admin = AIOKafkaAdminClient(**client_options(kafka) | {"request_timeout_ms": _REQUEST_TIMEOUT_MS})
+    async with _answered(kafka):
+        try:
+            await admin.start()
+            yield admin
+        finally:
+            await admin.close()
+
+
+@contextlib.asynccontextmanager
+async def _answered(kafka: KafkaSettings) -> AsyncIterator[None]:
+    """What goes wrong with the connection becomes one error that names the address, or the refusal."""
+    try:
+        yield
+    except (KafkaError, OSError, TimeoutError) as error:
+        away = isinstance(error, KafkaConnectionError | OSError | TimeoutError)
+        fault = "no broker answers" if away else f"no usable answer ({error or type(error).__name__})"
+        raise await refusal(kafka) or BrokerUnavailableError(
+            f"{fault} at kafka.bootstrap_servers = {kafka.bootstrap_servers!r}: start the broker "
+            "('ringfence broker' for a first trial) or fix the address"
+        ) from error
+
+
+async def _create(admin: AIOKafkaAdminClient, plans: list[TopicPlan], brokers: int) -> set[str]:
+    """Create topics; returns the names of those that this call created, not somebody else meanwhile."""
+    if not plans:
+        return set()
+    response = await admin.create_topics(
+        [
+            NewTopic(plan.name, plan.partitions, plan.replication_factor, topic_configs=dict(plan.config))
+            for plan in plans
+        ]
+    )
+    by_name: Mapping[str, TopicPlan] = {plan.name: plan for plan in plans}
+    created, refused = set(), []
+    for name, code, *rest in response.topic_errors:
+        if code == 0:
+            created.add(name)
+        elif (error := for_code(code)) is not TopicAlreadyExistsError:
+            refused.append(_refusal(by_name[name], error, rest, brokers))
+    if refused:
+        raise TopicError("\n".join(refused))
+    return created
+
+
+def _refusal(plan: TopicPlan, error: type[KafkaError], message: list[Any], brokers: int) -> str:
+    said = f"{error.__name__}: {message[0]}" if message and message[0] else error.__name__
+    if issubclass(error, InvalidReplicationFactorError):
+        way_out = f"the cluster has {brokers} brokers: lower replication_factor, or set it to 0"
+    elif issubclass(error, InvalidTopicError):
+        way_out = "choose another name of the address, or another app.id"
+    elif issubclass(error, InvalidConfigurationError):
+        way_out = "brokers know all of its settings from Kafka 3.6 on; on older ones make it by hand"
+    else:
+        way_out = "allow this user to create topics, or have somebody create it"
+    return f"{plan.name} was not created with {plan.partitions} partitions ({said}): {way_out}"

@@ -1,0 +1,1 @@
+"""The worker: a Faust app around the lanes, its transport, its pages."""

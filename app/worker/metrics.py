@@ -1,0 +1,127 @@
+"""``GET /metrics`` for Prometheus. Read from the lanes when asked: counting costs nothing meanwhile."""
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from typing import Final, Self
+
+from prometheus_client import CollectorRegistry, Histogram, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from agents.lane import LaneState
+from agents.lanes import Lanes
+
+_COUNTERS: Final = {
+    "forwarded": "Records that were not at home where they arrived.",
+    "quarantined": "Records refused for good.",
+    "fenced": "Times a lane lost its transactional ID to another owner.",
+    "retries": "Times a lane opened again after a failure.",
+    "gap_records": "Input records that retention deleted before they were processed.",
+}
+_VERDICTS: Final = ("accepted", "duplicates", "unchecked")
+_SECONDS: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
+
+
+class Metrics:
+    """The registry of one worker."""
+
+    def __init__(self) -> None:
+        self._registry = CollectorRegistry()
+        self._batch_seconds = Histogram(
+            "ringfence_batch_seconds",
+            "From verdicts to the written state, a batch.",
+            ["address"],
+            registry=self._registry,
+            buckets=_SECONDS,
+        )
+
+    def observe(self, address: str, seconds: float) -> None:
+        """A batch of an address took so many seconds."""
+        self._batch_seconds.labels(address).observe(seconds)
+
+    def show(self, lanes: Lanes) -> Self:
+        """What these lanes count, too."""
+        self._registry.register(_LaneCollector(lanes))
+        return self
+
+    def text(self) -> bytes:
+        """The exposition."""
+        return generate_latest(self._registry)
+
+
+class _LaneCollector(Collector):
+    """Counters survive a lane's departure: they only ever grow, as Prometheus expects."""
+
+    def __init__(self, lanes: Lanes) -> None:
+        self._lanes = lanes
+
+    def collect(self) -> Iterator[Metric]:
+        yield from _counters(self._lanes)
+        yield from _gauges(self._lanes)
+
+
+def _counters(lanes: Lanes) -> Iterable[Metric]:
+    messages = CounterMetricFamily(
+        "ringfence_messages", "Messages by address and verdict.", labels=["address", "verdict"]
+    )
+    others = {
+        name: CounterMetricFamily(f"ringfence_{name}", text, labels=["address"])
+        for name, text in _COUNTERS.items()
+    }
+    counts: dict[str, Counter[str]] = lanes.totals()
+    for address, each in sorted(counts.items()):
+        for verdict in _VERDICTS:
+            messages.add_metric([address, verdict], each[verdict])
+        for name, family in others.items():
+            family.add_metric([address], each[name])
+    return [messages, *others.values()]
+
+
+def _gauges(lanes: Lanes) -> Iterable[Metric]:
+    """Of every lane that the group gave us, in whatever state."""
+    labels = ["address", "lane"]
+    is_open = GaugeMetricFamily("ringfence_lane_open", "1 = the lane is open.", labels=labels)
+    states = GaugeMetricFamily(
+        "ringfence_lane_state", "1 = the lane is in this state.", labels=[*labels, "state"]
+    )
+    size = GaugeMetricFamily("ringfence_ring_ids", "Live duplicate IDs of a lane.", labels=labels)
+    capacity = GaugeMetricFamily("ringfence_ring_capacity_ids", "Capacity of a lane's ring.", labels=labels)
+    covered = GaugeMetricFamily(
+        "ringfence_ring_covered_seconds", "Between the oldest and the newest live ID.", labels=labels
+    )
+    lag = GaugeMetricFamily(
+        "ringfence_lag_records",
+        "Input records that are not yet processed; NaN = the cluster does not tell.",
+        labels=labels,
+    )
+    for lane in lanes.lanes:
+        place = (lane.opening.address.input_topic, lane.opening.partition)
+        label = lanes.labels(place)
+        ring = lane.opening.table.ring
+        state, _ = lanes.state_of(lane)
+        is_open.add_metric(label, float(state is LaneState.OPEN))
+        states.add_metric([*label, state.value], 1)
+        size.add_metric(label, len(ring))
+        capacity.add_metric(label, ring.capacity)
+        seconds = lane.seconds_covered()
+        if seconds is not None:
+            covered.add_metric(label, seconds)
+        lag.add_metric(label, _or_nan(lanes.lag(place)))
+    for place in lanes.halves:
+        label = lanes.labels(place)
+        is_open.add_metric(label, 0)
+        states.add_metric([*label, LaneState.REFUSED.value], 1)
+        lag.add_metric(label, _or_nan(lanes.lag(place)))
+    faults = GaugeMetricFamily(
+        "ringfence_address_faults",
+        "Faults of the topics of an address, as /health names them.",
+        labels=["address"],
+    )
+    for address in lanes.addresses:
+        faults.add_metric([address], len(lanes.faults.by_address.get(address, ())))
+    return [is_open, states, size, capacity, covered, lag, faults]
+
+
+def _or_nan(number: int | None) -> float:
+    return math.nan if number is None else number

@@ -1,0 +1,268 @@
+"""The worker: builds the Faust app and runs it."""
+
+import asyncio
+import contextlib
+import fcntl
+import functools
+import logging
+import os
+import signal
+import socket
+from collections.abc import Awaitable, Callable, Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import faust
+from yarl import URL
+
+from agents import address as address_agent
+from agents.address_faults import AddressFaults, Faults, say_fault
+from agents.lanes import Lanes
+from app.verbs import topics
+from app.verbs.topic_rules import Findings
+from app.worker import rights, web
+from app.worker.group import GroupOwnership
+from app.worker.metrics import Metrics
+from app.worker.transport import BatchTransport
+from app.worker.watch import BrokerWatch
+from ringfence_kafka import collector, failpoints, insides, logs
+from ringfence_kafka.certificates import ssl_context
+from ringfence_kafka.cluster import Cluster
+from ringfence_kafka.config.settings import KafkaSettings, Settings
+from ringfence_kafka.errors import PrerequisiteError, TopicError
+from ringfence_kafka.together import StoppedError
+
+log: Final = logging.getLogger("ringfence.worker")
+
+SESSION_TIMEOUT_S: Final = 10.0
+"""How long the group waits for a crashed worker; Faust's default is 60."""
+HEARTBEAT_S: Final = 0.5
+"""A worker learns of a rebalance by its next heartbeat. Those of all members beat in step, as they were given their
+partitions at one moment, so that the one before a crashed worker's session ends tends to come just too early."""
+POLL_INTERVAL_MAX_S: Final = 86_400.0
+"""A worker whose lanes all wait for something polls nothing, and must not be thrown out for it."""
+METADATA_AGE_S: Final = 10.0
+"""How soon a topic that was missing is seen when it is there; the default is five minutes."""
+LAG_EVERY_S: Final = 5.0
+TOPICS_EVERY_S: Final = 10.0
+STREAM_BUFFER_BATCHES: Final = 2
+FETCH_BYTES_MAX: Final = 2 * 2**20
+"""A fetch of one partition."""
+
+
+class RingfenceApp(faust.App):  # type: ignore[misc]
+    """A Faust app that starts and stops what the lanes need."""
+
+    lanes: Lanes
+    cluster: Cluster
+    watch: BrokerWatch
+    fault: str = ""
+    """Why it ended by itself."""
+
+    def end(self, fault: str) -> None:
+        """Stop in order, because it cannot go on."""
+        if not self.fault:
+            self.fault = fault
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    async def on_start(self) -> None:
+        """Connect before anything is assigned."""
+        await self.cluster.start()
+        await super().on_start()
+        self.add_future(self.watch.run())
+        self.add_future(self._watch(self.lanes.measure_lag, LAG_EVERY_S))
+        self.add_future(self._watch(self.lanes.look_at_topics, TOPICS_EVERY_S))
+
+    async def _watch(self, look: Callable[[], Awaitable[None]], every_s: float) -> None:
+        """Keep what ``/metrics`` and ``/health`` show a few seconds old at most, until the cluster answers nobody any more."""
+        with contextlib.suppress(StoppedError):
+            while True:
+                await look()
+                await asyncio.sleep(every_s)
+
+    async def on_stop(self) -> None:
+        """Finish the lanes' transactions while we still are a member of the group, then leave it."""
+        log.info("stopping: finishing the transactions under way")
+        await self.lanes.stop()
+        await super().on_stop()
+        await self.cluster.stop()
+
+
+def create_app(settings: Settings, known: Faults | None = None, denied: Faults | None = None) -> RingfenceApp:
+    """Build the app of a worker. Agents are registered here: autodiscovery only warns when an import fails.
+
+    All addresses are subscribed to, also those with a fault: workers that subscribe to different topics are given halves of
+    lanes, and a fault that is repaired needs no restart.
+
+    Args:
+        settings: What it works on.
+        known: Faults of addresses that were found beforehand.
+        denied: Of these, rights that are missing.
+    """
+    servers = ";".join(f"kafka://{server.strip()}" for server in settings.kafka.bootstrap_servers.split(","))
+    app = RingfenceApp(
+        settings.app.id,
+        autodiscover=False,
+        broker=servers,
+        broker_credentials=_credentials(settings.kafka),
+        broker_heartbeat_interval=HEARTBEAT_S,
+        broker_max_poll_interval=POLL_INTERVAL_MAX_S,
+        broker_session_timeout=SESSION_TIMEOUT_S,
+        consumer_auto_offset_reset="earliest",
+        consumer_max_fetch_size=FETCH_BYTES_MAX,
+        consumer_metadata_max_age_ms=round(METADATA_AGE_S * 1000),
+        datadir=settings.state_dir / "faust",
+        store="memory://",
+        stream_buffer_maxsize=STREAM_BUFFER_BATCHES,
+        stream_wait_empty=False,
+        topic_allow_declare=False,
+        topic_disable_leader=True,
+        web_bind=settings.app.web_host,
+        web_enabled=settings.app.web_port > 0,
+        web_port=settings.app.web_port or 6066,
+        worker_redirect_stdouts=False,
+    )
+    app.cluster = Cluster(settings.kafka, settings.app.id)
+    app.transport = BatchTransport([URL(each) for each in servers.split(";")], app)
+    faults = AddressFaults(settings, app.cluster, known, denied, functools.partial(_denied, settings))
+    metrics = Metrics()
+    app.lanes = Lanes(settings, app.cluster, faults, metrics.observe)
+    app.transport.unreadable = app.lanes.note_unreadable
+    app.transport.excluded = app.end
+    app.watch = BrokerWatch(app.cluster.ping)
+    app.web = web.StatusWeb(app)
+    web.register(app, app.lanes, app.watch, metrics.show(app.lanes))
+    for address in settings.addresses:
+        address_agent.register(app, settings.app.id, address, app.lanes)
+    _connect(app)
+    return app
+
+
+def _credentials(kafka: KafkaSettings) -> Any:
+    """What Faust takes to get into the cluster."""
+    context = ssl_context(kafka) if kafka.uses_ssl else None
+    if kafka.uses_sasl:
+        return faust.SASLCredentials(
+            username=kafka.sasl_username,
+            password=kafka.sasl_password(),
+            mechanism=kafka.sasl_mechanism,
+            ssl_context=context,
+        )
+    return faust.SSLCredentials(context) if context else None
+
+
+def _connect(app: RingfenceApp) -> None:
+    """Let the lanes follow the assignment."""
+
+    async def assigned(sender: Any, assigned: set[Any], **_: Any) -> None:  # noqa: ARG001 - Faust's signature
+        await app.lanes.assigned({(tp.topic, tp.partition) for tp in assigned}, GroupOwnership(app))
+
+    async def revoked(sender: Any, revoked: set[Any], **_: Any) -> None:  # noqa: ARG001 - Faust's signature
+        await app.lanes.revoked()
+
+    app.on_partitions_assigned.connect(assigned, weak=False)
+    app.on_partitions_revoked.connect(revoked, weak=False)
+
+
+def run(settings: Settings, web_port: int | None = None) -> int:
+    """Run a worker until SIGTERM or SIGINT.
+
+    Raises:
+        RingfenceError: it cannot start; the text names the fault and the way out.
+    """
+    logs.configure()
+    failpoints.install_from_environment()
+    insides.create_no_topics()
+    if web_port is not None:
+        settings = settings.model_copy(update={"app": settings.app.model_copy(update={"web_port": web_port})})
+    findings, denied = asyncio.run(topics.examine(settings)), asyncio.run(rights.missing(settings))
+    findings.add(denied)
+    if findings.fatal:
+        raise TopicError("\n".join(findings.faults))
+    _check_port(settings.app.web_host, settings.app.web_port)
+    with _own_folder(settings.state_dir):
+        log.info(
+            "worker %s of %s starts: %d addresses, state in %s",
+            settings.app.instance_name, settings.app.id, len(settings.addresses), settings.state_dir,
+        )  # fmt: skip
+        _say(findings)
+        return _execute(create_app(settings, findings.by_address, denied.by_address))
+
+
+async def _denied(settings: Settings) -> Faults:
+    return (await rights.missing(settings)).by_address
+
+
+def _say(findings: Findings) -> None:
+    for note in findings.notes:
+        log.info("note: %s", note)
+    for name, faults in findings.by_address.items():
+        for fault in faults:
+            say_fault(name, fault)
+
+
+def _check_port(host: str, port: int) -> None:
+    """Say it before anything has started; the web server itself would say it with a trace."""
+    if not port:
+        return
+    try:
+        with socket.create_server((host, port)):
+            return
+    except OSError as error:
+        raise PrerequisiteError(
+            f"app.web_port = {port}: cannot listen on {host}:{port} ({error.strerror}): "
+            "choose another with --web-port, or 0 for none"
+        ) from error
+
+
+class SignalledWorker(faust.Worker):  # type: ignore[misc]
+    """Faust's worker with signals of its own: a hang-up ends it in order, and none of them stops it in a debugger."""
+
+    def _install_signal_handlers_unix(self) -> None:
+        super()._install_signal_handlers_unix()
+        if signal.getsignal(signal.SIGHUP) is signal.SIG_DFL:  # nohup ignores it
+            self.loop.add_signal_handler(signal.SIGHUP, self._on_sigterm)
+
+    def _on_sigusr2(self) -> None:
+        log.info("SIGUSR2 is ignored; SIGUSR1 writes down what all tasks wait for, SIGTERM stops")
+
+
+def _execute(app: RingfenceApp) -> int:
+    collector.collect_rarely()
+    loop = asyncio.new_event_loop()
+    asyncio.set_event_loop(loop)
+    worker = SignalledWorker(app, loop=loop, quiet=True, override_logging=False, loglevel=logging.WARNING)
+    worker.spinner = None
+    try:
+        worker.execute_from_commandline()
+    except SystemExit as end:
+        code = end.code if isinstance(end.code, int) else int(end.code is not None)
+    if app.fault:
+        raise PrerequisiteError(
+            f"the worker had to stop: {app.fault}: allow Read on the group {app.conf.id}, then start it again"
+        )
+    log.info("stopped")
+    return code
+
+
+@contextlib.contextmanager
+def _own_folder(folder: Path) -> Iterator[None]:
+    """Hold the folder of this worker's state for this process alone."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        lock = os.open(folder / "LOCK", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    except OSError as error:
+        raise PrerequisiteError(
+            f"app.data_dir: {folder} cannot be written ({error.strerror}): fix that, or name another folder"
+        ) from error
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        os.close(lock)
+        raise PrerequisiteError(
+            f"another worker runs in {folder}: give this one its own app.instance, or its own --web-port"
+        ) from error
+    try:
+        yield
+    finally:
+        os.close(lock)

@@ -1,0 +1,319 @@
+"""Faust's aiokafka transport, changed in seven points. This file and records.py know Faust's insides.
+
+What is known of aiokafka's stands here, there, and in pace.py, ringfence_kafka/insides.py, producer.py, clients.py and cluster.py.
+
+1. A fetch is one message: Faust moves an event at a time and pays some 23 callbacks for each; here the records of
+   one fetch of one partition travel as one :class:`agents.batch.FetchedBatch`.
+2. Each batch says where its fetch began, so that a lane can see that something was stepped over.
+3. Only committed data is read, whatever guarantee Faust is set to.
+4. Faust's own idea of what was read and of what is slow is off: lanes know better.
+5. No record ends the worker: a malformed one is named in its batch, and a damaged one holds up its partition alone.
+6. aiokafka's task that fetches is started again when an error has ended it: nobody else would notice.
+7. No wait lasts longer than what it is for: whoever wants other records than before wakes the thread that waits for them.
+
+``tests/integration/test_transport.py`` fails when an upgrade breaks any of them.
+"""
+
+import asyncio
+import contextlib
+import math
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final, cast
+
+import aiokafka
+from aiokafka import TopicPartition
+from aiokafka.errors import (
+    ConsumerStoppedError,
+    CorruptRecordException,
+    GroupAuthorizationFailedError,
+    TopicAuthorizationFailedError,
+    UnsupportedCodecError,
+)
+from faust.transport.drivers import aiokafka as driver
+from faust.types import TP, ConsumerMessage
+
+from agents.batch import BATCH_RECORDS_MAX, FetchedBatch
+from app.worker import records as lenient
+from app.worker.pace import FETCH_WAIT_MS, Pace
+from ringfence_kafka import insides
+from ringfence_kafka.topics import lacking
+
+FETCHED_WITHIN_S: Final = 1.0
+"""How long the consumer's thread waits for records before it says that there are none."""
+REST_S: Final = 1.0
+"""How long a partition that cannot be read rests before it is fetched again. The broker says at once that it may not be."""
+FAILED_AGAIN_S: Final = 10.0
+"""Where aiokafka's fetching ends so soon after it was started again, it is not started at once."""
+
+
+class BatchConsumerThread(driver.AIOKafkaConsumerThread):  # type: ignore[misc]
+    """Runs the consumer in a thread of its own, as Faust does."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._seeks: Counter[TopicPartition] = Counter()
+        self._empty: dict[TopicPartition, tuple[int, int]] = {}
+        self._resting: dict[TopicPartition, float] = {}
+        """Until when, by the monotonic clock, a partition is left alone because it cannot be read."""
+        self._restarted = -math.inf
+        """When fetching was started again, by the same clock."""
+
+    async def on_start(self) -> None:
+        """Connect; called in the thread."""
+        await super().on_start()
+        self._pace = Pace(self._ensure_consumer()._fetcher, self._is_wanted)  # noqa: SLF001
+
+    async def on_thread_stop(self) -> None:
+        """Disconnect; called in the thread.
+
+        While the broker is away aiokafka's stop ends as if we had been cancelled: by a fetch that it cancels between two
+        attempts. The thread would be gone without a word, and Faust wait for it for a minute.
+        """
+        try:
+            await super().on_thread_stop()
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if task is not None and task.cancelling():
+                raise
+            await self._ensure_consumer()._client.close()  # noqa: SLF001 - what it had not come to
+
+    def _create_worker_consumer(self, transport: Any) -> aiokafka.AIOKafkaConsumer:
+        lenient.install()
+        consumer = super()._create_worker_consumer(transport)
+        # Both are read when the consumer starts. Faust asks for committed data only under its own exactly_once.
+        consumer._isolation_level = "read_committed"  # noqa: SLF001
+        consumer._fetch_max_wait_ms = FETCH_WAIT_MS  # noqa: SLF001
+        return consumer
+
+    async def _fetch_records(
+        self,
+        consumer: aiokafka.AIOKafkaConsumer,
+        active_partitions: set[TP],  # noqa: ARG002 - see below
+        timeout: float | None = None,  # noqa: ASYNC109 - Faust's signature
+        max_records: int | None = None,  # noqa: ARG002 - counted a partition here
+    ) -> dict[TopicPartition, FetchedBatch]:
+        """What has been fetched of each active partition; waits up to ``timeout`` seconds for something.
+
+        Which partitions are active may change meanwhile, so Faust's set of before the wait is not gone by.
+        """
+        fetcher = consumer._fetcher  # noqa: SLF001
+        deadline = time.monotonic() + (timeout or 0.0)
+        with fetcher._subscriptions.fetch_context():  # noqa: SLF001
+            while self.consumer.flow_active:
+                if consumer._closed or fetcher._closed:  # noqa: SLF001
+                    raise ConsumerStoppedError
+                await self._keep_fetching(fetcher)
+                # Made before the look, so that nothing falls between the two.
+                waiter = fetcher._create_fetch_waiter()  # noqa: SLF001
+                try:
+                    batches = await self._drain(fetcher)
+                    left = deadline - time.monotonic()
+                    if batches or left <= 0:
+                        return batches
+                    await asyncio.wait(
+                        {waiter, fetcher._fetch_task},  # noqa: SLF001
+                        timeout=min(left, self._rest_left()),
+                        return_when=asyncio.FIRST_COMPLETED,
+                    )
+                    if waiter.done():
+                        waiter.result()  # a refused authorisation shows here
+                finally:
+                    waiter.cancel()
+        return {}
+
+    def wake(self) -> None:
+        """Have a fetch that waits look again, because other partitions are wanted, or none. In any thread.
+
+        aiokafka ends the wait for what it fetches, and not for what it fetched before and Faust only now wants.
+        """
+        with contextlib.suppress(RuntimeError):  # the thread has ended, and nothing waits
+            self.thread_loop.call_soon_threadsafe(self._wake)
+
+    def _wake(self) -> None:
+        if self._consumer is None:
+            return
+        for waiter in self._consumer._fetcher._fetch_waiters:  # noqa: SLF001
+            if not waiter.done():
+                waiter.set_result(None)
+
+    async def _keep_fetching(self, fetcher: Any) -> None:
+        if not fetcher._fetch_task.done():  # noqa: SLF001
+            return
+        if time.monotonic() < self._restarted + FAILED_AGAIN_S:
+            await asyncio.sleep(FETCHED_WITHIN_S)
+        self._restarted = time.monotonic()
+        insides.keep_fetching(fetcher)
+
+    def _is_wanted(self, tp: TopicPartition) -> bool:
+        return self.consumer.is_active(tp) and self._resting.get(tp, 0.0) <= time.monotonic()
+
+    def _rest_left(self) -> float:
+        """Seconds until the next partition has rested."""
+        now = time.monotonic()
+        return min((end - now for end in self._resting.values() if end > now), default=math.inf)
+
+    async def _drain(self, fetcher: Any) -> dict[TopicPartition, FetchedBatch]:
+        batches = {}
+        read: dict[TopicPartition, bool] = {}
+        subscriptions = fetcher._subscriptions  # noqa: SLF001
+        for tp in list(fetcher._records):  # noqa: SLF001
+            # While partitions are being assigned, fetched_records would wait, and positions move meanwhile.
+            if subscriptions.reassignment_in_progress or subscriptions.subscription is None:
+                break
+            # What is not wanted now stays with the fetcher, which does not fetch it again.
+            if not self._is_wanted(tp) or not subscriptions.is_assigned(tp):
+                continue
+            state = subscriptions.subscription.assignment.state_value(tp)
+            if not state.has_valid_position:
+                continue
+            begin = state.position
+            parsed = getattr(fetcher._records[tp], "_partition_records", None)  # noqa: SLF001 - None: an error
+            try:
+                fetched = await fetcher.fetched_records({tp}, timeout=0, max_records=BATCH_RECORDS_MAX)
+            except TopicAuthorizationFailedError:
+                # It would end the worker. It is tried again until the right is granted again.
+                self._resting[tp] = time.monotonic() + REST_S
+                self.transport.unreadable(tp.topic, tp.partition, lacking("topic", tp.topic, {"Read"}))
+                continue
+            except CorruptRecordException as error:
+                self._resting[tp] = time.monotonic() + REST_S
+                self.transport.unreadable(tp.topic, tp.partition, _damaged(tp, begin, error))
+                continue
+            records = fetched.get(tp, [])
+            end = state.position if state.has_valid_position else begin
+            if end > begin:
+                read[tp] = end < (state.lso or 0)
+            batch = self._batch(tp, begin, end, records, dict(parsed.malformed) if parsed is not None else {})
+            if batch is not None:
+                batches[tp] = batch
+        self._pace.read(read)
+        return batches
+
+    def _batch(
+        self, tp: TopicPartition, begin: int, end: int, records: list[Any], malformed: Mapping[int, str]
+    ) -> FetchedBatch | None:
+        """The batch, begun where earlier fetches of the same stretch found only markers and aborted records."""
+        earlier = self._empty.pop(tp, None)
+        if earlier is not None and earlier[1] == begin:
+            begin = earlier[0]
+        if not records:
+            if end > begin:
+                self._empty[tp] = (begin, end)
+            return None
+        return FetchedBatch(tp.topic, tp.partition, begin, end, records, self._seeks[tp], malformed)
+
+    async def rewind(self, tp: TopicPartition, offset: int) -> int:
+        """Fetch from ``offset`` again; runs in the consumer's thread."""
+        self._seeks[tp] += 1
+        self._empty.pop(tp, None)
+        self._resting.pop(tp, None)  # what is read now need not be what was damaged
+        self._ensure_consumer().seek(tp, offset)
+        return self._seeks[tp]
+
+    async def is_member(self, generation: int) -> bool:
+        """Ask the group's coordinator, now, whether we are a member of this generation; in the consumer's thread."""
+        return await insides.is_member(self._ensure_consumer(), generation)
+
+    def verify_event_path(self, now: float, tp: TP) -> None:
+        """Lanes report for themselves; Faust's watch of each event does not fit batches."""
+
+
+def _damaged(tp: TopicPartition, offset: int, error: CorruptRecordException) -> str:
+    cause = error.__cause__
+    way_out = (
+        "install a library for it (cramjam) where the workers run, and start them again"
+        if isinstance(cause, UnsupportedCodecError)
+        else f"look at the brokers' disks; if it is lost, delete {tp.topic}/{tp.partition} up to behind it "
+        "(kafka-delete-records.sh), which is told as GAP"
+    )
+    return f"the record batch at offset {offset} cannot be read ({cause!r}): {way_out}"
+
+
+class BatchConsumer(driver.Consumer):  # type: ignore[misc]
+    """Hands Faust one message a fetch and partition."""
+
+    def _new_consumer_thread(self) -> BatchConsumerThread:
+        return BatchConsumerThread(self, loop=self.loop, beacon=self.beacon)
+
+    @property
+    def thread(self) -> BatchConsumerThread:
+        """The thread that owns the aiokafka consumer."""
+        return cast("BatchConsumerThread", self._thread)
+
+    # The thread may be waiting for records of others than are wanted from now on.
+
+    def on_buffer_drop(self, tp: TP) -> None:
+        """The buffer of a partition has room again."""
+        super().on_buffer_drop(tp)
+        self.thread.wake()
+
+    def resume_partitions(self, tps: Iterable[TP]) -> None:
+        """Faust wants these partitions again."""
+        super().resume_partitions(tps)
+        self.thread.wake()
+
+    def stop_flow(self) -> None:
+        """Faust wants nothing until :meth:`resume_flow`."""
+        super().stop_flow()
+        self.thread.wake()
+
+    def is_active(self, tp: TP) -> bool:
+        """Whether batches of this partition are wanted now. In any thread."""
+        return tp in self._active_partitions
+
+    async def _drain_messages(self, fetcher: Any) -> None:
+        """Hand over what is fetched until ``fetcher``, which is Faust's, is stopped.
+
+        Faust's own method takes several turns of the loop for each message, and what it does with offsets is not for lanes. In a
+        busy worker of many partitions the next fetch would wait for all those turns.
+        """
+        try:
+            while not (self.should_stop or fetcher.should_stop):
+                messages = await self._next_messages()
+                if messages:
+                    await self.wait_first(self._hand_over(messages), self.suspend_flow.wait())
+        except (ConsumerStoppedError, asyncio.CancelledError):
+            if not self.app.should_stop:
+                raise
+
+    async def _hand_over(self, messages: Iterable[ConsumerMessage]) -> None:
+        """All at once. A rebalance cancels it: of the bare gathering Python would then print that nobody asked for its end."""
+        await asyncio.gather(*map(self.callback, messages))
+
+    async def _next_messages(self) -> list[ConsumerMessage]:
+        """The batches of one fetch. What a rebalance overtakes is dropped: it will be fetched again."""
+        if not self.flow_active:
+            await self.wait(self.can_resume_flow)
+        try:
+            batches = await self._getmany(self._active_partitions, FETCHED_WITHIN_S)
+        except GroupAuthorizationFailedError as error:
+            # aiokafka's coordinator has ended: there is no going on, but there is an end in order.
+            self.transport.excluded(str(error))
+            await asyncio.sleep(FETCHED_WITHIN_S)
+            return []
+        if self.should_stop or not self.flow_active:
+            return []
+        return [
+            self._batch_message(TP(tp.topic, tp.partition), batch)
+            for tp, batch in batches.items()
+            if self.is_active(tp) or tp in self._buffered_partitions
+        ]
+
+    def _batch_message(self, tp: TP, batch: FetchedBatch) -> ConsumerMessage:
+        last = batch.records[-1]
+        return ConsumerMessage(
+            tp.topic, tp.partition, last.offset, last.timestamp / 1000, 0, (), None, batch, None, 0, 0, tp,
+            generation_id=self.app.consumer_generation_id,
+        )  # fmt: skip
+
+
+class BatchTransport(driver.Transport):  # type: ignore[misc]
+    """Set as ``app.transport``."""
+
+    Consumer = BatchConsumer
+    unreadable: Callable[[str, int, str], None] = staticmethod(lambda _topic, _partition, _reason: None)
+    """Told, in the consumer's thread, of each fetch of a partition that is refused."""
+    excluded: Callable[[str], None] = staticmethod(lambda _reason: None)
+    """Told, any number of times, that we may not use our consumer group any more."""

@@ -1,0 +1,50 @@
+"""``GET /live``, ``GET /health`` and ``GET /metrics``, on Faust's web server."""
+
+from typing import Any, ClassVar
+
+import faust
+from faust.web import Request, Response, View
+from faust.web.drivers.aiohttp import Web as AiohttpWeb
+
+from agents.lanes import Lanes
+from app.worker.metrics import Metrics
+from app.worker.watch import BrokerWatch
+
+
+class StatusWeb(AiohttpWeb):  # type: ignore[misc]
+    """Faust's web server without its own pages: they show and route more than an operator asked for."""
+
+    default_blueprints: ClassVar[list[Any]] = []
+    production_blueprints: ClassVar[list[Any]] = []
+    debug_blueprints: ClassVar[list[Any]] = []
+    optional_blueprints: ClassVar[list[Any]] = []
+
+
+def register(app: faust.App, lanes: Lanes, watch: BrokerWatch, metrics: Metrics) -> None:
+    """Add the pages to the app's web server."""
+
+    async def live(view: View, request: Request) -> Response:  # noqa: ARG001 - Faust's signature
+        """Answers while the event loop turns."""
+        return view.json({"live": True})
+
+    async def health(view: View, request: Request) -> Response:  # noqa: ARG001 - Faust's signature
+        """503 until the first assignment is complete, every assigned lane is open and the broker answers."""
+        ready = lanes.ready and not watch.away
+        report: dict[str, Any] = {
+            "ready": ready,
+            "broker": "away" if watch.away else "answers",
+            "lanes": lanes.report(),
+        }
+        if lanes.unreadable:
+            report["unreadable"] = lanes.unreadable
+        if lanes.faults.by_address:
+            report["faults"] = lanes.faults.by_address
+        return view.json(report, status=200 if ready else 503)
+
+    async def exposition(view: View, request: Request) -> Response:  # noqa: ARG001 - Faust's signature
+        """For Prometheus."""
+        return view.bytes(metrics.text(), content_type="text/plain")
+
+    app.page("/live", name="live")(live)
+    app.page("/metrics", name="metrics")(exposition)
+    app.page("/health", name="health")(health)

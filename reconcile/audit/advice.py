@@ -1,0 +1,305 @@
+"""What the numbers of an audit mean, in words, and as configuration. Pure."""
+
+import json
+import shlex
+from collections.abc import Iterator
+from typing import Final
+
+from reconcile.audit.partitioner import EXPLAINED_MIN
+from reconcile.audit.result import SPAN_MIN_MS, Audit, Resends
+
+GROUP_HEADERS: Final = ("JMSXGroupID", "_AMQ_GROUP_ID", "qpid.group", "x-group")
+"""Names under which brokers that had groups carried them."""
+_LARGE_SHARE: Final = 0.5
+_SKEWED: Final = 1.5
+_FEW_KEYS: Final = 20
+_UNIQUE: Final = 0.9
+_NAMED_MAX: Final = 5
+_NAME_MAX: Final = 60
+
+
+def notes(audit: Audit) -> list[str]:
+    """Whole sentences, what matters most first."""
+    if not audit.records:
+        return [*_nothing(audit), *_compacted(audit)]
+    parts = (_compacted, _meaning, _instead, _across, _partitioner, _groups, _contents, _limits)
+    return [sentence for each in parts for sentence in each(audit)]
+
+
+def toml(audit: Audit) -> str:
+    """Ready for ringfence.toml."""
+    keys = audit.settings
+    values: dict[str, object] = {
+        "name": audit.configured or audit.topic.name,
+        "id_cache_size": audit.recommended,
+        "partitioner": audit.partitioner,
+    }
+    if audit.configured and audit.configured != audit.topic.name:
+        values["input_topic"] = audit.topic.name
+    if keys.duplicate_id_from != "header":
+        values["duplicate_id_from"] = keys.duplicate_id_from
+    else:
+        values["duplicate_id_headers"] = list(keys.duplicate_id_headers)
+    if keys.group_header:
+        values["group_header"] = keys.group_header
+    if keys.id_max_age:
+        values["id_max_age"] = keys.id_max_age
+    lines = [f"{name} = {json.dumps(value, ensure_ascii=False)}" for name, value in values.items()]
+    if header := obvious_group_header(audit):
+        # All numbers are of lanes without it: one large group in one lane may need a far larger ring.
+        lines.append(f"# {header} looks like a group: run again with --group-header {header}")
+    head = ["# not as it is: Ringfence refuses a compacted input"] if audit.topic.compacted else []
+    return "\n".join([*head, "[[addresses]]", *lines]) + "\n"
+
+
+def obvious_group_header(audit: Audit) -> str:
+    """Where no record has a key, and one of the usual headers is there; empty = none."""
+    if audit.sum("keyed") or audit.settings.group_header:
+        return ""
+    seen = {each.name for each in audit.headers}
+    return next((each for each in GROUP_HEADERS if each in seen), "")
+
+
+# -- parts ---------------------------------------------------------------------------------------------------------------
+
+
+def _nothing(audit: Audit) -> Iterator[str]:
+    part, extents = audit.topic.part, audit.topic.extents.values()
+    if part.offsets:
+        yield (
+            f"{audit.topic.name}: none of the {part.offsets:,} offsets that were read holds a record: they are markers of "
+            "transactions, or what was written was taken back."
+        )
+    elif any(each.start < each.end for each in extents):
+        yield (
+            f"{audit.topic.name} has no record in {part.asked}: ask for more with --since or --last, or for all of it."
+            if any(each.start < each.stable for each in extents)
+            else f"{audit.topic.name} has only records of transactions that are still open: run again when they have ended."
+        )
+    elif any(each.end for each in extents):
+        yield f"{audit.topic.name} is empty: retention deleted all {sum(each.end for each in extents):,} records."
+    else:
+        yield f"{audit.topic.name} is empty: nothing was ever written to it."
+    yield "Nothing can be told of resends: run again when there is traffic."
+
+
+def _compacted(audit: Audit) -> Iterator[str]:
+    if audit.topic.compacted:
+        yield (
+            f"{audit.topic.name} has cleanup.policy={audit.topic.cleanup_policy}: compaction keeps the last record of a key and "
+            "deletes the others, so it hides resends (these numbers are lower bounds), and it would delete messages of a "
+            "group: Ringfence refuses a compacted topic as input and as accepted topic. Use one with cleanup.policy=delete."
+        )
+    elif audit.topic.cleanup_policy is None:
+        yield (
+            "Whether the topic is compacted, the cluster does not say, or this user may not know (DescribeConfigs): if it is, "
+            "Ringfence refuses it, and these numbers are lower bounds."
+        )
+
+
+def _meaning(audit: Audit) -> Iterator[str]:
+    found = audit.found
+    if not found.with_id:
+        yield f"No record has an ID ({_where(audit)}): as it is, Ringfence would let everything pass, unchecked."
+        return
+    if found.with_id < audit.records:
+        yield f"{_share(audit.records - found.with_id, audit.records)} of the records have no ID: they would pass unchecked."
+    if not found.resends:
+        yield (
+            f"No ID occurs twice among {found.with_id:,}: nothing says how large the ring must be, so id_cache_size stays "
+            f"{audit.settings.id_cache_size:,}."
+        )
+        return
+    day = audit.a_day(found.within_needed)
+    yield (
+        f"Resends: {_many(found.resends, 'record')} of {audit.records:,} ({_share(found.resends, audit.records)}) whose ID occurred before."
+        + (f" That is {audit.a_day(found.resends):,.0f} a day." if day is not None else "")
+    )
+    if found.needed:
+        present = audit.settings.id_cache_size
+        yield (
+            f"id_cache_size = {found.needed} would drop {found.within_needed:,} of the {found.resends:,}"
+            + (f", {day:,.0f} a day" if day is not None else "")
+            + f" ({float(audit.confidence) * 100:g} % of those that a ring can know were asked for; the present {present:,} would "
+            f"drop {found.within_capacity:,})."
+        )
+
+
+def _where(audit: Audit) -> str:
+    keys = audit.settings
+    if keys.duplicate_id_from == "header":
+        return "looked for in the headers " + ", ".join(keys.duplicate_id_headers)
+    return f"looked for in the {keys.duplicate_id_from}"
+
+
+def _instead(audit: Audit) -> Iterator[str]:
+    """Where no record has an ID: what could serve as one."""
+    if audit.found.with_id:
+        return
+    for each in audit.others:
+        yield _by_key(audit, each) if each.id_from == "key" else _by_value(audit, each)
+    likely = [each for each in audit.headers if each.values >= _UNIQUE * each.records and each.records > 1]
+    if likely:
+        names = ", ".join(each.name for each in likely[:_NAMED_MAX])
+        yield (
+            f"Of the headers, {names} has a value of its own in nearly each of the {audit.headers_sample:,} records looked at: "
+            f"if that is what a producer keeps when it sends again, try --id-header {shlex.quote(likely[0].name)}."
+        )
+    elif audit.headers:
+        yield f"The headers that are there ({', '.join(each.name for each in audit.headers[:_NAMED_MAX])}) repeat too much to be IDs."
+    elif audit.others:
+        yield "The records have no headers at all."
+
+
+def _by_key(audit: Audit, found: Resends) -> str:
+    if not found.with_id:
+        return "By key: no record has one."
+    text = f"By key: {found.resends:,} of {found.with_id:,} records would be resends ({_share(found.resends, audit.records)})."
+    if not found.resends:
+        return f"{text} Each key is there once: keys may be IDs (--id-from key)."
+    return f"{text} Equal keys usually are groups, not IDs: each message of a group but the first would be dropped."
+
+
+def _by_value(audit: Audit, found: Resends) -> str:
+    if not found.with_id:
+        return "By value: no record has one."
+    text = f"By value: {found.resends:,} of {found.with_id:,} records repeat an earlier one byte for byte ({_share(found.resends, audit.records)})."
+    if not found.resends:
+        return f"{text} Whatever is sent again has something in it that changes."
+    return (
+        f"{text} Resends, or messages that are alike (a reading that did not change)? If two equal messages never mean two "
+        f'things here, duplicate_id_from = "value" (--id-from value) with id_cache_size = {found.needed} would drop '
+        f"{found.within_needed:,}."
+    )
+
+
+def _across(audit: Audit) -> Iterator[str]:
+    found = audit.found
+    if found.cross_lane:
+        yield (
+            f"{_many(found.cross_lane, 'resend')} ({_share(found.cross_lane, found.resends)}) with another group than the original: "
+            "the home is another lane, and Ringfence cannot catch these (CROSS-LANE). Fix the producer: a resend keeps its key."
+        )
+    if found.expired:
+        yield (
+            f"{_many(found.expired, 'resend')} later than id_max_age = {audit.settings.id_max_age:g} s after the first of the ID: "
+            "it no longer counts then, whatever the ring. These have no distance, and count as accepted in those of others."
+        )
+    if found.other_partition:
+        yield (
+            f"{_many(found.other_partition, 'resend')} reached another partition than the original: consumers of one partition each "
+            "would not see that they are the same. Ringfence brings those of one group, or without group of one ID, together."
+        )
+
+
+def _partitioner(audit: Audit) -> Iterator[str]:
+    shares, forwarded = audit.partitioners, audit.found.forwarded
+    if audit.topic.partitions == 1:
+        yield "One partition is one lane: any partitioner will do, and one worker at a time does all the work."
+        return
+    if not audit.sum("keyed"):
+        yield "No record has a key: which partition it reached was chance."
+    elif shares is not None:
+        told = ", ".join(f"{name} {share:.1%}" for name, share in shares.items())
+        base = f"Of the keyed records, as far as {audit.sampled_keys:,} keys tell, each explains so many: {told}."
+        if shares[audit.partitioner] >= EXPLAINED_MIN:
+            few = " That is few keys to go by." if audit.sampled_keys < _FEW_KEYS else ""
+            yield f'{base} partitioner = "{audit.partitioner}".{few}'
+        else:
+            yield (
+                f"{base} Neither explains all: more than one client is in use, or one with a partitioner of its own, or the "
+                "partition count was changed. Have all producers use one of the two."
+            )
+    if audit.configured and audit.partitioner != audit.settings.partitioner:
+        yield (
+            f'The configuration says partitioner = "{audit.settings.partitioner}": a change moves homes, so resends of what was '
+            "accepted before may pass once."
+        )
+    if forwarded:
+        yield (
+            f"{_share(forwarded, audit.records)} of the records are not at home where they are: Ringfence would forward them, which "
+            "costs one more write each."
+        )
+
+
+def _groups(audit: Audit) -> Iterator[str]:
+    groups = audit.groups
+    if not groups.count:
+        yield "No record has a group: Ringfence spreads them without order." + (
+            f" The header {header} looks like one: run again with --group-header {header}, as groups decide which lane a record "
+            "is in, and so how large a ring must be."
+            if (header := obvious_group_header(audit))
+            else ""
+        )
+    elif groups.count == 1:
+        yield (
+            f"All records that have a group are of one ({_short(groups.largest[0].name)}): one lane does all the work, and they are "
+            "processed one after the other, however many partitions there are."
+        )
+    elif groups.share(1) >= _LARGE_SHARE:
+        yield (
+            f"The largest group ({_short(groups.largest[0].name)}) has {groups.share(1):.0%} of the records: it is processed one message "
+            "after the other, and its lane does most of the work."
+        )
+    if groups.count > 1 and audit.lane_skew >= _SKEWED:
+        yield f"The busiest lane gets {audit.lane_skew:.1f} times the mean."
+
+
+def _contents(audit: Audit) -> Iterator[str]:
+    unkeyed, tombstones = audit.records - audit.sum("keyed"), audit.sum("tombstones")
+    if unkeyed and audit.sum("keyed"):
+        yield f"{_many(unkeyed, 'record')} without a key."
+    if tombstones:
+        yield f"{_many(tombstones, 'record')} without a value (tombstones): to Ringfence these are messages like all others."
+    empty = audit.topic.part.offsets - audit.records
+    if empty > 0:
+        yield (
+            f"{_many(empty, 'offset')} without a record that may be read: markers of transactions, records of aborted ones, or what "
+            "compaction took away."
+        )
+
+
+def _limits(audit: Audit) -> Iterator[str]:
+    """What these numbers cannot show."""
+    part, extents = audit.topic.part, audit.topic.extents.values()
+    if not part.whole:
+        there = sum(each.stable - each.start for each in extents)
+        yield (
+            f"This is a sample: {part.asked}, {_share(part.offsets, there)} of what is there. The first of an ID may lie before it: "
+            "resends are a lower bound, and the longest distances are missing."
+        )
+    elif any(each.start for each in extents):
+        yield (
+            "The log does not begin at its first record: what retention or compaction deleted cannot be seen, so resends of it "
+            "count as first ones."
+        )
+    open_end = sum(each.end - each.stable for each in extents)
+    if open_end:
+        yield f"{_many(open_end, 'offset')} at the end behind a transaction that is still open: not read."
+    if audit.far_off:
+        yield (
+            f"{_many(audit.far_off, 'record')} with a timestamp more than a year before or after those of nearly all others (seconds "
+            "sent as milliseconds, a clock that is wrong?): left out of what is said by time, and of how much that is a day."
+        )
+    if audit.days is None:
+        minutes = SPAN_MIN_MS // 60_000
+        yield f"The timestamps span less than {minutes} minutes: too little to say how much that is a day."
+
+
+def _short(name: str) -> str:
+    return name if len(name) <= _NAME_MAX else f"{name[:_NAME_MAX]}…"
+
+
+def _many(count: int, noun: str) -> str:
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+
+
+def _share(part: int, of: int) -> str:
+    """In percent; never 0 % of something, nor 100 % of less than all."""
+    share = part / of if of else 0.0
+    text = f"{share:.1%}"
+    if part and text == "0.0%":
+        return "under 0.1 %"
+    if part < of and text == "100.0%":
+        return "over 99.9 %"
+    return text.replace("%", " %")

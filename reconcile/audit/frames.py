@@ -1,0 +1,189 @@
+"""How far resends are from what they repeat: frames in, frames out.
+
+**Order.** Within a partition it is that of the offsets. Between partitions nobody knows it; what comes nearest is the
+timestamp, raised where it is below that of an earlier offset, so that both orders agree: the *moment*. The first of an ID is
+the first by moment, partition, offset.
+
+**Lanes.** A record's home is where its group, or without one its ID, hashes to; with neither it is where it stands.
+
+**Distance.** How many IDs a ring without end would have accepted in the lane from the first of the ID, this one included, up
+to the resend. Of what came from the resend's own partition that is exact, by offsets; of the others all count whose moment
+lies between the two or is equal to one of them: at most these were in between.
+
+**Age.** With ``id_max_age``, what comes later than that after the first of its ID has no distance: no ring would catch it. In
+those of others it counts as accepted again, which it is at most: a later acceptance than the first may still be known.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import NamedTuple
+
+from pyspark import StorageLevel
+from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
+
+from reconcile.audit.home_lane import home
+from reconcile.spark.read import concatenated
+from reconcile.spark.schemas import ARRIVED, AUDITED_RESENDS
+
+_BEGIN, _NOW = Window.unboundedPreceding, Window.currentRow
+_PLACE = ["moment", "partition", "offset"]
+_BEFORE = -1
+"""In a range of moments: those before this one."""
+
+
+class IDs(NamedTuple):
+    """Records with an ID, and without; and how long one counts."""
+
+    there: int
+    missing: int
+    max_age_ms: int = 0
+    """0 = for ever."""
+
+
+def arrived(records: DataFrame, partitions: int, partitioner: str, ids: IDs) -> DataFrame:
+    """:data:`reconcile.spark.schemas.ARRIVED` of :data:`reconcile.spark.schemas.AUDITED`; ``ids``: how many there are."""
+    # In one partition offsets are the order: no moment is needed, and no sort for it.
+    in_order = Window.partitionBy("partition").orderBy("offset").rowsBetween(_BEGIN, _NOW)
+    moment = F.max("timestamp").over(in_order) if partitions > 1 else F.lit(0).cast("bigint")
+    lane = F.coalesce(home(F.coalesce("group", "id"), partitions, partitioner), F.col("partition"))
+    placed = records.select(
+        "partition", "offset", "timestamp", moment.alias("moment"), "id",
+        F.xxhash64("group").alias("group_digest"), lane.alias("lane"),
+    )  # fmt: skip
+    # Apart, and only where there are any: all that have no ID would be one window.
+    frames = []
+    if ids.there:
+        frames.append(_identified(placed.where("id is not null"), ids.max_age_ms))
+    if ids.missing:
+        frames.append(placed.where("id is null").select(*_columns({"has_id": F.lit(False)})))
+    return concatenated(frames)
+
+
+def _identified(placed: DataFrame, max_age_ms: int) -> DataFrame:
+    """Of records that have an ID: which are the first."""
+    of_topic = Window.partitionBy("id").orderBy(*_PLACE)
+    of_lane = Window.partitionBy("id", "lane").orderBy(*_PLACE)
+    seen = placed.withColumns(
+        {
+            "number": F.row_number().over(of_topic),
+            "first": F.first(F.struct("partition", "timestamp", "group_digest")).over(of_topic),
+        }
+    ).withColumns(
+        {
+            "number_in_lane": F.row_number().over(of_lane),
+            "first_in_lane": F.first(F.struct("partition", "offset", "timestamp")).over(of_lane),
+            "times": F.count(F.lit(1)).over(Window.partitionBy("id", "lane")),
+        }
+    )
+    again, fresh = F.col("number") > 1, F.col("number_in_lane") == 1
+    repeated = F.when(fresh, F.col("first.timestamp")).otherwise(F.col("first_in_lane.timestamp"))
+    expired = ~fresh & (F.col("timestamp") - repeated > max_age_ms) if max_age_ms else F.lit(False)
+    return seen.select(
+        *_columns(
+            {
+                "has_id": F.lit(True),
+                "fresh": fresh,
+                "repeats": F.col("times") > 1,
+                "expired": expired,
+                "first_partition": F.col("first_in_lane.partition"),
+                "first_offset": F.col("first_in_lane.offset"),
+                "cross_lane": again & fresh,
+                "other_partition": again & (F.col("partition") != F.col("first.partition")),
+                "other_group": again & (F.col("group_digest") != F.col("first.group_digest")),
+                # Clocks of producers may say that a resend came before what it repeats.
+                "age": F.when(again, F.greatest(F.lit(0), F.col("timestamp") - repeated)),
+            }
+        )
+    )
+
+
+def _columns(special: dict[str, Column]) -> list[Column]:
+    """In the order of the schema; what is not said of a record is null, or False."""
+    plain = {"partition", "offset", "timestamp", "moment", "lane"}
+    missing = {each.name: F.lit(None) for each in ARRIVED if each.name not in plain}
+    flags = ("fresh", "repeats", "expired", "cross_lane", "other_partition", "other_group")
+    missing |= {each: F.lit(False) for each in flags}
+    return [
+        special.get(each.name, missing.get(each.name, F.col(each.name))).cast(each.dataType).alias(each.name)
+        for each in ARRIVED
+    ]
+
+
+def resends(arrived: DataFrame, *, alone: bool) -> DataFrame:
+    """:data:`reconcile.spark.schemas.AUDITED_RESENDS` of :data:`reconcile.spark.schemas.ARRIVED`.
+
+    Args:
+        arrived: All records, since they lie in between.
+        alone: Each lane's records are all of its own partition: offsets tell everything, and two sorts are saved.
+    """
+    counts = ["ids", "records", *_BETWEEN]
+    repeated = Window.partitionBy("first_partition", "first_offset").orderBy(F.desc("fresh"))
+    # Each beside the first of its ID in its lane, in one pass: a join would count everything twice.
+    both = (
+        _ranked(arrived, alone=alone)
+        .where("repeats or cross_lane")
+        .withColumn("a", F.first(F.struct(*counts)).over(repeated.rowsBetween(_BEGIN, _NOW)))
+        .where("cross_lane or not fresh")
+    )
+    same = F.col("partition") == F.col("first_partition")
+    distances = {
+        "distance": _between("ids", same, offset_of_both=1),
+        "messages": _between("records", same, offset_of_both=0),
+    }
+    known = ~F.col("fresh") & ~F.col("expired")
+    return both.select(*_resend({name: F.when(known, each) for name, each in distances.items()}))
+
+
+_BETWEEN = tuple(
+    f"{whose}_{what}_{upto}"
+    for whose in ("all", "own")
+    for what in ("ids", "records")
+    for upto in ("now", "before")
+)
+
+
+def _ranked(arrived: DataFrame, *, alone: bool) -> DataFrame:
+    """With how many IDs and records were there up to each: by offset of its own partition, by moment of all."""
+    accepted, one = (F.col("fresh") | F.col("expired")).cast("int"), F.lit(1)
+    own = Window.partitionBy("lane", "partition").orderBy("offset").rowsBetween(_BEGIN, _NOW)
+    counted = arrived.withColumns({"ids": F.sum(accepted).over(own), "records": F.sum(one).over(own)})
+    if alone:
+        return counted.withColumns({each: F.lit(0).cast("bigint") for each in _BETWEEN})
+    for whose, part in (("all", ["lane"]), ("own", ["lane", "partition"])):
+        by_moment = Window.partitionBy(*part).orderBy("moment")
+        counted = counted.withColumns(
+            {
+                f"{whose}_{what}_{upto}": F.coalesce(
+                    F.sum(value).over(by_moment.rangeBetween(_BEGIN, limit)), F.lit(0)
+                )
+                for what, value in (("ids", accepted), ("records", one))
+                for upto, limit in (("now", _NOW), ("before", _BEFORE))
+            }
+        )
+    return counted
+
+
+def _between(what: str, same: Column, offset_of_both: int) -> Column:
+    """From the first up to the resend: exact within its partition, at most so many of the others."""
+    of_all = F.col(f"all_{what}_now") - F.col(f"a.all_{what}_before")
+    of_own = F.col(f"own_{what}_now") - F.col(f"a.own_{what}_before")
+    exact = F.col(what) - F.col(f"a.{what}") + offset_of_both
+    return F.when(same, exact + of_all - of_own).otherwise(of_all - (1 - offset_of_both))
+
+
+def _resend(special: dict[str, Column]) -> list[Column]:
+    return [
+        special.get(each.name, F.col(each.name)).cast(each.dataType).alias(each.name)
+        for each in AUDITED_RESENDS
+    ]
+
+
+@contextmanager
+def kept(frame: DataFrame) -> Iterator[DataFrame]:
+    """Kept on disk while several questions are put to it."""
+    there = frame.persist(StorageLevel.DISK_ONLY)
+    try:
+        yield there
+    finally:
+        there.unpersist()

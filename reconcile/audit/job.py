@@ -1,0 +1,149 @@
+"""``ringfence audit``: what a topic's records say about duplicates, before anything is installed. It only reads.
+
+No consumer group, nothing made, nothing written to Kafka: Describe and Read on the topic are enough.
+"""
+
+import json
+import sys
+import time
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Final
+
+from pyspark.sql import SparkSession
+from rich.console import Console
+
+from reconcile.audit import advice, report
+from reconcile.audit.figures import figures
+from reconcile.audit.numbers import STEPS, Counter
+from reconcile.audit.result import Audit, document
+from reconcile.audit.topic import Topic, Wanted, surveyed
+from reconcile.cluster.admin import Cluster
+from reconcile.job import opened
+from reconcile.page.pages import PAGE, put, written
+from reconcile.page.report import progress, terminal
+from reconcile.spark.failures import SPARK, SparkError, explained
+from reconcile.spark.files import Files, LocalFiles, is_local, named, proved
+from reconcile.spark.session import fit_to, required, session
+from reconcile.spark.source_options import kafka_options
+from reconcile.stopping import Stop, StoppedError, stoppable
+from ringfence_kafka.config.settings import AddressDefaults, KafkaSettings
+from ringfence_kafka.errors import RingfenceError
+
+DOCUMENT: Final = "audit.json"
+GROUP: Final = "ringfence-audit"
+"""Clients want a name; no group of it is ever joined or asked for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One run."""
+
+    wanted: Wanted
+    kafka: KafkaSettings
+    settings: AddressDefaults
+    """How IDs and groups are found; ``id_cache_size`` and ``partitioner`` are what is in force, or would be."""
+    configured: str
+    """The address of which it is the input; empty = none."""
+    confidence: Fraction
+    master: str
+    out: str | None = None
+    as_json: bool = False
+
+
+def run(request: Request) -> int:
+    """Audit a topic; returns the exit code, also where a signal ended it.
+
+    Raises:
+        RingfenceError: it could not, or what was being read was deleted.
+    """
+    try:
+        with stoppable() as stop:
+            _run(request, stop)
+    except StoppedError as stopped:
+        sys.stderr.write(f"stopped by {stopped}: run it again; it has only read\n")
+        return stopped.exit_code
+    return 0
+
+
+def _run(request: Request, stop: Stop) -> None:
+    if request.out is not None:
+        named(request.out)
+    required(request.master)
+    topic = asked(request)
+    local = request.out is None or is_local(request.out, request.master)
+    files = proved(LocalFiles(request.out)) if request.out and local else None
+    if not topic.part.offsets and local:
+        _tell(_nothing_yet(request, topic), request, files)
+        return
+    with session(request.master, stop, records=topic.part.offsets) as spark:
+        if request.out and not local:
+            files = proved(opened(spark, request.out))
+        _tell(counted(spark, request, topic), request, files)
+
+
+def asked(request: Request) -> Topic:
+    """What the cluster says, before Spark is started: what is missing is told at once."""
+    return surveyed(Cluster(request.kafka, GROUP), request.wanted, int(time.time() * 1000))
+
+
+def counted(spark: SparkSession, request: Request, topic: Topic) -> Audit:
+    """All numbers.
+
+    Raises:
+        EvidenceGoneError: retention deleted what was being read.
+        SparkFailedError: Spark could not do it.
+    """
+    fit_to(spark, topic.part.offsets)
+    further = request.settings.duplicate_id_from == "header"
+    try:
+        with progress(spark, len(STEPS), Console(stderr=True)) as say:
+            counter = Counter(spark, kafka_options(request.kafka), say)
+            return counter.counted(_nothing_yet(request, topic), look_further=further)
+    except SPARK as error:
+        raise _explained(error, topic) from error
+
+
+def _nothing_yet(request: Request, topic: Topic) -> Audit:
+    return Audit(
+        topic, request.kafka.bootstrap_servers, request.settings, request.configured, request.confidence
+    )
+
+
+def told(audit: Audit) -> dict[str, object]:
+    """The document."""
+    return document(audit, advice.notes(audit), advice.toml(audit))
+
+
+def _tell(audit: Audit, request: Request, files: Files | None) -> None:
+    """On the terminal first: a folder that fails then costs no number."""
+    console = terminal()
+    if request.as_json:
+        print(json.dumps(told(audit), indent=2), flush=True)  # noqa: T201 - the document is the output
+    else:
+        report.show(audit, advice.notes(audit), advice.toml(audit), console)
+    if files is None or not keep(audit, files) or request.as_json:
+        return
+    page = f"{str(request.out).rstrip('/')}/{PAGE}"
+    console.print(f"\nthe page: {page}", markup=False, highlight=False, soft_wrap=True)
+
+
+def keep(audit: Audit, files: Files) -> bool:
+    """Document, figures and page in a folder; whether there is a page. That of an earlier run is none of this one."""
+    files.remove(DOCUMENT)  # written last: where it is, all that stands beside it is of the same run
+    drawn = figures(audit, advice.notes(audit))
+    files.write("figures.json", drawn.to_json() + "\n")
+    page = written(drawn)
+    put(files, page)
+    files.write(DOCUMENT, json.dumps(told(audit), indent=2) + "\n")
+    return page is not None
+
+
+def _explained(error: SparkError, topic: Topic) -> RingfenceError:
+    return explained(
+        error,
+        gone=f"run again, or read of {topic.name} what stays longer: --since 1h, --last 100000",
+        less="audit less: --since, --last",
+        disk=": make room, or audit less: --since, --last",
+        after="fix that, and run again",
+    )

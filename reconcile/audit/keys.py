@@ -1,0 +1,114 @@
+"""What an audit counts of records as they stand: by partition, by key, by group, by header. Bounded, whatever the data."""
+
+from dataclasses import replace
+from typing import Final
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
+
+from reconcile.audit.frames import kept
+from reconcile.audit.partitioner import Placed, explained
+from reconcile.audit.result import Audit, Groups, HeaderSeen, PartitionCount, Resends
+from reconcile.page.escapes import as_text, shown
+from reconcile.page.figures import GROUPS_MAX, GroupBin, LargeGroup
+from reconcile.page.moments import DAY_MS
+from reconcile.spark.bins import power_of_two
+
+NEARLY_ALL: Final = 0.05
+"""What may stand before, and after, nearly all."""
+FAR_MS: Final = 366 * DAY_MS
+"""Further than that from nearly all a timestamp is a mistake: seconds sent as milliseconds are in January 1970, a clock without
+a battery has a year of its own. A few such must not make the span fifty years."""
+KEYS_SAMPLED: Final = 10_000
+KEY_BYTES_MAX: Final = 4_096
+"""The driver hashes the sampled ones: of longer keys none is taken."""
+NAME_BYTES_MAX: Final = 512
+HEADERS_SHOWN: Final = 20
+
+
+def by_partition(audit: Audit, records: DataFrame) -> Audit:
+    """Counts, and from when to when."""
+    told = F.when(F.col("timestamp") > 0, F.col("timestamp"))
+    rows = records.groupBy("partition").agg(
+        F.count(F.lit(1)).alias("records"), F.count("id").alias("with_id"), F.count_if("keyed").alias("keyed"),
+        F.count_if("tombstone").alias("tombstones"), F.min(told).alias("first"), F.max(told).alias("last"),
+    ).collect()  # fmt: skip
+    names = ("records", "with_id", "keyed", "tombstones")
+    there = {row["partition"]: row for row in rows}
+    empty = dict.fromkeys(names, 0)
+    first_ms = min((row["first"] for row in rows if row["first"]), default=0)
+    last_ms = max((row["last"] for row in rows if row["last"]), default=0)
+    far_off = 0
+    if last_ms - first_ms > FAR_MS:
+        first_ms, last_ms, far_off = _usual(records.where("timestamp > 0").select("timestamp"))
+    return replace(
+        audit,
+        partitions=[
+            PartitionCount(
+                number, **({each: there[number][each] for each in names} if number in there else empty)
+            )
+            for number in sorted(audit.topic.extents)
+        ],
+        first_ms=first_ms,
+        last_ms=last_ms,
+        far_off=far_off,
+        found=Resends(audit.settings.duplicate_id_from),
+    )
+
+
+def _usual(timestamps: DataFrame) -> tuple[int, int, int]:
+    """The first and the last, of those that are not far from nearly all; and how many are."""
+    at = F.col("timestamp")
+    [low, high] = timestamps.agg(F.percentile_approx(at, [NEARLY_ALL, 1 - NEARLY_ALL])).collect()[0][0]
+    usual = at.between(low - FAR_MS, high + FAR_MS)
+    told = F.when(usual, at)
+    [row] = timestamps.agg(F.min(told), F.max(told), F.count_if(~usual)).collect()
+    return row[0], row[1], row[2]
+
+
+def by_key(audit: Audit, records: DataFrame) -> Audit:
+    """Which partitioner puts keys where they are."""
+    if audit.topic.partitions == 1 or not audit.sum("keyed"):
+        return audit
+    key = F.col("key" if audit.settings.group_header else "group").alias("key")
+    short = records.where("keyed").select(key, "partition").where(F.length("key") <= KEY_BYTES_MAX)
+    placed = short.groupBy("key", "partition").count()
+    # By a hash: the same sample each time, and from all of them.
+    rows = placed.orderBy(F.xxhash64("key"), "key", "partition").limit(KEYS_SAMPLED).collect()
+    sample = [Placed(bytes(row["key"]), row["partition"], row["count"]) for row in rows]
+    return replace(
+        audit,
+        sampled_keys=len({each.key for each in sample}),
+        partitioners=explained(sample, audit.topic.partitions) or None,
+    )
+
+
+def groups(records: DataFrame) -> Groups:
+    """How many there are of each size, and the largest."""
+    grouped = records.where("`group` is not null").groupBy("group").count()
+    with kept(grouped) as sizes:
+        bins = (
+            sizes.groupBy(power_of_two(F.col("count")).alias("upper"))
+            .agg(F.count(F.lit(1)).alias("groups"), F.sum("count").alias("records"))
+            .orderBy("upper")
+            .collect()
+        )
+        name = F.substring("group", 1, NAME_BYTES_MAX).alias("group")
+        largest = sizes.orderBy(F.desc("count"), "group").limit(GROUPS_MAX).select(name, "count").collect()
+    return Groups(
+        sum(row["groups"] for row in bins),
+        sum(row["records"] for row in bins),
+        [LargeGroup(as_text(bytes(row["group"])), row["count"]) for row in largest],
+        [GroupBin(row["upper"], row["groups"], row["records"]) for row in bins],
+    )
+
+
+def headers(rows: DataFrame) -> list[HeaderSeen]:
+    """Names, and how many values each has; ``rows``: name, value, of a sample."""
+    counted = rows.groupBy("name").agg(
+        F.count(F.lit(1)).alias("records"), F.approx_count_distinct("value").alias("values")
+    )
+    found = counted.orderBy(F.desc("records"), "name").limit(HEADERS_SHOWN).collect()
+    return [
+        HeaderSeen(shown(row["name"]), row["records"], min(row["records"], row["values"])) for row in found
+    ]

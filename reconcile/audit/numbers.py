@@ -1,0 +1,117 @@
+"""Counts a topic: the order of the questions, and what is kept between them."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Final
+
+from pyspark.sql import DataFrame, SparkSession
+
+from reconcile.audit import frames, keys, resend_counts
+from reconcile.audit.frames import kept
+from reconcile.audit.result import Audit, Resends
+from reconcile.spark import read
+
+Say = Callable[[str], None]
+STEPS: Final = (
+    "reading",
+    "looking at keys and groups",
+    "looking for resends",
+    "measuring distances",
+    "looking further",
+)
+HEADERS_SAMPLED: Final = 10_000
+
+
+@dataclass(slots=True)
+class Counter:
+    """Counts one topic."""
+
+    spark: SparkSession
+    options: Mapping[str, str]
+    """Of the Kafka source."""
+    say: Say
+
+    def counted(self, asked: Audit, *, look_further: bool) -> Audit:
+        """All numbers of an audit of which only what is asked is known.
+
+        Args:
+            asked: Topic, settings, confidence.
+            look_further: Where no record has an ID, see what keys and values would give.
+        """
+        ranges = {asked.topic.name: asked.topic.part.ranges()}
+        if not ranges[asked.topic.name]:
+            return asked
+        dialect = _dialect(asked)
+        self.say(STEPS[0])
+        with kept(read.audited(read.scan(self.spark, self.options, ranges), dialect)) as records:
+            audit = keys.by_partition(asked, records)
+            if not audit.records:
+                return audit
+            self.say(STEPS[1])
+            audit = keys.by_key(audit, records)
+            audit = replace(audit, groups=keys.groups(records))
+            self.say(STEPS[2])
+            audit = self._resends(audit, records)
+        without_ids = look_further and not audit.found.with_id
+        if without_ids or not audit.sum("keyed"):
+            self.say(STEPS[4])
+            audit = self._headers(audit)
+        if without_ids:
+            others = [self._instead(audit, dialect, each) for each in ("key", "value")]
+            audit = replace(audit, others=others)
+        return audit
+
+    def _resends(self, audit: Audit, records: DataFrame) -> Audit:
+        with kept(_arrived(audit, records, audit.sum("with_id"))) as arrived:
+            tally = resend_counts.tallied(arrived, audit.first_ms, audit.last_ms)
+            self.say(STEPS[3])
+            placed = resend_counts.in_lanes(audit.found, tally.lanes, audit.topic.partitions)
+            found = self._measured(audit, arrived, placed)
+        resends = {row["place"]: row["resends"] for row in tally.partitions}
+        return replace(
+            audit,
+            found=found,
+            moments=resend_counts.moments(tally.moments),
+            partitions=[replace(each, resends=resends.get(each.partition, 0)) for each in audit.partitions],
+        )
+
+    def _instead(self, audit: Audit, dialect: read.Dialect, id_from: str) -> Resends:
+        """What IDs of another kind would find."""
+        ranges = {audit.topic.name: audit.topic.part.ranges()}
+        records = read.audited(read.scan(self.spark, self.options, ranges), dialect._replace(id_from=id_from))
+        there = audit.sum("keyed") if id_from == "key" else audit.records - audit.sum("tombstones")
+        with kept(_arrived(audit, records, there)) as arrived:
+            tally = resend_counts.tallied(arrived, audit.first_ms, audit.last_ms)
+            placed = resend_counts.in_lanes(Resends(id_from), tally.lanes, audit.topic.partitions)
+            return self._measured(audit, arrived, placed)
+
+    def _headers(self, audit: Audit) -> Audit:
+        """Of a small sample, the latest."""
+        spans = audit.topic.part.ranges()
+        few = max(1, HEADERS_SAMPLED // len(spans))
+        latest = {number: (max(begin, end - few), end) for number, (begin, end) in spans.items()}
+        records = read.scan(self.spark, self.options, {audit.topic.name: latest})
+        return replace(
+            audit,
+            headers_sample=sum(end - begin for begin, end in latest.values()),
+            headers=keys.headers(read.headers_of(records)),
+        )
+
+    def _measured(self, audit: Audit, arrived: DataFrame, found: Resends) -> Resends:
+        if not found.resends:
+            return found
+        with kept(frames.resends(arrived, alone=not found.forwarded)) as resends:
+            return resend_counts.spreads(resends, found, audit.confidence, audit.settings.id_cache_size)
+
+
+def _arrived(audit: Audit, records: DataFrame, with_id: int) -> DataFrame:
+    max_age_ms = round(audit.settings.id_max_age * 1000)
+    ids = frames.IDs(with_id, audit.records - with_id, max_age_ms)
+    return frames.arrived(records, audit.topic.partitions, audit.partitioner, ids)
+
+
+def _dialect(audit: Audit) -> read.Dialect:
+    keys = audit.settings
+    return read.Dialect(
+        keys.duplicate_id_headers, keys.duplicate_id_from, keys.group_header, keys.default_group
+    )

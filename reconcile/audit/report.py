@@ -1,0 +1,67 @@
+"""An audit on the terminal: a table, what it means, the configuration."""
+
+from collections.abc import Sequence
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from reconcile.audit.result import Audit, Resends, Spread
+
+
+def show(audit: Audit, notes: Sequence[str], snippet: str, console: Console) -> None:
+    """Numbers, sentences, TOML."""
+    table = Table(title=escape(f"{audit.topic.name}: {audit.topic.part.asked}"), show_header=False)
+    table.add_column("what")
+    table.add_column("number", justify="right")
+    for name, value in _rows(audit):
+        table.add_row(escape(name), escape(value))
+    console.print(table)
+    if audit.found.distance.count:
+        console.print(_distances(audit.found))
+    for each in notes:
+        console.print(f"- {each}", markup=False, highlight=False)
+    if audit.records:
+        console.print()
+        console.print(snippet, markup=False, highlight=False, end="", soft_wrap=True)
+
+
+def _rows(audit: Audit) -> list[tuple[str, str]]:
+    found, groups = audit.found, audit.groups
+    rows = [
+        ("records", f"{audit.records:,}"),
+        ("with an ID", f"{found.with_id:,}"),
+        ("without", f"{audit.records - found.with_id:,}"),
+        ("resends", _of(found.resends, audit.records)),
+        ("  to another partition", f"{found.other_partition:,}"),
+        ("  of another group", f"{found.other_group:,}"),
+        ("  to another lane: not to be caught", f"{found.cross_lane:,}"),
+        *([("  after id_max_age: not to be caught", f"{found.expired:,}")] if found.expired else []),
+        ("groups", f"{groups.count:,}"),
+        ("  share of the largest / of ten", f"{groups.share(1):.1%} / {groups.share(10):.1%}"),
+        ("busiest lane against the mean", f"{audit.lane_skew:.2f}"),
+        ("would be forwarded", _of(found.forwarded, audit.records)),
+        ("partitioner", audit.partitioner),
+        ("id_cache_size", f"{audit.settings.id_cache_size:,}"),
+        (f"  recommended, for {float(audit.confidence) * 100:g} %", f"{audit.recommended:,}"),
+    ]
+    day = audit.a_day(found.within_needed)
+    return [*rows, ("duplicates dropped a day", "?" if day is None else f"{day:,.0f}")]
+
+
+def _of(part: int, of: int) -> str:
+    return f"{part:,} ({part / of:.2%})" if of else f"{part:,}"
+
+
+def _distances(found: Resends) -> Table:
+    table = Table(title="How far resends are from what they repeat")
+    for each in ("", "median", "99 %", "largest"):
+        table.add_column(each, justify="right" if each else "left")
+    spreads: list[tuple[str, Spread, str]] = [
+        ("IDs of the lane", found.distance, ",.0f"),
+        ("messages of the lane", found.messages, ",.0f"),
+        ("seconds", found.seconds, ",.3f"),
+    ]
+    for name, spread, form in spreads:
+        table.add_row(name, *(format(value, form) for value in (spread.p50, spread.p99, spread.max)))
+    return table

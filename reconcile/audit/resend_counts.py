@@ -1,0 +1,154 @@
+"""What an audit counts of resends. What is collected is a row a lane, a partition, a stretch of time, or a bin."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import Any, Final
+
+from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
+
+from reconcile.audit.result import LaneCount, Resends, Spread
+from reconcile.page.figures import Bin, Moment
+from reconcile.page.moments import step_ms
+from reconcile.spark.bins import power_of_two
+
+_HALF: Final = Fraction(1, 2)
+_MOST: Final = Fraction(99, 100)
+_SECOND_MS: Final = 1_000
+
+
+@dataclass(slots=True)
+class Tally:
+    """Rows by what they were counted by."""
+
+    lanes: list[Any]
+    partitions: list[Any]
+    moments: list[Any]
+
+
+def tallied(arrived: DataFrame, first_ms: int, last_ms: int) -> Tally:
+    """By lane, by partition and by time, at one look; by time only what lies between the two, in so few stretches."""
+    dropped = F.col("has_id") & ~F.col("fresh") & ~F.col("expired")
+    step = step_ms(first_ms, last_ms)
+    within = F.col("timestamp").between(first_ms, last_ms) & (F.col("timestamp") > 0)
+    at = F.when(within, F.floor(F.col("timestamp") / step) * step)
+    by = [F.col(each) for each in ("lane", "place", "at")]
+    counted = {
+        "records": F.lit(True), "with_id": F.col("has_id"), "ids": F.col("fresh"), "dropped": dropped,
+        "resends": dropped | F.col("cross_lane") | F.col("expired"),
+        "cross_lane": F.col("cross_lane"), "expired": F.col("expired"),
+        "forwarded": F.col("lane") != F.col("partition"),
+        "other_partition": F.col("other_partition"), "other_group": F.col("other_group"),
+    }  # fmt: skip
+    # A set's column is null in the rows of the others, so what is counted is worked out before.
+    flags = arrived.select(
+        "lane",
+        F.col("partition").alias("place"),
+        at.alias("at"),
+        *(each.alias(name) for name, each in counted.items()),
+    )
+    rows = (
+        flags.groupingSets([[each] for each in by], *by)
+        .agg(F.grouping_id().alias("set"), *(F.count_if(name).alias(name) for name in counted))
+        .orderBy("set", *by).collect()
+    )  # fmt: skip
+    by_set = {number: [row for row in rows if row["set"] == number] for number in (0b011, 0b101, 0b110)}
+    return Tally(by_set[0b011], by_set[0b101], [row for row in by_set[0b110] if row["at"] is not None])
+
+
+def in_lanes(found: Resends, rows: Sequence[Any], lanes: int) -> Resends:
+    """With what was counted by lane; a lane that gets nothing is one too."""
+    names = ("with_id", "resends", "cross_lane", "expired", "other_partition", "other_group")
+    there = {row["lane"]: row for row in rows}
+    counted = ("records", "ids", "dropped", "forwarded")
+    return replace(
+        found,
+        **{each: sum(row[each] for row in rows) for each in names},
+        lanes=[
+            LaneCount(lane, *(there[lane][each] if lane in there else 0 for each in counted))
+            for lane in range(lanes)
+        ],
+    )
+
+
+def moments(rows: Sequence[Any]) -> list[Moment]:
+    """Of what was counted by time."""
+    return [
+        Moment(row["at"], row["records"], row["records"] - row["dropped"], row["dropped"]) for row in rows
+    ]
+
+
+def spreads(resends: DataFrame, found: Resends, confidence: Fraction, capacity: int) -> Resends:
+    """Exactly, by cumulative sums: nothing but counts by bin is collected."""
+    caught = found.resends - found.cross_lane - found.expired
+    totals = {"distance": caught, "messages": caught, "age": found.resends}
+    values = F.array(
+        *(
+            F.struct(
+                F.lit(each).alias("kind"),
+                F.col(each).alias("value"),
+                F.lit(total).cast("bigint").alias("total"),
+            )
+            for each, total in totals.items()
+        )
+    )
+    counted = (
+        resends.select(F.inline(values)).where("value is not null").groupBy("kind", "total", "value").count()
+    )
+    upto = (
+        Window.partitionBy("kind").orderBy("value").rowsBetween(Window.unboundedPreceding, Window.currentRow)
+    )
+    summed = counted.withColumn("upto", F.sum("count").over(upto))
+    wanted = {"p50": _HALF, "p99": _MOST, "needed": confidence}
+    whole = F.when(F.col("kind") == "age", F.ceil(F.col("value") / _SECOND_MS)).otherwise(F.col("value"))
+    rows = (
+        summed.groupBy("kind", power_of_two(whole).alias("upper"))
+        .agg(
+            F.sum("count").alias("count"), F.max("value").alias("max"),
+            F.sum(F.when(F.col("value") <= capacity, F.col("count"))).alias("within_capacity"),
+            *(F.min(F.when(_reached(share), F.col("value"))).alias(name) for name, share in wanted.items()),
+            *(F.min(F.when(_reached(share), F.col("upto"))).alias(f"{name}_upto") for name, share in wanted.items()),
+        )
+        .orderBy("kind", "upper").collect()
+    )  # fmt: skip
+    by_kind = {each: [row for row in rows if row["kind"] == each] for each in totals}
+    distance = by_kind["distance"]
+    return replace(
+        found,
+        distance=_spread(distance),
+        messages=_spread(by_kind["messages"]),
+        seconds=_spread(by_kind["age"], unit=_SECOND_MS),
+        needed=_least(distance, "needed"),
+        within_needed=_least(distance, "needed_upto"),
+        within_capacity=sum(row["within_capacity"] or 0 for row in distance),
+    )
+
+
+def _reached(share: Fraction) -> Column:
+    """Whether so great a share has this value, or a lower one. In whole numbers."""
+    return F.col("upto") * share.denominator >= F.col("total") * share.numerator
+
+
+def _least(rows: Sequence[Any], name: str) -> int:
+    return min((int(row[name]) for row in rows if row[name] is not None), default=0)
+
+
+def _spread(rows: Sequence[Any], unit: int = 1) -> Spread:
+    """``unit``: what the values are counted in; bins are in whole ones."""
+
+    def shown(value: int) -> float:
+        return value / unit if unit > 1 else value
+
+    return Spread(
+        sum(row["count"] for row in rows),
+        shown(_least(rows, "p50")),
+        shown(_least(rows, "p99")),
+        shown(max((row["max"] for row in rows), default=0)),
+        [Bin(row["upper"], row["count"]) for row in rows],
+    )
+
+
+def confidence_of(share: float) -> Fraction:
+    """As it was written, so that no rounding asks for one resend more; a millionth is enough."""
+    return Fraction(str(share)).limit_denominator(10**6)

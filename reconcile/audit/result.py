@@ -1,0 +1,246 @@
+"""What an audit found, in numbers: the document of ``--json``. Pure. docs/audit.md says what each means."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from fractions import Fraction
+from typing import Any, Final
+
+from reconcile.audit.partitioner import chosen
+from reconcile.audit.topic import Topic
+from reconcile.page.figures import Bin, GroupBin, LargeGroup, Moment
+from reconcile.page.moments import DAY_MS
+from ringfence_kafka.config.settings import AddressDefaults
+
+FORMAT: Final = 1
+SPAN_MIN_MS: Final = 3_600_000
+"""From less than an hour nobody can tell a day."""
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """How some values are spread."""
+
+    count: int = 0
+    p50: float = 0
+    p99: float = 0
+    max: float = 0
+    bins: Sequence[Bin] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionCount:
+    """One partition, as it was read."""
+
+    partition: int
+    records: int
+    with_id: int
+    keyed: int
+    tombstones: int
+    resends: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class LaneCount:
+    """One lane, as Ringfence would fill it."""
+
+    lane: int
+    records: int
+    ids: int
+    """Different ones."""
+    resends: int
+    """That a ring without end would drop."""
+    forwarded: int
+    """Of the records: found in another partition."""
+
+
+@dataclass(frozen=True, slots=True)
+class Resends:
+    """What one way to name IDs finds."""
+
+    id_from: str
+    """``header``, ``key`` or ``value``."""
+    with_id: int = 0
+    resends: int = 0
+    """Records whose ID occurred before."""
+    cross_lane: int = 0
+    """Of these: of another group, whose home is another lane, where the ID was not yet: Ringfence cannot know them."""
+    expired: int = 0
+    """Of these: later than ``id_max_age`` after the first of their ID, which then no longer counts."""
+    other_partition: int = 0
+    """In another partition than the first of their ID."""
+    other_group: int = 0
+    """Of another group than the first of their ID."""
+    distance: Spread = Spread()
+    """In IDs; of all but the cross-lane and the expired ones, as is the next."""
+    messages: Spread = Spread()
+    seconds: Spread = Spread()
+    needed: int = 0
+    """The smallest ring for the confidence asked for; 0 where there is nothing to know."""
+    within_needed: int = 0
+    """Resends that a ring of that size would drop."""
+    within_capacity: int = 0
+    """Resends that the present ``id_cache_size`` would drop."""
+    lanes: Sequence[LaneCount] = ()
+
+    @property
+    def forwarded(self) -> int:
+        """Records that Ringfence would send to another lane than where they stand."""
+        return sum(each.forwarded for each in self.lanes)
+
+
+@dataclass(frozen=True, slots=True)
+class Groups:
+    """How the records fall into groups."""
+
+    count: int = 0
+    records: int = 0
+    """That have one."""
+    largest: Sequence[LargeGroup] = ()
+    sizes: Sequence[GroupBin] = ()
+
+    def share(self, first: int) -> float:
+        """What part of the records the largest have."""
+        return sum(each.records for each in self.largest[:first]) / self.records if self.records else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class HeaderSeen:
+    """A header that a sample of the records has."""
+
+    name: str
+    records: int
+    values: int
+    """Different ones, roughly."""
+
+
+@dataclass(frozen=True, slots=True)
+class Audit:
+    """All of it."""
+
+    topic: Topic
+    bootstrap_servers: str
+    settings: AddressDefaults
+    """As it was read by: those of its address, or the defaults, and what the command line said."""
+    configured: str
+    """The address of which it is the input; empty = none."""
+    confidence: Fraction
+    partitions: Sequence[PartitionCount] = ()
+    first_ms: int = 0
+    last_ms: int = 0
+    """Timestamps; 0 where there is no record. Those far from nearly all are left out."""
+    far_off: int = 0
+    """Records with such a timestamp."""
+    found: Resends = Resends("header")
+    others: Sequence[Resends] = ()
+    """By key and by value, where no record has an ID."""
+    groups: Groups = Groups()
+    sampled_keys: int = 0
+    partitioners: Mapping[str, float] | None = None
+    """Share of the sampled keyed records that each explains; None = nothing can be told."""
+    headers: Sequence[HeaderSeen] = ()
+    headers_sample: int = 0
+    """So many records were looked at for them."""
+    moments: Sequence[Moment] = ()
+
+    @property
+    def records(self) -> int:
+        """How many were read."""
+        return sum(each.records for each in self.partitions)
+
+    @property
+    def partitioner(self) -> str:
+        """The one to configure."""
+        return chosen(self.partitioners or {}, self.topic.partitions, self.settings.partitioner)
+
+    @property
+    def recommended(self) -> int:
+        """``id_cache_size`` to configure: what is needed; where nothing was seen, what it is."""
+        return self.found.needed or self.settings.id_cache_size
+
+    @property
+    def days(self) -> float | None:
+        """What the timestamps span; None = too little to tell a day by."""
+        span = self.last_ms - self.first_ms
+        return span / DAY_MS if span >= SPAN_MIN_MS else None
+
+    def a_day(self, count: int) -> float | None:
+        """So many in this part of the topic are how many a day."""
+        return None if self.days is None else count / self.days
+
+    @property
+    def lane_skew(self) -> float:
+        """Records of the busiest lane, against the mean of all."""
+        loads = [each.records for each in self.found.lanes]
+        return max(loads) * self.topic.partitions / sum(loads) if sum(loads) else 0.0
+
+    def sum(self, name: str) -> int:
+        """Over all partitions."""
+        return sum(int(getattr(each, name)) for each in self.partitions)
+
+
+def document(audit: Audit, notes: Sequence[str], snippet: str) -> dict[str, Any]:
+    """As ``--json`` and audit.json have it."""
+    part, found = audit.topic.part, audit.found
+    return {
+        "format": FORMAT,
+        "topic": audit.topic.name,
+        "address": audit.configured or None,
+        "cleanup_policy": audit.topic.cleanup_policy,
+        "usable_as_input": not audit.topic.compacted,
+        "sample": {
+            "asked": part.asked,
+            "whole": part.whole,
+            "offsets": part.offsets,
+            "partitions": {
+                str(number): {**audit.topic.extents[number]._asdict(), "read_from": begin, "read_to": end}
+                for number, (begin, end) in part.spans.items()
+            },
+            "first_ms": audit.first_ms,
+            "last_ms": audit.last_ms,
+            "days": audit.days,
+            "far_off": audit.far_off,
+        },
+        "records": audit.records,
+        "with_id": found.with_id,
+        "without_id": audit.records - found.with_id,
+        "keyed": audit.sum("keyed"),
+        "tombstones": audit.sum("tombstones"),
+        "partitions": [asdict(each) for each in audit.partitions],
+        "resends": _resends(audit, found),
+        "instead": [_resends(audit, each) for each in audit.others],
+        "groups": {
+            "count": audit.groups.count,
+            "records": audit.groups.records,
+            "largest_share": audit.groups.share(1),
+            "top_10_share": audit.groups.share(10),
+            "largest": [asdict(each) for each in audit.groups.largest],
+            "sizes": [asdict(each) for each in audit.groups.sizes],
+        },
+        "lanes": [asdict(each) for each in found.lanes],
+        "lane_skew": audit.lane_skew,
+        "partitioner": {
+            "recommended": audit.partitioner,
+            "sampled_keys": audit.sampled_keys,
+            "explained": audit.partitioners,
+        },
+        "headers_seen": {"records": audit.headers_sample, "headers": [asdict(each) for each in audit.headers]},
+        "ring": {
+            "capacity": audit.settings.id_cache_size,
+            "recommended": audit.recommended,
+            "confidence": float(audit.confidence),
+            "dropped_a_day": audit.a_day(found.within_needed),
+            "forwarded_share": found.forwarded / audit.records if audit.records else 0.0,
+        },
+        "notes": list(notes),
+        "toml": snippet,
+    }  # fmt: skip
+
+
+def _resends(audit: Audit, found: Resends) -> dict[str, Any]:
+    made = asdict(found)
+    del made["lanes"]
+    return {
+        **made,
+        "share": found.resends / audit.records if audit.records else 0.0,
+        "a_day": audit.a_day(found.resends),
+    }

@@ -1,0 +1,96 @@
+"""What the cluster says of a topic that is to be audited. Nothing is joined, made or written."""
+
+import difflib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from reconcile.audit import extent
+from reconcile.audit.extent import Extent, Part
+from reconcile.cluster.admin import Cluster
+from ringfence_kafka.errors import MissingTopicError
+
+_NEAR_MAX: Final = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What is asked for."""
+
+    topic: str
+    since: str = ""
+    """A duration: 24h; empty = from the start."""
+    last: int | None = None
+    """So many records; None = all."""
+
+
+@dataclass(frozen=True, slots=True)
+class Topic:
+    """What there is of it, and what is read."""
+
+    name: str
+    extents: Mapping[int, Extent]
+    part: Part
+    cleanup_policy: str | None
+    """None = the cluster does not say, or this user may not know."""
+
+    @property
+    def partitions(self) -> int:
+        """How many."""
+        return len(self.extents)
+
+    @property
+    def compacted(self) -> bool:
+        """Whether Kafka deletes all but the last record of a key."""
+        return self.cleanup_policy is not None and "compact" in self.cleanup_policy
+
+
+def surveyed(cluster: Cluster, wanted: Wanted, now: int) -> Topic:
+    """Ask.
+
+    Args:
+        cluster: Where.
+        wanted: What.
+        now: The time, ms since the epoch.
+
+    Raises:
+        MissingTopicError: it is not there, or this user may not read it.
+        BrokerUnavailableError: nobody answers.
+    """
+    name = wanted.topic
+    cluster.connect()
+    facts = cluster.describe([name]).get(name) if name else None  # the client refuses an empty name
+    if facts is None:
+        raise MissingTopicError(_not_there(name, cluster.names()))
+    if not facts.readable:
+        raise MissingTopicError(
+            f"{name}: this user may see it and not read it: grant Read on the topic (kafka-acls.sh --add "
+            f"--allow-principal User:… --operation Read --topic {name}); an audit needs nothing else"
+        )
+    places = [(name, number) for number in range(facts.partitions)]
+    starts, stable = cluster.log_starts(places), cluster.stable_ends(places, dict.fromkeys(places, 0))
+    ends = cluster.high_watermarks(places)
+    extents = {
+        place[1]: Extent(starts[place], max(starts[place], stable[place]), ends[place]) for place in places
+    }
+    if wanted.since:
+        begin = now - extent.seconds_of(wanted.since) * 1000
+        begins = {place[1]: offset for place, offset in cluster.offsets_at(places, begin).items()}
+        part = extent.since(extents, begins, wanted.since)
+    else:
+        part = extent.last(extents, wanted.last) if wanted.last else extent.whole(extents)
+    return Topic(name, extents, part, cluster.cleanup_policy(name))
+
+
+def _not_there(name: str, names: list[str]) -> str:
+    seen = [each for each in names if not each.startswith("__")]
+    near = difflib.get_close_matches(name, seen, n=_NEAR_MAX)
+    if near:
+        hint = f"did you mean {' or '.join(repr(each) for each in near)}?"
+    elif seen:
+        hint = (
+            f"this user sees {len(seen):,} topic{'' if len(seen) == 1 else 's'}, and none of a name like it"
+        )
+    else:
+        hint = "this user sees no topic at all: grant Describe and Read on it"
+    return f"topic {name!r} is not there, or this user may not see it: {hint}"

@@ -1,0 +1,87 @@
+"""Why a broker denies access, or does not answer: from what librdkafka says while it tries.
+
+Librdkafka itself goes on trying, and in the end says only that nobody answered in time.
+"""
+
+import re
+import ssl
+from collections.abc import Iterable
+from socket import create_connection
+from typing import Final
+
+from confluent_kafka import KafkaError
+
+from ringfence_kafka import refusals
+from ringfence_kafka.certificates import ssl_context
+from ringfence_kafka.config.settings import KafkaSettings
+from ringfence_kafka.errors import BrokerUnavailableError
+
+HANDSHAKE_LIMIT_S: Final = 5.0
+
+_SAID: Final = re.compile(
+    r"(?:\w+://)?(?P<server>\S+)/(?P<node>\w+): (?P<text>.*?)(?: \(after \d+ms in state .*\))?", re.DOTALL
+)
+"""``ssl://host:9093/bootstrap: SSL handshake failed: … (after 7ms in state SSL_HANDSHAKE)``; a broker's number once it is known."""
+_ALERT: Final = re.compile(r"alert ([a-z ]+)")
+_AWAY: Final = frozenset({KafkaError._RESOLVE, KafkaError._TIMED_OUT})  # noqa: SLF001 - its name in the client
+_NO_CONNECTION: Final = re.compile(r"Connect to \S+ failed: (.*)", re.DOTALL)
+
+
+def unreachable(kafka: KafkaSettings, heard: Iterable[KafkaError]) -> BrokerUnavailableError:
+    """The error for what was heard since the first try: a refusal if there was one, else that nobody is there.
+
+    Args:
+        kafka: How we tried.
+        heard: What the client said of its connections, in order, and that all are down.
+    """
+    absent = ""
+    for error in heard:
+        said = _SAID.fullmatch(error.str())
+        if said is None:  # not of one connection
+            continue
+        if away := _away(error, said["text"]):
+            named = "" if said["node"] == "bootstrap" else f"{said['server']}, which the brokers advertise: "
+            absent = absent or f" ({named}{away})"
+        else:
+            return refusals.refused(said["server"], _reason(kafka, error, said["server"], said["text"]))
+    if not absent:  # connections that ended without a word are passed over by the client
+        return refusals.refused(kafka.bootstrap_servers.split(",")[0].strip(), refusals.protocol(kafka))
+    return nobody(kafka, absent)
+
+
+def nobody(kafka: KafkaSettings, reason: str = "") -> BrokerUnavailableError:
+    """Where no broker answers; ``reason`` in brackets, with a space before it."""
+    return BrokerUnavailableError(
+        f"no broker answers at kafka.bootstrap_servers = {kafka.bootstrap_servers!r}{reason}: "
+        "start it, or fix the address"
+    )
+
+
+def _away(error: KafkaError, text: str) -> str | None:
+    """Why there was no connection; None if there was one."""
+    if found := _NO_CONNECTION.fullmatch(text):
+        return found[1]
+    return text if error.code() in _AWAY else None
+
+
+def _reason(kafka: KafkaSettings, error: KafkaError, server: str, text: str) -> str:
+    if error.code() == KafkaError._AUTHENTICATION:  # noqa: SLF001 - its name in the client
+        return refusals.mechanism(kafka) if "Unsupported SASL mechanism" in text else refusals.password(kafka)
+    if "certificate verify failed" in text:
+        return refusals.authority(kafka, _distrust(kafka, server) or "certificate verify failed")
+    if found := _ALERT.search(text):
+        return refusals.certificate(kafka, f"alert {found[1].strip()}")
+    return refusals.protocol(kafka)
+
+
+def _distrust(kafka: KafkaSettings, server: str) -> str | None:
+    """What is wrong with the broker's certificate, which librdkafka does not say."""
+    host, _, port = server.rpartition(":")
+    try:
+        with create_connection((host, int(port)), HANDSHAKE_LIMIT_S) as plain:
+            ssl_context(kafka).wrap_socket(plain, server_hostname=host).close()
+    except ssl.SSLCertVerificationError as error:
+        return error.verify_message
+    except OSError:
+        pass
+    return None

@@ -1,0 +1,327 @@
+"""Questions to the cluster that Spark's Kafka source does not ask: what is committed, and where logs begin and end."""
+
+import time
+from collections import deque
+from collections.abc import Iterable, Mapping
+from concurrent.futures import Future, wait
+from typing import Any, Final, NamedTuple, TypeVar
+
+from confluent_kafka import (
+    Consumer,
+    ConsumerGroupTopicPartitions,
+    IsolationLevel,
+    KafkaError,
+    KafkaException,
+    TopicCollection,
+    TopicPartition,
+)
+from confluent_kafka.admin import AclOperation, AdminClient, ConfigResource, OffsetSpec
+
+from reconcile.cluster import access
+from ringfence_kafka.certificates import ssl_context
+from ringfence_kafka.config.settings import KafkaSettings
+from ringfence_kafka.errors import (
+    BrokerUnavailableError,
+    ConfigurationError,
+    PrerequisiteError,
+    RingfenceError,
+)
+
+Answer = TypeVar("Answer")
+
+CONTACT_LIMIT_S: Final = 10.0
+"""For the first answer; a person waits."""
+ANSWER_LIMIT_S: Final = 15.0
+OPEN_LIMIT_S: Final = 120.0
+"""Longer than the broker keeps a transaction of a worker that died open."""
+LOOK_EVERY_S: Final = 0.1
+HEAR_EVERY_S: Final = 0.02
+"""How soon an answer, a refusal or a signal is noticed."""
+HEARD_MAX: Final = 100
+TAIL_OFFSETS: Final = 64
+"""A look at a partition's newest records begins so far before its end."""
+NO_TOPIC: Final = frozenset(
+    {
+        KafkaError.UNKNOWN_TOPIC_OR_PART,
+        KafkaError.TOPIC_AUTHORIZATION_FAILED,
+        KafkaError.TOPIC_EXCEPTION,  # no topic can have such a name
+    }
+)
+
+_EARLIEST: Final = OffsetSpec.earliest()  # type: ignore[no-untyped-call]
+_LATEST: Final = OffsetSpec.latest()  # type: ignore[no-untyped-call]
+
+Place = tuple[str, int]
+"""Topic and partition."""
+
+
+class OpenTransactionError(RingfenceError):
+    """A transaction does not end, and nobody may read what stands behind its beginning."""
+
+
+class TopicFacts(NamedTuple):
+    """What identifies a topic."""
+
+    id: str
+    """Kafka's own: a topic that was deleted and created again has another."""
+    partitions: int
+    readable: bool = True
+    """Whether this user may read it, as far as the cluster tells."""
+
+
+class Cluster:
+    """One admin client: it joins nothing."""
+
+    def __init__(self, kafka: KafkaSettings, group: str) -> None:
+        """``group`` is the workers'; it is asked, not joined.
+
+        Raises:
+            ConfigurationError: the client refuses what ``[kafka]`` says.
+        """
+        self._kafka = kafka
+        self._group = group
+        self._heard: deque[KafkaError] = deque(maxlen=HEARD_MAX)
+        self._down = False
+        options = client_options(kafka)
+        self._options = options | {"group.id": group, "enable.auto.commit": False}
+        try:
+            self._admin = AdminClient(options | {"error_cb": self._hear})
+        except KafkaException as error:
+            raise ConfigurationError(f"[kafka] cannot be used: {error.args[0].str()}: fix that") from error
+
+    def connect(self) -> str:
+        """Make sure that a broker is there and grants access; returns the cluster's ID, empty where it has none.
+
+        Raises:
+            BrokerUnavailableError: nobody answers, or all deny access: says which, and why.
+        """
+        try:
+            described = self._awaited(self._admin.describe_cluster(request_timeout=CONTACT_LIMIT_S))
+        except KafkaException as error:
+            if error.args[0].code() != KafkaError._TIMED_OUT:  # noqa: SLF001 - its name in the client
+                raise self._unavailable(error) from error
+            if self._heard:
+                raise access.unreachable(self._kafka, self._heard) from error
+            raise access.nobody(self._kafka, f" within {CONTACT_LIMIT_S:g} s") from error
+        return str(described.cluster_id or "")
+
+    def describe(self, topics: Iterable[str]) -> dict[str, TopicFacts]:
+        """Those of the topics that exist and that this user may see.
+
+        Raises:
+            BrokerUnavailableError: nobody answers.
+        """
+        try:
+            futures = self._admin.describe_topics(
+                TopicCollection(sorted(topics)),
+                include_authorized_operations=True,
+                request_timeout=ANSWER_LIMIT_S,
+            )
+        except KafkaException as error:
+            raise self._unavailable(error) from error
+        found = {}
+        for name, future in futures.items():
+            try:
+                described = self._awaited(future)
+            except KafkaException as error:
+                if error.args[0].code() in NO_TOPIC:
+                    continue
+                raise self._unavailable(error) from error
+            granted = set(described.authorized_operations or ())
+            readable = not granted or bool({AclOperation.READ, AclOperation.ALL} & granted)
+            found[name] = TopicFacts(str(described.topic_id), len(described.partitions), readable)
+        return found
+
+    def committed(self, places: Iterable[Place]) -> dict[Place, int | None]:
+        """The group's offsets now; None = there is none.
+
+        Those of transactions whose markers are not written yet are none: the answer does not wait for them.
+
+        Raises:
+            BrokerUnavailableError: nobody answers.
+            PrerequisiteError: this user may not see the group.
+        """
+        wanted = ConsumerGroupTopicPartitions(self._group, [TopicPartition(*each) for each in places])
+        asked = self._admin.list_consumer_group_offsets([wanted], request_timeout=ANSWER_LIMIT_S)
+        try:
+            answers = self._awaited(asked[self._group]).topic_partitions or ()
+        except KafkaException as error:
+            if error.args[0].code() == KafkaError.GROUP_AUTHORIZATION_FAILED:
+                raise PrerequisiteError(
+                    f"group {self._group}: this user may not see it: allow Describe on it; see docs/security.md"
+                ) from error
+            raise self._unavailable(error) from error
+        for each in answers:
+            if each.error is not None:
+                raise self._unavailable(KafkaException(each.error))
+        return {(each.topic, each.partition): each.offset if each.offset >= 0 else None for each in answers}
+
+    def log_starts(self, places: Iterable[Place]) -> dict[Place, int]:
+        """The first offsets that are still there."""
+        return self._offsets(places, _EARLIEST, IsolationLevel.READ_UNCOMMITTED)
+
+    def high_watermarks(self, places: Iterable[Place]) -> dict[Place, int]:
+        """Where the logs end, undecided transactions included."""
+        return self._offsets(places, _LATEST, IsolationLevel.READ_UNCOMMITTED)
+
+    def stable_ends(self, places: Iterable[Place], at_least: Mapping[Place, int]) -> dict[Place, int]:
+        """Where the last stable offsets are, once they have reached ``at_least``: all up to there is decided.
+
+        The markers of a transaction are written after its offsets are committed, so what a commit covers may be
+        readable only a moment later.
+
+        Raises:
+            OpenTransactionError: one stays open.
+        """
+        wanted = list(places)
+        deadline = time.monotonic() + OPEN_LIMIT_S
+        while True:
+            ends = self._offsets(wanted, _LATEST, IsolationLevel.READ_COMMITTED)
+            behind = [each for each in wanted if ends[each] < at_least[each]]
+            if not behind:
+                return ends
+            if time.monotonic() > deadline:
+                topic, partition = behind[0]
+                raise OpenTransactionError(
+                    f"{topic}/{partition}: a transaction at offset {ends[behind[0]]} stays open: see "
+                    "kafka-transactions.sh find-hanging, end it, and run again"
+                )
+            time.sleep(LOOK_EVERY_S)
+
+    def newest(self, places: Iterable[Place], key: bytes) -> dict[Place, bytes]:
+        """The value of the last committed record of that key in each partition, if it stands among the last records there.
+
+        What this user may not read, or what does not come in time, is absent.
+
+        Raises:
+            BrokerUnavailableError: nobody answers.
+        """
+        wanted = list(places)
+        starts = self.log_starts(wanted)
+        ends = self._offsets(wanted, _LATEST, IsolationLevel.READ_COMMITTED)
+        left = {place for place in wanted if starts[place] < ends[place]}
+        consumer = Consumer(
+            self._options | {"isolation.level": "read_committed", "enable.partition.eof": True}
+        )
+        found: dict[Place, bytes] = {}
+        deadline = time.monotonic() + ANSWER_LIMIT_S
+        try:
+            consumer.assign(
+                [TopicPartition(*place, max(starts[place], ends[place] - TAIL_OFFSETS)) for place in left]
+            )
+            while left and time.monotonic() < deadline:
+                for message in consumer.consume(1_000, LOOK_EVERY_S):
+                    place = (str(message.topic()), message.partition() or 0)
+                    if message.error() or (message.offset() or 0) >= ends[place]:
+                        left.discard(place)  # its end, or a refusal
+                    elif message.key() == key and message.value() is not None:
+                        found[place] = bytes(message.value() or b"")
+        finally:
+            consumer.close()
+        return found
+
+    def names(self) -> list[str]:
+        """All topics that this user may see."""
+        try:
+            # It waits without hearing a signal; a broker has answered just before.
+            return sorted(self._admin.list_topics(timeout=ANSWER_LIMIT_S).topics)
+        except KafkaException as error:
+            raise self._unavailable(error) from error
+
+    def cleanup_policy(self, topic: str) -> str | None:
+        """``cleanup.policy`` of a topic; None = the cluster does not say, or this user may not know.
+
+        Raises:
+            BrokerUnavailableError: nobody answers.
+        """
+        wanted = ConfigResource(ConfigResource.Type.TOPIC, topic)
+        try:
+            found = self._awaited(
+                self._admin.describe_configs([wanted], request_timeout=ANSWER_LIMIT_S)[wanted]
+            )
+        except KafkaException as error:
+            if refused(error.args[0]):
+                return None
+            raise self._unavailable(error) from error
+        told = found.get("cleanup.policy")
+        return None if told is None or told.value is None else str(told.value)
+
+    def offsets_at(self, places: Iterable[Place], timestamp: int) -> dict[Place, int | None]:
+        """The first offsets of records of that time (ms) or later; None = there is none."""
+        found = self._offsets(places, OffsetSpec.for_timestamp(timestamp), IsolationLevel.READ_UNCOMMITTED)
+        return {place: offset if offset >= 0 else None for place, offset in found.items()}
+
+    def _offsets(self, places: Iterable[Place], spec: Any, level: IsolationLevel) -> dict[Place, int]:
+        wanted = {TopicPartition(*each): spec for each in places}
+        if not wanted:
+            return {}
+        try:
+            futures = self._admin.list_offsets(wanted, isolation_level=level, request_timeout=ANSWER_LIMIT_S)
+            return {(tp.topic, tp.partition): int(self._awaited(each).offset) for tp, each in futures.items()}
+        except KafkaException as error:
+            raise self._unavailable(error) from error
+
+    def _hear(self, error: KafkaError) -> None:
+        if error.code() == KafkaError._ALL_BROKERS_DOWN:  # noqa: SLF001 - its name in the client
+            self._down = True
+        else:
+            self._heard.append(error)
+
+    def _awaited(self, future: "Future[Answer]") -> Answer:
+        """An answer. It hears what becomes of the connections, so that nobody waits for brokers that are all away.
+
+        Raises:
+            BrokerUnavailableError: all of them are, or let nobody in.
+            KafkaException: the answer, or that it did not come in time.
+        """
+        self._heard.clear()
+        self._down = False
+        while not wait([future], HEAR_EVERY_S).done:
+            self._admin.poll(0)
+            if self._down:
+                raise access.unreachable(self._kafka, self._heard)
+        self._admin.poll(0)  # what was heard up to here is of no later question
+        return future.result()
+
+    def _unavailable(self, error: KafkaException) -> BrokerUnavailableError:
+        return BrokerUnavailableError(
+            f"no usable answer at kafka.bootstrap_servers = {self._kafka.bootstrap_servers!r} ({error.args[0].str()}): start the "
+            "broker, fix the address, or grant what it names"
+        )
+
+
+def refused(error: KafkaError) -> bool:
+    """Whether the cluster answered, and will not tell or does not know the question; False = nobody answered.
+
+    What librdkafka says by itself has numbers below UNKNOWN's; among them that the broker does not know the request.
+    """
+    code = error.code()
+    return code >= KafkaError.UNKNOWN or code == KafkaError._UNSUPPORTED_FEATURE  # noqa: SLF001
+
+
+def client_options(kafka: KafkaSettings) -> dict[str, Any]:
+    """How librdkafka's clients get in.
+
+    Raises:
+        ConfigurationError: a certificate file cannot be used.
+    """
+    options: dict[str, Any] = {
+        "bootstrap.servers": kafka.bootstrap_servers,
+        "security.protocol": kafka.security_protocol,
+        "log_level": 0,
+    }
+    if kafka.uses_ssl:
+        ssl_context(kafka)  # librdkafka's own words on a faulty file name neither key nor way out
+        files = {
+            "ssl.ca.location": kafka.ssl_cafile,
+            "ssl.certificate.location": kafka.ssl_certfile,
+            "ssl.key.location": kafka.ssl_keyfile,
+        }
+        options |= {key: value for key, value in files.items() if value}
+    if kafka.uses_sasl:
+        options |= {
+            "sasl.mechanism": kafka.sasl_mechanism,
+            "sasl.username": kafka.sasl_username,
+            "sasl.password": kafka.sasl_password(),
+        }
+    return options

@@ -1,0 +1,41 @@
+"""Whose the topics of an address are: another application's address may make the same names of its own."""
+
+import json
+from typing import Final
+
+from reconcile.cluster.admin import Cluster
+from ringfence_kafka import wire
+from ringfence_kafka.config.settings import Settings
+from ringfence_kafka.errors import ForeignChangelogError
+
+META_KEY: Final = b"\x00"
+"""Of the record that ends each transaction in a changelog (docs/formats.md)."""
+
+
+def require_own(settings: Settings, cluster: Cluster) -> None:
+    """Make sure that the changelogs, and so the forward topics, are those of these addresses.
+
+    What cannot be told is not refused: a changelog that does not exist, that this user may not read, or whose records say nothing.
+
+    Raises:
+        ForeignChangelogError: one is another address's.
+        BrokerUnavailableError: nobody answers.
+    """
+    addresses = {wire.changelog_topic(settings.app.id, each.name): each.name for each in settings.addresses}
+    topics = cluster.describe(addresses)
+    places = [(name, number) for name, facts in topics.items() for number in range(facts.partitions)]
+    for (topic, number), value in cluster.newest(places, META_KEY).items():
+        theirs = _owner(value)
+        ours = (settings.app.id, addresses[topic])
+        if theirs is not None and theirs != ours:
+            raise ForeignChangelogError(f"{topic}/{number}", theirs, ours)
+
+
+def _owner(value: bytes) -> tuple[str, str] | None:
+    """App ID and address of a meta record; None = it does not say."""
+    try:
+        meta = json.loads(value)
+        app, address = str(meta["app"]), str(meta["address"])
+    except (ValueError, KeyError, TypeError):
+        return None
+    return (app, address) if app and address else None

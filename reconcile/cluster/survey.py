@@ -1,0 +1,143 @@
+"""What the cluster says when a night begins, asked in the one order that makes the cut consistent.
+
+First what the workers have committed. Then where the outputs end, and that all up to there is decided: whatever those
+commits cover is below. Then where the inputs end: no output can name a place beyond.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Self
+
+from reconcile.cluster.admin import Cluster, Place, TopicFacts
+from reconcile.cluster.owners import require_own
+from reconcile.night.cut import (
+    AddressCut,
+    Lost,
+    Position,
+    TopicCut,
+    TopicState,
+    cut_topic,
+    journal_lost,
+    topic_roles,
+)
+from ringfence_kafka import wire
+from ringfence_kafka.config.settings import AddressSettings, Settings
+from ringfence_kafka.errors import MissingTopicError, PrerequisiteError
+
+
+@dataclass(frozen=True, slots=True)
+class Survey:
+    """All that a cut is made of."""
+
+    cluster: str
+    """Kafka's own ID of it; empty = it has none."""
+    roles: Mapping[str, Mapping[str, str]]
+    """Address → role → topic."""
+    topics: Mapping[str, TopicFacts]
+    committed: Mapping[Place, int | None]
+    starts: Mapping[Place, int]
+    ends: Mapping[Place, int]
+    """Of inputs the high watermarks, of the others the stable ends."""
+    stable: Mapping[Place, int]
+    """Of inputs the stable ends."""
+    journal: Mapping[int, tuple[int, int]]
+    """What there is of the journal, by partition."""
+    journal_position: Mapping[str, Position]
+    """Where it begins and ends, by its name."""
+
+    @classmethod
+    def of(cls, settings: Settings, cluster: Cluster) -> Self:
+        """Ask.
+
+        Raises:
+            MissingTopicError: a topic does not exist.
+            PrerequisiteError: this user may not read one, or not see the group.
+            BrokerUnavailableError: nobody answers, or all deny access.
+            OpenTransactionError: a transaction stays open.
+            ForeignChangelogError: an address's topics are another one's.
+        """
+        roles = {each.name: topic_roles(settings.app.id, each) for each in settings.addresses}
+        journal = wire.journal_topic(settings.app.id)
+        cluster_id = cluster.connect()
+        names = [*(topic for each in roles.values() for topic in each.values()), journal]
+        topics = cluster.describe(names)
+        missing = [topic for topic in names if topic not in topics]
+        if missing:
+            raise MissingTopicError(
+                f"{', '.join(missing)} not there, or this user may not see it: fix its name, or run "
+                "'ringfence topics create'"
+            )
+        forbidden = [topic for topic in names if not topics[topic].readable]
+        if forbidden:
+            raise PrerequisiteError(
+                f"{', '.join(forbidden)}: this user may see and not read: allow Read on what is named; see docs/security.md"
+            )
+        require_own(settings, cluster)
+
+        def places(*wanted: str) -> list[Place]:
+            return [
+                (each[role], number)
+                for each in roles.values()
+                for role in wanted
+                if role in each
+                for number in range(topics[each[role]].partitions)
+            ]
+
+        inputs, outputs = places("input"), places("forward", "accepted", "quarantine", "duplicates")
+        of_journal = [(journal, number) for number in range(topics[journal].partitions)]
+        committed = cluster.committed([*inputs, *places("forward")])
+        highs = cluster.high_watermarks([*outputs, *of_journal])
+        stable = cluster.stable_ends([*outputs, *of_journal], highs)
+        starts = cluster.log_starts([*inputs, *outputs, *of_journal])
+        ends = cluster.high_watermarks(inputs)
+        return cls(
+            cluster_id,
+            roles,
+            topics,
+            committed,
+            starts,
+            {**ends, **{each: stable[each] for each in outputs}},
+            cluster.stable_ends(inputs, dict.fromkeys(inputs, 0)),
+            {number: (starts[journal, number], stable[journal, number]) for _, number in of_journal if starts[journal, number] < stable[journal, number]},
+            {
+                journal: Position(
+                    topics[journal].id,
+                    tuple(starts[each] for each in of_journal),
+                    tuple(stable[each] for each in of_journal),
+                )
+            },
+        )  # fmt: skip
+
+    @property
+    def records(self) -> int:
+        """How many may be read at most, markers of transactions included."""
+        return sum(end - self.starts[place] for place, end in self.ends.items())
+
+    def cuts(
+        self, addresses: Sequence[AddressSettings], positions: Mapping[str, Position]
+    ) -> dict[str, AddressCut]:
+        """The cut of each address, going on from these positions."""
+        ((journal, now),) = self.journal_position.items()
+        lost = journal_lost(journal, now, positions.get(journal))
+        return {each.name: self._cut(self.roles[each.name], positions, lost) for each in addresses}
+
+    def _cut(
+        self, roles: Mapping[str, str], positions: Mapping[str, Position], journal: Sequence[Lost]
+    ) -> AddressCut:
+        cuts: dict[str, TopicCut] = {}
+        for role, topic in roles.items():
+            numbers = range(self.topics[topic].partitions)
+            until = self.committed if role == "input" else self.ends
+            state = TopicState(
+                self.topics[topic].id,
+                tuple(self.starts[topic, each] for each in numbers),
+                tuple(until[topic, each] for each in numbers),
+                tuple(self.ends[topic, each] for each in numbers),
+            )
+            cuts[role] = cut_topic(topic, state, positions.get(topic))
+        forward = roles["forward"]
+        return AddressCut(
+            cuts["input"], cuts["forward"], cuts["accepted"], cuts["quarantine"], cuts.get("duplicates"),
+            tuple(self.committed[forward, each] or 0 for each in range(self.topics[forward].partitions)),
+            journal,
+        )  # fmt: skip

@@ -1,0 +1,198 @@
+"""Counts a night: how many of what, in which lane, and when."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from pyspark.sql import Column, DataFrame, Row
+from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
+
+from reconcile.anomalies.name import Anomaly
+from reconcile.night import journal
+from reconcile.night.distributions import LONG_MS, without_strays
+from reconcile.night.evidence import ONCE
+from reconcile.night.frames import Frames
+from reconcile.night.journal import Journal
+from reconcile.night.nights import LaneCounts
+from reconcile.spark.read import Ranges
+from reconcile.spark.schemas import ACCEPTED, DIVERTED, EMPTIED, QUARANTINED
+from reconcile.spark.small import small
+
+
+@dataclass(slots=True)
+class Judgement:
+    """What was found."""
+
+    counts: dict[str, dict[str, int]] = field(default_factory=dict)
+    """Address → what was counted."""
+    anomalies: dict[str, dict[str, int]] = field(default_factory=dict)
+    """Address → name → how many."""
+    accepted: LaneCounts = field(default_factory=dict)
+    """IDs that were accepted, by lane."""
+    emptied: LaneCounts = field(default_factory=dict)
+    """Those after the ring of the lane was emptied in this night by order; only such lanes."""
+    lanes: dict[str, dict[int, dict[str, int]]] = field(default_factory=dict)
+    """Address → lane → what was counted."""
+    dropping: frozenset[int] = frozenset()
+    """Addresses, by number, whose IDs are looked at and whose duplicates have no topic: what has an ID and no output is
+    one, unless it is lost."""
+    times: dict[str, tuple[int, int]] = field(default_factory=dict)
+    """Address → the first and the last timestamp of its inputs, ms, without those that are far from most; missing = there
+    are none."""
+    numbers: list[Row] = field(default_factory=list)
+    """:data:`reconcile.spark.schemas.NUMBERS` of all that :mod:`reconcile.night.distributions` makes."""
+    findings: list[Row] = field(default_factory=list)
+    """The first of each anomaly of an address, as the results have them."""
+
+    def total(self, count: str) -> int:
+        """What was counted under that name, of all addresses."""
+        return sum(each.get(count, 0) for each in self.counts.values())
+
+
+BACKLOG_READ_MAX: Final = 1_000_000
+"""Of a longer backlog the offsets are counted, those of markers and aborted records too."""
+COUNTED: Final = (
+    "input", "accepted", "diverted", "quarantined", "unchecked", "forwarded", "waiting", "unmatched", "dropped", "parts",
+)  # fmt: skip
+
+
+def count(
+    frames: Frames, evidence: DataFrame, told: Journal, consumed: LaneCounts, beyond: Ranges, found: Judgement
+) -> None:
+    """A row a lane comes from Spark.
+
+    Args:
+        frames: Of the night.
+        evidence: :data:`reconcile.spark.schemas.EVIDENCE`.
+        told: What happened to rings.
+        consumed: Up to where each lane had consumed the forward topic on the last night.
+        beyond: What stands in the inputs beyond the cut.
+        found: Where to put it.
+    """
+    once = F.expr(ONCE)
+    capacities = F.array(*(F.lit(each.id_cache_size) for each in frames.addresses))
+    fate = F.col("fate")
+    accepted = once & (fate == ACCEPTED)
+    dropping = F.col("address").isin(sorted(found.dropping)) if found.dropping else F.lit(False)
+    of_id = accepted & F.col("id").isNotNull()
+    counted = (
+        once,
+        accepted,
+        once & (fate == DIVERTED),
+        once & (fate == QUARANTINED),
+        accepted & (F.col("id").isNull() | (F.get(capacities, F.col("address")) == 0)),
+        once & F.col("forward_offset").isNotNull(),
+        once & F.col("waiting"),
+        once & fate.isNull() & ~F.col("waiting"),
+        once & fate.isNull() & ~F.col("waiting") & F.col("id").isNotNull() & dropping,
+        once & F.col("transaction").isNotNull(),
+    )
+    dated = F.when(once & (F.col("timestamp") > 0), F.col("timestamp"))
+    rows, since = _since(frames, evidence, told)
+    lanes = rows.groupBy("address", "lane").agg(
+        *(F.count_if(each).alias(name) for name, each in zip(COUNTED, counted, strict=True)),
+        F.count_if(of_id).alias("ids"),
+        F.count_if(of_id & since).alias("since"),
+        F.min(dated).alias("first"),
+        F.max(dated).alias("last"),
+    )
+    names = [each.name for each in frames.addresses]
+    found.counts = {name: dict.fromkeys([*COUNTED, "backlog"], 0) for name in names}
+    found.accepted, found.emptied = {name: {} for name in names}, {name: {} for name in names}
+    found.lanes = {name: {} for name in names}
+    newest: LaneCounts = {name: {} for name in names}
+    for row in lanes.collect():
+        name = names[row["address"]]
+        _note(row, name, found)
+        newest[name][row["lane"]] = row["since"]
+    # Also of a lane that judged nothing in this night.
+    for number, several in told.items():
+        name = names[number]
+        for each in several:
+            before = consumed.get(name, {}).get(each.lane, 0)
+            if each.emptied and journal.since(frames.cuts[name], each.lane, each.emptied, before):
+                found.emptied[name][each.lane] = newest[name].get(each.lane, 0)
+    _leave_strays(evidence.where(ONCE), names, found)
+    for (number, partition), count in backlog(frames, beyond).items():
+        name = names[number]
+        found.counts[name]["backlog"] += count
+        found.lanes[name].setdefault(partition, {})["backlog"] = count
+
+
+def backlog(frames: Frames, beyond: Ranges) -> dict[tuple[int, int], int]:
+    """Address and partition → records beyond the cut. To read very many only to count them would take the night: at most so many."""
+    spans = {
+        (topic, number): end - begin
+        for topic, each in beyond.items()
+        for number, (begin, end) in each.items()
+    }
+    if sum(spans.values()) > BACKLOG_READ_MAX:
+        numbers = {each.input_topic: n for n, each in enumerate(frames.addresses)}
+        return {(numbers[topic], number): count for (topic, number), count in spans.items()}
+    records = frames.backlog(beyond)
+    if records is None:
+        return {}
+    rows = records.groupBy("address", "partition").count().collect()
+    return {(row["address"], row["partition"]): row["count"] for row in rows}
+
+
+def _note(row: Row, name: str, found: Judgement) -> None:
+    """What was counted in one lane."""
+    for each in COUNTED:
+        found.counts[name][each] += row[each]
+    lane = row["lane"]
+    if lane is None:  # outputs that name no input
+        return
+    found.lanes[name][lane] = {each: row[each] for each in COUNTED}
+    if row["ids"]:
+        found.accepted[name][lane] = row["ids"]
+    if row["first"] is not None:
+        first, last = found.times.get(name, (row["first"], row["last"]))
+        found.times[name] = min(first, row["first"]), max(last, row["last"])
+
+
+def _since(frames: Frames, evidence: DataFrame, told: Journal) -> tuple[DataFrame, Column]:
+    """The rows, and whether each was judged after its ring was last emptied by order."""
+    last = [
+        (number, each.lane, *each.emptied)
+        for number, several in told.items()
+        for each in several
+        if each.emptied
+    ]
+    if not last:
+        return evidence, F.lit(True)
+    emptied = F.broadcast(small(frames.spark, last, EMPTIED))
+    rows = evidence.join(emptied, on=["address", "lane"], how="left")
+    before = F.coalesce(
+        F.col("forward_offset") < F.col("forward_next"), F.col("offset") < F.col("input_next")
+    )
+    return rows, ~F.coalesce(before, F.lit(False))
+
+
+def _leave_strays(inputs: DataFrame, names: Sequence[str], found: Judgement) -> None:
+    """Where the times of an address cover more than a night may, look whether a few are far from all others."""
+    wide = [
+        number for number, name in enumerate(names)
+        if name in found.times and found.times[name][1] - found.times[name][0] > LONG_MS
+    ]  # fmt: skip
+    if not wide:
+        return
+    middle = F.percentile_approx("timestamp", [0.25, 0.75], 1_000).alias("middle")
+    dated = inputs.where(F.col("address").isin(wide) & (F.col("timestamp") > 0))
+    for row in dated.groupBy("address").agg(middle).collect():
+        name = names[row["address"]]
+        found.times[name] = without_strays(*found.times[name], *row["middle"])
+
+
+def count_anomalies(written: DataFrame, found: Judgement) -> None:
+    """Of those that the results have."""
+    unknown = F.count_if((F.col("anomaly") == Anomaly.GAP) & (F.col("suspected") == Anomaly.LOST))
+    found.anomalies = {name: {} for name in found.counts}
+    for row in (
+        written.groupBy("address", "anomaly")
+        .agg(F.count(F.lit(1)).alias("n"), unknown.alias("unknown"))
+        .collect()
+    ):
+        counts = found.anomalies[row["address"]]
+        counts[row["anomaly"]] = row["n"]
+        counts["UNKNOWN"] = counts.get("UNKNOWN", 0) + row["unknown"]

@@ -1,0 +1,211 @@
+"""What a night covers: from where the last good one ended, up to what the workers had committed. Pure.
+
+Inputs are judged up to the group's committed offsets; the outputs are read to their end, which is asked for later, so
+that whatever the commits cover is in them. What outputs tell of inputs beyond the cut is kept for the next night.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from ringfence_kafka import wire
+from ringfence_kafka.config.settings import AddressSettings
+
+
+class Span(NamedTuple):
+    """One partition of a topic, in one night."""
+
+    origin: int
+    """Before this offset nothing was ever judged."""
+    begin: int
+    """Where the last night ended."""
+    read_from: int
+    """``begin``, or the log's start where retention has passed it."""
+    cut: int
+    """Where this night ends: the committed offset of an input, the end of an output."""
+    end: int
+    """Where the log ended after the outputs' ends were known."""
+
+
+class Lost(NamedTuple):
+    """Evidence that is gone."""
+
+    topic: str
+    partition: int
+    begin: int
+    end: int
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """How far a topic was read, as one night hands it to the next."""
+
+    topic_id: str
+    origins: tuple[int, ...]
+    ends: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TopicState:
+    """What the cluster says of a topic when the night begins."""
+
+    topic_id: str
+    starts: tuple[int, ...]
+    cuts: tuple[int | None, ...]
+    """Committed offsets of an input, None = none; ends of what is read to its end."""
+    ends: tuple[int, ...]
+
+
+@dataclass(slots=True)
+class TopicCut:
+    """What is read of a topic."""
+
+    topic: str
+    topic_id: str
+    spans: list[Span] = field(default_factory=list)
+    lost: list[Lost] = field(default_factory=list)
+    recreated: bool = False
+    """It is another topic of that name than the last night's, or its log went back."""
+
+    @property
+    def position(self) -> Position:
+        """What the next night begins with."""
+        return Position(
+            self.topic_id,
+            tuple(each.origin for each in self.spans),
+            tuple(each.cut for each in self.spans),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class AddressCut:
+    """What a night covers of one address."""
+
+    input: TopicCut
+    forward: TopicCut
+    accepted: TopicCut
+    quarantine: TopicCut
+    duplicates: TopicCut | None
+    forward_committed: tuple[int, ...]
+    """What home lanes had consumed of the forward topic; it is read to its end."""
+    journal: Sequence[Lost] = ()
+    """What is gone of the journal, which all addresses share."""
+
+    def topics(self) -> dict[str, TopicCut]:
+        """By role."""
+        roles = {
+            "input": self.input,
+            "forward": self.forward,
+            "accepted": self.accepted,
+            "quarantine": self.quarantine,
+        }
+        return roles | ({"duplicates": self.duplicates} if self.duplicates else {})
+
+    @property
+    def lost(self) -> list[Lost]:
+        """All evidence that is gone."""
+        return [lost for each in self.topics().values() for lost in each.lost] + list(self.journal)
+
+
+def topic_roles(app_id: str, address: AddressSettings) -> dict[str, str]:
+    """The topics that the job reads of an address, by role."""
+    roles = {
+        "input": address.input_topic,
+        "forward": wire.forward_topic(app_id, address.name),
+        "accepted": address.accepted_topic,
+        "quarantine": address.quarantine_topic,
+    }
+    return roles | ({"duplicates": address.duplicates_topic} if address.duplicates == "divert" else {})
+
+
+def cut_topic(topic: str, now: TopicState, last: Position | None) -> TopicCut:
+    """From where to where a topic is read.
+
+    Without a last night it begins at 0: a log that no longer does is a gap, whatever was in it.
+    """
+    made = TopicCut(topic, now.topic_id)
+    if last is not None and last.topic_id != now.topic_id:
+        made.recreated = True
+        made.lost = [
+            Lost(topic, number, end, end, "it was deleted and created again")
+            for number, end in enumerate(last.ends)
+        ]
+        last = None
+    for number, (start, cut, end) in enumerate(zip(now.starts, now.cuts, now.ends, strict=True)):
+        made.spans.append(_span(made, number, last, start, cut, end))
+    return made
+
+
+def _span(made: TopicCut, number: int, last: Position | None, start: int, cut: int | None, end: int) -> Span:
+    known = last is not None and number < len(last.ends)
+    begin = last.ends[number] if last is not None and known else 0
+    origin = last.origins[number] if last is not None and known else start
+    if begin > end:
+        made.lost.append(
+            Lost(made.topic, number, end, begin, "the log ends before what was judged: it lost its tail")
+        )
+        made.recreated = True
+        begin = end  # what stands below was judged, or is called lost
+    read_from = max(begin, start)
+    if start > begin:
+        made.lost.append(Lost(made.topic, number, begin, start, "retention deleted it before it was judged"))
+    until = read_from if cut is None else max(read_from, min(cut, end))
+    return Span(origin, begin, read_from, until, end)
+
+
+def journal_lost(journal: str, now: Position, last: Position | None) -> list[Lost]:
+    """What has gone since the last night, or ever, of the journal: it is read whole each night.
+
+    Args:
+        journal: Its name.
+        now: Its beginnings and ends.
+        last: Those of the last night; None = it is not known to have been there.
+    """
+    if last is not None and last.topic_id != now.topic_id:
+        return [
+            Lost(journal, number, end, end, "it was deleted and created again")
+            for number, end in enumerate(last.ends)
+        ]
+    known = last.origins if last else ()
+    begins = [*known, *[0] * (len(now.origins) - len(known))]
+    return [
+        Lost(journal, number, begin, start, "it was deleted, and is to be kept for ever")
+        for number, (begin, start) in enumerate(zip(begins, now.origins, strict=True))
+        if start > begin
+    ]
+
+
+def positions(cuts: Mapping[str, AddressCut]) -> dict[str, Position]:
+    """By topic."""
+    return {each.topic: each.position for cut in cuts.values() for each in cut.topics().values()}
+
+
+def ranges(topics: Sequence[TopicCut]) -> dict[str, dict[int, tuple[int, int]]]:
+    """What there is to read, by topic and partition; partitions with nothing are left out."""
+    found: dict[str, dict[int, tuple[int, int]]] = {}
+    for each in topics:
+        spans = {
+            number: (span.read_from, span.cut)
+            for number, span in enumerate(each.spans)
+            if span.read_from < span.cut
+        }
+        if spans:
+            found[each.topic] = spans
+    return found
+
+
+def backlog(
+    topics: Sequence[TopicCut], ends: Mapping[tuple[str, int], int]
+) -> dict[str, dict[int, tuple[int, int]]]:
+    """What stands in the inputs beyond the cut and may be read; ``ends`` are their last stable offsets."""
+    found: dict[str, dict[int, tuple[int, int]]] = {}
+    for each in topics:
+        spans = {
+            number: (span.cut, ends[each.topic, number])
+            for number, span in enumerate(each.spans)
+            if span.cut < ends[each.topic, number]
+        }
+        if spans:
+            found[each.topic] = spans
+    return found

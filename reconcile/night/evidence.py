@@ -1,0 +1,170 @@
+"""Brings inputs and outputs together: what came of each input, and what came of none.
+
+One shuffle of the inputs and one of the outputs, by the place of the input; everything that is judged later reads the
+result, and of it only the columns that it needs.
+"""
+
+from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
+
+from reconcile.spark.schemas import ACCEPTED, EVIDENCE, FORWARDED, OUTPUTS, QUARANTINED
+
+PLACE = ["address", "partition", "offset"]
+"""Of an input record: what everything is joined by."""
+ONCE = "has_input and (nth is null or nth = 1)"
+"""Of the evidence, each input once."""
+_OF_OUTPUTS = ["nth", *(each for each in OUTPUTS.names if each not in PLACE)]
+
+
+def attribute(
+    inputs: DataFrame, forwards: DataFrame | None, outputs: DataFrame, forward_committed: DataFrame
+) -> DataFrame:
+    """:data:`reconcile.spark.schemas.EVIDENCE` of inputs, of what was forwarded of them, and of outputs.
+
+    Args:
+        inputs: Each once; those that waited last night have a lane and a forward offset already.
+        forwards: None = nothing was.
+        outputs: Those that name an input. Several of one input are numbered by :data:`nth`, accepted ones first.
+        forward_committed: address, lane, committed: what the home lanes have consumed of the forward topic.
+    """
+    known = inputs.withColumn("has_input", F.lit(True))
+    if forwards is not None:
+        known = _forwarded(known, forwards)
+    order = Window.partitionBy(*PLACE).orderBy("fate", "out_partition", "out_offset")
+    numbered = _scattered(outputs).withColumn("nth", F.row_number().over(order))
+    both = known.join(numbered, on=PLACE, how="full_outer").withColumn(
+        "has_input", F.coalesce("has_input", F.lit(False))
+    )
+    both = both.withColumn("lane", F.coalesce("lane", F.when(F.col("has_input"), F.col("partition"))))
+    both = both.join(F.broadcast(forward_committed), on=["address", "lane"], how="left")
+    return _parted(both).select(*_columns())
+
+
+def _forwarded(inputs: DataFrame, forwards: DataFrame) -> DataFrame:
+    """Lane and forward offset where an input was forwarded; a row too for what no input is known of (yet)."""
+    first = forwards.groupBy(*PLACE).agg(F.min(F.struct("forward_offset", "lane")).alias("way"))
+    both = inputs.join(first, on=PLACE, how="full_outer")
+    return both.withColumns(
+        {
+            "has_input": F.coalesce("has_input", F.lit(False)),
+            "lane": F.coalesce("lane", "way.lane"),
+            "forward_offset": F.coalesce("forward_offset", "way.forward_offset"),
+        }
+    ).drop("way")
+
+
+def _scattered(outputs: DataFrame) -> DataFrame:
+    """Outputs that name no input at places of their own, below all others: else one task would have all of them."""
+    nowhere = F.col("partition").isNull()
+    return outputs.withColumns(
+        {
+            "partition": F.when(nowhere, -1 - F.col("fate") - 4 * F.col("out_partition")).otherwise(
+                F.col("partition")
+            ),
+            "offset": F.when(nowhere, -1 - F.col("out_offset")).otherwise(F.col("offset")),
+        }
+    )
+
+
+def _parted(both: DataFrame) -> DataFrame:
+    """Inputs that wait apart from their outputs: such outputs are newer than the cut of the home lane, as those ahead are.
+
+    What that lane judged just before them stands beyond the cut of its own input, and is not judged tonight either.
+    """
+    waiting = F.coalesce(F.col("has_input") & (F.col("forward_offset") >= F.col("committed")), F.lit(False))
+    early = waiting & F.col("fate").isNotNull()
+    sides = (
+        F.when(early & (F.col("nth") == 1), F.array(F.lit(True), F.lit(False)))
+        .when(early, F.array(F.lit(False)))
+        .otherwise(F.array(F.col("has_input")))
+    )
+    parted = both.withColumns({"waiting": waiting, "early": early}).withColumn("has_input", F.explode(sides))
+    of_input = F.col("early") & F.col("has_input")
+    return parted.withColumns({each: F.when(~of_input, F.col(each)) for each in _OF_OUTPUTS})
+
+
+def _columns() -> list[Column]:
+    """The columns of the evidence, in the order of its schema."""
+    has_input, fate = F.col("has_input"), F.col("fate")
+    accepted, quarantined = fate == ACCEPTED, fate == QUARANTINED
+    both = has_input & fate.isNotNull()
+    key_changed = ~F.col("key_digest").eqNullSafe(F.col("out_key_digest")) | (
+        accepted & (F.col("out_group_digest") != F.xxhash64("group"))
+    )
+    # What did not fit the quarantine topic is named by its size, and then key and headers may be left out too.
+    # A null value has size 0 there.
+    stands_in = quarantined & F.col("out_value_bytes").eqNullSafe(F.coalesce("value_bytes", F.lit(0)))
+    value_changed = (F.col("value_digest") != F.col("out_value_digest")) & ~stands_in
+    headers_changed = F.col("headers_digest") != F.col("out_headers_digest")
+    somewhere = (F.col("partition") >= 0) | (F.col("offset") >= 0)
+    special: dict[str, Column] = {
+        "partition": F.when(somewhere, F.col("partition")),
+        "offset": F.when(somewhere, F.col("offset")),
+        "lane": F.coalesce("lane", F.when(has_input, F.col("partition"))),
+        "fate": F.coalesce(fate, F.when(~has_input, F.lit(FORWARDED))),
+        "key_changed": both & key_changed & ~quarantined,
+        "value_changed": both & value_changed,
+        "headers_changed": both & headers_changed & ~quarantined,
+        "key_digest": _other_side("key_digest"),
+        "value_digest": _other_side("value_digest"),
+        "value_bytes": _other_side("value_bytes"),
+        "headers_digest": _other_side("headers_digest"),
+        "group_digest": F.when(~has_input, F.col("out_group_digest")),
+    }
+    return [
+        F.coalesce(special[each.name], F.lit(False)).alias(each.name)
+        if each.name.endswith("_changed")
+        else special.get(each.name, F.col(each.name)).cast(each.dataType).alias(each.name)
+        for each in EVIDENCE
+    ]
+
+
+def _other_side(name: str) -> Column:
+    """A digest, kept where only one side is there: the next night compares it."""
+    return F.when(~F.col("has_input"), F.col(f"out_{name}")).when(F.col("fate").isNull(), F.col(name))
+
+
+def carried_inputs(evidence: DataFrame) -> DataFrame:
+    """Inputs that are still on their way to their home lane, as the next night takes them up."""
+    return evidence.where("waiting and has_input").select(
+        *PLACE, "timestamp", "id", "group", "key_digest", "value_digest", F.col("value_bytes").cast("int").alias("value_bytes"),
+        "headers_digest", "transaction", "part", "lane", "forward_offset",
+    )  # fmt: skip
+
+
+def carried_forwards(ahead: DataFrame) -> DataFrame:
+    """Of evidence on inputs beyond the cut: what was forwarded of them."""
+    return ahead.where("forward_offset is not null").select(*PLACE, "lane", "forward_offset").distinct()
+
+
+def carried_outputs(ahead: DataFrame) -> DataFrame:
+    """Of evidence on inputs beyond the cut: their outputs."""
+    return ahead.where(F.col("fate") != FORWARDED).select(
+        *PLACE, "fate", "out_partition", "out_offset",
+        F.col("group_digest").alias("out_group_digest"),
+        F.col("key_digest").alias("out_key_digest"),
+        F.col("value_digest").alias("out_value_digest"),
+        F.col("value_bytes").alias("out_value_bytes"),
+        F.col("headers_digest").alias("out_headers_digest"),
+        "original", "original_partition", "original_offset",
+    )  # fmt: skip
+
+
+def ahead(evidence: DataFrame, spans: DataFrame) -> DataFrame:
+    """Evidence on inputs beyond the cut, and outputs of those that wait: the next night judges them."""
+    strays = evidence.where("not has_input").join(
+        F.broadcast(spans), on=["address", "partition"], how="inner"
+    )
+    return strays.where("waiting or (offset >= cut and offset < end)").drop(
+        *(each for each in spans.columns if each not in PLACE)
+    )
+
+
+def accepted_ids(evidence: DataFrame, night: int) -> DataFrame:
+    """:data:`reconcile.spark.schemas.IDS` of this night, without their positions."""
+    return evidence.where(
+        (F.col("fate") == ACCEPTED) & (F.col("nth") == 1) & F.col("has_input") & F.col("id").isNotNull()
+    ).select(
+        "address", "id", "lane", "partition", "offset", "forward_offset", "timestamp", "out_partition", "out_offset",
+        F.xxhash64("group").alias("group_digest"), F.lit(None).cast("bigint").alias("position"), F.lit(night).alias("night"),
+    )  # fmt: skip

@@ -1,0 +1,91 @@
+"""What the journal tells of rings, a row a lane: how large each was, and when it was last emptied by order."""
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
+
+from reconcile.night.cut import AddressCut
+from reconcile.night.nights import Night
+from ringfence_kafka.config.settings import AddressSettings
+
+
+class Emptied(NamedTuple):
+    """By order: all of the lane's inputs below these offsets were judged before."""
+
+    input_next: int
+    forward_next: int
+
+
+class Told(NamedTuple):
+    """Of one lane."""
+
+    lane: int
+    capacity: int
+    """The largest that its ring had before or after an event."""
+    emptied: Emptied | None
+    """The last time; None = never."""
+
+
+Journal = Mapping[int, Sequence[Told]]
+"""By the address's number; only those of which it tells."""
+
+
+def told(events: DataFrame | None) -> Journal:
+    """Collect it.
+
+    Args:
+        events: :data:`reconcile.spark.schemas.EVENTS`; None = there are none.
+    """
+    found: dict[int, list[Told]] = {}
+    if events is None:
+        return found
+    # Where the capacity changed the newest stay.
+    order = F.when(F.col("before") == F.col("after"), F.col("number"))
+    rows = events.groupBy("address", "lane").agg(
+        F.coalesce(F.max(F.greatest("before", "after")), F.lit(0)).alias("capacity"),
+        F.max_by(F.struct("input_next", "forward_next"), order).alias("emptied"),
+    )
+    for row in rows.where("lane is not null").collect():
+        emptied = None if row["emptied"] is None else Emptied(*row["emptied"])
+        found.setdefault(row["address"], []).append(Told(row["lane"], row["capacity"], emptied))
+    return found
+
+
+def capacities(addresses: Sequence[AddressSettings], told: Journal, chain: Sequence[Night]) -> list[int]:
+    """As :func:`largest`; 0 where it is off now."""
+    sizes = largest(addresses, told, chain)
+    return [size if each.id_cache_size else 0 for each, size in zip(addresses, sizes, strict=True)]
+
+
+def largest(addresses: Sequence[AddressSettings], told: Journal, chain: Sequence[Night]) -> list[int]:
+    """The largest ring that each address can have had.
+
+    A size that is configured is in force when workers were restarted, and only then the journal tells what it was before.
+
+    Args:
+        addresses: By their numbers.
+        told: What happened to rings.
+        chain: Nights before.
+    """
+    found = []
+    for number, each in enumerate(addresses):
+        lanes = [lane.capacity for lane in told.get(number, ())]
+        nights = [night.capacity(each.name) for night in chain]
+        found.append(max([each.id_cache_size, *lanes, *nights]))
+    return found
+
+
+def since(cut: AddressCut, lane: int, emptied: Emptied, consumed: int) -> bool:
+    """Whether a ring was emptied after the last night: nothing that it judged came later.
+
+    Args:
+        cut: Of the address, in this night.
+        lane: The ring's.
+        emptied: When.
+        consumed: Up to where the lane had consumed the forward topic on the last night.
+    """
+    spans = cut.input.spans
+    judged = 0 if cut.forward.recreated else consumed
+    return lane < len(spans) and emptied.input_next >= spans[lane].begin and emptied.forward_next >= judged

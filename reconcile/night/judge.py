@@ -1,0 +1,293 @@
+"""Judges one night: evidence, anomalies, counts. What Spark does, in order."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
+
+from reconcile.anomalies import fates, lost, order, originals, repeated, torn
+from reconcile.anomalies.name import Anomaly, doubted, rows
+from reconcile.night import counting, distributions, journal, resends
+from reconcile.night import evidence as ev
+from reconcile.night import rules as kept_rules
+from reconcile.night.counting import Judgement
+from reconcile.night.frames import Frames
+from reconcile.night.nights import SCRATCH, Night, added, ids_folder, results_folder
+from reconcile.page.figures import FINDINGS_MAX
+from reconcile.spark.files import Files
+from reconcile.spark.read import Ranges, concatenated
+from reconcile.spark.schemas import DIVERTED, EVIDENCE, GAPS, IDS
+from reconcile.spark.session import FEW
+from reconcile.spark.small import small
+
+Say = Callable[[str], None]
+STEPS = (
+    "reading and matching",
+    "counting",
+    "looking for repeated IDs",
+    "looking for anomalies",
+    "measuring",
+    "writing results",
+)
+
+
+@dataclass(slots=True)
+class Judge:
+    """One night's work."""
+
+    spark: SparkSession
+    files: Files
+    frames: Frames
+    number: int
+    date: str
+    say: Say
+    recent: Sequence[Night] = ()
+    """Nights before whose resends the advice rests on."""
+    confidence: float = 1.0
+    """Share of them that the advised ring would have caught."""
+
+    def judge(
+        self,
+        base: Night | None,
+        chain: list[Night],
+        events: DataFrame | None,
+        beyond: Ranges,
+        complete: Mapping[str, bool],
+    ) -> Judgement:
+        """Judge everything, and write it below the night's folders; nothing of it counts before the night is committed."""
+        found = Judgement()
+        self.say(STEPS[0])
+        evidence = self._evidence(base)
+        self.say(STEPS[1])
+        told = journal.told(events)
+        addresses, cuts = self.frames.addresses, self.frames.cuts
+        detects = kept_rules.detects(addresses, told, base)
+        found.dropping = frozenset(each for each in detects if not kept_rules.diverts(addresses[each], base))
+        consumed = base.consumed if base else {}
+        counting.count(self.frames, evidence, told, consumed, beyond, found)
+        self.say(STEPS[2])
+        started = self._started(chain)
+        ids = self._ids(evidence, chain, detects, started, found)
+        several = self._repeated(ids)
+        self.say(STEPS[3])
+        sizes = journal.largest(addresses, told, chain)
+        rules = self.frames.rules(kept_rules.of(addresses, cuts, base, self.number, sizes, detects, complete))
+        doubts = kept_rules.doubts(addresses, cuts, base)
+        orphans = self._orphans(evidence, ids, rules, events)
+        excused = self._excused(evidence, found)
+        # One after the other: each plan stays small, and each gets all of the memory.
+        for each in self._anomalies(evidence, ids, orphans, several, events, rules, excused, chain):
+            self._write(self.frames.topics_named(doubted(each, doubts)), "anomalies", "append")
+        counting.count_anomalies(self._read("anomalies"), found)
+        self.say(STEPS[4])
+        self._resends(
+            evidence, chain, journal.capacities(self.frames.addresses, told, chain), started, found, several
+        )
+        self._measure(evidence, lost.unexcused(orphans, excused), found)
+        self.say(STEPS[5])
+        self._hand_on(evidence, found)
+        return found
+
+    # -- evidence --------------------------------------------------------------------------------------------------
+
+    def _evidence(self, base: Night | None) -> DataFrame:
+        """Matched once, kept in files: what is judged later reads the columns that it needs."""
+        ahead = self.frames.ahead(base)
+        matched = ev.attribute(
+            self.frames.inputs(base),
+            self.frames.forwards(ahead),
+            self.frames.outputs(ahead),
+            self.frames.forward_committed(),
+        )
+        return self._scratch("evidence", matched)
+
+    def _scratch(self, name: str, frame: DataFrame) -> DataFrame:
+        path = self.files.at(SCRATCH, name)
+        frame.write.mode("overwrite").parquet(path)
+        return self.spark.read.schema(frame.schema).parquet(path)
+
+    def _started(self, chain: list[Night]) -> Column:
+        """How many IDs each lane had accepted when the night began."""
+        total = added(each.accepted for each in chain)
+        return resends.by_lane([total.get(each.name, {}) for each in self.frames.addresses])
+
+    def _ids(
+        self, evidence: DataFrame, chain: list[Night], detects: set[int], started: Column, found: Judgement
+    ) -> DataFrame:
+        tonight = ev.accepted_ids(evidence, self.number).select(*IDS.names)
+        path = self.files.at(ids_folder(self.date, self.number))
+        accepted = narrow(tonight.withColumn("accepted", F.lit(True)), found.total("accepted"))
+        placed = resends.placed(accepted, started, self._forwarded(found))
+        kept = placed.withColumn("position", F.col("earliest")).select(*IDS.names[:-1])
+        self.frames.named(kept).write.mode("overwrite").partitionBy("address").parquet(path)
+        every = tonight.unionByName(self.frames.ids(chain))
+        return every.where(F.col("address").isin(sorted(detects)) if detects else F.lit(False))
+
+    def _repeated(self, ids: DataFrame) -> DataFrame | None:
+        """The rows of repeated IDs; None = there are none."""
+        several = self._scratch("repeated", repeated.repeated(ids, self.number))
+        return None if several.isEmpty() else several
+
+    def _forwarded(self, found: Judgement) -> list[set[int]]:
+        """Of each address the lanes to which something was forwarded."""
+        lanes = [found.lanes[each.name] for each in self.frames.addresses]
+        return [{lane for lane, counts in each.items() if counts.get("forwarded")} for each in lanes]
+
+    # -- anomalies -------------------------------------------------------------------------------------------------
+
+    def _orphans(
+        self, evidence: DataFrame, ids: DataFrame, rules: DataFrame, events: DataFrame | None
+    ) -> DataFrame:
+        """What is not accepted, and a duplicate of nothing."""
+        candidates = evidence.where(
+            f"has_input and id is not null and ((fate is null and not waiting) or (fate = {DIVERTED} and nth = 1))"
+        )
+        found = originals.without_original(candidates, ids, rules, events, self.number)
+        found = self._scratch("without_original", found)
+        if found.isEmpty():
+            return found.select(*EVIDENCE.names)
+        return self._scratch("orphans", originals.orphans(found, ids, events, self.number))
+
+    def _anomalies(
+        self,
+        evidence: DataFrame,
+        ids: DataFrame,
+        orphans: DataFrame,
+        several: DataFrame | None,
+        events: DataFrame | None,
+        rules: DataFrame,
+        excused: DataFrame | None,
+        chain: list[Night],
+    ) -> list[DataFrame]:
+        spans = self.frames.spans()
+        promised = resends.by_lane(kept_rules.promised(self.frames.addresses, self.frames.cuts, chain))
+        missing = lost.unmatched(evidence)
+        looked_at = [
+            self._gaps(),
+            fates.doubled(evidence),
+            fates.doubled_later(evidence, spans),
+            fates.phantom(evidence, spans),
+            fates.beyond_memory(evidence, spans),
+            fates.corrupted(evidence),
+        ]
+        if excused is not None:
+            looked_at.append(torn.torn(torn.transactions(torn.parts(evidence))))
+        frames = [
+            concatenated(looked_at),
+            concatenated(
+                [lost.lost(missing, orphans, rules, excused), lost.wrong_verdict(orphans, rules, excused)]
+            ),
+            order.reordered(evidence),
+        ]
+        base = chain[0] if chain else None
+        if self.frames.carries(base):
+            left = self.frames.left(base)
+            last = self.frames.ids([night for night in chain if night.number in left])
+            frames.append(order.reordered_across(evidence, last, spans, self.frames.accepted_spans()))
+        if several is not None:
+            pairs = repeated.pairs(several, self.number)
+            ranked = repeated.ranks(ids, pairs.select("address", "lane").distinct())
+            between = repeated.between(pairs, ranked)
+            judged = repeated.promised(between, events, rules, promised)
+            frames += [repeated.remembered(judged), repeated.cross_lane(several, self.number, rules)]
+        return frames
+
+    def _excused(self, evidence: DataFrame, found: Judgement) -> DataFrame | None:
+        """Transactions that are TORN; None = there are no parts."""
+        if not found.total("parts"):
+            return None
+        return torn.excused(torn.transactions(torn.parts(evidence)))
+
+    def _gaps(self) -> DataFrame:
+        """Evidence that is gone, a row a stretch of a partition."""
+        found = [
+            (
+                number,
+                each.topic,
+                each.partition,
+                each.begin,
+                f"offsets {each.begin} to {each.end}: {each.why}",
+            )
+            for number, address in enumerate(self.frames.addresses)
+            for each in self.frames.cuts[address.name].lost
+        ]
+        return rows(small(self.spark, found, GAPS), Anomaly.GAP, F.col("text"))
+
+    # -- resends, and what the page shows ----------------------------------------------------------------------------
+
+    def _resends(
+        self,
+        evidence: DataFrame,
+        chain: list[Night],
+        capacities: Sequence[int],
+        started: Column,
+        found: Judgement,
+        several: DataFrame | None,
+    ) -> None:
+        """How far apart they are; nothing is done where there can be none."""
+        repeating = found.total("diverted") + found.total("dropped")
+        repeating += 0 if several is None else several.count()
+        on = [number for number, each in enumerate(capacities) if each]
+        if not on or not repeating:
+            return
+        ages = [round(each.id_max_age * 1000) for each in self.frames.addresses]
+        seen = narrow(resends.seen(evidence, on, found.dropping), found.total("input"))
+        tonight = resends.placed(seen, started, self._forwarded(found))
+        before = sum(n for night in chain for lanes in night.accepted.values() for n in lanes.values())
+        of_ids = narrow(
+            resends.chosen(
+                resends.beside(tonight, self.frames.ids(chain)), resends.repeating(seen, several), repeating
+            ),
+            found.total("input") + before,
+        )
+        by_address = distributions.by_address
+        apart = resends.distances(of_ids, by_address(ages), by_address(capacities))
+        self._write(self.frames.named(resends.counted(apart)), "resends")
+
+    def _measure(self, evidence: DataFrame, orphans: DataFrame, found: Judgement) -> None:
+        """Everything that the advice and the page need, in one job; and the anomalies that are named, if there are any."""
+        frames = []
+        if found.total("input"):
+            missing = any(each.get(Anomaly.LOST) or each.get("UNKNOWN") for each in found.anomalies.values())
+            times = [found.times.get(each.name, (0, 0)) for each in self.frames.addresses]
+            dropping = resends.among("address", found.dropping)
+            evidence = narrow(evidence, found.total("input"))
+            frames += [
+                distributions.moments(evidence, orphans if missing else None, times, dropping),
+                distributions.groups(evidence),
+            ]
+            if missing:
+                frames.append(distributions.orphaned(orphans))
+        seen = self.frames.resends(self.recent, self.number)
+        if seen is not None:
+            seen = narrow(seen, found.total("input") + sum(each.inputs for each in self.recent))
+            frames += [
+                distributions.ring(seen, self.confidence),
+                distributions.ring_by_lane(seen),
+                distributions.bins(seen),
+            ]
+        if frames:
+            found.numbers = concatenated(frames).collect()
+        if any(count for each in found.anomalies.values() for count in each.values()):
+            found.findings = distributions.first_of(self._read("anomalies"), FINDINGS_MAX).collect()
+
+    # -- for the next night ----------------------------------------------------------------------------------------
+
+    def _hand_on(self, evidence: DataFrame, found: Judgement) -> None:
+        if found.total("waiting"):
+            self._write(self.frames.named(ev.carried_inputs(evidence)), "inputs")
+        ahead = ev.ahead(evidence, self.frames.spans()).select(*EVIDENCE.names)
+        if not ahead.isEmpty():
+            self._write(self.frames.named(ahead), "ahead")
+
+    def _write(self, frame: DataFrame, name: str, mode: str = "overwrite") -> None:
+        frame.write.mode(mode).parquet(self.files.at(results_folder(self.number), name))
+
+    def _read(self, name: str) -> DataFrame:
+        return self.spark.read.parquet(self.files.at(results_folder(self.number), name))
+
+
+def narrow(frame: DataFrame, rows: int) -> DataFrame:
+    """Few rows are sooner done in one task than handed from one to the next; ``rows`` is how many there can be."""
+    return frame.coalesce(1) if rows < FEW else frame

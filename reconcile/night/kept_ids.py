@@ -1,0 +1,133 @@
+"""The accepted IDs of nights before: where they are, how many, and for how long.
+
+An ID is needed while a ring may know it, and where the last night is judged again also those that only nights before it
+have seen. Each address forgets by itself: a busy one does not wait for the rings of a quiet one.
+"""
+
+from collections.abc import Mapping, Sequence
+
+from reconcile.night.nights import (
+    ACCEPTED,
+    RESULTS,
+    SCRATCH,
+    LaneCounts,
+    Night,
+    Nights,
+    added,
+    days_before,
+    ids_folder,
+    results_folder,
+)
+from reconcile.spark.files import Files
+
+_NIGHT = "night="
+_ADDRESS = "address="
+
+
+def kept(files: Files) -> dict[int, list[str] | None]:
+    """Night → the addresses of which it has IDs; None = all in one, as an earlier version wrote them."""
+    found: dict[int, list[str] | None] = {}
+    for date in files.names(ACCEPTED):
+        for name in files.names(f"{ACCEPTED}/{date}"):
+            number = name.removeprefix(_NIGHT)
+            if number.isdecimal():
+                inside = files.names(f"{ACCEPTED}/{date}/{name}")
+                addresses = [each.removeprefix(_ADDRESS) for each in inside if each.startswith(_ADDRESS)]
+                plain = any(each.endswith(".parquet") for each in inside)
+                found[int(number)] = None if plain else addresses
+    return found
+
+
+def address_folder(night: Night, address: str) -> str:
+    """Of the IDs that a night saw accepted at one address."""
+    return f"{ids_folder(night.date, night.number)}/{_ADDRESS}{address}"
+
+
+def count(nights: Nights, base: Night | None) -> int:
+    """How many are read by a night that goes on from another one."""
+    there = kept(nights.files)
+    return sum(
+        n
+        for night in nights.chain(base)
+        if night.number in there
+        for address, lanes in night.accepted.items()
+        if there[night.number] is None or address in (there[night.number] or ())
+        for n in lanes.values()
+    )
+
+
+def sweep(nights: Nights) -> None:
+    """Remove what a crashed run has left."""
+    files = nights.files
+    files.delete(SCRATCH)
+    for name in files.names(RESULTS):
+        if name.isdecimal() and int(name) not in nights.finished:
+            files.delete(f"{RESULTS}/{name}")
+    for date in files.names(ACCEPTED):
+        for name in files.names(f"{ACCEPTED}/{date}"):
+            number = name.removeprefix(_NIGHT)
+            if number.isdecimal() and int(number) not in nights.finished:
+                files.delete(f"{ACCEPTED}/{date}/{name}")
+
+
+def forget(nights: Nights, today: str, keep_days: int) -> None:
+    """Remove what no later night can need."""
+    last = nights.last
+    if last is None:
+        return
+    # The next one may go on from where the last one did.
+    base = nights.base_of(last)
+    chain = nights.chain(base)
+    capacities = {name: int(each["id_cache_size"]) for name, each in last.rules.items()}
+    spared = expendable(chain, today, keep_days, capacities)
+    needed = {last.number, *(each.number for each in chain)}
+    for number, addresses in kept(nights.files).items():
+        night = nights.finished.get(number)
+        if night is None:
+            continue
+        there = list(night.accepted) if addresses is None else addresses
+        if number not in needed or all((each, number) in spared for each in there):
+            _delete(nights.files, night)
+            continue
+        for each in addresses or ():
+            if (each, number) in spared:
+                nights.files.delete(address_folder(night, each))
+    _forget_results(nights, [last] if base is None else [last, base], days_before(today, keep_days))
+
+
+def _forget_results(nights: Nights, latest: Sequence[Night], oldest: str) -> None:
+    waiting = {number for each in latest for number in (each.number, *each.left.values())}
+    for name in nights.files.names(RESULTS):
+        night = nights.finished.get(int(name)) if name.isdecimal() else None
+        if night is not None and night.date < oldest and night.number not in waiting:
+            nights.files.delete(results_folder(night.number))
+
+
+def _delete(files: Files, night: Night) -> None:
+    files.delete(ids_folder(night.date, night.number))
+    if not files.names(f"{ACCEPTED}/date={night.date}"):
+        files.delete(f"{ACCEPTED}/date={night.date}")
+
+
+def expendable(
+    chain: Sequence[Night], today: str, keep_days: int, capacities: Mapping[str, int]
+) -> set[tuple[str, int]]:
+    """Address and night whose IDs are old enough, and which no ring can hold any more.
+
+    Args:
+        chain: The latest first.
+        today: A day, as the nights have it.
+        keep_days: IDs are kept for so long.
+        capacities: Address → IDs that a ring may hold.
+    """
+    oldest = days_before(today, keep_days)
+    later: LaneCounts = {}
+    found = set()
+    for night in chain:
+        for address, lanes in night.accepted.items():
+            since = later.get(address, {})
+            full = all(since.get(lane, 0) >= capacities.get(address, 0) for lane in lanes)
+            if night.date < oldest and full:
+                found.add((address, night.number))
+        later = added([later, night.accepted])
+    return found

@@ -1,0 +1,175 @@
+"""What an address was judged by, as a night keeps it: the next one sees what was changed since. Pure.
+
+Workers go by what the configuration said when they were started, so that a change in the file may or may not be in force.
+"""
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+from reconcile.anomalies.name import Anomaly, Doubt
+from reconcile.night.cut import AddressCut
+from reconcile.night.nights import Night
+from ringfence_kafka.config.settings import AddressSettings
+
+_KEPT: Final = (
+    "input_topic", "accepted_topic", "duplicates_topic", "quarantine_topic", "duplicates", "duplicate_id_headers",
+    "duplicate_id_from", "group_header", "default_group", "id_max_age", "id_cache_size",
+)  # fmt: skip
+_SIZE: Final = "id_cache_size"
+_OF_IDS: Final = frozenset({Anomaly.LOST, Anomaly.WRONG_VERDICT, Anomaly.FORGOTTEN, Anomaly.CROSS_LANE})
+_OF_GROUPS: Final = _OF_IDS | {Anomaly.REORDERED, Anomaly.CORRUPTED}
+_DOUBTED: Final = {
+    "input_topic": frozenset({Anomaly.LOST, Anomaly.WRONG_VERDICT, Anomaly.PHANTOM}),
+    "accepted_topic": _OF_IDS,
+    "duplicates_topic": _OF_IDS,
+    "quarantine_topic": frozenset({Anomaly.LOST}),
+    "duplicate_id_headers": _OF_IDS,
+    "duplicate_id_from": _OF_IDS,
+    "id_max_age": _OF_IDS,
+    "group_header": _OF_GROUPS,
+    "default_group": _OF_GROUPS,
+}
+"""What a change of a key leaves unknown in the night that sees it: how much was judged by the old one nobody knows."""
+_OF_OLD_OUTPUTS: Final = frozenset(Anomaly) - {
+    Anomaly.LOST,
+    Anomaly.WRONG_VERDICT,
+    Anomaly.OVERRUN,
+    Anomaly.TORN,
+    Anomaly.GAP,
+}
+"""What an output of a deleted topic looks like, taken for one of the topic that has its name now."""
+
+
+class Rule(NamedTuple):
+    """:data:`reconcile.spark.schemas.RULES` of one address."""
+
+    max_age_ms: int
+    largest: int
+    divert: bool
+    detects: bool
+    outputs_gone: bool
+    ids_gone: bool
+    whole_since: int
+
+
+def kept(address: AddressSettings) -> dict[str, Any]:
+    """What a night keeps of it, as JSON gives it back."""
+    found = {name: getattr(address, name) for name in _KEPT}
+    return {name: list(each) if isinstance(each, tuple) else each for name, each in found.items()}
+
+
+def promised(
+    addresses: Sequence[AddressSettings], cuts: Mapping[str, AddressCut], chain: Sequence[Night]
+) -> list[dict[int, int]]:
+    """Of each address: lane → the size that its ring has for certain, as long as the journal does not tell of it.
+
+    A worker that opens a lane with another size says so, if the lane was ever written to. So without a word of the journal
+    the size has not changed since its first ID: the smallest of those nights. Of a lane without IDs the last night tells.
+
+    Args:
+        addresses: As they are configured now.
+        cuts: Of the night.
+        chain: Nights before, the latest first.
+    """
+    return [
+        {
+            lane: min([each.id_cache_size, *_sizes(each.name, lane, chain)])
+            for lane in range(len(cuts[each.name].input.spans))
+        }
+        for each in addresses
+    ]
+
+
+def _sizes(address: str, lane: int, chain: Sequence[Night]) -> Iterator[int]:
+    for number, night in enumerate(chain):
+        size = night.rules.get(address, {}).get(_SIZE)  # an earlier version did not keep it
+        if size is not None and (number == 0 or night.accepted.get(address, {}).get(lane)):
+            yield size
+
+
+def diverts(address: AddressSettings, base: Night | None) -> bool:
+    """Whether what is no longer in the input has to be in the duplicates topic: since the last night, and still."""
+    return address.duplicates == "divert" and _before(address, base).get("duplicates", "divert") == "divert"
+
+
+def detects(addresses: Sequence[AddressSettings], told: Collection[int], base: Night | None) -> set[int]:
+    """Addresses, by number, whose IDs are looked at, or were.
+
+    Off in the configuration, a ring is on until workers are restarted; then the journal tells since when it is off.
+    """
+    return {
+        n
+        for n, each in enumerate(addresses)
+        if each.id_cache_size or n in told or (base and base.capacity(each.name))
+    }
+
+
+def of(
+    addresses: Sequence[AddressSettings],
+    cuts: Mapping[str, AddressCut],
+    base: Night | None,
+    number: int,
+    largest: Sequence[int],
+    detects: Collection[int],
+    complete: Mapping[str, bool],
+) -> list[Rule]:
+    """Those of the addresses.
+
+    Args:
+        addresses: As they are configured now.
+        cuts: Of the night.
+        base: The night that it goes on from.
+        number: Its own.
+        largest: Of each address the largest ring that it can have had.
+        detects: Addresses, by number, whose IDs are looked at.
+        complete: Address → all IDs that its rings may hold are known.
+    """
+    return [
+        Rule(
+            max_age_ms=round(each.id_max_age * 1000),
+            largest=largest[n],
+            divert=diverts(each, base),
+            detects=n in detects,
+            outputs_gone=any(
+                topic.lost for role, topic in cuts[each.name].topics().items() if role != "input"
+            ),
+            ids_gone=not complete[each.name],
+            whole_since=whole_since(each.name, cuts[each.name], base, number),
+        )
+        for n, each in enumerate(addresses)
+    ]
+
+
+def whole_since(address: str, cut: AddressCut, base: Night | None, number: int) -> int:
+    """The first night between whose IDs, and those of later ones, no accepted ID is missing.
+
+    What is gone of the input came before the rest of the night's; of what is gone of the accepted topic nobody knows it.
+    """
+    if cut.accepted.lost:
+        return number + 1
+    before = base.whole_since.get(address, 0) if base else 0
+    return number if cut.input.lost else before
+
+
+def doubts(
+    addresses: Sequence[AddressSettings], cuts: Mapping[str, AddressCut], base: Night | None
+) -> list[Doubt]:
+    """What cannot be told in this night, and why."""
+    found = []
+    for number, each in enumerate(addresses):
+        if cuts[each.name].journal:
+            why = "the journal is not whole"
+            found.append(Doubt(number, frozenset({Anomaly.FORGOTTEN}), why))
+        if cuts[each.name].input.recreated:
+            why = "the input was deleted and created again, and the output may be of the old one"
+            found.append(Doubt(number, _OF_OLD_OUTPUTS, why))
+        now, before = kept(each), _before(each, base)
+        changed = [key for key in _DOUBTED if key in before and before[key] != now[key]]
+        if changed:
+            names = frozenset[Anomaly]().union(*(_DOUBTED[key] for key in changed))
+            found.append(Doubt(number, names, f"{' and '.join(changed)} changed since the last run"))
+    return found
+
+
+def _before(address: AddressSettings, base: Night | None) -> Mapping[str, Any]:
+    return base.rules.get(address.name, {}) if base else {}

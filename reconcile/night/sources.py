@@ -1,0 +1,132 @@
+"""The frames of a night that Kafka gives, as far as the cut covers them."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
+
+from reconcile.night.cut import AddressCut, TopicCut, ranges
+from reconcile.night.distributions import by_address
+from reconcile.spark import read
+from reconcile.spark.schemas import EVENTS, LONG
+from ringfence_kafka.config.settings import AddressSettings
+
+_EVENT_FORMAT: Final = 1
+_EVENT: Final = (
+    "format int, event string, address string, lane int, before bigint, after bigint, next map<string,bigint>"
+)
+
+
+@dataclass(slots=True)
+class Sources:
+    """Reads them. Addresses are numbers in frames, and names in what is kept."""
+
+    spark: SparkSession
+    options: Mapping[str, str]
+    """Of the Kafka source."""
+    addresses: Sequence[AddressSettings]
+    cuts: Mapping[str, AddressCut]
+
+    def came_in(self) -> list[DataFrame]:
+        """:data:`reconcile.spark.schemas.INPUTS`."""
+        frames = []
+        for dialect, members in self._dialects().items():
+            records = self._scan([self.cuts[each.name].input for each in members])
+            if records is not None:
+                frames.append(read.inputs(records, dialect, self._numbers(lambda each: each.input_topic)))
+        return frames
+
+    def came_between(self) -> list[DataFrame]:
+        """:data:`reconcile.spark.schemas.FORWARDS`."""
+        records = self._scan([cut.forward for cut in self.cuts.values()])
+        if records is None:
+            return []
+        forward = {each.name: self.cuts[each.name].forward.topic for each in self.addresses}
+        inputs = {forward[each.name]: each.input_topic for each in self.addresses}
+        return [read.forwards(records, inputs, self._numbers(lambda each: forward[each.name]))]
+
+    def came_out(self) -> list[DataFrame]:
+        """:data:`reconcile.spark.schemas.OUTPUTS`."""
+        roles: list[tuple[Any, Callable[[AddressCut], TopicCut | None]]] = [
+            (read.accepted, lambda cut: cut.accepted),
+            (read.diverted, lambda cut: cut.duplicates),
+            (read.quarantined, lambda cut: cut.quarantine),
+        ]
+        frames = []
+        for reader, role in roles:
+            topics = {
+                each.name: cut for each in self.addresses if (cut := role(self.cuts[each.name])) is not None
+            }
+            records = self._scan(list(topics.values()))
+            if records is not None:
+                there = [each for each in self.addresses if each.name in topics]
+                inputs = {topics[each.name].topic: each.input_topic for each in there}
+                numbers = {topics[each.name].topic: self.addresses.index(each) for each in there}
+                frames.append(reader(records, inputs, numbers))
+        return frames
+
+    def backlog(self, beyond: read.Ranges) -> DataFrame | None:
+        """Address and partition of each committed record beyond the cut."""
+        if not beyond:
+            return None
+        numbers = self._numbers(lambda each: each.input_topic)
+        records = read.scan(self.spark, self.options, beyond)
+        return records.select(
+            F.coalesce(*(F.when(F.col("topic") == t, n) for t, n in numbers.items())).alias("address"),
+            "partition",
+        )
+
+    def events(
+        self, journal: str, spans: Mapping[int, tuple[int, int]], begins: Mapping[str, int]
+    ) -> DataFrame | None:
+        """:data:`reconcile.spark.schemas.EVENTS`; None = nothing was written down.
+
+        Args:
+            journal: The topic.
+            spans: What there is of it, by partition.
+            begins: Address → offset: what stands below is of an input that was deleted.
+        """
+        if not spans:
+            return None
+        return self.events_in(read.scan(self.spark, self.options, {journal: spans}), begins)
+
+    def events_in(self, records: DataFrame, begins: Mapping[str, int]) -> DataFrame:
+        """Of the journal's records."""
+        told = records.withColumn("told", F.from_json(F.col("value").cast("string"), _EVENT))
+        later = F.raise_error(
+            F.lit("the journal is of a later version of the workers: use its ringfence reconcile")
+        ).cast(LONG)
+        next_input, next_forward = (
+            self._by_name({each.name: F.lit(topic(each)) for each in self.addresses}, F.col("told.address"))
+            for topic in (lambda each: each.input_topic, lambda each: self.cuts[each.name].forward.topic)
+        )
+        numbered = told.select(
+            self._by_name({each.name: F.lit(n) for n, each in enumerate(self.addresses)}, F.col("told.address")).alias("address"),
+            F.col("told.lane").alias("lane"),
+            F.when(F.col("told.format") > _EVENT_FORMAT, later).otherwise(F.col("offset")).alias("number"),
+            F.coalesce(F.try_element_at("told.next", next_input), F.lit(0)).alias("input_next"),
+            F.coalesce(F.try_element_at("told.next", next_forward), F.lit(0)).alias("forward_next"),
+            F.col("told.before").alias("before"),
+            F.col("told.after").alias("after"),
+        )  # fmt: skip
+        from_ = by_address([begins.get(each.name, 0) for each in self.addresses])
+        return numbered.where(F.col("address").isNotNull() & (F.col("number") >= from_)).select(*EVENTS.names)
+
+    def _dialects(self) -> dict[read.Dialect, list[AddressSettings]]:
+        found: dict[read.Dialect, list[AddressSettings]] = {}
+        for each in self.addresses:
+            found.setdefault(read.Dialect.of(each), []).append(each)
+        return found
+
+    def _scan(self, topics: Sequence[TopicCut]) -> DataFrame | None:
+        wanted = ranges(topics)
+        return read.scan(self.spark, self.options, wanted) if wanted else None
+
+    def _numbers(self, topic: Callable[[AddressSettings], str]) -> dict[str, int]:
+        return {topic(each): number for number, each in enumerate(self.addresses)}
+
+    @staticmethod
+    def _by_name(values: Mapping[str, Column], name: Column) -> Column:
+        return F.coalesce(*(F.when(name == each, value) for each, value in values.items()))

@@ -1,0 +1,66 @@
+"""The result in numbers: the document, the verdict, the exit code. Pure."""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from reconcile.anomalies.name import Anomaly
+from reconcile.night.cut import AddressCut
+from ringfence_kafka.config.settings import AddressSettings
+
+CLEAN: Final = "clean"
+ANOMALIES: Final = "anomalies"
+GAP: Final = "gap"
+EXIT_CODES: Final = {CLEAN: 0, ANOMALIES: 1, GAP: 3}
+COUNTS: Final = ("input", "accepted", "duplicates", "quarantined", "unchecked", "forwarded", "in_flight")
+_ALLOWED: Final = frozenset({Anomaly.OVERRUN, Anomaly.GAP})
+"""Neither makes a night one of anomalies: a ring promises no more, and what is gone is unknown."""
+
+
+def verdict(anomalies: Mapping[str, Mapping[str, int]]) -> str:
+    """Of all addresses; what is certainly wrong comes before what is unknown."""
+    found = {name for each in anomalies.values() for name, count in each.items() if count}
+    if found - _ALLOWED:
+        return ANOMALIES
+    return GAP if Anomaly.GAP in found else CLEAN
+
+
+def address_counts(
+    counted: Mapping[str, int], anomalies: Mapping[str, int], ring: Mapping[str, int], *, divert: bool
+) -> dict[str, Any]:
+    """One address of the document.
+
+    Args:
+        counted: input, accepted, diverted, quarantined, unchecked, forwarded, waiting, unmatched, backlog.
+        anomalies: Name → count, zeros may be missing; ``UNKNOWN`` counts those that are GAP instead of LOST.
+        ring: Capacity, and what the advisor says.
+        divert: Duplicates have a topic. Else what is missing and not lost is a duplicate.
+    """
+    missing = anomalies.get(Anomaly.LOST, 0) + anomalies.get("UNKNOWN", 0)
+    dropped = 0 if divert else max(0, counted.get("unmatched", 0) - missing)
+    return {
+        "input": counted.get("input", 0),
+        "accepted": counted.get("accepted", 0),
+        "duplicates": counted.get("diverted", 0) + dropped,
+        "quarantined": counted.get("quarantined", 0),
+        "unchecked": counted.get("unchecked", 0),
+        "forwarded": counted.get("forwarded", 0),
+        "in_flight": counted.get("waiting", 0) + counted.get("backlog", 0),
+        "ring": dict(ring),
+        "anomalies": {each.value: anomalies.get(each, 0) for each in Anomaly},
+    }
+
+
+def cut_document(addresses: Mapping[str, AddressSettings], cuts: Mapping[str, AddressCut]) -> dict[str, Any]:
+    """What was read: address → role → topic and offsets by partition."""
+    return {
+        name: {
+            role: {
+                "topic": each.topic,
+                "partitions": {
+                    str(number): [span.read_from, span.cut] for number, span in enumerate(each.spans)
+                },
+            }
+            for role, each in cuts[name].topics().items()
+        }
+        for name in addresses
+    }

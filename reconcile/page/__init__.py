@@ -1,0 +1,1 @@
+"""The report page, and all that is shown to a person."""

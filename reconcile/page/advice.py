@@ -1,0 +1,55 @@
+"""What the resends seen say of a ring's size: HornetQ 37.2's "set it to a large enough size" as a number. Pure."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from reconcile.page.figures import Ring
+
+
+class Seen(NamedTuple):
+    """Resends of an address, over some nights."""
+
+    resends: int = 0
+    needed: int = 0
+    """The smallest ring that would have caught the confidence of them."""
+    p50: int = 0
+    p99: int = 0
+    largest: int = 0
+
+
+def ring(capacity: int, confidence: float, seen: Seen, *, overruns: int, days: int) -> Ring:
+    """Capacity, and what would be enough; where nothing was seen, what there is."""
+    return Ring(
+        capacity=capacity,
+        recommended=seen.needed if seen.resends else capacity,
+        confidence=confidence,
+        resends=seen.resends,
+        overruns=overruns,
+        days=days,
+        resend_distance_p50=seen.p50,
+        resend_distance_p99=seen.p99,
+        resend_distance_max=seen.largest,
+    )
+
+
+def document(ring: Ring) -> dict[str, int]:
+    """``ring`` of an address in ``summary.json``."""
+    return {
+        "capacity": ring.capacity,
+        "recommended": ring.recommended,
+        "resend_distance_p99": ring.resend_distance_p99,
+    }
+
+
+def sentences(addresses: Mapping[str, Mapping[str, Any]], confidence: float) -> Sequence[str]:
+    """One for each address of the document whose ring is too small."""
+    return [
+        f"{name}: {_percent(confidence)} of resends need id_cache_size = {each['ring']['recommended']}, "
+        f"it has {each['ring']['capacity']}"
+        for name, each in addresses.items()
+        if each["ring"]["recommended"] > each["ring"]["capacity"]
+    ]
+
+
+def _percent(share: float) -> str:
+    return f"{share * 100:.10g} %"

@@ -1,0 +1,232 @@
+"""The morning's page: one HTML file that needs nothing else, of a night's figures or an audit's.
+
+``python -m reconcile.page figures.json > report.html`` draws it again.
+
+Whatever comes from data is escaped, in one place (``finalize`` and autoescape of the templates): IDs, groups and topics are
+what producers make them. The page forbids itself scripts and outside resources (Content-Security-Policy).
+"""
+
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from importlib.resources import files
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from jinja2 import Environment, FunctionLoader, StrictUndefined
+from markupsafe import Markup
+
+from reconcile.page import look, plots, sentences, wording
+from reconcile.page.figures import FINDINGS_MAX, AddressFigures, Figures, Finding, Lane
+from ringfence_kafka.errors import RingfenceError
+
+OPEN_MAX: Final = 5
+"""Findings of an anomaly that are shown at once; the rest unfolds."""
+_ALLOWED: Final = "OVERRUN"
+"""The one anomaly that is no alarm."""
+
+
+class Verdict(NamedTuple):
+    """How it is shown."""
+
+    sign: str
+    word: str
+    kind: str
+    says: str
+
+
+VERDICTS: Final = {
+    "clean": Verdict("✓", "clean", "good", "What came in and what went out agree."),
+    "anomalies": Verdict("✕", "anomalies", "bad", "There are records on which what came in and what went out disagree."),
+    "gap": Verdict("?", "gap", "unknown", "Evidence was deleted before it was looked at: nobody knows."),
+    "": Verdict("i", "audit", "neutral", "Read only: nothing was written to Kafka, and no group was joined."),
+}  # fmt: skip
+
+
+class FiguresUnreadableError(RingfenceError):
+    """The file is not what the job or the audit wrote."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    at: look.Place
+    commands: Sequence[str]
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    it: Finding
+    places: Sequence[_Place]
+
+
+@dataclass(frozen=True, slots=True)
+class _Anomaly:
+    """One name of an address, with those of its findings that are named."""
+
+    name: str
+    count: int
+    means: str
+    do: str
+    anchor: str
+    findings: Sequence[_Found]
+
+    @property
+    def alarming(self) -> bool:
+        return self.name != _ALLOWED
+
+    @property
+    def more(self) -> bool:
+        return self.count > len(self.findings)
+
+
+@dataclass(frozen=True, slots=True)
+class _Address:
+    """What the template shows of one address."""
+
+    it: AddressFigures
+    anchor: str
+    anomalies: Sequence[_Anomaly]
+    day: Sequence[str] = ()
+    peak: str = ""
+    resends: str = ""
+    distances: str = ""
+    ages: str = ""
+    groups: str = ""
+    groups_say: str = ""
+    lanes: Sequence[Lane] = ()
+    lanes_say: str = ""
+    looks: Sequence[_Anomaly] = field(default=())
+
+    @property
+    def found(self) -> int:
+        """Anomalies of all names."""
+        return sum(each.count for each in self.anomalies)
+
+    @property
+    def alarming(self) -> bool:
+        return any(each.alarming for each in self.anomalies)
+
+    @property
+    def rings(self) -> bool:
+        """Whether there is something to say of them."""
+        return self.it.ring.capacity > 0 and any(each.ring_used for each in self.it.lanes)
+
+    @property
+    def apart(self) -> bool:
+        """Whether lanes have resends of their own to show."""
+        return any(each.resends for each in self.it.lanes)
+
+    @property
+    def largest(self) -> int:
+        """The size of the largest group."""
+        return max(*(each.records for each in self.it.groups_largest), 1)
+
+
+def render(figures: Figures) -> str:
+    """The page. The same figures give the same text."""
+    environment = Environment(
+        loader=FunctionLoader(_template), autoescape=True, undefined=StrictUndefined, finalize=_finalized,
+        trim_blocks=False,
+    )  # fmt: skip
+    environment.filters.update(number=wording.number, shortened=wording.shortened)
+    unknown = Verdict("?", figures.verdict, "unknown", "")
+    night = figures.verdict != ""
+    addresses = [
+        _address(each, f"a{at}", figures.bootstrap_servers, night=night)
+        for at, each in enumerate(figures.addresses, 1)
+    ]
+    return environment.get_template("page.html").render(
+        figures=figures, verdict=VERDICTS.get(figures.verdict, unknown), night=night, addresses=addresses,
+        totals=_totals(figures.addresses), findings_max=FINDINGS_MAX, open_max=OPEN_MAX,
+    )  # fmt: skip
+
+
+def _template(name: str) -> str:
+    return (files("reconcile.page") / name).read_text("utf-8")
+
+
+def _finalized(value: Any) -> Any:
+    """Every text that a template writes, before it is escaped; what is HTML already is our own."""
+    if not isinstance(value, str) or hasattr(value, "__html__"):
+        return value
+    return wording.visible(value)
+
+
+def _totals(addresses: Sequence[AddressFigures]) -> dict[str, int]:
+    """Each count, over all addresses that have it."""
+    totals: dict[str, int] = {}
+    for address in addresses:
+        for name, count in address.counts.items():
+            totals[name] = totals.get(name, 0) + count
+    return totals
+
+
+def _address(it: AddressFigures, anchor: str, servers: str, *, night: bool) -> _Address:
+    anomalies = list(_anomalies(it, anchor, servers))
+    drawn = dict[str, Any](distances="", ages="")
+    if it.moments:
+        drawn["day"] = [Markup(plots.day(it.moments, it.step_ms, wide=wide)) for wide in (True, False)]  # noqa: S704
+        drawn["peak"] = sentences.peak(it.moments, it.step_ms, it.strays)
+    if any(each.count for each in it.distances):
+        drawn["distances"] = Markup(plots.distances(it.distances, it.ring))  # noqa: S704
+    if any(each.count for each in it.ages):
+        drawn["ages"] = Markup(plots.ages(it.ages))  # noqa: S704
+    if any(each.groups for each in it.group_sizes):
+        drawn["groups"] = Markup(plots.groups(it.group_sizes))  # noqa: S704
+        drawn["groups_say"] = sentences.groups(it)
+    return _Address(
+        it, anchor, anomalies, **drawn, resends=sentences.resends(it.ring, night=night), lanes=sentences.shown(it.lanes),
+        lanes_say=sentences.lanes(it, night=night), looks=[each for each in anomalies if each.findings],
+    )  # fmt: skip
+
+
+def _anomalies(it: AddressFigures, anchor: str, servers: str) -> Iterator[_Anomaly]:
+    """Those that were found, in the order of the figures; a name of which only findings tell is not forgotten."""
+    named: dict[str, list[Finding]] = {name: [] for name in it.anomalies}
+    for each in it.findings:
+        named.setdefault(each.anomaly, []).append(each)
+    for at, (name, findings) in enumerate(named.items(), 1):
+        count = max(it.anomalies.get(name, 0), len(findings))
+        if count:
+            means, do = wording.MEANINGS.get(name, wording.Meaning("", ""))
+            looks = [_Found(each, _places(each, servers)) for each in findings]
+            yield _Anomaly(name, count, means, do, f"{anchor}-{at}", looks)
+
+
+def _places(finding: Finding, servers: str) -> list[_Place]:
+    return [
+        _Place(
+            each,
+            [look.kcat(each, servers), look.console_consumer(each, servers)]
+            if look.readable(each, servers)
+            else (),
+        )
+        for each in look.places(finding)
+    ]
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Draw the page of a ``figures.json`` to standard output."""
+    try:
+        [name] = arguments
+    except ValueError:
+        sys.stderr.write("usage: python -m reconcile.page FIGURES.json > report.html\n")
+        return 2
+    try:
+        page = render(_read(Path(name)))
+    except RingfenceError as error:
+        sys.stderr.write(f"reconcile.page: {error}\n")
+        return error.exit_code
+    sys.stdout.buffer.write(page.encode())
+    return 0
+
+
+def _read(path: Path) -> Figures:
+    try:
+        return Figures.from_json(path.read_text("utf-8"))
+    except OSError as error:
+        raise FiguresUnreadableError(f"{path}: {error.strerror}: name a figures.json") from error
+    except (ValueError, TypeError, LookupError, AttributeError) as error:
+        raise FiguresUnreadableError(
+            f"{path}: not figures of this version ({error}): name the figures.json that reconcile or audit wrote"
+        ) from error

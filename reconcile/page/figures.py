@@ -1,0 +1,182 @@
+"""What the morning's page shows, as numbers: made by the nightly job and by the audit, drawn by :mod:`reconcile.page.document`. Pure.
+
+Nothing here grows with the data: distributions are in bins, and of findings and groups only the first or largest are named.
+
+**Resend distance** of a repeated ID: the smallest ring that would have caught it, that is how many IDs its lane accepted from
+the one that it repeats, this one included, up to it. Sent twice in a row it is 1. HornetQ 37.2: the n+1st ID overwrites the 0th.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any, Final
+
+FINDINGS_MAX: Final = 100
+"""Of each anomaly of an address; all of them are in the Parquet folder."""
+NAME_MAX: Final = 512
+"""Bytes of an ID or a group, and characters of a detail, that are named; the Parquet folder has them whole."""
+GROUPS_MAX: Final = 20
+"""The largest groups are named."""
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """A stretch of time, by the timestamps of inputs."""
+
+    at: int
+    """Its beginning, ms since the epoch."""
+    records: int
+    accepted: int
+    duplicates: int
+
+
+@dataclass(frozen=True, slots=True)
+class Bin:
+    """One bin of a distribution."""
+
+    upper: float
+    """Values up to this one, and above the bin before."""
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class GroupBin:
+    """Groups of up to so many records, and more than the bin before."""
+
+    upper: int
+    groups: int
+    records: int
+
+
+@dataclass(frozen=True, slots=True)
+class LargeGroup:
+    """One of the largest."""
+
+    name: str
+    """As text; what is no text is shown escaped."""
+    records: int
+
+
+@dataclass(frozen=True, slots=True)
+class Lane:
+    """One lane; of an audited topic, as Ringfence would fill it."""
+
+    lane: int
+    records: int
+    accepted: int
+    duplicates: int
+    lag: int
+    """Records that came in and are not judged yet."""
+    ring_used: int
+    """IDs that its ring holds; at most its capacity."""
+    resends: int = 0
+    """Those that :class:`Ring` rests on."""
+    resend_distance_p99: int = 0
+    resend_distance_max: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Ring:
+    """What the ring is, and what the resends seen would need."""
+
+    capacity: int
+    """``id_cache_size``."""
+    recommended: int
+    """The smallest ring that would have caught ``confidence`` of the resends; the capacity, where none was seen."""
+    confidence: float
+    resends: int
+    """Repeated IDs that this rests on, whether they were dropped or accepted beyond the promise."""
+    overruns: int
+    days: int
+    """Of evidence."""
+    resend_distance_p50: int
+    resend_distance_p99: int
+    resend_distance_max: int
+    """0 where none was seen."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One anomaly, with where to look."""
+
+    anomaly: str
+    topic: str
+    partition: int | None
+    offset: int | None
+    out_topic: str | None
+    out_partition: int | None
+    out_offset: int | None
+    other_partition: int | None
+    other_offset: int | None
+    id: str | None
+    group: str | None
+    detail: str
+
+
+@dataclass(frozen=True, slots=True)
+class AddressFigures:
+    """One address of a night, or one audited topic."""
+
+    name: str
+    counts: Mapping[str, int]
+    """In the order in which they are shown."""
+    ring: Ring
+    step_ms: int
+    """Of the moments."""
+    moments: Sequence[Moment] = ()
+    """In order; a stretch in which nothing came is left out."""
+    distances: Sequence[Bin] = ()
+    """Resend distances, in IDs."""
+    ages: Sequence[Bin] = ()
+    """Seconds between a resend and what it repeats."""
+    group_sizes: Sequence[GroupBin] = ()
+    groups_largest: Sequence[LargeGroup] = ()
+    lanes: Sequence[Lane] = ()
+    anomalies: Mapping[str, int] = field(default_factory=dict)
+    findings: Sequence[Finding] = ()
+    strays: int = 0
+    """Records with timestamps so far from those of most that no moment has them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """The whole page."""
+
+    title: str
+    subtitle: str
+    """When, and over what."""
+    verdict: str
+    """``clean``, ``anomalies``, ``gap``; empty for an audit."""
+    bootstrap_servers: str
+    """For the commands that show a record."""
+    addresses: Sequence[AddressFigures]
+    advice: Sequence[str] = ()
+    """Whole sentences: what the numbers mean for the reader."""
+
+    def to_json(self) -> str:
+        """As ``figures.json`` has it."""
+        return json.dumps(asdict(self))
+
+    @classmethod
+    def from_json(cls, text: str) -> "Figures":
+        """Read it again."""
+        kept: dict[str, Any] = json.loads(text)
+        kept["addresses"] = tuple(_address(each) for each in kept["addresses"])
+        kept["advice"] = tuple(kept["advice"])
+        return cls(**kept)
+
+
+_PARTS: Final = {
+    "moments": Moment,
+    "distances": Bin,
+    "ages": Bin,
+    "group_sizes": GroupBin,
+    "groups_largest": LargeGroup,
+    "lanes": Lane,
+    "findings": Finding,
+}
+
+
+def _address(kept: dict[str, Any]) -> AddressFigures:
+    parts = {name: tuple(kind(**each) for each in kept[name]) for name, kind in _PARTS.items()}
+    return AddressFigures(**{**kept, **parts, "ring": Ring(**kept["ring"])})

@@ -1,0 +1,180 @@
+"""What the page draws. Nothing from data is written into a drawing but numbers."""
+
+import math
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from reconcile.page import wording
+from reconcile.page.drawing import Mark, drawing
+from reconcile.page.figures import Bin, GroupBin, Moment, Ring
+
+WIDE, NARROW = 1040, 400
+"""Units, which are pixels where the page is wide: a drawing of each width for the day, the narrow one for all else."""
+_SHARES_TOP, _SHARES_HEIGHT, _SHARES_ALL = 46, 180, 272
+_SECOND, _MINUTE, _HOUR, _DAY = 1000, 60_000, 3_600_000, 86_400_000
+_TIME_STEPS: Final = (
+    1, 10, 100, 1000, 5000, 15_000, 30_000, _MINUTE, 5 * _MINUTE, 15 * _MINUTE, 30 * _MINUTE, _HOUR, 2 * _HOUR, 3 * _HOUR,
+    6 * _HOUR, 12 * _HOUR, _DAY, 2 * _DAY, 7 * _DAY, 14 * _DAY, 28 * _DAY, 91 * _DAY, 364 * _DAY, 3640 * _DAY, 36400 * _DAY,
+)  # fmt: skip
+_AGES: Final = (
+    (1e-3, "1 ms"), (1e-2, "10 ms"), (0.1, "0.1 s"), (1.0, "1 s"), (10.0, "10 s"), (60.0, "1 min"), (600.0, "10 min"),
+    (3600.0, "1 h"), (21_600.0, "6 h"), (86_400.0, "1 d"), (604_800.0, "7 d"), (2_592_000.0, "30 d"), (31_536_000.0, "1 y"),
+)  # fmt: skip
+
+
+def day(moments: Sequence[Moment], step_ms: int, *, wide: bool) -> str:
+    """What came in over time, accepted below it, and under that the duplicates on a scale of their own."""
+    width, above = (WIDE, 130) if wide else (NARROW, 120)
+    begin, end = moments[0].at, moments[-1].at + step_ms
+    records, duplicates = (sum(getattr(each, name) for each in moments) for name in ("records", "duplicates"))
+    description = (
+        f"{wording.number(records)} records and {wording.number(duplicates)} duplicates from {wording.time(begin)} "
+        f"to {wording.time(end)} UTC, in stretches of {wording.span(step_ms)}."
+    )
+    with drawing(width, above + 124) as made:
+        upper = made.axes(top=22, height=above)
+        edges, values = _stairs(moments, step_ms, "accepted")
+        made.filled(upper, "accepted", values, edges)
+        made.outlined(upper, "records", _stairs(moments, step_ms, "records")[1], edges)
+        lower = made.axes(top=above + 48, height=50)
+        made.filled(lower, "duplicates", _stairs(moments, step_ms, "duplicates")[1], edges)
+        ticks = _time_ticks(begin, end, 8 if wide else 4)
+        for axes, name in ((upper, "records, accepted"), (lower, "duplicates")):
+            axes.set_xlim(begin, end)
+            made.counted(axes, name)
+            axes.set_xticks([])
+        lower.set_xticks([at for at, _ in ticks], [text for _, text in ticks])
+        return made.svg("day wide" if wide else "day narrow", "Throughput and duplicates", description)
+
+
+def distances(bins: Sequence[Bin], ring: Ring) -> str:
+    """The share of the resends that a ring of each size catches, and the ring that there is, and the one that there should be."""
+    last = max(
+        1.0, ring.capacity, ring.recommended, *(each.upper for each in bins if math.isfinite(each.upper))
+    )
+    description = (
+        f"Half of {wording.number(ring.resends)} resends are within {wording.number(ring.resend_distance_p50)} IDs, "
+        f"99 % within {wording.number(ring.resend_distance_p99)}, all within {wording.number(ring.resend_distance_max)}. "
+        f"id_cache_size is {wording.number(ring.capacity)}, recommended {wording.number(ring.recommended)}."
+    )
+    with drawing(NARROW, _SHARES_ALL) as made:
+        axes = made.axes(top=_SHARES_TOP, height=_SHARES_HEIGHT)
+        made.cumulative(axes, _shares(bins, 0.8, last * 1.6), 0.8, last * 1.6)
+        powers = range(math.floor(math.log10(last * 1.6)) + 1)
+        every = math.ceil(len(powers) / 7)
+        shown = [10**each for each in powers if each % every == 0]
+        axes.set_xticks(shown, [wording.compact(each) for each in shown])
+        made.label(axes, "distance in IDs: the size of ring that catches it")
+        marks = [Mark("recommended", ring.recommended, f"recommended {wording.number(ring.recommended)}")]
+        if ring.capacity:
+            marks.append(Mark("capacity", ring.capacity, f"id_cache_size {wording.number(ring.capacity)}"))
+        made.marks(axes, [each for each in marks if each.at])
+        return made.svg("small", "Resend distance against ring size", description)
+
+
+def ages(bins: Sequence[Bin]) -> str:
+    """How long after what it repeats a resend comes."""
+    finite = [each.upper for each in bins if math.isfinite(each.upper)]
+    first = max(1e-3, min(finite, default=1.0)) / 1.5
+    last = max(max(finite, default=1.0) * 1.6, first * 100)
+    total = sum(each.count for each in bins)
+    half, most = (
+        next(each.upper for each, so_far in _cumulated(bins) if so_far >= total * share)
+        for share in (0.5, 0.99)
+    )
+    marks = [Mark("most", most, f"99 % within {wording.span(most * 1000)}")] if most <= last else []
+    if half < min(most, last):
+        marks.append(Mark("half", half, f"half within {wording.span(half * 1000)}"))
+    description = (
+        ", ".join([f"Of {wording.number(total)} resends", *(each.text for each in reversed(marks))]) + "."
+    )
+    with drawing(NARROW, _SHARES_ALL) as made:
+        axes = made.axes(top=_SHARES_TOP, height=_SHARES_HEIGHT)
+        made.cumulative(axes, _shares(bins, first, last), first, last)
+        within = [each for each in _AGES if first <= each[0] <= last]
+        shown = within[:: math.ceil(len(within) / 6) or 1]
+        axes.set_xticks([at for at, _ in shown], [text for _, text in shown])
+        made.label(axes, "time after what it repeats")
+        made.marks(axes, [each for each in marks if each.at > first])
+        return made.svg("small", "Time between a resend and what it repeats", description)
+
+
+def groups(bins: Sequence[GroupBin]) -> str:
+    """How many groups there are of each size, and how many records are in them."""
+    total, records = sum(each.groups for each in bins), sum(each.records for each in bins)
+    description = (
+        f"{wording.number(total)} groups with {wording.number(records)} records; "
+        f"the largest size is up to {wording.number(bins[-1].upper)}."
+    )
+    with drawing(NARROW, 272) as made:
+        upper, lower = made.axes(top=24, height=84), made.axes(top=136, height=84)
+        step = math.ceil(len(bins) / 6)
+        shown = range(0, len(bins), step)
+        for axes, name, counts in (
+            (upper, "groups", [each.groups for each in bins]),
+            (lower, "records in them", [each.records for each in bins]),
+        ):
+            edges = [at + side for at in range(len(bins)) for side in (0.12, 0.88)]
+            heights = [value for count in counts for value in (count, 0)][:-1]
+            made.filled(axes, "groups" if axes is upper else "accepted", heights, edges)
+            axes.set_xlim(0, max(len(bins), 4))
+            made.counted(axes, name)
+            axes.set_xticks([])
+        lower.set_xticks([at + 0.5 for at in shown], [wording.compact(bins[at].upper) for at in shown])
+        made.label(lower, "records a group, up to")
+        return made.svg("small", "Groups by size", description)
+
+
+def _cumulated(bins: Sequence[Bin]) -> Iterator[tuple[Bin, int]]:
+    """Each bin, and how many are up to it."""
+    so_far = 0
+    for each in bins:
+        so_far += each.count
+        yield each, so_far
+
+
+def _shares(bins: Sequence[Bin], first: float, last: float) -> tuple[list[float], list[float]]:
+    """The share of all up to each value: exact where a bin ends. Between ``first`` and ``last``, from 0 to 1."""
+    total = sum(each.count for each in bins)
+    lowest = bins[0].upper
+    xs, ys = [min(max(first, lowest / 2 if lowest > 1 else lowest), last)], [0.0]
+    for each, so_far in _cumulated(bins):
+        xs.append(min(max(each.upper, first), last))
+        ys.append(so_far / total)
+    return [*xs, last], [*ys, 1.0]
+
+
+def _stairs(moments: Sequence[Moment], step_ms: int, name: str) -> tuple[list[float], list[float]]:
+    """Edges and values of steps; where a stretch is left out they go down to 0."""
+    edges: list[float] = [moments[0].at]
+    values: list[float] = []
+    for each in moments:
+        if each.at > edges[-1]:
+            edges.append(each.at)
+            values.append(0)
+        edges.append(each.at + step_ms)
+        values.append(getattr(each, name))
+    return edges, values
+
+
+def _time_ticks(begin: int, end: int, most: int) -> list[tuple[int, str]]:
+    """At round times of UTC; with the date where a day begins, and at the first."""
+    step = next((each for each in _TIME_STEPS if (end - begin) / each <= most), None)
+    if step is None:  # no calendar goes so far
+        return []
+    first = math.ceil(begin / step) * step
+    ticks = []
+    for at in range(first, end + 1, step):
+        when = wording.moment(at)
+        if when is None:
+            continue
+        clock = (
+            f"{when:%H:%M}"
+            if step >= _MINUTE
+            else f"{when:%H:%M:%S}"
+            if step >= _SECOND
+            else f"{when:%S.%f}"[:6]
+        )
+        dated = f"{wording.date(when)} {when.year}" if step >= 91 * _DAY else wording.date(when)
+        ticks.append((at, dated if at % _DAY == 0 else clock))
+    return ticks

@@ -1,0 +1,119 @@
+"""How the page says things: numbers, times, names from data, and what each anomaly means. Pure."""
+
+import datetime as dt
+import unicodedata
+from typing import Final, NamedTuple
+
+_MONTHS: Final = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
+_HIDDEN: Final = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
+_TAIL: Final = 30
+_SPANS: Final = (("d", 86_400_000), ("h", 3_600_000), ("min", 60_000), ("s", 1000))
+
+
+class Meaning(NamedTuple):
+    """Of an anomaly."""
+
+    means: str
+    do: str
+
+
+MEANINGS: Final = {
+    "LOST": Meaning(
+        "an input that is neither accepted, nor in quarantine, nor a duplicate",
+        "send it again, under a new ID if 'rings find' knows its own; report it",
+    ),
+    "DOUBLED": Meaning("one input with two outputs", "compensate in the consumer; report it"),
+    "PHANTOM": Meaning("an output that names no input that is there", "find who else writes to that topic"),
+    "REORDERED": Meaning("a group's accepted records are not in the order of their input", "report it"),
+    "FORGOTTEN": Meaning("one ID accepted twice, within the ring's promise", "report it"),
+    "OVERRUN": Meaning("one ID accepted twice, beyond the ring's promise", "allowed; if there are many, a larger ring"),
+    "CROSS-LANE": Meaning(
+        "one ID accepted in two lanes: the resend had another group",
+        "fix the producer: a resend has its original's key",
+    ),
+    "WRONG-VERDICT": Meaning(
+        "diverted as a duplicate of nothing",
+        "send it again, under a new ID if 'rings find' knows its own; report it",
+    ),
+    "CORRUPTED": Meaning("key, value or headers of an output differ from the input's", "report it"),
+    "TORN": Meaning("a transaction of which some parts were accepted", "report it"),
+    "GAP": Meaning(
+        "evidence was deleted: nobody knows", "longer retention than the time between two runs; then acknowledge"
+    ),
+}  # fmt: skip
+
+
+def visible(text: str) -> str:
+    """What cannot be seen, or turns the direction of what follows, as its escape; everything else as it is.
+
+    Names and IDs come from whoever may produce: an ID must not look like another, nor leave its place on the page.
+    """
+    if text.isprintable():
+        return text
+    return "".join(_escaped(each) if unicodedata.category(each) in _HIDDEN else each for each in text)
+
+
+def _escaped(character: str) -> str:
+    return character.encode("unicode_escape", "surrogatepass").decode("ascii")
+
+
+def shortened(text: str, limit: int = 150) -> str:
+    """Beginning and end of what is too long to be read."""
+    if len(text) <= limit:
+        return text
+    return f"{text[: limit - _TAIL]} … {text[-_TAIL:]} ({len(text):,} characters)"
+
+
+def number(value: float) -> str:
+    """With thousands separators."""
+    return f"{value:,}"
+
+
+def compact(value: float) -> str:
+    """For an axis: short."""
+    for unit, size in (("G", 1e9), ("M", 1e6), ("k", 1e3)):
+        if abs(value) >= max(size, 1e4):
+            return f"{brief(value / size)}{unit}"
+    return brief(value)
+
+
+def brief(value: float) -> str:
+    """Three digits, or all of those before the point."""
+    return f"{value:.3g}" if abs(value) < 999.5 else f"{value:,.0f}"  # noqa: PLR2004
+
+
+def percent(share: float) -> str:
+    """As it was configured: 0.999 is 99.9 %."""
+    return f"{share * 100:.10g}\N{NO-BREAK SPACE}%"
+
+
+def about(share: float) -> str:
+    """Of something measured, to a tenth of a percent."""
+    return f"{share * 100:.1f}\N{NO-BREAK SPACE}%"
+
+
+def span(milliseconds: float) -> str:
+    """A length of time in the largest unit that it fills: 5 min, 1.5 s."""
+    for unit, size in _SPANS:
+        if milliseconds >= size:
+            return f"{brief(milliseconds / size)}\N{NO-BREAK SPACE}{unit}"
+    return f"{brief(milliseconds)}\N{NO-BREAK SPACE}ms"
+
+
+def moment(at: int) -> dt.datetime | None:
+    """In UTC; None where no calendar goes so far: producers set timestamps as they like."""
+    try:
+        return dt.datetime(1970, 1, 1, tzinfo=dt.UTC) + dt.timedelta(milliseconds=at)
+    except OverflowError:
+        return None
+
+
+def date(when: dt.datetime) -> str:
+    """Day and month."""
+    return f"{when.day} {_MONTHS[when.month - 1]}"
+
+
+def time(at: int) -> str:
+    """Date and time, to the second."""
+    when = moment(at)
+    return f"{at:,} ms" if when is None else f"{date(when)} {when.year} {when:%H:%M:%S}".removesuffix(":00")

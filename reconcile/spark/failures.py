@@ -1,0 +1,93 @@
+"""What Spark, or Kafka within it, raises, as one line with the way out."""
+
+from typing import Final, TypeAlias
+
+from py4j.protocol import Py4JError, Py4JJavaError, Py4JNetworkError
+from pyspark.errors import PySparkException
+
+from ringfence_kafka.errors import BrokerUnavailableError, PrerequisiteError, RingfenceError
+
+SPARK: Final = (PySparkException, Py4JError, ConnectionError)
+"""Spark's own errors, those of its tasks, which come through unconverted, and that there is no JVM any more."""
+SparkError: TypeAlias = PySparkException | Py4JError | ConnectionError
+
+_SILENT: Final = (
+    "kafka.common.errors.TimeoutException",
+    "kafka.common.errors.DisconnectException",
+    "Cannot fetch record for offset",
+)
+_TOO_FAR_OFF: Final = (
+    "a record's timestamp is further than 9.2e15 ms from 1970 (nanoseconds, perhaps), and Spark cannot read it: find it with "
+    r"kcat -C -e -t TOPIC -f '%T %p %o\n' | awk '$1 > 9.2e15 || $1 < -9.2e15', fix who sends it, have the broker refuse such "
+    "(the topic's message.timestamp.after.max.ms and before.max.ms), and wait until retention or kafka-delete-records.sh has taken it"
+)
+
+
+class SparkFailedError(RingfenceError):
+    """Spark could not do it."""
+
+
+class EvidenceGoneError(RingfenceError):
+    """Retention deleted what was being read."""
+
+    exit_code = 3
+
+
+def explained(error: SparkError, *, gone: str, less: str, disk: str, after: str) -> RingfenceError:
+    """What to raise instead; to be called while the session is there.
+
+    Args:
+        error: The error.
+        gone: What to do where retention deleted what was being read.
+        less: What helps beside more memory.
+        disk: What else fills the disk, or helps.
+        after: The end of the line where the cause is another one.
+    """
+    text = str(error)
+    if _jvm_gone(error, text):
+        return SparkFailedError(
+            f"Spark's JVM has ended: killed, perhaps, as the machine ran out of memory: leave it more, or {less}; {after}"
+        )
+    known: list[tuple[tuple[str, ...], RingfenceError]] = [
+        (
+            ("KAFKA_DATA_LOSS", "OffsetOutOfRange"),
+            EvidenceGoneError(f"retention deleted records while they were read: {gone}"),
+        ),
+        (
+            ("TopicAuthorization", "Not authorized to access topics"),
+            PrerequisiteError(
+                "this user may not read all of it: allow Read on the topics; see docs/security.md"
+            ),
+        ),
+        (
+            ("OutOfMemoryError",),
+            SparkFailedError(f"Spark ran out of memory: give it more (spark.driver.memory), or {less}"),
+        ),
+        (("long overflow",), SparkFailedError(f"{_TOO_FAR_OFF}; {after}")),
+        (
+            ("No space left on device",),
+            SparkFailedError(f"the disk is full: Spark sorts below spark.local.dir (/tmp){disk}"),
+        ),
+    ]
+    if any(each in text for each in _SILENT):
+        return BrokerUnavailableError(
+            f"the brokers answer no more ({innermost(error)}): look at them; {after}"
+        )
+    for marks, found in known:
+        if any(each in text for each in marks):
+            return found
+    return SparkFailedError(f"Spark failed: {innermost(error)}: {after}")
+
+
+def _jvm_gone(error: SparkError, text: str) -> bool:
+    """No connection, or one that ended in the middle: then Py4J says of a name that it is not there, or of a call no more than that."""
+    if isinstance(error, Py4JNetworkError | ConnectionError):
+        return True
+    return isinstance(error, Py4JError) and not isinstance(error, Py4JJavaError) and "Trace:" not in text
+
+
+def innermost(error: SparkError) -> str:
+    """Of a Java trace the innermost cause says most."""
+    lines = [line for line in str(error).splitlines() if line.strip()] or [type(error).__name__]
+    causes = [line.partition(": ")[2] for line in lines if line.startswith(("Caused by: ", ": "))]
+    return causes[-1] if causes else lines[0]

@@ -1,0 +1,100 @@
+"""Small files wherever Hadoop's file systems reach."""
+
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from reconcile.spark.failures import SPARK
+from reconcile.spark.files import unusable
+
+
+class HadoopFiles:
+    """Wherever Hadoop's file systems reach: ``hdfs://``, ``s3a://``, the cluster's default."""
+
+    def __init__(self, spark: SparkSession, root: str) -> None:
+        """Raises PrerequisiteError: it cannot be used."""
+        self._root = root.rstrip("/")
+        jvm: Any = spark.sparkContext._jvm  # noqa: SLF001 - Hadoop's file systems have no other door
+        configuration: Any = spark.sparkContext._jsc.hadoopConfiguration()  # noqa: SLF001
+        self._path: Any = jvm.org.apache.hadoop.fs.Path
+        self._io: Any = jvm.org.apache.commons.io.IOUtils
+        try:
+            self._system: Any = self._path(self._root).getFileSystem(configuration)
+            if self._system.getScheme() == "file" and "://" not in root:
+                self._root = str(Path(root).absolute())  # the JVM works in a folder of its own
+            self._system.mkdirs(self._path(self._root))
+        except Exception as error:
+            raise unusable(root, _cause(error)) from error
+
+    @property
+    def root(self) -> str:
+        """The folder, as a person names it."""
+        return self._root
+
+    def at(self, *parts: str) -> str:
+        """The whole path, as Spark takes it."""
+        return "/".join((self._root, *parts))
+
+    def names(self, folder: str) -> list[str]:
+        """What is in a folder; nothing if it does not exist."""
+        path = self._path(self.at(folder))
+        if not self._system.exists(path):
+            return []
+        return sorted(each.getPath().getName() for each in self._system.listStatus(path))
+
+    def read(self, name: str) -> str:
+        """A file's text."""
+        stream = self._system.open(self._path(self.at(name)))
+        try:
+            return str(self._io.toString(stream, "UTF-8"))
+        finally:
+            stream.close()
+
+    def write(self, name: str, text: str) -> None:
+        """Make a file: it is there whole, or not at all."""
+        target, made = self._path(self.at(name)), self._path(self.at(f"{name}.part"))
+        try:
+            stream = self._system.create(made, True)
+            try:
+                stream.write(bytearray(text, "utf-8"))
+            finally:
+                stream.close()
+            self._system.delete(target, False)
+            renamed = self._system.rename(made, target)
+        except SPARK as error:
+            raise unusable(self.at(name), _cause(error)) from error
+        if not renamed:
+            raise unusable(self.at(name), "the file cannot be renamed")
+
+    def delete(self, name: str) -> None:
+        """A file, or a folder with all that is in it."""
+        try:
+            self._system.delete(self._path(self.at(name)), True)
+        except SPARK as error:
+            raise unusable(self.at(name), _cause(error)) from error
+
+    def remove(self, name: str) -> None:
+        """A file, which may be missing; never a folder."""
+        path = self._path(self.at(name))
+        try:
+            if self._system.exists(path) and self._system.getFileStatus(path).isDirectory():
+                raise unusable(self.at(name), "a folder")
+            self._system.delete(path, False)
+        except SPARK as error:
+            raise unusable(self.at(name), _cause(error)) from error
+
+    def settle(self, folder: str) -> None:
+        """Such file systems do it by themselves."""
+
+    @contextlib.contextmanager
+    def locked(self) -> Iterator[None]:
+        """Whoever starts the job has to see to it that there is one at a time."""
+        yield
+
+
+def _cause(error: Exception) -> str:
+    java = getattr(error, "java_exception", None)
+    return str(java.toString()) if java is not None else str(error)

@@ -1,0 +1,65 @@
+"""Spark's master, looked at before Spark is started: where there is none it would try for a minute."""
+
+import re
+import socket
+import threading
+from typing import Final
+
+from ringfence_kafka.errors import ConfigurationError, PrerequisiteError
+
+CONNECT_LIMIT_S: Final = 5.0
+_STANDALONE: Final = "spark://"
+_PLACE: Final = r"(\[[0-9A-Fa-f:]+\]|[^][,:/\s]+):\d+"
+_KNOWN: Final = re.compile(
+    rf"local(\[(\*|[1-9]\d*)( *, *[1-9]\d*)?\])?|local-cluster\[.*\]|yarn|k8s://.+|spark://{_PLACE}(,{_PLACE})*"
+)
+
+
+def check(master: str) -> None:
+    """See that it is one, and where it has an address, that somebody is there.
+
+    Kubernetes may be behind a proxy, and YARN has its own configuration: of these Spark itself tells soon enough.
+
+    Raises:
+        ConfigurationError: Spark knows no such master.
+        PrerequisiteError: nobody listens at any of its addresses.
+    """
+    if not _KNOWN.fullmatch(master):
+        raise ConfigurationError(
+            f"{_named(master)}: that is no master of Spark: write local[*], local[4], spark://HOST:7077, yarn or k8s://https://HOST:PORT"
+        )
+    if not master.startswith(_STANDALONE):
+        return
+    places = [each.rpartition(":") for each in master.removeprefix(_STANDALONE).split(",")]
+    tried = [_Attempt(host, int(port)) for host, _, port in places]
+    for each in tried:
+        each.thread.start()
+    for each in tried:
+        each.thread.join(CONNECT_LIMIT_S)
+    if not any(each.reached for each in tried):
+        raise PrerequisiteError(
+            f"{_named(master)}: nobody listens there ({'; '.join(each.fault for each in tried)}): start Spark's master, or "
+            "correct the address"
+        )
+
+
+def _named(master: str) -> str:
+    return f"Spark's master {master!r} (--master, or reconcile.master)"
+
+
+class _Attempt:
+    """One address, in a thread of its own: looking a name up hears neither a limit nor a signal."""
+
+    def __init__(self, host: str, port: int) -> None:
+        self._host, self._port = host.strip("[]"), port
+        self.reached = False
+        self.fault = f"no answer within {CONNECT_LIMIT_S:g} s"
+        self.thread: Final = threading.Thread(target=self._run, name="master", daemon=True)
+
+    def _run(self) -> None:
+        try:
+            socket.create_connection((self._host, self._port), CONNECT_LIMIT_S).close()
+        except (OSError, OverflowError) as error:
+            self.fault = getattr(error, "strerror", None) or str(error)
+        else:
+            self.reached = True

@@ -1,0 +1,239 @@
+"""Reads topics with Spark's Kafka source, and brings their records into columns."""
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Final, NamedTuple
+
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
+
+from reconcile.spark.schemas import ACCEPTED, DIVERTED, QUARANTINED
+from ringfence_kafka import wire
+from ringfence_kafka.config.settings import AddressSettings
+
+RECORDS_A_TASK: Final = 1_000_000
+ID_BYTES_MAX: Final = 256
+"""An audit keeps longer IDs as digests."""
+Ranges = Mapping[str, Mapping[int, tuple[int, int]]]
+"""Topic → partition → offsets from, to."""
+
+_NO_HEADERS: Final = "array<struct<key:string,value:binary>>"
+
+
+class Dialect(NamedTuple):
+    """How the addresses that share it name ID and group: their topics are read in one scan."""
+
+    id_headers: tuple[str, ...]
+    id_from: str
+    group_header: str
+    default_group: str
+
+    @classmethod
+    def of(cls, address: AddressSettings) -> "Dialect":
+        """That of an address."""
+        return cls(
+            address.duplicate_id_headers,
+            address.duplicate_id_from,
+            address.group_header,
+            address.default_group,
+        )
+
+
+def scan(spark: SparkSession, options: Mapping[str, str], ranges: Ranges) -> DataFrame:
+    """The committed records of these ranges; each must end at or below the last stable offset.
+
+    It fails, rather than go on without, when retention deletes something meanwhile.
+    """
+    records = sum(end - begin for each in ranges.values() for begin, end in each.values())
+    return (
+        spark.read.format("kafka")
+        .options(**options)
+        .option("assign", json.dumps({topic: sorted(each) for topic, each in ranges.items()}))
+        .option("startingOffsets", _offsets(ranges, 0))
+        .option("endingOffsets", _offsets(ranges, 1))
+        .option("includeHeaders", "true")
+        .option("failOnDataLoss", "true")
+        .option("minPartitions", str(max(1, records // RECORDS_A_TASK)))
+        .load()
+        .withColumn("headers", F.coalesce("headers", F.array().cast(_NO_HEADERS)))
+    )
+
+
+def _offsets(ranges: Ranges, side: int) -> str:
+    return json.dumps(
+        {topic: {str(number): span[side] for number, span in each.items()} for topic, each in ranges.items()}
+    )
+
+
+def inputs(records: DataFrame, dialect: Dialect, numbers: Mapping[str, int]) -> DataFrame:
+    """:data:`reconcile.spark.schemas.INPUTS`; ``numbers``: topic → address."""
+    return records.select(
+        _number(numbers).alias("address"),
+        "partition",
+        "offset",
+        F.unix_millis("timestamp").alias("timestamp"),
+        _id(dialect).alias("id"),
+        _group(dialect).alias("group"),
+        F.xxhash64("key").alias("key_digest"),
+        F.xxhash64("value").alias("value_digest"),
+        F.length("value").alias("value_bytes"),
+        _headers_digest().alias("headers_digest"),
+        _header(wire.HEADER_TRANSACTION).alias("transaction"),
+        _header(wire.HEADER_PART).cast("string").alias("part"),
+    )
+
+
+def audited(records: DataFrame, dialect: Dialect) -> DataFrame:
+    """:data:`reconcile.spark.schemas.AUDITED`, of one topic. Long IDs are kept as digests, as in a ring."""
+    found = _id(dialect)
+    return records.select(
+        "partition",
+        "offset",
+        F.unix_millis("timestamp").alias("timestamp"),
+        F.when(F.length(found) > ID_BYTES_MAX, F.unhex(F.sha2(found, 256))).otherwise(found).alias("id"),
+        _group(dialect).alias("group"),
+        (F.col("key") if dialect.group_header else F.lit(None).cast("binary")).alias("key"),
+        F.col("key").isNotNull().alias("keyed"),
+        F.col("value").isNull().alias("tombstone"),
+    )
+
+
+def headers_of(records: DataFrame) -> DataFrame:
+    """A row a header of each record: its ``name`` and ``value``. For few records."""
+    return records.select(F.explode("headers").alias("header")).select(
+        F.col("header.key").alias("name"), F.col("header.value").alias("value")
+    )
+
+
+def forwards(records: DataFrame, input_topics: Mapping[str, str], numbers: Mapping[str, int]) -> DataFrame:
+    """:data:`reconcile.spark.schemas.FORWARDS`; ``input_topics``: forward topic → input topic."""
+    named = records.withColumn("source", _place(wire.HEADER_SOURCE, _named(input_topics)))
+    return named.where("source is not null").select(
+        _number(numbers).alias("address"),
+        "source.partition",
+        "source.offset",
+        F.col("partition").alias("lane"),
+        F.col("offset").alias("forward_offset"),
+    )
+
+
+def accepted(records: DataFrame, input_topics: Mapping[str, str], numbers: Mapping[str, int]) -> DataFrame:
+    """:data:`reconcile.spark.schemas.OUTPUTS`, of accepted topics: the input's key is in a header where it is not the group."""
+    own = F.exists("headers", lambda each: each["key"] == wire.HEADER_KEY)
+    key = F.when(own, _header(wire.HEADER_KEY)).otherwise(F.col("key"))
+    return _outputs(records, input_topics, numbers, ACCEPTED, key)
+
+
+def diverted(records: DataFrame, input_topics: Mapping[str, str], numbers: Mapping[str, int]) -> DataFrame:
+    """:data:`reconcile.spark.schemas.OUTPUTS`, of duplicates topics."""
+    return _outputs(records, input_topics, numbers, DIVERTED, F.col("key"))
+
+
+def quarantined(records: DataFrame, input_topics: Mapping[str, str], numbers: Mapping[str, int]) -> DataFrame:
+    """:data:`reconcile.spark.schemas.OUTPUTS`, of quarantine topics."""
+    return _outputs(records, input_topics, numbers, QUARANTINED, F.col("key"))
+
+
+def _outputs(
+    records: DataFrame, input_topics: Mapping[str, str], numbers: Mapping[str, int], fate: int, key: Column
+) -> DataFrame:
+    nothing = F.lit(None)
+    original: Column = nothing.cast("struct<partition:int,offset:bigint>")
+    named: Column = nothing.cast("string")
+    stand_in: Column = nothing.cast("bigint")
+    if fate == DIVERTED:
+        named = _header(wire.HEADER_ORIGINAL).cast("string")
+        original = _place(wire.HEADER_ORIGINAL, _named(input_topics))
+    if fate == QUARANTINED:
+        stand_in = F.get_json_object(F.col("value").cast("string"), "$.bytes").try_cast("bigint")
+    columns = records.withColumns(
+        {"source": _place(wire.HEADER_SOURCE, _named(input_topics)), "named": original}
+    )
+    return columns.select(
+        _number(numbers).alias("address"),
+        F.col("source.partition").alias("partition"),
+        F.col("source.offset").alias("offset"),
+        F.lit(fate).alias("fate"),
+        F.col("partition").alias("out_partition"),
+        F.col("offset").alias("out_offset"),
+        F.xxhash64("key").alias("out_group_digest"),
+        F.xxhash64(key).alias("out_key_digest"),
+        F.xxhash64("value").alias("out_value_digest"),
+        stand_in.alias("out_value_bytes"),
+        _headers_digest().alias("out_headers_digest"),
+        named.alias("original"),
+        F.col("named.partition").alias("original_partition"),
+        F.col("named.offset").alias("original_offset"),
+    )
+
+
+# -- columns -------------------------------------------------------------------------------------------------------
+
+
+def _number(numbers: Mapping[str, int]) -> Column:
+    """The address of a record, by its topic."""
+    return _mapped({topic: F.lit(number) for topic, number in numbers.items()})
+
+
+def _named(topics: Mapping[str, str]) -> Column:
+    return _mapped({topic: F.lit(named) for topic, named in topics.items()})
+
+
+def _mapped(values: Mapping[str, Column]) -> Column:
+    """By the topic; a chain of comparisons is compiled, a look into a map is not."""
+    (first, value), *rest = values.items()
+    if not rest:
+        return value
+    found = F.when(F.col("topic") == first, value)
+    for topic, each in rest:
+        found = found.when(F.col("topic") == topic, each)
+    return found
+
+
+def _header(name: str) -> Column:
+    """The value of a header; of repeats the last, as in Kafka. Null = missing or null."""
+    found = F.filter("headers", lambda each: each["key"] == name)
+    return F.try_element_at(found, F.lit(-1))["value"]
+
+
+def _id(dialect: Dialect) -> Column:
+    """HornetQ's duplicate ID: bytes; null = none. A digest stands for a value."""
+    if dialect.id_from == "key":
+        return F.col("key")
+    if dialect.id_from == "value":
+        return F.unhex(F.sha2("value", 256))
+    return F.coalesce(*(_header(each) for each in dialect.id_headers))
+
+
+def _group(dialect: Dialect) -> Column:
+    """Null = none. Where a header names it, one that is missing or empty means the default group."""
+    if not dialect.group_header:
+        return F.col("key")
+    named = _header(dialect.group_header)
+    return F.when(F.length(named) > 0, named).otherwise(F.lit(dialect.default_group.encode()))
+
+
+def _headers_digest() -> Column:
+    """Of the user's headers, in order, repeats and nulls included; Ringfence's own are left out."""
+    users = F.filter("headers", lambda each: ~each["key"].startswith(wire.RESERVED_PREFIX))
+    # A digest skips nulls, so that it is told where they are.
+    return F.xxhash64(
+        F.transform(users, lambda each: F.struct(each["key"], each["value"].isNull(), each["value"]))
+    )
+
+
+def _place(header: str, topic: Column) -> Column:
+    """The place of an input record that a header names; null where it is no place of that topic."""
+    parts = F.split(_header(header).cast("string"), "/")
+    partition, offset = (F.try_element_at(parts, F.lit(number)) for number in (2, 3))
+    sound = (F.size(parts) == 3) & (F.try_element_at(parts, F.lit(1)) == topic)  # noqa: PLR2004
+    place = F.struct(partition.try_cast("int").alias("partition"), offset.try_cast("bigint").alias("offset"))
+    return F.when(sound & place["partition"].isNotNull() & place["offset"].isNotNull(), place)
+
+
+def concatenated(frames: Sequence[DataFrame]) -> DataFrame:
+    """All rows of one frame or several."""
+    whole, *rest = frames
+    for each in rest:
+        whole = whole.unionByName(each)
+    return whole

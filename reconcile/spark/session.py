@@ -1,0 +1,244 @@
+"""The Spark session: what it is told, and that nothing of it is left at the end."""
+
+import contextlib
+import logging
+import os
+import re
+import shutil
+import sys
+import tempfile
+import time
+import warnings
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Final
+
+import pyspark
+from pyspark import SparkConf, SparkContext
+from pyspark.find_spark_home import _find_spark_home
+from pyspark.sql import SparkSession
+
+from conf import java
+from reconcile.spark.failures import SPARK
+from reconcile.spark.jvm import Jvm, JvmError
+from reconcile.spark.master import check
+from reconcile.spark.starting import not_started
+from reconcile.stopping import Stop
+from ringfence_kafka.errors import PrerequisiteError
+
+CONNECTOR: Final = f"org.apache.spark:spark-sql-kafka-0-10_2.13:{pyspark.__version__}"
+"""Spark's own Kafka source, of the version of the installed PySpark."""
+DRIVER_MEMORY: Final = "4g"
+"""Where Spark runs in this process; a heap grows only as far as it is used."""
+ROWS_A_TASK: Final = 100_000
+FEW: Final = 200_000
+"""Where a run may read fewer records, compiling takes longer than what is compiled: two records took 51 CPU seconds so, and 31
+without."""
+_FEW_SETTINGS: Final = {
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.sql.adaptive.enabled": "false",
+}
+_FEW_JVM: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+TASKS_MIN: Final = 2
+TASKS_MAX: Final = 2_000
+_SETTING: Final = re.compile(r"(spark\.[^\s=:]+)\s*[=:]?\s*(.*)")
+_PROOF_BYTES: Final = 2**16
+_FETCH_LOOK_S: Final = 3.0
+
+
+@contextlib.contextmanager
+def session(
+    master: str, stop: Stop, environ: Mapping[str, str] = os.environ, *, records: int = FEW
+) -> Iterator[SparkSession]:
+    """A session: of ``spark-submit`` when it runs us, else one of our own, gone with its JVM at the end.
+
+    Args:
+        master: Spark's.
+        stop: What a signal ends; from here on that is the JVM too.
+        environ: Of this process.
+        records: How many may be read at most.
+
+    Raises:
+        PrerequisiteError: Spark does not start; with its last lines.
+    """
+    if submitted(environ):
+        try:
+            spark = builder(master, submitted=True, environ=environ, records=records).getOrCreate()
+        except (*SPARK, OSError) as error:
+            raise not_started(error, master, CONNECTOR, "") from error
+        stop.heed_again()
+        try:
+            yield _quiet(spark)
+        finally:
+            with contextlib.suppress(*SPARK, OSError):
+                spark.stop()
+        return
+    # Py4J logs a trace at each call to a JVM that is gone, by logging's own functions, which would set up a log for it.
+    logging.getLogger().addHandler(logging.NullHandler())
+    conf = configured(master, submitted=False, environ=environ, records=records)
+    with _folder() as folder, _jvm(conf, folder, stop) as jvm:
+        try:
+            SparkContext(conf=conf, gateway=jvm.connect(_Fetching(jvm)))
+            stop.heed_again()
+            spark = _quiet(SparkSession.builder.getOrCreate())
+        except (*SPARK, OSError, JvmError) as error:
+            raise not_started(error, master, CONNECTOR, jvm.said()) from error
+        try:
+            yield spark
+        finally:
+            if stop.number is None:
+                # Where the JVM is gone already the error that told so is the one to raise; results are kept, or not, before.
+                with contextlib.suppress(*SPARK, OSError), warnings.catch_warnings(action="ignore"):
+                    spark.stop()
+
+
+def _quiet(spark: SparkSession) -> SparkSession:
+    spark.sparkContext.setLogLevel("ERROR")
+    return spark
+
+
+def required(master: str, environ: Mapping[str, str] = os.environ) -> None:
+    """See to it that Spark can be started, as far as that shows beforehand; under ``spark-submit`` it is already.
+
+    Raises:
+        ConfigurationError: there is no such master.
+        PrerequisiteError: no Java that Spark can use, or nobody at the master's address.
+    """
+    if not submitted(environ):
+        check(master)
+        java.find(environ, of="Spark", home_only=True)
+
+
+@contextlib.contextmanager
+def _folder() -> Iterator[Path]:
+    """For what the JVM says, and for the way to it.
+
+    Raises:
+        PrerequisiteError: nothing can be written there.
+    """
+    try:
+        made = Path(tempfile.mkdtemp(prefix="ringfence-spark-"))
+    except OSError as error:
+        raise _no_room(error) from error
+    try:
+        try:
+            (made / "proof").write_bytes(bytes(_PROOF_BYTES))
+        except OSError as error:
+            raise _no_room(error) from error
+        yield made
+    finally:
+        shutil.rmtree(made, ignore_errors=True)
+
+
+def _no_room(error: OSError) -> PrerequisiteError:
+    """Without it the JVM could not tell the way to it, and would wait for us, and we for it."""
+    return PrerequisiteError(
+        f"no temporary file can be written ({error.strerror or error}): make room, or name another folder in TMPDIR"
+    )
+
+
+@contextlib.contextmanager
+def _jvm(conf: SparkConf, folder: Path, stop: Stop) -> Iterator[Jvm]:
+    """Gone at the end, whatever happens.
+
+    Raises:
+        PrerequisiteError: there is nothing to start.
+    """
+    started: list[Jvm] = []
+    try:
+        with stop.held():  # else nobody would know it
+            try:
+                started.append(Jvm(conf, folder))
+            except OSError as error:
+                raise not_started(error, conf.get("spark.master") or "", CONNECTOR, "") from error
+            stop.ends(started[0].terminate, started[0].kill)
+        yield started[0]
+    finally:
+        for each in started:
+            if stop.number is None:
+                each.end()
+            else:
+                each.end_now()
+        SparkContext._gateway = SparkContext._jvm = None  # noqa: SLF001 - PySpark has no other way to forget it
+
+
+class _Fetching:
+    """Tells, once, why it takes so long the first time."""
+
+    def __init__(self, jvm: Jvm) -> None:
+        self._jvm = jvm
+        self._look_at = time.monotonic() + _FETCH_LOOK_S
+
+    def __call__(self) -> None:
+        if time.monotonic() < self._look_at:
+            return
+        self._look_at = time.monotonic() + _FETCH_LOOK_S
+        if "downloading " in self._jvm.said():
+            sys.stderr.write(f"fetching Spark's Kafka connector {CONNECTOR}, once ...\n")
+            self._look_at = float("inf")
+
+
+def submitted(environ: Mapping[str, str] = os.environ) -> bool:
+    """Whether ``spark-submit`` runs us."""
+    return "PYSPARK_GATEWAY_PORT" in environ
+
+
+def builder(
+    master: str, *, submitted: bool, environ: Mapping[str, str], records: int
+) -> SparkSession.Builder:
+    """What a session is made from."""
+    return SparkSession.builder.config(
+        conf=configured(master, submitted=submitted, environ=environ, records=records)
+    )
+
+
+def configured(master: str, *, submitted: bool, environ: Mapping[str, str], records: int) -> SparkConf:
+    """What Spark is told; under ``spark-submit`` the process is there, and so are its jars."""
+    conf = SparkConf(loadDefaults=False)
+    conf.setAppName("ringfence reconcile")
+    conf.set("spark.sql.session.timeZone", "UTC")
+    conf.set("spark.redaction.regex", "(?i)secret|password|passphrase|token|access[.]?key|jaas|keystore")
+    conf.set("spark.sql.redaction.options.regex", "(?i)secret|password|token|jaas|keystore")
+    if not submitted:
+        conf.setMaster(master)
+        theirs = _defaults(environ)
+        conf.set(
+            "spark.jars.packages", ",".join(filter(None, (CONNECTOR, theirs.get("spark.jars.packages"))))
+        )
+        ours = {"spark.ui.enabled": "false"}
+        conf.set("spark.ui.showConsoleProgress", "false")
+        if settings := environ.get("RINGFENCE_IVY_SETTINGS"):
+            conf.set("spark.jars.ivySettings", str(Path(settings).absolute()))
+        if master.startswith("local"):
+            ours["spark.driver.memory"] = DRIVER_MEMORY
+            if records < FEW:
+                ours |= {"spark.driver.extraJavaOptions": _FEW_JVM, **_FEW_SETTINGS}
+            # Nobody but this machine has to reach it, whatever its name resolves to.
+            ours |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+        for key, value in ours.items():
+            if key not in theirs:
+                conf.set(key, value)
+    return conf
+
+
+def _defaults(environ: Mapping[str, str]) -> dict[str, str]:
+    """What somebody has set for all of this machine's Spark, whose command line would come before it."""
+    home: str = _find_spark_home()  # type: ignore[no-untyped-call]
+    folder = environ.get("SPARK_CONF_DIR") or Path(home) / "conf"
+    try:
+        lines = (Path(folder) / "spark-defaults.conf").read_text("utf-8").splitlines()
+    except OSError:
+        lines = []
+    found = {each[1]: each[2] for line in lines if (each := _SETTING.fullmatch(line.strip()))}
+    if memory := environ.get("SPARK_DRIVER_MEMORY"):
+        found["spark.driver.memory"] = memory
+    return found
+
+
+def fit_to(spark: SparkSession, records: int) -> None:
+    """As many tasks as there is work, unless somebody has set it: few records would wait for empty tasks."""
+    if spark.sparkContext.getConf().contains("spark.sql.shuffle.partitions"):
+        return
+    tasks = max(TASKS_MIN, spark.sparkContext.defaultParallelism, records // ROWS_A_TASK)
+    spark.conf.set("spark.sql.shuffle.partitions", str(min(tasks, TASKS_MAX)))

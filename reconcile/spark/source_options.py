@@ -1,0 +1,74 @@
+"""How Spark's Kafka source gets into the cluster."""
+
+from pathlib import Path
+from typing import Final
+
+from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.hazmat.primitives import serialization
+
+from ringfence_kafka.config.settings import KafkaSettings
+from ringfence_kafka.errors import ConfigurationError
+
+_POLL_RECORDS: Final = 20_000
+"""Spark asks for the log's ends at each poll: with Kafka's 500 records most of the time goes there."""
+_FETCH_BYTES: Final = 8 * 2**20
+_FETCH_WAIT_MS: Final = 10
+
+
+def kafka_options(kafka: KafkaSettings) -> dict[str, str]:
+    """Options of the Kafka source. PEM texts travel in them, since executors have no files of ours.
+
+    Raises:
+        OSError: a PEM file cannot be read.
+        ConfigurationError: a private key is none.
+    """
+    options = {
+        "bootstrap.servers": kafka.bootstrap_servers,
+        "security.protocol": kafka.security_protocol,
+        "isolation.level": "read_committed",
+        "max.poll.records": str(_POLL_RECORDS),
+        "max.partition.fetch.bytes": str(_FETCH_BYTES),
+        # At the end of a log the broker would hold a fetch back for half a second, and what Spark asks behind it.
+        "fetch.max.wait.ms": str(_FETCH_WAIT_MS),
+    }
+    if kafka.uses_ssl and kafka.ssl_cafile:
+        options["ssl.truststore.type"] = "PEM"
+        options["ssl.truststore.certificates"] = Path(kafka.ssl_cafile).read_text("utf-8")
+    if kafka.uses_ssl and kafka.ssl_certfile:
+        options["ssl.keystore.type"] = "PEM"
+        options["ssl.keystore.certificate.chain"] = Path(kafka.ssl_certfile).read_text("utf-8")
+        options["ssl.keystore.key"] = _pkcs8(Path(kafka.ssl_keyfile))
+    if kafka.uses_sasl:
+        plain = kafka.sasl_mechanism == "PLAIN"
+        module = "plain.PlainLoginModule" if plain else "scram.ScramLoginModule"
+        options["sasl.mechanism"] = kafka.sasl_mechanism
+        options["sasl.jaas.config"] = (
+            f"org.apache.kafka.common.security.{module} required "
+            f"username={_quoted(kafka.sasl_username)} password={_quoted(kafka.sasl_password())};"
+        )
+    return {f"kafka.{name}": value for name, value in options.items()}
+
+
+def _pkcs8(file: Path) -> str:
+    """A private key as Java reads it; OpenSSL and Python read older formats too.
+
+    Raises:
+        ConfigurationError: it is none, or locked.
+    """
+    text = file.read_text("utf-8")
+    if "-----BEGIN PRIVATE KEY-----" in text:
+        return text
+    try:
+        key = serialization.load_pem_private_key(text.encode(), password=None)
+    except (ValueError, TypeError, UnsupportedAlgorithm) as error:
+        raise ConfigurationError(
+            f"kafka.ssl_keyfile = {file}: not a private key that can be read without a password ({error}): "
+            f"`openssl pkcs8 -topk8 -nocrypt -in {file}` makes one"
+        ) from error
+    kind, plain = serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    return key.private_bytes(serialization.Encoding.PEM, kind, plain).decode()
+
+
+def _quoted(text: str) -> str:
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'

@@ -1,0 +1,154 @@
+"""The ``ringfence-consume`` program, also ``python -m ringfence_client`` and ``ringfence consume``."""
+
+from pathlib import Path
+from typing import Final, NoReturn
+
+import click
+
+from ringfence_kafka.errors import ConfigurationError
+from ringfence_kafka.program import CONSUMER_GROUP, PORT, config_option, run, settings_with_addresses
+
+_SECONDS: Final = click.FloatRange(0, min_open=True)
+
+
+@click.command(context_settings={"help_option_names": ["-h", "--help"]})
+@click.argument("address")
+@click.option("--handler", required=True, metavar="MODULE:FUNCTION", help="Called with each message.")
+@click.option(
+    "--consumer-group", "group", type=CONSUMER_GROUP, required=True, help="Its progress is its own."
+)
+@click.option(
+    "--concurrency", type=click.IntRange(1), default=10, show_default=True, help="Handlers that run at once."
+)
+@click.option(
+    "--prefetch",
+    type=click.IntRange(1),
+    default=1,
+    show_default=True,
+    help="Messages of its group a handler holds.",
+)
+@click.option(
+    "--max-attempts",
+    type=click.IntRange(1),
+    show_default="5",
+    help="A message is a dead letter after so many failed ones, and not before --retry-time.",
+)
+@click.option(
+    "--retry-time",
+    type=click.FloatRange(0),
+    show_default="600; 0 with --max-attempts",
+    help="Seconds since its first failure before which a message is no dead letter.",
+)
+@click.option(
+    "--breaker/--no-breaker",
+    default=True,
+    show_default=True,
+    help="While nearly everything fails, slow down and give nothing up.",
+)
+@click.option(
+    "--handler-timeout",
+    type=click.FloatRange(0),
+    default=0.0,
+    show_default=True,
+    help="Seconds after which a handler's run is ended, as a failed attempt; 0 = never.",
+)
+@click.option(
+    "--ack-interval",
+    type=_SECONDS,
+    default=0.1,
+    show_default=True,
+    help="Seconds between writes of the progress.",
+)
+@click.option(
+    "--drain-timeout",
+    type=_SECONDS,
+    default=30.0,
+    show_default=True,
+    help="Seconds that handlers get to end.",
+)
+@click.option(
+    "--lease-timeout",
+    type=_SECONDS,
+    default=10.0,
+    show_default=True,
+    help="Seconds of silence after which another consumer's lease is taken.",
+)
+@click.option(
+    "--lease-idle",
+    type=_SECONDS,
+    default=2.0,
+    show_default=True,
+    help="The same where it has nothing unacknowledged.",
+)
+@click.option(
+    "--session-timeout",
+    type=_SECONDS,
+    default=10.0,
+    show_default=True,
+    help="Seconds after which the group gives a dead consumer's partitions to others.",
+)
+@click.option(
+    "--memory",
+    "memory_mib",
+    type=click.IntRange(16),
+    default=512,
+    show_default=True,
+    help="MiB of messages kept in memory, all partitions together.",
+)
+@click.option("--web-port", type=PORT, help="0 = no web server; not given = any free port.")
+@config_option
+def consume(
+    address: str,
+    handler: str,
+    group: str,
+    concurrency: int,
+    prefetch: int,
+    max_attempts: int | None,
+    retry_time: float | None,
+    breaker: bool,
+    handler_timeout: float,
+    ack_interval: float,
+    drain_timeout: float,
+    lease_timeout: float,
+    lease_idle: float,
+    session_timeout: float,
+    memory_mib: int,
+    web_port: int | None,
+    config: Path,
+) -> int:
+    """Run a handler over the accepted messages of ADDRESS: each group in order, groups beside one another.
+
+    Returning acknowledges a message; raising tries it again later. Run as many consumers as you like. SIGTERM drains
+    and writes the progress.
+    """
+    settings = settings_with_addresses(config)
+    from ringfence_client import command  # noqa: PLC0415
+    from ringfence_client.options import ConsumerOptions  # noqa: PLC0415
+
+    try:
+        options = ConsumerOptions(
+            concurrency=concurrency,
+            prefetch=prefetch,
+            max_attempts=max_attempts,
+            retry_time=retry_time,
+            breaker=breaker,
+            handler_timeout=handler_timeout,
+            ack_interval=ack_interval,
+            drain_timeout=drain_timeout,
+            lease_timeout=lease_timeout,
+            lease_idle=lease_idle,
+            session_timeout=session_timeout,
+            memory_max=memory_mib * 2**20,
+        )
+    except ValueError as error:
+        raise ConfigurationError(str(error)) from error
+    return command.run(settings, address, handler, group, options, web_port)
+
+
+def main() -> NoReturn:
+    """Consume, and exit."""
+    run(consume, None, "ringfence-consume")
+
+
+if __name__ == "__main__":
+    main()

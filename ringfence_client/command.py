@@ -1,0 +1,149 @@
+"""``ringfence consume``: runs a handler over the groups of an address."""
+
+import asyncio
+import contextlib
+import importlib
+import logging
+import os
+import signal
+import socket
+import sys
+import sysconfig
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final
+
+import click
+
+from ringfence_client import ConsumerOptions, GroupConsumer, web
+from ringfence_client.handler import check
+from ringfence_kafka import collector, failpoints, logs
+from ringfence_kafka.config.settings import Settings
+from ringfence_kafka.errors import ConfigurationError, PrerequisiteError, RingfenceError
+
+log: Final = logging.getLogger("ringfence.consumer")
+
+
+def run(
+    settings: Settings, address: str, handler: str, group: str, options: ConsumerOptions, web_port: int | None
+) -> int:
+    """Consume until SIGTERM or SIGINT; then drain, write progress, leave.
+
+    Raises:
+        RingfenceError: it cannot start; the text names the fault and the way out.
+    """
+    logs.configure()
+    failpoints.install_from_environment()
+    found = settings.configured(address)
+    call = load_handler(handler)
+    listener = None if web_port == 0 else _listen(settings.app.web_host, web_port)
+    url = web.advertised(*listener.getsockname()[:2]) if listener is not None else ""
+    consumer = GroupConsumer(settings, found, group, call, options, web=url)
+    collector.collect_rarely()
+    with asyncio.Runner() as runner:  # its end waits without limit for coroutines that are cancelled
+        try:
+            runner.run(_consume(consumer, listener, url))
+        except RingfenceError as error:
+            _end_despite_handlers(consumer, error)
+            raise
+        log.info("stopped")
+        _end_despite_handlers(consumer)
+    return 0
+
+
+def _end_despite_handlers(consumer: GroupConsumer, error: RingfenceError | None = None) -> None:
+    """Python waits for threads, and asyncio for coroutines, before they end: a handler that hangs would keep the process for ever."""
+    left = consumer.dispatcher.runs.left_behind
+    if not left:
+        return
+    log.warning(
+        "%d handlers still run, in threads or although they were cancelled: the process ends without them, and what they did not "
+        "finish comes again",
+        left,
+    )
+    if error is not None:
+        click.echo(f"ringfence: {error}", err=True)
+    logging.shutdown()
+    sys.stdout.flush()
+    os._exit(error.exit_code if error is not None else 0)
+
+
+async def _consume(consumer: GroupConsumer, listener: socket.socket | None, url: str) -> None:
+    loop = asyncio.get_running_loop()
+    for each in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(each, consumer.stop)
+    async with contextlib.AsyncExitStack() as stack:
+        if listener is not None:
+            await stack.enter_async_context(web.serving(consumer, listener))
+            log.info("web server at %s", url)
+        await consumer.run()
+
+
+def load_handler(text: str) -> Callable[..., Any]:
+    """The function that ``MODULE:FUNCTION`` names; the current folder comes first.
+
+    Raises:
+        ConfigurationError: there is none, or its module does not load.
+    """
+    name, colon, path = text.partition(":")
+    if not (name and colon and path):
+        raise ConfigurationError(
+            f"--handler {text!r} is not MODULE:FUNCTION; write for example orders:handle"
+        )
+    here = str(Path.cwd())
+    if sys.path[:1] != [here]:
+        sys.path.insert(0, here)
+    try:
+        found: Any = importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name is not None and (name == error.name or name.startswith(f"{error.name}.")):
+            raise ConfigurationError(
+                f"--handler {text!r}: there is no module {name}: it is looked for in {here}, then where Python looks"
+                f"{_hidden(name.partition('.')[0], here)}"
+            ) from error
+        raise ConfigurationError(
+            f"--handler {text!r}: {name} needs {error.name}, which is missing{_where(error)}"
+        ) from error
+    except Exception as error:
+        raise ConfigurationError(
+            f"--handler {text!r}: {name} does not load: {error!r}{_where(error)}"
+        ) from error
+    for part in path.split("."):
+        if not hasattr(found, part):
+            raise ConfigurationError(f"--handler {text!r}: {name} has no {path}")
+        found = getattr(found, part)
+    check(found, f"--handler {text!r}: {path}")
+    return found  # type: ignore[no-any-return]
+
+
+def _hidden(package: str, here: str) -> str:
+    """A folder that is no regular package is passed over where there is one of its name anywhere."""
+    taken = getattr(sys.modules.get(package), "__file__", None)
+    folder = Path(here) / package
+    if taken is None or not folder.is_dir() or (folder / "__init__.py").exists():
+        return ""
+    return f". {folder} has no __init__.py, so Python takes {taken} instead: add one to yours"
+
+
+def _where(error: BaseException) -> str:
+    """The last line of the user's own code that was run: what it called is Python's, or a library's."""
+    if isinstance(error, SyntaxError):
+        return ""  # says so itself
+    libraries = tuple(sysconfig.get_paths()[each] for each in ("stdlib", "purelib", "platlib"))
+    frames = [
+        each
+        for each in traceback.extract_tb(error.__traceback__)[1:]  # the first is ours
+        if not each.filename.startswith((*libraries, "<frozen"))
+    ]
+    return f" ({frames[-1].filename}, line {frames[-1].lineno})" if frames else ""
+
+
+def _listen(host: str, port: int | None) -> socket.socket:
+    """A listening socket; without a number, on any free port."""
+    try:
+        return socket.create_server((host, port or 0))
+    except OSError as error:
+        raise PrerequisiteError(
+            f"--web-port {port or 0}: cannot listen on {host} ({error.strerror}): choose another, or 0 for none"
+        ) from error

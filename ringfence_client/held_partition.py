@@ -1,0 +1,78 @@
+"""A partition that is held: its claim, its window, who writes its progress, who reads what is parked."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any
+
+from ringfence_client.claim import Claim
+from ringfence_client.message import Fence
+from ringfence_client.window import Window
+from ringfence_client.writer import ProgressWriter
+
+
+@dataclass
+class Assignment:
+    """By what right a partition is ours; known to its opening, and then to its claim."""
+
+    generation: int
+    """Of the consumer group: the last in which it was assigned to us."""
+
+
+class HeldPartition:
+    """From its opening until it is given away or lost."""
+
+    def __init__(
+        self,
+        claim: Claim,
+        window: Window,
+        writer: ProgressWriter,
+        assignment: Assignment,
+        read: Callable[["HeldPartition", int], Awaitable[Any | None]],
+        renew: Callable[["HeldPartition"], None],
+    ) -> None:
+        """``read`` brings a parked record; ``renew`` is told when the partition must be opened anew."""
+        self.claim = claim
+        self.fence = Fence(claim.token, (claim.topic, claim.partition, claim.topic_id))
+        self.window = window
+        self.writer = writer
+        self.assignment = assignment
+        self.draining = False
+        """Nothing more of it is handed out."""
+        self.ending = False
+        """Its handlers are waited for, or cancelled: what would rest until it is tried again is put back."""
+        self.failed = False
+        """It is to be opened anew, and never goes on as it is."""
+        self.leaving: asyncio.Task[None] | None = None
+        """Lets it go when all that runs of it has ended."""
+        self.ended = asyncio.Event()
+        """Set whenever a handler ended that ran of it."""
+        self._read = read
+        self._renew = renew
+
+    @property
+    def topic(self) -> str:
+        """The accepted topic."""
+        return self.claim.topic
+
+    @property
+    def partition(self) -> int:
+        """Its number."""
+        return self.claim.partition
+
+    async def load(self, offset: int) -> Any | None:
+        """A record that is parked, as :meth:`ringfence_client.parked.ParkedReader.read` has it."""
+        return await self._read(self, offset)
+
+    def lose(self) -> None:
+        """Nothing of it counts any more."""
+        self.window.closed = True
+        self.fence.lost = True
+
+    def fail(self) -> None:
+        """Something happened that nobody foresaw: close it and open it anew."""
+        self.failed = True
+        self._renew(self)
+
+    def __str__(self) -> str:
+        return str(self.claim)

@@ -1,0 +1,346 @@
+"""Opens a partition that Kafka has assigned: wait for its lease, fence the former holder, then read how far it came."""
+
+import asyncio
+import dataclasses
+import logging
+import math
+import uuid
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+from aiokafka.errors import KafkaError, KafkaTimeoutError, MessageSizeTooLargeError
+
+from ringfence_client.claim import Claim, LostError
+from ringfence_client.dead_letters import DeadLetters
+from ringfence_client.lease import LeaseWatch
+from ringfence_client.memory import Memory
+from ringfence_client.options import ConsumerOptions
+from ringfence_client.progress import ProgressTopic
+from ringfence_client.record import Progress
+from ringfence_client.resuming import Log, Resumption, resume
+from ringfence_client.topic_faults import small
+from ringfence_client.window import Window
+from ringfence_client.writer import TRANSACTION_TIMEOUT_MS, ProgressWriter
+from ringfence_kafka import clock, wire
+from ringfence_kafka.clients import ProducerClients
+from ringfence_kafka.cluster import Cluster
+from ringfence_kafka.config.settings import KafkaSettings
+from ringfence_kafka.errors import RingfenceError, require
+from ringfence_kafka.failpoints import reach
+from ringfence_kafka.producer import TransactionalProducer
+
+log: Final = logging.getLogger("ringfence.consumer")
+
+
+LOOK_S: Final = 0.1
+"""Between two looks at a lease that somebody else has."""
+SAY_S: Final = 10.0
+LAST_LOOK_S: Final = 1.0
+"""For the look between waiting for one's turn and the fence. One that takes longer is given up: the turn goes on."""
+EXPLAIN_LIMIT_S: Final = 3.0
+FENCE_LIMIT_S: Final = 10.0
+"""One whose coordinator is away must not keep its turn from the others."""
+
+
+class NotOursError(Exception):
+    """The consumer group has given the partition to somebody else meanwhile."""
+
+
+class LeaseAcquisition:
+    """Opens the partitions of one accepted topic for one consumer group."""
+
+    def __init__(
+        self,
+        kafka: KafkaSettings,
+        app_id: str,
+        cluster: Cluster,
+        progress: ProgressTopic,
+        letters: DeadLetters,
+        options: ConsumerOptions,
+        memory: Memory,
+        *,
+        web: str = "",
+    ) -> None:
+        """``web``: where this consumer's web server is, for others to find."""
+        self._kafka = kafka
+        self._app_id = app_id
+        self._cluster = cluster
+        self._progress = progress
+        self._letters = letters
+        self._options = options
+        self._memory = memory
+        self._clients = ProducerClients(kafka)
+        self._watches: dict[bytes, LeaseWatch] = {}
+        """By key, from one opening to the next: neither a rebalance nor a failure makes a silent holder younger."""
+        self._ended: set[str] = set()
+        """Holders that were this consumer, and of which nothing runs any more."""
+        self._web = web
+
+    async def stop(self) -> None:
+        """Disconnect, when all that was opened is closed."""
+        await self._clients.stop()
+
+    def ended(self, holder: str) -> None:
+        """Nothing of this former claim of ours runs any more: its lease need not be waited for."""
+        self._ended.add(holder)
+
+    async def open(
+        self,
+        topic: str,
+        partition: int,
+        confirm: Callable[[], Awaitable[bool]],
+        waiting: Callable[[str], None] = lambda _: None,
+    ) -> tuple[Claim, Window, ProgressWriter]:
+        """Wait, fence, read, and prepare; nothing is written yet.
+
+        Args:
+            topic: The accepted topic.
+            partition: Its number.
+            confirm: Asks the broker whether the partition is still ours. Before the fence, so that who slept past its
+                session does not fence the successor; and after it, so that nobody works on what it lost meanwhile.
+            waiting: Told for whom one waits.
+
+        Raises:
+            NotOursError: it is not.
+            KafkaError: the cluster does not answer.
+            ProgressFormatError: the progress cannot be read.
+        """
+        holder = f"{self._options.name}/{uuid.uuid4().hex[:8]}"
+        claim = Claim(self._cluster.group_id, topic, partition, holder, self._web)
+        producer, predecessor = await self._taken(claim, confirm, waiting)
+        try:
+            log_now = await self._log(topic, partition)
+        except BaseException:
+            await producer.discard()
+            raise
+        found = resume(predecessor, log_now)
+        self._say(claim, predecessor, log_now, found)
+        token = 1 + (predecessor.token if predecessor is not None else 0)
+        claim = dataclasses.replace(claim, token=token, topic_id=log_now.topic_id)
+
+        async def reclaim(draining: bool) -> tuple[TransactionalProducer, Progress | None]:
+            return await self._reclaim(claim, predecessor, confirm, draining=draining)
+
+        window = Window(
+            found.progress,
+            memory=self._memory,
+            prefetch=self._options.prefetch,
+            records_max=self._options.records_max,
+        )
+
+        def destination() -> tuple[str, int]:
+            return self._progress.name, self._progress.home(claim.key)
+
+        writer = ProgressWriter(
+            claim, window, producer, destination, self._letters, reclaim, self._explain, options=self._options
+        )
+        return claim, window, writer
+
+    async def _taken(
+        self, claim: Claim, confirm: Callable[[], Awaitable[bool]], waiting: Callable[[str], None]
+    ) -> tuple[TransactionalProducer, Progress | None]:
+        """Wait until the lease is released, or its holder has been silent for too long; then fence, and read the lease again."""
+        watch = self._watches.setdefault(
+            claim.key, LeaseWatch(self._options.lease_timeout, self._options.lease_idle)
+        )
+        said = -math.inf
+        await _confirmed(claim, confirm)
+        while True:
+            await reach("opening", _lane(claim))
+            left, lease = await self._look(claim, watch)
+            if not left or lease is None:
+                taken = await self._fenced_if_free(claim, watch, confirm)
+                if taken is not None:
+                    return taken
+                continue
+            now = clock.now()
+            text = (
+                f"{claim} is held by {lease.holder}, {lease.state}, token {lease.token}: unchanged for "
+                f"{now - watch.since:.1f} s, delivered up to {lease.delivered}, acknowledged up to {lease.next}, "
+                f"{lease.running} unacknowledged"
+            )
+            waiting(text)
+            if now - said >= SAY_S:
+                said = now
+                log.info("%s; waiting", text)
+            await asyncio.sleep(min(left, LOOK_S))
+
+    async def _look(self, claim: Claim, watch: LeaseWatch) -> tuple[float, Progress | None]:
+        """How long the lease must stay as it is before it may be taken, in seconds, and what it says."""
+        begun = clock.now()
+        lease, asked_at = await self._progress.look(claim.key)
+        left = watch.look(lease, begun, asked_at)
+        return (0.0 if lease is not None and lease.holder in self._ended else left), lease
+
+    async def _fenced_if_free(
+        self, claim: Claim, watch: LeaseWatch, confirm: Callable[[], Awaitable[bool]]
+    ) -> tuple[TransactionalProducer, Progress | None] | None:
+        """None: its holder has written meanwhile. It finds itself fenced, and fences back if it is a member."""
+        async with self._clients.turn() as queue:
+            if queue and not await self._still_free(claim, watch):
+                return None
+            producer = await self._fenced(claim, confirm)
+        try:
+            # Again: what the former holder acknowledged until the fence counts, and nothing after it can.
+            left, predecessor = await self._look(claim, watch)
+        except BaseException:
+            await producer.discard()
+            raise
+        if left:
+            log.info("%s: its holder wrote again before it was fenced: waiting", claim)
+            await producer.discard()
+            return None
+        return producer, predecessor
+
+    async def _still_free(self, claim: Claim, watch: LeaseWatch) -> bool:
+        """No if it cannot be told soon: others wait for the turn."""
+        try:
+            async with asyncio.timeout(LAST_LOOK_S):
+                left, _ = await self._look(claim, watch)
+        except TimeoutError:
+            return False
+        return not left
+
+    async def _fenced(self, claim: Claim, confirm: Callable[[], Awaitable[bool]]) -> TransactionalProducer:
+        """With a turn."""
+        await _confirmed(claim, confirm)
+        await reach("before-fence", _lane(claim))
+        producer = await self._fence(claim)
+        try:
+            await reach("after-fence", _lane(claim))
+            await _confirmed(claim, confirm)
+        except BaseException:
+            await producer.discard()
+            raise
+        return producer
+
+    async def _fence(self, claim: Claim) -> TransactionalProducer:
+        producer = TransactionalProducer(
+            self._kafka,
+            wire.consumer_transactional_id(self._app_id, claim.group, claim.topic, claim.partition),
+            _lane(claim),
+            transaction_timeout_ms=TRANSACTION_TIMEOUT_MS,
+            clients=self._clients,
+        )
+        try:
+            async with asyncio.timeout(FENCE_LIMIT_S):
+                await producer.fence()
+        except TimeoutError as error:
+            await producer.discard()
+            raise KafkaTimeoutError(
+                f"{claim} cannot be fenced within {FENCE_LIMIT_S:g} s: does the cluster's transaction coordinator work?"
+            ) from error
+        except BaseException:
+            await producer.discard()
+            raise
+        return producer
+
+    async def _log(self, topic: str, partition: int) -> Log:
+        # The ID first: if the topic is created again meanwhile, positions of the new one come with the ID of the old, and
+        # whoever watches the topic finds it out.
+        identity = await self._cluster.identity(topic)
+        committed = await self._cluster.stable_committed(topic, partition)
+        start = await self._cluster.log_start(topic, partition)
+        return Log(identity.topic_id, committed, start, await self._cluster.high_watermark(topic, partition))
+
+    def _say(self, claim: Claim, recorded: Progress | None, log_now: Log, found: Resumption) -> None:
+        """What an operator should know of where it begins."""
+        before = log_now.committed if recorded is None else recorded.next
+        wanted = log_now.committed if found.moved else before
+        if found.recreated:
+            log.warning(
+                "%s: %s was deleted and created again: beginning at %s, %d; nothing that %s knows of the old one applies",
+                claim, claim.topic, "the offset that was set" if found.moved else "its start", found.progress.next, claim.group,
+            )  # fmt: skip
+        elif found.moved:
+            log.warning(
+                "%s: the offset of %s was moved from %d to %d: beginning there, and what was finished above it is "
+                "done again",
+                claim, claim.group, before, log_now.committed,
+            )  # fmt: skip
+        if recorded is None and log_now.committed is None and log_now.start:
+            log.warning(
+                "GAP: %s begins at %d, and %s has neither progress nor an offset there: up to %d messages were deleted before "
+                "it could read them. A new group just begins here; for another one publish them again, after 'ringfence rings "
+                "clear', and set a longer retention.ms on %s",
+                claim, log_now.start, claim.group, log_now.start, claim.topic,
+            )  # fmt: skip
+        if found.lost_tail:
+            log.warning(
+                "%s ends at %d, and %s has finished it up to %d: it was recreated, or lost its tail; beginning at its "
+                "start", claim, log_now.end, claim.group, wanted,
+            )  # fmt: skip
+        if found.gap:
+            log.error(
+                "GAP: %s begins at %d, and %s has finished it up to %d: retention deleted what lies between",
+                claim, log_now.start, claim.group, wanted,
+            )  # fmt: skip
+
+    async def _reclaim(
+        self,
+        claim: Claim,
+        predecessor: Progress | None,
+        confirm: Callable[[], Awaitable[bool]],
+        *,
+        draining: bool,
+    ) -> tuple[TransactionalProducer, Progress | None]:
+        """After a failed write: fence again, unless somebody else has written meanwhile; and what was written last.
+
+        The failure may be a fence. Whose it was, the record says: whoever takes a lease writes it before all else. A holder that
+        is draining is no member for this partition any more; it goes on only while nobody has.
+        """
+        if draining:
+            producer = await self._fenced_back(claim, predecessor)
+        else:
+            try:
+                async with self._clients.turn():
+                    producer = await self._fenced(claim, confirm)
+            except NotOursError as error:
+                raise LostError(str(error)) from error
+        try:
+            progress = await self._progress.latest(claim.key)
+            self._require_ours(claim, predecessor, progress)
+        except BaseException:
+            await producer.discard()
+            raise
+        return producer, progress
+
+    async def _fenced_back(self, claim: Claim, predecessor: Progress | None) -> TransactionalProducer:
+        """Unless somebody has taken it by now."""
+        self._require_ours(claim, predecessor, await self._progress.latest(claim.key))
+        async with self._clients.turn() as queue:
+            if queue:
+                async with asyncio.timeout(LAST_LOOK_S):
+                    self._require_ours(claim, predecessor, await self._progress.latest(claim.key))
+            return await self._fence(claim)
+
+    async def _explain(self, error: Exception) -> str:
+        """What may be behind progress that cannot be written."""
+        try:
+            async with asyncio.timeout(EXPLAIN_LIMIT_S):
+                if not await self._cluster.partition_counts([self._progress.name]):
+                    return f"{self._progress.name} does not exist any more"
+                if not isinstance(error, MessageSizeTooLargeError):
+                    return ""
+                found = (await self._cluster.describe([self._progress.name])).topics.get(self._progress.name)
+        except (KafkaError, OSError, TimeoutError, RingfenceError):
+            return ""
+        return small(found) if found is not None and found.config is not None else ""
+
+    def _require_ours(self, claim: Claim, predecessor: Progress | None, progress: Progress | None) -> None:
+        if progress is not None and progress.holder != claim.holder and progress != predecessor:
+            raise LostError(f"{progress.holder} has taken it")
+        if progress is not None and progress.holder == claim.holder:
+            require(
+                progress.token == claim.token, claim, "has token", claim.token, "and wrote", progress.token
+            )
+
+
+def _lane(claim: Claim) -> str:
+    """For fail points."""
+    return f"{claim.group}/{claim}"
+
+
+async def _confirmed(claim: Claim, confirm: Callable[[], Awaitable[bool]]) -> None:
+    if not await confirm():
+        raise NotOursError(f"{claim} is no longer assigned to this consumer")

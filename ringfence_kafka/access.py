@@ -1,0 +1,114 @@
+"""Getting in: what each kind of client is told about security, and why a broker refuses us.
+
+The password is read from the environment when a client is made, and is kept by that client alone.
+"""
+
+import asyncio
+import ssl
+from collections.abc import Iterator
+from typing import Any, Final
+
+from aiokafka.conn import create_conn
+from aiokafka.errors import KafkaError, SaslAuthenticationFailed, UnsupportedSaslMechanismError
+from aiokafka.protocol.metadata import MetadataRequest
+
+from ringfence_kafka import refusals
+from ringfence_kafka.certificates import ssl_context
+from ringfence_kafka.config.settings import KafkaSettings
+from ringfence_kafka.errors import BrokerUnavailableError
+
+REQUEST_TIMEOUT_MS: Final = 10_000
+RETRY_BACKOFF_MS: Final = 40
+PROBE_LIMIT_S: Final = 5.0
+"""For asking a broker why; a person waits."""
+
+
+def client_options(kafka: KafkaSettings) -> dict[str, Any]:
+    """Options that every aiokafka client takes: where the cluster is and how to get in."""
+    options: dict[str, Any] = {
+        "bootstrap_servers": [server.strip() for server in kafka.bootstrap_servers.split(",")],
+        "request_timeout_ms": REQUEST_TIMEOUT_MS,
+        "retry_backoff_ms": RETRY_BACKOFF_MS,
+        "security_protocol": kafka.security_protocol,
+    }
+    if kafka.uses_ssl:
+        options["ssl_context"] = ssl_context(kafka)
+    if kafka.uses_sasl:
+        options["sasl_mechanism"] = kafka.sasl_mechanism
+        options["sasl_plain_username"] = kafka.sasl_username
+        options["sasl_plain_password"] = kafka.sasl_password()
+    return options
+
+
+def confluent_options(kafka: KafkaSettings) -> dict[str, Any]:
+    """The same for librdkafka's clients. Raises as :func:`ssl_context` does."""
+    options: dict[str, Any] = {
+        "bootstrap.servers": kafka.bootstrap_servers,
+        "security.protocol": kafka.security_protocol,
+        "log_level": 0,
+    }
+    if kafka.uses_ssl:
+        ssl_context(kafka)  # librdkafka's own words on a faulty file name neither key nor way out
+        files = {
+            "ssl.ca.location": kafka.ssl_cafile,
+            "ssl.certificate.location": kafka.ssl_certfile,
+            "ssl.key.location": kafka.ssl_keyfile,
+        }
+        options |= {key: value for key, value in files.items() if value}
+    if kafka.uses_sasl:
+        options["sasl.mechanism"] = kafka.sasl_mechanism
+        options["sasl.username"] = kafka.sasl_username
+        options["sasl.password"] = kafka.sasl_password()
+    return options
+
+
+async def refusal(kafka: KafkaSettings) -> BrokerUnavailableError | None:
+    """Try each server once more; the first that refuses us tells why.
+
+    Kafka's clients themselves say only that no connection came about.
+
+    Returns:
+        The error with the way out; None if nobody was there to refuse.
+    """
+    options = client_options(kafka)
+    del options["retry_backoff_ms"]
+    for server in options.pop("bootstrap_servers"):
+        host, _, port = server.rpartition(":")
+        try:
+            async with asyncio.timeout(PROBE_LIMIT_S):
+                connection = await create_conn(host, int(port), **options)
+                try:
+                    await connection.send(
+                        MetadataRequest([])
+                    )  # before a login a broker tells its versions only
+                finally:
+                    connection.close()
+        except (KafkaError, OSError, TimeoutError) as error:
+            if reason := _reason(kafka, error):
+                return refusals.refused(server, reason)
+    return None
+
+
+def _reason(kafka: KafkaSettings, error: BaseException) -> str | None:
+    """Fault and way out of one failed connection; None if it says nothing about access."""
+    for each in _causes(error):
+        match each:
+            case SaslAuthenticationFailed():
+                return refusals.password(kafka)
+            case UnsupportedSaslMechanismError():
+                return refusals.mechanism(kafka)
+            case ssl.SSLCertVerificationError():
+                return refusals.authority(kafka, each.verify_message)
+            case ssl.SSLError() if "ALERT" in (each.reason or ""):
+                return refusals.certificate(kafka, (each.reason or "").replace("_", " ").lower())
+    if any(isinstance(each, ssl.SSLError | ConnectionResetError | EOFError) for each in _causes(error)):
+        return refusals.protocol(kafka)
+    return None
+
+
+def _causes(error: BaseException) -> Iterator[BaseException]:
+    """The error and what led to it, outermost first."""
+    cause: BaseException | None = error
+    while cause is not None:
+        yield cause
+        cause = cause.__cause__ or cause.__context__

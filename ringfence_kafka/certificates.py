@@ -1,0 +1,49 @@
+"""The certificate files that ``[kafka]`` names, read and checked before any client has them."""
+
+import ssl
+
+from ringfence_kafka.config.settings import KafkaSettings
+from ringfence_kafka.errors import ConfigurationError
+
+
+def ssl_context(kafka: KafkaSettings) -> ssl.SSLContext:
+    """Verifies the brokers' certificates and host names; presents the client's where one is configured.
+
+    Raises:
+        ConfigurationError: a file does not hold what it should.
+    """
+    try:
+        context = ssl.create_default_context(cafile=kafka.ssl_cafile or None)
+    except OSError as error:
+        raise ConfigurationError(
+            f"kafka.ssl_cafile = {kafka.ssl_cafile!r} cannot be used ({_fault(error)}): "
+            "name a readable PEM file of certificates"
+        ) from error
+    if kafka.ssl_certfile:
+        try:
+            context.load_cert_chain(kafka.ssl_certfile, kafka.ssl_keyfile, _no_passphrase)
+        except OSError as error:
+            raise ConfigurationError(
+                f"kafka.ssl_certfile = {kafka.ssl_certfile!r}, kafka.ssl_keyfile = {kafka.ssl_keyfile!r} cannot be "
+                f"used ({_fault(error)}): name readable PEM files of a certificate and of its own key"
+            ) from error
+        except _EncryptedKeyError as error:
+            raise ConfigurationError(
+                f"kafka.ssl_keyfile = {kafka.ssl_keyfile!r} is encrypted: decrypt it into a file that only this user "
+                "can read (openssl pkey -in … -out …)"
+            ) from error
+    return context
+
+
+class _EncryptedKeyError(Exception):
+    """A key asks for a passphrase."""
+
+
+def _no_passphrase() -> str:
+    """In place of OpenSSL's own question on the terminal, for which a worker would wait forever."""
+    raise _EncryptedKeyError
+
+
+def _fault(error: OSError) -> str:
+    reason = error.reason if isinstance(error, ssl.SSLError) else error.strerror
+    return str(reason or error).replace("_", " ").lower()

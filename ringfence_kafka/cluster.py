@@ -1,0 +1,388 @@
+"""Questions that a lane asks the cluster: watermarks, log starts, committed offsets, partition counts."""
+
+import asyncio
+import time
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping
+from types import TracebackType
+from typing import Any, Final, NamedTuple, Self
+
+from aiokafka import AIOKafkaConsumer, TopicPartition
+from aiokafka.admin import AIOKafkaAdminClient, NewTopic
+from aiokafka.errors import (
+    GroupCoordinatorNotAvailableError,
+    GroupLoadInProgressError,
+    KafkaConnectionError,
+    KafkaError,
+    NotCoordinatorForGroupError,
+    TopicAlreadyExistsError,
+    TopicAuthorizationFailedError,
+    UnknownTopicOrPartitionError,
+    for_code,
+)
+from aiokafka.protocol.commit import OffsetFetchRequest
+from aiokafka.protocol.metadata import MetadataRequest
+from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException, TopicCollection
+from confluent_kafka import KafkaError as ConfluentError
+from confluent_kafka import TopicPartition as ConfluentPartition
+from confluent_kafka.admin import AdminClient
+
+from ringfence_kafka import describe, insides
+from ringfence_kafka.access import REQUEST_TIMEOUT_MS, client_options, confluent_options, refusal
+from ringfence_kafka.config.settings import KafkaSettings
+from ringfence_kafka.errors import BrokerUnavailableError, PrerequisiteError, TopicError
+from ringfence_kafka.offsets import FIRST, NEXT, STABLE, Offsets
+from ringfence_kafka.together import Together
+from ringfence_kafka.topics import Described
+
+COORDINATOR_LIMIT_S: Final = 20.0
+NO_MEMBERS: Final = frozenset({"Empty", "Dead"})
+"""States of a consumer group of which no consumer runs."""
+
+
+class TopicIdentity(NamedTuple):
+    """Which topic of a name it is."""
+
+    topic_id: str
+    """Kafka's own: one that is created again under the same name has another (KIP-516)."""
+    partitions: int
+
+
+NO_TOPIC: Final = TopicIdentity("", 0)
+"""There is none of that name."""
+
+
+class GroupDescription(NamedTuple):
+    """Who is in a consumer group now."""
+
+    state: str
+    members: frozenset[str]
+    """Their client IDs."""
+    assigned: Mapping[tuple[str, int], str]
+    """The member that has each topic's partition; empty while the group rebalances."""
+
+
+class Cluster:
+    """One connection for all lanes of a worker; what they ask at the same time is asked once.
+
+    It reads *uncommitted*: under read_committed ``end_offsets`` is the last stable offset, which any open
+    transaction holds back, and a restore up to there would miss committed records behind it.
+    """
+
+    def __init__(self, kafka: KafkaSettings, group_id: str) -> None:
+        self.kafka = kafka
+        self.group_id = group_id
+        self._committed = Together(self._ask_committed)
+        self._stable_committed = Together(self._ask_stable_committed)
+        self._identities = Together(self._ask_identities)
+        self._librdkafka: AdminClient | None = None
+        """For what aiokafka cannot ask; kept, because a client costs a connection and a thread to make."""
+
+    async def start(self) -> None:
+        """Connect.
+
+        Raises:
+            BrokerUnavailableError: nobody answers, or all deny access.
+        """
+        options = client_options(self.kafka)
+        self._consumer = AIOKafkaConsumer(isolation_level="read_uncommitted", **options)
+        self._offsets = Offsets(self._consumer._client)  # noqa: SLF001
+        self._admin = AIOKafkaAdminClient(**options)
+        for each in (self._consumer, self._admin):
+            insides.never_create(each)
+        try:
+            await self._consumer.start()
+            await self._admin.start()
+        except (KafkaError, OSError) as error:
+            await self.stop()
+            raise await refusal(self.kafka) or BrokerUnavailableError(
+                f"no broker answers at kafka.bootstrap_servers = {self.kafka.bootstrap_servers!r}: "
+                "start it, or fix the address"
+            ) from error
+
+    async def stop(self) -> None:
+        """Disconnect."""
+        await self._committed.stop()
+        await self._stable_committed.stop()
+        await self._identities.stop()
+        self._librdkafka = None
+        await self._offsets.stop()
+        await self._consumer.stop()
+        await self._admin.close()
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.stop()
+
+    async def ping(self) -> None:
+        """Returns when a broker answers."""
+        await self._admin._send_request(MetadataRequest([], allow_auto_topic_creation=False))  # noqa: SLF001
+
+    async def high_watermark(self, topic: str, partition: int) -> int:
+        """Offset that the next record gets, committed or not."""
+        return await self._offsets.ask(TopicPartition(topic, partition), NEXT)
+
+    async def stable_end(self, topic: str, partition: int) -> int:
+        """Up to where a reader of committed data gets now: an open transaction may hold back more."""
+        return await self._offsets.ask(TopicPartition(topic, partition), STABLE)
+
+    async def stable_ends(self, partitions: Collection[tuple[str, int]]) -> dict[tuple[str, int], int]:
+        """The same of many, in one question."""
+        asked = (self._offsets.ask(TopicPartition(*each), STABLE) for each in partitions)
+        return dict(zip(partitions, await asyncio.gather(*asked), strict=True))
+
+    async def log_start(self, topic: str, partition: int) -> int:
+        """Offset of the oldest record that retention left."""
+        return await self._offsets.ask(TopicPartition(topic, partition), FIRST)
+
+    async def committed(self, topic: str, partition: int) -> int | None:
+        """The group's committed offset, asked for now; None = none.
+
+        Raises:
+            KafkaError: the group's coordinator cannot say, such as while it loads; aiokafka's own question would then say
+                that there is none.
+        """
+        return await self._committed.ask(TopicPartition(topic, partition))
+
+    async def stable_committed(self, topic: str, partition: int) -> int | None:
+        """The same, when no transaction has an offset of the group under way there: for who has just fenced a predecessor.
+
+        A transaction that is committed may wait for its markers, and before Kafka 4.1 the offset is the old one until then. It
+        would look as if somebody had moved it.
+
+        Raises:
+            KafkaError: the group's coordinator cannot say, or one stays under way.
+        """
+        return await self._stable_committed.ask(TopicPartition(topic, partition))
+
+    async def _ask_stable_committed(
+        self, tps: Collection[TopicPartition]
+    ) -> Mapping[TopicPartition, int | Exception | None]:
+        wanted = [ConfluentPartition(*tp) for tp in tps]
+        asked = self._confluent().list_consumer_group_offsets(
+            [ConsumerGroupTopicPartitions(self.group_id, wanted)],
+            require_stable=True,
+            request_timeout=REQUEST_TIMEOUT_MS / 1000,
+        )
+        try:
+            found = await asyncio.wrap_future(asked[self.group_id])
+        except KafkaException as error:
+            raise _as_aiokafka(error.args[0], f"the offsets of {self.group_id}") from error
+        answers: dict[TopicPartition, int | Exception | None] = dict.fromkeys(tps)
+        for each in found.topic_partitions:
+            tp = TopicPartition(each.topic, each.partition)
+            if each.error is not None:
+                answers[tp] = _as_aiokafka(
+                    each.error, f"the offset of {self.group_id} for {each.topic}/{each.partition}"
+                )
+            else:
+                answers[tp] = int(each.offset) if each.offset >= 0 else None
+        return answers
+
+    def _confluent(self) -> AdminClient:
+        if self._librdkafka is None:
+            self._librdkafka = AdminClient(confluent_options(self.kafka))
+        return self._librdkafka
+
+    async def _ask_committed(
+        self, tps: Collection[TopicPartition]
+    ) -> Mapping[TopicPartition, int | Exception | None]:
+        topics = defaultdict(list)
+        for tp in tps:
+            topics[tp.topic].append(tp.partition)
+        coordinator = await self._admin.find_coordinator(self.group_id)
+        request = OffsetFetchRequest(self.group_id, list(topics.items()))
+        response = await self._admin._send_request(request, coordinator)  # noqa: SLF001
+        if code := getattr(response, "error_code", 0):
+            raise for_code(code)(f"the offsets of {self.group_id}")
+        answers: dict[TopicPartition, int | Exception | None] = dict.fromkeys(tps)
+        for topic, partitions in response.topics:
+            for number, offset, _metadata, code in partitions:
+                tp = TopicPartition(topic, number)
+                if code:
+                    answers[tp] = for_code(code)(f"the offset of {self.group_id} for {topic}/{number}")
+                else:
+                    answers[tp] = int(offset) if offset >= 0 else None
+        return answers
+
+    async def await_coordinator(self) -> None:
+        """Until the group's coordinator answers: on a new cluster it is made by the first question, on others it may load.
+
+        Raises:
+            BrokerUnavailableError: it does not within the limit.
+        """
+        deadline = time.monotonic() + COORDINATOR_LIMIT_S
+        while True:
+            try:
+                await self.group_state()
+                return
+            except (
+                GroupCoordinatorNotAvailableError,
+                GroupLoadInProgressError,
+                NotCoordinatorForGroupError,
+            ) as error:
+                if time.monotonic() > deadline:
+                    raise BrokerUnavailableError(
+                        f"the coordinator of the consumer group {self.group_id} does not answer ({type(error).__name__}): "
+                        "is the topic __consumer_offsets available?"
+                    ) from error
+                await asyncio.sleep(0.2)
+
+    async def group_state(self) -> str:
+        """``Empty`` or ``Dead`` = the group has no members now.
+
+        Raises:
+            KafkaError: the group's coordinator cannot say.
+        """
+        coordinator = await self._admin.find_coordinator(self.group_id)
+        (answer,) = await self._admin.describe_consumer_groups([self.group_id], coordinator)
+        ((code, _, state, *_),) = answer.groups
+        if code:
+            raise for_code(code)(f"the state of {self.group_id}")
+        return str(state)
+
+    async def describe_groups(self, groups: Collection[str]) -> dict[str, GroupDescription]:
+        """Consumer groups, this one or others; one that nobody knows has no members.
+
+        Raises:
+            PrerequisiteError: this user may not see one.
+            BrokerUnavailableError: a coordinator does not answer.
+        """
+        return await asyncio.to_thread(_groups, confluent_options(self.kafka), groups) if groups else {}
+
+    async def await_topics(self, topics: list[str], limit_s: float) -> dict[str, int]:
+        """Partition counts of topics that were just made, once all of them are shown.
+
+        Raises:
+            TopicError: they are not, after so many seconds.
+        """
+        deadline = time.monotonic() + limit_s
+        while True:
+            counts = await self.partition_counts(topics)
+            if counts.keys() >= set(topics):
+                return counts
+            if time.monotonic() > deadline:
+                raise TopicError(
+                    f"{', '.join(sorted(set(topics) - counts.keys()))} was made, and no broker shows it after {limit_s:g} s: "
+                    "see what keeps the cluster busy, and start again"
+                )
+            await asyncio.sleep(0.05)
+
+    async def partition_counts(self, topics: list[str]) -> dict[str, int]:
+        """Partition counts asked for now; a topic that does not exist is absent.
+
+        Raises:
+            TopicAuthorizationFailedError: we may not even see a topic.
+        """
+        counts, refused = await describe.partition_counts(self._admin, topics)
+        if refused:
+            raise TopicAuthorizationFailedError(", ".join(refused))
+        return counts
+
+    async def describe(self, topics: Iterable[str]) -> Described:
+        """What these topics are like, with their settings."""
+        return await describe.describe(self._admin, topics)
+
+    async def create_topic(
+        self, topic: str, partitions: int, replication_factor: int, config: dict[str, str]
+    ) -> None:
+        """Create a topic; well too if somebody else just did. ``replication_factor`` 0: the smaller of 3 and the brokers.
+
+        Raises:
+            TopicError: the cluster refuses it.
+        """
+        if not replication_factor:
+            replication_factor = min(3, len((await self._admin.describe_cluster())["brokers"]))
+        response = await self._admin.create_topics(
+            [NewTopic(topic, partitions, replication_factor, topic_configs=config)]
+        )
+        for _, code, *rest in response.topic_errors:
+            error = for_code(code)
+            if code and error is not TopicAlreadyExistsError:
+                said = f"{error.__name__}: {rest[0]}" if rest and rest[0] else error.__name__
+                raise TopicError(
+                    f"{topic} was not created with {partitions} partitions ({said}): allow this user to create topics, "
+                    "or have somebody create it"
+                )
+
+    async def topic_ids(self, topics: list[str]) -> dict[str, str]:
+        """Kafka's own IDs of topics, which must exist. Raises as :meth:`identity` does."""
+        return {
+            topic: each.topic_id
+            for topic, each in zip(topics, await asyncio.gather(*map(self.identity, topics)), strict=True)
+        }
+
+    async def identity(self, topic: str) -> TopicIdentity:
+        """Which topic of this name it is now. Asking never creates it, and costs one small request.
+
+        Raises:
+            UnknownTopicOrPartitionError: there is none.
+            TopicAuthorizationFailedError: this user may not see it.
+            KafkaConnectionError: the cluster does not answer.
+        """
+        return await self._identities.ask(topic)
+
+    async def _ask_identities(self, topics: Collection[str]) -> Mapping[str, TopicIdentity | Exception]:
+        futures = self._confluent().describe_topics(
+            TopicCollection(list(topics)), request_timeout=REQUEST_TIMEOUT_MS / 1000
+        )
+        answers: dict[str, TopicIdentity | Exception] = {}
+        for topic, future in futures.items():
+            try:
+                found = await asyncio.wrap_future(future)
+            except KafkaException as error:
+                answers[topic] = _refused(topic, error)
+            else:
+                answers[topic] = TopicIdentity(str(found.topic_id), len(found.partitions))
+        return answers
+
+
+def _refused(topic: str, error: KafkaException) -> KafkaError:
+    """The error of librdkafka's, as aiokafka has it."""
+    code = error.args[0].code()
+    if code in (UnknownTopicOrPartitionError.errno, TopicAuthorizationFailedError.errno):
+        return for_code(code)(topic)
+    return KafkaConnectionError(f"the topic {topic} cannot be looked up: {error.args[0].str()}")
+
+
+def _as_aiokafka(error: ConfluentError, what: str) -> KafkaError:
+    """An error of librdkafka's as aiokafka's; its own, below 0, are of the connection."""
+    code = error.code()
+    return for_code(code)(what) if code > 0 else KafkaConnectionError(f"{what}: {error.str()}")
+
+
+def _groups(options: dict[str, Any], groups: Collection[str]) -> dict[str, GroupDescription]:
+    admin = AdminClient(options)
+    futures = admin.describe_consumer_groups(list(groups), request_timeout=REQUEST_TIMEOUT_MS / 1000)
+    found = {}
+    for name, future in futures.items():
+        try:
+            described = future.result()
+        except KafkaException as error:
+            code = error.args[0].code()
+            if code == ConfluentError.GROUP_ID_NOT_FOUND:
+                found[name] = GroupDescription("DEAD", frozenset(), {})
+                continue
+            if code == ConfluentError.GROUP_AUTHORIZATION_FAILED:
+                raise PrerequisiteError(
+                    f"group {name}: this user may not see its members: allow Describe on it"
+                ) from error
+            raise BrokerUnavailableError(
+                f"the coordinator of the consumer group {name} does not answer ({error.args[0].str()}): is the "
+                "topic __consumer_offsets available?"
+            ) from error
+        found[name] = GroupDescription(
+            described.state.name,
+            frozenset(each.client_id for each in described.members),
+            {
+                (tp.topic, tp.partition): each.client_id
+                for each in described.members
+                for tp in each.assignment.topic_partitions
+            },
+        )
+    return found

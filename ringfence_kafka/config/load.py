@@ -1,0 +1,200 @@
+"""Reads the TOML file and the environment into :class:`ringfence_kafka.config.settings.Settings`."""
+
+import difflib
+import os
+import re
+import tomllib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final, get_args, get_origin
+
+from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
+
+from ringfence_kafka.config.patterns import can_match, is_pattern
+from ringfence_kafka.config.settings import AddressDefaults, Settings
+from ringfence_kafka.errors import ConfigurationError
+
+ENV_PREFIX: Final = "RINGFENCE_"
+ENV_DELIMITER: Final = "__"
+_SECRET: Final = re.compile(r"pass|secret|token|jaas", re.IGNORECASE)
+"""A key of such a name is misplaced here, and no error repeats its value. ``sasl_password_env`` holds a name."""
+
+_PLANNED: Final = frozenset({"bridges", "consumer"})
+"""Keys of the interface whose feature this version does not have: named apart from misspelt ones."""
+
+
+def load(path: Path, environ: Mapping[str, str] = os.environ) -> Settings:
+    """Read the settings.
+
+    Args:
+        path: The TOML file. It must exist: a worker that silently runs on defaults is worse than none.
+        environ: ``RINGFENCE_<SECTION>__<KEY>`` overrides ``<key>`` of ``[section]``; the value is read as a
+            TOML value, or as a bare string where it is none.
+
+    Raises:
+        ConfigurationError: names the file, the key, the value and the way out.
+    """
+    try:
+        data: dict[str, Any] = tomllib.loads(path.read_text("utf-8"))
+    except OSError as error:
+        raise ConfigurationError(
+            f"{path}: {error.strerror or error}: name a readable file with --config FILE"
+        ) from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigurationError(f"{path}: not TOML: {error}: fix that line") from error
+    overlaid = _overlay(data, environ, _password_variable(data, environ))
+    return validate(data, str(path) + (f" with {', '.join(overlaid)}" if overlaid else ""))
+
+
+def validate(data: Mapping[str, Any], origin: str = "settings") -> Settings:
+    """Validate settings that are already a mapping.
+
+    Raises:
+        ConfigurationError: every fault on a line of its own.
+    """
+    entries = data.get("addresses", ())
+    numbered = list(enumerate(entries)) if isinstance(entries, list | tuple) else []
+    unsound = [(number, error) for number, each in numbered for error in _pattern_errors(number, each)]
+    faulty = {number for number, _ in unsound}
+    literal = [number for number, each in numbered if not is_pattern(each)]
+    errors = [error for _, error in unsound]
+    try:
+        # Without the faulty patterns, whose faults would be told again at each name that they match.
+        sound = {"addresses": [each for number, each in numbered if number not in faulty]} if faulty else {}
+        settings = Settings.model_validate({**data, **sound})
+    except ValidationError as error:
+        errors += [_at_its_entry(each, literal) for each in error.errors(include_url=False)]
+    if errors:
+        faults = [f"{origin}: {_explain(each, data)}" for each in errors]
+        raise ConfigurationError("\n".join(dict.fromkeys(faults)))
+    return settings
+
+
+def _pattern_errors(number: int, entry: Any) -> list[ErrorDetails]:
+    """Faults of a pattern, also of one that matches nothing yet: it would surprise whoever adds the name."""
+    if not is_pattern(entry):
+        return []
+    errors: list[ErrorDetails] = []
+    if not can_match(entry["name"]):
+        message = "no topic can have such a name: use letters, digits, ., _, -, *, ? and closed [sets]"
+        errors.append({"type": "value_error", "loc": ("name",), "msg": message, "input": entry["name"]})
+    try:
+        AddressDefaults.model_validate({key: value for key, value in entry.items() if key != "name"})
+    except ValidationError as error:
+        errors += error.errors(include_url=False)
+    return [{**each, "loc": ("addresses", number, *each["loc"])} for each in errors]
+
+
+def _at_its_entry(error: ErrorDetails, literal: Sequence[int]) -> ErrorDetails:
+    """Settings count the addresses without the patterns; a person counts them with."""
+    match error["loc"]:
+        case ("addresses", int(number), *rest):
+            return {**error, "loc": ("addresses", literal[number], *rest)}
+    return error
+
+
+def _password_variable(data: Mapping[str, Any], environ: Mapping[str, str]) -> str:
+    """The variable that holds the password. It may have our prefix, and is no setting."""
+    kafka = data.get("kafka")
+    named = kafka.get("sasl_password_env") if isinstance(kafka, dict) else None
+    return environ.get(f"{ENV_PREFIX}KAFKA{ENV_DELIMITER}SASL_PASSWORD_ENV") or str(named)
+
+
+def _overlay(data: dict[str, Any], environ: Mapping[str, str], password_variable: str) -> list[str]:
+    """Put the environment's values over the file's; return the names of the variables used."""
+    used = []
+    for variable, raw in sorted(environ.items()):
+        section, delimiter, key = variable.removeprefix(ENV_PREFIX).lower().partition(ENV_DELIMITER)
+        # Without the delimiter it is somebody else's: Kubernetes sets RINGFENCE_PORT and more for a Service named ringfence.
+        if not (variable.startswith(ENV_PREFIX) and delimiter) or variable == password_variable:
+            continue
+        if section not in Settings.model_fields or section == "addresses" or not key:
+            raise ConfigurationError(
+                f"environment: {variable} names no setting: use RINGFENCE_<SECTION>__<KEY> with a section "
+                f"of {_listed(set(Settings.model_fields) - {'addresses'})}, or unset it"
+            )
+        table = data.setdefault(section, {})
+        if isinstance(table, dict):
+            table[key] = _toml_value(raw)
+            used.append(variable)
+    return used
+
+
+def _toml_value(raw: str) -> Any:
+    try:
+        return tomllib.loads(f"value = {raw}")["value"]
+    except tomllib.TOMLDecodeError:
+        return raw
+
+
+def _place(location: tuple[int | str, ...], data: Mapping[str, Any]) -> str:
+    """The key as a person finds it in the file: an address by its name, not by its number."""
+    parts: list[str] = []
+    for part in location:
+        if isinstance(part, int) and parts[-1] == "addresses":
+            entry = data["addresses"][part]
+            name = entry.get("name", part + 1) if isinstance(entry, dict) else part + 1
+            parts[-1] = f"addresses[{name}]"
+        else:
+            parts.append(str(part))
+    return ".".join(parts)
+
+
+def _explain(error: ErrorDetails, data: Mapping[str, Any]) -> str:
+    """One line for one fault: key, value, what is wrong, the way out."""
+    location = error["loc"]
+    key = _place(location, data)
+    value = _without_secrets(str(location[-1]) if location else "", error["input"])
+    message = error["msg"].removeprefix("Value error, ").replace("valid tuple", "list")
+    if not location:
+        return message
+    if error["type"] == "extra_forbidden":
+        return f"{key} = {value!r}: {_unknown(location)}"
+    if error["type"] == "missing":
+        return f"{key}: missing: add it"
+    if error["type"] == "literal_error":
+        return f"{key} = {value!r}: must be {error['ctx']['expected']}"
+    # What does not fit together in a table is named, with the values, by the message itself.
+    shown = "" if error["type"] == "value_error" and isinstance(value, dict) else f" = {value!r}"
+    return f"{key}{shown}: {message[:1].lower()}{message[1:]}"
+
+
+def _unknown(location: tuple[int | str, ...]) -> str:
+    """What is wrong with a key that does not belong where it is, and the way out."""
+    name = str(location[-1])
+    if name in _PLANNED:
+        return "this version does not have that feature: remove the key"
+    known = sorted(_siblings(location))
+    if name in known:
+        return "only the entry of one name can have it: move it there"
+    near = difflib.get_close_matches(name, known, n=1)
+    hint = f"did you mean {near[0]!r}?" if near else f"known keys are {', '.join(known)}"
+    return f"unknown key: {hint}"
+
+
+def _without_secrets(name: str, value: Any) -> Any:
+    """The value as an error may show it."""
+    if isinstance(value, dict):
+        return {key: _without_secrets(str(key), each) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_without_secrets(name, each) for each in value]
+    return "(hidden)" if _SECRET.search(name) and name != "sasl_password_env" else value
+
+
+def _siblings(location: tuple[int | str, ...]) -> set[str]:
+    """Names that would be known where ``location`` points."""
+    model: type[BaseModel] = Settings
+    for part in location[:-1]:
+        if isinstance(part, int):
+            continue
+        annotation = model.model_fields[part].annotation
+        if get_origin(annotation) is tuple:
+            annotation = get_args(annotation)[0]
+        if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+            model = annotation
+    return set(model.model_fields)
+
+
+def _listed(names: set[str]) -> str:
+    return ", ".join(sorted(names))

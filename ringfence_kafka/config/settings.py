@@ -1,0 +1,358 @@
+"""Settings: what the TOML file and the environment may say, validated before anything starts.
+
+Unknown keys, wrong types, impossible combinations and keys whose feature this version does not have are
+errors that name the key, its value and the way out. Nothing is ignored.
+"""
+
+import os
+import re
+import socket
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Final, Literal, Self
+
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    StringConstraints,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
+
+from ringfence_kafka import wire
+from ringfence_kafka.config import patterns
+from ringfence_kafka.errors import ConfigurationError
+
+MAX_PARTITIONS: Final = 100_000
+MAX_ID_CACHE_SIZE: Final = 2**31 - 1
+"""Slots are numbered with 31 bits in the changelog's keys."""
+
+TOPIC_CHARACTERS_MAX: Final = 249
+"""Kafka's limit."""
+
+KAFKA_INTERNAL: Final = frozenset(
+    {"__consumer_offsets", "__transaction_state", "__share_group_state", "__cluster_metadata"}
+)
+"""Topics of the cluster itself."""
+
+DEFAULT_GROUP: Final = "qpid.no-group"
+NIGHTS_FOLDER: Final = "reconcile"
+"""Below ``app.data_dir``, beside the folders of workers."""
+
+TopicName = Annotated[
+    str, StringConstraints(pattern=r"^[a-zA-Z0-9._-]*[a-zA-Z0-9_-][a-zA-Z0-9._-]*$", max_length=200)
+]
+"""Kafka's legal characters; ``.`` and ``..`` are no topics."""
+
+
+class _Section(BaseModel):
+    """Strict and closed: a string is no number, and a key that nobody reads is an error."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+
+class KafkaSettings(_Section):
+    """How to reach the cluster, and how to get in. The password itself stands in the environment only."""
+
+    bootstrap_servers: str = Field(default="127.0.0.1:9092", min_length=1)
+    """Comma-separated ``host:port``."""
+    security_protocol: Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"] = "PLAINTEXT"
+    sasl_mechanism: Literal["", "PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"] = ""
+    sasl_username: str = ""
+    sasl_password_env: str = ""
+    """Name of the environment variable that holds the password."""
+    ssl_cafile: str = ""
+    """PEM file of the authority that signed the brokers' certificates; empty = the system's."""
+    ssl_certfile: str = ""
+    """PEM file of the client's certificate, where brokers ask for one."""
+    ssl_keyfile: str = ""
+
+    @field_validator("bootstrap_servers")
+    @classmethod
+    def _host_and_port(cls, value: str) -> str:
+        for server in value.split(","):
+            host, _, port = server.strip().rpartition(":")
+            if not host or not (port.isascii() and port.isdecimal()) or not 0 < int(port) < 65536:  # noqa: PLR2004
+                raise ValueError(f"{server.strip()!r} is not host:port; write for example 127.0.0.1:9092")
+        return value
+
+    @property
+    def uses_sasl(self) -> bool:
+        """Whether clients log in with a name and a password."""
+        return self.security_protocol.startswith("SASL_")
+
+    @property
+    def uses_ssl(self) -> bool:
+        """Whether connections are encrypted."""
+        return self.security_protocol.endswith("SSL")
+
+    @model_validator(mode="after")
+    def _security_fits_together(self) -> Self:
+        sasl = {
+            each: getattr(self, each) for each in ("sasl_mechanism", "sasl_username", "sasl_password_env")
+        }
+        ssl = {each: getattr(self, each) for each in ("ssl_cafile", "ssl_certfile", "ssl_keyfile")}
+        protocol = f"security_protocol = {self.security_protocol!r}"
+        if self.uses_sasl and not all(sasl.values()):
+            missing = ", ".join(key for key, value in sasl.items() if not value)
+            raise ValueError(f"{protocol} needs {missing}: add them, or choose another protocol")
+        for keys, used in ((sasl, self.uses_sasl), (ssl, self.uses_ssl)):
+            extra = [
+                f"{key} = {_variable(value) if key == 'sasl_password_env' else repr(value)}"
+                for key, value in keys.items()
+                if value
+            ]
+            if extra and not used:
+                raise ValueError(
+                    f"{', '.join(extra)} has no effect with {protocol}: remove it, or set the protocol"
+                )
+        if bool(self.ssl_certfile) != bool(self.ssl_keyfile):
+            there, lacking = sorted(("ssl_certfile", "ssl_keyfile"), key=lambda each: not ssl[each])
+            raise ValueError(f"{there} = {ssl[there]!r} needs {lacking}: set both or neither")
+        for key, value in ssl.items():
+            if value and not Path(value).is_file():
+                raise ValueError(f"{key} = {value!r}: no such file: name a PEM file")
+        if self.uses_sasl and not os.environ.get(self.sasl_password_env):
+            raise ValueError(
+                f"sasl_password_env = {_variable(self.sasl_password_env)}: that variable is not set: export it"
+            )
+        return self
+
+    def sasl_password(self) -> str:
+        """The password, read when it is needed and kept nowhere."""
+        return os.environ[self.sasl_password_env]
+
+
+def _variable(name: str) -> str:
+    """The name of a variable for an error, unless it looks like a password that somebody put in its place."""
+    return repr(name) if re.fullmatch(r"[A-Z_][A-Z0-9_]*", name) else "(hidden: may be the password itself)"
+
+
+class AppSettings(_Section):
+    """Identity of the application and of this worker."""
+
+    id: TopicName = "ringfence"
+    """The consumer group; transactional IDs and internal topics derive from it."""
+    data_dir: str = Field(default="data", min_length=1)
+    """RocksDB lives in ``<data_dir>/<instance>/<address>-<p>``; relative to the working directory."""
+    instance: Annotated[
+        str, StringConstraints(pattern=r"^$|^[a-zA-Z0-9._-]*[a-zA-Z0-9_-][a-zA-Z0-9._-]*$", max_length=200)
+    ] = ""
+    """Name of this worker's folder; empty = host name and web port."""
+    web_host: str = Field(default="127.0.0.1", min_length=1)
+    web_port: int = Field(default=6066, ge=0, le=65535)
+    """0 = no web server."""
+    resident_ids_max: int = Field(default=1_000_000, ge=0)
+    """A lane with a larger id_cache_size keeps its index in RocksDB instead of in memory."""
+
+    @field_validator("instance")
+    @classmethod
+    def _not_the_nights(cls, value: str) -> str:
+        if value == NIGHTS_FOLDER:
+            raise ValueError("that folder of data_dir is the nightly job's: choose another name")
+        return value
+
+    @property
+    def instance_name(self) -> str:
+        """The folder name in force. Stable over restarts, so that a worker finds its RocksDB again."""
+        return self.instance or f"{socket.gethostname()}-{self.web_port}"
+
+
+class AddressDefaults(_Section):
+    """Keys that may stand in ``[address_defaults]`` and in each ``[[addresses]]``."""
+
+    partitions: int = Field(default=4, ge=1, le=MAX_PARTITIONS)
+    """For topics that Ringfence creates; an existing topic keeps its count."""
+    replication_factor: int = Field(default=0, ge=0, le=32767)
+    """0 = the smaller of 3 and the number of brokers."""
+    id_cache_size: int = Field(default=20_000, ge=0, le=MAX_ID_CACHE_SIZE)
+    """Duplicate IDs that each lane remembers; 0 = no detection (ActiveMQ Artemis: id-cache-size)."""
+    duplicate_id_headers: tuple[str, ...] = ("_AMQ_DUPL_ID", "_HQ_DUPL_ID")
+    """The first of these that is present with a value is the duplicate ID."""
+    id_max_age: float = Field(default=0, ge=0, allow_inf_nan=False)
+    """Seconds, by the records' timestamps; an older ID no longer counts; 0 = no limit."""
+    persist_id_cache: bool = True
+    """False = the ring is in memory only: forgotten at restart and at every assignment."""
+    duplicate_id_from: Literal["header", "key", "value"] = "header"
+    """``value``: the digest of the record's value is its ID, for producers that nobody can change."""
+    group_header: str = ""
+    """The header that names the group (Qpid: qpid.group_header_key); empty = the record key does."""
+    default_group: str = Field(default=DEFAULT_GROUP, min_length=1)
+    """Group of messages whose group header is missing or empty (Qpid: qpid.no-group)."""
+    partitioner: Literal["murmur2", "crc32"] = "murmur2"
+    """How producers choose partitions: ``murmur2`` (Java, aiokafka) or ``crc32`` (librdkafka's default)."""
+    duplicates: Literal["drop", "divert"] = "drop"
+
+    @field_validator("duplicate_id_headers", mode="before")
+    @classmethod
+    def _list_of_names(cls, value: object) -> object:
+        return tuple(value) if isinstance(value, list) else value
+
+    @field_validator("duplicate_id_headers")
+    @classmethod
+    def _usable_names(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        if not value:
+            raise ValueError("needs at least one header name; to switch detection off set id_cache_size = 0")
+        for name in value:
+            if not name:
+                raise ValueError("an empty header name can match nothing; remove it")
+            if name.startswith(wire.RESERVED_PREFIX):
+                raise ValueError(
+                    f"{name!r} begins with {wire.RESERVED_PREFIX}, which Ringfence itself writes"
+                )
+        return value
+
+
+class AddressSettings(AddressDefaults):
+    """One logical destination: an input topic, an accepted topic, a ring a lane."""
+
+    name: TopicName
+    input_topic: TopicName
+    accepted_topic: TopicName
+    duplicates_topic: TopicName
+    quarantine_topic: TopicName
+
+    @model_validator(mode="before")
+    @classmethod
+    def _topics_follow_the_name(cls, data: object) -> object:
+        if not isinstance(data, dict):
+            return data
+        name = data.get("name")
+        if not isinstance(name, str):
+            name = "unnamed"  # the name itself is reported
+        if "duplicates_topic" in data and data.get("duplicates", "drop") == "drop":
+            raise ValueError(
+                f"duplicates_topic = {data['duplicates_topic']!r} has no effect with duplicates = 'drop': "
+                "remove it, or set 'divert'"
+            )
+        if data.get("default_group", DEFAULT_GROUP) != DEFAULT_GROUP and not data.get("group_header"):
+            raise ValueError(
+                f"default_group = {data['default_group']!r} has no effect without group_header: "
+                "remove it, or name the header"
+            )
+        return {
+            "input_topic": wire.input_topic(name),
+            "accepted_topic": wire.accepted_topic(name),
+            "duplicates_topic": wire.duplicates_topic(name),
+            "quarantine_topic": wire.quarantine_topic(name),
+            **data,
+        }
+
+    def topics(self, app_id: str) -> dict[str, str]:
+        """All topics of the address by their role."""
+        roles = {
+            "input topic": self.input_topic,
+            "accepted topic": self.accepted_topic,
+            "quarantine topic": self.quarantine_topic,
+            "changelog": wire.changelog_topic(app_id, self.name),
+            "forward topic": wire.forward_topic(app_id, self.name),
+        }
+        return roles | ({"duplicates topic": self.duplicates_topic} if self.duplicates == "divert" else {})
+
+
+class ReconcileSettings(_Section):
+    """The nightly job."""
+
+    state_dir: str = ""
+    """Where it keeps cuts, results and accepted IDs: a folder, or a URI that Spark's driver and executors all reach. Empty =
+    ``reconcile`` below ``app.data_dir``."""
+    keep_days: int = Field(default=7, ge=1)
+    """How long accepted IDs are kept; longer while a ring may still know them."""
+    ring_confidence: float = Field(default=0.999, gt=0, le=1)
+    """Share of the resends seen over ``keep_days`` that the recommended ``id_cache_size`` would have caught."""
+    master: str = Field(default="local[*]", min_length=1)
+    """Spark's master."""
+
+
+class Settings(_Section):
+    """All of it. Immutable: a worker runs from one state of the configuration."""
+
+    kafka: KafkaSettings = Field(default_factory=KafkaSettings)
+    app: AppSettings = Field(default_factory=AppSettings)
+    address_defaults: AddressDefaults = Field(default_factory=AddressDefaults)
+    addresses: tuple[AddressSettings, ...] = ()
+    reconcile: ReconcileSettings = Field(default_factory=ReconcileSettings)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _defaults_reach_addresses(cls, data: object) -> object:
+        """Put ``[address_defaults]`` and matching patterns under each address before validation."""
+        if not isinstance(data, dict):
+            return data
+        defaults, addresses = data.get("address_defaults", {}), data.get("addresses", ())
+        if not isinstance(addresses, list | tuple):
+            return data
+        try:
+            AddressDefaults.model_validate(defaults)
+        except ValidationError:
+            defaults = {}  # reported once, at address_defaults, and not again at each address
+        return {**data, "addresses": patterns.resolve(defaults, addresses)}
+
+    @model_validator(mode="after")
+    def _names_are_distinct(self) -> Self:
+        names = Counter(address.name for address in self.addresses)
+        for name, count in names.items():
+            if count > 1:
+                raise ValueError(
+                    f"addresses: {name!r} stands {count} times; keep one [[addresses]] entry of it"
+                )
+        owners: dict[str, tuple[str, str]] = {}
+        """Kafka takes no two topics that differ only in where they have dots and underscores."""
+        for topic, claim in self._topics():
+            if topic in KAFKA_INTERNAL:
+                raise ValueError(
+                    f"addresses: {claim} would be {topic!r}, which is Kafka's own: choose another name"
+                )
+            if len(topic) > TOPIC_CHARACTERS_MAX:
+                raise ValueError(
+                    f"addresses: {claim} would be topic {topic!r}, which has {len(topic)} characters: Kafka takes "
+                    f"{TOPIC_CHARACTERS_MAX}; choose a shorter name, or a shorter app.id"
+                )
+            other, owner = owners.setdefault(topic.replace(".", "_"), (topic, claim))
+            if owner == claim:
+                continue
+            if other == topic:
+                raise ValueError(f"addresses: topic {topic!r} would be both {owner} and {claim}; rename one")
+            raise ValueError(
+                f"addresses: {owner} would be topic {other!r} and {claim} {topic!r}: Kafka takes no two topics that differ in "
+                "dots and underscores alone; rename one"
+            )
+        return self
+
+    def _topics(self) -> Iterator[tuple[str, str]]:
+        """All topics that belong to this configuration, each with what it is."""
+        yield wire.journal_topic(self.app.id), "the journal"
+        yield wire.progress_topic(self.app.id), "the progress of consumer groups"
+        for address in self.addresses:
+            for role, topic in address.topics(self.app.id).items():
+                yield topic, f"the {role} of address {address.name!r}"
+            yield wire.dead_letter_topic(address.name), f"the dead-letter topic of address {address.name!r}"
+
+    def address(self, name: str) -> AddressSettings | None:
+        """The address of that name, or None."""
+        return next((each for each in self.addresses if each.name == name), None)
+
+    def configured(self, name: str) -> AddressSettings:
+        """The address of that name.
+
+        Raises:
+            ConfigurationError: there is none; the known ones are listed.
+        """
+        found = self.address(name)
+        if found is None:
+            known = ", ".join(each.name for each in self.addresses) or "none; add an [[addresses]] entry"
+            raise ConfigurationError(f"unknown address {name!r}: the configuration has {known}")
+        return found
+
+    @property
+    def nights_dir(self) -> str:
+        """Where the nightly job keeps what it must know of earlier nights: a folder, or a URI."""
+        return self.reconcile.state_dir or str(Path(self.app.data_dir) / NIGHTS_FOLDER)
+
+    @property
+    def state_dir(self) -> Path:
+        """Folder of this worker's RocksDB stores."""
+        return Path(self.app.data_dir) / self.app.instance_name

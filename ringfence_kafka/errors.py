@@ -1,0 +1,80 @@
+"""Errors that a person sees. Each names the fault, then the next move.
+
+Exit codes are those of the command line: 0 ok, 1 what was checked is not ok, 2 could not run,
+3 unknown because evidence is gone.
+"""
+
+from typing import ClassVar
+
+
+class RingfenceError(Exception):
+    """Base of all errors whose text is meant for an operator; carries the exit code of the process."""
+
+    exit_code: ClassVar[int] = 2
+
+
+class ConfigurationError(RingfenceError):
+    """The configuration cannot be used as it is written."""
+
+
+class BrokerUnavailableError(RingfenceError):
+    """No broker answered at the configured address within the time limit, or all deny access."""
+
+
+class PrerequisiteError(RingfenceError):
+    """The machine lacks something that Ringfence needs: Java, a free port, a writable folder."""
+
+
+class TopicError(RingfenceError):
+    """A topic does not exist or cannot be used as it is configured."""
+
+    exit_code: ClassVar[int] = 1
+
+
+class MissingTopicError(TopicError):
+    """What was asked for cannot be told: a topic is not there, or this user may not read it. No answer, so not its exit code."""
+
+    exit_code: ClassVar[int] = 2
+
+
+class ForeignChangelogError(RingfenceError):
+    """A changelog holds the rings of another address, whose topics happen to have the same names."""
+
+    def __init__(self, changelog: str, theirs: tuple[str, str], ours: tuple[str, str]) -> None:
+        """``theirs`` and ``ours``: app ID and address; ``changelog``: topic and partition."""
+        super().__init__(
+            f"{changelog} holds the rings of address {theirs[1]!r} of app.id {theirs[0]!r}, not those of {ours[1]!r} of "
+            f"{ours[0]!r}: both make the same topic names and transactional IDs of theirs, and would fence each other. Give one of "
+            "the two another app.id, or its address another name"
+        )
+
+
+class InvariantError(AssertionError):
+    """What always holds does not: a fault of Ringfence. Whoever meets it begins anew from what is written."""
+
+
+def require(holds: bool, *what: object) -> None:
+    """State what always holds, where it does; ``what`` is shown if it does not.
+
+    Raises:
+        InvariantError: it does not hold.
+    """
+    if not holds:
+        raise InvariantError(" ".join(map(str, what)))
+
+
+def named(error: BaseException) -> str:
+    """With its class: of a refusal by the broker that is often all that it says. A foreign one may not even be able to say it."""
+    try:
+        text = str(error)
+    except Exception:  # noqa: BLE001 - whatever its __str__ raises
+        text = ""
+    kind = type(error).__name__
+    if not text:
+        return kind
+    return text if text.startswith(kind) else f"{kind}: {text}"  # aiokafka's begin with it
+
+
+def unforeseen(error: Exception) -> str:
+    """The line below the trace of an error that nobody has foreseen."""
+    return f"internal error, please report it with what stands above: {type(error).__name__}: {error}"

@@ -1,0 +1,83 @@
+"""Named points where a fault can be made to happen. Off unless asked for.
+
+A promise about crashes is worth what its tests are, and a kill at a random moment rarely hits the few lines
+that matter. ``RINGFENCE_FAILPOINTS="after-commit:orders-0=kill@3"`` ends the process by SIGKILL when lane
+orders-0 reaches the point for the third time; ``=stop`` freezes it there by SIGSTOP, until somebody sends
+SIGCONT. ``*`` stands for any lane, ``@n`` may be left out, several are separated by commas. Inside one process
+:func:`install` puts any coroutine function at a point.
+"""
+
+import os
+import re
+import signal
+from collections import Counter
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+from ringfence_kafka.errors import ConfigurationError
+
+Action = Callable[[str, str], Awaitable[None]]
+"""Called with the point and the lane."""
+
+POINTS: Final = frozenset(
+    {"opening", "before-fence", "after-fence", "restoring", "mid-restore", "after-restore", "after-fetch",
+     "before-send", "mid-send", "after-send", "forwarding", "re-slotting", "before-commit", "after-commit",
+     "before-store", "after-store"}
+)  # fmt: skip
+"""In the order in which a lane reaches them. ``mid-restore`` after each part of the changelog, ``mid-send`` after each
+record batch; ``forwarding`` and ``re-slotting`` in a transaction, sent and not committed, that forwards records or is
+the first at another ring size. The holder of a consumer's partition has points too: ``opening`` whenever it looks whether
+its lease is free, those of the fence, and those of a transaction up to ``before-commit``."""
+
+_actions: dict[tuple[str, str], Action] = {}
+_SIGNALS: Final = {"kill": signal.SIGKILL, "stop": signal.SIGSTOP}
+_SPECIFICATION: Final = re.compile(
+    r"(?P<point>[a-z-]+):(?P<lane>[^=]+)=(?P<signal>kill|stop)(@(?P<nth>[1-9]\d*))?$"
+)
+
+
+def install(point: str, lane: str, action: Action) -> Callable[[], None]:
+    """Put an action at a point of a lane (``*`` = of any); returns what takes it away again."""
+    if point not in POINTS:
+        raise ConfigurationError(f"{point!r} is no fail point: known are {', '.join(sorted(POINTS))}")
+    _actions[point, lane] = action
+
+    def remove() -> None:
+        _actions.pop((point, lane), None)
+
+    return remove
+
+
+async def reach(point: str, lane: str) -> None:
+    """Called by the code at each point. With no action installed it costs a truth test."""
+    if not _actions:
+        return
+    action = _actions.get((point, lane)) or _actions.get((point, "*"))
+    if action is not None:
+        await action(point, lane)
+
+
+def install_from_environment() -> None:
+    """Read ``RINGFENCE_FAILPOINTS``.
+
+    Raises:
+        ConfigurationError: it cannot be read.
+    """
+    for each in filter(None, os.environ.get("RINGFENCE_FAILPOINTS", "").split(",")):
+        match = _SPECIFICATION.match(each.strip())
+        if match is None:
+            raise ConfigurationError(
+                f"environment: RINGFENCE_FAILPOINTS: {each!r} is not POINT:LANE=kill or POINT:LANE=stop, with or without @N"
+            )
+        install(match["point"], match["lane"], _signal_at(_SIGNALS[match["signal"]], int(match["nth"] or 1)))
+
+
+def _signal_at(number: signal.Signals, nth: int) -> Action:
+    reached: Counter[str] = Counter()
+
+    async def act(point: str, lane: str) -> None:  # noqa: ARG001 - an action takes both
+        reached[lane] += 1
+        if reached[lane] == nth:
+            os.kill(os.getpid(), number)
+
+    return act

@@ -1,0 +1,216 @@
+"""What of aiokafka's consumer is not public and yet needed, in one place. Call it on the consumer's own loop."""
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Callable, Collection
+from functools import partial
+from types import FunctionType, MethodType
+from typing import Any
+
+import aiokafka.client
+from aiokafka import TopicPartition
+from aiokafka.client import AIOKafkaClient
+from aiokafka.errors import (
+    GroupCoordinatorNotAvailableError,
+    GroupLoadInProgressError,
+    NoError,
+    NotCoordinatorForGroupError,
+    RebalanceInProgressError,
+    for_code,
+)
+from aiokafka.protocol.group import HeartbeatRequest
+from aiokafka.protocol.metadata import MetadataRequest
+
+from ringfence_kafka.together import Together
+
+log = logging.getLogger("ringfence.kafka")
+
+_CANNOT_SAY = (GroupCoordinatorNotAvailableError, GroupLoadInProgressError, NotCoordinatorForGroupError)
+
+
+def create_no_topics() -> None:
+    """No aiokafka client of this process makes a topic by asking for it, on a cluster that would (Kafka's default).
+
+    What such a cluster makes of a topic that was deleted has other settings, and a partition count that moves homes. For workers: of Faust's clients
+    :func:`never_create` knows nothing.
+    """
+    aiokafka.client.MetadataRequest = partial(MetadataRequest, allow_auto_topic_creation=False)
+
+
+async def is_member(consumer: Any, generation: int, *, rebalancing: bool = False) -> bool:
+    """Whether a consumer is a member of this generation of its group: asked of the broker, now.
+
+    aiokafka's own idea of it is not enough: a process that was stopped and woke believes it. With ``rebalancing``,
+    who is asked to join the next generation is still one of this: it holds what it has until it joins.
+
+    Raises:
+        KafkaError: the broker cannot say; where ``rebalancing`` is not set, that is a no.
+    """
+    coordinator = consumer._coordinator  # noqa: SLF001
+    if coordinator.generation != generation:
+        return False
+    request = HeartbeatRequest(coordinator.group_id, generation, coordinator.member_id)
+    response = await coordinator._send_req(request)  # noqa: SLF001
+    error = for_code(response.error_code)
+    if rebalancing and error in _CANNOT_SAY:
+        coordinator.coordinator_dead()
+        raise error
+    well = error is NoError or (rebalancing and error is RebalanceInProgressError)
+    return well and bool(coordinator.generation == generation)
+
+
+class Membership:
+    """Asks :func:`is_member`, for many at once by one question: also who is asked to join the next generation is a member."""
+
+    def __init__(self, consumer: Any) -> None:
+        self._consumer = consumer
+        self._asked: Together[int, bool] = Together(self._ask)
+
+    async def confirm(self, generation: int) -> bool:
+        """Whether the consumer is a member of this generation: asked of the broker after the call.
+
+        Raises:
+            KafkaError: the broker cannot say.
+        """
+        return await self._asked.ask(generation)
+
+    async def _ask(self, generations: Collection[int]) -> dict[int, bool | Exception]:
+        return {each: await is_member(self._consumer, each, rebalancing=True) for each in generations}
+
+
+def generation(consumer: Any) -> int:
+    """The group generation that a consumer believes to be in."""
+    return int(consumer._coordinator.generation)  # noqa: SLF001
+
+
+def position(consumer: Any, tp: TopicPartition) -> int | None:
+    """Up to where a partition was read, markers of transactions included; None = it is not known now."""
+    subscription = consumer._subscription.subscription  # noqa: SLF001
+    if subscription is None or subscription.assignment is None or tp not in subscription.assignment.tps:
+        return None
+    state = subscription.assignment.state_value(tp)
+    return int(state.position) if state.has_valid_position else None
+
+
+def fetched(consumer: Any) -> dict[TopicPartition, int]:
+    """Bytes, as they came, of what was fetched of each partition and is not taken yet.
+
+    What a paused one has is dropped when it is its turn.
+    """
+    return {
+        tp: 0
+        if (found := getattr(each, "_partition_records", None)) is None
+        else found._records.size_in_bytes()  # noqa: SLF001
+        for tp, each in consumer._fetcher._records.items()  # noqa: SLF001
+    }
+
+
+def limit_fetches(consumer: Any, partition_bytes_max: int) -> None:
+    """So much of one partition in an answer, from the next request on; but one batch of records comes in any case."""
+    consumer._fetcher._max_partition_fetch_bytes = partition_bytes_max  # noqa: SLF001
+
+
+def drop_fetched(consumer: Any, tps: Collection[TopicPartition]) -> None:
+    """What was fetched of these and is not taken; it comes again when it is asked for.
+
+    aiokafka does the same with what a paused partition has, but leaves a cycle of objects behind, and in it all the bytes, until Python
+    looks for such.
+    """
+    fetcher = consumer._fetcher  # noqa: SLF001
+    for tp in tps:
+        result = fetcher._records.pop(tp, None)  # noqa: SLF001
+        records = getattr(result, "_partition_records", None)
+        if records is not None and records._records_iterator is not None:  # noqa: SLF001
+            records._records_iterator.close()  # noqa: SLF001
+            records._records_iterator = None  # noqa: SLF001
+    if tps:
+        fetcher._notify(fetcher._wait_consume_future)  # noqa: SLF001
+
+
+def keep_fetching(fetcher: Any) -> None:
+    """Start aiokafka's fetching task again if an error ended it; positions are kept, what was not drained comes again.
+
+    Its own ``getmany`` raises the task's error on each call from then on.
+    """
+    task: asyncio.Task[None] = fetcher._fetch_task  # noqa: SLF001
+    if not task.done():
+        return
+    log.error("fetching from the brokers ended and begins anew: %r", _ended_by(task))
+    # A failed fetch among them would end the new task at once: it awaits those that it finds.
+    fetcher._pending_tasks = {each for each in fetcher._pending_tasks if not each.done()}  # noqa: SLF001
+    fetcher._fetch_task = asyncio.create_task(fetcher._fetch_requests_routine())  # noqa: SLF001
+
+
+def never_create(owner: Any) -> None:
+    """Have a consumer, producer or admin client create no topic by asking for its metadata.
+
+    Clusters create what they are asked for, unless they are told otherwise (``auto.create.topics.enable``): a topic that somebody deletes
+    while it is in use would be back before they could create it again themselves. aiokafka has no option for it.
+    """
+    client = owner.client if hasattr(owner, "client") else owner._client  # noqa: SLF001
+    client._metadata_update = MethodType(ASK_METADATA, client)  # noqa: SLF001
+
+
+ASK_METADATA = FunctionType(
+    AIOKafkaClient._metadata_update.__code__,  # noqa: SLF001
+    {**vars(aiokafka.client), "MetadataRequest": partial(MetadataRequest, allow_auto_topic_creation=False)},
+)
+"""aiokafka's own method, with another request in it."""
+
+
+def on_doubt(consumer: Any, told: Callable[[], None]) -> None:
+    """Call ``told`` whenever a broker's answer makes a consumer ask for metadata anew: a topic may have been deleted, or has moved.
+
+    It is called before anything that the broker answers later is taken. aiokafka itself only asks, and goes on.
+    """
+    client = consumer._client  # noqa: SLF001
+    force = client.force_metadata_update
+
+    def forced() -> Any:
+        told()
+        return force()
+
+    client.force_metadata_update = forced
+
+
+def keep_member(consumer: Any) -> None:
+    """Have aiokafka join the group again where an error ended one of the two tasks that keep it a member.
+
+    It starts neither again: its ``getmany`` raises the error on each call, and the group takes the member for dead.
+    """
+    coordinator = consumer._coordinator  # noqa: SLF001
+    heartbeat: asyncio.Task[None] | None = coordinator._heartbeat_task  # noqa: SLF001
+    if (error := _ended_by(heartbeat)) is not None and not coordinator._rejoin_needed_fut.done():  # noqa: SLF001
+        log.error("heartbeats of group %s ended, joining again: %r", coordinator.group_id, error)
+        coordinator.request_rejoin()
+    task: asyncio.Task[None] = coordinator._coordination_task  # noqa: SLF001
+    if (error := _ended_by(task)) is not None:
+        log.error("membership of group %s ended, joining again: %r", coordinator.group_id, error)
+        coordinator._coordination_task = asyncio.create_task(coordinator._coordination_routine())  # noqa: SLF001
+        coordinator.request_rejoin()
+
+
+def _ended_by(task: asyncio.Task[None] | None) -> BaseException | None:
+    if task is None or not task.done() or task.cancelled():
+        return None
+    error = task.exception()
+    return error and (error.__cause__ or error)
+
+
+async def end(consumer: Any, limit: float) -> None:
+    """Stop a consumer, whatever state it and the broker are in, within about so many seconds. Never raises.
+
+    aiokafka's own ``stop`` ends with the CancelledError of its fetches where one of them has just failed, and leaves the
+    connections open.
+    """
+    stopping = asyncio.create_task(consumer.stop())
+    try:
+        _, late = await asyncio.wait([stopping], timeout=limit)
+        if not late and not stopping.cancelled() and stopping.exception() is None:
+            return
+    finally:
+        stopping.cancel()
+    with contextlib.suppress(Exception):
+        async with asyncio.timeout(limit):
+            await consumer._client.close()  # noqa: SLF001

@@ -1,0 +1,275 @@
+"""The last committed value of each key in a compacted topic, for those who ask again and again.
+
+What was read of a partition is kept; the next question reads what came since. The log may have become another one
+meanwhile (the topic was recreated, its tail lost, its beginning deleted), and its end alone does not tell: each reading
+begins with the record that was read last, and where that is not there as it was, all is read anew. Whoever asks gets
+what is committed up to the high watermark of that moment, and nothing beyond it; transactions that are open below it are
+waited for.
+"""
+
+import asyncio
+import contextlib
+import time
+from collections import OrderedDict
+from collections.abc import Collection, Mapping
+from functools import partial
+from typing import Any, Final
+
+from aiokafka import AIOKafkaConsumer, TopicPartition
+from aiokafka.errors import OffsetOutOfRangeError
+
+from ringfence_kafka import clock, insides
+from ringfence_kafka.access import client_options
+from ringfence_kafka.cluster import Cluster
+from ringfence_kafka.config.settings import KafkaSettings
+from ringfence_kafka.log_reader import LogStalledError, require_moving
+from ringfence_kafka.together import StoppedError, Together
+
+BYTES_MAX: Final = 64 * 2**20
+"""That are kept, all partitions together. Beyond, those that were asked for longest ago are read anew next time."""
+ENTRY_BYTES: Final = 250
+"""That a key and its value cost beside their own length."""
+AGE_MAX_S: Final = 30.0
+"""Beyond, all is read anew: a tombstone that came and went meanwhile would not be noticed. The topic's
+``delete.retention.ms`` is at least twice that."""
+TRIES: Final = 5
+STOP_LIMIT_S: Final = 5.0
+_POLL_MS: Final = 50
+"""A fetch that waits for an open transaction of one partition holds up those of others for so long."""
+_RECORDS_MAX: Final = 20_000
+_FETCH_BYTES: Final = 4 * 2**20
+
+
+class LatestValues:
+    """Of one topic; one reader for all of its partitions, made when it is first needed."""
+
+    def __init__(
+        self, kafka: KafkaSettings, cluster: Cluster, topic: str, partitions: int, bytes_max: int = BYTES_MAX
+    ) -> None:
+        """Nothing is connected yet.
+
+        Args:
+            kafka: Where, and how to get in.
+            cluster: Asked for the ends.
+            topic: The topic.
+            partitions: How many it has.
+            bytes_max: To be kept.
+        """
+        self._kafka = kafka
+        self._cluster = cluster
+        self._topic = topic
+        self._partitions = partitions
+        self._bytes_max = bytes_max
+        self._known: OrderedDict[int, _Known] = OrderedDict()
+        """By partition, what was asked for last at the end. Not there: read anew."""
+        self._asked: dict[int, Together[bytes, tuple[bytes | None, float]]] = {}
+        self._reader: _Reader | None = None
+        self._starting = asyncio.Lock()
+        self._ending: set[asyncio.Task[None]] = set()
+        self._stopped = False
+
+    async def look(self, partition: int, key: bytes) -> tuple[bytes | None, float]:
+        """The last value of this key that was committed before the call, None = there is none; and until when it was the last.
+
+        That moment, by :func:`ringfence_kafka.clock.now` and after the call, is when the end up to which is read was asked for: what is
+        committed later was not written before it. The reading itself may take as long as somebody else's transaction stays open.
+
+        Raises:
+            LogStalledError: a transaction does not end.
+            KafkaError: the cluster does not answer.
+            StoppedError: :meth:`stop` was called.
+        """
+        if self._stopped:
+            raise StoppedError
+        if partition not in self._asked:
+            self._asked[partition] = Together(partial(self._answer, partition))
+        return await self._asked[partition].ask(key)
+
+    def resize(self, partitions: int) -> None:
+        """The topic has so many partitions now."""
+        if partitions != self._partitions:
+            self._partitions = partitions
+            if (reader := self._reader) is not None:
+                reader.retired = True  # it is assigned those that there were
+                self._end_retired(reader)
+
+    async def stop(self) -> None:
+        """Answer nobody any more, and disconnect."""
+        self._stopped = True
+        await asyncio.gather(*(each.stop() for each in self._asked.values()))
+        reader, self._reader = self._reader, None
+        if reader is not None:
+            await reader.stop()
+        await asyncio.gather(*self._ending)
+
+    async def _answer(
+        self, partition: int, keys: Collection[bytes]
+    ) -> Mapping[bytes, tuple[bytes | None, float]]:
+        for _ in range(TRIES):
+            start, end = await asyncio.gather(
+                self._cluster.log_start(self._topic, partition),
+                self._cluster.high_watermark(self._topic, partition),
+            )
+            asked_at = clock.now()
+            # Taken out while it grows: what fails or is cancelled leaves nothing half-read behind.
+            known = self._known.pop(partition, None)
+            if (
+                known is None
+                or known.start != start
+                or end < known.next
+                or asked_at - known.read_at > AGE_MAX_S
+            ):
+                known = _Known(start)
+            if await self._read_on(partition, known, end):
+                known.read_at = asked_at
+                self._keep(partition, known)
+                return {key: (known.values.get(key), asked_at) for key in keys}
+        raise LogStalledError(
+            f"{self._topic}/{partition} changed under its reader {TRIES} times: is it being recreated, or do its "
+            "brokers disagree?"
+        )
+
+    def _keep(self, partition: int, known: "_Known") -> None:
+        self._known[partition] = known
+        while sum(each.bytes for each in self._known.values()) > self._bytes_max:
+            self._known.popitem(last=False)
+
+    async def _read_on(self, partition: int, known: "_Known", end: int) -> bool:
+        """Up to ``end``, from the record that was read last; False: it is not there any more."""
+        witness = known.last
+        begin = known.start if witness is None else witness.offset
+        if begin >= end:
+            return True
+        reader, tp = await self._connected(), TopicPartition(self._topic, partition)
+        try:
+            reader.begin(tp, begin)
+            known.next = begin
+            moved_at = time.monotonic()
+            while known.next < end:
+                records, reached = await reader.fetch(tp)
+                if witness is not None and reached > begin:
+                    if not records or not _same(records[0], witness):
+                        return False
+                    witness = None
+                # What came after it was known up to where to read belongs to the next question: it is newer than the answer says.
+                known.take([each for each in records if each.offset < end])
+                if reached > known.next:
+                    moved_at, known.next = time.monotonic(), min(reached, end)
+                else:
+                    require_moving(tp, moved_at, reached, end)
+        except OffsetOutOfRangeError:
+            return False
+        except Exception:
+            reader.retired = True
+            raise
+        finally:
+            reader.release(tp)
+            self._end_retired(reader)
+        return True
+
+    async def _connected(self) -> "_Reader":
+        async with self._starting:
+            if self._reader is None or self._reader.retired:
+                self._reader = await _Reader.connect(self._kafka, self._topic, self._partitions)
+            self._reader.users += 1
+            return self._reader
+
+    def _end_retired(self, reader: "_Reader") -> None:
+        """The last user of one that failed ends it; the next question begins with another one."""
+        if reader.retired and not reader.users:
+            task = asyncio.create_task(reader.stop())
+            self._ending.add(task)
+            task.add_done_callback(self._ending.discard)
+
+
+class _Known:
+    """What was read of one partition."""
+
+    def __init__(self, start: int) -> None:
+        self.start = start
+        """Where the log began."""
+        self.next = start
+        """Up to where it was read."""
+        self.read_at = clock.now()
+        """When that was its end."""
+        self.last: Any = None
+        """The record that was read last; None = none yet."""
+        self.values: dict[bytes, bytes] = {}
+        self.bytes = 0
+
+    def take(self, records: list[Any]) -> None:
+        """These come next, or begin with the last one again."""
+        for each in records:
+            self._drop(each.key)
+            if each.value is not None:
+                self.values[each.key] = each.value
+                self.bytes += ENTRY_BYTES + len(each.key or b"") + len(each.value)
+        if records:
+            self.last = records[-1]
+
+    def _drop(self, key: bytes) -> None:
+        value = self.values.pop(key, None)
+        if value is not None:
+            self.bytes -= ENTRY_BYTES + len(key or b"") + len(value)
+
+
+class _Reader:
+    """A consumer that is assigned all partitions, and fetches of those that are read at the moment."""
+
+    def __init__(self, consumer: AIOKafkaConsumer) -> None:
+        self._consumer = consumer
+        self.users = 0
+        self.retired = False
+        """Something is wrong with it, or with the topic."""
+
+    @classmethod
+    async def connect(cls, kafka: KafkaSettings, topic: str, partitions: int) -> "_Reader":
+        consumer = AIOKafkaConsumer(
+            **client_options(kafka),
+            isolation_level="read_committed",
+            enable_auto_commit=False,
+            auto_offset_reset="none",
+            max_partition_fetch_bytes=_FETCH_BYTES,
+            fetch_max_wait_ms=_POLL_MS,
+        )
+        insides.never_create(consumer)
+        try:
+            await consumer.start()
+        except BaseException:
+            await insides.end(consumer, STOP_LIMIT_S)
+            raise
+        tps = [TopicPartition(topic, each) for each in range(partitions)]
+        consumer.assign(tps)
+        consumer.pause(*tps)
+        for tp in tps:
+            consumer.seek(tp, 0)  # else aiokafka looks for a position itself
+        return cls(consumer)
+
+    def begin(self, tp: TopicPartition, offset: int) -> None:
+        """Fetch of this partition from here on."""
+        self._consumer.seek(tp, offset)
+        self._consumer.resume(tp)
+
+    async def fetch(self, tp: TopicPartition) -> tuple[list[Any], int]:
+        """What has come, perhaps nothing, and up to where that is, markers included."""
+        insides.keep_fetching(self._consumer._fetcher)  # noqa: SLF001
+        fetched = await self._consumer.getmany(tp, timeout_ms=_POLL_MS, max_records=_RECORDS_MAX)
+        return fetched.get(tp, []), await self._consumer.position(tp)
+
+    def release(self, tp: TopicPartition) -> None:
+        """A user is done with it. What was fetched ahead is dropped: it would be old when it is asked for."""
+        self.users -= 1
+        with contextlib.suppress(Exception):  # it may be stopped
+            self._consumer.pause(tp)
+            self._consumer.seek(tp, 0)
+
+    async def stop(self) -> None:
+        """Disconnect."""
+        await insides.end(self._consumer, STOP_LIMIT_S)
+
+
+def _same(record: Any, witness: Any) -> bool:
+    return bool(
+        (record.offset, record.timestamp, record.key, record.value)
+        == (witness.offset, witness.timestamp, witness.key, witness.value)
+    )

@@ -1,0 +1,144 @@
+"""Reads any stretch of a partition: a changelog that a lane restores from, what a lane or a consumer needs again.
+
+Faust's own table recovery counts a transaction's commit marker as a record that is still to come and waits
+ten seconds for it, so a lane reads its changelog itself.
+"""
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, Final
+
+from aiokafka import AIOKafkaConsumer, TopicPartition
+from aiokafka.errors import TopicAuthorizationFailedError
+
+from ringfence_kafka import insides
+from ringfence_kafka.access import client_options
+from ringfence_kafka.config.settings import KafkaSettings
+
+STALL_LIMIT_S: Final = 90.0
+"""Longer than any transaction of ours can stay open."""
+STOP_LIMIT_S: Final = 5.0
+_POLL_MS: Final = 200
+_RECORDS_MAX: Final = 20_000
+_FETCH_BYTES: Final = 4 * 2**20
+_OPTIONS: Final[Mapping[str, Any]] = {
+    "isolation_level": "read_committed",
+    "enable_auto_commit": False,
+    "auto_offset_reset": "none",
+    "max_partition_fetch_bytes": _FETCH_BYTES,
+    "fetch_max_wait_ms": _POLL_MS,
+}
+TAIL_OFFSETS: Final = 64
+"""A look at the newest record of a key begins so far before the end."""
+LOOK_LIMIT_S: Final = 5.0
+
+
+class LogStalledError(Exception):
+    """The last stable offset stays behind the high watermark: a transaction does not end."""
+
+
+async def read(
+    kafka: KafkaSettings,
+    topic: str,
+    partition: int,
+    start: int,
+    high_watermark: int,
+    consume: Callable[[Sequence[Any]], Awaitable[None]],
+) -> int:
+    """Pass all committed records of ``start <= offset < high_watermark`` to ``consume``, in order.
+
+    Of a changelog, read to the *high watermark*: only the lane's own transactional ID ever writes here, and it has been fenced,
+    so whatever is open below it is about to end, and nothing else can hold it up. A restore that stopped at the
+    last stable offset would miss the records behind an open transaction.
+
+    Returns:
+        The position reached, at least ``high_watermark``; markers of transactions are passed over.
+
+    Raises:
+        LogStalledError: no progress for 90 s.
+    """
+    if start >= high_watermark:
+        return start
+    consumer = AIOKafkaConsumer(**client_options(kafka), **_OPTIONS)
+    insides.never_create(consumer)
+    tp = TopicPartition(topic, partition)
+    try:
+        await consumer.start()
+        consumer.assign([tp])
+        consumer.seek(tp, start)
+        position, moved_at = start, time.monotonic()
+        while position < high_watermark:
+            records = (await consumer.getmany(tp, timeout_ms=_POLL_MS, max_records=_RECORDS_MAX)).get(tp, [])
+            if records:
+                await consume(records)
+            reached = await consumer.position(tp)
+            if reached > position:
+                position, moved_at = reached, time.monotonic()
+            else:
+                require_moving(tp, moved_at, position, high_watermark)
+        return position
+    finally:
+        await _stop(consumer)
+
+
+async def _stop(consumer: AIOKafkaConsumer) -> None:
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(STOP_LIMIT_S):
+            await consumer.stop()
+
+
+async def newest(
+    kafka: KafkaSettings, ends: Mapping[tuple[str, int], tuple[int, int]], key: bytes
+) -> dict[tuple[str, int], bytes]:
+    """The value of the last committed record of a key in each of these partitions, if it stands among the last records there.
+
+    What cannot be told so, such as where this user may not read, is absent. One consumer reads all of them.
+
+    Args:
+        kafka: Where, and how to get in.
+        ends: Log start and last stable offset of each.
+        key: Of the records that are looked for.
+    """
+    wanted = {TopicPartition(*each): span for each, span in ends.items() if span[0] < span[1]}
+    if not wanted:
+        return {}
+    found: dict[tuple[str, int], bytes] = {}
+    consumer = AIOKafkaConsumer(**client_options(kafka), **_OPTIONS)
+    insides.never_create(consumer)
+    try:
+        await consumer.start()
+        deadline = time.monotonic() + LOOK_LIMIT_S
+        consumer.assign(list(wanted))
+        for tp, (start, end) in wanted.items():
+            consumer.seek(tp, max(start, end - TAIL_OFFSETS))
+        while wanted and time.monotonic() < deadline:
+            try:
+                fetched = await consumer.getmany(timeout_ms=_POLL_MS)
+            except TopicAuthorizationFailedError as error:
+                wanted = {tp: span for tp, span in wanted.items() if tp.topic != error.args[0]}
+                continue
+            for tp, records in fetched.items():
+                values = [each.value for each in records if each.key == key and each.value]
+                if values:
+                    found[tp.topic, tp.partition] = values[-1]
+            wanted = {
+                tp: (start, end) for tp, (start, end) in wanted.items() if await consumer.position(tp) < end
+            }
+    finally:
+        await _stop(consumer)
+    return found
+
+
+def require_moving(tp: TopicPartition, moved_at: float, position: int, end: int) -> None:
+    """For who reads committed data up to an end and has not moved since ``moved_at`` (monotonic, s).
+
+    Raises:
+        LogStalledError: that was too long ago.
+    """
+    if time.monotonic() - moved_at > STALL_LIMIT_S:
+        raise LogStalledError(
+            f"{tp.topic}/{tp.partition}: stuck at {position} of {end}: a transaction does not end; does the cluster's "
+            "transaction coordinator work?"
+        )

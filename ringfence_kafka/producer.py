@@ -1,0 +1,318 @@
+"""The transactional producer of a lane. The only module that touches aiokafka's producer.
+
+The transactional ID is the fence: aiokafka sends no group generation with the offsets of a transaction, so the
+broker cannot tell a zombie by its generation. It can by its producer epoch: whoever initialises the
+transactional ID last owns the lane, and every earlier holder fails at its next transactional call.
+"""
+
+import asyncio
+import contextlib
+import itertools
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from typing import Any, Final, NamedTuple, cast
+
+from aiokafka import AIOKafkaProducer, TopicPartition
+from aiokafka.errors import (
+    IllegalOperation,
+    InvalidTimestampError,
+    MessageSizeTooLargeError,
+    ProducerFenced,
+    UnknownTopicOrPartitionError,
+)
+from aiokafka.structs import OffsetAndMetadata
+
+from ringfence_kafka import insides, wire
+from ringfence_kafka.access import client_options
+from ringfence_kafka.clients import ClientShare, ProducerClients
+from ringfence_kafka.config.settings import KafkaSettings
+from ringfence_kafka.errors import TopicError
+from ringfence_kafka.failpoints import reach
+
+BATCH_BYTES_MAX: Final = 512 * 1024
+"""Of one record batch. Below the broker's default message.max.bytes of 1 MiB with room for overhead."""
+REQUEST_BYTES_MAX: Final = 64 * 2**20
+TRANSACTION_TIMEOUT_MS: Final = 60_000
+DISCARD_TIMEOUT_S: Final = 3.0
+
+Builder = Any
+"""aiokafka's BatchBuilder: ``append(timestamp=, key=, value=, headers=)`` returns None when it is full."""
+
+
+class FencedError(Exception):
+    """Somebody initialised the transactional ID after us, or the broker ended our transaction."""
+
+
+class Outgoing(NamedTuple):
+    """A record batch on its way to one partition."""
+
+    topic: str
+    partition: int
+    builder: Builder
+    aged: bool = False
+    """All its records carry timestamps of long ago: retention may delete it as soon as it is written, before its transaction is
+    committed, unless something younger stands before it in the log. See :meth:`TransactionalProducer.prime`."""
+
+
+class TransactionalProducer:
+    """One producer, one transactional ID, one life: after any failure it is discarded, never fixed."""
+
+    def __init__(
+        self,
+        kafka: KafkaSettings,
+        transactional_id: str,
+        lane: str,
+        batch_bytes_max: int = BATCH_BYTES_MAX,
+        transaction_timeout_ms: int = TRANSACTION_TIMEOUT_MS,
+        clients: ProducerClients | None = None,
+    ) -> None:
+        """Not connected yet.
+
+        Args:
+            kafka: Where, and how to get in.
+            transactional_id: The fence.
+            lane: Whose it is, for fail points.
+            batch_bytes_max: The smallest ``max.message.bytes`` of the topics that will be written to.
+            transaction_timeout_ms: After which the broker aborts a transaction that nobody ends.
+            clients: Connections that it shares with other producers; without them it has its own.
+        """
+        self.transactional_id = transactional_id
+        self._lane = lane
+        self._producer = AIOKafkaProducer(
+            **client_options(kafka),
+            transactional_id=transactional_id,
+            transaction_timeout_ms=transaction_timeout_ms,
+            max_batch_size=min(batch_bytes_max, BATCH_BYTES_MAX),
+            max_request_size=REQUEST_BYTES_MAX,
+            acks="all",
+        )
+        insides.never_create(self._producer)
+        self._turns: asyncio.Semaphore | None = None
+        if clients is not None:
+            self._turns = clients.turns
+            _attach(self._producer, clients.share())
+        self._in_transaction = False
+
+    async def fence(self) -> None:
+        """Take the transactional ID: ends the former holder's open transaction and all its later writes.
+
+        aiokafka tries for as long as the transaction coordinator is not there. With shared connections a turn of
+        :class:`ringfence_kafka.clients.ProducerClients` is to be held.
+        """
+        await self._producer.start()
+
+    def turn(self) -> contextlib.AbstractAsyncContextManager[None]:
+        """To be held for a transaction: with shared connections only so many run at once.
+
+        Who limits the time of a transaction takes it first.
+        """
+        return contextlib.nullcontext() if self._turns is None else self._turns
+
+    def builder(self) -> Builder:
+        """An empty record batch of at most :data:`BATCH_BYTES_MAX` (one larger record fits alone)."""
+        return self._producer.create_batch()
+
+    async def transact(
+        self,
+        batches: Sequence[Outgoing],
+        offsets: Mapping[TopicPartition, int],
+        group_id: str,
+        approve: Callable[[list[int]], Awaitable[None]] | None = None,
+    ) -> list[int]:
+        """Write all batches and the offsets in one transaction.
+
+        Args:
+            batches: What to write.
+            offsets: What to commit for the group.
+            group_id: The group.
+            approve: Called with the base offsets when all is written, before the commit; raises to prevent it.
+
+        Returns:
+            The base offset of each batch, in order; -1 where the broker did not say.
+
+        Raises:
+            FencedError: another holder has the transactional ID.
+            TopicError: a topic does not take a record's timestamp, or a batch's size.
+            KafkaError: something was refused; the outcome is unknown, and this producer must be discarded.
+        """
+        futures: list[asyncio.Future[Any]] = []
+        try:
+            await self._producer.begin_transaction()
+            self._in_transaction = True
+            await reach("before-send", self._lane)
+            try:
+                for topic, partition, builder, _ in batches:
+                    await self._require(topic, partition)
+                    futures.append(await self._producer.send_batch(builder, topic, partition=partition))
+                    await reach("mid-send", self._lane)
+            except IllegalOperation:
+                await _all(futures)  # the producer has failed meanwhile: what was sent before it says why
+                raise
+            committed = {tp: OffsetAndMetadata(offset, "") for tp, offset in offsets.items()}
+            # Every future is awaited before the commit: aiokafka commits although a batch has failed, and
+            # what that batch held would simply be missing.
+            if committed:
+                results = await _all([*futures, self._send_offsets(committed, group_id)])
+            else:
+                results = await _all(futures)
+            bases = [-1 if each is None else cast("int", each.offset) for each in results[: len(futures)]]
+            await reach("after-send", self._lane)
+            if approve is not None:
+                await approve(bases)
+            await reach("before-commit", self._lane)
+            await self._producer.commit_transaction()
+            self._in_transaction = False
+        except ProducerFenced as error:
+            raise FencedError(f"{self.transactional_id} is held by somebody else") from error
+        except InvalidTimestampError as error:
+            raise TopicError(_timestamp_refusal(batches, futures)) from error
+        except MessageSizeTooLargeError as error:
+            raise TopicError(_size_refusal(batches, futures)) from error
+        finally:
+            # Whoever gives up before they are answered: Python would print what becomes of them as never asked for.
+            for future in futures:
+                future.add_done_callback(_ask)
+        return bases
+
+    async def prime(self, places: Iterable[tuple[str, int]]) -> None:
+        """Have these partitions hold something of now, by a transaction that is aborted.
+
+        Retention deletes segments from a log's beginning and stops at the first whose largest timestamp is young. The marker of
+        the abort carries the broker's time, so whatever is written behind it is kept, however old the time that stands on it.
+
+        Raises:
+            FencedError: another holder has the transactional ID.
+            KafkaError: something was refused; this producer must be discarded.
+        """
+        try:
+            await self._producer.begin_transaction()
+            self._in_transaction = True
+            futures = []
+            for topic, partition in places:
+                builder = self.builder()
+                builder.append(timestamp=None, key=None, value=None, headers=[])
+                futures.append(await self._producer.send_batch(builder, topic, partition=partition))
+            await _all(futures)
+            # The coordinator begins no other transaction of ours before all markers of this one are written.
+            await self._producer.abort_transaction()
+            self._in_transaction = False
+        except ProducerFenced as error:
+            raise FencedError(f"{self.transactional_id} is held by somebody else") from error
+
+    async def _require(self, topic: str, partition: int) -> None:
+        """Ask for metadata where they do not show the partition yet: the topic has got it since. aiokafka itself would only assert.
+
+        Raises:
+            UnknownTopicOrPartitionError: it does not exist.
+        """
+        for _ in range(2):
+            known = self._producer._metadata.partitions_for_topic(topic)  # noqa: SLF001
+            if known is None or partition in known:
+                return  # aiokafka waits for the metadata of what it does not know at all
+            await self._producer.client.force_metadata_update()
+        raise UnknownTopicOrPartitionError(f"{topic}/{partition}")
+
+    async def _send_offsets(self, offsets: Mapping[TopicPartition, OffsetAndMetadata], group_id: str) -> None:
+        try:
+            await self._producer.send_offsets_to_transaction(offsets, group_id)
+        except asyncio.CancelledError:
+            # aiokafka's future stays, and gets an error when this producer is fenced: Python would print it as never asked for.
+            for _, _, future in self._producer._txn_manager._pending_txn_offsets:  # noqa: SLF001
+                future.add_done_callback(_ask)
+            raise
+
+    async def discard(self) -> None:
+        """End it within a few seconds, whatever state it and the broker are in. Never raises.
+
+        An open transaction is aborted so that readers of the outputs are not held back until the next fence. Who is
+        cancelled meanwhile still waits for the end: nothing else would close the connections.
+        """
+        ending = asyncio.create_task(self._end())
+        try:
+            await asyncio.wait([ending])
+        except asyncio.CancelledError:
+            await asyncio.wait([ending])
+            raise
+
+    async def _end(self) -> None:
+        # Nobody else asks aiokafka's transaction what ended it; Python would print that, with its trace, as never asked for.
+        waiter: asyncio.Future[Any] | None = self._producer._txn_manager._transaction_waiter  # noqa: SLF001
+        if waiter is not None and waiter.done():
+            _ask(waiter)
+        # Of a partition that was deleted meanwhile they would be tried for ever, and the abort would wait for them.
+        self._producer._txn_manager._pending_txn_offsets.clear()  # noqa: SLF001
+        # Nobody cancels this task: a cancellation is that of a future that aiokafka waits for, as a time limit leaves them behind.
+        if self._in_transaction:
+            with contextlib.suppress(Exception, asyncio.CancelledError):
+                async with asyncio.timeout(DISCARD_TIMEOUT_S):
+                    await self._producer.abort_transaction()
+        try:
+            async with asyncio.timeout(DISCARD_TIMEOUT_S):
+                await self._producer.stop()
+        except (Exception, asyncio.CancelledError):  # noqa: BLE001 - it is thrown away; what it did not finish, the next fence ends
+            with contextlib.suppress(Exception, asyncio.CancelledError):
+                async with asyncio.timeout(DISCARD_TIMEOUT_S):
+                    await self._producer.client.close()
+            await _end_sender(self._producer)
+
+
+def _attach(producer: AIOKafkaProducer, share: ClientShare) -> None:
+    """Replace the client that aiokafka made, which is not connected yet."""
+    producer.client = producer._sender.client = share  # noqa: SLF001
+    producer._metadata = producer._message_accumulator._cluster = share.cluster  # noqa: SLF001
+
+
+async def _end_sender(producer: AIOKafkaProducer) -> None:
+    """A ``stop()`` that was cut short leaves aiokafka's task behind, which would try for ever."""
+    task: asyncio.Task[None] | None = producer._sender.sender_task  # noqa: SLF001
+    if task is None:
+        return
+    accumulator = producer._message_accumulator  # noqa: SLF001
+    for batch in (*accumulator._pending_batches, *itertools.chain(*accumulator._batches.values())):  # noqa: SLF001
+        batch.future.cancel()  # the task waits for what it cannot send
+    task.cancel()
+    await asyncio.wait([task], timeout=DISCARD_TIMEOUT_S)
+    if task.done() and not task.cancelled():
+        task.exception()
+
+
+def _timestamp_refusal(batches: Sequence[Outgoing], futures: Sequence["asyncio.Future[Any]"]) -> str:
+    """Names the topics, and the way out."""
+    return (
+        f"{_refusing(batches, futures, InvalidTimestampError)} refuses a record for its timestamp: set {wire.TIMESTAMP_AFTER} and "
+        f"{wire.TIMESTAMP_BEFORE} there to at least what the input takes; 9223372036854775807 takes everything"
+    )
+
+
+def _size_refusal(batches: Sequence[Outgoing], futures: Sequence["asyncio.Future[Any]"]) -> str:
+    """The same of a record batch that is too large. An output that was made smaller is gone by at the next opening."""
+    largest = max(each.builder.size() for each in batches)
+    return (
+        f"{_refusing(batches, futures, MessageSizeTooLargeError)} refuses a record batch for its size, of {largest} bytes at most: if this "
+        "is said again, raise max.message.bytes there"
+    )
+
+
+def _refusing(
+    batches: Sequence[Outgoing], futures: Sequence["asyncio.Future[Any]"], kind: type[Exception]
+) -> str:
+    """Topics that refused a batch so."""
+    topics = {
+        batch.topic
+        for batch, future in zip(batches, futures, strict=False)  # sending may have ended early
+        if future.done() and not future.cancelled() and isinstance(future.exception(), kind)
+    }
+    return ", ".join(sorted(topics))
+
+
+def _ask(future: "asyncio.Future[Any]") -> None:
+    if not future.cancelled():
+        future.exception()
+
+
+async def _all(awaitables: Sequence[Any]) -> list[Any]:
+    """Wait for all, also when one fails, so that no failure goes unseen; then raise the first."""
+    results = await asyncio.gather(*awaitables, return_exceptions=True)
+    for result in results:
+        if isinstance(result, BaseException):
+            raise result
+    return results

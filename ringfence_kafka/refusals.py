@@ -1,0 +1,55 @@
+"""What is said of brokers that refuse us or do not answer: one text, whichever client met it. Pure."""
+
+from ringfence_kafka.config.settings import KafkaSettings
+from ringfence_kafka.errors import BrokerUnavailableError
+
+
+def refused(server: str, reason: str) -> BrokerUnavailableError:
+    """``server`` (``host:port``) refused us; ``reason`` is one of the sentences below."""
+    return BrokerUnavailableError(f"the broker at {server} denies access: {reason}")
+
+
+def password(kafka: KafkaSettings) -> str:
+    """The login failed."""
+    return (
+        f"it refuses the password of kafka.sasl_username = {kafka.sasl_username!r} "
+        f"({kafka.sasl_mechanism}): fix the name, or the password in ${kafka.sasl_password_env}"
+    )
+
+
+def mechanism(kafka: KafkaSettings) -> str:
+    """The listener knows no such login."""
+    return (
+        f"it does not take kafka.sasl_mechanism = {kafka.sasl_mechanism!r}: "
+        "set one that this listener has enabled"
+    )
+
+
+def authority(kafka: KafkaSettings, why: str) -> str:
+    """We do not trust the broker's certificate; ``why`` as OpenSSL says it."""
+    known = repr(kafka.ssl_cafile) if kafka.ssl_cafile else "'' (the system's)"
+    return (
+        f"its certificate is not trusted ({why}): set kafka.ssl_cafile, now {known}, "
+        "to the authority that signed it, and name the broker as its certificate does"
+    )
+
+
+def certificate(kafka: KafkaSettings, alert: str) -> str:
+    """The broker does not trust ours, or misses it; ``alert`` as TLS names it."""
+    refusal = (
+        f"refuses kafka.ssl_certfile = {kafka.ssl_certfile!r}"
+        if kafka.ssl_certfile
+        else "asks for a certificate"
+    )
+    return (
+        f"it {refusal} ({alert}): "
+        "set kafka.ssl_certfile and kafka.ssl_keyfile to what an authority that it trusts has signed"
+    )
+
+
+def protocol(kafka: KafkaSettings) -> str:
+    """The connection ended before anything was said."""
+    return (
+        f"it closes the connection: is kafka.security_protocol = {kafka.security_protocol!r} what that port "
+        "speaks?"
+    )

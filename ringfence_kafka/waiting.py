@@ -1,0 +1,25 @@
+"""How long to wait: for an event, and before the next attempt."""
+
+import asyncio
+import random
+
+
+async def set_within(event: asyncio.Event, limit_s: float | None) -> bool:
+    """Whether it was set within so many seconds; None = however long it takes.
+
+    In Python 3.11 ``asyncio.wait_for`` loses a cancel that comes together with the event; this does not.
+    """
+    try:
+        async with asyncio.timeout(limit_s):
+            await event.wait()
+    except TimeoutError:
+        return False
+    return True
+
+
+def back_off(attempt: int, first_s: float, most_s: float) -> float:
+    """Seconds before the next attempt: doubled after each failure, up to a limit, and a fifth more or less, so that many spread.
+
+    ``attempt`` is the number of attempts that have failed, from 1 on.
+    """
+    return min(most_s, first_s * float(2 ** min(attempt - 1, 20))) * random.uniform(0.8, 1.2)  # noqa: S311

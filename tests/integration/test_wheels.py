@@ -1,0 +1,212 @@
+"""The two distributions: what each brings, and the client in a project that is somebody else's."""
+
+import ast
+import contextlib
+import subprocess
+import sys
+import venv
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support import kafka
+from tests.support.kafka import Sent
+from tests.support.worker import wait_for
+
+ROOT = Path(__file__).resolve().parents[2]
+PYTABLES = ROOT / "tests" / "support" / "pytables.lock"
+"""What it needs beside what the tests have."""
+OURS = {"agents", "app", "conf", "reconcile", "tables"}
+"""Top-level names of the application."""
+FOREIGN = OURS | {"faust", "mode", "pyspark", "rocksdict", "rich", "jinja2", "matplotlib"}
+"""What a consumer has no use for."""
+HANDLER = f"""
+import sys
+from pathlib import Path
+from agents import names
+from conf import FILE
+import tables
+
+def handle(message):
+    ours = {sorted(FOREIGN - OURS)!r}
+    with Path(FILE).open("a") as file:
+        file.write(f"{{message.group.decode()}} {{message.duplicate_id.decode()}} {{[each for each in ours if each in sys.modules]}} {{names.NAME}} {{tables.NAME}}\\n")
+"""
+
+
+@pytest.fixture(scope="module")
+def wheels(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """By the name of the distribution."""
+    folder = tmp_path_factory.mktemp("wheels")
+    copy = folder / "tree"
+    # A clean copy: what an earlier build has left in the tree must not come along.
+    subprocess.run(["git", "clone", "--quiet", str(ROOT), str(copy)], check=True)
+    for name in ("pyproject.toml", "client/pyproject.toml"):
+        (copy / name).write_text((ROOT / name).read_text())
+    subprocess.run(
+        [sys.executable, "-m", "pip", "wheel", "--quiet", "--disable-pip-version-check", "--no-deps", "--no-build-isolation",
+         "--wheel-dir", str(folder), str(copy / "client"), str(copy)],
+        check=True, timeout=100,
+    )  # fmt: skip
+    return {each.name.split("-")[0]: each for each in folder.glob("*.whl")}
+
+
+def _names(wheel: Path) -> set[str]:
+    with zipfile.ZipFile(wheel) as opened:
+        return {each.split("/")[0] for each in opened.namelist() if ".dist-info/" not in each}
+
+
+def _metadata(wheel: Path, key: str) -> list[str]:
+    with zipfile.ZipFile(wheel) as opened:
+        [name] = [each for each in opened.namelist() if each.endswith("/METADATA")]
+        lines = opened.read(name).decode().splitlines()
+    return [line.partition(": ")[2] for line in lines if line.startswith(f"{key}: ")]
+
+
+def test_top_level_names(wheels: dict[str, Path]) -> None:
+    """The client takes no name but its own two, and is told to type checkers; the application brings the rest, and needs it."""
+    assert _names(wheels["ringfence_client"]) == {"ringfence_client", "ringfence_kafka"}
+    assert _names(wheels["ringfence"]) == OURS
+    with zipfile.ZipFile(wheels["ringfence_client"]) as opened:
+        assert {"ringfence_client/py.typed", "ringfence_kafka/py.typed"} <= set(opened.namelist())
+    with zipfile.ZipFile(wheels["ringfence"]) as opened:
+        assert {"conf/ringfence.toml", "reconcile/page/page.html"} <= set(opened.namelist())
+    [version] = _metadata(wheels["ringfence_client"], "Version")
+    assert f"ringfence-client=={version}" in _metadata(wheels["ringfence"], "Requires-Dist")
+
+
+def test_every_module_is_in_a_wheel(wheels: dict[str, Path]) -> None:
+    """A new package is not forgotten in either list."""
+    with (
+        zipfile.ZipFile(wheels["ringfence_client"]) as client,
+        zipfile.ZipFile(wheels["ringfence"]) as application,
+    ):
+        packed = {*client.namelist(), *application.namelist()}
+    packages = OURS | {"ringfence_client", "ringfence_kafka"}
+    tracked = subprocess.run(
+        ["git", "ls-files", *sorted(packages)], cwd=ROOT, capture_output=True, text=True, check=True
+    ).stdout.split()
+
+    assert {each for each in tracked if each.endswith(".py")} - packed == set()
+
+
+def test_what_the_client_imports(wheels: dict[str, Path]) -> None:
+    """Only the standard library, itself, and what its metadata names."""
+    needed = {"pydantic_core"} | {
+        each.split("==")[0].split(">")[0].split("<")[0].replace("-", "_")
+        for each in _metadata(wheels["ringfence_client"], "Requires-Dist")
+    }
+    imported = set()
+    with zipfile.ZipFile(wheels["ringfence_client"]) as opened:
+        for name in opened.namelist():
+            if name.endswith(".py"):
+                for node in ast.walk(ast.parse(opened.read(name))):
+                    if isinstance(node, ast.Import):
+                        imported |= {each.name.split(".")[0] for each in node.names}
+                    elif isinstance(node, ast.ImportFrom):
+                        imported.add((node.module or "").split(".")[0])
+
+    assert imported - set(sys.stdlib_module_names) - {"ringfence_client", "ringfence_kafka"} <= needed
+
+
+def _environment(folder: Path, wheel: Path) -> Path:
+    """An environment with the client and what it needs, and without the application; returns its programs' folder.
+
+    What is not ours comes from the environment of the tests. Its own .pth files, which would bring the application, do not count there.
+    """
+    venv.create(folder, with_pip=False)
+    [site] = folder.glob("lib/python*/site-packages")
+    subprocess.run(
+        [sys.executable, "-m", "pip", "--python", str(folder / "bin" / "python"), "install", "--quiet", "--disable-pip-version-check",
+         "--no-deps", str(wheel)],
+        check=True, timeout=100,
+    )  # fmt: skip
+    theirs = next(Path(each) for each in sys.path if each.endswith("site-packages"))
+    (site / "others.pth").write_text(f"{theirs}\n")
+    return folder / "bin"
+
+
+@contextlib.contextmanager
+def _consuming(
+    programs: Path, project: Path, log: Path, bootstrap: str, name: str, handler: str, value: bytes
+) -> Iterator[None]:
+    """``ringfence-consume`` in a project, with one message; it ends in order."""
+    (project / "ringfence.toml").write_text(
+        f'[kafka]\nbootstrap_servers = "{bootstrap}"\n[app]\nid = "{name}"\n[[addresses]]\nname = "{name}"\n'
+    )
+    kafka.create_topics(bootstrap, {f"{name}.accepted": (1, {})})
+    kafka.send(bootstrap, f"{name}.accepted", [Sent(b"1", b"group", value)])
+    with log.open("w") as file:
+        process = subprocess.Popen(
+            [programs / "ringfence-consume", name, "--handler", handler, "--consumer-group", "g", "--config", "ringfence.toml",
+             "--web-port", "0"],
+            cwd=project, stdout=file, stderr=file,
+        )  # fmt: skip
+        try:
+            yield
+        finally:
+            process.terminate()
+            ended = process.wait(30)
+    assert ended == 0, log.read_text()
+
+
+def test_in_a_project_with_packages_of_the_same_names(
+    bootstrap: str, tmp_path: Path, wheels: dict[str, Path]
+) -> None:
+    """It has its own app, agents, conf and tables: its handler is found, uses them, and runs beside nothing of the application."""
+    name = kafka.unique("wheels")
+    programs = _environment(tmp_path / "environment", wheels["ringfence_client"])
+    project = tmp_path / "project"
+    for package, text in {
+        "app": "", "agents": "", "conf": f"FILE = {str(tmp_path / 'handled')!r}", "tables": "NAME = 'their table'",
+    }.items():  # fmt: skip
+        (project / package).mkdir(parents=True)
+        (project / package / "__init__.py").write_text(text)
+    (project / "app" / "orders.py").write_text(HANDLER)
+    (project / "agents" / "names.py").write_text("NAME = 'their agent'")
+    handled = tmp_path / "handled"
+    with _consuming(programs, project, tmp_path / "log", bootstrap, name, "app.orders:handle", b"x"):
+        wait_for(
+            lambda: handled.exists() and handled.read_text().endswith("\n"), (tmp_path / "log").read_text
+        )
+
+    assert handled.read_text() == "group 1 [] their agent their table\n"
+    without = subprocess.run(
+        [programs / "python", "-c", "import reconcile"],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+        cwd=project,
+    )
+    assert "No module named 'reconcile'" in without.stderr
+
+
+@pytest.mark.long
+def test_beside_pytables(bootstrap: str, tmp_path: Path, wheels: dict[str, Path]) -> None:
+    """PyTables' package is called tables: it stays itself where the client is installed, and handlers use it."""
+    name = kafka.unique("wheels")
+    programs = _environment(tmp_path / "environment", wheels["ringfence_client"])
+    subprocess.run(
+        [sys.executable, "-m", "pip", "--python", str(programs / "python"), "install", "--quiet", "--disable-pip-version-check",
+         "--no-deps", "--require-hashes", "--requirement", str(PYTABLES)],
+        check=True, timeout=100,
+    )  # fmt: skip
+    project = tmp_path / "project"
+    project.mkdir()
+    (project / "orders.py").write_text(
+        "import tables\n"
+        "def handle(message):\n"
+        f"    with tables.open_file({str(tmp_path / 'handled')!r}, 'w') as file:\n"
+        "        file.create_array('/', 'values', [int(message.value)])\n"
+    )
+    with _consuming(programs, project, tmp_path / "log", bootstrap, name, "orders:handle", b"7"):
+        wait_for((tmp_path / "handled").exists, (tmp_path / "log").read_text)
+
+    read = f"import tables; print(tables.open_file({str(tmp_path / 'handled')!r}).root.values[0])"
+    shown = subprocess.run(
+        [programs / "python", "-c", read], capture_output=True, text=True, check=True, timeout=60, cwd=project
+    )
+    assert shown.stdout == "7\n"

@@ -1,0 +1,68 @@
+"""Documents: what they link to is there, and every one is found from the index."""
+
+import re
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+LINK = re.compile(r"\]\(([^)\s]+)\)")
+FENCED = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
+
+
+def _documents() -> list[str]:
+    listed = subprocess.run(
+        ["git", "ls-files", "--cached", "--others", "--exclude-standard", "*.md"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return [each for each in listed.stdout.split("\n") if each and (ROOT / each).exists()]
+
+
+def _text(path: Path) -> str:
+    return FENCED.sub("", path.read_text("utf-8"))
+
+
+def _anchors(path: Path) -> set[str]:
+    """As GitHub makes them of headings, and those that are written out."""
+    found = set(re.findall(r'<a id="([^"]+)">', _text(path)))
+    for heading in re.findall(r"^#+ (.+)$", _text(path), re.MULTILINE):
+        plain = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", heading).strip().lower()
+        anchor = re.sub(r"[^\w\- ]", "", plain).replace(" ", "-")
+        number = 0
+        while (name := f"{anchor}-{number}" if number else anchor) in found:
+            number += 1
+        found.add(name)
+    return found
+
+
+def _links(document: str) -> Iterator[tuple[str, Path, str]]:
+    """Those that stay here: as written, the file, the anchor."""
+    for target in LINK.findall(_text(ROOT / document)):
+        if "://" not in target and not target.startswith("mailto:"):
+            name, _, anchor = target.partition("#")
+            yield target, (ROOT / document).parent / name if name else ROOT / document, anchor
+
+
+@pytest.mark.parametrize("document", _documents())
+def test_links(document: str) -> None:
+    """Each leads to a file or folder that is there, and to a heading of it."""
+    broken = [
+        target
+        for target, path, anchor in _links(document)
+        if not path.exists() or (anchor and anchor not in _anchors(path))
+    ]
+
+    assert broken == []
+
+
+def test_index() -> None:
+    """Every document is one click from the index."""
+    linked = {path.resolve() for _, path, _ in _links("docs/README.md")}
+    documents = {each.resolve() for each in (ROOT / "docs").glob("*.md")} - {ROOT / "docs" / "README.md"}
+
+    assert documents - linked == set()

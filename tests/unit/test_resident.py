@@ -1,0 +1,277 @@
+"""Which records are kept, which are parked, and which are wanted before somebody waits for them."""
+
+import functools
+import random
+from typing import NamedTuple
+
+from ringfence_client.memory import Memory
+from ringfence_client.resident import ResidentRecords
+
+
+class Fetched(NamedTuple):
+    """What is looked at of a record."""
+
+    offset: int
+    key: bytes | None
+    value: bytes | None = b"value"
+    headers: tuple[tuple[str, bytes | None], ...] = ()
+
+
+def _of(group: bytes | None, *offsets: int) -> list[Fetched]:
+    return [Fetched(each, group) for each in offsets]
+
+
+def _memory(bytes_max: int = 10_000_000) -> Memory:
+    """Of which a lone partition may use so much."""
+    memory = Memory(bytes_max * 16 // 9)
+
+    assert memory.limit(0) in {bytes_max, bytes_max - 1}
+
+    return memory
+
+
+def _kept(records_max: int, *records: Fetched, memory: Memory | None = None) -> ResidentRecords:
+    kept = ResidentRecords(records_max, memory or _memory())
+    for each in records:
+        kept.add(each)
+    return kept
+
+
+def _there(kept: ResidentRecords, offsets: range) -> list[int]:
+    return [each for each in offsets if kept.record(each) is not None]
+
+
+def test_as_much_as_is_free() -> None:
+    """A lone group gets half, the next one half of the rest; the ungrouped may have all that is left."""
+    kept = _kept(100, *_of(b"a", *range(80)), *_of(b"b", *range(80, 160)), *_of(None, *range(160, 240)))
+
+    assert _there(kept, range(240)) == [*range(50), *range(80, 105), *range(160, 185)]
+    assert (len(kept), len(kept.parked)) == (100, 140)
+
+
+def test_as_many_bytes_as_are_free() -> None:
+    """The same holds of the values: large ones of one group leave room for those of others."""
+    large = [Fetched(each, b"a", b"v" * 100_000) for each in range(20)]
+    kept = _kept(1_000, *large, Fetched(20, b"b", b"v" * 100_000), memory=_memory(1_000_000))
+
+    assert _there(kept, range(21)) == [0, 1, 2, 3, 4, 20]
+
+
+def test_the_first_are_kept() -> None:
+    """Once one of a group is parked, all that come after it are, though there is room again."""
+    kept = _kept(10, *_of(b"a", *range(6)))
+    for offset in range(4):
+        kept.drop(offset, b"a")
+    kept.add(Fetched(6, b"a"))
+
+    assert _there(kept, range(7)) == [4]
+    assert kept.parked == {5, 6}
+
+
+def test_wanted_at_half() -> None:
+    """What is parked is wanted when half of what was kept of its group is used up; the group with the least left first."""
+    kept = _kept(12, *_of(b"a", *range(8)), *_of(b"b", *range(8, 16)))
+
+    assert _there(kept, range(16)) == [0, 1, 2, 3, 4, 5, 8, 9, 10]
+
+    kept.drop(0, b"a")
+    kept.drop(1, b"a")
+
+    assert kept.wanted() is None
+
+    kept.drop(2, b"a")
+
+    assert kept.wanted() == 6
+
+    kept.drop(8, b"b")
+    kept.drop(9, b"b")
+
+    assert kept.wanted() == 11
+
+
+def test_not_wanted_without_room() -> None:
+    """What could not be kept is not wanted, however little of its group is there."""
+    kept = _kept(4, *_of(b"a", 0, 1), *_of(None, 2, 3), *_of(b"b", 4))
+
+    assert kept.wanted() is None
+
+    kept.drop(2, None)
+
+    assert kept.wanted() == 4
+
+
+def test_unparked_as_far_as_there_is_room() -> None:
+    """Reading again brings what is parked, in each group from its first on, as far as there is room."""
+    kept = _kept(8, *_of(b"a", 0, 1, 2, 3, 4, 5, 6), *_of(b"b", 7, 8, 9, 10))
+    for offset in (0, 1, 2):
+        kept.drop(offset, b"a")
+    again = [*_of(b"a", 5, 6), *_of(b"b", 9, 10)]
+
+    kept.unpark(again, always=False)
+
+    assert kept.parked == {4, 5, 6}
+
+    kept.unpark([*_of(b"a", 4), *again], always=False)
+
+    assert _there(kept, range(11)) == [3, 4, 7, 8, 9, 10]
+    assert kept.wanted() is None
+
+
+def test_unparked_in_any_case() -> None:
+    """What a handler waits for is kept though there is no room, and nothing else with it."""
+    kept = _kept(4, *_of(None, 0, 1, 2, 3), *_of(b"a", 4, 5))
+
+    kept.unpark(_of(b"a", 4, 5), always=True)
+
+    assert _there(kept, range(6)) == [0, 1, 2, 3, 4]
+
+
+def test_gone() -> None:
+    """What the log has no more is not wanted again and again; what comes behind it is, after its turn."""
+    kept = _kept(4, *_of(b"a", 0, 1, 2, 3, 4))
+    kept.drop(0, b"a")
+
+    assert kept.wanted() == 2
+
+    kept.gone(2)
+
+    assert kept.wanted() is None
+
+    kept.drop(1, b"a")
+    kept.drop(2, b"a")
+    kept.unpark(_of(b"a", 3), always=True)
+    kept.drop(3, b"a")
+
+    assert kept.wanted() == 4
+
+
+def test_dropped_while_parked() -> None:
+    """What is dropped of a parked backlog, first or not, is not wanted, and a group without any begins anew."""
+    kept = _kept(4, *_of(b"a", 0, 1, 2, 3, 4))
+    kept.drop(0, b"a")
+    kept.drop(2, b"a")
+
+    assert kept.wanted() == 3
+
+    kept.drop(4, b"a")
+    kept.drop(3, b"a")
+    kept.add(Fetched(5, b"a"))
+
+    assert kept.wanted() is None
+    assert _there(kept, range(6)) == [1, 5]
+
+
+def test_any_order() -> None:
+    """Whatever is finished when, and read again by whom: bounds hold, and each record can be had when it is its turn."""
+    chance = random.Random(11)
+    kept = ResidentRecords(30, _memory())
+    log = [Fetched(offset, chance.choice([b"a", b"b", b"c", b"d", None])) for offset in range(600)]
+    waiting: dict[bytes | None, list[int]] = {}
+    fetched = 0
+    while fetched < len(log) or any(waiting.values()):
+        if fetched < len(log) and chance.random() < 0.6:
+            kept.add(log[fetched])
+            waiting.setdefault(log[fetched].key, []).append(fetched)
+            fetched += 1
+        elif (ahead := kept.wanted()) is not None and chance.random() < 0.5:
+            kept.unpark(log[ahead : ahead + 20], always=False)
+
+            assert kept.record(ahead) is not None
+        elif groups := [each for each, offsets in waiting.items() if offsets]:
+            group = chance.choice(groups)
+            offset = waiting[group].pop(0)
+            if kept.record(offset) is None:
+                kept.unpark(log[offset : offset + 20], always=True)
+
+            assert kept.record(offset) == log[offset]
+
+            kept.drop(offset, group)
+
+        assert len(kept) <= 31
+        assert len(kept) + len(kept.parked) == sum(map(len, waiting.values()))
+
+    assert (len(kept), kept.parked, kept.wanted()) == (0, set(), None)
+
+
+@functools.cache
+def _value(size: int) -> bytes:
+    """One for all: what would be too much is not made."""
+    return b"v" * size
+
+
+def test_greedy_partition() -> None:
+    """However much one partition has, another one gets its part, whoever came first."""
+    memory = Memory(160_000_000)
+    greedy, late = ResidentRecords(10_000, memory), ResidentRecords(10_000, memory)
+    for offset in range(3_000):
+        greedy.add(Fetched(offset, b"%d" % (offset % 50), _value(100_000)))
+    for offset in range(3_000):
+        late.add(Fetched(offset, b"%d" % (offset % 50), _value(100_000)))
+
+    assert len(greedy) > len(late) > 250
+    assert memory.used < 130_000_000
+
+
+def test_many_partitions_one_after_the_other() -> None:
+    """As they come at a start: the first has not used up what is there before the last begins."""
+    memory = Memory(512 * 2**20)
+    partitions = [ResidentRecords(10_000, memory) for _ in range(200)]
+    for kept in partitions:
+        offset = 0
+        while kept.takes(250):
+            for _ in range(100):
+                kept.add(Fetched(offset, b"%d" % (offset % 50), _value(10_000)))
+                offset += 1
+
+    assert all(len(each) >= 50 for each in partitions)
+    assert sum(len(each.parked) for each in partitions) < 0.2 * sum(map(len, partitions))
+    assert 200 * 2**20 < memory.used < 450 * 2**20
+
+
+def test_lone_partition() -> None:
+    """It may fill a good part of what there is, though there are others that have nothing."""
+    memory = Memory(512 * 2**20)
+    kept, *_ = [ResidentRecords(1_000_000, memory) for _ in range(100)]
+    offset = 0
+    while kept.takes(250):
+        kept.add(Fetched(offset, b"%d" % offset, _value(100_000)))
+        offset += 1
+
+    assert memory.used > 512 * 2**20 / 12
+
+
+def test_what_is_counted() -> None:
+    """Keys, headers and what it costs to keep anything count as well as values; all is given back in the end."""
+    memory = Memory(2**30)
+    plain, headed = ResidentRecords(10, memory), ResidentRecords(10, memory)
+    plain.add(Fetched(0, b"key", b"value"))
+    headed.add(Fetched(0, b"key" * 1_000, b"value", ((("name", b"x" * 500)), ("none", None))))
+
+    assert plain.bytes > 1_000
+    assert headed.bytes - plain.bytes > 3_400
+    assert memory.used == plain.bytes + headed.bytes
+
+    plain.drop(0, b"key")
+    headed.close()
+    headed.drop(0, b"key" * 1_000)
+    headed.unpark([Fetched(0, b"key", b"value")], always=True)
+
+    assert (plain.bytes, len(headed), memory.used) == (0, 0, 0)
+
+
+def test_no_room_for_anything() -> None:
+    """Where nothing may be kept at all, what a handler waits for is, for as long as it has it."""
+    memory = Memory(16 * 2**20)
+    full, other = ResidentRecords(100, memory), ResidentRecords(100, memory)
+    for offset in range(3):
+        full.unpark([], always=True)
+        full.add(Fetched(offset, None, _value(6 * 2**20)))
+    other.add(Fetched(0, b"a", _value(7 * 2**20)))
+    other.add(Fetched(1, b"a", _value(7 * 2**20)))
+
+    assert other.parked >= {1}
+
+    other.drop(0, b"a")
+    other.unpark([Fetched(1, b"a", _value(7 * 2**20))], always=True)
+
+    assert other.record(1) is not None
