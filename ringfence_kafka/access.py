@@ -13,9 +13,9 @@ from aiokafka.errors import KafkaError, SaslAuthenticationFailed, UnsupportedSas
 from aiokafka.protocol.metadata import MetadataRequest
 
 from ringfence_kafka import refusals
-from ringfence_kafka.certificates import ssl_context
 from ringfence_kafka.config.settings import KafkaSettings
 from ringfence_kafka.errors import BrokerUnavailableError
+from ringfence_kafka.security import ssl_context
 
 REQUEST_TIMEOUT_MS: Final = 10_000
 RETRY_BACKOFF_MS: Final = 40
@@ -37,28 +37,6 @@ def client_options(kafka: KafkaSettings) -> dict[str, Any]:
         options["sasl_mechanism"] = kafka.sasl_mechanism
         options["sasl_plain_username"] = kafka.sasl_username
         options["sasl_plain_password"] = kafka.sasl_password()
-    return options
-
-
-def confluent_options(kafka: KafkaSettings) -> dict[str, Any]:
-    """The same for librdkafka's clients. Raises as :func:`ssl_context` does."""
-    options: dict[str, Any] = {
-        "bootstrap.servers": kafka.bootstrap_servers,
-        "security.protocol": kafka.security_protocol,
-        "log_level": 0,
-    }
-    if kafka.uses_ssl:
-        ssl_context(kafka)  # librdkafka's own words on a faulty file name neither key nor way out
-        files = {
-            "ssl.ca.location": kafka.ssl_cafile,
-            "ssl.certificate.location": kafka.ssl_certfile,
-            "ssl.key.location": kafka.ssl_keyfile,
-        }
-        options |= {key: value for key, value in files.items() if value}
-    if kafka.uses_sasl:
-        options["sasl.mechanism"] = kafka.sasl_mechanism
-        options["sasl.username"] = kafka.sasl_username
-        options["sasl.password"] = kafka.sasl_password()
     return options
 
 

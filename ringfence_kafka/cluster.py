@@ -28,10 +28,11 @@ from confluent_kafka import TopicPartition as ConfluentPartition
 from confluent_kafka.admin import AdminClient
 
 from ringfence_kafka import describe, insides
-from ringfence_kafka.access import REQUEST_TIMEOUT_MS, client_options, confluent_options, refusal
+from ringfence_kafka.access import REQUEST_TIMEOUT_MS, client_options, refusal
 from ringfence_kafka.config.settings import KafkaSettings
 from ringfence_kafka.errors import BrokerUnavailableError, PrerequisiteError, TopicError
 from ringfence_kafka.offsets import FIRST, NEXT, STABLE, Offsets
+from ringfence_kafka.security import confluent_options
 from ringfence_kafka.together import Together
 from ringfence_kafka.topics import Described
 

@@ -23,9 +23,10 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from agents.home import Home
 from ringfence_kafka import wire
-from ringfence_kafka.access import confluent_options, refusal
+from ringfence_kafka.access import refusal
 from ringfence_kafka.config.settings import AddressSettings, KafkaSettings, Settings
 from ringfence_kafka.errors import BrokerUnavailableError, RingfenceError, TopicError
+from ringfence_kafka.security import confluent_options
 
 ANSWER_LIMIT_S: Final = 5.0
 """How long a person waits for the first answer of a broker."""

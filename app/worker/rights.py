@@ -13,8 +13,8 @@ from confluent_kafka.admin import AdminClient
 
 from agents.topic_faults import rights_on
 from app.verbs.topic_rules import Findings
-from ringfence_kafka.access import confluent_options
 from ringfence_kafka.config.settings import Settings
+from ringfence_kafka.security import confluent_options
 from ringfence_kafka.topics import lacking
 
 ANSWER_LIMIT_S: Final = 5.0

@@ -26,10 +26,10 @@ from app.worker.metrics import Metrics
 from app.worker.transport import BatchTransport
 from app.worker.watch import BrokerWatch
 from ringfence_kafka import collector, failpoints, insides, logs
-from ringfence_kafka.certificates import ssl_context
 from ringfence_kafka.cluster import Cluster
 from ringfence_kafka.config.settings import KafkaSettings, Settings
 from ringfence_kafka.errors import PrerequisiteError, TopicError
+from ringfence_kafka.security import ssl_context
 from ringfence_kafka.together import StoppedError
 
 log: Final = logging.getLogger("ringfence.worker")

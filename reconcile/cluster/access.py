@@ -12,9 +12,9 @@ from typing import Final
 from confluent_kafka import KafkaError
 
 from ringfence_kafka import refusals
-from ringfence_kafka.certificates import ssl_context
 from ringfence_kafka.config.settings import KafkaSettings
 from ringfence_kafka.errors import BrokerUnavailableError
+from ringfence_kafka.security import ssl_context
 
 HANDSHAKE_LIMIT_S: Final = 5.0
 

@@ -18,7 +18,6 @@ from confluent_kafka import (
 from confluent_kafka.admin import AclOperation, AdminClient, ConfigResource, OffsetSpec
 
 from reconcile.cluster import access
-from ringfence_kafka.certificates import ssl_context
 from ringfence_kafka.config.settings import KafkaSettings
 from ringfence_kafka.errors import (
     BrokerUnavailableError,
@@ -26,6 +25,7 @@ from ringfence_kafka.errors import (
     PrerequisiteError,
     RingfenceError,
 )
+from ringfence_kafka.security import confluent_options
 
 Answer = TypeVar("Answer")
 
@@ -82,7 +82,7 @@ class Cluster:
         self._group = group
         self._heard: deque[KafkaError] = deque(maxlen=HEARD_MAX)
         self._down = False
-        options = client_options(kafka)
+        options = confluent_options(kafka)
         self._options = options | {"group.id": group, "enable.auto.commit": False}
         try:
             self._admin = AdminClient(options | {"error_cb": self._hear})
@@ -297,31 +297,3 @@ def refused(error: KafkaError) -> bool:
     """
     code = error.code()
     return code >= KafkaError.UNKNOWN or code == KafkaError._UNSUPPORTED_FEATURE  # noqa: SLF001
-
-
-def client_options(kafka: KafkaSettings) -> dict[str, Any]:
-    """How librdkafka's clients get in.
-
-    Raises:
-        ConfigurationError: a certificate file cannot be used.
-    """
-    options: dict[str, Any] = {
-        "bootstrap.servers": kafka.bootstrap_servers,
-        "security.protocol": kafka.security_protocol,
-        "log_level": 0,
-    }
-    if kafka.uses_ssl:
-        ssl_context(kafka)  # librdkafka's own words on a faulty file name neither key nor way out
-        files = {
-            "ssl.ca.location": kafka.ssl_cafile,
-            "ssl.certificate.location": kafka.ssl_certfile,
-            "ssl.key.location": kafka.ssl_keyfile,
-        }
-        options |= {key: value for key, value in files.items() if value}
-    if kafka.uses_sasl:
-        options |= {
-            "sasl.mechanism": kafka.sasl_mechanism,
-            "sasl.username": kafka.sasl_username,
-            "sasl.password": kafka.sasl_password(),
-        }
-    return options

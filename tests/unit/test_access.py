@@ -11,7 +11,7 @@ from cryptography.hazmat.primitives.serialization import (
     load_pem_private_key,
 )
 
-from ringfence_kafka import access
+from ringfence_kafka import access, security
 from ringfence_kafka.config.settings import KafkaSettings
 from ringfence_kafka.errors import ConfigurationError
 
@@ -31,7 +31,7 @@ def _fault(**files: str) -> str:
     with pytest.raises(ConfigurationError) as aiokafka:
         access.client_options(kafka)
     with pytest.raises(ConfigurationError) as librdkafka:
-        access.confluent_options(kafka)
+        security.confluent_options(kafka)
 
     assert str(aiokafka.value) == str(librdkafka.value)
     return str(aiokafka.value)
@@ -40,7 +40,7 @@ def _fault(**files: str) -> str:
 def test_good_files(certificate: dict[str, str]) -> None:
     """A certificate with its key is taken as it is by both kinds of client."""
     kafka = KafkaSettings.model_validate({"security_protocol": "SSL", **certificate})
-    options = access.confluent_options(kafka)
+    options = security.confluent_options(kafka)
 
     assert access.client_options(kafka)["ssl_context"].check_hostname
     assert options["ssl.certificate.location"] == certificate["ssl_certfile"]

@@ -1,6 +1,7 @@
-"""The certificate files that ``[kafka]`` names, read and checked before any client has them."""
+"""What ``[kafka]`` says of security, read and checked before any client has it."""
 
 import ssl
+from typing import Any
 
 from ringfence_kafka.config.settings import KafkaSettings
 from ringfence_kafka.errors import ConfigurationError
@@ -33,6 +34,28 @@ def ssl_context(kafka: KafkaSettings) -> ssl.SSLContext:
                 "can read (openssl pkey -in … -out …)"
             ) from error
     return context
+
+
+def confluent_options(kafka: KafkaSettings) -> dict[str, Any]:
+    """How librdkafka's clients get in. Raises as :func:`ssl_context` does."""
+    options: dict[str, Any] = {
+        "bootstrap.servers": kafka.bootstrap_servers,
+        "security.protocol": kafka.security_protocol,
+        "log_level": 0,
+    }
+    if kafka.uses_ssl:
+        ssl_context(kafka)  # librdkafka's own words on a faulty file name neither key nor way out
+        files = {
+            "ssl.ca.location": kafka.ssl_cafile,
+            "ssl.certificate.location": kafka.ssl_certfile,
+            "ssl.key.location": kafka.ssl_keyfile,
+        }
+        options |= {key: value for key, value in files.items() if value}
+    if kafka.uses_sasl:
+        options["sasl.mechanism"] = kafka.sasl_mechanism
+        options["sasl.username"] = kafka.sasl_username
+        options["sasl.password"] = kafka.sasl_password()
+    return options
 
 
 class _EncryptedKeyError(Exception):
