@@ -287,7 +287,7 @@ class Opening:
 
     async def _cursor(self, topic: str, facts: "_Facts") -> Cursor:
         async with asyncio.timeout(QUESTION_LIMIT_S):
-            committed = await self._cluster.stable_committed(topic, self.partition)
+            committed = await self._cluster.committed(topic, self.partition)
         next_offset = await self._next(topic, committed, facts)
         return Cursor(self.name, topic, self.partition, next_offset, facts.topic_ids[topic], committed)
 

@@ -239,7 +239,7 @@ class LeaseAcquisition:
         # The ID first: if the topic is created again meanwhile, positions of the new one come with the ID of the old, and
         # whoever watches the topic finds it out.
         identity = await self._cluster.identity(topic)
-        committed = await self._cluster.stable_committed(topic, partition)
+        committed = await self._cluster.committed(topic, partition)
         start = await self._cluster.log_start(topic, partition)
         return Log(identity.topic_id, committed, start, await self._cluster.high_watermark(topic, partition))
 

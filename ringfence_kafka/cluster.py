@@ -22,9 +22,8 @@ from aiokafka.errors import (
 )
 from aiokafka.protocol.commit import OffsetFetchRequest
 from aiokafka.protocol.metadata import MetadataRequest
-from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException, TopicCollection
 from confluent_kafka import KafkaError as ConfluentError
-from confluent_kafka import TopicPartition as ConfluentPartition
+from confluent_kafka import KafkaException, TopicCollection
 from confluent_kafka.admin import AdminClient
 
 from ringfence_kafka import describe, insides
@@ -74,7 +73,6 @@ class Cluster:
         self.kafka = kafka
         self.group_id = group_id
         self._committed = Together(self._ask_committed)
-        self._stable_committed = Together(self._ask_stable_committed)
         self._identities = Together(self._ask_identities)
         self._librdkafka: AdminClient | None = None
         """For what aiokafka cannot ask; kept, because a client costs a connection and a thread to make."""
@@ -104,7 +102,6 @@ class Cluster:
     async def stop(self) -> None:
         """Disconnect."""
         await self._committed.stop()
-        await self._stable_committed.stop()
         await self._identities.stop()
         self._librdkafka = None
         await self._offsets.stop()
@@ -149,41 +146,6 @@ class Cluster:
                 that there is none.
         """
         return await self._committed.ask(TopicPartition(topic, partition))
-
-    async def stable_committed(self, topic: str, partition: int) -> int | None:
-        """The same, when no transaction has an offset of the group under way there: for who has just fenced a predecessor.
-
-        A transaction that is committed may wait for its markers, and before Kafka 4.1 the offset is the old one until then. It
-        would look as if somebody had moved it.
-
-        Raises:
-            KafkaError: the group's coordinator cannot say, or one stays under way.
-        """
-        return await self._stable_committed.ask(TopicPartition(topic, partition))
-
-    async def _ask_stable_committed(
-        self, tps: Collection[TopicPartition]
-    ) -> Mapping[TopicPartition, int | Exception | None]:
-        wanted = [ConfluentPartition(*tp) for tp in tps]
-        asked = self._confluent().list_consumer_group_offsets(
-            [ConsumerGroupTopicPartitions(self.group_id, wanted)],
-            require_stable=True,
-            request_timeout=REQUEST_TIMEOUT_MS / 1000,
-        )
-        try:
-            found = await asyncio.wrap_future(asked[self.group_id])
-        except KafkaException as error:
-            raise _as_aiokafka(error.args[0], f"the offsets of {self.group_id}") from error
-        answers: dict[TopicPartition, int | Exception | None] = dict.fromkeys(tps)
-        for each in found.topic_partitions:
-            tp = TopicPartition(each.topic, each.partition)
-            if each.error is not None:
-                answers[tp] = _as_aiokafka(
-                    each.error, f"the offset of {self.group_id} for {each.topic}/{each.partition}"
-                )
-            else:
-                answers[tp] = int(each.offset) if each.offset >= 0 else None
-        return answers
 
     def _confluent(self) -> AdminClient:
         if self._librdkafka is None:
@@ -349,12 +311,6 @@ def _refused(topic: str, error: KafkaException) -> KafkaError:
     if code in (UnknownTopicOrPartitionError.errno, TopicAuthorizationFailedError.errno):
         return for_code(code)(topic)
     return KafkaConnectionError(f"the topic {topic} cannot be looked up: {error.args[0].str()}")
-
-
-def _as_aiokafka(error: ConfluentError, what: str) -> KafkaError:
-    """An error of librdkafka's as aiokafka's; its own, below 0, are of the connection."""
-    code = error.code()
-    return for_code(code)(what) if code > 0 else KafkaConnectionError(f"{what}: {error.str()}")
 
 
 def _groups(options: dict[str, Any], groups: Collection[str]) -> dict[str, GroupDescription]:
