@@ -107,7 +107,7 @@ def test_released_and_unknown(bootstrap: str, tmp_path: Path) -> None:
 
     assert "no consumer has held a partition yet" in nothing
     assert "without --consumer-group all that is known is shown" in unknown
-    assert f"known are: {scene.name}" in elsewhere
+    assert f"the configuration has {scene.name}" in elsewhere
     assert [(each["state"], each["holder_is_member"], each["waits"], each["lag"]) for each in rows] == [
         ("released", None, None, 0)
     ] * PARTITIONS
