@@ -20,7 +20,7 @@ if __package__ in {None, ""}:  # spark-submit puts this file's folder first
 from pyspark.sql import SparkSession
 from rich.console import Console
 
-from reconcile.cluster.admin import Cluster
+from reconcile.cluster.admin import Admin
 from reconcile.cluster.survey import Survey
 from reconcile.night import acknowledging, cut, former, handing_on, kept_ids, results, rules, summary
 from reconcile.night.frames import Frames
@@ -93,7 +93,7 @@ def _run(settings: Settings, options: Options, stop: Stop) -> int:
         if options.out and not submitted() and is_local(options.out, master):
             out = proved(LocalFiles(options.out))
         if ready is None and night is None:
-            Cluster(settings.kafka, settings.app.id).connect()  # who does not get in need not wait for Spark
+            Admin(settings.kafka, settings.app.id).connect()  # who does not get in need not wait for Spark
         spark = held.enter_context(session(master, stop, records=ready.records if ready else FEW))
         try:
             if ready is None:
@@ -146,7 +146,7 @@ def opened(spark: SparkSession, folder: str) -> Files:
 
 def surveyed(settings: Settings) -> Survey:
     """What the cluster says, asked before Spark is started: what is missing is told at once."""
-    return Survey.of(settings, Cluster(settings.kafka, settings.app.id))
+    return Survey.of(settings, Admin(settings.kafka, settings.app.id))
 
 
 def judge(

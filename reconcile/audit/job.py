@@ -18,7 +18,7 @@ from reconcile.audit.figures import figures
 from reconcile.audit.numbers import STEPS, Counter
 from reconcile.audit.result import Audit, document
 from reconcile.audit.topic import Topic, Wanted, surveyed
-from reconcile.cluster.admin import Cluster
+from reconcile.cluster.admin import Admin
 from reconcile.job import opened
 from reconcile.page.pages import PAGE, put, written
 from reconcile.page.report import progress, terminal
@@ -84,7 +84,7 @@ def _run(request: Request, stop: Stop) -> None:
 
 def asked(request: Request) -> Topic:
     """What the cluster says, before Spark is started: what is missing is told at once."""
-    return surveyed(Cluster(request.kafka, GROUP), request.wanted, int(time.time() * 1000))
+    return surveyed(Admin(request.kafka, GROUP), request.wanted, int(time.time() * 1000))
 
 
 def counted(spark: SparkSession, request: Request, topic: Topic) -> Audit:

@@ -7,7 +7,7 @@ from typing import Final
 
 from reconcile.audit import extent
 from reconcile.audit.extent import Extent, Part
-from reconcile.cluster.admin import Cluster
+from reconcile.cluster.admin import Admin
 from ringfence_kafka.errors import MissingTopicError
 
 _NEAR_MAX: Final = 3
@@ -45,7 +45,7 @@ class Topic:
         return self.cleanup_policy is not None and "compact" in self.cleanup_policy
 
 
-def surveyed(cluster: Cluster, wanted: Wanted, now: int) -> Topic:
+def surveyed(cluster: Admin, wanted: Wanted, now: int) -> Topic:
     """Ask.
 
     Args:

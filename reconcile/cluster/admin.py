@@ -69,7 +69,7 @@ class TopicFacts(NamedTuple):
     """Whether this user may read it, as far as the cluster tells."""
 
 
-class Cluster:
+class Admin:
     """One admin client: it joins nothing."""
 
     def __init__(self, kafka: KafkaSettings, group: str) -> None:

@@ -3,7 +3,7 @@
 import json
 from typing import Final
 
-from reconcile.cluster.admin import Cluster
+from reconcile.cluster.admin import Admin
 from ringfence_kafka import wire
 from ringfence_kafka.config.settings import Settings
 from ringfence_kafka.errors import ForeignChangelogError
@@ -12,7 +12,7 @@ META_KEY: Final = b"\x00"
 """Of the record that ends each transaction in a changelog (docs/formats.md)."""
 
 
-def require_own(settings: Settings, cluster: Cluster) -> None:
+def require_own(settings: Settings, cluster: Admin) -> None:
     """Make sure that the changelogs, and so the forward topics, are those of these addresses.
 
     What cannot be told is not refused: a changelog that does not exist, that this user may not read, or whose records say nothing.

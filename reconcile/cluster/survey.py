@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Self
 
-from reconcile.cluster.admin import Cluster, Place, TopicFacts
+from reconcile.cluster.admin import Admin, Place, TopicFacts
 from reconcile.cluster.owners import require_own
 from reconcile.night.cut import (
     AddressCut,
@@ -46,7 +46,7 @@ class Survey:
     """Where it begins and ends, by its name."""
 
     @classmethod
-    def of(cls, settings: Settings, cluster: Cluster) -> Self:
+    def of(cls, settings: Settings, cluster: Admin) -> Self:
         """Ask.
 
         Raises:

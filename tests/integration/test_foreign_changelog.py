@@ -11,7 +11,7 @@ import pytest
 from agents.lane import Lane, LaneState
 from agents.opening import Opening
 from app.verbs import ring_clear, ring_find, rings, topics
-from reconcile.cluster.admin import Cluster as NightCluster
+from reconcile.cluster.admin import Admin
 from reconcile.cluster.survey import Survey
 from ringfence_kafka import wire
 from ringfence_kafka.cluster import Cluster
@@ -126,7 +126,7 @@ async def test_verbs(bootstrap: str, tmp_path: Path) -> None:
 
 def _surveyed(settings: Settings) -> Survey:
     """What the nightly job asks first."""
-    return Survey.of(settings, NightCluster(settings.kafka, settings.app.id))
+    return Survey.of(settings, Admin(settings.kafka, settings.app.id))
 
 
 def _refusal(verb: Callable[[], object]) -> ForeignChangelogError:

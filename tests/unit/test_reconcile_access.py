@@ -8,7 +8,7 @@ import trustme
 from confluent_kafka import KafkaError
 
 from reconcile.cluster import access
-from reconcile.cluster.admin import Cluster
+from reconcile.cluster.admin import Admin
 from ringfence_kafka.config.settings import KafkaSettings
 from ringfence_kafka.errors import BrokerUnavailableError, ConfigurationError
 
@@ -77,7 +77,7 @@ def test_the_clients_meet_nobody() -> None:
         with pytest.raises(
             BrokerUnavailableError, match=r"^no broker answers at .*\(Connection refused\): start it"
         ):
-            Cluster(KafkaSettings(bootstrap_servers=servers), "group").connect()
+            Admin(KafkaSettings(bootstrap_servers=servers), "group").connect()
         assert time.monotonic() - begun < 5
 
 
@@ -93,4 +93,4 @@ def test_a_certificate_is_checked_first(tmp_path: Path) -> None:
     )
 
     with pytest.raises(ConfigurationError, match="key values mismatch"):
-        Cluster(kafka, "group")
+        Admin(kafka, "group")

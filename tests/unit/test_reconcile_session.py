@@ -11,7 +11,7 @@ from py4j.protocol import Py4JError, Py4JNetworkError
 from pyspark.errors import PySparkException
 
 from reconcile import job
-from reconcile.cluster.admin import Cluster
+from reconcile.cluster.admin import Admin
 from reconcile.job import _explained
 from reconcile.spark.failures import SPARK, SparkError
 from reconcile.spark.jvm import JvmError
@@ -114,7 +114,7 @@ def test_clients_refuse_the_settings(tmp_path: Path) -> None:
     file.write_text("nonsense")
 
     with pytest.raises(ConfigurationError, match=r"kafka\.ssl_cafile = .*ca\.pem' cannot be used"):
-        Cluster(KafkaSettings(security_protocol="SSL", ssl_cafile=str(file)), "group")
+        Admin(KafkaSettings(security_protocol="SSL", ssl_cafile=str(file)), "group")
 
 
 def test_the_job_as_a_program_ends_with_2(
