@@ -5,8 +5,7 @@ import math
 from collections.abc import Sequence
 
 from reconcile.audit.result import Audit
-from reconcile.page.figures import AddressFigures, Figures, Lane, Ring
-from reconcile.page.moments import step_ms
+from reconcile.page.figures import AddressFigures, Figures, Lane, Ring, step_ms
 
 
 def figures(audit: Audit, notes: Sequence[str]) -> Figures:

@@ -10,8 +10,7 @@ from reconcile.audit.frames import kept
 from reconcile.audit.partitioner import Placed, explained
 from reconcile.audit.result import Audit, Groups, HeaderSeen, PartitionCount, Resends
 from reconcile.page.escapes import as_text, shown
-from reconcile.page.figures import GROUPS_MAX, GroupBin, LargeGroup
-from reconcile.page.moments import DAY_MS
+from reconcile.page.figures import DAY_MS, GROUPS_MAX, GroupBin, LargeGroup
 from reconcile.spark.bins import power_of_two
 
 NEARLY_ALL: Final = 0.05

@@ -11,8 +11,7 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
 
 from reconcile.night.evidence import ONCE
-from reconcile.page.figures import GROUPS_MAX, NAME_MAX
-from reconcile.page.moments import DAY_MS, step_ms
+from reconcile.page.figures import DAY_MS, GROUPS_MAX, NAME_MAX, step_ms
 from reconcile.spark.bins import power_of_two
 from reconcile.spark.schemas import ACCEPTED, DIVERTED, NUMBERS
 

@@ -17,6 +17,11 @@ NAME_MAX: Final = 512
 """Bytes of an ID or a group, and characters of a detail, that are named; the Parquet folder has them whole."""
 GROUPS_MAX: Final = 20
 """The largest groups are named."""
+SECOND_MS: Final = 1_000
+DAY_MS: Final = 86_400 * SECOND_MS
+MOMENTS_MAX: Final = 200
+STEPS_MS: Final = tuple(each * SECOND_MS for each in (1, 10, 60, 300, 900, 3_600, 21_600, 86_400))
+"""How long the stretches of time may be in which records are counted; beyond the last, some days."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,3 +185,11 @@ _PARTS: Final = {
 def _address(kept: dict[str, Any]) -> AddressFigures:
     parts = {name: tuple(kind(**each) for each in kept[name]) for name, kind in _PARTS.items()}
     return AddressFigures(**{**kept, **parts, "ring": Ring(**kept["ring"])})
+
+
+def step_ms(first_ms: int, last_ms: int) -> int:
+    """The shortest step of which :data:`MOMENTS_MAX` cover these times."""
+    for step in STEPS_MS:
+        if last_ms // step - first_ms // step < MOMENTS_MAX:
+            return step
+    return -(-(last_ms - first_ms) // (DAY_MS * (MOMENTS_MAX - 1))) * DAY_MS

@@ -23,6 +23,7 @@ from reconcile.page import advice
 from reconcile.page.advice import Seen
 from reconcile.page.escapes import as_text
 from reconcile.page.figures import (
+    DAY_MS,
     NAME_MAX,
     AddressFigures,
     Bin,
@@ -33,8 +34,8 @@ from reconcile.page.figures import (
     LargeGroup,
     Moment,
     Ring,
+    step_ms,
 )
-from reconcile.page.moments import DAY_MS, step_ms
 from ringfence_kafka.config.settings import Settings
 
 

@@ -15,8 +15,7 @@ from reconcile.night.nights import Night
 from reconcile.night.summary import COUNTS
 from reconcile.page import advice, morning, pages
 from reconcile.page.advice import Seen
-from reconcile.page.figures import NAME_MAX, Figures, Lane, Moment
-from reconcile.page.moments import MOMENTS_MAX, STEPS_MS, step_ms
+from reconcile.page.figures import MOMENTS_MAX, NAME_MAX, STEPS_MS, Figures, Lane, Moment, step_ms
 from reconcile.page.report import show
 from ringfence_kafka.config.load import validate
 
