@@ -20,7 +20,16 @@ from typing import Final
 from tests.mutants.mutant import Mutant, PatchError
 
 ROOT: Final = Path(__file__).parents[2]
-COPIED: Final = ("agents", "app", "conf", "ringfence_client", "ringfence_kafka", "tables", "tests", "pyproject.toml")
+COPIED: Final = (
+    "agents",
+    "app",
+    "conf",
+    "ringfence_client",
+    "ringfence_kafka",
+    "tables",
+    "tests",
+    "pyproject.toml",
+)
 """What tests and worker processes need; nothing else is copied."""
 TEST_LIMIT_S: Final = 120
 """For one test; several times what the slowest needs on a quiet machine."""
