@@ -83,17 +83,12 @@ def check(settings: Settings) -> int:
     return 0
 
 
-async def verify(settings: Settings) -> list[str]:
-    """The faults that keep a worker from its work, each with the way out; none = all is ok.
+async def examine(settings: Settings) -> Findings:
+    """Faults, each with the way out, and notes on all topics of the configuration.
 
     Raises:
         BrokerUnavailableError: nobody answers.
     """
-    return (await examine(settings)).faults
-
-
-async def examine(settings: Settings) -> Findings:
-    """Faults and notes on all topics of the configuration. Raises as :func:`verify` does."""
     of_consumers = [
         wire.progress_topic(settings.app.id),
         *(wire.dead_letter_topic(each.name) for each in settings.addresses),

@@ -62,11 +62,11 @@ async def test_names_that_meet(bootstrap: str, tmp_path: Path, monkeypatch: pyte
     async with bench(bootstrap, tmp_path) as lanes:
         other = _other(lanes, tmp_path)
         await topics.ensure(other)
-        nothing_yet = await topics.verify(other)
+        nothing_yet = (await topics.examine(other)).faults
         lanes.send(*ids(0, 6))
         first = await lanes.opened()
         await lanes.feed(first, 0, 3)
-        faults = await topics.verify(other)
+        faults = (await topics.examine(other)).faults
         async with _refused(other, doubtful=True) as second:
             await lanes.feed(first, 3, 4)
         fenced_by_second = first.counts["fenced"]

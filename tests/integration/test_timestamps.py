@@ -64,7 +64,7 @@ async def test_created_outputs_take_everything(bootstrap: str) -> None:
 
     await topics.ensure(settings)
 
-    assert await topics.verify(settings) == []
+    assert (await topics.examine(settings)).faults == []
     tomorrow = int(time.time() * 1000) + DAY_MS
     outputs = [f"{name}.{each}" for each in ("accepted", "quarantine", "duplicates")]
     for topic in (*outputs, f"{name}-app-{name}-forward"):
@@ -88,9 +88,9 @@ async def test_check_compares(bootstrap: str, setting: str) -> None:
     settings = _settings(bootstrap, name)
     await topics.ensure(settings)
 
-    (fault,) = await topics.verify(settings)
+    (fault,) = (await topics.examine(settings)).faults
     kafka.alter_topic(bootstrap, f"{name}.quarantine", setting, "7200000")
-    fixed = await topics.verify(settings)
+    fixed = (await topics.examine(settings)).faults
 
     assert fault.startswith(
         f"{name}.quarantine (quarantine topic of {name}) has {setting}=7199999, {name} has 7200000"

@@ -45,7 +45,7 @@ async def test_create_and_verify(bootstrap: str) -> None:
     assert [(each.name, each.partitions) for each in first] == expected
     assert [(each.name, each.partitions) for each in second] == expected
     assert [each.created for each in (*first, *second)] == [True] * 6 + [False] * 6
-    assert await topics.verify(settings) == []
+    assert (await topics.examine(settings)).faults == []
     admin = AdminClient({"bootstrap.servers": bootstrap})
     resource = ConfigResource(ConfigResource.Type.TOPIC, "topics-fresh-fresh-changelog")
     config = admin.describe_configs([resource])[resource].result()
@@ -135,7 +135,7 @@ async def test_each_fault(
     outcomes = await topics.ensure(settings)
 
     assert [each.name for each in outcomes if not each.created] == [names[role]]
-    (found,) = await topics.verify(settings)
+    (found,) = (await topics.examine(settings)).faults
     assert found.startswith(fault)
     assert ": " in found
 
@@ -172,7 +172,7 @@ async def test_nobody_there() -> None:
     begin = time.monotonic()
 
     with pytest.raises(BrokerUnavailableError, match=r"bootstrap_servers = '127.0.0.1:1': start the broker"):
-        await topics.verify(_settings("127.0.0.1:1", "any"))
+        await topics.examine(_settings("127.0.0.1:1", "any"))
 
     assert time.monotonic() - begin < 5
 
@@ -182,14 +182,14 @@ async def test_nobody_answers(silent: str, monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(topics, "_REQUEST_TIMEOUT_MS", 300)
 
     with pytest.raises(BrokerUnavailableError, match=f"'{silent}'"):
-        await topics.verify(_settings(silent, "any"))
+        await topics.examine(_settings(silent, "any"))
 
 
 async def test_one_of_many_servers_is_enough(bootstrap: str) -> None:
     """Servers of the list that are away do no harm as long as one answers."""
     settings = _settings(f"127.0.0.1:1,{bootstrap}", "many")
 
-    assert len(await topics.verify(settings)) == 6
+    assert len((await topics.examine(settings)).faults) == 6
 
 
 def test_nothing_is_created_by_asking(tmp_path: Path) -> None:
