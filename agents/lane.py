@@ -37,7 +37,7 @@ from agents.transactions import Transactions
 from ringfence_kafka.errors import RingfenceError, named
 from ringfence_kafka.log_reader import LogStalledError
 from ringfence_kafka.producer import FencedError
-from ringfence_kafka.waiting import back_off, set_within
+from ringfence_kafka.waiting import back_off, is_cancelled, set_within
 from tables.store import DamagedStoreError
 
 log: Final = logging.getLogger("ringfence.lane")
@@ -235,7 +235,7 @@ class Lane:
             except BaseException as error:
                 # A lane that dies loses its partition in silence: so does one that takes for its own cancellation that of
                 # something it waited for, or that meets a panic of RocksDB's bindings, which is no Exception.
-                if _is_cancelled() or isinstance(error, KeyboardInterrupt | SystemExit):
+                if is_cancelled() or isinstance(error, KeyboardInterrupt | SystemExit):
                     raise
                 attempt += 1
                 await (
@@ -317,9 +317,3 @@ class Lane:
             self._wake.clear()
             await self._wake.wait()
         return None
-
-
-def _is_cancelled() -> bool:
-    """Whether somebody has cancelled the task that runs now."""
-    task = asyncio.current_task()
-    return task is not None and task.cancelling() > 0

@@ -9,10 +9,11 @@ import concurrent.futures
 import contextlib
 import inspect
 from collections.abc import Callable
-from typing import Any, cast
+from typing import Any
 
 from ringfence_client.message import Message
 from ringfence_kafka.errors import ConfigurationError
+from ringfence_kafka.waiting import is_cancelled
 
 Handler = Callable[[Message], Any]
 Log = tuple[str, int, str]
@@ -86,7 +87,7 @@ class HandlerRuns:
                 result = await self._in_thread(message, self._pool)
             await _completed(result)
         except asyncio.CancelledError:
-            if cast("asyncio.Task[None]", asyncio.current_task()).cancelling():
+            if is_cancelled():
                 raise
             # Not we: the handler waited for something that was cancelled. That must not end who runs it.
             raise RuntimeError("what the handler waited for was cancelled") from None

@@ -1,4 +1,4 @@
-"""How long to wait: for an event, and before the next attempt."""
+"""How long to wait: for an event, and before the next attempt; and whether it is we that shall wait no longer."""
 
 import asyncio
 import random
@@ -15,6 +15,12 @@ async def set_within(event: asyncio.Event, limit_s: float | None) -> bool:
     except TimeoutError:
         return False
     return True
+
+
+def is_cancelled() -> bool:
+    """Whether somebody has cancelled the task that runs now: a ``CancelledError`` may also be of what it waited for."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
 
 
 def back_off(attempt: int, first_s: float, most_s: float) -> float:

@@ -39,6 +39,7 @@ from app.worker import records as lenient
 from app.worker.pace import FETCH_WAIT_MS, Pace
 from ringfence_kafka import insides
 from ringfence_kafka.topics import lacking
+from ringfence_kafka.waiting import is_cancelled
 
 FETCHED_WITHIN_S: Final = 1.0
 """How long the consumer's thread waits for records before it says that there are none."""
@@ -74,8 +75,7 @@ class BatchConsumerThread(driver.AIOKafkaConsumerThread):  # type: ignore[misc]
         try:
             await super().on_thread_stop()
         except asyncio.CancelledError:
-            task = asyncio.current_task()
-            if task is not None and task.cancelling():
+            if is_cancelled():
                 raise
             await self._ensure_consumer()._client.close()  # noqa: SLF001 - what it had not come to
 
