@@ -31,6 +31,7 @@ from ringfence_kafka.access import REQUEST_TIMEOUT_MS, client_options, refusal
 from ringfence_kafka.config.settings import KafkaSettings
 from ringfence_kafka.errors import BrokerUnavailableError, PrerequisiteError, TopicError
 from ringfence_kafka.offsets import FIRST, NEXT, STABLE, Offsets
+from ringfence_kafka.refusals import nobody
 from ringfence_kafka.security import confluent_options
 from ringfence_kafka.together import Together
 from ringfence_kafka.topics import Described
@@ -94,10 +95,7 @@ class Cluster:
             await self._admin.start()
         except (KafkaError, OSError) as error:
             await self.stop()
-            raise await refusal(self.kafka) or BrokerUnavailableError(
-                f"no broker answers at kafka.bootstrap_servers = {self.kafka.bootstrap_servers!r}: "
-                "start it, or fix the address"
-            ) from error
+            raise await refusal(self.kafka) or nobody(self.kafka) from error
 
     async def stop(self) -> None:
         """Disconnect."""

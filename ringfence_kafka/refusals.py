@@ -4,6 +4,14 @@ from ringfence_kafka.config.settings import KafkaSettings
 from ringfence_kafka.errors import BrokerUnavailableError
 
 
+def nobody(kafka: KafkaSettings, reason: str = "") -> BrokerUnavailableError:
+    """Where no broker answers; ``reason`` in brackets, with a space before it."""
+    return BrokerUnavailableError(
+        f"no broker answers at kafka.bootstrap_servers = {kafka.bootstrap_servers!r}{reason}: "
+        "start it, or fix the address"
+    )
+
+
 def refused(server: str, reason: str) -> BrokerUnavailableError:
     """``server`` (``host:port``) refused us; ``reason`` is one of the sentences below."""
     return BrokerUnavailableError(f"the broker at {server} denies access: {reason}")

@@ -46,15 +46,7 @@ def unreachable(kafka: KafkaSettings, heard: Iterable[KafkaError]) -> BrokerUnav
             return refusals.refused(said["server"], _reason(kafka, error, said["server"], said["text"]))
     if not absent:  # connections that ended without a word are passed over by the client
         return refusals.refused(kafka.bootstrap_servers.split(",")[0].strip(), refusals.protocol(kafka))
-    return nobody(kafka, absent)
-
-
-def nobody(kafka: KafkaSettings, reason: str = "") -> BrokerUnavailableError:
-    """Where no broker answers; ``reason`` in brackets, with a space before it."""
-    return BrokerUnavailableError(
-        f"no broker answers at kafka.bootstrap_servers = {kafka.bootstrap_servers!r}{reason}: "
-        "start it, or fix the address"
-    )
+    return refusals.nobody(kafka, absent)
 
 
 def _away(error: KafkaError, text: str) -> str | None:

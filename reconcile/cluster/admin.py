@@ -18,6 +18,7 @@ from confluent_kafka import (
 from confluent_kafka.admin import AclOperation, AdminClient, ConfigResource, OffsetSpec
 
 from reconcile.cluster import access
+from ringfence_kafka import refusals
 from ringfence_kafka.config.settings import KafkaSettings
 from ringfence_kafka.errors import (
     BrokerUnavailableError,
@@ -102,7 +103,7 @@ class Admin:
                 raise self._unavailable(error) from error
             if self._heard:
                 raise access.unreachable(self._kafka, self._heard) from error
-            raise access.nobody(self._kafka, f" within {CONTACT_LIMIT_S:g} s") from error
+            raise refusals.nobody(self._kafka, f" within {CONTACT_LIMIT_S:g} s") from error
         return str(described.cluster_id or "")
 
     def describe(self, topics: Iterable[str]) -> dict[str, TopicFacts]:
