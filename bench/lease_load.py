@@ -142,13 +142,13 @@ async def _write(opening: LeaseAcquisition, partition: int, writes: int) -> int:
     async def confirm() -> bool:
         return True
 
-    claim, window, writer = await opening.open(TOPIC, partition, confirm)
-    opening.ended(claim.holder)
+    lease, window, writer = await opening.open(TOPIC, partition, confirm)
+    opening.ended(lease.holder)
     _occupy(window)
     writer.start(lambda: None)
     for _ in range(writes):
         await writer.persisted()
-    size = len(record.encode(window.progress(claim.holder, claim.web, state=record.HELD, token=claim.token)))
+    size = len(record.encode(window.progress(lease.holder, lease.web, state=record.HELD, token=lease.token)))
     await _end(writer)
     return size
 

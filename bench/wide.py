@@ -70,10 +70,10 @@ async def _measure(bootstrap: str) -> dict[str, float]:
     while not consumer.ready:
         await asyncio.wait([running], timeout=0.05)
         if running.done() or time.monotonic() - began > READY_LIMIT_S:
-            raise BenchError(f"{len(consumer.claims)} partitions are held: {consumer.reasons}")
+            raise BenchError(f"{len(consumer.partitions)} partitions are held: {consumer.reasons}")
         peak = max(peak, _sockets())
     result = {
-        "partitions": len(consumer.claims),
+        "partitions": len(consumer.partitions),
         "ready_s": round(time.monotonic() - began, 2),
         "cpu_s": round(time.process_time() - cpu, 2),
         "sockets": _sockets(),

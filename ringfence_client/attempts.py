@@ -14,10 +14,10 @@ from typing import Any, Final, cast
 
 from aiokafka.errors import KafkaError
 
-from ringfence_client.claim import LostError
 from ringfence_client.dead_letters import DeadLetter
 from ringfence_client.handler import HandlerError, HandlerRuns
 from ringfence_client.held_partition import HeldPartition
+from ringfence_client.lease import LostError
 from ringfence_client.message import Message, MessageFactory, Reject, Release, Retry
 from ringfence_client.parked import GONE
 from ringfence_client.retries import Breaker, RetryPolicy
@@ -79,10 +79,10 @@ class Attempts:
 
     async def work(self, turn: Turn) -> None:
         """Run a turn to its end, or until it rests, or until nothing more of its partition is handed out."""
-        while turn.offsets and not turn.claimed.draining:
+        while turn.offsets and not turn.held.draining:
             if self._lacks(turn):
                 return
-            record = turn.claimed.window.record(turn.offsets[0])
+            record = turn.held.window.record(turn.offsets[0])
             rest = await self._attempt(turn, record)
             if rest is not None:
                 self.rest(turn, *rest)
@@ -93,13 +93,13 @@ class Attempts:
 
     def _lacks(self, turn: Turn) -> bool:
         """Whether something must happen before its first message is attempted; if so, the turn rests until then."""
-        claimed, window, offset = turn.claimed, turn.claimed.window, turn.offsets[0]
-        if (left := self._runs.left(claimed.fence.log, offset)) is not None:
+        held, window, offset = turn.held, turn.held.window, turn.offsets[0]
+        if (left := self._runs.left(held.fence.log, offset)) is not None:
             self.wait_for_left(turn, left)
             return True
         record = window.record(offset)
         if record is None:
-            self._prepare(turn, _background(claimed.load(offset)), self._loaded)
+            self._prepare(turn, _background(held.load(offset)), self._loaded)
             return True
         attempts, failures = window.attempts.get(offset, 0), window.failures.get(offset)
         if turn.attempt:
@@ -116,21 +116,21 @@ class Attempts:
                 turn.trial = self._trial = asyncio.get_running_loop().create_future()
             turn.begin()
             unsafe = offset >= window.reserved or suspect
-        if unsafe or not claimed.writer.covers():  # also where the answer to a write came late
-            self._prepare(turn, claimed.writer.when_persisted(), self._recorded)
+        if unsafe or not held.writer.covers():  # also where the answer to a write came late
+            self._prepare(turn, held.writer.when_persisted(), self._recorded)
             return True
         return False
 
     def _prepare(
         self, turn: Turn, needed: "asyncio.Future[Any]", then: Callable[[Turn, "asyncio.Future[Any]"], None]
     ) -> None:
-        claimed = turn.claimed
-        self.preparing[claimed] += 1
+        held = turn.held
+        self.preparing[held] += 1
 
         def counted(_: "asyncio.Future[Any]") -> None:
-            self.preparing[claimed] -= 1
-            if not self.preparing[claimed]:
-                del self.preparing[claimed]
+            self.preparing[held] -= 1
+            if not self.preparing[held]:
+                del self.preparing[held]
 
         # Before what follows, which may prepare something else.
         needed.add_done_callback(counted)
@@ -141,16 +141,16 @@ class Attempts:
         if error is None and not future.cancelled():
             if future.result() is GONE:
                 self._finish(turn)
-            elif future.result() is None and not turn.claimed.draining:
+            elif future.result() is None and not turn.held.draining:
                 self.rest(turn, LOAD_REST_S, release=False)
                 return
         elif isinstance(error, KafkaError | OSError):
-            log.warning("%s/%d cannot be read: %s", turn.claimed, turn.offsets[0], named(error))
+            log.warning("%s/%d cannot be read: %s", turn.held, turn.offsets[0], named(error))
             self.rest(turn, LOAD_REST_S, release=False)
             return
         elif error is not None:
-            log.error("%s: internal error, please report", turn.claimed, exc_info=error)
-            turn.claimed.fail()
+            log.error("%s: internal error, please report", turn.held, exc_info=error)
+            turn.held.fail()
         self._resting.go_on(turn)
 
     def _recorded(self, turn: Turn, future: "asyncio.Future[Any]") -> None:
@@ -166,7 +166,7 @@ class Attempts:
         Returns:
             None: the message is finished, or will be. Else how long its group rests, in seconds, and whether it is released.
         """
-        message = self._factory.make(record, turn.attempt, turn.claimed.fence)
+        message = self._factory.make(record, turn.attempt, turn.held.fence)
         run = turn.run = object()
         error: BaseException | None = None
         try:
@@ -174,7 +174,7 @@ class Attempts:
         except BaseException as raised:  # noqa: BLE001 - judged below
             error = raised
         if turn.run is not run:
-            raise LostError(f"{turn.claimed}/{record.offset} went on without this run")
+            raise LostError(f"{turn.held}/{record.offset} went on without this run")
         turn.run = None
         if turn.cut_short and (error is not None or not self._runs.in_threads):
             # A coroutine that returns although it was cancelled may have left out the rest.
@@ -219,8 +219,8 @@ class Attempts:
     def leave(self, turn: Turn) -> None:
         """Its run goes on although it was cancelled, and belongs to nobody any more; the turn goes on without it."""
         turn.run = None
-        record = turn.claimed.window.record(turn.offsets[0])
-        if turn.cut_short and not turn.claimed.draining:
+        record = turn.held.window.record(turn.offsets[0])
+        if turn.cut_short and not turn.held.draining:
             rest = self._failed(turn, record, HandlerEndedError(turn.cut_short))
             if rest is not None:
                 self.rest(turn, *rest)
@@ -228,8 +228,8 @@ class Attempts:
             turn.put_back()
 
     def _failed(self, turn: Turn, record: Any, error: BaseException) -> tuple[float, bool] | None:
-        claimed, offset, attempt = turn.claimed, record.offset, turn.attempt
-        if claimed.window.closed or not turn.offsets:
+        held, offset, attempt = turn.held, record.offset, turn.attempt
+        if held.window.closed or not turn.offsets:
             return None
         asked = error.delay if isinstance(error, Retry) else None
         said = error.reason if isinstance(error, Retry) else None
@@ -237,19 +237,19 @@ class Attempts:
             str(error) if isinstance(error, HandlerEndedError) else named(error) if said is None else said
         )
         now_ms = round(time.time() * 1000)
-        failures = claimed.window.fail(offset, now_ms)
+        failures = held.window.fail(offset, now_ms)
         turn.over()
         self._counts["failed"] += 1
-        if self._breaker.failed((claimed.partition, offset), reason, asyncio.get_running_loop().time()):
+        if self._breaker.failed((held.partition, offset), reason, asyncio.get_running_loop().time()):
             log.error(
                 "nearly every attempt fails, the last with: %s: slowing down to an attempt now and then until some succeed, "
                 "and nothing is given up meanwhile; look at what the handler depends on", reason,
             )  # fmt: skip
-        left = self._runs.left(claimed.fence.log, offset)
+        left = self._runs.left(held.fence.log, offset)
         if left is not None:
             log.warning(
                 "%s/%d: attempt %d failed, and its handler goes on; group %s waits for it, all others go on: %s",
-                claimed, offset, attempt, shown(record.key), reason,
+                held, offset, attempt, shown(record.key), reason,
             )  # fmt: skip
             self.wait_for_left(turn, left)
             return None
@@ -261,7 +261,7 @@ class Attempts:
             delay = max(delay, CUT_SHORT_REST_S)
         log.warning(
             "%s/%d: attempt %d failed, again in %.1f s: %s (group %s)",
-            claimed, offset, attempt, delay, reason, shown(record.key),
+            held, offset, attempt, delay, reason, shown(record.key),
         )  # fmt: skip
         return delay, False
 
@@ -272,34 +272,34 @@ class Attempts:
     # -- after it ---------------------------------------------------------------------------------------------
 
     def _finish(self, turn: Turn) -> None:
-        if not turn.claimed.window.closed and turn.offsets:
+        if not turn.held.window.closed and turn.offsets:
             turn.finish()
             self._counts["finished"] += 1
 
     def _bury(self, turn: Turn, record: Any, reason: str, error: BaseException | None = None) -> None:
         """Have a dead letter written; its group waits until it is."""
-        claimed, offset = turn.claimed, turn.offsets[0]
-        attempts = claimed.window.attempts.get(offset, 0)
-        message: Message = self._factory.make(record, attempts, claimed.fence)
+        held, offset = turn.held, turn.offsets[0]
+        attempts = held.window.attempts.get(offset, 0)
+        message: Message = self._factory.make(record, attempts, held.fence)
         trace = error if error is not None and not isinstance(error, Retry | HandlerEndedError) else None
         log.error(
             "%s/%d goes to the dead letters after %d attempts: %s (group %s, ID %s)",
-            claimed, offset, attempts, reason, shown(message.group), shown(message.duplicate_id), exc_info=trace,
+            held, offset, attempts, reason, shown(message.group), shown(message.duplicate_id), exc_info=trace,
         )  # fmt: skip
         turn.over()
 
         def written(future: "asyncio.Future[None]") -> None:
-            if future.cancelled() or future.exception() is not None or claimed.window.closed:
+            if future.cancelled() or future.exception() is not None or held.window.closed:
                 return  # the partition is lost, and its turns with it
             turn.finish(reject=True)
             self._counts["dead_letters"] += 1
             self._resting.go_on(turn)
 
-        self._resting.until(turn, claimed.writer.bury(DeadLetter(record, reason, attempts)), written)
+        self._resting.until(turn, held.writer.bury(DeadLetter(record, reason, attempts)), written)
 
     def rest(self, turn: Turn, delay: float, release: bool) -> None:
         """Keep the group for a while without a handler; then go on, or put all back."""
-        if not turn.claimed.ending:
+        if not turn.held.ending:
             self._resting.rest(turn, delay, release=release)
 
     def wait_for_left(self, turn: Turn, left: "asyncio.Future[Any]") -> None:
@@ -308,7 +308,7 @@ class Attempts:
         def over(_: "asyncio.Future[Any]") -> None:
             if not left.cancelled() and left.exception() is None:
                 self._finish(turn)
-            if turn.claimed.draining:
+            if turn.held.draining:
                 turn.put_back()
             else:
                 self._resting.go_on(turn)

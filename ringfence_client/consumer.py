@@ -125,20 +125,20 @@ class GroupConsumer:
         found += self._watch.faults + self._intake.faults
         if self._topic_fault:
             found.append(self._topic_fault)
-        for claimed in self.claims.values():
-            writer = claimed.writer
+        for held in self.partitions.values():
+            writer = held.writer
             if writer.fault and now - writer.failing_since > FAULT_SHOWS_S:
-                found.append(f"{claimed}: progress is not written: {writer.fault}")
+                found.append(f"{held}: progress is not written: {writer.fault}")
             if writer.letters.fault:
                 found.append(
-                    f"{claimed}: {len(writer.letters)} dead letters are not written: {writer.letters.fault}"
+                    f"{held}: {len(writer.letters)} dead letters are not written: {writer.letters.fault}"
                 )
         return found
 
     @property
-    def claims(self) -> dict[int, HeldPartition]:
+    def partitions(self) -> dict[int, HeldPartition]:
         """The partitions that are held, by number."""
-        return self.held_partitions.claims
+        return self.held_partitions.partitions
 
     @property
     def reasons(self) -> dict[int, str]:
@@ -314,10 +314,10 @@ class _Listener(ConsumerRebalanceListener):  # type: ignore[misc]
     """aiokafka's interface."""
 
     def __init__(self, held_partitions: HeldPartitions) -> None:
-        self._holdings = held_partitions
+        self._held_partitions = held_partitions
 
     async def on_partitions_revoked(self, revoked: Iterable[TopicPartition]) -> None:
-        await self._holdings.revoked(revoked)
+        await self._held_partitions.revoked(revoked)
 
     async def on_partitions_assigned(self, assigned: Iterable[TopicPartition]) -> None:
-        self._holdings.given(list(assigned))
+        self._held_partitions.given(list(assigned))

@@ -10,9 +10,9 @@ from collections import Counter, deque
 from typing import Final, cast
 
 from ringfence_client.attempts import Attempts
-from ringfence_client.claim import LostError
 from ringfence_client.handler import Handler, HandlerError, HandlerRuns
 from ringfence_client.held_partition import HeldPartition
+from ringfence_client.lease import LostError
 from ringfence_client.message import MessageFactory
 from ringfence_client.options import ConsumerOptions
 from ringfence_client.retries import Breaker
@@ -44,7 +44,7 @@ class Dispatcher:
             self.runs, factory, options.policy, self.breaker, self._resting, self.counts, self._cut_short, self._refuse,
             options.handler_timeout,
         )  # fmt: skip
-        self._claims: deque[HeldPartition] = deque()
+        self._partitions: deque[HeldPartition] = deque()
         self._skipped = False
         """A partition was passed over because it must be able to write before more of it is begun."""
         self._fresh_next = True
@@ -81,9 +81,9 @@ class Dispatcher:
             await asyncio.wait(everything, timeout=CANCEL_LIMIT_S)
         self.runs.stop()
 
-    def add(self, claimed: HeldPartition) -> None:
+    def add(self, held: HeldPartition) -> None:
         """Hand out messages of this partition too."""
-        self._claims.append(claimed)
+        self._partitions.append(held)
         self.wake(self.concurrency)
 
     def wake(self, count: int) -> None:
@@ -96,60 +96,60 @@ class Dispatcher:
                 future.set_result(None)
                 count -= 1
 
-    def suspend(self, claimed: HeldPartition) -> None:
+    def suspend(self, held: HeldPartition) -> None:
         """Hand out nothing more of it; what runs goes on, and so does the time of what waits to be tried again."""
-        claimed.draining = True
+        held.draining = True
         with contextlib.suppress(ValueError):
-            self._claims.remove(claimed)
-        self._resting.suspend(claimed)
+            self._partitions.remove(held)
+        self._resting.suspend(held)
 
-    def resume(self, claimed: HeldPartition) -> None:
+    def resume(self, held: HeldPartition) -> None:
         """Hand out again what is suspended."""
-        claimed.draining = claimed.ending = False
-        self.add(claimed)
+        held.draining = held.ending = False
+        self.add(held)
         self._resting.resume()
 
-    def _end(self, claimed: HeldPartition) -> None:
+    def _end(self, held: HeldPartition) -> None:
         """Suspend it; what only waits to be tried again is put back: another holder knows nothing of a delay."""
-        claimed.ending = True
-        self.suspend(claimed)
-        self._resting.end(claimed)
+        held.ending = True
+        self.suspend(held)
+        self._resting.end(held)
 
-    async def drain(self, claimed: HeldPartition, limit: float) -> bool:
+    async def drain(self, held: HeldPartition, limit: float) -> bool:
         """Hand out nothing more of it, and wait for what runs; after ``limit`` seconds cancel that.
 
         Returns:
             Whether nothing of it runs any more.
         """
-        self._end(claimed)
-        if await self._ended(claimed, limit):
-            return not self.runs.any_left(claimed.fence.log)
-        log.warning("%s: handlers still run after %.0f s: cancelled", claimed, limit)
-        return await self.drop(claimed)
+        self._end(held)
+        if await self._ended(held, limit):
+            return not self.runs.any_left(held.fence.log)
+        log.warning("%s: handlers still run after %.0f s: cancelled", held, limit)
+        return await self.drop(held)
 
-    async def drop(self, claimed: HeldPartition) -> bool:
+    async def drop(self, held: HeldPartition) -> bool:
         """What runs of it is cancelled, and counts no more. Returns whether nothing of it runs any more."""
-        self._end(claimed)
-        claimed.lose()
+        self._end(held)
+        held.lose()
         for task, turn in list(self._running.items()):
-            if turn.claimed is claimed:
+            if turn.held is held:
                 task.cancel()
-        if not await self._ended(claimed, CANCEL_LIMIT_S):
+        if not await self._ended(held, CANCEL_LIMIT_S):
             for task, turn in list(self._running.items()):
-                if turn.claimed is claimed:
+                if turn.held is held:
                     self._leave_behind(task, turn)
-        return not self.runs.any_left(claimed.fence.log)
+        return not self.runs.any_left(held.fence.log)
 
-    def skip(self, claimed: HeldPartition, group: bytes) -> int:
+    def skip(self, held: HeldPartition, group: bytes) -> int:
         """Drop the first message of a group that no handler runs now; returns how many went, 1 or 0."""
-        if self._resting.skip(claimed, group):
+        if self._resting.skip(held, group):
             return 1
-        return claimed.window.skip(group)
+        return held.window.skip(group)
 
-    def release(self, claimed: HeldPartition, group: bytes) -> int:
+    def release(self, held: HeldPartition, group: bytes) -> int:
         """End the handler that runs the first message of a group, as a failed attempt; returns how many it were, 1 or 0."""
         for task, turn in self._running.items():
-            if turn.claimed is claimed and turn.offsets and claimed.window.group(turn.offsets[0]) == group:
+            if turn.held is held and turn.offsets and held.window.group(turn.offsets[0]) == group:
                 self._cut_short(task, turn, "an operator released it")
                 return 1
         return 0
@@ -164,14 +164,14 @@ class Dispatcher:
         """Handlers that have work."""
         return len(self._running)
 
-    async def _ended(self, claimed: HeldPartition, limit: float) -> bool:
+    async def _ended(self, held: HeldPartition, limit: float) -> bool:
         deadline = asyncio.get_running_loop().time() + limit
-        while any(turn.claimed is claimed for turn in self._running.values()):
+        while any(turn.held is held for turn in self._running.values()):
             left = deadline - asyncio.get_running_loop().time()
             if left <= 0:
                 return False
-            claimed.ended.clear()
-            await set_within(claimed.ended, left)
+            held.ended.clear()
+            await set_within(held.ended, left)
         return True
 
     # -- handlers --------------------------------------------------------------------------------------------
@@ -192,9 +192,9 @@ class Dispatcher:
                 left_behind = self._left_behind.pop(task, None)
                 if left_behind is None:
                     del self._running[task]
-                    if turn.offsets and turn.claimed.draining and turn not in self._resting:
+                    if turn.offsets and turn.held.draining and turn not in self._resting:
                         turn.put_back()
-                    turn.claimed.ended.set()
+                    turn.held.ended.set()
                 else:
                     left_behind.cancel()
             if left_behind is not None:
@@ -207,13 +207,13 @@ class Dispatcher:
         try:
             await self._attempts.work(turn)
         except asyncio.CancelledError:
-            if self._stopping or not turn.claimed.window.closed:
+            if self._stopping or not turn.held.window.closed:
                 raise
         except LostError:
             pass
         except Exception:
-            log.exception("%s: internal error, please report", turn.claimed)
-            turn.claimed.fail()
+            log.exception("%s: internal error, please report", turn.held)
+            turn.held.fail()
 
     def _next_turn(self, name: str) -> Turn | None:
         """One that has rested, else the oldest available message of the next partition that has one."""
@@ -233,14 +233,14 @@ class Dispatcher:
 
     def _fresh(self, name: str) -> Turn | None:
         """Of partitions that can write, as many groups as there are handlers; of others one, which has to wait for that."""
-        for _ in range(len(self._claims)):
-            claimed = self._claims[0]
-            self._claims.rotate(-1)
-            if self._attempts.preparing[claimed] >= (self.concurrency if claimed.writer.covers() else 1):
+        for _ in range(len(self._partitions)):
+            held = self._partitions[0]
+            self._partitions.rotate(-1)
+            if self._attempts.preparing[held] >= (self.concurrency if held.writer.covers() else 1):
                 self._skipped = True
                 continue
-            turn = Turn(claimed, name)
-            ledger = claimed.window.ledger
+            turn = Turn(held, name)
+            ledger = held.window.ledger
             offset = ledger.acquire(turn)
             if offset is not None:
                 turn.offsets.append(offset)
@@ -268,9 +268,9 @@ class Dispatcher:
 
     def _leave_behind(self, task: "asyncio.Task[None]", turn: Turn) -> None:
         """A handler that goes on when it is cancelled keeps neither its slot nor its turn; its message waits for it."""
-        claimed = turn.claimed
+        held = turn.held
         del self._running[task]
-        claimed.ended.set()
+        held.ended.set()
         future = self._left_behind[task] = asyncio.get_running_loop().create_future()
         self._start_slot(task.get_name().removeprefix("handler "))
         if not turn.offsets:
@@ -278,9 +278,9 @@ class Dispatcher:
         offset = turn.offsets[0]
         log.error(
             "%s/%d: the handler does not end when it is cancelled: its group waits for it, another consumer for the lease",
-            claimed, offset,
+            held, offset,
         )  # fmt: skip
-        self.runs.outlives(claimed.fence.log, offset, future)
+        self.runs.outlives(held.fence.log, offset, future)
         self._attempts.leave(turn)
 
     def _refuse(self, error: HandlerError) -> None:

@@ -4,8 +4,8 @@ from collections.abc import Callable
 from typing import Final
 
 from ringfence_client import topics
-from ringfence_client.claim import LostError
 from ringfence_client.dead_letters import DeadLetters
+from ringfence_client.lease import LostError
 from ringfence_client.lease_acquisition import LeaseAcquisition
 from ringfence_client.memory import Memory
 from ringfence_client.options import ConsumerOptions
@@ -56,8 +56,8 @@ async def drop_below(
         return await cluster.group_state() in NO_MEMBERS
 
     try:
-        claim, window, writer = await opening.open(address.accepted_topic, partition, confirm, say_once)
-        same = claim.topic_id == topic_id
+        lease, window, writer = await opening.open(address.accepted_topic, partition, confirm, say_once)
+        same = lease.topic_id == topic_id
         if same:
             window.purge(group, below)
         writer.start(lambda: None)
@@ -66,7 +66,7 @@ async def drop_below(
         finally:
             await writer.close(WRITE_LIMIT_S, released=not window.suspect_below)
         if not same:
-            raise LostError(f"{claim.topic} was deleted and created again meanwhile")
+            raise LostError(f"{lease.topic} was deleted and created again meanwhile")
     finally:
         await opening.stop()
         await progress.stop()

@@ -1,11 +1,11 @@
-"""A partition that is held: its claim, its window, who writes its progress, who reads what is parked."""
+"""A partition that is held: its lease, its window, who writes its progress, who reads what is parked."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
 
-from ringfence_client.claim import Claim
+from ringfence_client.lease import Lease
 from ringfence_client.message import Fence
 from ringfence_client.window import Window
 from ringfence_client.writer import ProgressWriter
@@ -13,7 +13,7 @@ from ringfence_client.writer import ProgressWriter
 
 @dataclass
 class Assignment:
-    """By what right a partition is ours; known to its opening, and then to its claim."""
+    """By what right a partition is ours; known to its opening first."""
 
     generation: int
     """Of the consumer group: the last in which it was assigned to us."""
@@ -24,7 +24,7 @@ class HeldPartition:
 
     def __init__(
         self,
-        claim: Claim,
+        lease: Lease,
         window: Window,
         writer: ProgressWriter,
         assignment: Assignment,
@@ -32,8 +32,8 @@ class HeldPartition:
         renew: Callable[["HeldPartition"], None],
     ) -> None:
         """``read`` brings a parked record; ``renew`` is told when the partition must be opened anew."""
-        self.claim = claim
-        self.fence = Fence(claim.token, (claim.topic, claim.partition, claim.topic_id))
+        self.lease = lease
+        self.fence = Fence(lease.token, (lease.topic, lease.partition, lease.topic_id))
         self.window = window
         self.writer = writer
         self.assignment = assignment
@@ -53,12 +53,12 @@ class HeldPartition:
     @property
     def topic(self) -> str:
         """The accepted topic."""
-        return self.claim.topic
+        return self.lease.topic
 
     @property
     def partition(self) -> int:
         """Its number."""
-        return self.claim.partition
+        return self.lease.partition
 
     async def load(self, offset: int) -> Any | None:
         """A record that is parked, as :meth:`ringfence_client.parked.ParkedReader.read` has it."""
@@ -75,4 +75,4 @@ class HeldPartition:
         self._renew(self)
 
     def __str__(self) -> str:
-        return str(self.claim)
+        return str(self.lease)

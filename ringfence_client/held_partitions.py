@@ -1,6 +1,6 @@
 """The partitions of one consumer: assigned, opened, held, suspended in a rebalance, let go, lost.
 
-Kafka's eager group protocol takes all partitions away at each change and gives most of them back a moment later. A claim
+Kafka's eager group protocol takes all partitions away at each change and gives most of them back a moment later. A lease
 outlives that: nothing new is handed out until the assignment is known, what runs goes on, and its acknowledgements count.
 What comes back goes on as if nothing had been; what does not is drained and released, and whoever got it waits for that.
 """
@@ -12,9 +12,9 @@ from typing import Any, Final
 
 from aiokafka import TopicPartition
 
-from ringfence_client.claim import LostError
 from ringfence_client.dispatcher import Dispatcher
 from ringfence_client.held_partition import Assignment, HeldPartition
+from ringfence_client.lease import LostError
 from ringfence_client.lease_acquisition import LeaseAcquisition, NotOursError
 from ringfence_client.options import ConsumerOptions
 from ringfence_client.parked import ParkedReader
@@ -38,7 +38,7 @@ class HeldPartitions:
     def __init__(
         self, topic: str, options: ConsumerOptions, dispatcher: Dispatcher, parked: ParkedReader
     ) -> None:
-        self.claims: dict[int, HeldPartition] = {}
+        self.partitions: dict[int, HeldPartition] = {}
         """The partitions that are held, by number; suspended and leaving ones too."""
         self.assigned: set[int] | None = None
         """What the group gave us; None = nothing yet, or it is about to change."""
@@ -68,13 +68,14 @@ class HeldPartitions:
     @property
     def ready(self) -> bool:
         """Whether the first assignment came and every assigned partition is held."""
-        held = {number for number, each in self.claims.items() if not each.draining}
+        held = {number for number, each in self.partitions.items() if not each.draining}
         return self.assigned is not None and self.assigned <= held
 
     def owned(self) -> dict[int, int]:
         """What the group gave us last, with the fencing token of what is held and 0 where it is not, for who shares out."""
         return {
-            number: self.claims[number].fence.token if number in self.claims else 0 for number in self._had
+            number: self.partitions[number].fence.token if number in self.partitions else 0
+            for number in self._had
         }
 
     # -- what aiokafka calls ---------------------------------------------------------------------------------
@@ -85,8 +86,8 @@ class HeldPartitions:
         numbers = {tp.partition for tp in partitions}
         if numbers:
             log.info("%s of %s may go to others", _numbers(numbers), self._topic)
-        for claimed in self.claims.values():
-            self._suspend(claimed)
+        for held in self.partitions.values():
+            self._suspend(held)
         await self._end_openings()
 
     def given(self, partitions: Collection[TopicPartition]) -> None:
@@ -102,9 +103,9 @@ class HeldPartitions:
         generation = insides.generation(self._consumer)
         log.info("assigned %s of %s", _numbers(numbers), self._topic)
         self.reasons = {}
-        for number, claimed in list(self.claims.items()):
+        for number, held in list(self.partitions.items()):
             if number not in numbers:
-                self._let_go(claimed)
+                self._let_go(held)
         for number in numbers:
             self._openings[number] = asyncio.create_task(
                 self._come(number, generation), name=f"opening of {self._topic}/{number}"
@@ -112,12 +113,12 @@ class HeldPartitions:
 
     def compare(self, identity: TopicIdentity) -> None:
         """Which topic it is now: what is held of another one of that name is drained, and opened anew."""
-        for each in self.claims.values():
+        for each in self.partitions.values():
             each.writer.exists(each.partition < identity.partitions)
         if identity == NO_TOPIC:
             return  # the group will take its partitions away, or it comes back
-        claims = [each for each in self.claims.values() if each.claim.topic_id != identity.topic_id]
-        old = [each for each in claims if not each.failed]
+        others = [each for each in self.partitions.values() if each.lease.topic_id != identity.topic_id]
+        old = [each for each in others if not each.failed]
         if old:
             log.warning(
                 "%s was deleted and created again: %s of it begin anew, at its start; what of it was handled already is handled again",
@@ -128,16 +129,16 @@ class HeldPartitions:
 
     def write_again(self) -> None:
         """All leases, at once: the topic that they stood in is gone."""
-        for claimed in self.claims.values():
-            claimed.writer.write_again()
+        for held in self.partitions.values():
+            held.writer.write_again()
 
     async def close(self) -> None:
         """Begin to give all away. From here on no membership is needed: others may be assigned what nothing runs of."""
         self.stopping.set()  # whatever brought us here: nothing is opened any more
         self.assigned = None
-        for claimed in self.claims.values():
-            self._suspend(claimed)
-            self._let_go(claimed)
+        for held in self.partitions.values():
+            self._suspend(held)
+            self._let_go(held)
         await self._end_openings()
 
     async def end(self) -> None:
@@ -149,35 +150,35 @@ class HeldPartitions:
 
     async def _come(self, number: int, generation: int) -> None:
         """Until it is held, or no longer ours."""
-        claimed = self.claims.get(number)
-        if claimed is not None and await self._regained(claimed, generation):
+        held = self.partitions.get(number)
+        if held is not None and await self._regained(held, generation):
             self._openings.pop(number, None)
             return
         await self._open(number, generation)
 
-    async def _regained(self, claimed: HeldPartition, generation: int) -> bool:
-        """Whether a claim that was suspended goes on; if not, nothing of it is left."""
-        if claimed.failed:
-            await asyncio.wait([self._let_go(claimed)])
-        elif claimed.leaving is not None:
-            if not claimed.window.closed:
-                claimed.leaving.cancel()
-            await asyncio.wait([claimed.leaving])
-        if self.claims.get(claimed.partition) is not claimed or claimed.window.closed:
+    async def _regained(self, held: HeldPartition, generation: int) -> bool:
+        """Whether a lease that was suspended goes on; if not, nothing of it is left."""
+        if held.failed:
+            await asyncio.wait([self._let_go(held)])
+        elif held.leaving is not None:
+            if not held.window.closed:
+                held.leaving.cancel()
+            await asyncio.wait([held.leaving])
+        if self.partitions.get(held.partition) is not held or held.window.closed:
             return False
-        claimed.assignment.generation = generation
-        claimed.writer.hold(True)
+        held.assignment.generation = generation
+        held.writer.hold(True)
         try:
-            await claimed.writer.persisted()
+            await held.writer.persisted()
         except LostError:
             return False  # and the writer has said so
-        if insides.generation(self._consumer) != generation or not claimed.draining:
+        if insides.generation(self._consumer) != generation or not held.draining:
             return True  # the next assignment decides
-        if claimed.failed:  # meanwhile
-            return await self._regained(claimed, generation)
-        self._flow(claimed, claimed.window.end)
-        self._dispatcher.resume(claimed)
-        log.info("%s goes on", claimed)
+        if held.failed:  # meanwhile
+            return await self._regained(held, generation)
+        self._flow(held, held.window.end)
+        self._dispatcher.resume(held)
+        log.info("%s goes on", held)
         return True
 
     async def _open(self, number: int, generation: int) -> None:
@@ -185,14 +186,14 @@ class HeldPartitions:
             await dropping.wait()  # what ran of it is not run again beside itself
         while insides.generation(self._consumer) == generation:
             try:
-                claimed = await self._opened(number, generation)
+                held = await self._opened(number, generation)
             except NotOursError as error:
                 log.info("%s", error)  # a rebalance is under way, or comes
             except Exception as error:  # noqa: BLE001 - whatever it is: else the partition would be nobody's
                 self.reasons[number] = str(error) or type(error).__name__
                 log.warning("%s/%d is not opened yet: %r", self._topic, number, error)
             else:
-                self._hold(claimed)
+                self._hold(held)
                 break
             await asyncio.sleep(OPEN_AGAIN_S)
         self._openings.pop(number, None)
@@ -206,9 +207,9 @@ class HeldPartitions:
         def waiting(text: str) -> None:
             self.reasons[number] = text
 
-        claim, window, writer = await self._opening.open(self._topic, number, confirm, waiting)
-        claimed = HeldPartition(
-            claim,
+        lease, window, writer = await self._opening.open(self._topic, number, confirm, waiting)
+        held = HeldPartition(
+            lease,
             window,
             writer,
             assignment,
@@ -216,7 +217,7 @@ class HeldPartitions:
             lambda failed: self._renew(failed, lost=False),
         )
         try:
-            writer.start(lambda: self._renew(claimed, lost=True))
+            writer.start(lambda: self._renew(held, lost=True))
             # Before anything is handed out: whose it is, and what may be running, is known to others.
             await writer.persisted()
         except BaseException as error:
@@ -225,21 +226,21 @@ class HeldPartitions:
                 await writer.abandon()
             else:
                 await writer.close(ABORT_LIMIT_S, released=True)  # whoever comes next need not wait
-            self._opening.ended(claim.holder)
+            self._opening.ended(lease.holder)
             raise
-        return claimed
+        return held
 
-    def _hold(self, claimed: HeldPartition) -> None:
-        number, window = claimed.partition, claimed.window
-        self._flow(claimed, window.next)
-        self.claims[number] = claimed
+    def _hold(self, held: HeldPartition) -> None:
+        number, window = held.partition, held.window
+        self._flow(held, window.next)
+        self.partitions[number] = held
         self.reasons.pop(number, None)
-        self._dispatcher.add(claimed)
-        log.info("%s held with token %d from offset %d on, %d messages above it are finished", claimed,
-            claimed.fence.token, window.next, sum(end - begin for begin, end in window.watermark.runs()))  # fmt: skip
+        self._dispatcher.add(held)
+        log.info("%s held with token %d from offset %d on, %d messages above it are finished", held,
+            held.fence.token, window.next, sum(end - begin for begin, end in window.watermark.runs()))  # fmt: skip
 
-    def _flow(self, claimed: HeldPartition, offset: int) -> None:
-        tp = TopicPartition(self._topic, claimed.partition)
+    def _flow(self, held: HeldPartition, offset: int) -> None:
+        tp = TopicPartition(self._topic, held.partition)
         self._consumer.seek(tp, offset)
         self._consumer.resume(tp)
 
@@ -253,72 +254,72 @@ class HeldPartitions:
 
     # -- going -------------------------------------------------------------------------------------------------
 
-    def _suspend(self, claimed: HeldPartition) -> None:
-        if not claimed.draining:
-            self._dispatcher.suspend(claimed)
-        claimed.writer.hold(False)
+    def _suspend(self, held: HeldPartition) -> None:
+        if not held.draining:
+            self._dispatcher.suspend(held)
+        held.writer.hold(False)
 
-    def _let_go(self, claimed: HeldPartition) -> "asyncio.Task[None]":
+    def _let_go(self, held: HeldPartition) -> "asyncio.Task[None]":
         """Release it when all that runs of it has ended."""
-        leaving = claimed.leaving
+        leaving = held.leaving
         # One that is cancelled has not ended yet, and will let nothing go.
         if leaving is None or leaving.done() or leaving.cancelling():
-            leaving = claimed.leaving = self._later(self._leave(claimed))
+            leaving = held.leaving = self._later(self._leave(held))
         return leaving
 
-    async def _leave(self, claimed: HeldPartition) -> None:
-        ended = await self._dispatcher.drain(claimed, self._options.drain_timeout)
-        claimed.lose()
-        written = await claimed.writer.close(CLOSE_LIMIT_S, released=ended)
-        self._gone(claimed, ended)
+    async def _leave(self, held: HeldPartition) -> None:
+        ended = await self._dispatcher.drain(held, self._options.drain_timeout)
+        held.lose()
+        written = await held.writer.close(CLOSE_LIMIT_S, released=ended)
+        self._gone(held, ended)
         if ended and written:
-            log.info("%s is released", claimed)
+            log.info("%s is released", held)
         else:
             reason = "it could not be written" if ended else "a handler still runs"
-            log.warning("%s is let go and not released: %s", claimed, reason)
+            log.warning("%s is let go and not released: %s", held, reason)
 
-    def _renew(self, claimed: HeldPartition, *, lost: bool) -> None:
+    def _renew(self, held: HeldPartition, *, lost: bool) -> None:
         """Lost to somebody: nothing of it counts any more; or failed: drained. Then opened again, if it is still ours."""
-        number = claimed.partition
-        if self.claims.get(number) is not claimed:
+        number = held.partition
+        if self.partitions.get(number) is not held:
             return
         self._pause(number)
-        if claimed.draining and not lost:
+        if held.draining and not lost:
             return
         if lost:
-            del self.claims[number]
+            del self.partitions[number]
             self._dropping[number] = asyncio.Event()
-            self._later(self._drop_and_open(claimed, self._dropping[number]))
+            self._later(self._drop_and_open(held, self._dropping[number]))
         else:
-            self._suspend(claimed)
-            self._later(self._leave_and_open(claimed, self._let_go(claimed)))
+            self._suspend(held)
+            self._later(self._leave_and_open(held, self._let_go(held)))
 
-    async def _drop_and_open(self, claimed: HeldPartition, dropping: asyncio.Event) -> None:
-        ended = await self._dispatcher.drop(claimed)
+    async def _drop_and_open(self, held: HeldPartition, dropping: asyncio.Event) -> None:
+        ended = await self._dispatcher.drop(held)
         dropping.set()
-        await claimed.writer.abandon()
-        self._gone(claimed, ended)
-        await self._open_again(claimed.partition)
+        await held.writer.abandon()
+        self._gone(held, ended)
+        await self._open_again(held.partition)
 
-    async def _leave_and_open(self, claimed: HeldPartition, leaving: "asyncio.Task[None]") -> None:
+    async def _leave_and_open(self, held: HeldPartition, leaving: "asyncio.Task[None]") -> None:
         await asyncio.wait([leaving])
-        await self._open_again(claimed.partition)
+        await self._open_again(held.partition)
 
     async def _open_again(self, number: int) -> None:
         await set_within(self.stopping, OPEN_AGAIN_S)
         # Meanwhile it may have been revoked, or assigned anew.
-        taken = number in self.claims or number in self._openings
+        taken = number in self.partitions or number in self._openings
         if self.assigned is not None and number in self.assigned and not taken:
             self._openings[number] = asyncio.create_task(
                 self._open(number, insides.generation(self._consumer))
             )
 
-    def _gone(self, claimed: HeldPartition, ended: bool) -> None:
-        claimed.window.resident.close()
+    def _gone(self, held: HeldPartition, ended: bool) -> None:
+        held.window.resident.close()
         if ended:
-            self._opening.ended(claimed.claim.holder)
-        if self.claims.get(claimed.partition) is claimed:
-            del self.claims[claimed.partition]
+            self._opening.ended(held.lease.holder)
+        if self.partitions.get(held.partition) is held:
+            del self.partitions[held.partition]
 
     def _pause(self, number: int) -> None:
         tp = TopicPartition(self._topic, number)

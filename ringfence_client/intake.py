@@ -55,7 +55,7 @@ class Intake:
         """It is to be found out whether the topic is still the same: nothing is taken."""
         self._topic = topic
         self._fetch_max = min(FETCH_RECORDS_MAX, max(1, options.records_max // FETCH_PART))
-        self._holdings = held_partitions
+        self._held_partitions = held_partitions
         self._dispatcher = dispatcher
         self._parked = parked
         self._memory = memory
@@ -69,11 +69,11 @@ class Intake:
     @property
     def faults(self) -> list[str]:
         """Partitions that are held, and whose next records cannot be read."""
-        claims = self._holdings.claims
+        partitions = self._held_partitions.partitions
         return [
-            f"{claimed} cannot be read: {why}"
-            for number, (claimed, why) in self._unreadable.items()
-            if claims.get(number) is claimed
+            f"{held} cannot be read: {why}"
+            for number, (held, why) in self._unreadable.items()
+            if partitions.get(number) is held
         ]
 
     def begin(self, consumer: Any) -> None:
@@ -102,7 +102,7 @@ class Intake:
                 continue
             except (KafkaError, OSError, UnicodeDecodeError) as error:
                 # aiokafka has moved on over what it had of other partitions, and drops it: no window has that.
-                self._go_back(self._holdings.claims.values())
+                self._go_back(self._held_partitions.partitions.values())
                 log.warning("nothing can be fetched, again in %.0f s: %s", FETCH_AGAIN_S, named(error))
                 await asyncio.sleep(FETCH_AGAIN_S)
                 await self._separately()
@@ -113,29 +113,29 @@ class Intake:
     def _go_back(self, those: Iterable[HeldPartition]) -> None:
         """To where their windows end: what was fetched beyond and did not get there is read again."""
         assigned = self._consumer.assignment()
-        for claimed in those:
-            tp = TopicPartition(self._topic, claimed.partition)
-            if tp in assigned and not claimed.draining:
-                self._consumer.seek(tp, claimed.window.end)
+        for held in those:
+            tp = TopicPartition(self._topic, held.partition)
+            if tp in assigned and not held.draining:
+                self._consumer.seek(tp, held.window.end)
 
     async def _separately(self) -> None:
         """Take what was fetched a partition at a time: one that cannot be read keeps none of the others from it."""
-        for number, claimed in list(self._holdings.claims.items()):
+        for number, held in list(self._held_partitions.partitions.items()):
             tp = TopicPartition(self._topic, number)
-            if tp not in self._consumer.assignment() or claimed.draining:
+            if tp not in self._consumer.assignment() or held.draining:
                 continue
             try:
                 brought = await self._consumer.getmany(tp, timeout_ms=0, max_records=self._fetch_max)
             except OffsetOutOfRangeError as error:
                 self._judge(error.args[0])
             except UNREADABLE as error:
-                self._go_back([claimed])
-                self._unreadable[number] = claimed, named(error)
+                self._go_back([held])
+                self._unreadable[number] = held, named(error)
                 self._rest_until[number] = asyncio.get_running_loop().time() + UNREADABLE_REST_S
                 self._consumer.pause(tp)
                 log.error(
                     "%s/%d cannot be read: its messages from there on wait, other partitions go on; again in %.0f s: %s",
-                    claimed, claimed.window.end, UNREADABLE_REST_S, named(error),
+                    held, held.window.end, UNREADABLE_REST_S, named(error),
                 )  # fmt: skip
             except (KafkaError, OSError):
                 return  # the group, or a broker: it is said where all partitions are fetched
@@ -151,52 +151,52 @@ class Intake:
 
     def _take(self, brought: dict[TopicPartition, list[Any]]) -> None:
         """No await stands between the fetch and here: a position tells what the windows have."""
-        claims = self._holdings.claims
+        partitions = self._held_partitions.partitions
         for tp, records in brought.items():
-            claimed = claims.get(tp.partition)
-            if claimed is not None:
+            held = partitions.get(tp.partition)
+            if held is not None:
                 self._unreadable.pop(tp.partition, None)
-                self._dispatcher.wake(claimed.window.feed(records))
+                self._dispatcher.wake(held.window.feed(records))
         now = asyncio.get_running_loop().time()
         paused = self._consumer.paused()  # it looks at all partitions: once for all of them
         fetched = insides.fetched(self._consumer)
         self._memory.fetched = sum(fetched.values())
         insides.limit_fetches(self._consumer, self._memory.partition_bytes_max)
         crowded = self._memory.crowded
-        for number, claimed in claims.items():
+        for number, held in partitions.items():
             tp = TopicPartition(self._topic, number)
             reached = insides.position(self._consumer, tp)
-            before = claimed.window.next
+            before = held.window.next
             if reached is not None:
-                claimed.window.reached(reached)
-            if claimed.window.next != before:
-                claimed.writer.note()
-            claimed.window.tick(now)
-            self._throttle(tp, claimed, paused, fetched, crowded=crowded)
-            self._parked.read_ahead(claimed)
+                held.window.reached(reached)
+            if held.window.next != before:
+                held.writer.note()
+            held.window.tick(now)
+            self._throttle(tp, held, paused, fetched, crowded=crowded)
+            self._parked.read_ahead(held)
 
     def _judge(self, out_of_range: dict[TopicPartition, int]) -> None:
         """Retention deleted what was to be read next, or the topic is another one: its opening says which."""
         for tp, offset in out_of_range.items():
             log.warning("%s/%d: there is no offset %d any more", tp.topic, tp.partition, offset)
-            claimed = self._holdings.claims.get(tp.partition)
-            if claimed is not None:
-                claimed.fail()
+            held = self._held_partitions.partitions.get(tp.partition)
+            if held is not None:
+                held.fail()
 
     def _throttle(
         self,
         tp: TopicPartition,
-        claimed: HeldPartition,
+        held: HeldPartition,
         paused: set[TopicPartition],
         fetched: Collection[TopicPartition],
         *,
         crowded: bool,
     ) -> None:
         """Pause it or let it go on. What was ``fetched`` of it is taken first, however crowded it is."""
-        if tp not in self._consumer.assignment() or claimed.draining:
+        if tp not in self._consumer.assignment() or held.draining:
             return
         there = tp in fetched
-        wants = claimed.window.wants_more(self._dispatcher.idle, self._fetch_max)
+        wants = held.window.wants_more(self._dispatcher.idle, self._fetch_max)
         rests = self._rest_until.get(tp.partition, 0.0) > asyncio.get_running_loop().time()
         if self.doubted or rests or not wants or (crowded and not there):
             self._consumer.pause(tp)

@@ -10,9 +10,8 @@ from typing import Final
 
 from aiokafka.errors import KafkaError, KafkaTimeoutError, MessageSizeTooLargeError
 
-from ringfence_client.claim import Claim, LostError
 from ringfence_client.dead_letters import DeadLetters
-from ringfence_client.lease import LeaseWatch
+from ringfence_client.lease import Lease, LeaseWatch, LostError
 from ringfence_client.memory import Memory
 from ringfence_client.options import ConsumerOptions
 from ringfence_client.progress import ProgressTopic
@@ -81,7 +80,7 @@ class LeaseAcquisition:
         await self._clients.stop()
 
     def ended(self, holder: str) -> None:
-        """Nothing of this former claim of ours runs any more: its lease need not be waited for."""
+        """Nothing of this former lease of ours runs any more: it need not be waited for."""
         self._ended.add(holder)
 
     async def open(
@@ -90,7 +89,7 @@ class LeaseAcquisition:
         partition: int,
         confirm: Callable[[], Awaitable[bool]],
         waiting: Callable[[str], None] = lambda _: None,
-    ) -> tuple[Claim, Window, ProgressWriter]:
+    ) -> tuple[Lease, Window, ProgressWriter]:
         """Wait, fence, read, and prepare; nothing is written yet.
 
         Args:
@@ -106,20 +105,20 @@ class LeaseAcquisition:
             ProgressFormatError: the progress cannot be read.
         """
         holder = f"{self._options.name}/{uuid.uuid4().hex[:8]}"
-        claim = Claim(self._cluster.group_id, topic, partition, holder, self._web)
-        producer, predecessor = await self._taken(claim, confirm, waiting)
+        lease = Lease(self._cluster.group_id, topic, partition, holder, self._web)
+        producer, predecessor = await self._taken(lease, confirm, waiting)
         try:
             log_now = await self._log(topic, partition)
         except BaseException:
             await producer.discard()
             raise
         found = resume(predecessor, log_now)
-        self._say(claim, predecessor, log_now, found)
+        self._say(lease, predecessor, log_now, found)
         token = 1 + (predecessor.token if predecessor is not None else 0)
-        claim = dataclasses.replace(claim, token=token, topic_id=log_now.topic_id)
+        lease = dataclasses.replace(lease, token=token, topic_id=log_now.topic_id)
 
-        async def reclaim(draining: bool) -> tuple[TransactionalProducer, Progress | None]:
-            return await self._reclaim(claim, predecessor, confirm, draining=draining)
+        async def take_back(draining: bool) -> tuple[TransactionalProducer, Progress | None]:
+            return await self._take_back(lease, predecessor, confirm, draining=draining)
 
         window = Window(
             found.progress,
@@ -129,35 +128,42 @@ class LeaseAcquisition:
         )
 
         def destination() -> tuple[str, int]:
-            return self._progress.name, self._progress.home(claim.key)
+            return self._progress.name, self._progress.home(lease.key)
 
         writer = ProgressWriter(
-            claim, window, producer, destination, self._letters, reclaim, self._explain, options=self._options
+            lease,
+            window,
+            producer,
+            destination,
+            self._letters,
+            take_back,
+            self._explain,
+            options=self._options,
         )
-        return claim, window, writer
+        return lease, window, writer
 
     async def _taken(
-        self, claim: Claim, confirm: Callable[[], Awaitable[bool]], waiting: Callable[[str], None]
+        self, lease: Lease, confirm: Callable[[], Awaitable[bool]], waiting: Callable[[str], None]
     ) -> tuple[TransactionalProducer, Progress | None]:
         """Wait until the lease is released, or its holder has been silent for too long; then fence, and read the lease again."""
         watch = self._watches.setdefault(
-            claim.key, LeaseWatch(self._options.lease_timeout, self._options.lease_idle)
+            lease.key, LeaseWatch(self._options.lease_timeout, self._options.lease_idle)
         )
         said = -math.inf
-        await _confirmed(claim, confirm)
+        await _confirmed(lease, confirm)
         while True:
-            await reach("opening", _lane(claim))
-            left, lease = await self._look(claim, watch)
-            if not left or lease is None:
-                taken = await self._fenced_if_free(claim, watch, confirm)
+            await reach("opening", _lane(lease))
+            left, recorded = await self._look(lease, watch)
+            if not left or recorded is None:
+                taken = await self._fenced_if_free(lease, watch, confirm)
                 if taken is not None:
                     return taken
                 continue
             now = clock.now()
             text = (
-                f"{claim} is held by {lease.holder}, {lease.state}, token {lease.token}: unchanged for "
-                f"{now - watch.since:.1f} s, delivered up to {lease.delivered}, acknowledged up to {lease.next}, "
-                f"{lease.running} unacknowledged"
+                f"{lease} is held by {recorded.holder}, {recorded.state}, token {recorded.token}: unchanged for "
+                f"{now - watch.since:.1f} s, delivered up to {recorded.delivered}, acknowledged up to {recorded.next}, "
+                f"{recorded.running} unacknowledged"
             )
             waiting(text)
             if now - said >= SAY_S:
@@ -165,60 +171,60 @@ class LeaseAcquisition:
                 log.info("%s; waiting", text)
             await asyncio.sleep(min(left, LOOK_S))
 
-    async def _look(self, claim: Claim, watch: LeaseWatch) -> tuple[float, Progress | None]:
+    async def _look(self, lease: Lease, watch: LeaseWatch) -> tuple[float, Progress | None]:
         """How long the lease must stay as it is before it may be taken, in seconds, and what it says."""
         begun = clock.now()
-        lease, asked_at = await self._progress.look(claim.key)
-        left = watch.look(lease, begun, asked_at)
-        return (0.0 if lease is not None and lease.holder in self._ended else left), lease
+        recorded, asked_at = await self._progress.look(lease.key)
+        left = watch.look(recorded, begun, asked_at)
+        return (0.0 if recorded is not None and recorded.holder in self._ended else left), recorded
 
     async def _fenced_if_free(
-        self, claim: Claim, watch: LeaseWatch, confirm: Callable[[], Awaitable[bool]]
+        self, lease: Lease, watch: LeaseWatch, confirm: Callable[[], Awaitable[bool]]
     ) -> tuple[TransactionalProducer, Progress | None] | None:
         """None: its holder has written meanwhile. It finds itself fenced, and fences back if it is a member."""
         async with self._clients.turn() as queue:
-            if queue and not await self._still_free(claim, watch):
+            if queue and not await self._still_free(lease, watch):
                 return None
-            producer = await self._fenced(claim, confirm)
+            producer = await self._fenced(lease, confirm)
         try:
             # Again: what the former holder acknowledged until the fence counts, and nothing after it can.
-            left, predecessor = await self._look(claim, watch)
+            left, predecessor = await self._look(lease, watch)
         except BaseException:
             await producer.discard()
             raise
         if left:
-            log.info("%s: its holder wrote again before it was fenced: waiting", claim)
+            log.info("%s: its holder wrote again before it was fenced: waiting", lease)
             await producer.discard()
             return None
         return producer, predecessor
 
-    async def _still_free(self, claim: Claim, watch: LeaseWatch) -> bool:
+    async def _still_free(self, lease: Lease, watch: LeaseWatch) -> bool:
         """No if it cannot be told soon: others wait for the turn."""
         try:
             async with asyncio.timeout(LAST_LOOK_S):
-                left, _ = await self._look(claim, watch)
+                left, _ = await self._look(lease, watch)
         except TimeoutError:
             return False
         return not left
 
-    async def _fenced(self, claim: Claim, confirm: Callable[[], Awaitable[bool]]) -> TransactionalProducer:
+    async def _fenced(self, lease: Lease, confirm: Callable[[], Awaitable[bool]]) -> TransactionalProducer:
         """With a turn."""
-        await _confirmed(claim, confirm)
-        await reach("before-fence", _lane(claim))
-        producer = await self._fence(claim)
+        await _confirmed(lease, confirm)
+        await reach("before-fence", _lane(lease))
+        producer = await self._fence(lease)
         try:
-            await reach("after-fence", _lane(claim))
-            await _confirmed(claim, confirm)
+            await reach("after-fence", _lane(lease))
+            await _confirmed(lease, confirm)
         except BaseException:
             await producer.discard()
             raise
         return producer
 
-    async def _fence(self, claim: Claim) -> TransactionalProducer:
+    async def _fence(self, lease: Lease) -> TransactionalProducer:
         producer = TransactionalProducer(
             self._kafka,
-            wire.consumer_transactional_id(self._app_id, claim.group, claim.topic, claim.partition),
-            _lane(claim),
+            wire.consumer_transactional_id(self._app_id, lease.group, lease.topic, lease.partition),
+            _lane(lease),
             transaction_timeout_ms=TRANSACTION_TIMEOUT_MS,
             clients=self._clients,
         )
@@ -228,7 +234,7 @@ class LeaseAcquisition:
         except TimeoutError as error:
             await producer.discard()
             raise KafkaTimeoutError(
-                f"{claim} cannot be fenced within {FENCE_LIMIT_S:g} s: does the cluster's transaction coordinator work?"
+                f"{lease} cannot be fenced within {FENCE_LIMIT_S:g} s: does the cluster's transaction coordinator work?"
             ) from error
         except BaseException:
             await producer.discard()
@@ -243,42 +249,42 @@ class LeaseAcquisition:
         start = await self._cluster.log_start(topic, partition)
         return Log(identity.topic_id, committed, start, await self._cluster.high_watermark(topic, partition))
 
-    def _say(self, claim: Claim, recorded: Progress | None, log_now: Log, found: Resumption) -> None:
+    def _say(self, lease: Lease, recorded: Progress | None, log_now: Log, found: Resumption) -> None:
         """What an operator should know of where it begins."""
         before = log_now.committed if recorded is None else recorded.next
         wanted = log_now.committed if found.moved else before
         if found.recreated:
             log.warning(
                 "%s: %s was deleted and created again: beginning at %s, %d; nothing that %s knows of the old one applies",
-                claim, claim.topic, "the offset that was set" if found.moved else "its start", found.progress.next, claim.group,
+                lease, lease.topic, "the offset that was set" if found.moved else "its start", found.progress.next, lease.group,
             )  # fmt: skip
         elif found.moved:
             log.warning(
                 "%s: the offset of %s was moved from %d to %d: beginning there, and what was finished above it is "
                 "done again",
-                claim, claim.group, before, log_now.committed,
+                lease, lease.group, before, log_now.committed,
             )  # fmt: skip
         if recorded is None and log_now.committed is None and log_now.start:
             log.warning(
                 "GAP: %s begins at %d, and %s has neither progress nor an offset there: up to %d messages were deleted before "
                 "it could read them. A new group just begins here; for another one publish them again, after 'ringfence rings "
                 "clear', and set a longer retention.ms on %s",
-                claim, log_now.start, claim.group, log_now.start, claim.topic,
+                lease, log_now.start, lease.group, log_now.start, lease.topic,
             )  # fmt: skip
         if found.lost_tail:
             log.warning(
                 "%s ends at %d, and %s has finished it up to %d: it was recreated, or lost its tail; beginning at its "
-                "start", claim, log_now.end, claim.group, wanted,
+                "start", lease, log_now.end, lease.group, wanted,
             )  # fmt: skip
         if found.gap:
             log.error(
                 "GAP: %s begins at %d, and %s has finished it up to %d: retention deleted what lies between",
-                claim, log_now.start, claim.group, wanted,
+                lease, log_now.start, lease.group, wanted,
             )  # fmt: skip
 
-    async def _reclaim(
+    async def _take_back(
         self,
-        claim: Claim,
+        lease: Lease,
         predecessor: Progress | None,
         confirm: Callable[[], Awaitable[bool]],
         *,
@@ -290,29 +296,29 @@ class LeaseAcquisition:
         is draining is no member for this partition any more; it goes on only while nobody has.
         """
         if draining:
-            producer = await self._fenced_back(claim, predecessor)
+            producer = await self._fenced_back(lease, predecessor)
         else:
             try:
                 async with self._clients.turn():
-                    producer = await self._fenced(claim, confirm)
+                    producer = await self._fenced(lease, confirm)
             except NotOursError as error:
                 raise LostError(str(error)) from error
         try:
-            progress = await self._progress.latest(claim.key)
-            self._require_ours(claim, predecessor, progress)
+            progress = await self._progress.latest(lease.key)
+            self._require_ours(lease, predecessor, progress)
         except BaseException:
             await producer.discard()
             raise
         return producer, progress
 
-    async def _fenced_back(self, claim: Claim, predecessor: Progress | None) -> TransactionalProducer:
+    async def _fenced_back(self, lease: Lease, predecessor: Progress | None) -> TransactionalProducer:
         """Unless somebody has taken it by now."""
-        self._require_ours(claim, predecessor, await self._progress.latest(claim.key))
+        self._require_ours(lease, predecessor, await self._progress.latest(lease.key))
         async with self._clients.turn() as queue:
             if queue:
                 async with asyncio.timeout(LAST_LOOK_S):
-                    self._require_ours(claim, predecessor, await self._progress.latest(claim.key))
-            return await self._fence(claim)
+                    self._require_ours(lease, predecessor, await self._progress.latest(lease.key))
+            return await self._fence(lease)
 
     async def _explain(self, error: Exception) -> str:
         """What may be behind progress that cannot be written."""
@@ -327,20 +333,20 @@ class LeaseAcquisition:
             return ""
         return small(found) if found is not None and found.config is not None else ""
 
-    def _require_ours(self, claim: Claim, predecessor: Progress | None, progress: Progress | None) -> None:
-        if progress is not None and progress.holder != claim.holder and progress != predecessor:
+    def _require_ours(self, lease: Lease, predecessor: Progress | None, progress: Progress | None) -> None:
+        if progress is not None and progress.holder != lease.holder and progress != predecessor:
             raise LostError(f"{progress.holder} has taken it")
-        if progress is not None and progress.holder == claim.holder:
+        if progress is not None and progress.holder == lease.holder:
             require(
-                progress.token == claim.token, claim, "has token", claim.token, "and wrote", progress.token
+                progress.token == lease.token, lease, "has token", lease.token, "and wrote", progress.token
             )
 
 
-def _lane(claim: Claim) -> str:
+def _lane(lease: Lease) -> str:
     """For fail points."""
-    return f"{claim.group}/{claim}"
+    return f"{lease.group}/{lease}"
 
 
-async def _confirmed(claim: Claim, confirm: Callable[[], Awaitable[bool]]) -> None:
+async def _confirmed(lease: Lease, confirm: Callable[[], Awaitable[bool]]) -> None:
     if not await confirm():
-        raise NotOursError(f"{claim} is no longer assigned to this consumer")
+        raise NotOursError(f"{lease} is no longer assigned to this consumer")

@@ -43,25 +43,25 @@ class ParkedReader:
         self._silent: dict[TopicPartition, float] = {}
         """Partitions of which nothing came, until when they are left alone (event loop's time, s)."""
 
-    def read_ahead(self, claimed: HeldPartition) -> None:
+    def read_ahead(self, held: HeldPartition) -> None:
         """If groups come near the end of what is kept of them, read on, beside all else."""
-        if claimed in self._ahead or claimed.draining or claimed.window.resident.wanted() is None:
+        if held in self._ahead or held.draining or held.window.resident.wanted() is None:
             return
-        if self._is_silent(TopicPartition(claimed.topic, claimed.partition)):
+        if self._is_silent(TopicPartition(held.topic, held.partition)):
             return
-        self._ahead.add(claimed)
-        task = asyncio.create_task(self._read_ahead(claimed))
+        self._ahead.add(held)
+        task = asyncio.create_task(self._read_ahead(held))
         self._running.add(task)
         task.add_done_callback(self._running.discard)
 
-    async def read(self, claimed: HeldPartition, offset: int) -> Any | None:
+    async def read(self, held: HeldPartition, offset: int) -> Any | None:
         """The record at this offset, and with it what follows; :data:`GONE`; None = nothing more of it is handed out now.
 
         Raises:
             KafkaError: it cannot be read now.
         """
-        window, tp = claimed.window, TopicPartition(claimed.topic, claimed.partition)
-        while (record := window.record(offset)) is None and not claimed.draining:
+        window, tp = held.window, TopicPartition(held.topic, held.partition)
+        while (record := window.record(offset)) is None and not held.draining:
             async with self._lock:
                 if window.record(offset) is not None:
                     continue  # another handler's reading has brought it
@@ -73,55 +73,55 @@ class ParkedReader:
                     await self._disconnect()  # what its fetching ended with, it would say for ever
                     raise
                 if found is None:
-                    if not await self._same(claimed):
+                    if not await self._same(held):
                         return None
                     log.error(
-                        "GAP: %s/%d is gone: retention or compaction deleted it unprocessed", claimed, offset
+                        "GAP: %s/%d is gone: retention or compaction deleted it unprocessed", held, offset
                     )
                     return GONE
-                self._bring(claimed, found, always=True)
+                self._bring(held, found, always=True)
         return record
 
     def _is_silent(self, tp: TopicPartition) -> bool:
         return self._silent.get(tp, 0.0) > asyncio.get_running_loop().time()
 
-    async def _same(self, claimed: HeldPartition) -> bool:
-        """Whether the topic is still the one that the claim is of; if not, that is opened anew."""
-        same = (await self._cluster.identity(claimed.topic)).topic_id == claimed.claim.topic_id
-        if not same and not claimed.failed:
-            log.warning("%s: %s was deleted and created again: opened anew", claimed, claimed.topic)
-            claimed.fail()
+    async def _same(self, held: HeldPartition) -> bool:
+        """Whether the topic is still the one that the lease is of; if not, that is opened anew."""
+        same = (await self._cluster.identity(held.topic)).topic_id == held.lease.topic_id
+        if not same and not held.failed:
+            log.warning("%s: %s was deleted and created again: opened anew", held, held.topic)
+            held.fail()
         return same
 
-    def _bring(self, claimed: HeldPartition, found: list[Any], *, always: bool) -> None:
+    def _bring(self, held: HeldPartition, found: list[Any], *, always: bool) -> None:
         """Into the window; into none of a log that is another one by now."""
-        if not claimed.window.unpark(found, always=always) and not claimed.failed:
+        if not held.window.unpark(found, always=always) and not held.failed:
             log.warning(
                 "%s: the log has other messages than it had at the offsets from %d on: it was created again, or lost its tail; opened "
-                "anew", claimed, found[0].offset,
+                "anew", held, found[0].offset,
             )  # fmt: skip
-            claimed.fail()
+            held.fail()
 
-    async def _read_ahead(self, claimed: HeldPartition) -> None:
-        window, tp = claimed.window, TopicPartition(claimed.topic, claimed.partition)
+    async def _read_ahead(self, held: HeldPartition) -> None:
+        window, tp = held.window, TopicPartition(held.topic, held.partition)
         try:
             while True:
                 async with self._lock:
                     offset = window.resident.wanted()
-                    if offset is None or claimed.draining:
+                    if offset is None or held.draining:
                         return
                     if self._is_silent(tp):
                         return
                     if (found := await self._stretch(tp, offset, window.resident.room)) is None:
                         window.resident.gone(offset)
                     else:
-                        self._bring(claimed, found, always=False)
+                        self._bring(held, found, always=False)
         except (KafkaError, OSError) as error:
-            log.debug("%s: nothing is read ahead: %r", claimed, error)  # who needs it will say so
+            log.debug("%s: nothing is read ahead: %r", held, error)  # who needs it will say so
             await self._disconnect()
             await asyncio.sleep(RETRY_S)
         finally:
-            self._ahead.discard(claimed)
+            self._ahead.discard(held)
 
     async def stop(self) -> None:
         """Disconnect."""

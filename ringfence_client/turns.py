@@ -11,10 +11,10 @@ from ringfence_client.held_partition import HeldPartition
 class Turn:
     """What one handler holds of one group. The ledger's consumer is the turn and not the handler, which may leave it."""
 
-    __slots__ = ("attempt", "claimed", "cut_short", "name", "offsets", "run", "trial")
+    __slots__ = ("attempt", "cut_short", "held", "name", "offsets", "run", "trial")
 
-    def __init__(self, claimed: HeldPartition, name: str) -> None:
-        self.claimed = claimed
+    def __init__(self, held: HeldPartition, name: str) -> None:
+        self.held = held
         self.name = name
         self.offsets: deque[int] = deque()
         self.attempt = 0
@@ -29,8 +29,8 @@ class Turn:
     def begin(self) -> None:
         """Its first message is, or is about to be, with a handler."""
         if not self.attempt:
-            self.attempt = self.claimed.window.begin(self.offsets[0])
-            self.claimed.writer.note()
+            self.attempt = self.held.window.begin(self.offsets[0])
+            self.held.writer.note()
 
     def over(self) -> None:
         """Its attempt is, whatever came of it."""
@@ -43,21 +43,21 @@ class Turn:
         """Its first message was not begun after all, or its attempt does not count."""
         if self.attempt:
             self.over()
-            self.claimed.window.take_back(self.offsets[0])
-            self.claimed.writer.note()
+            self.held.window.take_back(self.offsets[0])
+            self.held.writer.note()
 
     def finish(self, *, reject: bool = False) -> None:
         """Its first message is done."""
         self.over()
-        self.claimed.window.finish(self, self.offsets.popleft(), reject=reject)
-        self.claimed.writer.note()
+        self.held.window.finish(self, self.offsets.popleft(), reject=reject)
+        self.held.writer.note()
 
     def put_back(self) -> None:
         """What was not begun, or will not be tried again here."""
         self.over()
         self.offsets.clear()
-        if not self.claimed.window.closed:
-            self.claimed.window.put_back(self)
+        if not self.held.window.closed:
+            self.held.window.put_back(self)
 
     def __repr__(self) -> str:
         return self.name
@@ -70,7 +70,7 @@ class RestingTurns:
         """``wake`` is told how many messages became available."""
         self._wake = wake
         self._due: deque[Turn] = deque()
-        self._held: list[Turn] = []
+        self._suspended: list[Turn] = []
         """Due too, but of partitions of which nothing is handed out now."""
         self._timers: dict[Turn, asyncio.TimerHandle] = {}
         self._waits: dict[Turn, asyncio.Future[Any]] = {}
@@ -81,9 +81,9 @@ class RestingTurns:
 
     def due(self, turn: Turn) -> None:
         """It goes on as soon as a handler is free, and its partition is not suspended."""
-        if turn.claimed.draining:
-            turn.claimed.window.rest(turn.offsets)
-            self._held.append(turn)
+        if turn.held.draining:
+            turn.held.window.rest(turn.offsets)
+            self._suspended.append(turn)
         else:
             self._due.append(turn)
             self._wake(1)
@@ -108,8 +108,8 @@ class RestingTurns:
                 self.due(turn)
 
         self._timers[turn] = asyncio.get_running_loop().call_later(delay, over)
-        if turn.claimed.draining:
-            turn.claimed.window.rest(turn.offsets)
+        if turn.held.draining:
+            turn.held.window.rest(turn.offsets)
 
     def until(
         self, turn: Turn, happened: "asyncio.Future[Any]", then: Callable[["asyncio.Future[Any]"], None]
@@ -125,8 +125,8 @@ class RestingTurns:
 
         self._waits[turn] = happened
         happened.add_done_callback(over)
-        if turn.claimed.draining:
-            turn.claimed.window.rest(turn.offsets)
+        if turn.held.draining:
+            turn.held.window.rest(turn.offsets)
 
     def __contains__(self, turn: Turn) -> bool:
         """Whether it rests."""
@@ -136,44 +136,44 @@ class RestingTurns:
         """Those that wait for something to happen."""
         return iter(self._waits)
 
-    def suspend(self, claimed: HeldPartition) -> None:
+    def suspend(self, held: HeldPartition) -> None:
         """Those of this partition go on resting, and none goes on until :meth:`resume`. What was only about to begin did not."""
-        self._held += (each for each in self._due if each.claimed is claimed)
-        self._due = deque(each for each in self._due if each.claimed is not claimed)
-        for turn in self._of(claimed):
+        self._suspended += (each for each in self._due if each.held is held)
+        self._due = deque(each for each in self._due if each.held is not held)
+        for turn in self._of(held):
             turn.take_back()
-            claimed.window.rest(turn.offsets)
+            held.window.rest(turn.offsets)
 
     def resume(self) -> None:
         """Those of partitions that are not suspended any more go on when they have rested."""
-        held, self._held = self._held, []
-        for turn in held:
+        suspended, self._suspended = self._suspended, []
+        for turn in suspended:
             self.due(turn)
 
-    def end(self, claimed: HeldPartition) -> None:
+    def end(self, held: HeldPartition) -> None:
         """Those of this partition put back what they hold; it is suspended."""
-        for turn in list(self._of(claimed)):
+        for turn in list(self._of(held)):
             self._forget(turn)
             turn.put_back()
 
-    def skip(self, claimed: HeldPartition, group: bytes) -> bool:
+    def skip(self, held: HeldPartition, group: bytes) -> bool:
         """Drop the first message of the turn of this group that rests; whether there is one."""
-        for turn in list(self._of(claimed)):
-            if claimed.window.group(turn.offsets[0]) == group and claimed.writer.withdraw(turn.offsets[0]):
+        for turn in list(self._of(held)):
+            if held.window.group(turn.offsets[0]) == group and held.writer.withdraw(turn.offsets[0]):
                 self._forget(turn)
                 turn.finish(reject=True)
                 self.go_on(turn)
                 return True
         return False
 
-    def _of(self, claimed: HeldPartition) -> Iterator[Turn]:
-        everything = (*self._timers, *self._waits, *self._due, *self._held)
-        return (each for each in everything if each.claimed is claimed and each.offsets)
+    def _of(self, held: HeldPartition) -> Iterator[Turn]:
+        everything = (*self._timers, *self._waits, *self._due, *self._suspended)
+        return (each for each in everything if each.held is held and each.offsets)
 
     def _forget(self, turn: Turn) -> None:
         if (timer := self._timers.pop(turn, None)) is not None:
             timer.cancel()
         self._waits.pop(turn, None)
-        for those in (self._due, self._held):
+        for those in (self._due, self._suspended):
             if turn in those:
                 those.remove(turn)

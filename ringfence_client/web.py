@@ -9,9 +9,9 @@ from typing import Any, Final
 
 from aiohttp import web
 
-from ringfence_client.claim import LostError
 from ringfence_client.consumer import GroupConsumer
 from ringfence_client.held_partition import HeldPartition
+from ringfence_client.lease import LostError
 
 GROUPS_MAX: Final = 1_000
 """Shown of a partition, the oldest first; more would serve nobody."""
@@ -64,12 +64,12 @@ class _Pages:
             "address": consumer.address.name,
             "partitions": {
                 str(number): {"next": each.window.next, "fence": each.fence.token, **each.window.counts}
-                for number, each in sorted(consumer.claims.items())
+                for number, each in sorted(consumer.partitions.items())
                 if not each.draining
             },
             "draining": {
                 str(number): {"next": each.window.next, "running": len(each.window.running)}
-                for number, each in sorted(consumer.claims.items())
+                for number, each in sorted(consumer.partitions.items())
                 if each.draining
             },
             "waiting": {str(number): reason for number, reason in sorted(consumer.reasons.items())},
@@ -83,7 +83,7 @@ class _Pages:
     async def groups(self, _request: web.Request) -> web.Response:
         """What waits, by group."""
         rows = [
-            row for _, claimed in sorted(self._consumer.claims.items()) for row in _rows(claimed)[:GROUPS_MAX]
+            row for _, held in sorted(self._consumer.partitions.items()) for row in _rows(held)[:GROUPS_MAX]
         ]
         return web.json_response({"groups": rows})
 
@@ -100,8 +100,8 @@ class _Pages:
         found = await self._asked(request)
         if isinstance(found, web.Response):
             return found
-        claimed, group = found
-        return web.json_response({"released": self._consumer.dispatcher.release(claimed, group)})
+        held, group = found
+        return web.json_response({"released": self._consumer.dispatcher.release(held, group)})
 
     async def _asked(self, request: web.Request) -> tuple[HeldPartition, bytes] | web.Response:
         """The partition and the group of a request, or what is wrong with it."""
@@ -117,39 +117,39 @@ class _Pages:
             return web.json_response(
                 {"error": f"this is a consumer of {' at '.join(own.values())}"}, status=409
             )
-        claimed = self._consumer.claims.get(number)
-        if claimed is None or claimed.draining:
+        held = self._consumer.partitions.get(number)
+        if held is None or held.draining:
             return web.json_response({"error": f"partition {number} is not held here"}, status=409)
-        return claimed, group
+        return held, group
 
     async def _change(self, request: web.Request, *, skip: bool) -> web.Response:
         found = await self._asked(request)
         if isinstance(found, web.Response):
             return found
-        claimed, group = found
-        number = claimed.partition
+        held, group = found
+        number = held.partition
         if skip:
-            dropped = self._consumer.dispatcher.skip(claimed, group)
+            dropped = self._consumer.dispatcher.skip(held, group)
         else:
-            end = await self._consumer.cluster.high_watermark(claimed.topic, number)
-            dropped = claimed.window.purge(group, end)
+            end = await self._consumer.cluster.high_watermark(held.topic, number)
+            dropped = held.window.purge(group, end)
         try:
             async with asyncio.timeout(WRITE_LIMIT_S):
-                await claimed.writer.persisted()
+                await held.writer.persisted()
         except LostError as error:
             return web.json_response({"error": f"partition {number} was lost meanwhile: {error}"}, status=409)
         except TimeoutError:
             text = f"it is not written within {WRITE_LIMIT_S:.0f} s; it will be, if this consumer goes on"
             return web.json_response({"error": text}, status=503)
-        held = next((each.acquired for each in claimed.window.groups() if each.group == group), 0)
-        return web.json_response({"dropped": dropped, "acquired": held})
+        acquired = next((each.acquired for each in held.window.groups() if each.group == group), 0)
+        return web.json_response({"dropped": dropped, "acquired": acquired})
 
 
-def _rows(claimed: HeldPartition) -> list[dict[str, Any]]:
+def _rows(held: HeldPartition) -> list[dict[str, Any]]:
     now = time.time() * 1000
     return [
         {
-            "partition": claimed.partition,
+            "partition": held.partition,
             "group": None if each.group is None else each.group.decode(errors="backslashreplace"),
             "group_hex": None if each.group is None else each.group.hex(),
             "depth": each.depth,
@@ -157,5 +157,5 @@ def _rows(claimed: HeldPartition) -> list[dict[str, Any]]:
             "owner": None if each.owner is None else str(each.owner),
             "head_age_seconds": round(max(0.0, now - each.head_timestamp) / 1000, 3),
         }
-        for each in claimed.window.groups()
+        for each in held.window.groups()
     ]

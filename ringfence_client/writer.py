@@ -12,8 +12,8 @@ from typing import Final, NamedTuple
 from aiokafka import TopicPartition
 
 from ringfence_client import record
-from ringfence_client.claim import Claim, LostError
 from ringfence_client.dead_letters import DeadLetter, DeadLetters, Pending, PendingLetters
+from ringfence_client.lease import Lease, LostError
 from ringfence_client.options import ConsumerOptions
 from ringfence_client.record import Progress
 from ringfence_client.window import Window
@@ -51,12 +51,12 @@ class ProgressWriter:
 
     def __init__(
         self,
-        claim: Claim,
+        lease: Lease,
         window: Window,
         producer: TransactionalProducer,
         destination: Callable[[], tuple[str, int]],
         dead_letters: DeadLetters,
-        reclaim: Callable[[bool], Awaitable[tuple[TransactionalProducer, Progress | None]]],
+        take_back: Callable[[bool], Awaitable[tuple[TransactionalProducer, Progress | None]]],
         explain: Callable[[Exception], Awaitable[str]],
         *,
         options: ConsumerOptions,
@@ -64,22 +64,22 @@ class ProgressWriter:
         """A writer for a producer that has fenced.
 
         Args:
-            claim: Whose progress.
+            lease: Whose progress.
             window: What is written of.
             producer: Has fenced.
             destination: Topic and partition of the progress record, now.
             dead_letters: Where they go.
-            reclaim: After a failure: a producer that has fenced anew, if the partition is still this holder's, and
+            take_back: After a failure: a producer that has fenced anew, if the partition is still this holder's, and
                 what was committed last; called with whether it is draining. Raises :class:`LostError` if it is not.
             explain: What may be behind a write that fails, in words; empty = nothing that can be seen.
             options: Seconds between writes, acknowledgements after which one writes earlier, the lease's time-outs.
         """
-        self._claim = claim
+        self._lease = lease
         self._window = window
         self._producer = producer
         self._destination = destination
         self._dead_letters = dead_letters
-        self._reclaim = reclaim
+        self._take_back = take_back
         self._explain = explain
         self._ack_interval = options.ack_interval
         self._ack_count = options.ack_count
@@ -109,7 +109,7 @@ class ProgressWriter:
         self._in_doubt: _InDoubt | None = None
         self._task: asyncio.Task[None] | None = None
         self._waiting: list[asyncio.Future[None]] = []
-        self.letters = PendingLetters(str(claim), dead_letters, self._hurry)
+        self.letters = PendingLetters(str(lease), dead_letters, self._hurry)
         self._written_at = 0.0
         self._pause = 0.0
         self.fault = ""
@@ -119,7 +119,7 @@ class ProgressWriter:
 
     def start(self, lost: Callable[[], None]) -> None:
         """Write from now on; ``lost`` is called when the partition turns out to be somebody else's."""
-        self._task = asyncio.create_task(self._run(lost), name=f"progress of {self._claim}")
+        self._task = asyncio.create_task(self._run(lost), name=f"progress of {self._lease}")
 
     def note(self) -> None:
         """Something was begun or finished."""
@@ -167,7 +167,7 @@ class ProgressWriter:
         """Done when all that was noted until now is committed; ends with :class:`LostError` if it never will be."""
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         if self._ended:
-            _refuse(future, LostError(f"{self._claim} is not held any more"))
+            _refuse(future, LostError(f"{self._lease} is not held any more"))
         else:
             self._waiting.append(future)
             self._hurry()
@@ -185,7 +185,7 @@ class ProgressWriter:
         """Write a dead letter, and with it that its message is finished; done when both are committed, as :meth:`when_persisted`."""
         if self._ended:
             future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-            _refuse(future, LostError(f"{self._claim} is not held any more"))
+            _refuse(future, LostError(f"{self._lease} is not held any more"))
             return future
         self._hurry()
         return self.letters.add(letter)
@@ -209,7 +209,7 @@ class ProgressWriter:
             done, _ = await asyncio.wait([self._task], timeout=limit)
             if not done:
                 log.warning(
-                    "%s: progress cannot be written; its successor begins from the last that was", self._claim
+                    "%s: progress cannot be written; its successor begins from the last that was", self._lease
                 )
                 self._task.cancel()
                 await asyncio.wait([self._task])
@@ -243,7 +243,7 @@ class ProgressWriter:
                     self._finished = True
                     return
             except LostError as error:
-                log.warning("%s: held by somebody else now: %s", self._claim, error)
+                log.warning("%s: held by somebody else now: %s", self._lease, error)
                 self._give_up()
                 lost()
                 return
@@ -277,18 +277,18 @@ class ProgressWriter:
 
     async def _write(self, letters: Collection[Pending]) -> None:
         """One transaction with all that was noted until now, and with these dead letters."""
-        window, claim, begun = self._window, self._claim, clock.now()
+        window, lease, begun = self._window, self._lease, clock.now()
         self._beat += 1
         progress = window.progress(
-            claim.holder, claim.web, state=self._state, token=claim.token, beat=self._beat, topic_id=claim.topic_id,
+            lease.holder, lease.web, state=self._state, token=lease.token, beat=self._beat, topic_id=lease.topic_id,
             burying=frozenset(each.offset for each in letters),
         )  # fmt: skip
         require(
-            progress.next >= self._next, claim, "is written up to", progress.next, "and was up to", self._next
+            progress.next >= self._next, lease, "is written up to", progress.next, "and was up to", self._next
         )
         value = record.encode(progress)
         builder = self._producer.builder()
-        builder.append(timestamp=None, key=claim.key, value=value, headers=[])
+        builder.append(timestamp=None, key=lease.key, value=value, headers=[])
         batches = [
             Outgoing(*self._destination(), builder),
             *(self._dead_letters.outgoing(each.letter, self._producer) for each in letters),
@@ -299,11 +299,11 @@ class ProgressWriter:
         covered_until = begun + (self._timeout if progress.running else self._idle) / 2
         # From now on it may be the last word, whether its answer is seen or not.
         self._covered_until = min(self._covered_until, covered_until)
-        offsets = {TopicPartition(claim.topic, claim.partition): progress.next} if self._committing else {}
+        offsets = {TopicPartition(lease.topic, lease.partition): progress.next} if self._committing else {}
         try:
             limit = LETTERS_LIMIT_S if letters else TRANSACTION_LIMIT_S
             async with self._producer.turn(), asyncio.timeout(limit) as self._writing:
-                await self._producer.transact(batches, offsets, claim.group)
+                await self._producer.transact(batches, offsets, lease.group)
         except BaseException:
             self._waiting = waiting + self._waiting
             self._changes += changes
@@ -334,7 +334,7 @@ class ProgressWriter:
         delay = back_off(attempt, BACKOFF_FIRST_S, BACKOFF_MAX_S)
         log.warning(
             "%s: progress not written, again in %.1f s (attempt %d): %s",
-            self._claim, delay, attempt, self.fault,
+            self._lease, delay, attempt, self.fault,
         )  # fmt: skip
         await self._producer.discard()
         if self._closing.is_set():
@@ -343,7 +343,7 @@ class ProgressWriter:
             await set_within(self._closing, delay)
 
     async def _begin_anew(self) -> None:
-        self._producer, progress = await self._reclaim(self.draining)
+        self._producer, progress = await self._take_back(self.draining)
         self._broken = False
         doubt, self._in_doubt = self._in_doubt, None
         if doubt is not None and progress is not None and record.encode(progress) == doubt.value:
@@ -359,7 +359,7 @@ class ProgressWriter:
 
     def _give_up(self) -> None:
         self._ended = True
-        error = LostError(f"{self._claim} is somebody else's")
+        error = LostError(f"{self._lease} is somebody else's")
         for future in self._waiting:
             if not future.done():
                 _refuse(future, error)

@@ -59,7 +59,7 @@ class LeaseRow:
     lag: int | None
     """From what is acknowledged to the end that committed readers see; None = not known."""
     waits: str | None
-    """The member that the group has given the partition to, while another one has the lease."""
+    """The member that the group has given the partition to, while another one has the progress."""
     web: str
     recreated: bool = False
     """The record is of a topic of that name that was deleted: nothing of the present one is delivered or acknowledged yet."""
@@ -70,7 +70,7 @@ class LeaseRow:
 class _Stored(NamedTuple):
     """A record as it was found."""
 
-    lease: Progress | None
+    progress: Progress | None
     timestamp_ms: int
     fault: str | None
 
@@ -175,7 +175,7 @@ async def _read(settings: Settings, topic: str | None, group: str | None) -> _Fo
 
 def _is_of_another(stored: _Stored, topic_id: str) -> bool:
     """Whether a record is of a topic of that name that was deleted."""
-    return stored.lease is not None and stored.lease.topic_id not in {"", topic_id}
+    return stored.progress is not None and stored.progress.topic_id not in {"", topic_id}
 
 
 def _only(name: str | None) -> set[str]:
@@ -210,28 +210,30 @@ def _row(
     recreated_from: int | None,
 ) -> LeaseRow:
     """``recreated_from``: where the log begins, if it is not the one that the record is of."""
-    lease = (stored.lease if stored else None) or Progress(0, state=NONE if stored is None else UNREADABLE)
-    name = lease.holder.rpartition("/")[0]
+    progress = (stored.progress if stored else None) or Progress(
+        0, state=NONE if stored is None else UNREADABLE
+    )
+    name = progress.holder.rpartition("/")[0]
     assigned = group.assigned.get(place[1:])
-    ours = assigned == name and not lease.released
+    ours = assigned == name and not progress.released
     recreated = recreated_from is not None
-    acknowledged = lease.next if recreated_from is None else recreated_from
+    acknowledged = progress.next if recreated_from is None else recreated_from
     return LeaseRow(
         consumer_group=place[0],
         address=address,
         topic=place[1],
         partition=place[2],
-        state=lease.state,
-        holder=lease.holder or None,
-        holder_is_member=None if lease.released or not lease.holder else name in group.members,
-        token=lease.token,
+        state=progress.state,
+        holder=progress.holder or None,
+        holder_is_member=None if progress.released or not progress.holder else name in group.members,
+        token=progress.token,
         age_seconds=None if stored is None else round(max(0.0, time.time() - stored.timestamp_ms / 1000), 3),
-        delivered=0 if recreated else lease.delivered,
+        delivered=0 if recreated else progress.delivered,
         acknowledged=acknowledged,
-        running=lease.running,
+        running=progress.running,
         lag=None if end is None or stored is None or stored.fault else max(0, end - acknowledged),
         waits=None if ours else assigned,
-        web=lease.web,
+        web=progress.web,
         recreated=recreated,
         fault=stored.fault if stored else None,
     )

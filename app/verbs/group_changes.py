@@ -10,7 +10,7 @@ from aiokafka.errors import KafkaError
 
 from app.verbs import groups
 from ringfence_client import dropping
-from ringfence_client.claim import LostError
+from ringfence_client.lease import LostError
 from ringfence_client.lease_acquisition import NotOursError
 from ringfence_client.record import Progress
 from ringfence_kafka.cluster import NO_MEMBERS, Cluster

@@ -48,9 +48,9 @@ async def _draining(
 ) -> Callable[[], None]:
     """The holder's, while messages run that it may still acknowledge."""
     gate.clear()
-    claims = first.consumer.claims
+    partitions = first.consumer.partitions
     await until(
-        lambda: any(each.leaving is not None and each.window.running for each in claims.values()),
+        lambda: any(each.leaving is not None and each.window.running for each in partitions.values()),
         lambda: "nothing is let go",
     )
     cut()

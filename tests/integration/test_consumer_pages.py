@@ -21,7 +21,7 @@ async def test_health(bootstrap: str) -> None:
     handler = Recorder()
     async with consuming(bootstrap) as bench:
         bench.send(*numbered(b"group", 3))
-        remove = failpoints.install("before-send", bench.claim_name(), gate)
+        remove = failpoints.install("before-send", bench.lease_name(), gate)
         running = bench.launch(handler)
         async with pages_of(running) as pages:
             try:

@@ -34,7 +34,7 @@ class Stuck:
 
 
 def _undone(running: Running) -> dict[str, int]:
-    return dict(running.consumer.claims[0].window.counts)
+    return dict(running.consumer.partitions[0].window.counts)
 
 
 async def _wait_parked(running: Running, count: int) -> None:
@@ -76,7 +76,7 @@ async def test_few_groups_large_backlog(bootstrap: str) -> None:
 
     async def watch(message: Message) -> None:
         nonlocal most
-        most = max(most, running.consumer.claims[0].window.counts["kept"])
+        most = max(most, running.consumer.partitions[0].window.counts["kept"])
 
     handler = Recorder(watch)
     async with consuming(bootstrap) as bench:
@@ -117,11 +117,11 @@ async def test_parked_cannot_be_read(bootstrap: str, monkeypatch: pytest.MonkeyP
         running = await bench.start(handler, **SMALL)
         await _wait_parked(running, 50)
         await other.reached.wait()
-        claimed = running.consumer.claims[0]
+        held = running.consumer.partitions[0]
         stuck.free.set()
         await until(lambda: len(handler.done) == 60, lambda: str(handler.done))
 
-        assert running.consumer.claims[0] is claimed
+        assert running.consumer.partitions[0] is held
         assert failures >= 3
 
         other.free.set()

@@ -29,7 +29,7 @@ async def test_drained(bootstrap: str, caplog: pytest.LogCaptureFixture) -> None
         running = await bench.start(handler, concurrency=2, prefetch=3, drain_timeout=20)
         await until(lambda: len(handler.begun) == 2, lambda: str(handler.begun))
         stopped = asyncio.create_task(running.stop())
-        await until(lambda: running.consumer.claims[0].draining, lambda: "it is not drained")
+        await until(lambda: running.consumer.partitions[0].draining, lambda: "it is not drained")
         free.set()
         await stopped
         progress = await bench.agreed()
@@ -59,7 +59,7 @@ async def test_stopped_while_it_opens(bootstrap: str) -> None:
     handler = Recorder(work)
     async with consuming(bootstrap, 2) as bench:
         bench.send(*numbered(b"group", 3))
-        remove = failpoints.install("opening", bench.claim_name(1), end_late)
+        remove = failpoints.install("opening", bench.lease_name(1), end_late)
         try:
             running = bench.launch(handler)
             await until(lambda: len(handler.begun) == 1, lambda: str(handler.begun))
@@ -88,7 +88,7 @@ async def test_stopped_while_it_comes_back(bootstrap: str) -> None:
         # What aiokafka says when the group is rebalanced, twice.
         await held_partitions.revoked(partitions)
         held_partitions.given([])
-        leaving = running.consumer.claims[0].leaving
+        leaving = running.consumer.partitions[0].leaving
         assert leaving is not None
         await asyncio.sleep(0)
         await held_partitions.revoked(partitions)
@@ -97,7 +97,7 @@ async def test_stopped_while_it_comes_back(bootstrap: str) -> None:
         assert leaving.cancelling()
         assert not leaving.done()
         # And as close() does.
-        again = held_partitions._let_go(running.consumer.claims[0])
+        again = held_partitions._let_go(running.consumer.partitions[0])
         await held_partitions.revoked(partitions)
         free.set()
         await asyncio.wait([again])
@@ -120,7 +120,7 @@ async def test_leaver_keeps_only_what_it_runs(bootstrap: str) -> None:
         leaver = await bench.start(handler, drain_timeout=300.0)
         await until(lambda: len(handler.begun) == 3, lambda: str(handler.begun))
         stopped = asyncio.create_task(leaver.stop())
-        await until(lambda: leaver.consumer.claims[0].draining, lambda: "nothing is drained")
+        await until(lambda: leaver.consumer.partitions[0].draining, lambda: "nothing is drained")
         other = bench.launch(handler, lease_timeout=300.0, lease_idle=300.0)
         bench.send(*numbered(b"more", 1), partition=1)
         await bench.until_next(other, 3, 1)

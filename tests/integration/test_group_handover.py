@@ -27,11 +27,11 @@ async def test_lost_and_regained(bootstrap: str, kind: str) -> None:
         bench.send(*numbered(b"group", 4))
         running = await bench.start(held.handler, concurrency=2, prefetch=2)
         await until(lambda: len(recorder.begun) == 1, lambda: str(recorder.begun))
-        claimed = running.consumer.claims[0]
+        before = running.consumer.partitions[0]
         await take(bench)
         bench.send(*numbered(b"other", 1))  # something to write, which is refused
         await until(
-            lambda: running.consumer.claims.get(0, claimed) is not claimed,
+            lambda: running.consumer.partitions.get(0, before) is not before,
             lambda: str(running.consumer.reasons),
         )
         if kind != "async":
@@ -68,7 +68,7 @@ async def test_member_comes_and_goes(bootstrap: str, kind: str) -> None:
             lambda: bool(two.consumer.held_partitions.assigned), lambda: "the second is assigned nothing"
         )
         other = next(iter(two.consumer.held_partitions.assigned or ()))
-        await until(lambda: other not in one.consumer.claims, lambda: "it is not let go")
+        await until(lambda: other not in one.consumer.partitions, lambda: "it is not let go")
         begun = time.monotonic()
         await two.ready(1)
         await one.ready(1)
@@ -79,7 +79,7 @@ async def test_member_comes_and_goes(bootstrap: str, kind: str) -> None:
         await bench.until_next(two, 12, other)
         await two.stop()
         await one.ready(2)
-        again = one.consumer.claims[1 - other].window
+        again = one.consumer.partitions[1 - other].window
         # Until its turn has come again: a run that ends before is not known to be the same.
         if kind != "async":
             await until(lambda: any(each.acquired for each in again.groups()), lambda: str(again.counts))
@@ -100,18 +100,18 @@ async def test_member_comes_and_goes(bootstrap: str, kind: str) -> None:
 
 
 async def test_left_behind_and_rejecting(bootstrap: str) -> None:
-    """A handler that outlives its claim and then decides something takes nobody's place for good."""
+    """A handler that outlives its lease and then decides something takes nobody's place for good."""
     held = Held("stubborn")
     held.rejects = True
     async with consuming(bootstrap) as bench:
         bench.send(*numbered(b"group", 3))
         running = await bench.start(held.handler, concurrency=1)
         await until(lambda: len(held.recorder.begun) == 1, lambda: str(held.recorder.begun))
-        claimed = running.consumer.claims[0]
+        before = running.consumer.partitions[0]
         await take(bench)
         bench.send(*numbered(b"other", 1))
         await until(
-            lambda: running.consumer.claims.get(0, claimed) is not claimed,
+            lambda: running.consumer.partitions.get(0, before) is not before,
             lambda: str(running.consumer.reasons),
         )
         held.free.set()
@@ -134,7 +134,7 @@ async def test_fenced_while_opening(bootstrap: str) -> None:
     handler = Recorder()
     async with consuming(bootstrap) as bench:
         bench.send(*numbered(b"group", 3))
-        remove = failpoints.install("before-send", bench.claim_name(), fence_once)
+        remove = failpoints.install("before-send", bench.lease_name(), fence_once)
         try:
             running = await bench.start(handler)
         finally:

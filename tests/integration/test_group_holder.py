@@ -62,7 +62,7 @@ async def test_idle_holder_writes_before_it_begins(bootstrap: str) -> None:
     async with consuming(bootstrap) as bench:
         running = await bench.start(Recorder(look))
         for offset in range(3):
-            writer = running.consumer.claims[0].writer
+            writer = running.consumer.partitions[0].writer
             await until(lambda: not writer.covers(), lambda: "its lease never runs out")  # noqa: B023
             bench.send(Sent(None, b"group", b"v"))
             await bench.until_next(running, offset + 1)
@@ -87,7 +87,7 @@ async def test_holder_that_cannot_write(bootstrap: str, wall_clock_jumps: None) 
         running = await bench.start(handler, lease_timeout=2 * half_s, lease_idle=2 * half_s)
         bench.send(*numbered(b"group", 300))
         await until(lambda: len(begins) > 20, lambda: str(len(begins)))
-        remove = failpoints.install("before-commit", bench.claim_name(), fail)
+        remove = failpoints.install("before-commit", bench.lease_name(), fail)
         since = time.monotonic()
         try:
             await asyncio.sleep(2 * half_s)
@@ -111,7 +111,7 @@ async def test_machine_that_slept(bootstrap: str, monkeypatch: pytest.MonkeyPatc
         running = await bench.start(handler, lease_timeout=60.0, lease_idle=60.0)
         bench.send(Sent(None, b"group"))
         await bench.until_next(running, 1)
-        holder = running.consumer.claims[0].writer
+        holder = running.consumer.partitions[0].writer
 
         assert holder.covers()
 
@@ -136,7 +136,7 @@ async def test_answer_that_comes_late(bootstrap: str) -> None:
 
     async with consuming(bootstrap) as bench:
         running = await bench.start(Recorder(look))
-        holder = running.consumer.claims[0].writer
+        holder = running.consumer.partitions[0].writer
         await until(lambda: not holder.covers(), lambda: "its lease never runs out")
         holder._timeout = late_s
         transact = holder._producer.transact
@@ -163,7 +163,7 @@ async def test_answer_that_never_comes(bootstrap: str) -> None:
     handler = Recorder()
     async with consuming(bootstrap) as bench:
         running = await bench.start(handler, lease_timeout=300.0, lease_idle=0.4)
-        holder = running.consumer.claims[0].writer
+        holder = running.consumer.partitions[0].writer
         await until(lambda: not holder.covers(), lambda: "its lease never runs out")
         free = asyncio.Event()
 
@@ -176,7 +176,7 @@ async def test_answer_that_never_comes(bootstrap: str) -> None:
 
         assert holder.covers()  # for 150 s
 
-        remove = failpoints.install("before-commit", bench.claim_name(), lose)
+        remove = failpoints.install("before-commit", bench.lease_name(), lose)
         try:
             free.set()
             await until(

@@ -119,7 +119,7 @@ async def test_rebalances_while_one_waits(bootstrap: str) -> None:
             await outsider.write(token=7)
             running = bench.launch(handler, lease_idle=1.5)
             await _waits(running, "held by outsider")
-            remove = failpoints.install("opening", bench.claim_name(), fail_at_times)
+            remove = failpoints.install("opening", bench.lease_name(), fail_at_times)
             try:
                 while not handler.begun and time.monotonic() < begun + LIMIT_S:
                     # What aiokafka says when the group is rebalanced.
@@ -186,7 +186,7 @@ async def test_read_again_after_the_fence(bootstrap: str) -> None:
                 if outsider.lease.beat == 1:
                     await outsider.write(token=9, finished=[(1, 4)])
 
-            remove = failpoints.install("before-fence", bench.claim_name(), late)
+            remove = failpoints.install("before-fence", bench.lease_name(), late)
             try:
                 running = bench.launch(handler)
                 await bench.until_next(running, 5)
@@ -210,7 +210,7 @@ async def test_renewed_before_the_fence(bootstrap: str) -> None:
                 if outsider.lease.beat == 1:
                     await outsider.write(running=1)
 
-            remove = failpoints.install("before-fence", bench.claim_name(), late)
+            remove = failpoints.install("before-fence", bench.lease_name(), late)
             try:
                 running = bench.launch(handler, lease_timeout=300.0)
                 await _waits(running, "1 unacknowledged")
@@ -244,7 +244,7 @@ async def test_late_write_is_refused(bootstrap: str) -> None:
                 except FencedError:
                     refused = True
 
-            remove = failpoints.install("after-fence", bench.claim_name(), late)
+            remove = failpoints.install("after-fence", bench.lease_name(), late)
             try:
                 running = bench.launch(handler)
                 await bench.until_next(running, 5)
@@ -297,7 +297,7 @@ async def test_two_waiters(bootstrap: str) -> None:
             await until(lambda: len(first.consumer.reasons) == 2, lambda: str(first.consumer.reasons))
             second = bench.launch(handlers[1])
             await asyncio.gather(first.ready(1), second.ready(1))
-            holders = {number: each for each in (first, second) for number in each.consumer.claims}
+            holders = {number: each for each in (first, second) for number in each.consumer.partitions}
             for partition in range(2):
                 await bench.until_next(holders[partition], 20, partition)
 

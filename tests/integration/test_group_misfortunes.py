@@ -69,14 +69,14 @@ async def test_misfortunes(bootstrap: str, monkeypatch: pytest.MonkeyPatch, seed
             handler, concurrency=5, prefetch=prefetch, handler_timeout=0.5, max_attempts=20, breaker=False
         )
         dispatcher = running.consumer.dispatcher
-        while any(each.window.next < GROUPS * EACH for each in running.consumer.claims.values()):
+        while any(each.window.next < GROUPS * EACH for each in running.consumer.partitions.values()):
             running.check()
-            claimed = running.consumer.claims[chance.randrange(2)]
+            held = running.consumer.partitions[chance.randrange(2)]
             group = b"%d" % chance.randrange(GROUPS)
             if chance.random() < 0.2:
-                dispatcher.release(claimed, group)
+                dispatcher.release(held, group)
             elif chance.random() < 0.05:
-                skipped += dispatcher.skip(claimed, group)
+                skipped += dispatcher.skip(held, group)
             await asyncio.sleep(0.01)
         await until(lambda: not dispatcher.running, lambda: "something still runs")
         await running.stop()

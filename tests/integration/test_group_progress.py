@@ -297,7 +297,7 @@ async def test_progress_that_cannot_be_written(bootstrap: str, point: str) -> No
     async with consuming(bootstrap) as bench:
         running = await bench.start(handler, lease_timeout=60.0, lease_idle=60.0)
         fails = Fails(4)
-        remove = failpoints.install(point, bench.claim_name(), fails)
+        remove = failpoints.install(point, bench.lease_name(), fails)
         try:
             bench.send(*interleaved(10, 20))
             await until(lambda: len(handler.done) == 200, lambda: str(len(handler.done)))
@@ -346,7 +346,7 @@ async def test_dead_letter_and_progress_are_one(bootstrap: str) -> None:
 
     async def reject(message: Message) -> None:
         if message.offset == 0:
-            failpoints.install("before-send", bench.claim_name(), one)
+            failpoints.install("before-send", bench.lease_name(), one)
             raise Reject("planted")
         await asyncio.Event().wait()
 
@@ -359,7 +359,7 @@ async def test_dead_letter_and_progress_are_one(bootstrap: str) -> None:
 
             assert (await bench.agreed()).next == 1
         finally:
-            failpoints.install("before-send", bench.claim_name(), one)()
+            failpoints.install("before-send", bench.lease_name(), one)()
             hold.set()
         await running.stop()
 
@@ -376,12 +376,12 @@ async def test_dead_letter_once(bootstrap: str, lost: str) -> None:
         struck += 1
         if struck == 1:
             if lost == "answer":
-                await running.consumer.claims[0].writer._producer._producer.commit_transaction()
+                await running.consumer.partitions[0].writer._producer._producer.commit_transaction()
             raise OSError(f"the {lost} was lost")
 
     async def reject(message: Message) -> None:
         if message.offset == 0:
-            failpoints.install("before-commit", bench.claim_name(), strike)
+            failpoints.install("before-commit", bench.lease_name(), strike)
         await _rejecting(message)
 
     handler = Recorder(reject)
@@ -391,7 +391,7 @@ async def test_dead_letter_once(bootstrap: str, lost: str) -> None:
         try:
             await bench.until_next(running, 3)
         finally:
-            failpoints.install("before-commit", bench.claim_name(), strike)()
+            failpoints.install("before-commit", bench.lease_name(), strike)()
         await running.stop()
 
         assert struck > 0
@@ -426,7 +426,7 @@ async def test_dead_letter_holds_its_group(bootstrap: str) -> None:
 
     async def reject(message: Message) -> None:
         if message.offset == 0:
-            failpoints.install("before-commit", bench.claim_name(), gate)
+            failpoints.install("before-commit", bench.lease_name(), gate)
         await _rejecting(message)
 
     handler = Recorder(reject)
@@ -440,7 +440,7 @@ async def test_dead_letter_holds_its_group(bootstrap: str) -> None:
             assert sorted(offset for _, offset, _ in handler.begun) == [0, 2, 3]
         finally:
             gate.open()
-            failpoints.install("before-commit", bench.claim_name(), gate)()
+            failpoints.install("before-commit", bench.lease_name(), gate)()
         await bench.until_next(running, 4)
 
         assert handler.offsets[-1] == 1
@@ -459,7 +459,7 @@ async def test_error_that_nobody_named(bootstrap: str, caplog: pytest.LogCapture
 
     handler = Recorder()
     async with consuming(bootstrap) as bench:
-        remove = failpoints.install("before-send", bench.claim_name(), surprise)
+        remove = failpoints.install("before-send", bench.lease_name(), surprise)
         try:
             running = await bench.start(handler)
             bench.send(*numbered(b"group", 3))

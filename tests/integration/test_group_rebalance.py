@@ -15,20 +15,20 @@ from tests.support.leases import take
 
 
 async def test_thread_ends_in_a_rebalance(bootstrap: str) -> None:
-    """What a thread of a former claim does in a rebalance counts as what any handler does: it is not done again."""
+    """What a thread of a former lease does in a rebalance counts as what any handler does: it is not done again."""
     held = Held("thread")
     async with consuming(bootstrap) as bench:
         bench.send(*numbered(b"group", 2))
         running = await bench.start(held.handler, concurrency=2)
         await until(lambda: len(held.recorder.begun) == 1, lambda: str(held.recorder.begun))
-        claimed = running.consumer.claims[0]
+        before = running.consumer.partitions[0]
         await take(bench)
         bench.send(*numbered(b"other", 1))
         await until(
-            lambda: running.consumer.claims.get(0, claimed) is not claimed,
+            lambda: running.consumer.partitions.get(0, before) is not before,
             lambda: str(running.consumer.reasons),
         )
-        window = running.consumer.claims[0].window
+        window = running.consumer.partitions[0].window
         await until(
             lambda: any(each.acquired for each in window.groups() if each.group == b"group"),
             lambda: str(window.counts),
@@ -64,10 +64,10 @@ async def test_write_fails_in_a_rebalance(bootstrap: str) -> None:
             bench.send(*numbered(b"group", 3), partition=partition)
         first = await bench.start(handler, drain_timeout=20)
         await until(lambda: len(handler.begun) == 2, lambda: str(handler.begun))
-        claimed = first.consumer.claims[0]
+        held = first.consumer.partitions[0]
         second = bench.launch(handler)
-        await until(lambda: claimed.draining, lambda: "nothing is drained")
-        remove = failpoints.install("before-commit", bench.claim_name(), fail_once)
+        await until(lambda: held.draining, lambda: "nothing is drained")
+        remove = failpoints.install("before-commit", bench.lease_name(), fail_once)
         try:
             await until(lambda: failed > 1, lambda: "it is not written again")
             free.set()
@@ -75,7 +75,7 @@ async def test_write_fails_in_a_rebalance(bootstrap: str) -> None:
         finally:
             remove()
         await first.ready(1)
-        holders = {number: each for each in (first, second) for number in each.consumer.claims}
+        holders = {number: each for each in (first, second) for number in each.consumer.partitions}
         for partition in range(2):
             await bench.until_next(holders[partition], 3, partition)
 
@@ -127,7 +127,7 @@ async def test_regained_when_a_handler_ends(bootstrap: str) -> None:
         bench.send(*numbered(b"group", 3))
         running = await bench.start(handler, drain_timeout=300.0)
         await until(lambda: len(handler.begun) == 1, lambda: str(handler.begun))
-        claimed, held_partitions = running.consumer.claims[0], running.consumer.held_partitions
+        held, held_partitions = running.consumer.partitions[0], running.consumer.held_partitions
         partitions = [TopicPartition(bench.accepted, 0)]
         # What aiokafka says when the group is rebalanced, twice.
         await held_partitions.revoked(partitions)
@@ -135,8 +135,8 @@ async def test_regained_when_a_handler_ends(bootstrap: str) -> None:
         await asyncio.sleep(0)
         await held_partitions.revoked(partitions)
         held_partitions.given(partitions)
-        claimed.ended.set()
-        await until(lambda: not claimed.draining, lambda: "it does not go on")
+        held.ended.set()
+        await until(lambda: not held.draining, lambda: "it does not go on")
         free.set()
         await bench.until_next(running, 3)
 
@@ -145,7 +145,7 @@ async def test_regained_when_a_handler_ends(bootstrap: str) -> None:
 
 @pytest.mark.parametrize("when", ["before", "meanwhile", "at its end"])
 async def test_failed_and_regained(bootstrap: str, when: str) -> None:
-    """A claim that failed before or in a rebalance does not go on after it: what runs ends and counts, the rest is opened anew."""
+    """A lease that failed before or in a rebalance does not go on after it: what runs ends and counts, the rest is opened anew."""
     free = asyncio.Event()
 
     async def wait(message: Message) -> None:
@@ -157,20 +157,20 @@ async def test_failed_and_regained(bootstrap: str, when: str) -> None:
         running = await bench.start(handler, drain_timeout=300.0)
         await until(lambda: len(handler.begun) == 1, lambda: str(handler.begun))
         held_partitions, partitions = running.consumer.held_partitions, [TopicPartition(bench.accepted, 0)]
-        claimed = running.consumer.claims[0]
+        held = running.consumer.partitions[0]
         if when == "before":
-            claimed.fail()
+            held.fail()
         # What aiokafka says when the group is rebalanced.
         await held_partitions.revoked(partitions)
         if when == "meanwhile":
-            claimed.fail()
-        await claimed.writer.persisted()
+            held.fail()
+        await held.writer.persisted()
         gate = Gate()
-        remove = failpoints.install("before-send", bench.claim_name(), gate)
+        remove = failpoints.install("before-send", bench.lease_name(), gate)
         held_partitions.given(partitions)
         if when == "at its end":
             await gate.wait()  # in the write before it goes on
-            claimed.fail()
+            held.fail()
         gate.open()
         remove()
         free.set()
@@ -202,7 +202,7 @@ async def test_delays_outlast_a_rebalance(bootstrap: str) -> None:
     async with consuming(bootstrap) as bench:
         bench.send(*interleaved(3, 1))
         running = await bench.start(handler)
-        claimed, held_partitions = running.consumer.claims[0], running.consumer.held_partitions
+        held, held_partitions = running.consumer.partitions[0], running.consumer.held_partitions
         await until(lambda: len(handler.begun) == 3 and 0 in failed, lambda: str(handler.begun))
         # What aiokafka says when the group is rebalanced.
         await held_partitions.revoked([TopicPartition(bench.accepted, 0)])
@@ -211,7 +211,7 @@ async def test_delays_outlast_a_rebalance(bootstrap: str) -> None:
         await asyncio.sleep(2 * delays[2])
 
         assert again == {}
-        assert claimed.window.running == set()
+        assert held.window.running == set()
 
         held_partitions.given([TopicPartition(bench.accepted, 0)])
         await bench.until_next(running, 3)

@@ -11,7 +11,7 @@ from aiokafka.partitioner import murmur2
 
 from app.embedded.broker import EmbeddedBroker
 from ringfence_client import Message
-from ringfence_client.claim import Claim
+from ringfence_client.lease import Lease
 from ringfence_client.progress import PARTITIONS
 from ringfence_client.record import encode_key
 from tests.support import kafka
@@ -62,7 +62,7 @@ async def test_between_two_runs(bootstrap: str, caplog: pytest.LogCaptureFixture
         bench.send(Sent(None, b"stuck"), *numbered(b"a", 40))
         running = await bench.start(old, drain_timeout=0.2)
         await until(lambda: len(old.done) == 40, lambda: str(old.done))
-        running.consumer.claims[0].window.purge(b"group-1", 100)
+        running.consumer.partitions[0].window.purge(b"group-1", 100)
         await running.stop()
         before = await bench.agreed()
         _recreate(bench)
@@ -147,7 +147,7 @@ async def test_beneath_a_consumer(bootstrap: str, count: int) -> None:
         bench.send(*numbered(b"a", 100))
         running = await bench.start(handler)
         await bench.until_next(running, 100)
-        token = running.consumer.claims[0].fence.token
+        token = running.consumer.partitions[0].fence.token
         _recreate(bench)
         bench.send(*_new(count))
         wanted = {each.value for each in _new(count)}
@@ -222,7 +222,7 @@ async def test_record_of_an_earlier_version(bootstrap: str, monkeypatch: pytest.
         running = await bench.start(old)
         await bench.until_next(running, 10)
         monkeypatch.setattr(
-            running.consumer.claims[0].writer, "_claim", _unknown(running.consumer.claims[0].claim)
+            running.consumer.partitions[0].writer, "_lease", _unknown(running.consumer.partitions[0].lease)
         )
         await running.stop()
         before = await bench.agreed()
@@ -237,8 +237,8 @@ async def test_record_of_an_earlier_version(bootstrap: str, monkeypatch: pytest.
     assert len(after.topic_id) == 22
 
 
-def _unknown(claim: Claim) -> Claim:
-    return dataclasses.replace(claim, topic_id="")
+def _unknown(lease: Lease) -> Lease:
+    return dataclasses.replace(lease, topic_id="")
 
 
 async def test_parked_messages(bootstrap: str) -> None:
@@ -254,7 +254,7 @@ async def test_parked_messages(bootstrap: str) -> None:
         bench.send(*numbered(b"long", 200))
         running = await bench.start(handler, records_max=20)
         await until(
-            lambda: running.consumer.claims[0].window.counts["parked"] > 100, lambda: "nothing is parked"
+            lambda: running.consumer.partitions[0].window.counts["parked"] > 100, lambda: "nothing is parked"
         )
         _recreate(bench)
         bench.send(*_new(400, groups=50))
@@ -382,7 +382,7 @@ async def test_progress_topic_that_grew(bootstrap: str) -> None:
         )
         kafka.grow_topic(bootstrap, f"{bench.name}-app-progress", count)
         other = await bench.start(second, drain_timeout=0.2)
-        await until(lambda: len(other.consumer.claims) == 1, lambda: str(other.consumer.reasons))
+        await until(lambda: len(other.consumer.partitions) == 1, lambda: str(other.consumer.reasons))
         await running.stop()
         await other.ready(2)
         bench.send(*numbered(b"a", 5))

@@ -14,7 +14,9 @@ PARTITIONS = 12
 
 def _held(running: Running) -> dict[int, int]:
     """Fencing tokens by partition."""
-    return {number: each.fence.token for number, each in running.consumer.claims.items() if not each.draining}
+    return {
+        number: each.fence.token for number, each in running.consumer.partitions.items() if not each.draining
+    }
 
 
 async def _until_each(members: list[Running], count: int) -> None:

@@ -31,7 +31,7 @@ async def failing(bench: Bench, partition: int) -> AsyncIterator[None]:
     async def fail(point: str, lane: str) -> None:
         raise OSError("planted")
 
-    remove = failpoints.install("before-send", bench.claim_name(partition), fail)
+    remove = failpoints.install("before-send", bench.lease_name(partition), fail)
     try:
         yield
     finally:
@@ -40,7 +40,7 @@ async def failing(bench: Bench, partition: int) -> AsyncIterator[None]:
 
 def covers(running: Running, partition: int) -> bool:
     """Whether messages of it may be begun."""
-    return running.consumer.claims[partition].writer.covers()
+    return running.consumer.partitions[partition].writer.covers()
 
 
 def done_of(handler: Recorder, partition: int) -> list[int]:
@@ -89,7 +89,7 @@ async def test_sick_from_the_start_on(bootstrap: str) -> None:
             await until(lambda: len(done_of(handler, 1)) == 30, lambda: str(handler.done))
 
             assert done_of(handler, 0) == []
-            assert len(running.consumer.claims[0].window.attempts) <= 1
+            assert len(running.consumer.partitions[0].window.attempts) <= 1
 
         await bench.until_next(running, 30)
         await running.stop()
@@ -105,7 +105,7 @@ async def test_sick_partition_and_a_stop(bootstrap: str) -> None:
         await until(lambda: not covers(running, 0), lambda: "it still covers")
         async with failing(bench, 0):
             bench.send(*UNGROUPED)
-            await until(lambda: bool(running.consumer.claims[0].window.undone), lambda: "nothing comes")
+            await until(lambda: bool(running.consumer.partitions[0].window.undone), lambda: "nothing comes")
             begun = time.monotonic()
             await running.stop()
 
@@ -246,4 +246,4 @@ async def test_record_that_cannot_be_read(bootstrap: str) -> None:
 
         assert sorted(done_of(handler, 0)) == list(range(40))
         assert f"{bench.accepted}/1 cannot be read: UnicodeDecodeError" in running.consumer.faults[0]
-        assert running.consumer.claims[1].window.next == 0
+        assert running.consumer.partitions[1].window.next == 0

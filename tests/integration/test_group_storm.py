@@ -88,12 +88,12 @@ async def test_lost_and_regained_while_a_message_runs(bootstrap: str) -> None:
         guest = bench.launch(journal.handler(1, work))
         await until(lambda: bool(guest.consumer.reasons), lambda: str(guest.consumer.reasons))
         [away] = guest.consumer.reasons
-        claimed = first.consumer.claims[away]
-        assert claimed.draining
+        held = first.consumer.partitions[away]
+        assert held.draining
         await guest.stop()
         await first.ready(2)
 
-        assert first.consumer.claims[away] is claimed
+        assert first.consumer.partitions[away] is held
         assert len(journal.runs) == 2
 
         free.set()
@@ -124,7 +124,7 @@ async def test_taken_while_suspended(bootstrap: str) -> None:
         await held_partitions.revoked(partitions)
         free.set()
         await until(lambda: len(handler.done) == 1, lambda: str(handler.done))
-        await running.consumer.claims[0].writer.persisted()
+        await running.consumer.partitions[0].writer.persisted()
         await take(bench)
         held_partitions.given(partitions)
         await bench.until_next(running, 10)
@@ -191,8 +191,8 @@ async def test_hot_group_changes_hands(bootstrap: str) -> None:
         options = {"records_max": 20 * HOT, "prefetch": HOT, "drain_timeout": 30.0}
         first = bench.launch(journal.handler(0, work), **options)
         await until(
-            lambda: sum(each.window.undone for each in first.consumer.claims.values()) > HOT,
-            lambda: str(first.consumer.claims),
+            lambda: sum(each.window.undone for each in first.consumer.partitions.values()) > HOT,
+            lambda: str(first.consumer.partitions),
         )
         second = bench.launch(journal.handler(1, work), **options)
         await until(
@@ -255,10 +255,10 @@ async def test_one_refresh_a_second(bootstrap: str) -> None:
         bench.send(*numbered(b"group", 1))
         running = await bench.start(Recorder(work))
         await bench.until_next(running, 1)
-        running.consumer.claims[0].writer.hold(
+        running.consumer.partitions[0].writer.hold(
             True
         )  # written at once, which ends what the message brought about
-        await running.consumer.claims[0].writer.persisted()
+        await running.consumer.partitions[0].writer.persisted()
         ended = len(await _written(bench))
         await asyncio.sleep(2.5)
         written = await _written(bench)

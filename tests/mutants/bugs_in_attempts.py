@@ -20,13 +20,13 @@ _WAITING: Final = (
     Mutant(
         "sick-partition-begins-everything",
         "A partition that cannot be written marks all of its messages as begun: a crash makes dead letters of them.",
-        (Patch(_DISPATCHER, "(self.concurrency if claimed.writer.covers() else 1)", "10**9"),),
+        (Patch(_DISPATCHER, "(self.concurrency if held.writer.covers() else 1)", "10**9"),),
         f"{_SICK}::test_sick_from_the_start_on",
     ),
     Mutant(
         "begun-under-a-lease-that-may-be-taken",
         "A message is begun although another consumer may have begun it by now.",
-        (Patch(_ATTEMPTS, "if unsafe or not claimed.writer.covers():", "if unsafe:"),),
+        (Patch(_ATTEMPTS, "if unsafe or not held.writer.covers():", "if unsafe:"),),
         f"{_SICK}::test_sick_from_the_start_on",
     ),
     Mutant(

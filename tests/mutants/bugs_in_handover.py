@@ -24,9 +24,9 @@ _TAKING: Final = (
         (
             Patch(
                 _OPENING,
-                "wire.consumer_transactional_id(self._app_id, claim.group, claim.topic, claim.partition)",
-                "wire.consumer_transactional_id(self._app_id, claim.group, claim.topic, claim.partition) + "
-                "claim.holder",
+                "wire.consumer_transactional_id(self._app_id, lease.group, lease.topic, lease.partition)",
+                "wire.consumer_transactional_id(self._app_id, lease.group, lease.topic, lease.partition) + "
+                "lease.holder",
             ),
         ),
         f"{_LEASE_TESTS}::test_late_write_is_refused",
@@ -38,12 +38,12 @@ _TAKING: Final = (
             Patch(
                 _OPENING,
                 "        async with self._clients.turn() as queue:\n            if queue and not",
-                "        left, predecessor = await self._look(claim, watch)\n"
+                "        left, predecessor = await self._look(lease, watch)\n"
                 "        async with self._clients.turn() as queue:\n            if queue and not",
             ),
             Patch(
                 _OPENING,
-                "            left, predecessor = await self._look(claim, watch)\n        except",
+                "            left, predecessor = await self._look(lease, watch)\n        except",
                 "            pass\n        except",
             ),
         ),
@@ -61,14 +61,14 @@ _TAKING: Final = (
     Mutant(
         "idle-time-out-while-something-runs",
         "A holder in a slow message loses its partition, and the message is done twice at once.",
-        (Patch(_LEASE, "self._timeout if lease.running else self._idle", "self._idle"),),
+        (Patch(_LEASE, "self._timeout if recorded.running else self._idle", "self._idle"),),
         f"{_LEASE_RULES}::test_silence",
         (f"{_LEASE_TESTS}::test_silent_holder[running]",),
     ),
     Mutant(
         "silence-from-the-beginning-of-reading",
         "A newcomer that reads slowly takes a partition whose holder wrote a moment ago.",
-        (Patch(_LEASE, "self._seen, self.since = lease, asked", "self._seen, self.since = lease, begun"),),
+        (Patch(_LEASE, "self._seen, self.since = recorded, asked", "self._seen, self.since = lease, begun"),),
         f"{_LEASE_RULES}::test_reading_that_takes_long",
     ),
     Mutant(
@@ -94,7 +94,7 @@ _TAKING: Final = (
         (
             Patch(
                 _OPENING,
-                "if queue and not await self._still_free(claim, watch):",
+                "if queue and not await self._still_free(lease, watch):",
                 "if queue and not queue:",
             ),
         ),
@@ -112,8 +112,8 @@ _TAKING: Final = (
         (
             Patch(
                 _OPENING,
-                "            claim.key, LeaseWatch(",
-                "            claim.holder.encode(), LeaseWatch(",
+                "            lease.key, LeaseWatch(",
+                "            lease.holder.encode(), LeaseWatch(",
             ),
         ),
         f"{_LEASE_TESTS}::test_rebalances_while_one_waits",
@@ -167,8 +167,8 @@ _HOLDING: Final = (
             ),
             Patch(
                 _WRITER,
-                "self._window, self._claim, clock.now()",
-                "self._window, self._claim, clock.time.time()",
+                "self._window, self._lease, clock.now()",
+                "self._window, self._lease, clock.time.time()",
             ),
         ),
         "tests/integration/test_group_holder.py::test_holder_that_cannot_write",
@@ -212,8 +212,8 @@ _LEAVING: Final = (
         (
             Patch(
                 "ringfence_client/attempts.py",
-                "if not turn.claimed.window.closed and turn.offsets:",
-                "if not turn.claimed.draining and turn.offsets:",
+                "if not turn.held.window.closed and turn.offsets:",
+                "if not turn.held.draining and turn.offsets:",
             ),
         ),
         f"{_STORM_TESTS}::test_acknowledged_while_draining[undisturbed]",
@@ -224,7 +224,7 @@ _LEAVING: Final = (
         (
             Patch(
                 _HOLDINGS,
-                "            await claimed.writer.persisted()\n        except LostError:\n            return False",
+                "            await held.writer.persisted()\n        except LostError:\n            return False",
                 "            await asyncio.sleep(0)\n        except LostError:\n            return False",
             ),
         ),
@@ -242,7 +242,7 @@ _LEAVING: Final = (
         (
             Patch(
                 _OPENING,
-                "if progress is not None and progress.holder != claim.holder and progress != predecessor:",
+                "if progress is not None and progress.holder != lease.holder and progress != predecessor:",
                 "if progress is not None and progress.holder == '':",
             ),
         ),

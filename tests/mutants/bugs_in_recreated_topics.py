@@ -39,8 +39,8 @@ MUTANTS: Final = (
         (
             Patch(
                 "ringfence_client/held_partitions.py",
-                "if each.claim.topic_id != identity.topic_id]",
-                "if not each.claim.topic_id]",
+                "if each.lease.topic_id != identity.topic_id]",
+                "if not each.lease.topic_id]",
             ),
         ),
         f"{_TESTS}::test_beneath_a_consumer[300]",
@@ -63,8 +63,8 @@ MUTANTS: Final = (
         (
             Patch(
                 "ringfence_client/held_partition.py",
-                "(claim.topic, claim.partition, claim.topic_id)",
-                '(claim.topic, claim.partition, "")',
+                "(lease.topic, lease.partition, lease.topic_id)",
+                '(lease.topic, lease.partition, "")',
             ),
         ),
         f"{_TESTS}::test_thread_that_cannot_be_ended",

@@ -95,13 +95,13 @@ class Running:
 
         def held() -> bool:
             self.check()
-            kept = [each for each in self.consumer.claims.values() if not each.draining]
+            kept = [each for each in self.consumer.partitions.values() if not each.draining]
             return self.consumer.ready and (partitions is None or len(kept) == partitions)
 
         await until(
             held,
             lambda: (
-                f"holds {set(self.consumer.claims)} of {self.consumer.held_partitions.assigned}: {self.consumer.reasons}"
+                f"holds {set(self.consumer.partitions)} of {self.consumer.held_partitions.assigned}: {self.consumer.reasons}"
             ),
         )
 
@@ -141,7 +141,7 @@ class Bench:
         )
         self.running: list[Running] = []
 
-    def claim_name(self, partition: int = 0) -> str:
+    def lease_name(self, partition: int = 0) -> str:
         """How fail points call who holds a partition."""
         return f"{self.group}/{self.accepted}/{partition}"
 
@@ -198,12 +198,12 @@ class Bench:
 
         def reached() -> bool:
             running.check()
-            claimed = running.consumer.claims.get(partition)
-            return claimed is not None and claimed.window.next >= offset
+            held = running.consumer.partitions.get(partition)
+            return held is not None and held.window.next >= offset
 
         def seen() -> str:
-            claimed = running.consumer.claims.get(partition)
-            return f"{claimed and (claimed.window.next, claimed.window.counts)} instead of {offset}"
+            held = running.consumer.partitions.get(partition)
+            return f"{held and (held.window.next, held.window.counts)} instead of {offset}"
 
         await until(reached, seen)
 
