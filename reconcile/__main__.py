@@ -1,21 +1,14 @@
 """``python -m reconcile``."""
 
-import os
-import signal
 import sys
 
-EXIT_INTERRUPTED = 130
+from ringfence_kafka.loading import quiet_interrupt
 
 
 def main() -> int:
-    """Load the job, and run it. Who interrupts it while it loads wants its end, and no trace."""
-    heeded = signal.getsignal(signal.SIGINT) == signal.default_int_handler
-    if heeded:
-        signal.signal(signal.SIGINT, lambda *_: os._exit(EXIT_INTERRUPTED))
-    from reconcile.job import main as run  # noqa: PLC0415
-
-    if heeded:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
+    """Load the job, and run it."""
+    with quiet_interrupt():
+        from reconcile.job import main as run  # noqa: PLC0415
     return run()
 
 

@@ -12,7 +12,7 @@ import traceback
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 if __package__ in {None, ""}:  # spark-submit puts this file's folder first
     sys.path[0] = str(Path(__file__).resolve().parents[1])
@@ -38,6 +38,7 @@ from ringfence_kafka import wire
 from ringfence_kafka.config.load import load
 from ringfence_kafka.config.settings import Settings
 from ringfence_kafka.errors import ConfigurationError, RingfenceError, unforeseen
+from ringfence_kafka.loading import EXIT_INTERRUPTED
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,9 +50,6 @@ class Options:
     acknowledge: int | None = None
     """The night to acknowledge; :data:`reconcile.night.acknowledging.LAST` = whichever is the last."""
     master: str | None = None
-
-
-EXIT_INTERRUPTED: Final = 130
 
 
 def run(settings: Settings, options: Options) -> int:

@@ -14,8 +14,8 @@ from ringfence_kafka.config.load import load
 from ringfence_kafka.config.names import require_consumer_group
 from ringfence_kafka.config.settings import Settings
 from ringfence_kafka.errors import ConfigurationError, RingfenceError, unforeseen
+from ringfence_kafka.loading import EXIT_INTERRUPTED
 
-EXIT_INTERRUPTED: Final = 130
 DEFAULT_CONFIG: Final = Path("conf/ringfence.toml")
 PORT: Final = click.IntRange(0, 65535)
 

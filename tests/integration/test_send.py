@@ -15,7 +15,7 @@ from confluent_kafka.cimpl import murmur2
 
 from app.embedded.broker import EmbeddedBroker
 from app.verbs import send
-from app.verbs.send import InputError
+from app.verbs.lines import InputError, Line
 from ringfence_kafka.config.load import validate
 from ringfence_kafka.config.settings import Settings
 from ringfence_kafka.errors import BrokerUnavailableError, TopicError
@@ -156,7 +156,7 @@ def test_the_broker_goes_away(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
         kafka.create_topics(own.bootstrap_servers, {"orders": (1, {})})
         real = send.Sender.send
 
-        def send_then_freeze(sender: send.Sender, number: int, line: send.Line) -> None:
+        def send_then_freeze(sender: send.Sender, number: int, line: Line) -> None:
             if number == 2:
                 sender.finish()
                 own.pause()

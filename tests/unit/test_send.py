@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from app.verbs import send
-from app.verbs.send import InputError, parse
+from app.verbs.lines import InputError, parse
 from ringfence_kafka.config.load import validate
 from ringfence_kafka.errors import ConfigurationError
 
