@@ -27,10 +27,13 @@ HEADER_ATTEMPTS: Final = "_RF_ATTEMPTS"
 """On a dead letter: how often it was tried, as decimal digits."""
 
 HEADER_TRANSACTION: Final = "_RF_TX"
-"""On a part of a transaction: which."""
+"""On an input record: it is an envelope, a transaction whose parts its value lists; the form of that."""
+
+TRANSACTION_FORM: Final = b"json/1"
+"""The form of envelopes that this version reads."""
 
 HEADER_PART: Final = "_RF_TX_PART"
-"""On a part of a transaction: ``i/N``, part i of N."""
+"""On an accepted record: it is a part of a transaction, ``i/N``: part i of N, counted from 1."""
 
 TIMESTAMP_AFTER: Final = "message.timestamp.after.max.ms"
 TIMESTAMP_BEFORE: Final = "message.timestamp.before.max.ms"

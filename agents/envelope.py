@@ -1,0 +1,190 @@
+"""Envelopes: a transaction is one record whose value lists its parts. Pure.
+
+The grammar is closed: what is not of it is refused whole, so that no part of a transaction is ever read in a way that its producer did
+not mean. The format is JSON, because an operator reads it in any console, an outbox table can hold it, and every language writes it.
+
+``{"parts": [{"address": "payments", "key": "acct-2", "value": "…", "headers": [{"name": "type", "value": "credit"}]}, …]}``
+
+Key, value and header value are strings, which stand for their UTF-8 bytes, or ``…_base64``; null and missing are the same: none.
+"""
+
+import json
+from base64 import b64decode
+from typing import Any, Final, NamedTuple, NoReturn
+
+from conf import wire
+
+PARTS_MAX: Final = 10_000
+
+_PART: Final = frozenset({"address", "key", "key_base64", "value", "value_base64", "headers"})
+_HEADER: Final = frozenset({"name", "value", "value_base64"})
+_SHOWN_MAX: Final = 60
+"""Characters of what was found that an error quotes."""
+
+Headers = list[tuple[str, bytes | None]]
+
+
+class MalformedEnvelopeError(ValueError):
+    """Not an envelope; the text names the fault, and the part as ``i/N``."""
+
+
+class Part(NamedTuple):
+    """One message of a transaction."""
+
+    address: str | None
+    """None = the envelope's own."""
+    key: bytes | None
+    value: bytes | None
+    headers: Headers
+
+
+def decode(form: bytes, value: bytes | None) -> list[Part]:
+    """The parts of an envelope, in order; at least one.
+
+    Args:
+        form: The value of the header :data:`conf.wire.HEADER_TRANSACTION`.
+        value: The record's.
+
+    Raises:
+        MalformedEnvelopeError: it is none.
+    """
+    if form != wire.TRANSACTION_FORM:
+        _refuse(
+            f"{wire.HEADER_TRANSACTION} is {_shown(form)}: this version reads {wire.TRANSACTION_FORM.decode()}"
+        )
+    parts = _listed(value)
+    decoded: list[Part] = []
+    try:
+        for each in parts:
+            decoded.append(_part(each))  # noqa: PERF401 - which one it was is needed
+    except MalformedEnvelopeError as error:
+        raise MalformedEnvelopeError(f"part {len(decoded) + 1}/{len(parts)}: {error}") from None
+    return decoded
+
+
+def _listed(value: bytes | None) -> list[Any]:
+    """What "parts" holds; at least one, and no more than may be."""
+    document = _document(value)
+    if not isinstance(document, dict) or "parts" not in document:
+        _refuse('its value is not a JSON object with "parts"')
+    if len(document) > 1:
+        _refuse(f'unknown name {_shown(min(document.keys() - {"parts"}))} beside "parts"')
+    parts = document["parts"]
+    if not isinstance(parts, list) or not parts:
+        _refuse('"parts" is empty' if parts == [] else '"parts" is not a list')
+    if len(parts) > PARTS_MAX:
+        _refuse(f'"parts" has {len(parts):,} of them: at most {PARTS_MAX:,}')
+    return parts
+
+
+def _document(value: bytes | None) -> Any:
+    if value is None:
+        _refuse("it has no value")
+    try:
+        return _DECODER.decode(value.decode())
+    except UnicodeDecodeError as error:
+        _refuse(f"its value is not UTF-8 (byte {error.start})")
+    except RecursionError:
+        _refuse("its value is nested too deeply")
+    except _RepeatedNameError as error:
+        _refuse(f"the name {_shown(error.args[0])} stands twice in one object")
+    except ValueError as error:
+        _refuse(f"its value is not JSON: {error}")
+
+
+def _part(part: Any) -> Part:
+    if type(part) is not dict:
+        _refuse("it is not a JSON object")
+    if not part.keys() <= _PART:
+        _refuse(f"unknown name {_shown(min(part.keys() - _PART))}: known are {', '.join(sorted(_PART))}")
+    get = part.get
+    address = get("address")
+    if address is not None and not (isinstance(address, str) and address):
+        _refuse('"address" is not the name of one')
+    listed = get("headers")
+    return Part(
+        address,
+        _bytes(part, "key", "key_base64"),
+        _bytes(part, "value", "value_base64"),
+        [] if listed is None else _headers(listed),
+    )
+
+
+def _headers(listed: Any) -> Headers:
+    if type(listed) is not list:
+        _refuse('"headers" is not a list')
+    found: Headers = []
+    for each in listed:
+        if type(each) is not dict:
+            _refuse("a header is not a JSON object")
+        if not each.keys() <= _HEADER:
+            _refuse(
+                f"unknown name {_shown(min(each.keys() - _HEADER))} in a header: known are {', '.join(sorted(_HEADER))}"
+            )
+        name = each.get("name")
+        if type(name) is not str:
+            _refuse('a header has no "name"' if name is None else 'the "name" of a header is not a string')
+        if name.startswith(wire.RESERVED_PREFIX):
+            _refuse(f"the header {_shown(name)} begins with {wire.RESERVED_PREFIX}, which is Ringfence's own")
+        _utf8(name, "the name of a header")
+        found.append((name, _bytes(each, "value", "value_base64")))
+    return found
+
+
+def _bytes(holder: dict[str, Any], name: str, name_base64: str) -> bytes | None:
+    """The bytes that either spelling stands for; None = neither is there."""
+    text = holder.get(name)
+    encoded = holder.get(name_base64)
+    if encoded is None:
+        if text is None:
+            return None
+        if type(text) is not str:
+            _refuse(
+                f'"{name}" is not a string: write other values as the text that consumers expect, or as {name_base64}'
+            )
+        return _utf8(text, f'"{name}"')
+    if text is not None:
+        _refuse(f'it has both "{name}" and "{name_base64}"')
+    if type(encoded) is not str:
+        _refuse(f'"{name_base64}" is not a string')
+    try:
+        return b64decode(encoded, validate=True)
+    except ValueError as error:
+        _refuse(f'"{name_base64}" is not base64: {error}')
+
+
+def _utf8(text: str, what: str) -> bytes:
+    try:
+        return text.encode()
+    except UnicodeEncodeError:
+        _refuse(
+            f"{what} holds half of a surrogate pair, which is no character: use the base64 form for other bytes"
+        )
+
+
+class _RepeatedNameError(ValueError):
+    """JSON leaves open which of the two counts."""
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        names = [name for name, _ in pairs]
+        raise _RepeatedNameError(next(name for name in names if names.count(name) > 1))
+    return found
+
+
+def _constant(text: str) -> NoReturn:
+    raise ValueError(f"{text} is no JSON")
+
+
+_DECODER: Final = json.JSONDecoder(object_pairs_hook=_object, parse_constant=_constant)
+
+
+def _refuse(reason: str) -> NoReturn:
+    raise MalformedEnvelopeError(reason)
+
+
+def _shown(found: str | bytes) -> str:
+    text = repr(found.decode(errors="backslashreplace") if isinstance(found, bytes) else found)
+    return text if len(text) <= _SHOWN_MAX else f"{text[:_SHOWN_MAX]}…"

@@ -1,0 +1,86 @@
+"""Whatever stands in a value: an envelope, or one error that says why it is none."""
+
+import base64
+import json
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from agents.envelope import MalformedEnvelopeError, Part, decode
+
+FORM = b"json/1"
+EXAMPLES = 500
+
+texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
+names = texts.filter(lambda name: not name.startswith("_RF_"))
+held = st.none() | texts.map(str.encode) | st.binary(max_size=20)
+made = st.lists(
+    st.builds(Part, st.none() | texts.filter(bool), held, held, st.lists(st.tuples(names, held), max_size=3)),
+    min_size=1,
+    max_size=5,
+)
+anything = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=10),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.sampled_from(
+        ["parts", "address", "key", "key_base64", "value", "value_base64", "headers", "name", "other"]
+    ), inner, max_size=4),
+    max_leaves=20,
+)  # fmt: skip
+
+
+def spelled(holder: dict[str, Any], name: str, value: bytes | None, as_base64: bool) -> None:
+    """One of the ways to write it."""
+    try:
+        text = None if value is None else value.decode()
+    except UnicodeDecodeError:
+        as_base64 = True
+    if value is not None and as_base64:
+        holder[f"{name}_base64"] = base64.b64encode(value).decode()
+    elif value is not None:
+        holder[name] = text
+
+
+@given(made, st.booleans(), st.booleans())
+@settings(max_examples=EXAMPLES, deadline=None)
+def test_round_trip(those: list[Part], as_base64: bool, ascii_only: bool) -> None:
+    """What is written in the grammar is read as it was meant, in either spelling."""
+    written = []
+    for each in those:
+        part: dict[str, Any] = {} if each.address is None else {"address": each.address}
+        spelled(part, "key", each.key, as_base64)
+        spelled(part, "value", each.value, as_base64)
+        for name, value in each.headers:
+            header: dict[str, Any] = {"name": name}
+            spelled(header, "value", value, as_base64)
+            part.setdefault("headers", []).append(header)
+        written.append(part)
+
+    assert decode(FORM, json.dumps({"parts": written}, ensure_ascii=ascii_only).encode()) == those
+
+
+def judged(value: bytes) -> None:
+    """An answer, or the one error; nothing else comes out."""
+    found, reason = [], ""
+    try:
+        found = decode(FORM, value)
+    except MalformedEnvelopeError as error:
+        reason = str(error)
+
+    assert bool(found) != bool(reason)
+    assert len(reason.encode()) < 500
+    assert all(isinstance(each, Part) for each in found)
+
+
+@given(st.binary(max_size=200))
+@settings(max_examples=EXAMPLES, deadline=None)
+def test_any_bytes(value: bytes) -> None:
+    judged(value)
+
+
+@given(anything)
+@settings(max_examples=EXAMPLES, deadline=None)
+def test_any_json(value: Any) -> None:
+    judged(json.dumps(value).encode())
+    judged(json.dumps({"parts": value}).encode())
+    judged(json.dumps({"parts": [value]}).encode())
