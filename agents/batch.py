@@ -8,18 +8,8 @@ BATCH_RECORDS_MAX: Final = 5_000
 """Records of one batch, and so of one transaction of one lane."""
 
 
-class Record(Protocol):
-    """What the path reads of a consumed record (aiokafka's ConsumerRecord has it)."""
-
-    @property
-    def offset(self) -> int:
-        """Offset in the input partition."""
-        ...
-
-    @property
-    def timestamp(self) -> int:
-        """Milliseconds since the epoch."""
-        ...
+class Content(Protocol):
+    """What IDs and groups are read of: a record, or a part of a transaction."""
 
     @property
     def key(self) -> bytes | None:
@@ -34,6 +24,20 @@ class Record(Protocol):
     @property
     def headers(self) -> Sequence[tuple[str, bytes | None]]:
         """Headers in order, repeats included."""
+        ...
+
+
+class Record(Content, Protocol):
+    """What the path reads of a consumed record (aiokafka's ConsumerRecord has it)."""
+
+    @property
+    def offset(self) -> int:
+        """Offset in the input partition."""
+        ...
+
+    @property
+    def timestamp(self) -> int:
+        """Milliseconds since the epoch."""
         ...
 
 

@@ -3,7 +3,7 @@
 import json
 import math
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Final
@@ -12,6 +12,7 @@ from agents.batch import Record
 from agents.detour import headers_on_the_way
 from agents.home import Home
 from agents.path import Outcome
+from agents.unit import Unit
 from ringfence_kafka import wire
 from ringfence_kafka.config.settings import AddressSettings
 from ringfence_kafka.errors import TopicError
@@ -24,8 +25,8 @@ from tables.table import Change, LaneTable
 NewBuilder = Callable[[], Builder]
 Headers = list[tuple[str, bytes | None]]
 
-_OURS: Final = frozenset({wire.HEADER_SOURCE, wire.HEADER_KEY})
-"""Replaced on what is accepted, if they were there."""
+_OURS: Final = frozenset({wire.HEADER_SOURCE, wire.HEADER_KEY, wire.HEADER_TRANSACTION, wire.HEADER_PART})
+"""Replaced or left out on what is accepted, if they were there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,10 +78,11 @@ class _Batches:
         value: bytes | None,
         headers: Headers,
         written_at: int | None = None,
+        place: str = "",
     ) -> None:
         """Append a record, with its own timestamp unless ``written_at`` is given.
 
-        One that is too large for the topic even alone is noted, and left out.
+        One that is too large for the topic even alone is noted, after ``place``, and left out.
         """
         builder = self._open.get(partition)
         timestamp = record.timestamp if written_at is None else written_at
@@ -98,7 +100,7 @@ class _Batches:
         if builder.size() > self._bytes_max:
             self._open.pop(partition, None)
             self._too_large[record.offset] = (
-                f"{builder.size()} bytes, {self._topic} takes max.message.bytes = {self._bytes_max}"
+                f"{place}{builder.size()} bytes, {self._topic} takes max.message.bytes = {self._bytes_max}"
             )
         else:
             self._open[partition] = builder
@@ -115,14 +117,31 @@ class _Batches:
         return self._full
 
 
+class _Target:
+    """The accepted topic of an address that parts of transactions go to."""
+
+    def __init__(self, address: AddressSettings, outputs: Outputs) -> None:
+        self.topic = address.accepted_topic
+        self.count = outputs.partitions[self.topic]
+        self.home = Home(self.count, address.partitioner)
+
+
 class Emitter:
     """Turns the outcome of one lane's batches into record batches."""
 
-    def __init__(self, address: AddressSettings, forward_topic: str, outputs: Outputs) -> None:
+    def __init__(
+        self,
+        address: AddressSettings,
+        forward_topic: str,
+        outputs: Outputs,
+        others: Iterable[AddressSettings] = (),
+    ) -> None:
+        """``others``: the addresses that parts of its envelopes may go to, beside its own."""
         self._address = address
         self._forward_topic = forward_topic
         self._outputs = outputs
-        self._home = Home(outputs.partitions[address.accepted_topic], address.partitioner)
+        self._targets = {each.name: _Target(each, outputs) for each in (address, *others)}
+        self._home = self._targets[address.name].home
         self._duplicates_home = self._home
         if address.duplicates == "divert":
             self._duplicates_home = Home(outputs.partitions[address.duplicates_topic], address.partitioner)
@@ -142,7 +161,9 @@ class Emitter:
             aged_before = self._aged_before(topic, oldest)
             return _Batches(topic, self._outputs.bytes_max[topic], new_builder, too_large, aged_before)
 
-        written = self._accepted(outcome, batches(self._address.accepted_topic))
+        accepted = {each: batches(self._targets[each].topic) for each in self._emitted_to(outcome)}
+        self._accept(outcome, accepted)
+        written = [batch for each in accepted.values() for batch in each.finish()]
         if outcome.originals:
             written += self._diverted(outcome, batches(self._address.duplicates_topic))
         if outcome.forwarded:
@@ -158,24 +179,48 @@ class Emitter:
         limit = time.time() * 1000 - self._outputs.aged_ms.get(topic, math.inf)
         return limit if oldest < limit else None
 
-    def _accepted(self, outcome: Outcome, batches: _Batches) -> list[Outgoing]:
+    def _emitted_to(self, outcome: Outcome) -> list[str]:
+        """The addresses that something may be accepted for."""
+        parts = (part.address for unit in outcome.units.values() for part in unit.parts)
+        return list(dict.fromkeys((self._address.name, *parts)))
+
+    def _accept(self, outcome: Outcome, accepted: Mapping[str, _Batches]) -> None:
         """Key = group; value, headers and timestamp unchanged; ``_RF_SOURCE``, and ``_RF_KEY`` where it differs.
 
         A record without a group is spread: those of one batch go to one partition, those of the next to another.
         """
         self._spread = (self._spread + 1) % self._outputs.partitions[self._address.accepted_topic]
-        home, spread, duplicate = self._home, self._spread, Verdict.DUPLICATE
+        home, spread, duplicate, units = self._home, self._spread, Verdict.DUPLICATE, outcome.units
+        batches = accepted[self._address.name]
         for record, verdict, group, source in zip(
             outcome.records, outcome.checked.verdicts, outcome.groups, outcome.sources, strict=True
         ):
             if verdict is duplicate:
+                continue
+            if units and record.offset in units:
+                self._accept_parts(record, source, units[record.offset], accepted)
                 continue
             headers = [header for header in record.headers if header[0] not in _OURS]
             headers.append((wire.HEADER_SOURCE, source))
             if record.key != group:
                 headers.append((wire.HEADER_KEY, record.key))
             batches.add(spread if group is None else home[group], record, group, record.value, headers)
-        return batches.finish()
+
+    def _accept_parts(
+        self, record: Record, source: bytes, unit: Unit, accepted: Mapping[str, _Batches]
+    ) -> None:
+        """Each part as the same message would be accepted if it were sent alone, with ``_RF_TX_PART`` beside."""
+        count = len(unit.parts)
+        for number, (address, group, written) in enumerate(unit.parts, 1):
+            target = self._targets[address]
+            place = b"%d/%d" % (number, count)
+            headers = [*written.headers, (wire.HEADER_SOURCE, source), (wire.HEADER_PART, place)]
+            if written.key != group:
+                headers.append((wire.HEADER_KEY, written.key))
+            partition = self._spread % target.count if group is None else target.home[group]
+            accepted[address].add(
+                partition, record, group, written.value, headers, place=f"part {number}/{count}: "
+            )
 
     def _diverted(self, outcome: Outcome, batches: _Batches) -> list[Outgoing]:
         """Duplicates as they came, with ``_RF_SOURCE`` and ``_RF_ORIGINAL``."""

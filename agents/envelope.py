@@ -12,7 +12,7 @@ import json
 from base64 import b64decode
 from typing import Any, Final, NamedTuple, NoReturn
 
-from conf import wire
+from ringfence_kafka import wire
 
 PARTS_MAX: Final = 10_000
 
@@ -42,7 +42,7 @@ def decode(form: bytes, value: bytes | None) -> list[Part]:
     """The parts of an envelope, in order; at least one.
 
     Args:
-        form: The value of the header :data:`conf.wire.HEADER_TRANSACTION`.
+        form: The value of the header :data:`ringfence_kafka.wire.HEADER_TRANSACTION`.
         value: The record's.
 
     Raises:

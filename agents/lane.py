@@ -222,8 +222,8 @@ class Lane:
                     self._set(LaneState.OPEN)
                 while (batch := await self._take()) is not None:
                     self._busy = True
-                    await self.transactions.run(batch, self._opened, ownership)
-                    self._busy, self._kept = False, None
+                    rest = await self.transactions.run(batch, self._opened, ownership)
+                    self._busy, self._kept = False, rest
                     attempt, self._reported = 0, FencedError
                     self._set(LaneState.OPEN)
             except LaneRefusedError as error:

@@ -1,12 +1,15 @@
 """What becomes of the records of one batch: forward, verdict, divert, quarantine. Decides; writes nothing."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import compress
+from typing import Any, TypeVar
 
 from agents import detour
 from agents.batch import FetchedBatch, Record
+from agents.envelope import MalformedEnvelopeError
 from agents.home import Home
+from agents.unit import PARTS_MAX, Unit, Units
 from agents.verdict import Reader
 from ringfence_kafka import wire
 from ringfence_kafka.config.settings import AddressSettings
@@ -23,6 +26,7 @@ class Outcome:
     records: list[Record]
     """At home here; one verdict each."""
     groups: list[bytes | None]
+    """Of an envelope: its key, which is where it is judged."""
     sources: list[bytes]
     """Values of ``_RF_SOURCE``."""
     originals: list[bytes | None]
@@ -33,13 +37,24 @@ class Outcome:
     """Home lane, record, source."""
     quarantined: list[tuple[Record, bytes, str]] = field(default_factory=list)
     """Record, source, reason."""
+    units: Mapping[int, Unit] = field(default_factory=dict)
+    """Offset → what an envelope holds; of those at home here."""
+    end: int = 0
+    """The position up to which this decides; below the batch's where its envelopes have too many parts for one transaction."""
 
 
 class Path:
     """The path of records through one lane."""
 
-    def __init__(self, address: AddressSettings, partition: int, partitions: int, forward_topic: str) -> None:
-        """``partitions`` is the input's count."""
+    def __init__(
+        self,
+        address: AddressSettings,
+        partition: int,
+        partitions: int,
+        forward_topic: str,
+        others: Iterable[AddressSettings] = (),
+    ) -> None:
+        """``partitions`` is the input's count; ``others`` are the addresses that envelopes may have parts for."""
         self._address = address
         self._partition = partition
         self._forward_topic = forward_topic
@@ -47,6 +62,7 @@ class Path:
         self._home = Home(partitions, address.partitioner)
         self._divert = address.duplicates == "divert"
         self._arrive = detour.arrival(address.input_topic)
+        self._units = Units(address, others)
 
     def decide(
         self, batch: FetchedBatch, records: Sequence[Record], table: LaneTable, refused: dict[int, str]
@@ -57,17 +73,22 @@ class Path:
             batch: Where they come from: the input, or the forward topic.
             records: What of the batch is due.
             table: Asked, not changed.
-            refused: Offset → reason: records that are known to fit nowhere; they go to quarantine and burn no slot.
+            refused: Offset → reason: records that are known to fit nowhere; they go to quarantine and burn no slot. What turns
+                out to be malformed is added.
         """
-        quarantined: list[tuple[Record, bytes, str]] = []
+        due, quarantined = records, []
         if batch.topic == self._forward_topic:
             records, sources = self._arrived(records, refused)
         else:
             prefix = wire.source(batch.topic, batch.partition)
             sources = [prefix + b"%d" % record.offset for record in records]
         if refused:
-            records, sources = self._set_aside(records, sources, refused, quarantined)
-        ids, groups = self._reader.ids(records), self._reader.groups(records)
+            quarantined = _refused(records, sources, refused)
+            records, sources = _without(refused, records, records, sources)
+        (ids, envelopes), groups = self._reader.ids(records), self._reader.groups(records)
+        units: dict[int, Unit] = {}
+        if envelopes:
+            self._lead(records, ids, groups, envelopes, units, refused)
         forwarded: list[tuple[int, Record, bytes]] = []
         homes = None if batch.topic == self._forward_topic else self._homes(ids, groups)
         if homes is not None:
@@ -76,7 +97,19 @@ class Path:
             stays = [home == here for home in homes]
             records, sources = list(compress(records, stays)), list(compress(sources, stays))
             ids, groups = list(compress(ids, stays)), list(compress(groups, stays))
-        checked = table.check(ids, [record.timestamp for record in records])
+        times = [record.timestamp for record in records]
+        if not envelopes:
+            checked = table.check(ids, times)
+        else:
+            cut = self._open(records, ids, units, refused)
+            if cut is not None:
+                outcome = self.decide(batch, [each for each in due if each.offset < cut], table, refused)
+                outcome.end = cut
+                return outcome
+            quarantined += _refused(records, sources, refused)
+            records, sources, ids, groups = _without(refused, records, records, sources, ids, groups)
+            times = [record.timestamp for record in records]
+            checked = table.check_units(_ids_of(records, ids, units), times)
         return Outcome(
             checked=checked,
             records=list(records),
@@ -86,19 +119,79 @@ class Path:
             new_origins=self._new_origins(batch, records, sources, checked),
             forwarded=forwarded,
             quarantined=quarantined,
+            units=units,
+            end=batch.end,
         )
+
+    def _lead(
+        self,
+        records: Sequence[Record],
+        ids: list[bytes | None],
+        groups: list[bytes | None],
+        envelopes: Sequence[int],
+        units: dict[int, Unit],
+        refused: dict[int, str],
+    ) -> None:
+        """Say by what an envelope finds its home: its key, whatever groups its address has; without one its first ID.
+
+        Only that of an envelope without key and ID is in its parts: all others are opened at home.
+        """
+        for number in envelopes:
+            record = records[number]
+            groups[number] = record.key
+            if record.key is not None or ids[number] is not None:
+                continue
+            try:
+                unit = units[record.offset] = self._units.open(record, None)
+            except MalformedEnvelopeError as error:
+                refused[record.offset] = str(error)
+            else:
+                ids[number] = unit.ids[0] if unit.ids else None
+
+    def _open(
+        self,
+        records: Sequence[Record],
+        ids: Sequence[bytes | None],
+        units: dict[int, Unit],
+        refused: dict[int, str],
+    ) -> int | None:
+        """Open the envelopes that are at home here.
+
+        Returns:
+            The offset of the first that would bring the transaction over the most parts that it may have; None = all may be
+            decided together.
+        """
+        count = 0
+        for record, own_id in zip(records, ids, strict=True):
+            offset = record.offset
+            if offset in refused or not is_envelope(record):
+                continue
+            unit = units.get(offset)
+            if unit is None:
+                try:
+                    unit = units[offset] = self._units.open(record, own_id)
+                except MalformedEnvelopeError as error:
+                    refused[offset] = str(error)
+                    continue
+            if count and count + len(unit.parts) > PARTS_MAX:
+                return offset
+            count += len(unit.parts)
+        return None
 
     def _new_origins(
         self, batch: FetchedBatch, records: Sequence[Record], sources: Sequence[bytes], checked: Checked
     ) -> list[Origin]:
-        accepted = [verdict is Verdict.ACCEPTED for verdict in checked.verdicts]
+        """Where the message of each new ID stands in the input."""
+        owners = checked.owners
+        if owners is None:
+            accepted = [verdict is Verdict.ACCEPTED for verdict in checked.verdicts]
+            records, sources = list(compress(records, accepted)), list(compress(sources, accepted))
+        else:
+            records, sources = [records[each] for each in owners], [sources[each] for each in owners]
         if batch.topic != self._forward_topic:
             number = batch.partition
-            return [Origin(number, record.offset, record.timestamp) for record in compress(records, accepted)]
-        return [
-            _origin(source, record.timestamp)
-            for source, record in zip(compress(sources, accepted), compress(records, accepted), strict=True)
-        ]
+            return [Origin(number, record.offset, record.timestamp) for record in records]
+        return [_origin(source, record.timestamp) for source, record in zip(sources, records, strict=True)]
 
     def _homes(self, ids: Sequence[bytes | None], groups: Sequence[bytes | None]) -> list[int] | None:
         """The home lane of each record, or None when all are at home here: the usual case, and it costs nothing more.
@@ -114,11 +207,11 @@ class Path:
 
     def _originals(self, checked: Checked, sources: list[bytes], table: LaneTable) -> list[bytes | None]:
         """The source of each duplicate's original: from the slots, or from earlier in this batch."""
-        fresh = [
-            source
-            for source, verdict in zip(sources, checked.verdicts, strict=True)
-            if verdict is Verdict.ACCEPTED
-        ]
+        if checked.owners is None:
+            accepted = (verdict is Verdict.ACCEPTED for verdict in checked.verdicts)
+            fresh = list(compress(sources, accepted))
+        else:
+            fresh = [sources[each] for each in checked.owners]
         wanted = sorted(
             {each for each in checked.originals if each is not None and each < checked.first_sequence}
         )
@@ -155,23 +248,39 @@ class Path:
             sources.append(arrived[1])
         return restored, sources
 
-    @staticmethod
-    def _set_aside(
-        records: Sequence[Record],
-        sources: list[bytes],
-        refused: dict[int, str],
-        quarantined: list[tuple[Record, bytes, str]],
-    ) -> tuple[list[Record], list[bytes]]:
-        kept: list[Record] = []
-        kept_sources: list[bytes] = []
-        for record, source in zip(records, sources, strict=True):
-            reason = refused.get(record.offset)
-            if reason is not None:
-                quarantined.append((record, source, reason))
-            else:
-                kept.append(record)
-                kept_sources.append(source)
-        return kept, kept_sources
+
+T = TypeVar("T")
+
+
+def is_envelope(record: Record) -> bool:
+    """Whether its value lists the parts of a transaction."""
+    return any(name == wire.HEADER_TRANSACTION for name, _ in record.headers)
+
+
+def _ids_of(
+    records: Sequence[Record], ids: Sequence[bytes | None], units: Mapping[int, Unit]
+) -> list[list[bytes]]:
+    """All IDs of each message."""
+    return [
+        units[record.offset].ids if record.offset in units else [] if each is None else [each]
+        for record, each in zip(records, ids, strict=True)
+    ]
+
+
+def _refused(
+    records: Sequence[Record], sources: Sequence[bytes], refused: Mapping[int, str]
+) -> list[tuple[Record, bytes, str]]:
+    return [
+        (record, source, refused[record.offset])
+        for record, source in zip(records, sources, strict=True)
+        if record.offset in refused
+    ]
+
+
+def _without(refused: Mapping[int, str], records: Sequence[Record], *lists: Sequence[Any]) -> list[list[Any]]:
+    """Lists that run in parallel to the records, without those of refused ones."""
+    kept = [record.offset not in refused for record in records]
+    return [list(compress(each, kept)) for each in lists]
 
 
 def _origin(source: bytes, timestamp: int) -> Origin:

@@ -6,6 +6,7 @@ what was never accepted.
 """
 
 import asyncio
+import dataclasses
 import logging
 import time
 from collections import Counter
@@ -55,26 +56,31 @@ class Transactions:
         """Records that went to quarantine without a line."""
         self._say_refused_at = 0.0
 
-    async def run(self, batch: FetchedBatch, opened: Opened, ownership: Ownership) -> None:
+    async def run(self, batch: FetchedBatch, opened: Opened, ownership: Ownership) -> FetchedBatch | None:
         """Decide, one transaction, then the state.
+
+        Returns:
+            What is left of the batch, for a transaction of its own; None = nothing.
 
         Raises:
             Exception: nothing is known of the outcome; the opening is to be discarded and the batch to be run again.
         """
         cursor = opened.cursors.get(batch.topic)
         if cursor is None:
-            return
+            return None
         await reach("after-fetch", self._name)
         before = cursor.gap_records
         async with asyncio.timeout(QUESTION_LIMIT_S):
             records = await cursor.admit(batch, opened.cluster, ownership)
         self._counts["gap_records"] += cursor.gap_records - before
         if records is None:
-            return
+            return None
         table, producer, opening = opened.table, opened.producer, self._opening
         began = time.perf_counter()
         outcome, outputs = self._plan(batch, records, opened)
-        next_offsets = {each.topic: each.next for each in opened.cursors.values()} | {batch.topic: batch.end}
+        next_offsets = {each.topic: each.next for each in opened.cursors.values()} | {
+            batch.topic: outcome.end
+        }
         change = table.record(
             outcome.checked, outcome.new_origins, next_offsets, opened.partition_counts, opened.topic_ids
         )
@@ -90,7 +96,7 @@ class Transactions:
         async with asyncio.timeout(TRANSACTION_LIMIT_S):
             bases = await producer.transact(
                 [*outputs, *state],
-                {TopicPartition(batch.topic, batch.partition): batch.end},
+                {TopicPartition(batch.topic, batch.partition): outcome.end},
                 opening.group_id,
                 approve,
             )
@@ -100,8 +106,12 @@ class Transactions:
         await reach("before-store", self._name)
         table.apply(opened.epoch, change, position)
         await reach("after-store", self._name)
-        cursor.done(batch.end)
+        cursor.done(outcome.end)
         self._count(outcome, time.perf_counter() - began)
+        if outcome.end == batch.end:
+            return None
+        rest = [each for each in records if each.offset >= outcome.end]
+        return dataclasses.replace(batch, begin=outcome.end, records=rest)
 
     async def _prime(self, outputs: Sequence[Outgoing], opened: Opened) -> None:
         """Before what is old is written: see that retention does not take it for what it has kept long enough."""
@@ -140,14 +150,15 @@ class Transactions:
         refused = {
             each.offset: batch.malformed[each.offset] for each in records if each.offset in batch.malformed
         }
-        self._say_refused(batch, refused)
         while True:
             outcome = opened.path.decide(batch, records, opened.table, refused)
             try:
-                return outcome, opened.emitter.emit(outcome, opened.producer.builder)
+                outputs = opened.emitter.emit(outcome, opened.producer.builder)
             except TooLargeError as error:
                 refused |= error.reasons
-                self._say_refused(batch, error.reasons)
+                continue
+            self._say_refused(batch, {each.offset: reason for each, _, reason in outcome.quarantined})
+            return outcome, outputs
 
     def _say_refused(self, batch: FetchedBatch, reasons: dict[int, str]) -> None:
         """Not of each: all of them may be too large for an output that somebody made smaller."""

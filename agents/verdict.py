@@ -2,11 +2,14 @@
 
 from collections.abc import Callable, Sequence
 
-from agents.batch import Record
+from agents.batch import Content
+from ringfence_kafka import wire
 from ringfence_kafka.config.settings import AddressSettings
-from tables.codec import digest_id, encode_id
+from tables.codec import ID_BYTES_MAX, digest_id, encode_id
 
 Headers = Sequence[tuple[str, bytes | None]]
+Found = tuple[list[bytes | None], list[int]]
+"""The encoded duplicate ID of each record, None = it has none; and the indexes of those that are envelopes."""
 
 
 def last_header(headers: Headers, name: str) -> bytes | None:
@@ -18,17 +21,30 @@ def last_header(headers: Headers, name: str) -> bytes | None:
     return found
 
 
-def duplicate_id(headers: Headers, names: Sequence[str]) -> bytes | None:
-    """The encoded duplicate ID of a message, or None.
+def duplicate_ids(records: Sequence[Content], names: Sequence[str]) -> Found:
+    """The duplicate IDs of messages, by their headers.
 
     The first of ``names`` that is present with a value counts. A null value is no ID; an empty value is one. IDs are
-    bytes and compared as bytes.
+    bytes and compared as bytes. Of repeated headers the last wins, as in Kafka.
     """
-    for name in names:
-        found = last_header(headers, name)
-        if found is not None:
-            return encode_id(found)
-    return None
+    ids: list[bytes | None] = []
+    envelopes: list[int] = []
+    add = ids.append
+    first, *others = names
+    for record in records:
+        headers = dict(record.headers)
+        found = headers.get(first)
+        if found is None:
+            found = next((value for name in others if (value := headers.get(name)) is not None), None)
+        if found is None:
+            add(None)
+        elif len(found) <= ID_BYTES_MAX:
+            add(b"\x00" + found)  # as encode_id() does, which would be a call for each message
+        else:
+            add(encode_id(found))
+        if wire.HEADER_TRANSACTION in headers:
+            envelopes.append(len(ids) - 1)
+    return ids, envelopes
 
 
 class Reader:
@@ -38,14 +54,13 @@ class Reader:
         self._names = address.duplicate_id_headers
         self._group_header = address.group_header
         self._default_group = address.default_group.encode()
-        self.ids: Callable[[Sequence[Record]], list[bytes | None]] = {
+        self.ids: Callable[[Sequence[Content]], Found] = {
             "header": self._ids_from_header,
             "key": self._ids_from_key,
             "value": self._ids_from_value,
         }[address.duplicate_id_from]
-        """The encoded duplicate ID of each record; None = it has none."""
 
-    def groups(self, records: Sequence[Record]) -> list[bytes | None]:
+    def groups(self, records: Sequence[Content]) -> list[bytes | None]:
         """The group of each record; None = it has none.
 
         Qpid: a message without a group identifier, at a queue that groups by a header, is of the default group.
@@ -55,12 +70,21 @@ class Reader:
             return [record.key for record in records]
         return [last_header(record.headers, name) or self._default_group for record in records]
 
-    def _ids_from_header(self, records: Sequence[Record]) -> list[bytes | None]:
-        names = self._names
-        return [duplicate_id(record.headers, names) for record in records]
+    def _ids_from_header(self, records: Sequence[Content]) -> Found:
+        return duplicate_ids(records, self._names)
 
-    def _ids_from_key(self, records: Sequence[Record]) -> list[bytes | None]:
-        return [None if record.key is None else encode_id(record.key) for record in records]
+    def _ids_from_key(self, records: Sequence[Content]) -> Found:
+        return [None if record.key is None else encode_id(record.key) for record in records], _envelopes(
+            records
+        )
 
-    def _ids_from_value(self, records: Sequence[Record]) -> list[bytes | None]:
-        return [None if record.value is None else digest_id(record.value) for record in records]
+    def _ids_from_value(self, records: Sequence[Content]) -> Found:
+        ids = [None if record.value is None else digest_id(record.value) for record in records]
+        return ids, _envelopes(records)
+
+
+def _envelopes(records: Sequence[Content]) -> list[int]:
+    name = wire.HEADER_TRANSACTION
+    return [
+        number for number, record in enumerate(records) if any(each[0] == name for each in record.headers)
+    ]

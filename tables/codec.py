@@ -40,6 +40,8 @@ ID_BYTES_MAX: Final = 256
 """Longer IDs are kept as their digest."""
 _RAW: Final = b"\x00"
 _DIGEST: Final = b"\x01"
+_FOREIGN: Final = b"\x02"
+"""u8 length and name of the address that the ID is one of; then the ID as that address would store it."""
 
 
 class FormatError(Exception):
@@ -112,6 +114,23 @@ def encode_id(value: bytes) -> bytes:
 def digest_id(value: bytes) -> bytes:
     """The stored form of an ID that is a digest, whatever the length of what it stands for."""
     return _DIGEST + blake2b(value, digest_size=32).digest()
+
+
+def foreign_id(address: str, encoded_id: bytes) -> bytes:
+    """The stored form of an ID of another address, in the ring of a lane that accepted a part of a transaction for it.
+
+    Kept apart from the lane's own: ``7`` of payments is never ``7`` of transfers. A name has 200 characters at most.
+    """
+    name = address.encode()
+    return b"%b%c%b%b" % (_FOREIGN, len(name), name, encoded_id)
+
+
+def of_address(encoded_id: bytes) -> tuple[str | None, bytes]:
+    """Whose ID it is, None = the lane's own address's, and the ID as that one stores it."""
+    if encoded_id[:1] != _FOREIGN:
+        return None, encoded_id
+    end = 2 + encoded_id[1]
+    return encoded_id[2:end].decode(), encoded_id[end:]
 
 
 def stored_digest(digest: bytes) -> bytes:

@@ -44,6 +44,8 @@ class Checked(NamedTuple):
     """IDs to add; the i-th gets ``first_sequence + i``."""
     new_times: list[int]
     """Their record timestamps, milliseconds."""
+    owners: list[int] | None = None
+    """For each new ID the index of the message that it came with; None = each accepted message has one."""
 
 
 class Index(Protocol):
@@ -187,6 +189,50 @@ class Ring:
                 new_times.append(time)
                 head += 1
         return Checked(verdicts, originals, self.head, new_ids, new_times)
+
+    def check_units(self, units: Sequence[Sequence[bytes]], times: Sequence[int]) -> Checked:
+        """Verdicts for messages that may have several IDs: transactions. Changes nothing.
+
+        HornetQ 37.1: if one message of a transaction is a duplicate, all of it is ignored, and what is new in it is not added.
+        All IDs of a message are judged by the head before it; one that stands in it twice counts once.
+
+        Args:
+            units: The encoded IDs of each message, in order; empty = it has none.
+            times: The messages' record timestamps, ms.
+        """
+        if self.capacity == 0:
+            return Checked([Verdict.UNCHECKED] * len(units), [None] * len(units), self.head, [], [], [])
+        everything = [each for unit in units for each in unit]
+        stored = dict(zip(everything, self.index.lookup(everything), strict=True))
+        checked = Checked([], [], self.head, [], [], owners := [])
+        fresh: dict[bytes, int] = {}
+        for number, (unit, time) in enumerate(zip(units, times, strict=True)):
+            head = self.head + len(checked.new_ids)
+            original = None
+            for each in unit:
+                sequence = fresh.get(each, stored[each])
+                if sequence is not None and self._live(sequence, head, time, checked.new_times):
+                    original = sequence
+                    break
+            checked.originals.append(original)
+            if original is not None or not unit:
+                checked.verdicts.append(Verdict.UNCHECKED if original is None else Verdict.DUPLICATE)
+                continue
+            checked.verdicts.append(Verdict.ACCEPTED)
+            for each in dict.fromkeys(unit):
+                fresh[each] = self.head + len(checked.new_ids)
+                checked.new_ids.append(each)
+                checked.new_times.append(time)
+                owners.append(number)
+        return checked
+
+    def _live(self, sequence: int, head: int, time: int, new_times: Sequence[int]) -> bool:
+        """Whether a known ID still counts for a message of this time."""
+        return (
+            sequence >= head - self.capacity
+            and sequence >= self.floor
+            and not (self.max_age_ms and self._too_old(sequence, time, new_times))
+        )
 
     def _too_old(self, sequence: int, time: int, new_times: Sequence[int]) -> bool:
         """Whether the original of a live sequence lies further back than IDs count."""

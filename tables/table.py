@@ -164,6 +164,10 @@ class LaneTable:
         """Verdicts for a batch of encoded IDs and record timestamps (ms). Changes nothing."""
         return self.ring.check(ids, times)
 
+    def check_units(self, units: Sequence[Sequence[bytes]], times: Sequence[int]) -> Checked:
+        """The same where messages may have several IDs."""
+        return self.ring.check_units(units, times)
+
     def find(self, sequences: Sequence[int]) -> list[Slot | None]:
         """The slots of these sequences, as far as they are committed; None = not there."""
         if not self._options.persistent:

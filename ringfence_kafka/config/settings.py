@@ -214,6 +214,13 @@ class AddressSettings(AddressDefaults):
     accepted_topic: TopicName
     duplicates_topic: TopicName
     quarantine_topic: TopicName
+    transaction_addresses: tuple[str, ...] = ()
+    """Other addresses that parts of its transactions may go to."""
+
+    @field_validator("transaction_addresses", mode="before")
+    @classmethod
+    def _list_of_addresses(cls, value: object) -> object:
+        return tuple(value) if isinstance(value, list) else value
 
     @model_validator(mode="before")
     @classmethod
@@ -330,6 +337,26 @@ class Settings(_Section):
             for role, topic in address.topics(self.app.id).items():
                 yield topic, f"the {role} of address {address.name!r}"
             yield wire.dead_letter_topic(address.name), f"the dead-letter topic of address {address.name!r}"
+
+    @model_validator(mode="after")
+    def _transactions_go_to_addresses(self) -> Self:
+        names = {each.name for each in self.addresses}
+        for address in self.addresses:
+            for each in address.transaction_addresses:
+                if each == address.name:
+                    raise ValueError(
+                        f"addresses: transaction_addresses of {each!r} names itself: remove it, its own parts are always allowed"
+                    )
+                if each not in names:
+                    raise ValueError(
+                        f"addresses: transaction_addresses of {address.name!r} names {each!r}, which is no address here: add an "
+                        f"[[addresses]] entry of it, or remove it; there are {', '.join(sorted(names))}"
+                    )
+        return self
+
+    def transaction_targets(self, address: AddressSettings) -> tuple[AddressSettings, ...]:
+        """The other addresses that parts of its transactions may go to."""
+        return tuple(each for each in self.addresses if each.name in address.transaction_addresses)
 
     def address(self, name: str) -> AddressSettings | None:
         """The address of that name, or None."""

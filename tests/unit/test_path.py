@@ -44,6 +44,9 @@ class Table:
     def check(self, ids: Sequence[bytes | None], times: Sequence[int]) -> Checked:
         return self.ring.check(ids, times)
 
+    def check_units(self, units: Sequence[Sequence[bytes]], times: Sequence[int]) -> Checked:
+        return self.ring.check_units(units, times)
+
     def find(self, sequences: Sequence[int]) -> list[Slot | None]:
         self.asked += sequences
         return [self.slots.get(each) for each in sequences]

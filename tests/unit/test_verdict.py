@@ -1,9 +1,10 @@
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import pytest
 
-from agents.verdict import Reader, duplicate_id, last_header
+from agents.verdict import Reader, duplicate_ids, last_header
 from ringfence_kafka.config.load import validate
 from tables.codec import digest_id, encode_id
 
@@ -20,6 +21,12 @@ class Given:
     timestamp: int = 0
     key: bytes | None = None
     value: bytes | None = b"v"
+
+
+def duplicate_id(headers: Headers, names: Sequence[str]) -> bytes | None:
+    """Of one message."""
+    ((found,), _) = duplicate_ids([Given(headers)], names)
+    return found
 
 
 def _reader(**keys: Any) -> Reader:
@@ -104,17 +111,17 @@ def test_ids_from_header() -> None:
         Given([("_HQ_DUPL_ID", b"")]),
     ]
 
-    assert _reader().ids(records) == [encode_id(b"1"), None, encode_id(b"")]
-    assert _reader().ids([]) == []
+    assert _reader().ids(records)[0] == [encode_id(b"1"), None, encode_id(b"")]
+    assert _reader().ids([])[0] == []
 
 
 def test_ids_from_configured_headers() -> None:
     """The names of the configuration count, in its order, and no others."""
     record = Given([("_AMQ_DUPL_ID", b"1"), ("b", b"2"), ("a", b"3")])
 
-    assert _reader(duplicate_id_headers=["a", "b"]).ids([record]) == [encode_id(b"3")]
-    assert _reader(duplicate_id_headers=["b", "a"]).ids([record]) == [encode_id(b"2")]
-    assert _reader(duplicate_id_headers=["c"]).ids([record]) == [None]
+    assert _reader(duplicate_id_headers=["a", "b"]).ids([record])[0] == [encode_id(b"3")]
+    assert _reader(duplicate_id_headers=["b", "a"]).ids([record])[0] == [encode_id(b"2")]
+    assert _reader(duplicate_id_headers=["c"]).ids([record])[0] == [None]
 
 
 # -- the ID from key or value ---------------------------------------------------------------------------------------
@@ -125,7 +132,7 @@ def test_ids_from_key() -> None:
     headers: Headers = [("_AMQ_DUPL_ID", b"other")]
     keys = [b"k", None, b"", b"x" * 257]
 
-    ids = _reader(duplicate_id_from="key").ids([Given(headers, key=each) for each in keys])
+    ids = _reader(duplicate_id_from="key").ids([Given(headers, key=each) for each in keys])[0]
 
     assert ids == [encode_id(b"k"), None, encode_id(b""), digest_id(b"x" * 257)]
 
@@ -135,7 +142,7 @@ def test_ids_from_value() -> None:
     headers: Headers = [("_AMQ_DUPL_ID", b"other")]
     values = [b"v", None, b"", b"x" * 1_000]
 
-    ids = _reader(duplicate_id_from="value").ids([Given(headers, key=b"k", value=each) for each in values])
+    ids = _reader(duplicate_id_from="value").ids([Given(headers, key=b"k", value=each) for each in values])[0]
 
     assert ids == [digest_id(b"v"), None, digest_id(b""), digest_id(b"x" * 1_000)]
     assert {len(each) for each in ids if each is not None} == {33}
@@ -143,8 +150,8 @@ def test_ids_from_value() -> None:
 
 def test_value_is_no_raw_id() -> None:
     """A value and the ID that has its bytes are two: the digest is kept apart from raw IDs."""
-    (of_value,) = _reader(duplicate_id_from="value").ids([Given([], value=b"v")])
-    (of_key,) = _reader(duplicate_id_from="key").ids([Given([], key=b"v")])
+    (of_value,) = _reader(duplicate_id_from="value").ids([Given([], value=b"v")])[0]
+    (of_key,) = _reader(duplicate_id_from="key").ids([Given([], key=b"v")])[0]
 
     assert of_value != of_key
 
@@ -196,7 +203,7 @@ def test_group_and_id_are_apart() -> None:
     record = Given([("g", b"group"), ("_AMQ_DUPL_ID", b"id")], key=b"key")
     reader = _reader(group_header="g")
 
-    assert reader.ids([record]) == [encode_id(b"id")]
+    assert reader.ids([record])[0] == [encode_id(b"id")]
     assert reader.groups([record]) == [b"group"]
 
 
