@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from typing import Final
 
 from agents.state_faults import state_faults
-from agents.topic_faults import count_faults, missing_journal, missing_topics, topic_faults
+from agents.topic_faults import count_faults, missing_journal, missing_topics, target_faults, topic_faults
 from ringfence_kafka import wire
 from ringfence_kafka.cluster import Cluster
 from ringfence_kafka.config.settings import AddressSettings, Settings
@@ -72,7 +72,13 @@ class AddressFaults:
             [journal, *(topic for each in addresses for topic in each.topics(app_id).values())]
         )
         existing = described.topics
-        absent = {each.name: missing_topics(app_id, each, described) for each in addresses}
+        absent = {
+            each.name: [
+                *missing_topics(app_id, each, described),
+                *target_faults(each, self._settings.transaction_targets(each), described),
+            ]
+            for each in addresses
+        }
         self.bytes_max = {name: topic.message_bytes_max for name, topic in existing.items()}
         counts = {name: topic.partitions for name, topic in existing.items()}
         wrong = {

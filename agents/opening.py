@@ -23,7 +23,7 @@ from agents.ownership import Ownership
 from agents.path import Path
 from agents.refetch import read_again
 from agents.state_faults import newest_meta
-from agents.topic_faults import BEGIN_ANEW, count_faults, missing_topics, topic_faults
+from agents.topic_faults import BEGIN_ANEW, count_faults, missing_topics, target_faults, topic_faults
 from ringfence_kafka import wire
 from ringfence_kafka.cluster import Cluster
 from ringfence_kafka.config.settings import AddressSettings, Settings
@@ -122,6 +122,8 @@ class Opening:
             address=address.name,
         )
         self.table = LaneTable(settings.state_dir / self.name, options)
+        self._targets = settings.transaction_targets(address)
+        """Other addresses that parts of its transactions may go to."""
         self._kafka = settings.kafka
         self._cluster = cluster
         self._transactional_id = wire.transactional_id(app_id, address.name, partition)
@@ -168,11 +170,16 @@ class Opening:
             raise
         self._doubtful = False
         self._say_open(restored, cursors[self.address.input_topic].next)
-        counts = {
-            each: facts.counts[each] for each in (self.address.input_topic, self.address.accepted_topic)
-        }
-        path = Path(self.address, self.partition, counts[self.address.input_topic], self.forward_topic)
-        emitter = Emitter(self.address, self.forward_topic, facts.outputs)
+        accepted = [each.accepted_topic for each in (self.address, *self._targets)]
+        counts = {each: facts.counts[each] for each in (self.address.input_topic, *accepted)}
+        path = Path(
+            self.address,
+            self.partition,
+            counts[self.address.input_topic],
+            self.forward_topic,
+            self._targets,
+        )
+        emitter = Emitter(self.address, self.forward_topic, facts.outputs, self._targets)
         return Opened(
             producer,
             self.table,
@@ -235,11 +242,18 @@ class Opening:
         """What the cluster says of the lane's topics, asked for at each opening."""
         roles = self.address.topics(self.group_id)
         async with asyncio.timeout(QUESTION_LIMIT_S):
-            described = await self._cluster.describe(roles.values())
+            elsewhere = [each.accepted_topic for each in self._targets]
+            described = await self._cluster.describe([*roles.values(), *elsewhere])
             existing = described.topics
-            if absent := missing_topics(self.group_id, self.address, described):
-                raise TopicMissingError("; ".join(absent))
-            if faults := [*topic_faults(self.group_id, self.address, existing), *self._denied()]:
+            beyond = target_faults(self.address, self._targets, described)
+            absent = missing_topics(self.group_id, self.address, described)
+            if absent or any(each not in existing for each in elsewhere):
+                raise TopicMissingError("; ".join([*absent, *beyond]))
+            if faults := [
+                *topic_faults(self.group_id, self.address, existing),
+                *beyond,
+                *self._denied(),
+            ]:
                 raise LaneRefusedError("; ".join(faults))
             topic_ids = await self._cluster.topic_ids([self.address.input_topic, self.forward_topic])
         outputs = Outputs(
@@ -274,7 +288,7 @@ class Opening:
         return LaneRefusedError(str(error))
 
     def _require_counts(self, facts: "_Facts", meta: Meta | None) -> None:
-        if meta is not None and (faults := count_faults(self.address, facts.counts, [meta])):
+        if meta is not None and (faults := count_faults(self.address, facts.counts, [meta], self._targets)):
             raise LaneRefusedError("; ".join(faults))
 
     async def _changelog_bounds(self, delete_retention_s: float) -> ChangelogBounds:

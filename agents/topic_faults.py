@@ -93,13 +93,45 @@ def topic_faults(
     ]
 
 
-def count_faults(address: AddressSettings, counts: Mapping[str, int], metas: Iterable[Meta]) -> list[str]:
+def target_faults(
+    address: AddressSettings, targets: Iterable[AddressSettings], described: Described
+) -> list[str]:
+    """What keeps parts of transactions from the accepted topics of other addresses.
+
+    Those addresses have the same faults; but a lane whose transactions go there must not begin one either.
+    """
+    return [
+        f"transactions of {address.name} have parts for {each.name}: {fault}"
+        for each in targets
+        if (fault := _target_fault(each, described)) is not None
+    ]
+
+
+def _target_fault(target: AddressSettings, described: Described) -> str | None:
+    name = target.accepted_topic
+    topic = described.topics.get(name)
+    if topic is None:
+        if name in described.refused:
+            return lacking("topic", name, rights_on("accepted topic"))
+        return missing("accepted topic", target.name, name)
+    if topic.config is None:
+        return untold(name)
+    return _compacted("accepted topic", target.name, topic) if "compact" in topic.cleanup_policy else None
+
+
+def count_faults(
+    address: AddressSettings,
+    counts: Mapping[str, int],
+    metas: Iterable[Meta],
+    targets: Iterable[AddressSettings] = (),
+) -> list[str]:
     """Partition counts that are not those with which lanes began, by their last meta records."""
+    own = {address.input_topic, address.accepted_topic, *(each.accepted_topic for each in targets)}
     found = {
         (topic, before): counts[topic]
         for meta in metas
         for topic, before in meta.partition_counts.items()
-        if topic in {address.input_topic, address.accepted_topic} and counts.get(topic, before) != before
+        if topic in own and counts.get(topic, before) != before
     }
     return [_moved(topic, now, before, "") for (topic, before), now in found.items()]
 
@@ -186,10 +218,14 @@ def _policies(
                 f"{alter(name, 'cleanup.policy', 'compact')}"
             )
         elif role != "changelog" and "compact" in topic.cleanup_policy:
-            yield (
-                f"{name} ({role} of {address.name}) has cleanup.policy={topic.policy_words}, and compaction deletes messages of a group: "
-                f"name another {role}, or {alter(name, 'cleanup.policy', 'delete')}"
-            )
+            yield _compacted(role, address.name, topic)
+
+
+def _compacted(role: str, address: str, topic: TopicDescription) -> str:
+    return (
+        f"{topic.name} ({role} of {address}) has cleanup.policy={topic.policy_words}, and compaction deletes messages of a group: "
+        f"name another {role}, or {alter(topic.name, 'cleanup.policy', 'delete')}"
+    )
 
 
 def _sizes(app_id: str, address: AddressSettings, existing: Mapping[str, TopicDescription]) -> Iterable[str]:

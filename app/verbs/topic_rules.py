@@ -134,6 +134,7 @@ def compare(settings: Settings, described: Described) -> Findings:
     for address in settings.addresses:
         findings.by_address[address.name] = [
             *topic_faults.missing_topics(app_id, address, described),
+            *topic_faults.target_faults(address, settings.transaction_targets(address), described),
             *topic_faults.topic_faults(app_id, address, existing),
         ]
         findings.notes += topic_faults.notes(address, existing)
