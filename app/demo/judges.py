@@ -14,7 +14,6 @@ from app.demo.watch import Positions
 from ringfence_kafka import wire
 from ringfence_kafka.errors import RingfenceError
 
-CHECK: Final = Path(__file__).with_name("check.py")
 CHECK_LIMIT_S: Final = 300.0
 RECONCILE_LIMIT_S: Final = 600.0
 """The first time it fetches Spark's Kafka connector."""
@@ -43,7 +42,7 @@ class Judges:
             seconds: How long the run took.
             killed: Where the worker was when it died.
         """
-        arguments = ["-P", str(CHECK), "--bootstrap", self.bootstrap, "--seconds", f"{seconds:.1f}"]
+        arguments = ["-m", "app.check", "--bootstrap", self.bootstrap, "--seconds", f"{seconds:.1f}"]
         for each in ADDRESSES:
             arguments += ["--topics", f"{each}={wire.accepted_topic(each)}"]
         if killed is not None:

@@ -14,7 +14,7 @@ from app.demo.display import Display
 from app.demo.judges import DemoError, Judges, reports_folder
 from app.demo.processes import Child, InterruptedDemoError, Interruption, WorkerProcess
 from app.demo.publish import Publisher
-from app.demo.traffic import ADDRESSES, Plan
+from app.demo.traffic import ADDRESSES, PLAIN, Plan
 from app.demo.watch import Positions, Watch
 from app.embedded import ports
 from app.embedded.broker import EmbeddedBroker
@@ -259,7 +259,8 @@ id_cache_size = {plan.messages}
 [reconcile]
 state_dir = {json.dumps(str(directory / "reconcile"))}
 """
-    return head + "".join(f'[[addresses]]\nname = "{each}"\n' for each in ADDRESSES)
+    addresses = "".join(f'[[addresses]]\nname = "{each}"\n' for each in ADDRESSES)
+    return f"{head}{addresses}transaction_addresses = {json.dumps(PLAIN)}\n"  # of the last one
 
 
 def _total(positions: Positions) -> int:

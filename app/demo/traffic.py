@@ -5,20 +5,29 @@ own, much later. The plan holds both kinds, and resends whose original is sent b
 killed and which follow when it certainly was.
 """
 
+import json
 import random
 from array import array
+from base64 import b64encode
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import cycle, islice
 from typing import Final, NamedTuple
 
 from ringfence_kafka.errors import ConfigurationError
 
-ADDRESSES: Final = ("orders", "payments")
+PLAIN: Final = ("orders", "payments")
+TRANSFERS: Final = "transfers"
+"""Its messages are transactions, with parts for the others."""
+ADDRESSES: Final = (*PLAIN, TRANSFERS)
+TURNS: Final = (*PLAIN * 4, TRANSFERS)
+"""Whose message comes next, over and over."""
 GROUPS: Final = 1_000
 ID_HEADER: Final = "_AMQ_DUPL_ID"
+TRANSACTION_HEADER: Final = "_RF_TX"
 RESEND_SHARE: Final = 0.10
 FAR: Final = 5_000
-"""A resend further back than this many messages of its address is a late one; half of all are."""
+"""A resend further back than this many messages of its address, or a quarter of them, is a late one; half of all are."""
 FAR_SHARE: Final = 0.5
 NO_ID_EVERY: Final = 500
 """Each 500th message of an address has no ID: it must always pass."""
@@ -78,23 +87,27 @@ class Plan:
         return int(KILL_LAST * self.messages)
 
     def messages_of(self, address: str) -> int:
-        """How many go to this address; they take turns."""
-        index = ADDRESSES.index(address)
-        return (self.messages - index + len(ADDRESSES) - 1) // len(ADDRESSES)
+        """How many go to this address."""
+        rounds, rest = divmod(self.messages, len(TURNS))
+        return rounds * TURNS.count(address) + TURNS[:rest].count(address)
+
+    def far(self, address: str) -> int:
+        """A resend further back than this many messages of its address is a late one."""
+        return min(FAR, self.messages_of(address) // 4)
 
     def __iter__(self) -> Iterator[Message]:
-        streams = [self.stream(address) for address in ADDRESSES]
-        for index in range(self.messages):
-            yield next(streams[index % len(streams)])
+        streams = {address: self.stream(address) for address in ADDRESSES}
+        for address in islice(cycle(TURNS), self.messages):
+            yield next(streams[address])
 
     def stream(self, address: str) -> Iterator[Message]:
         """The messages of one address, in the order in which they are sent."""
-        count = self.messages_of(address)
+        count, far = self.messages_of(address), self.far(address)
         rng = random.Random(f"{self.seed}/{address}")
         groups = array("H", (rng.randrange(GROUPS) for _ in range(count)))
         originals = array("q", [_NO_ORIGINAL]) * count
         for position in range(count):
-            original = _choose(rng, position, count, originals)
+            original = _choose(rng, position, count, far, originals)
             originals[position] = position if original is None else _NO_ORIGINAL
             if original is None and position % NO_ID_EVERY == NO_ID_EVERY - 1:
                 originals[position] = _NO_ORIGINAL  # nothing repeats a message that cannot be recognised
@@ -106,20 +119,20 @@ class Plan:
             yield _message(address, groups[source], position, source, b"id-%d" % source)
 
 
-def _choose(rng: random.Random, position: int, count: int, originals: "array[int]") -> int | None:
+def _choose(rng: random.Random, position: int, count: int, far: int, originals: "array[int]") -> int | None:
     """The position of the original, if this message is to be a resend."""
     if position == 0 or rng.random() >= RESEND_SHARE:
         return None
-    # Late resends begin only after FAR messages, so that later on they must be more than half.
-    late = position > FAR + 1 and rng.random() < FAR_SHARE * count / (count - FAR)
+    # Late resends begin only after so many messages, so that later on they must be more than half.
+    late = position > far + 1 and rng.random() < FAR_SHARE * count / (count - far)
     for _ in range(100):  # most positions are originals; a few tries find one
         if not late:
             # Most near resends follow at once: the distance is spread evenly over its orders of magnitude.
-            candidate = position - int(min(FAR, position) ** rng.random())
+            candidate = position - int(min(far, position) ** rng.random())
         elif position >= KILL_LAST * count and rng.random() < STRADDLING_SHARE:
-            candidate = rng.randrange(min(int(KILL_FIRST * count), position - FAR - 1))
+            candidate = rng.randrange(min(int(KILL_FIRST * count), position - far - 1))
         else:
-            candidate = rng.randrange(position - FAR - 1)
+            candidate = rng.randrange(position - far - 1)
         if originals[candidate] != _NO_ORIGINAL:
             return candidate
     return None
@@ -129,6 +142,8 @@ def _message(
     address: str, group: int | None, position: int, source: int, duplicate_id: bytes | None
 ) -> Message:
     """A resend has the bytes of its original. Now and then a shape that an implementation may spoil."""
+    if address == TRANSFERS:
+        return _transfer(group, position, source, duplicate_id)
     value: bytes | None = b'{"number":%d,"amount":%d,"note":"%s"}' % (source, source * 7 % 10_007, b"." * 40)
     headers: list[tuple[str, str | bytes | None]] = [("content-type", b"application/json")]
     if source % 97 == 0:
@@ -139,3 +154,26 @@ def _message(
         headers.append((ID_HEADER, duplicate_id))
     key = None if group is None else b"customer-%04d" % group
     return Message(address, key, value, headers, position, source)
+
+
+def _transfer(group: int | None, position: int, source: int, duplicate_id: bytes | None) -> Message:
+    """From one customer's account to another's, and now and then a note among the orders: all of it, or nothing.
+
+    The ID is the transaction's; of some it is one of the last part, which is enough.
+    """
+    amount = source * 7 % 10_007
+    key = None if group is None else b"customer-%04d" % group
+    other = f"customer-{(source * 31 + (group or 0)) % GROUPS:04d}"
+    payer = None if group is None else f"customer-{group:04d}"
+    parts: list[dict[str, object]] = [
+        {"address": "payments", "key": payer, "value": json.dumps({"number": source, "amount": -amount})},
+        {"address": "payments", "key": other, "value": json.dumps({"number": source, "amount": amount})},
+    ]
+    if source % 3 == 0:
+        parts.append({"address": "orders", "key": other, "value_base64": b64encode(b"%d" % source).decode()})
+    headers: list[tuple[str, str | bytes | None]] = [(TRANSACTION_HEADER, b"json/1")]
+    if duplicate_id is not None and source % 7 == 0:
+        parts[-1]["headers"] = [{"name": ID_HEADER, "value": f"transfer-{source}"}]
+    elif duplicate_id is not None:
+        headers.append((ID_HEADER, duplicate_id))
+    return Message(TRANSFERS, key, json.dumps({"parts": parts}).encode(), headers, position, source)

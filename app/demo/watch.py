@@ -4,10 +4,11 @@ import threading
 from collections.abc import Mapping
 from typing import Final
 
-from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
+from confluent_kafka import Consumer, KafkaException, TopicPartition
 
 ANSWER_LIMIT_S: Final = 10.0
 _SOURCE_HEADER: Final = "_RF_SOURCE"
+_PART_HEADER: Final = "_RF_TX_PART"
 
 Positions = dict[str, dict[int, int]]
 """Input topic → partition → offset up to which the worker has committed."""
@@ -57,7 +58,7 @@ class Watch:
 
     @property
     def accepted(self) -> int:
-        """Accepted records read so far."""
+        """Accepted messages and transactions read so far."""
         return self._reader.count
 
     @property
@@ -96,12 +97,18 @@ class _AcceptedReader(threading.Thread):
         ends: dict[bytes, int] = {}
         while not self._stopped.is_set():
             messages = [each for each in self._consumer.consume(5_000, timeout=0.2) if each.error() is None]
-            # Looking into the last of each partition only is cheap. One without a group may come from another lane.
-            last = {(each.topic(), each.partition()): each for each in messages if each.key() is not None}
-            for message in last.values():
-                lane, _, offset = _source(message).rpartition(b"/")
-                ends[lane] = max(ends.get(lane, 0), int(offset or -1) + 1)
-            self.count += len(messages)
+            for message in messages:
+                headers = dict(message.headers() or ())
+                part = headers.get(_PART_HEADER)
+                if isinstance(part, bytes) and not part.startswith(b"1/"):
+                    continue  # of each transaction one counts
+                self.count += 1
+                source = headers.get(_SOURCE_HEADER)
+                if message.key() is not None and isinstance(
+                    source, bytes
+                ):  # else it may come from another lane
+                    lane, _, offset = source.rpartition(b"/")
+                    ends[lane] = max(ends.get(lane, 0), int(offset or -1) + 1)
             self.decided = sum(ends.values())
         self._consumer.close()
 
@@ -109,8 +116,3 @@ class _AcceptedReader(threading.Thread):
         """Returns when the thread has ended."""
         self._stopped.set()
         self.join()
-
-
-def _source(message: Message) -> bytes:
-    value = dict(message.headers() or ()).get(_SOURCE_HEADER)
-    return value if isinstance(value, bytes) else b""

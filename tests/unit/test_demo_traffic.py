@@ -1,5 +1,6 @@
 """The plan of the demo's traffic has the shares that the demo speaks of."""
 
+import json
 from collections import Counter
 from itertools import islice
 
@@ -7,12 +8,15 @@ import pytest
 
 from app.demo.traffic import (
     ADDRESSES,
-    FAR,
     GROUPS,
     ID_HEADER,
     KILL_FIRST,
     KILL_LAST,
     MESSAGES_MIN,
+    PLAIN,
+    TRANSACTION_HEADER,
+    TRANSFERS,
+    TURNS,
     Message,
     Plan,
 )
@@ -22,7 +26,14 @@ SIZES = (MESSAGES_MIN, 60_000)
 
 
 def _id(message: Message) -> object:
-    return dict(message.headers).get(ID_HEADER)
+    """Of a transaction its own, or the one that a part has."""
+    found = dict(message.headers).get(ID_HEADER)
+    if found is None and message.address == TRANSFERS:
+        for part in json.loads(message.value or b"")["parts"]:
+            found = next(
+                (each["value"] for each in part.get("headers", ()) if each["name"] == ID_HEADER), found
+            )
+    return found
 
 
 @pytest.fixture(scope="module", params=SIZES)
@@ -37,7 +48,7 @@ def _resends(plan: Plan) -> list[Message]:
 def test_a_tenth_is_sent_again(plan: Plan) -> None:
     """About 10 % of the messages are resends, and half of those repeat something long past."""
     resends = _resends(plan)
-    late = sum(each.position - each.original > FAR for each in resends)
+    late = sum(each.position - each.original > plan.far(each.address) for each in resends)
 
     assert len(resends) / plan.messages == pytest.approx(0.10, abs=0.01)
     assert late / len(resends) == pytest.approx(0.5, abs=0.05)
@@ -79,7 +90,7 @@ def test_some_have_no_id(plan: Plan) -> None:
 
 def test_addresses_share_ids(plan: Plan) -> None:
     """One ID stands in both addresses for different messages: a ring that both shared would show."""
-    first, second = ({_id(each) for each in plan.stream(address)} for address in ADDRESSES)
+    first, second = ({_id(each) for each in plan.stream(address)} for address in PLAIN)
 
     assert len(first & second) > plan.messages / 4
 
@@ -96,11 +107,26 @@ def test_the_seed_reproduces_it() -> None:
 
 
 def test_unequal_turns() -> None:
-    """An odd number of messages: the first address has one more, and all are sent."""
-    plan = Plan(MESSAGES_MIN + 1, 3)
+    """Whatever number of messages: the addresses take turns, and all are sent."""
+    for messages in range(MESSAGES_MIN, MESSAGES_MIN + len(TURNS)):
+        plan = Plan(messages, 3)
+        counts = [plan.messages_of(each) for each in ADDRESSES]
+        assert sum(counts) == plan.messages
+        assert counts[0] >= counts[1] >= counts[0] - 1
+        assert counts[2] == messages // len(TURNS)
 
-    assert [plan.messages_of(each) for each in ADDRESSES] == [MESSAGES_MIN // 2 + 1, MESSAGES_MIN // 2]
-    assert sum(1 for _ in plan) == plan.messages
+
+def test_transfers(plan: Plan) -> None:
+    """Two parts or three, over the other addresses, all groups; the ID is the transaction's or one part's."""
+    kinds: Counter[tuple[int, bool]] = Counter()
+    for each in plan.stream(TRANSFERS):
+        parts = json.loads(each.value or b"")["parts"]
+        kinds[len(parts), dict(each.headers).get(ID_HEADER) is None] += 1
+        assert {part["address"] for part in parts} <= set(PLAIN)
+        assert dict(each.headers)[TRANSACTION_HEADER] == b"json/1"
+
+    assert set(kinds) == {(2, True), (2, False), (3, True), (3, False)}
+    assert min(kinds.values()) > plan.messages_of(TRANSFERS) / 50
 
 
 def test_too_few() -> None:

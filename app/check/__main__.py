@@ -1,0 +1,52 @@
+"""``python -m app.check --bootstrap HOST:PORT --topics orders=orders.accepted [--topics ...] [--seconds S] [--killed FILE]``.
+
+Exit codes: 0 exact, 1 not exact, 2 could not judge.
+"""
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from rich.console import Console
+
+from app.check.judging import judge, straddling
+from app.check.reading import read
+from app.check.records import CannotJudgeError
+from app.check.showing import report
+
+WIDTH_MIN: Final = 110
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Read, judge, print the table; return the exit code."""
+    parser = argparse.ArgumentParser(description="Compares input and accepted topics, record by record.")
+    parser.add_argument("--bootstrap", required=True, metavar="HOST:PORT")
+    parser.add_argument("--topics", required=True, action="append", metavar="INPUT=ACCEPTED")
+    parser.add_argument("--seconds", type=float, default=0.0, help="how long the run took, for the table")
+    parser.add_argument(
+        "--killed", type=Path, help="JSON: input topic -> partition -> offset when the worker died"
+    )
+    options = parser.parse_args(arguments)
+    killed = json.loads(options.killed.read_text("utf-8")) if options.killed else {}
+    pairs = {address: accepted for address, _, accepted in (each.partition("=") for each in options.topics)}
+    try:
+        inputs = {address: read(options.bootstrap, address) for address in pairs}
+        judgements = judge(inputs, {address: read(options.bootstrap, pairs[address]) for address in pairs})
+        for each in judgements:
+            killed_at = {int(number): offset for number, offset in killed.get(each.address, {}).items()}
+            each.straddling = straddling(each.address, inputs[each.address], killed_at)
+    except CannotJudgeError as error:
+        sys.stderr.write(f"the check could not read everything: {error}\n")
+        return 2
+    console = Console()
+    if not console.is_terminal:  # nobody's window limits the table
+        console = Console(width=max(console.width, WIDTH_MIN))
+    report(console, judgements, options.seconds)
+    return 0 if all(each.exact for each in judgements) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

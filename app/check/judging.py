@@ -1,0 +1,179 @@
+"""Compares what went in with what came out."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from app.check.records import (
+    PART_HEADER,
+    SOURCE_HEADER,
+    Headers,
+    Id,
+    Place,
+    Record,
+    Unit,
+    Wanted,
+    text,
+    unit,
+)
+
+_OURS: Final = frozenset({SOURCE_HEADER, PART_HEADER})
+
+
+@dataclass
+class Judgement:
+    """What was found of one address's input. The lists describe one fault an entry."""
+
+    address: str
+    sent: int = 0
+    distinct: int = 0
+    accepted: int = 0
+    """Messages and transactions; of these the first part counts."""
+    parts: int = 0
+    """Accepted parts of transactions."""
+    lost: list[str] = field(default_factory=list)
+    torn: list[str] = field(default_factory=list)
+    """Transactions of which some parts were accepted, and some not."""
+    doubled: list[str] = field(default_factory=list)
+    out_of_order: list[str] = field(default_factory=list)
+    changed: list[str] = field(default_factory=list)
+    straddling: int = 0
+    """Resends that came after the kill and whose original was consumed before it."""
+
+    @property
+    def exact(self) -> bool:
+        """Every distinct message was accepted once, in order, unchanged; every transaction whole."""
+        return not (self.lost or self.torn or self.doubled or self.out_of_order or self.changed)
+
+
+def judge(inputs: Mapping[str, Sequence[Record]], outputs: Mapping[str, Sequence[Record]]) -> list[Judgement]:
+    """Compare all inputs with all outputs.
+
+    Args:
+        inputs: Address → records of its input, in the order of their partitions and offsets.
+        outputs: The same of its accepted topic. What is in one may come from another address's transactions.
+    """
+    found = {address: Judgement(address, len(records)) for address, records in inputs.items()}
+    everything = [unit(address, each) for address, records in inputs.items() for each in records]
+    units = {each.place: each for each in everything}
+    originals = _originals(everything)
+    times = {
+        place: dict.fromkeys(units[place].wanted, 0)
+        for place, original in originals.items()
+        if place == original
+    }
+    order = _Order()
+    for address, records in outputs.items():
+        for output in records:
+            place, part = _source(output), text(dict(output.headers).get(PART_HEADER, b""))
+            origin = None if place is None else units.get(place)
+            if origin is None or part not in origin.wanted:
+                names = f"{SOURCE_HEADER} and {PART_HEADER}" if part else SOURCE_HEADER
+                found[address].changed.append(
+                    f"{address} {output.partition}/{output.offset}: names no input record in {names}"
+                )
+                continue
+            source = found[origin.place[0]]
+            source.accepted += part in {"", next(iter(origin.wanted))}
+            source.parts += bool(part)
+            name = f"{origin}{part and f' part {part}'}"
+            if differences := _differences(origin.wanted[part], address, output):
+                source.changed.append(f"{name}: {', '.join(differences)} not as in the input")
+            original = originals[origin.place]
+            counts = times[original]
+            counts[part] = counts.get(part, 0) + 1
+            if counts[part] > 1:
+                source.doubled.append(f"{name}: accepted {counts[part]} times")
+            elif original != origin.place:
+                source.out_of_order.append(f"{name}: accepted in place of its original")
+            elif fault := order.fault(origin.place, part, address, output):
+                source.out_of_order.append(f"{name}: {fault}")
+    for place, counts in times.items():
+        found[place[0]].distinct += 1
+        _judge_whole(found[place[0]], units[place], counts)
+    return list(found.values())
+
+
+def _judge_whole(found: Judgement, original: Unit, counts: Mapping[str, int]) -> None:
+    missing = [part for part, count in counts.items() if not count]
+    if len(missing) == len(counts):
+        found.lost.append(f"{original}: not accepted")
+    elif missing:
+        found.torn.append(f"{original}: accepted without part {', '.join(missing)}")
+
+
+def _originals(units: Iterable[Unit]) -> dict[Place, Place]:
+    """For each input record the first one that it repeats: one that has an ID of it and repeats none itself; or itself."""
+    first: dict[Id, Place] = {}
+    originals: dict[Place, Place] = {}
+    for each in units:
+        known = next((first[one] for one in each.ids if one in first), None)
+        originals[each.place] = known or each.place
+        if known is None:
+            first |= dict.fromkeys(each.ids, each.place)
+    return originals
+
+
+class _Order:
+    """Follows each group through the accepted topics."""
+
+    def __init__(self) -> None:
+        self._last: dict[tuple[str, bytes, str, int], tuple[int, int]] = {}
+        self._home: dict[tuple[str, bytes], int] = {}
+
+    def fault(self, place: Place, part: str, address: str, output: Record) -> str | None:
+        """What is wrong with the place of this output; None = nothing. Messages without a group have no order."""
+        group = output.key
+        if group is None:
+            return None
+        if self._home.setdefault((address, group), output.partition) != output.partition:
+            return (
+                f"its group is in the accepted partitions {self._home[address, group]} and {output.partition}"
+            )
+        topic, partition, offset = place
+        line, position = (address, group, topic, partition), (offset, int(part.partition("/")[0] or 0))
+        before = self._last.get(line, (-1, 0))
+        if position < before:
+            behind = f"{before[0]} part {before[1]}" if before[1] else f"{before[0]}"
+            return f"accepted after offset {behind} of its group"
+        self._last[line] = position
+        return None
+
+
+def straddling(address: str, inputs: Iterable[Record], killed_at: Mapping[int, int]) -> int:
+    """Resends at or after the killed worker's position in their partition, of an original before it."""
+    before: set[Id] = set()
+    count = 0
+    for record in inputs:
+        ids = unit(address, record).ids
+        if record.offset < killed_at.get(record.partition, 0):
+            before.update(ids)
+        else:
+            count += not before.isdisjoint(ids)
+    return count
+
+
+def _source(output: Record) -> Place | None:
+    """The place that the output names; None unless it names exactly one."""
+    values = [value for name, value in output.headers if name == SOURCE_HEADER]
+    if len(values) != 1 or values[0] is None:
+        return None
+    topic, *numbers = values[0].decode("utf-8", "replace").rsplit("/", 2)
+    if len(numbers) != 2 or not all(each.isdecimal() for each in numbers):  # noqa: PLR2004
+        return None
+    return topic, int(numbers[0]), int(numbers[1])
+
+
+def _differences(wanted: Wanted, address: str, output: Record) -> list[str]:
+    pairs: dict[str, tuple[object, object]] = {
+        "address": (wanted.address, address),
+        "key": (wanted.key, output.key),
+        "value": (wanted.value, output.value),
+        "headers": (_theirs(wanted.headers), _theirs(output.headers)),
+        "timestamp": (wanted.timestamp, output.timestamp),
+    }
+    return [name for name, (before, after) in pairs.items() if before != after]
+
+
+def _theirs(headers: Headers) -> Headers:
+    return tuple(each for each in headers if each[0] not in _OURS)

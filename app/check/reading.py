@@ -1,0 +1,106 @@
+"""Reads a topic as a consumer of committed records sees it."""
+
+import time
+from collections.abc import Sequence
+from typing import Final
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+
+from app.check.records import CannotJudgeError, Headers, Record
+
+SILENCE_LIMIT_S: Final = 60.0
+"""Longer than the broker keeps an abandoned transaction open; after that nothing more is to be expected."""
+
+
+def read(bootstrap: str, topic: str) -> list[Record]:
+    """All committed records of a topic, by partition and offset.
+
+    Raises:
+        CannotJudgeError: the topic does not exist, does not answer, or a transaction on it stays open.
+    """
+    options = {
+        "bootstrap.servers": bootstrap,
+        "group.id": "check",  # required by the client; nothing is ever committed to it
+        "enable.auto.commit": False,
+        "enable.partition.eof": True,
+        "auto.offset.reset": "error",
+        "log_level": 0,
+    }
+    reader = Consumer(options | {"isolation.level": "read_committed"})
+    witness = Consumer(options | {"isolation.level": "read_uncommitted"})
+    try:
+        partitions = _partitions(reader, topic)
+        _await_no_open_transaction(reader, witness, partitions)
+        return _read_to_end(reader, partitions)
+    except KafkaException as error:
+        raise CannotJudgeError(f"topic {topic}: {error.args[0].str()}") from error
+    finally:
+        reader.close()
+        witness.close()
+
+
+def _partitions(consumer: Consumer, topic: str) -> list[TopicPartition]:
+    described = consumer.list_topics(topic, timeout=SILENCE_LIMIT_S).topics[topic]
+    if described.error is not None:
+        raise CannotJudgeError(f"topic {topic}: {described.error.str()}")
+    return [TopicPartition(topic, number, 0) for number in sorted(described.partitions)]
+
+
+def _await_no_open_transaction(
+    reader: Consumer, witness: Consumer, partitions: Sequence[TopicPartition]
+) -> None:
+    """Wait until all that was written is decided: an open transaction hides whatever stands behind it."""
+    deadline = time.monotonic() + SILENCE_LIMIT_S
+    for each in partitions:
+        while _end(reader, each) != _end(witness, each):
+            if time.monotonic() > deadline:
+                raise CannotJudgeError(f"a transaction on {each.topic}/{each.partition} stays open")
+            time.sleep(0.1)
+
+
+def _end(consumer: Consumer, partition: TopicPartition) -> int:
+    offsets = consumer.get_watermark_offsets(partition, timeout=SILENCE_LIMIT_S)
+    if offsets is None:
+        raise CannotJudgeError(f"{partition.topic}/{partition.partition} does not answer")
+    return int(offsets[1])
+
+
+def _read_to_end(consumer: Consumer, partitions: list[TopicPartition]) -> list[Record]:
+    records: list[Record] = []
+    ended: set[int | None] = set()
+    consumer.assign(partitions)
+    deadline = time.monotonic() + SILENCE_LIMIT_S
+    while len(ended) < len(partitions):
+        messages = consumer.consume(5_000, timeout=0.5)
+        if messages:
+            deadline = time.monotonic() + SILENCE_LIMIT_S
+        elif time.monotonic() > deadline:
+            raise CannotJudgeError(f"topic {partitions[0].topic} stopped answering before its end")
+        for message in messages:
+            if (error := message.error()) is not None:
+                if error.code() != KafkaError._PARTITION_EOF:  # noqa: SLF001 - the client's own name for it
+                    raise KafkaException(error)
+                ended.add(message.partition())
+                continue
+            records.append(
+                Record(
+                    message.partition() or 0,
+                    message.offset() or 0,
+                    _bytes(message.key()),
+                    _bytes(message.value()),
+                    _headers(message),
+                    message.timestamp()[1],
+                )
+            )
+    return sorted(records, key=lambda record: (record.partition, record.offset))
+
+
+def _headers(message: Message) -> Headers:
+    found = message.headers() or ()
+    return tuple(
+        (name, _bytes(value)) for name, value in (found.items() if isinstance(found, dict) else found)
+    )
+
+
+def _bytes(value: str | bytes | None) -> bytes | None:
+    return value.encode() if isinstance(value, str) else value

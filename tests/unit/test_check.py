@@ -1,0 +1,324 @@
+"""The check, on hand-written histories: it must see each kind of fault, and none where there is none."""
+
+import ast
+import json
+import sys
+from itertools import count
+from pathlib import Path
+
+import pytest
+
+from app.check import judging
+from app.check.judging import Judgement, straddling
+from app.check.records import (
+    ID_HEADER as ID,
+)
+from app.check.records import (
+    PART_HEADER,
+    SOURCE_HEADER,
+    TRANSACTION_HEADER,
+    CannotJudgeError,
+    Record,
+    text,
+)
+
+
+def judge(address: str, inputs: list[Record], outputs: list[Record]) -> Judgement:
+    """Of one address alone."""
+    [found] = judging.judge({address: inputs}, {address: outputs})
+    return found
+
+
+def _input(offset: int, duplicate_id: str | None, group: str | None = "g", partition: int = 0) -> Record:
+    headers = (("trace", b"t"),) if duplicate_id is None else ((ID, duplicate_id.encode()), ("trace", b"t"))
+    key = None if group is None else group.encode()
+    return Record(partition, offset, key, b"v%d" % offset, headers, 1_000 + offset)
+
+
+def _outputs(*accepted: Record, partition: int = 0) -> list[Record]:
+    """What a faultless worker writes for these inputs, with gaps for transaction markers."""
+    offsets = count(0, 2)
+    return [
+        each._replace(partition=partition, offset=next(offsets), headers=(*each.headers, _source(each)))
+        for each in accepted
+    ]
+
+
+def _source(record: Record) -> tuple[str, bytes | None]:
+    return (SOURCE_HEADER, f"orders/{record.partition}/{record.offset}".encode())
+
+
+FIRST, SECOND, THIRD = _input(0, "1"), _input(1, "2"), _input(2, "3")
+RESEND = _input(3, "1")
+INPUTS = [FIRST, SECOND, THIRD, RESEND]
+
+
+def _faults(found: Judgement) -> tuple[int, int, int, int]:
+    return len(found.lost), len(found.doubled), len(found.out_of_order), len(found.changed)
+
+
+def test_an_exact_run() -> None:
+    """Each distinct message once, in order, unchanged; the resend is dropped."""
+    found = judge("orders", INPUTS, _outputs(FIRST, SECOND, THIRD))
+
+    assert found.exact
+    assert (found.sent, found.distinct, found.accepted) == (4, 3, 3)
+    assert _faults(found) == (0, 0, 0, 0)
+
+
+def test_lost() -> None:
+    """A message that is nowhere in the accepted topic."""
+    found = judge("orders", INPUTS, _outputs(FIRST, THIRD))
+
+    assert _faults(found) == (1, 0, 0, 0)
+    assert found.lost == ["orders/0/1 (group g, ID 2): not accepted"]
+    assert not found.exact
+
+
+def test_doubled_by_one_input() -> None:
+    """One input accepted twice."""
+    found = judge("orders", INPUTS, _outputs(FIRST, SECOND, FIRST, THIRD))
+
+    assert _faults(found) == (0, 1, 0, 0)
+
+
+def test_doubled_by_a_resend() -> None:
+    """Original and resend both accepted."""
+    found = judge("orders", INPUTS, _outputs(FIRST, SECOND, THIRD, RESEND))
+
+    assert _faults(found) == (0, 1, 0, 0)
+    assert found.doubled == ["orders/0/3 (group g, ID 1): accepted 2 times"]
+
+
+def test_swapped() -> None:
+    """Two messages of one group in the wrong order."""
+    found = judge("orders", INPUTS, _outputs(FIRST, THIRD, SECOND))
+
+    assert _faults(found) == (0, 0, 1, 0)
+    assert found.out_of_order == ["orders/0/1 (group g, ID 2): accepted after offset 2 of its group"]
+
+
+def test_a_resend_in_place_of_its_original() -> None:
+    """The original was dropped as a duplicate of itself, and the resend came later."""
+    found = judge("orders", INPUTS, _outputs(SECOND, THIRD, RESEND))
+
+    assert _faults(found) == (0, 0, 1, 0)
+
+
+def test_a_group_in_two_partitions() -> None:
+    """Without one partition a group has no order."""
+    outputs = _outputs(FIRST, SECOND) + _outputs(THIRD, partition=1)
+
+    assert _faults(judge("orders", INPUTS, outputs)) == (0, 0, 1, 0)
+
+
+def test_groups_overtake_each_other() -> None:
+    """Order is a group's own; messages without a group have none."""
+    other, alone, alone_too = _input(1, "2", "h"), _input(2, None, None), _input(3, None, None)
+    inputs = [FIRST, other, alone, alone_too]
+
+    assert judge("orders", inputs, _outputs(alone_too, alone, other, FIRST)).exact
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"key": b"h"},
+        {"value": None},
+        {"timestamp": 999},
+        {"headers": ((ID, b"2"), ("trace", None))},
+        {"headers": (("trace", b"t"), (ID, b"2"))},
+        {"headers": ((ID, b"2"), ("trace", b"t"), ("more", b""))},
+    ],
+)
+def test_changed(wrong: dict[str, object]) -> None:
+    """Key, value, timestamp or headers, their order included, are not those of the input."""
+    outputs = _outputs(FIRST, SECOND, THIRD)
+    spoilt = outputs[1]._replace(**wrong)  # type: ignore[arg-type]
+    if "headers" in wrong:
+        spoilt = spoilt._replace(headers=(*spoilt.headers, _source(SECOND)))
+    found = judge("orders", INPUTS, [outputs[0], spoilt, outputs[2]])
+
+    assert _faults(found) == (0, 0, 0, 1)
+    assert next(iter(wrong)) in found.changed[0]
+
+
+@pytest.mark.parametrize(
+    "sources",
+    [
+        [],
+        [b"orders/0/99"],
+        [b"payments/0/1"],
+        [b"orders/0"],
+        [b"orders/0/x"],
+        [b"\xff"],
+        [None],
+        [b"orders/0/1", b"orders/0/1"],
+    ],
+)
+def test_phantom(sources: list[bytes | None]) -> None:
+    """An output that names no input, a wrong one or two is no acceptance of what it resembles."""
+    outputs = _outputs(FIRST, SECOND, THIRD)
+    outputs[1] = outputs[1]._replace(headers=(*SECOND.headers, *((SOURCE_HEADER, each) for each in sources)))
+
+    assert _faults(judge("orders", INPUTS, outputs)) == (1, 0, 0, 1)
+
+
+def test_without_id_each_counts() -> None:
+    """Messages without an ID are distinct, however alike; a null ID is none; the last of several IDs counts."""
+    alike = [_input(0, None)._replace(value=b"v"), _input(1, None)._replace(value=b"v")]
+    null = _input(2, None)._replace(headers=((ID, None),))
+    two = _input(3, None)._replace(headers=((ID, b"x"), (ID, b"y")))
+    same = _input(4, "y")
+    inputs = [*alike, null, two, same]
+
+    assert judge("orders", inputs, _outputs(*alike, null, two)).exact
+    assert judge("orders", inputs, _outputs(*alike, two)).lost == [
+        "orders/0/2 (group g, ID none): not accepted"
+    ]
+
+
+def test_straddling() -> None:
+    """Resends whose original was consumed before the kill and which follow it."""
+    assert straddling("orders", INPUTS, {0: 2}) == 1
+    assert straddling("orders", INPUTS, {0: 4}) == 0
+    assert straddling("orders", INPUTS, {}) == 0
+
+
+def _transaction(offset: int, *parts: dict[str, object], tx_id: str | None = None) -> Record:
+    headers = ((TRANSACTION_HEADER, b"json/1"), *(() if tx_id is None else ((ID, tx_id.encode()),)))
+    return Record(0, offset, b"g", json.dumps({"parts": list(parts)}).encode(), headers, 1_000 + offset)
+
+
+DEBIT: dict[str, object] = {"address": "payments", "key": "a", "value": "-5"}
+CREDIT: dict[str, object] = {"address": "payments", "key": "b", "value_base64": "AAE="}
+NOTE: dict[str, object] = {
+    "key": "a",
+    "headers": [{"name": ID, "value": "n"}, {"name": "h", "value_base64": "/w=="}],
+}
+MOVED, AGAIN = (
+    _transaction(0, DEBIT, CREDIT, NOTE, tx_id="t"),
+    _transaction(1, DEBIT, CREDIT, NOTE, tx_id="t"),
+)
+
+
+def _part(record: Record, number: int, of: int, offset: int, partition: int = 0) -> Record:
+    """What a faultless worker writes for a part."""
+    part = json.loads(record.value or b"")["parts"][number - 1]
+    value = {"-5": b"-5"}.get(part.get("value"), b"\x00\x01" if "value_base64" in part else None)
+    written = ((ID, b"n"), ("h", b"\xff")) if "headers" in part else ()
+    source = (SOURCE_HEADER, f"transfers/{record.partition}/{record.offset}".encode())
+    headers = (*written, source, (PART_HEADER, b"%d/%d" % (number, of)))
+    return Record(partition, offset, part["key"].encode(), value, headers, record.timestamp)
+
+
+def _judge_transfers(payments: list[Record], own: list[Record], *inputs: Record) -> Judgement:
+    records = {"transfers": list(inputs or (MOVED, AGAIN)), "payments": []}
+    transfers, others = judging.judge(records, {"transfers": own, "payments": payments})
+    assert others == Judgement("payments")
+    return transfers
+
+
+def _whole(record: Record, begin: int = 0) -> tuple[list[Record], list[Record]]:
+    payments = [_part(record, 1, 3, begin), _part(record, 2, 3, begin + 1)]
+    return payments, [_part(record, 3, 3, begin)]
+
+
+def test_a_whole_transaction() -> None:
+    """All parts once, in the topics that they name; its resend is dropped whole."""
+    found = _judge_transfers(*_whole(MOVED))
+
+    assert found.exact, found
+    assert (found.sent, found.distinct, found.accepted, found.parts) == (2, 1, 1, 3)
+
+
+def test_a_lost_transaction() -> None:
+    """Nothing of it: it counts once."""
+    found = _judge_transfers([], [])
+
+    assert found.lost == ["transfers/0/0 (group a, ID t, n): not accepted"]
+    assert (found.torn, found.accepted) == ([], 0)
+
+
+@pytest.mark.parametrize("missing", [1, 2, 3])
+def test_torn(missing: int) -> None:
+    """Some parts, and some not: torn, and not lost besides."""
+    payments, own = _whole(MOVED)
+    payments = [each for number, each in enumerate(payments, 1) if number != missing]
+    found = _judge_transfers(payments, own if missing != 3 else [])
+
+    assert found.torn == [f"transfers/0/0 (group a, ID t, n): accepted without part {missing}/3"]
+    assert _faults(found) == (0, 0, 0, 0)
+    assert not found.exact
+
+
+def test_one_part_twice() -> None:
+    """A part is doubled, whether by the same transaction or by its resend."""
+    payments, own = _whole(MOVED)
+    twice = _judge_transfers([*payments, _part(MOVED, 2, 3, 9)], own)
+    resent = _judge_transfers([*payments, _part(AGAIN, 2, 3, 9)], own)
+
+    assert twice.doubled == ["transfers/0/0 (group a, ID t, n) part 2/3: accepted 2 times"]
+    assert resent.doubled == ["transfers/0/1 (group a, ID t, n) part 2/3: accepted 2 times"]
+
+
+def test_one_id_is_enough() -> None:
+    """A transaction that shares one ID with an earlier one is the same as that, whatever else is in it."""
+    other = _transaction(1, {"key": "z"}, NOTE)
+    found = _judge_transfers(*_whole(MOVED), MOVED, other)
+
+    assert found.exact, found
+    assert found.distinct == 1
+    own_of_payments = _transaction(1, {**NOTE, "address": "payments"})
+    assert len(_judge_transfers(*_whole(MOVED), MOVED, own_of_payments).lost) == 1
+
+
+def test_a_part_elsewhere() -> None:
+    """A part in the accepted topic of another address, or without its number, or with another one."""
+    payments, own = _whole(MOVED)
+    assert "address not as in the input" in _judge_transfers(payments[:1], [payments[1], *own]).changed[0]
+    spoilt = own[0]._replace(headers=(*own[0].headers[:-1], (PART_HEADER, b"4/3")))
+    found = _judge_transfers(payments, [spoilt])
+    assert (len(found.changed), len(found.torn)) == (1, 1)
+    assert "names no input record in _RF_SOURCE and _RF_TX_PART" in found.changed[0]
+
+
+def test_parts_out_of_order() -> None:
+    """Parts of one group keep the order of their numbers, and two transactions theirs."""
+    one, two = _transaction(0, DEBIT, DEBIT), _transaction(1, DEBIT, DEBIT)
+    parts = [_part(one, 1, 2, 0), _part(one, 2, 2, 1), _part(two, 1, 2, 2), _part(two, 2, 2, 3)]
+    assert _judge_transfers(parts, [], one, two).exact
+    [fault] = _judge_transfers([parts[1], parts[0], *parts[2:]], [], one, two).out_of_order
+    assert fault.endswith("part 1/2: accepted after offset 0 part 2 of its group")
+    assert len(_judge_transfers([*parts[2:], *parts[:2]], [], one, two).out_of_order) == 2
+
+
+@pytest.mark.parametrize(
+    "value", [None, b"", b"[]", b"{}", b'{"parts": []}', b'{"parts": [1]}', b'{"parts": 1}']
+)
+def test_no_transaction(value: bytes | None) -> None:
+    """What says that it is a transaction and is none cannot be judged."""
+    with pytest.raises(CannotJudgeError, match="transfers/0/0 is no transaction"):
+        _judge_transfers([], [], MOVED._replace(value=value))
+
+
+def test_text() -> None:
+    """Bytes that are no text are shown, too."""
+    assert text(b"\xff") == "\N{REPLACEMENT CHARACTER}"
+
+
+def test_it_imports_nothing_of_ringfence() -> None:
+    """A checker must not inherit the mistakes of the checked: only Kafka's client and what prints a table."""
+    imported = set()
+    for file in Path(judging.__file__).parent.glob("*.py"):
+        for node in ast.walk(ast.parse(file.read_text("utf-8"))):
+            if isinstance(node, ast.Import):
+                imported |= {alias.name for alias in node.names}
+            elif isinstance(node, ast.ImportFrom):
+                imported.add(node.module or ".")
+    others = {each for each in imported if not each.startswith("app.check.")}
+
+    assert {each.split(".")[0] for each in others} - set(sys.stdlib_module_names) == {
+        "confluent_kafka",
+        "rich",
+    }
