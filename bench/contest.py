@@ -1,7 +1,7 @@
 """The contest: topics, traffic, rounds. What ran is kept although something else failed."""
 
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
@@ -13,20 +13,28 @@ from bench import topics
 from bench.contenders import ringfence
 from bench.errors import BenchError
 from bench.job import Job, Run, perform
-from bench.traffic import Expected, Plan, generate, publish
+from bench.traffic import PARTS, Expected, Message, Plan, generate, publish, transactions
 
 RINGFENCE: Final = "ringfence"
 FORWARDED: Final = "forwarded"
 COPY: Final = "bare copy"
+TRANSACTIONS: Final = "transactions"
 PLAIN: Final = "plain Faust"
-CONTENDERS: Final = {"ringfence": RINGFENCE, "forwarded": FORWARDED, "copy": COPY, "faust": PLAIN}
+CONTENDERS: Final = {
+    "ringfence": RINGFENCE,
+    "transactions": TRANSACTIONS,
+    "forwarded": FORWARDED,
+    "copy": COPY,
+    "faust": PLAIN,
+}
 """As ``--only`` names them."""
-COMPARED: Final = ((RINGFENCE, COPY), (FORWARDED, RINGFENCE))
+COMPARED: Final = ((RINGFENCE, COPY), (FORWARDED, RINGFENCE), (TRANSACTIONS, RINGFENCE))
 """Each by the other."""
-_ROUND: Final = (COPY, RINGFENCE, FORWARDED)
+_ROUND: Final = (COPY, RINGFENCE, TRANSACTIONS, FORWARDED)
 """Those that are compared run one after the other, in this order or the reverse one."""
 INPUT: Final = "bench"
 PLAIN_INPUT: Final = "bench-plain"
+TRANSACTIONS_INPUT: Final = "bench-transactions"
 
 Say = Callable[[str], None]
 
@@ -42,6 +50,11 @@ class Outcome:
     rounds: list[dict[str, Run]] = field(default_factory=list)
     """A round's runs by contender; a failed one is missing."""
     failures: list[str] = field(default_factory=list)
+
+    @property
+    def transactions_plan(self) -> Plan:
+        """Of as many messages in all, some of which make a transaction."""
+        return replace(self.plan, messages=self.plan.messages // PARTS)
 
     def runs(self, contender: str) -> list[Run]:
         """All runs of a contender, in order."""
@@ -76,9 +89,17 @@ class Contest:
     def run(self, rounds: int, only: Sequence[str]) -> None:
         """Ringfence, at home and forwarding, and the copy in turn, changing who begins; the plain agent once, at the end."""
         outcome = self._outcome
-        rivals = {COPY: self._copy, RINGFENCE: self._ringfence, FORWARDED: self._forwarded}
+        rivals = {
+            COPY: self._copy,
+            RINGFENCE: self._ringfence,
+            TRANSACTIONS: self._transactions,
+            FORWARDED: self._forwarded,
+        }
         chosen = [each for each in _ROUND if each in only]
-        if chosen:
+        if TRANSACTIONS in chosen:
+            transactions_expected = self._fill(TRANSACTIONS_INPUT, outcome.transactions_plan, transactions)
+            outcome.expected[TRANSACTIONS] = transactions_expected.distinct * PARTS
+        if set(chosen) - {TRANSACTIONS}:
             expected = self._fill(INPUT, outcome.plan)
             outcome.expected |= dict.fromkeys((RINGFENCE, FORWARDED), expected.distinct)
             outcome.expected[COPY] = expected.total
@@ -91,10 +112,10 @@ class Contest:
             outcome.rounds.append({})
             self._attempt(self._plain)
 
-    def _fill(self, topic: str, plan: Plan) -> Expected:
+    def _fill(self, topic: str, plan: Plan, make: Callable[[Plan], Iterator[Message]] = generate) -> Expected:
         self._say(f"producing {plan.messages:,} messages into {topic}")
         topics.create(self._bootstrap, topic, plan.partitions)
-        expected = publish(self._bootstrap, topic, generate(plan))
+        expected = publish(self._bootstrap, topic, make(plan))
         self._say(f"  {expected.total - expected.distinct:,} of them are resends")
         return expected
 
@@ -117,6 +138,11 @@ class Contest:
         worker = ringfence.prepare(folder, self._bootstrap, name, INPUT, self._outcome.plan.ring)
         return self._worker(RINGFENCE, worker, name, folder)
 
+    def _transactions(self, name: str, folder: Path) -> Run:
+        """As many messages, as parts of transactions."""
+        worker = ringfence.prepare(folder, self._bootstrap, name, TRANSACTIONS_INPUT, self._outcome.plan.ring)
+        return self._worker(TRANSACTIONS, worker, name, folder)
+
     def _forwarded(self, name: str, folder: Path) -> Run:
         """The same traffic, to a worker that is told of another partitioner than its producer's."""
         ring = self._outcome.plan.forwarded_ring
@@ -124,16 +150,18 @@ class Contest:
         return self._worker(FORWARDED, worker, name, folder)
 
     def _worker(self, contender: str, worker: ringfence.Worker, name: str, folder: Path) -> Run:
-        plan = self._outcome.plan
+        grouped = contender == TRANSACTIONS
+        plan = self._outcome.transactions_plan if grouped else self._outcome.plan
         job = Job(
             contender,
             worker.command,
             name,
-            INPUT,
+            TRANSACTIONS_INPUT if grouped else INPUT,
             worker.output,
             plan.partitions,
             plan.messages,
             worker.forward,
+            parts=PARTS if grouped else 1,
         )
         return self._perform(job, folder, (worker.forward, *worker.more_topics))
 
@@ -162,7 +190,7 @@ class Contest:
         return self._perform(replace(job, command=command), folder, internal)
 
     def _perform(self, job: Job, folder: Path, internal: Sequence[str]) -> Run:
-        self._say(f"{job.contender}: {job.messages:,} messages")
+        self._say(f"{job.contender}: {job.messages * job.parts:,} messages")
         try:
             return perform(job, self._bootstrap, self._broker.pid, folder / "output.log")
         finally:

@@ -35,6 +35,8 @@ class Job:
     """Topic that the contender forwards through; what is in it has to be consumed too. Empty = none."""
     reports: bool = False
     """Its commits are too rare to measure by: it prints how many messages it has finished."""
+    parts: int = 1
+    """Messages that a record of the input holds: those of a transaction are what is counted."""
     folder: Path = measure.ROOT
     """Root of the project, or of another version of it."""
 
@@ -105,7 +107,7 @@ def perform(job: Job, bootstrap: str, broker_pid: int, log: Path) -> Run:
     forwarded = topics.count(bootstrap, job.forward, job.partitions).records if job.forward else None
     return Run(
         contender=job.contender,
-        measured=last.finished - first.finished,
+        measured=(last.finished - first.finished) * job.parts,
         seconds=last.contender.moment_s - first.contender.moment_s,
         cpu_s=last.contender.cpu_s - first.contender.cpu_s,
         broker_cpu_s=last.broker.cpu_s - first.broker.cpu_s,

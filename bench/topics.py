@@ -27,7 +27,7 @@ class Counted:
 
     records: int
     distinct: int
-    """Different duplicate IDs."""
+    """Different duplicate IDs, and parts of different transactions."""
     out_of_order: int
     """Records behind a later one of their group and input partition, where they name their source."""
 
@@ -149,8 +149,8 @@ def count(bootstrap: str, topic: str, partitions: int) -> Counted:
     for message in _read(bootstrap, topic, [0] * partitions):
         records += 1
         headers: dict[str, Header] = dict(message.headers() or ())
-        distinct.add(headers.get(ID_HEADER))
-        source = headers.get(wire.HEADER_SOURCE)
+        source, part = headers.get(wire.HEADER_SOURCE), headers.get(wire.HEADER_PART)
+        distinct.add(headers.get(ID_HEADER) if part is None else f"{source!r} {part!r}")
         if isinstance(source, bytes):
             place, _, offset = source.rpartition(b"/")
             lane = (message.key(), place)

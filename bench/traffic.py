@@ -1,5 +1,6 @@
 """Seeded traffic with resends, and how it gets into a topic."""
 
+import json
 import random
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -10,9 +11,12 @@ from confluent_kafka import KafkaError, Producer
 from confluent_kafka import Message as Delivered
 
 from bench.errors import BenchError
+from ringfence_kafka import wire
 
 ID_HEADER: Final = "_AMQ_DUPL_ID"
 FLUSH_LIMIT_S: Final = 120.0
+PARTS: Final = 3
+"""Messages of a transaction."""
 LOG_LEVEL: Final = 2
 """Of librdkafka: it tells of retries that are usual with a broker that has just started."""
 
@@ -50,6 +54,8 @@ class Message(NamedTuple):
     key: bytes
     id: bytes
     value: bytes
+    headers: tuple[tuple[str, bytes], ...] = ()
+    """Beside the ID."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +109,20 @@ def generate(plan: Plan) -> Iterator[Message]:
         yield message
 
 
+def transactions(plan: Plan) -> Iterator[Message]:
+    """The plan's messages as transactions of :data:`PARTS` messages: its own group and value, and others'."""
+    for message in generate(plan):
+        number = int(message.id, 16)
+        groups = [
+            message.key.decode(),
+            *(f"group-{(number >> 16 * each) % plan.groups:04d}" for each in range(1, PARTS)),
+        ]
+        text = message.value.hex()[: plan.value_bytes]
+        parts = [{"key": group, "value": text} for group in groups]
+        value = json.dumps({"parts": parts}).encode()
+        yield message._replace(value=value, headers=((wire.HEADER_TRANSACTION, wire.TRANSACTION_FORM),))
+
+
 def publish(bootstrap: str, topic: str, messages: Iterable[Message]) -> Expected:
     """Write all messages, each partition in order, and wait until the broker has them.
 
@@ -147,7 +167,7 @@ def produce(producer: Producer, topic: str, message: Message) -> None:
                 value=message.value,
                 key=message.key,
                 partition=message.partition,
-                headers=[(ID_HEADER, message.id)],
+                headers=[(ID_HEADER, message.id), *message.headers],
             )
         except BufferError:
             producer.poll(0.1)
