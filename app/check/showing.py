@@ -18,7 +18,7 @@ def table(judgements: Sequence[Judgement], seconds: float) -> Table:
     )
     made.add_column("address")
     for column in (
-        "sent", "distinct", "accepted", "lost", "torn", "doubled", "out of order", "changed", "seconds", "messages/s",
+        "sent", "distinct", "accepted", "lost", "torn", "doubled", "out of order", "changed", "messages/s",
     ):  # fmt: skip
         made.add_column(column, justify="right")
     rows = [(each.address, _numbers(each)) for each in judgements]
@@ -29,8 +29,7 @@ def table(judgements: Sequence[Judgement], seconds: float) -> Table:
             made.add_section()
         cells = [f"{number:,}" for number in numbers[:3]]
         cells += [f"[bold red]{number:,}[/]" if number else "0" for number in numbers[3:]]
-        speed = [f"{seconds:.1f}", f"{numbers[0] / seconds:,.0f}"] if seconds else ["", ""]
-        made.add_row(name, *cells, *speed)
+        made.add_row(name, *cells, f"{numbers[0] / seconds:,.0f}" if seconds else "")
     return made
 
 

@@ -238,8 +238,8 @@ class Demo:
             return
         outage = self._killed.back - self._killed.at
         self._display.say(
-            f"Killed after {_total(self._killed.positions):,} messages, ready again {outage:.1f} s later; the seconds "
-            f"hold that outage. Without it: {self._plan.messages / (seconds - outage):,.0f} messages/s."
+            f"Killed after {_total(self._killed.positions):,} messages, ready again {outage:.1f} s later; all took "
+            f"{seconds:.1f} s. Without that outage: {self._plan.messages / (seconds - outage):,.0f} messages/s."
         )
 
 
