@@ -9,8 +9,10 @@ from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
 
 from reconcile.spark.schemas import ACCEPTED, EVIDENCE, FORWARDED, OUTPUTS, QUARANTINED
 
-PLACE = ["address", "partition", "offset"]
-"""Of an input record: what everything is joined by."""
+RECORD = ["address", "partition", "offset"]
+"""Of an input record."""
+PLACE = [*RECORD, "part_number"]
+"""Of an input record, or of a part that its value holds: what everything is joined by. 0 is the record itself."""
 ONCE = "has_input and (nth is null or nth = 1)"
 """Of the evidence, each input once."""
 _OF_OUTPUTS = ["nth", *(each for each in OUTPUTS.names if each not in PLACE)]
@@ -42,11 +44,12 @@ def attribute(
 
 def _forwarded(inputs: DataFrame, forwards: DataFrame) -> DataFrame:
     """Lane and forward offset where an input was forwarded; a row too for what no input is known of (yet)."""
-    first = forwards.groupBy(*PLACE).agg(F.min(F.struct("forward_offset", "lane")).alias("way"))
-    both = inputs.join(first, on=PLACE, how="full_outer")
+    first = forwards.groupBy(*RECORD).agg(F.min(F.struct("forward_offset", "lane")).alias("way"))
+    both = inputs.join(first, on=RECORD, how="full_outer")
     return both.withColumns(
         {
             "has_input": F.coalesce("has_input", F.lit(False)),
+            "part_number": F.coalesce("part_number", F.lit(0)),
             "lane": F.coalesce("lane", "way.lane"),
             "forward_offset": F.coalesce("forward_offset", "way.forward_offset"),
         }
@@ -134,7 +137,7 @@ def carried_inputs(evidence: DataFrame) -> DataFrame:
 
 def carried_forwards(ahead: DataFrame) -> DataFrame:
     """Of evidence on inputs beyond the cut: what was forwarded of them."""
-    return ahead.where("forward_offset is not null").select(*PLACE, "lane", "forward_offset").distinct()
+    return ahead.where("forward_offset is not null").select(*RECORD, "lane", "forward_offset").distinct()
 
 
 def carried_outputs(ahead: DataFrame) -> DataFrame:

@@ -102,13 +102,14 @@ class Frames(Sources):
         return nights
 
     def _carried(self, base: Night | None, name: str, schema: StructType) -> list[DataFrame]:
-        return [
-            self._forwards_anew(
-                self._numbered(self._parquet(schema, self.files.at(results_folder(number), name)), names)
-            )
+        kept = [
+            self._numbered(self._parquet(schema, self.files.at(results_folder(number), name)), names)
             for number, names in sorted(self.left(base).items())
             if name in self.files.names(results_folder(number))
         ]
+        # An earlier version, which knew no parts, kept none.
+        whole = {"part_number": F.coalesce("part_number", F.lit(0))}
+        return [self._forwards_anew(each.withColumns(whole)) for each in kept]
 
     def _forwards_anew(self, kept: DataFrame) -> DataFrame:
         """Where the forward topic is another one now, what was in the old one stands before all of it."""

@@ -58,7 +58,7 @@ class Frames:
 
 def _evidence(number: int, row: dict[str, Any]) -> dict[str, Any]:
     plain: dict[str, Any] = {
-        "address": 0, "partition": 0, "offset": number, "has_input": True, "timestamp": 0, "id": b"%d" % number,
+        "address": 0, "partition": 0, "offset": number, "part_number": 0, "has_input": True, "timestamp": 0, "id": b"%d" % number,
         "group": b"g", "lane": 0, "waiting": False, "fate": ACCEPTED, "nth": 1, "out_partition": 0, "out_offset": number,
         "key_changed": False, "value_changed": False, "headers_changed": False,
     }  # fmt: skip

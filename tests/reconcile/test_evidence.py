@@ -27,7 +27,9 @@ _WAYS = StructType([*INPUTS.fields, *FORWARDS.fields[-2:]])
 
 
 def _frame(spark: SparkSession, schema: StructType, rows: Sequence[dict[str, Any]]) -> DataFrame:
-    found = [tuple(({"address": 0} | row).get(each) for each in schema.names) for row in rows]
+    found = [
+        tuple(({"address": 0, "part_number": 0} | row).get(each) for each in schema.names) for row in rows
+    ]
     return small(spark, found, schema)
 
 

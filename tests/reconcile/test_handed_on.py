@@ -97,6 +97,19 @@ def test_what_waited_for_an_address_that_was_away(state: State) -> None:
     ]  # fmt: skip
 
 
+def test_what_waited_when_no_parts_were_known(state: State) -> None:
+    """An earlier version kept other columns: what it left is whole records."""
+    schema = StructType(
+        [each for each in INPUTS.fields if each.name != "part_number"]
+        + [StructField("part", StringType()), *FORWARDS.fields[-2:]]
+    )
+    rows = state.rows(schema, {"address": "a", "offset": 7, "lane": 0, "forward_offset": 9})
+    rows.write.parquet(state.files.at(results_folder(1), "inputs"))
+
+    (found,) = state.frames().inputs(_night(1)).collect()
+    assert (found["offset"], found["part_number"], found["forward_offset"]) == (7, 0, 9)
+
+
 def test_duplicates_that_were_dropped_until_now(spark: SparkSession, tmp_path: Any) -> None:
     """From drop to divert: what was diverted while nobody looked is not DOUBLED, as it was judged without."""
     state = State(spark, str(tmp_path), duplicates="divert")
