@@ -1,0 +1,128 @@
+"""Opens envelopes: a record whose value lists the parts of a transaction becomes a row for itself, and one for each part.
+
+Workers read the same grammar with code of their own: of an envelope that a lane accepts, both find the same bytes. What a lane refuses
+does not have to be read here as it is there: it is in quarantine, whole. So names that stand twice, or that nobody knows, are passed
+over, and all that is looked for is what cannot be expanded.
+"""
+
+from typing import Final
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
+
+from ringfence_kafka import wire
+
+PARTS_MAX: Final = 10_000
+"""An envelope with more is refused."""
+HEADERS: Final = "array<struct<key:string,value:binary>>"
+"""As Kafka's source has them."""
+_WRITTEN: Final = "array<struct<name:string,value:string,value_base64:string>>"
+_ENVELOPE: Final = f"parts array<struct<address:string,key:string,key_base64:string,value:string,value_base64:string,headers:{_WRITTEN}>>"
+_PART: Final = f"struct<address:string,key:binary,value:binary,headers:{HEADERS}>"
+_LENIENT: Final = {"maxStringLen": str(2**31 - 1)}
+"""Spark reads strings of 20 million characters otherwise; a topic may take larger records."""
+_OPENED: Final = ["part_number", "parts", "part_address"]
+
+
+def opened(records: DataFrame, own: Column, others: Column) -> DataFrame:
+    """The records, and behind each envelope its parts, in rows of the same columns.
+
+    Of a part ``key``, ``value`` and ``headers`` are its own; all other columns are its envelope's. Three are added: ``part_number``,
+    counted from 1, 0 = the record itself; ``parts``, how many the envelope has, 0 = it cannot be read, null = the record is none;
+    and ``part_address``, the address that a part is for, null = the record itself.
+
+    Args:
+        records: key, value, headers, and more.
+        own: Name of the record's address.
+        others: Array of the names of those that its parts may be for, besides.
+    """
+    marked = records.withColumn(
+        "marked", F.exists("headers", lambda each: each["key"] == wire.HEADER_TRANSACTION)
+    )
+    read = marked.withColumn("read", F.when(F.col("marked"), _read(own)))
+    sound = F.when(F.col("marked"), _sound(own, others))
+    counted = read.withColumns(
+        {
+            "decoded": F.when(sound, F.transform("read", _decoded)),
+            "parts": F.when(F.col("marked"), F.when(sound, F.size("read")).otherwise(0)),
+        }
+    )
+    nothing = F.lit(None).cast(_PART)
+    rows = F.when(F.col("parts") > 0, F.concat(F.array(nothing), F.col("decoded"))).otherwise(
+        F.array(nothing)
+    )
+    exploded = counted.select(*records.columns, "parts", F.posexplode(rows).alias("part_number", "part"))
+    itself = F.col("part_number") == 0
+    own_columns = {
+        each: F.when(itself, F.col(each)).otherwise(F.col("part")[each])
+        for each in ("key", "value", "headers")
+    }
+    return exploded.withColumns({**own_columns, "part_address": F.col("part")["address"]}).select(
+        *records.columns, *_OPENED
+    )
+
+
+def last(headers: Column | str, name: str) -> Column:
+    """The value of a header; of repeats the last, as in Kafka. Null = missing or null."""
+    found = F.filter(headers, lambda each: each["key"] == name)
+    return F.try_element_at(found, F.lit(-1))["value"]
+
+
+def _read(own: Column) -> Column:
+    """What ``parts`` lists, with the address that each part is for; null = nothing that could be read."""
+    known = last("headers", wire.HEADER_TRANSACTION) == F.lit(bytearray(wire.TRANSACTION_FORM))
+    listed = F.from_json(F.col("value").cast("string"), _ENVELOPE, _LENIENT)["parts"]
+    return F.when(
+        known, F.transform(listed, lambda part: part.withField("address", F.coalesce(part["address"], own)))
+    )
+
+
+def _sound(own: Column, others: Column) -> Column:
+    """Whether there are parts, not too many, and each is one that a lane could accept."""
+    allowed = F.concat(F.array(own), others)
+    count = F.size("read")
+    return F.coalesce(
+        count.between(1, PARTS_MAX) & F.forall("read", lambda part: _whole(part) & F.array_contains(allowed, part["address"])),
+        F.lit(False),
+    )  # fmt: skip
+
+
+def _whole(part: Column) -> Column:
+    headers = F.coalesce(part["headers"], F.array().cast(_WRITTEN))
+    return (
+        part.isNotNull()
+        & _spelt(part, "key")
+        & _spelt(part, "value")
+        & F.forall(
+            headers, lambda each: _spelt(each, "value") & ~each["name"].startswith(wire.RESERVED_PREFIX)
+        )
+    )
+
+
+def _spelt(holder: Column, name: str) -> Column:
+    """Whether it is there in one way at most, and can be decoded."""
+    encoded = holder[f"{name}_base64"]
+    return encoded.isNull() | (holder[name].isNull() & _decoded_base64(encoded).isNotNull())
+
+
+def _decoded(part: Column) -> Column:
+    headers = F.transform(
+        part["headers"],
+        lambda each: F.struct(each["name"].alias("key"), _bytes(each, "value").alias("value")),
+    )
+    return F.struct(
+        part["address"].alias("address"),
+        _bytes(part, "key").alias("key"),
+        _bytes(part, "value").alias("value"),
+        F.coalesce(headers, F.array().cast(HEADERS)).alias("headers"),
+    )
+
+
+def _bytes(holder: Column, name: str) -> Column:
+    """Those that either spelling stands for; null = neither is there."""
+    return F.coalesce(holder[name].cast("binary"), _decoded_base64(holder[f"{name}_base64"]))
+
+
+def _decoded_base64(text: Column) -> Column:
+    """Null where it is none."""
+    return F.try_to_binary(text, F.lit("base64"))
