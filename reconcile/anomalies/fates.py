@@ -36,14 +36,17 @@ def doubled_later(evidence: DataFrame, spans: DataFrame) -> DataFrame:
 def phantom(evidence: DataFrame, spans: DataFrame) -> DataFrame:
     """An accepted or diverted record whose input is not there: none named, none at that place, or beyond the end."""
     strays = _without_input(evidence, spans).where(F.col("fate").isin(ACCEPTED, DIVERTED))
+    stands_there = (F.col("offset") >= F.col("read_from")) & (F.col("offset") < F.col("cut"))
     why = (
         F.when(F.col("partition").isNull(), F.lit("names no input record in _RF_SOURCE"))
         .when(F.col("cut").isNull(), F.lit("names a partition that the input does not have"))
         .when(F.col("offset") >= F.col("end"), F.lit("names a place beyond the end of the input"))
+        .when(stands_there & (F.col("part_number") > 0), F.lit("no envelope with such a part stands there"))
         .when(
-            (F.col("offset") >= F.col("read_from")) & (F.col("offset") < F.col("cut")),
-            F.lit("no committed input record stands there"),
+            stands_there & F.col("parts").isNotNull(),
+            F.lit("an envelope stands there, and this is none of its parts: _RF_TX_PART is missing"),
         )
+        .when(stands_there, F.lit("no committed input record stands there"))
         .when(F.col("offset") < 0, F.lit("names no place"))
     )
     return rows(strays.withColumn("why", why).where("why is not null"), Anomaly.PHANTOM, F.col("why"))
@@ -61,7 +64,9 @@ def beyond_memory(evidence: DataFrame, spans: DataFrame) -> DataFrame:
 
 def corrupted(evidence: DataFrame) -> DataFrame:
     """An output that is not what its input promises."""
-    changed = {"key": "key_changed", "value": "value_changed", "headers": "headers_changed"}
+    changed = {
+        each: f"{each}_changed" for each in ("key", "value", "headers", "timestamp", "address", "parts")
+    }
     found = evidence.where(" or ".join(changed.values()))
     what = F.concat_ws(", ", *(F.when(F.col(flag), F.lit(name)) for name, flag in changed.items()))
     return rows(found, Anomaly.CORRUPTED, F.concat(what, F.lit(" not as in the input")))

@@ -1,6 +1,6 @@
 """LOST, WRONG-VERDICT, and GAP in their place: inputs that are not accepted, and duplicates of nothing."""
 
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
 
 from reconcile.anomalies.name import Anomaly, rows
@@ -9,43 +9,43 @@ from reconcile.spark.schemas import DIVERTED
 
 def unmatched(evidence: DataFrame) -> DataFrame:
     """Inputs of which no output tells, and which are not on their way."""
-    return evidence.where("has_input and fate is null and not waiting")
+    return evidence.where("has_input and part_number = 0 and fate is null and not waiting")
 
 
-def lost(missing: DataFrame, orphans: DataFrame, rules: DataFrame, excused: DataFrame | None) -> DataFrame:
+def lost(missing: DataFrame, orphans: DataFrame, rules: DataFrame) -> DataFrame:
     """Inputs that are neither accepted, nor in quarantine, nor a duplicate; GAP where evidence on that is gone.
+
+    An envelope is one input: of one that was accepted in part :mod:`reconcile.anomalies.torn` tells.
 
     Args:
         missing: :func:`unmatched` inputs.
         orphans: Of the unmatched with an ID, :func:`reconcile.anomalies.originals.orphans`.
-        rules: address, divert, detects, outputs_gone, ids_gone.
-        excused: transaction: these are TORN.
+        rules: address, divert, detects, outputs_gone, targets_gone, ids_gone.
     """
     rule = F.broadcast(rules)
     # Where duplicates are diverted, and where IDs are not looked at, whatever is missing is missing.
-    plain = missing.join(rule, on="address", how="inner").where("divert or not detects or id is null")
+    plain = missing.join(rule, on="address", how="inner").where("divert or not detects or ids = 0")
     others = (
         orphans.where("fate is null").join(rule, on="address", how="inner").where("not divert and detects")
     )
     found = plain.withColumn(
         "why", F.lit("neither accepted, in quarantine, nor known as a duplicate")
-    ).unionByName(
-        others.withColumn("why", F.lit("not accepted, and the ring of its lane knew no other of its ID"))
+    ).unionByName(others.withColumn("why", F.concat(F.lit("not accepted, and "), _unknown())))
+    return unknown_where_gone(found, Anomaly.LOST)
+
+
+def _unknown() -> Column:
+    """That no ring knew it."""
+    return F.when(F.col("ids") > 1, F.lit("the ring of its lane knew no other of any of its IDs")).otherwise(
+        F.lit("the ring of its lane knew no other of its ID")
     )
-    return _unknown_where_gone(unexcused(found, excused), Anomaly.LOST)
 
 
-def unexcused(found: DataFrame, excused: DataFrame | None) -> DataFrame:
-    """Without the parts of transactions that are ``excused``; None = there are none."""
-    return found if excused is None else found.join(excused, on="transaction", how="left_anti")
-
-
-def wrong_verdict(orphans: DataFrame, rules: DataFrame, excused: DataFrame | None) -> DataFrame:
+def wrong_verdict(orphans: DataFrame, rules: DataFrame) -> DataFrame:
     """Diverted duplicates of nothing: the trap of one that is called a duplicate of itself."""
     found = orphans.where(F.col("fate") == DIVERTED).join(F.broadcast(rules), on="address", how="inner")
-    found = unexcused(found, excused)
-    why = F.when(F.col("original").isNull(), F.lit("the ring of its lane knew no other of its ID"))
-    return _unknown_where_gone(
+    why = F.when(F.col("original").isNull(), _unknown())
+    return unknown_where_gone(
         found.withColumn(
             "why",
             why.otherwise(
@@ -60,9 +60,13 @@ def wrong_verdict(orphans: DataFrame, rules: DataFrame, excused: DataFrame | Non
     )
 
 
-def _unknown_where_gone(found: DataFrame, anomaly: Anomaly) -> DataFrame:
+def unknown_where_gone(found: DataFrame, anomaly: Anomaly) -> DataFrame:
     """The anomaly, or GAP where the evidence that would tell is deleted."""
-    gone = F.col("outputs_gone") | (F.col("ids_gone") & F.col("id").isNotNull())
+    gone = (
+        F.col("outputs_gone")
+        | (F.col("ids_gone") & (F.col("ids") > 0))
+        | (F.col("targets_gone") & F.coalesce(F.col("parts") > 0, F.lit(False)))
+    )
     return rows(
         found,
         anomaly,

@@ -40,6 +40,9 @@ class Anomaly(StrEnum):
 def rows(found: DataFrame, anomaly: Anomaly, detail: Column, /, **columns: Column) -> DataFrame:
     """The rows of an anomaly; columns that ``found`` has by the schema's names are taken as they are."""
     there = set(found.columns)
+    if "part_number" in there:
+        part = F.concat(F.lit("part "), F.col("part_number").cast("string"), F.lit(": "))
+        detail = F.concat(F.when(F.col("part_number") > 0, part).otherwise(F.lit("")), detail)
     special = {"anomaly": F.lit(anomaly.value), "detail": detail, **columns}
     return found.select(
         *(

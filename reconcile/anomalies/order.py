@@ -4,24 +4,33 @@ from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
 
 from reconcile.anomalies.name import Anomaly, rows
+from reconcile.night.evidence import PLACE
 from reconcile.spark.schemas import ACCEPTED
 
 
-def reordered(evidence: DataFrame) -> DataFrame:
+def reordered(evidence: DataFrame, *, transactions: bool) -> DataFrame:
     """Each place where the order of a group from one input partition breaks, a row a place.
+
+    Where there are transactions, that of what one lane judged: their parts are in groups of other lanes too, with no order between
+    those.
 
     Order is seen in one partition of the output: a group that is in several has none, and that is one row more. Of an
     input that was accepted twice the first counts. A large group is one task's; its rows are sorted and looked at one
     after the other, on disk where memory ends.
     """
     accepted = _accepted(evidence)
-    lines = Window.partitionBy("address", "group", "partition").orderBy("out_partition", "out_offset")
+    line = ["out_address", "group", "address", "partition", *(["lane"] if transactions else [])]
+    lines = Window.partitionBy(*line).orderBy("out_partition", "out_offset")
     seen = accepted.withColumns(
         {
             "other_offset": F.lag("offset").over(lines),
+            "other_part": F.lag("part_number").over(lines),
             "before_partition": F.lag("out_partition").over(lines),
         }
-    ).where("other_offset is not null and (out_partition != before_partition or offset < other_offset)")
+    ).where(
+        "other_offset is not null and (out_partition != before_partition or offset < other_offset"
+        " or (offset = other_offset and part_number < other_part))"
+    )
     scattered = F.col("out_partition") != F.col("before_partition")
     return rows(
         seen,
@@ -33,7 +42,13 @@ def reordered(evidence: DataFrame) -> DataFrame:
             ),
         ).otherwise(
             F.concat(
-                F.lit("accepted after offset "), F.col("other_offset").cast("string"), F.lit(" of its group")
+                F.lit("accepted after offset "),
+                F.col("other_offset").cast("string"),
+                F.when(
+                    F.col("other_part") > 0,
+                    F.concat(F.lit(", part "), F.col("other_part").cast("string"), F.lit(",")),
+                ).otherwise(""),
+                F.lit(" of its group"),
             )
         ),
         other_partition=F.col("partition"),
@@ -52,7 +67,7 @@ def reordered_across(
         evidence: Of the night.
         earlier: :data:`reconcile.spark.schemas.IDS` of the last night.
         spans: address, partition, begin of each input partition.
-        outputs: address, out_partition, out_begin of each partition of the accepted topic.
+        outputs: out_address, out_partition, out_begin of each partition of the accepted topic.
     """
     early = (
         _accepted(evidence)
@@ -62,15 +77,18 @@ def reordered_across(
             on=["address", "partition"],
             how="inner",
         )
-        .join(F.broadcast(outputs), on=["address", "out_partition"], how="inner")
+        .join(F.broadcast(outputs), on=["out_address", "out_partition"], how="inner")
         .where("offset < begin or out_offset < out_begin")
     )
-    line = ["address", "group_digest", "partition", "out_partition"]
+    line = ["out_address", "group_digest", "address", "partition", "lane", "out_partition"]
     place = F.struct("offset", "out_offset")
     ends = (
         earlier.join(early.select(*line).distinct(), on=line, how="left_semi")
         .groupBy(*line)
-        .agg(F.max_by(place, "offset").alias("last_in"), F.max_by(place, "out_offset").alias("last_out"))
+        .agg(
+            F.max_by(place, F.struct("offset", "part_number")).alias("last_in"),
+            F.max_by(place, "out_offset").alias("last_out"),
+        )
     )
     both = early.join(ends, on=line, how="inner")
     late, soon = (
@@ -93,6 +111,11 @@ def reordered_across(
 
 def _accepted(evidence: DataFrame) -> DataFrame:
     """Accepted inputs that have a group, each once."""
+    came_out = F.col("parts").isNull() | (F.col("part_number") > 0)
     return evidence.where(
-        (F.col("fate") == ACCEPTED) & (F.col("nth") == 1) & F.col("has_input") & F.col("group").isNotNull()
-    ).select("address", "group", "partition", "offset", "out_partition", "out_offset", "id")
+        (F.col("fate") == ACCEPTED)
+        & (F.col("nth") == 1)
+        & F.col("has_input")
+        & F.col("group").isNotNull()
+        & came_out
+    ).select(*PLACE, "group", "lane", "out_address", "out_partition", "out_offset", "id")

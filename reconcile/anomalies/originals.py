@@ -5,10 +5,10 @@ from typing import Final
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
 
-from reconcile.night.evidence import PLACE
+from reconcile.night.evidence import PLACE, RECORD
 
 _WAY: Final = ["address", "lane", "way"]
-_OURS: Final = ("own_group", "max_age_ms", "largest", "emptied", "in_force")
+_OURS: Final = ("max_age_ms", "largest", "emptied", "in_force")
 
 
 def without_original(
@@ -28,7 +28,7 @@ def without_original(
         night: This one's number.
     """
     limits = F.broadcast(rules.select("address", "max_age_ms", "largest"))
-    mine = candidates.withColumn("own_group", F.xxhash64("group")).join(limits, on="address", how="left")
+    mine = candidates.join(limits, on="address", how="left")
     c, o = _ring_of(mine, events).alias("c"), _ring_of(originals, events).alias("o")
     near = ~_same_way() | (_place("c") - _place("o") <= F.col("c.largest"))
     return c.join(o, on=_is_original(night) & near, how="left_anti")
@@ -66,9 +66,25 @@ def orphans(found: DataFrame, originals: DataFrame, events: DataFrame | None, ni
     return found.join(known.select(*PLACE).distinct(), on=PLACE, how="left_anti").drop(*_OURS)
 
 
+def of_units(found: DataFrame) -> DataFrame:
+    """Of rows of IDs: those of records, and an envelope for all of its IDs. One of them that is known makes it a duplicate."""
+    plain, several = found.where("parts is null"), found.where("parts is not null")
+    unit = Window.partitionBy(*RECORD)
+    first = F.row_number().over(unit.orderBy("part_number"))
+    unknown = (
+        several.withColumns({"unknown": F.count(F.lit(1)).over(unit), "first": first})
+        .where("unknown = ids and first = 1")
+        .withColumns({"part_number": F.lit(0), "fate": F.col("whole")})
+    )
+    return plain.unionByName(unknown.select(*plain.columns))
+
+
 def _is_original(night: int) -> Column:
-    same_id = (F.col("c.address") == F.col("o.address")) & (F.col("c.id") == F.col("o.id"))
-    home = (F.col("c.lane") == F.col("o.lane")) | (F.col("c.own_group") == F.col("o.group_digest"))
+    same_ring = F.col("c.address") == F.col("o.address")
+    same_id = (
+        same_ring & (F.col("c.part_address") == F.col("o.id_address")) & (F.col("c.id") == F.col("o.id"))
+    )
+    home = (F.col("c.lane") == F.col("o.lane")) | (F.col("c.home_digest") == F.col("o.home_digest"))
     in_order = F.when(_same_way(), _place("c") > _place("o")).otherwise(
         (F.col("c.partition") != F.col("o.partition")) | (F.col("c.offset") > F.col("o.offset"))
     )

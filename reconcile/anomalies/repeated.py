@@ -6,12 +6,17 @@ lane writes one transaction after the other, so its records are in its own order
 bounds the number from above, and an ID is called FORGOTTEN only where even that bound lies within the promise.
 """
 
+from collections.abc import Sequence
+
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
 
 from reconcile.anomalies.name import Anomaly, rows
 
-_ID = ["address", "id"]
+_ID = ["id_address", "id"]
+_RING = ["address", "lane"]
+_INPUT = [*_RING, "partition", "offset", "part_number"]
+"""An ID of a ring by where it came in: a transaction brings several, each with a part."""
 
 
 def repeated(ids: DataFrame, night: int) -> DataFrame:
@@ -26,20 +31,21 @@ def repeated(ids: DataFrame, night: int) -> DataFrame:
     chosen = several.where("times > 1 and tonight = 1").select(*_ID)
     rows_of = ids.join(chosen, on=_ID, how="left_semi")
     # Of one group is of one home, whatever way they took.
-    home = Window.partitionBy(*_ID, "group_digest")
+    home = Window.partitionBy(*_ID, "address", "home_digest")
     return rows_of.withColumn("home", F.min("lane").over(home))
 
 
-def cross_lane(repeated: DataFrame, night: int, rules: DataFrame) -> DataFrame:
-    """IDs that reached another lane in this night: the resend had another group. A row an ID.
+def cross_lane(repeated: DataFrame, night: int, rules: DataFrame, input_topics: Sequence[str]) -> DataFrame:
+    """IDs that reached another lane in this night: the resend had another group, or its transaction another key. A row an ID.
 
     OVERRUN where it came so long after each of the others that the ID no longer counted. Which of two lanes was first is
     known if it was on another night.
     """
-    place = ["partition", "offset", "out_partition", "out_offset"]
-    first = repeated.groupBy(*_ID, "home").agg(
+    place = ["partition", "offset", "part_number", "out_address", "out_partition", "out_offset", "address"]
+    ordered = ["partition", "offset", "out_partition", "out_offset", "timestamp", "home"]
+    first = repeated.groupBy(*_ID, "address", "home").agg(
         F.min("night").alias("first_night"),
-        F.min(F.struct("night", *place, "timestamp", "home")).alias("first"),
+        F.min(F.struct("night", *ordered, "address", "part_number", "out_address")).alias("first"),
     )
     homes = first.groupBy(*_ID).agg(
         F.count(F.lit(1)).alias("homes"),
@@ -48,7 +54,9 @@ def cross_lane(repeated: DataFrame, night: int, rules: DataFrame) -> DataFrame:
         F.max("first").alias("other"),
     )
     found = homes.where((F.col("homes") > 1) & (F.col("last_night") == night))
-    elsewhere = repeated.join(found, on=_ID, how="inner").where(F.col("home") != F.col("other.home"))
+    elsewhere = repeated.join(found, on=_ID, how="inner").where(
+        (F.col("home") != F.col("other.home")) | (F.col("address") != F.col("other.address"))
+    )
     apart = F.col("other.timestamp") - F.col("timestamp")
     known = F.col("night") < F.col("other.night")
     nearest = elsewhere.groupBy(*_ID).agg(
@@ -60,28 +68,36 @@ def cross_lane(repeated: DataFrame, night: int, rules: DataFrame) -> DataFrame:
     detail = F.when(
         aged, F.lit("accepted in another lane too, when its ID no longer counted: id_max_age")
     ).otherwise(F.lit("accepted in another lane too: the two have different groups"))
+    same = F.col("one.address") == F.col("other.address")
+    topics = F.array(*(F.lit(each) for each in input_topics))
+    away = F.concat(
+        F.lit(", as "), F.get(topics, F.col("one.address")), F.lit("/"), F.col("one.partition").cast("string"), F.lit("/"),
+        F.col("one.offset").cast("string"),
+    )  # fmt: skip
+    placed = nearest.withColumns({each: F.col(f"other.{each}") for each in place})
     return rows(
-        nearest.join(F.broadcast(rules.select("address", "max_age_ms")), on="address", how="inner"),
+        placed.join(F.broadcast(rules.select("address", "max_age_ms")), on="address", how="inner"),
         Anomaly.CROSS_LANE,
-        detail,
+        F.concat(detail, F.when(same, F.lit("")).otherwise(away)),
         anomaly=F.when(aged, F.lit(Anomaly.OVERRUN.value)).otherwise(F.lit(Anomaly.CROSS_LANE.value)),
-        other_partition=F.col("one.partition"),
-        other_offset=F.col("one.offset"),
-        **{each: F.col(f"other.{each}") for each in place},
+        other_partition=F.when(same, F.col("one.partition")),
+        other_offset=F.when(same, F.col("one.offset")),
     )
 
 
 def pairs(repeated: DataFrame, night: int) -> DataFrame:
     """Each ID of this night beside the one before it in its lane; columns of the earlier one begin with ``a_``."""
-    lane = Window.partitionBy(*_ID, "home")
+    lane = Window.partitionBy(*_ID, "address", "home")
     # From one input partition: in its order. Else in that of the output.
     single = F.size(F.collect_set("partition").over(lane)) == 1
-    ordered = Window.partitionBy(*_ID, "home").orderBy("place", "night", "out_partition", "out_offset")
+    ordered = lane.orderBy("place", "night", "out_partition", "out_offset")
     earlier = [
         "partition",
         "offset",
+        "part_number",
         "forward_offset",
         "timestamp",
+        "out_address",
         "out_partition",
         "out_offset",
         "lane",
@@ -98,33 +114,28 @@ def ranks(ids: DataFrame, lanes: DataFrame) -> DataFrame:
 
     Where input and output disagree on what came before what, the output is out of order itself, and no witness.
     """
-    chosen = ids.join(F.broadcast(lanes), on=["address", "lane"], how="left_semi")
-    source, output = (
-        Window.partitionBy("address", "lane", "partition"),
-        Window.partitionBy("address", "lane", "out_partition"),
-    )
-    both = Window.partitionBy("address", "lane", "partition", "out_partition")
-    before_both = F.lag("out_offset").over(both.orderBy("offset"))
+    chosen = ids.join(F.broadcast(lanes), on=_RING, how="left_semi")
+    place = ["out_address", "out_partition"]
+    source, output = Window.partitionBy(*_RING, "partition"), Window.partitionBy(*_RING, *place)
+    both = Window.partitionBy(*_RING, "partition", *place)
+    came, went = ["offset", "part_number"], ["out_offset", "part_number"]
+    before_both = F.lag("out_offset").over(both.orderBy(*came))
     ranked = (
         chosen.withColumns(
-            {"s": F.row_number().over(source.orderBy("offset")), "s_n": F.count(F.lit(1)).over(source)}
+            {"s": F.row_number().over(source.orderBy(*came)), "s_n": F.count(F.lit(1)).over(source)}
         )
         .withColumns(
             {
-                "b": F.row_number().over(both.orderBy("offset")),
+                "b": F.row_number().over(both.orderBy(*came)),
                 "b_n": F.count(F.lit(1)).over(both),
                 "previous": before_both,
             }
         )
-        .withColumns(
-            {"o": F.row_number().over(output.orderBy("out_offset")), "o_n": F.count(F.lit(1)).over(output)}
-        )
+        .withColumns({"o": F.row_number().over(output.orderBy(*went)), "o_n": F.count(F.lit(1)).over(output)})
     )
     disorder = F.max((F.col("previous") > F.col("out_offset")).cast("int"))
-    totals = ranked.groupBy("address", "lane").agg(
-        F.count(F.lit(1)).alias("total"), disorder.alias("disorder")
-    )
-    joined = ranked.join(F.broadcast(totals), on=["address", "lane"], how="inner")
+    totals = ranked.groupBy(*_RING).agg(F.count(F.lit(1)).alias("total"), disorder.alias("disorder"))
+    joined = ranked.join(F.broadcast(totals), on=_RING, how="inner")
     witness = F.coalesce(F.col("disorder"), F.lit(0)) == 0
     before = F.col("s") - 1 + F.when(witness, F.col("o") - F.col("b")).otherwise(0)
     after = (
@@ -133,7 +144,7 @@ def ranks(ids: DataFrame, lanes: DataFrame) -> DataFrame:
         + F.when(witness, F.col("o_n") - F.col("o") - F.col("b_n") + F.col("b")).otherwise(0)
     )
     return joined.select(
-        "address", "lane", "partition", "offset", "total", before.alias("before"), after.alias("after"),
+        *_INPUT, "total", before.alias("before"), after.alias("after"),
         witness.alias("witness"),
     )  # fmt: skip
 
@@ -141,7 +152,7 @@ def ranks(ids: DataFrame, lanes: DataFrame) -> DataFrame:
 def between(pairs: DataFrame, ranks: DataFrame) -> DataFrame:
     """The pairs, with ``between``: the largest possible number of IDs that were accepted between the two."""
     later = ranks.select(
-        "address", "lane", "partition", "offset", "total", "witness",
+        *_INPUT, "total", "witness",
         F.col("before").alias("b_before"), F.col("after").alias("b_after"),
     )  # fmt: skip
     earlier = ranks.select(
@@ -149,16 +160,19 @@ def between(pairs: DataFrame, ranks: DataFrame) -> DataFrame:
         F.col("lane").alias("a_lane"),
         F.col("partition").alias("a_partition"),
         F.col("offset").alias("a_offset"),
+        F.col("part_number").alias("a_part_number"),
         F.col("before").alias("a_before"),
         F.col("after").alias("a_after"),
     )
-    joined = pairs.join(later, on=["address", "lane", "partition", "offset"], how="left").join(
-        earlier, on=["address", "a_lane", "a_partition", "a_offset"], how="left"
+    joined = pairs.join(later, on=_INPUT, how="left").join(
+        earlier, on=["address", *(f"a_{each}" for each in _INPUT[1:])], how="left"
     )
     forth = F.col("total") - 2 - F.col("a_before") - F.col("b_after")
     back = F.col("total") - 2 - F.col("b_before") - F.col("a_after")
     seen = (F.col("partition") == F.col("a_partition")) | (
-        F.col("witness") & (F.col("out_partition") == F.col("a_out_partition"))
+        F.col("witness")
+        & (F.col("out_address") == F.col("a_out_address"))
+        & (F.col("out_partition") == F.col("a_out_partition"))
     )
     apart = F.when(seen, forth).otherwise(F.greatest(forth, back))
     return joined.withColumn("between", F.greatest(F.lit(0), apart))
@@ -191,7 +205,7 @@ def promised(pairs: DataFrame, events: DataFrame | None, rules: DataFrame, capac
     known = F.col("e.number").isNotNull()
     a_before = known & _before("p.a_offset", "p.a_forward_offset")
     b_before = known & _before("p.offset", "p.forward_offset")
-    key = ["address", "partition", "offset", "a_partition", "a_offset"]
+    key = ["address", "partition", "offset", "part_number", "a_partition", "a_offset", "a_part_number"]
     seen = joined.groupBy(*(F.col(f"p.{each}") for each in key)).agg(
         F.max(a_before & ~b_before).alias("told"),
         F.max_by("e.after", F.when(known & ~a_before, F.col("e.number"))).alias("last"),

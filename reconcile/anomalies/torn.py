@@ -1,58 +1,52 @@
-"""TORN: transactions, of which all parts are accepted or none.
+"""TORN: transactions, of which all parts are accepted or none. A part that is missing beside others is not LOST besides."""
 
-No lane parks parts: each is judged by its own ID, as any record is. So what is missing of a transaction is LOST unless it is a
-duplicate, and TORN names in its place only what it shows.
-"""
+from collections.abc import Sequence
+from typing import Final
 
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
 
-from reconcile.anomalies.name import Anomaly, rows
-from reconcile.night.evidence import ONCE
+from reconcile.anomalies.lost import unknown_where_gone
+from reconcile.anomalies.name import Anomaly
+from reconcile.night.evidence import FIRST, RECORD
 from reconcile.spark.schemas import ACCEPTED
 
-_TORN = "seen = of and accepted > 0 and accepted < of"
+SHOWN_MAX: Final = 20
+"""So many parts are named by their numbers."""
 
 
-def parts(evidence: DataFrame) -> DataFrame:
-    """Inputs that are parts, and judged tonight: transaction, number, of, accepted, and where they stand."""
-    split = F.split("part", "/")
-    number, of = (F.try_element_at(split, F.lit(each)).try_cast("int") for each in (1, 2))
-    return (
-        evidence.where(f"{ONCE} and transaction is not null and not waiting")
-        .withColumns(
-            {
-                "number": number,
-                "of": of,
-                "accepted": F.coalesce(F.col("fate") == ACCEPTED, F.lit(False)),
-            }
-        )
-        .where("number is not null and of is not null")
+def torn(evidence: DataFrame, rules: DataFrame, accepted_topics: Sequence[str]) -> DataFrame:
+    """A row a transaction that was accepted in part; GAP where the missing parts may have been in evidence that is gone.
+
+    Args:
+        evidence: Of the night.
+        rules: address, outputs_gone, targets_gone, ids_gone.
+        accepted_topics: Of each address, by its number.
+    """
+    parts = evidence.where(f"{FIRST} and part_number > 0 and came > 0 and came < parts")
+    there = F.coalesce(F.col("fate") == ACCEPTED, F.lit(False))
+    topics = F.array(*(F.lit(each) for each in accepted_topics))
+    told = parts.groupBy(*RECORD).agg(
+        F.sort_array(F.collect_list(F.when(there, F.col("part_number")))).alias("found"),
+        F.sort_array(F.collect_list(F.when(~there, F.col("part_number")))).alias("missing"),
+        F.sort_array(F.collect_set(F.when(there, F.get(topics, F.col("out_address"))))).alias("found_in"),
+        F.sort_array(F.collect_set(F.when(~there, F.get(topics, F.col("part_address"))))).alias("missing_in"),
     )
-
-
-def transactions(parts: DataFrame) -> DataFrame:
-    """A row a transaction, whatever addresses its parts travelled to."""
-    return parts.groupBy("transaction").agg(
-        F.max("of").alias("of"),
-        F.count_distinct("number").alias("seen"),
-        F.count_distinct(F.when(F.col("accepted"), F.col("number"))).alias("accepted"),
-        F.min(F.struct("address", "partition", "offset", "id", "group")).alias("first"),
-    )
-
-
-def torn(transactions: DataFrame) -> DataFrame:
-    """A transaction accepted in part, named by its first part. Of one that lies across the cut nobody knows it."""
-    found = transactions.where(_TORN).select(
-        "first.*",
-        F.concat(
-            F.lit("of transaction "), F.hex("transaction"), F.lit(" "), F.col("accepted").cast("string"),
-            F.lit(" of "), F.col("of").cast("string"), F.lit(" parts were accepted"),
-        ).alias("text"),
+    envelopes = evidence.where(f"{FIRST} and part_number = 0 and came > 0 and came < parts")
+    rows = envelopes.join(told, on=RECORD, how="inner").join(F.broadcast(rules), on="address", how="inner")
+    text = F.concat(
+        _numbers("found"), F.lit(" of "), F.col("parts").cast("string"), F.lit(" accepted, in "), F.array_join("found_in", ", "),
+        F.lit("; missing: "), _numbers("missing"), F.lit(", for "), F.array_join("missing_in", ", "),
     )  # fmt: skip
-    return rows(found, Anomaly.TORN, F.col("text"))
+    return unknown_where_gone(rows.withColumn("why", text), Anomaly.TORN)
 
 
-def excused(transactions: DataFrame) -> DataFrame:
-    """Transactions whose missing parts are not named one by one: they are TORN."""
-    return transactions.where(_TORN).select("transaction")
+def _numbers(name: str) -> Column:
+    """``parts 1, 3``; of very many the first."""
+    some = F.array_join(F.slice(name, 1, SHOWN_MAX).cast("array<string>"), ", ")
+    more = F.size(name) - SHOWN_MAX
+    several = F.when(F.size(name) == 1, F.lit("part ")).otherwise(F.lit("parts "))
+    rest = F.when(more > 0, F.concat(F.lit(" and "), more.cast("string"), F.lit(" more"))).otherwise(
+        F.lit("")
+    )
+    return F.concat(several, some, rest)

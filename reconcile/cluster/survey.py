@@ -5,7 +5,7 @@ commits cover is below. Then where the inputs end: no output can name a place be
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Self
 
 from reconcile.cluster.admin import Admin, Place, TopicFacts
@@ -119,7 +119,13 @@ class Survey:
         """The cut of each address, going on from these positions."""
         ((journal, now),) = self.journal_position.items()
         lost = journal_lost(journal, now, positions.get(journal))
-        return {each.name: self._cut(self.roles[each.name], positions, lost) for each in addresses}
+        cuts = {each.name: self._cut(self.roles[each.name], positions, lost) for each in addresses}
+        return {
+            each.name: replace(
+                cuts[each.name], targets=[cuts[name].accepted for name in each.transaction_addresses]
+            )
+            for each in addresses
+        }
 
     def _cut(
         self, roles: Mapping[str, str], positions: Mapping[str, Position], journal: Sequence[Lost]

@@ -52,7 +52,8 @@ class Judgement:
 BACKLOG_READ_MAX: Final = 1_000_000
 """Of a longer backlog the offsets are counted, those of markers and aborted records too."""
 COUNTED: Final = (
-    "input", "accepted", "diverted", "quarantined", "unchecked", "forwarded", "waiting", "unmatched", "dropped", "parts",
+    "input", "accepted", "diverted", "quarantined", "unchecked", "forwarded", "waiting", "unmatched", "dropped",
+    "transactions",
 )  # fmt: skip
 
 
@@ -74,25 +75,25 @@ def count(
     fate = F.col("fate")
     accepted = once & (fate == ACCEPTED)
     dropping = F.col("address").isin(sorted(found.dropping)) if found.dropping else F.lit(False)
-    of_id = accepted & F.col("id").isNotNull()
+    identified = F.col("ids") > 0
     counted = (
         once,
         accepted,
         once & (fate == DIVERTED),
         once & (fate == QUARANTINED),
-        accepted & (F.col("id").isNull() | (F.get(capacities, F.col("address")) == 0)),
+        accepted & (~identified | (F.get(capacities, F.col("address")) == 0)),
         once & F.col("forward_offset").isNotNull(),
         once & F.col("waiting"),
         once & fate.isNull() & ~F.col("waiting"),
-        once & fate.isNull() & ~F.col("waiting") & F.col("id").isNotNull() & dropping,
-        once & F.col("transaction").isNotNull(),
+        once & fate.isNull() & ~F.col("waiting") & identified & dropping,
+        once & (F.col("parts") > 0),
     )
     dated = F.when(once & (F.col("timestamp") > 0), F.col("timestamp"))
     rows, since = _since(frames, evidence, told)
     lanes = rows.groupBy("address", "lane").agg(
         *(F.count_if(each).alias(name) for name, each in zip(COUNTED, counted, strict=True)),
-        F.count_if(of_id).alias("ids"),
-        F.count_if(of_id & since).alias("since"),
+        F.sum(F.when(accepted, F.col("ids")).otherwise(0)).alias("ids"),
+        F.sum(F.when(accepted & since, F.col("ids")).otherwise(0)).alias("since"),
         F.min(dated).alias("first"),
         F.max(dated).alias("last"),
     )

@@ -91,6 +91,8 @@ class AddressCut:
     """What home lanes had consumed of the forward topic; it is read to its end."""
     journal: Sequence[Lost] = ()
     """What is gone of the journal, which all addresses share."""
+    targets: Sequence[TopicCut] = ()
+    """Accepted topics of other addresses, in which parts of its transactions are."""
 
     def topics(self) -> dict[str, TopicCut]:
         """By role."""

@@ -101,7 +101,7 @@ def moments(
         dropping: Whether a record without an output is a duplicate, at its address.
     """
     fate = F.col("fate")
-    dropped = fate.isNull() & ~F.col("waiting") & F.col("id").isNotNull() & dropping
+    dropped = fate.isNull() & ~F.col("waiting") & (F.col("ids") > 0) & dropping
     rows = evidence.where(F.expr(ONCE)).select(
         "address",
         "timestamp",

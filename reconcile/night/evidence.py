@@ -13,8 +13,10 @@ RECORD = ["address", "partition", "offset"]
 """Of an input record."""
 PLACE = [*RECORD, "part_number"]
 """Of an input record, or of a part that its value holds: what everything is joined by. 0 is the record itself."""
-ONCE = "has_input and (nth is null or nth = 1)"
-"""Of the evidence, each input once."""
+FIRST = "has_input and (nth is null or nth = 1)"
+"""Of the evidence, each record and each part once."""
+ONCE = f"{FIRST} and part_number = 0"
+"""Of the evidence, each input record once."""
 _OF_OUTPUTS = ["nth", *(each for each in OUTPUTS.names if each not in PLACE)]
 
 
@@ -91,6 +93,7 @@ def _columns() -> list[Column]:
     has_input, fate = F.col("has_input"), F.col("fate")
     accepted, quarantined = fate == ACCEPTED, fate == QUARANTINED
     both = has_input & fate.isNotNull()
+    of_part = both & accepted & (F.col("part_number") > 0)
     key_changed = ~F.col("key_digest").eqNullSafe(F.col("out_key_digest")) | (
         accepted & (F.col("out_group_digest") != F.xxhash64("group"))
     )
@@ -105,9 +108,19 @@ def _columns() -> list[Column]:
         "offset": F.when(somewhere, F.col("offset")),
         "lane": F.coalesce("lane", F.when(has_input, F.col("partition"))),
         "fate": F.coalesce(fate, F.when(~has_input, F.lit(FORWARDED))),
+        # What an output says of itself where no input is known.
+        "timestamp": F.when(has_input, F.col("timestamp")).otherwise(F.col("out_timestamp")),
+        "parts": F.when(has_input, F.col("parts")).otherwise(F.col("out_parts")),
         "key_changed": both & key_changed & ~quarantined,
         "value_changed": both & value_changed,
         "headers_changed": both & headers_changed & ~quarantined,
+        "address_changed": of_part & (F.col("part_address") != F.col("out_address")),
+        "parts_changed": of_part & (F.col("parts") != F.col("out_parts")),
+        "timestamp_changed": of_part & (F.col("timestamp") != F.col("out_timestamp")),
+        "whole": fate,
+        "came": F.lit(None),
+        "ids": F.col("id").isNotNull().cast("int"),
+        "home_digest": F.xxhash64("group"),
         "key_digest": _other_side("key_digest"),
         "value_digest": _other_side("value_digest"),
         "value_bytes": _other_side("value_bytes"),
@@ -130,8 +143,8 @@ def _other_side(name: str) -> Column:
 def carried_inputs(evidence: DataFrame) -> DataFrame:
     """Inputs that are still on their way to their home lane, as the next night takes them up."""
     return evidence.where("waiting and has_input").select(
-        *PLACE, "timestamp", "id", "group", "key_digest", "value_digest", F.col("value_bytes").cast("int").alias("value_bytes"),
-        "headers_digest", "transaction", "part", "lane", "forward_offset",
+        *PLACE, "parts", "part_address", "timestamp", "id", "group", "key_digest", "value_digest", F.col("value_bytes").cast("int").alias("value_bytes"),
+        "headers_digest", "lane", "forward_offset",
     )  # fmt: skip
 
 
@@ -143,7 +156,8 @@ def carried_forwards(ahead: DataFrame) -> DataFrame:
 def carried_outputs(ahead: DataFrame) -> DataFrame:
     """Of evidence on inputs beyond the cut: their outputs."""
     return ahead.where(F.col("fate") != FORWARDED).select(
-        *PLACE, "fate", "out_partition", "out_offset",
+        *PLACE, "fate", "out_address", F.col("parts").alias("out_parts"), F.col("timestamp").alias("out_timestamp"),
+        "out_partition", "out_offset",
         F.col("group_digest").alias("out_group_digest"),
         F.col("key_digest").alias("out_key_digest"),
         F.col("value_digest").alias("out_value_digest"),
@@ -165,9 +179,10 @@ def ahead(evidence: DataFrame, spans: DataFrame) -> DataFrame:
 
 def accepted_ids(evidence: DataFrame, night: int) -> DataFrame:
     """:data:`reconcile.spark.schemas.IDS` of this night, without their positions."""
-    return evidence.where(
-        (F.col("fate") == ACCEPTED) & (F.col("nth") == 1) & F.col("has_input") & F.col("id").isNotNull()
-    ).select(
-        "address", "id", "lane", "partition", "offset", "forward_offset", "timestamp", "out_partition", "out_offset",
-        F.xxhash64("group").alias("group_digest"), F.lit(None).cast("bigint").alias("position"), F.lit(night).alias("night"),
+    # An envelope's own ID is in no group: its parts are.
+    in_group = F.col("parts").isNull() | (F.col("part_number") > 0)
+    return evidence.where(F.expr(FIRST) & (F.col("whole") == ACCEPTED) & F.col("id").isNotNull()).select(
+        "address", F.col("part_address").alias("id_address"), "id", "lane", "partition", "offset", "part_number",
+        "forward_offset", "timestamp", "out_address", "out_partition", "out_offset",
+        F.when(in_group, F.xxhash64("group")).alias("group_digest"), "home_digest", F.lit(None).cast("bigint").alias("position"), F.lit(night).alias("night"),
     )  # fmt: skip

@@ -18,6 +18,7 @@ from reconcile.spark.files import Files
 from reconcile.spark.schemas import (
     ACCEPTED,
     ACCEPTED_SPANS,
+    ADDRESSES,
     ANOMALIES,
     DIVERTED,
     EVIDENCE,
@@ -107,9 +108,7 @@ class Frames(Sources):
             for number, names in sorted(self.left(base).items())
             if name in self.files.names(results_folder(number))
         ]
-        # An earlier version, which knew no parts, kept none.
-        whole = {"part_number": F.coalesce("part_number", F.lit(0))}
-        return [self._forwards_anew(each.withColumns(whole)) for each in kept]
+        return [self._forwards_anew(each) for each in kept]
 
     def _forwards_anew(self, kept: DataFrame) -> DataFrame:
         """Where the forward topic is another one now, what was in the old one stands before all of it."""
@@ -159,7 +158,7 @@ class Frames(Sources):
         """Kept rows; ``base``: the folder below which names of folders are columns."""
         named = StructType(
             [
-                StructField(each.name, StringType() if each.name == "address" else each.dataType)
+                StructField(each.name, StringType() if each.name in ADDRESSES else each.dataType)
                 for each in schema
             ]
         )
@@ -179,15 +178,31 @@ class Frames(Sources):
         }
 
     def _numbered(self, kept: DataFrame, names: Collection[str]) -> DataFrame:
-        """Names become numbers; all but these, and what is no longer configured, is left out."""
-        numbers = {each.name: F.lit(n) for n, each in enumerate(self.addresses) if each.name in names}
-        number = self._by_name(numbers, F.col("address")) if numbers else F.lit(None).cast(INT)
-        return kept.withColumn("address", number).where("address is not null")
+        """Names become numbers; all but these, and what is no longer configured, is left out.
+
+        An earlier version knew no parts: what it has kept are whole records, of one address each.
+        """
+        every = {each.name: F.lit(n) for n, each in enumerate(self.addresses)}
+        own = {name: number for name, number in every.items() if name in names}
+        number = self._by_name(own, F.col("address")) if own else F.lit(None).cast(INT)
+        others = {
+            each: F.when(F.col(each).isNull(), number).otherwise(self._by_name(every, F.col(each)))
+            for each in kept.columns
+            if each in ADDRESSES
+        }
+        found = kept.withColumns({**others, "address": number}).where("address is not null")
+        if "part_number" in found.columns:
+            found = found.withColumn("part_number", F.coalesce("part_number", F.lit(0)))
+        if "home_digest" in found.columns and "has_input" not in found.columns:
+            found = found.withColumn("home_digest", F.coalesce("home_digest", "group_digest"))
+        return found
 
     def named(self, frame: DataFrame) -> DataFrame:
         """Numbers become names: configurations change."""
         names = F.array(*(F.lit(each.name) for each in self.addresses))
-        return frame.withColumn("address", F.get(names, F.col("address")))
+        return frame.withColumns(
+            {each: F.get(names, F.col(each)) for each in frame.columns if each in ADDRESSES}
+        )
 
     def topics_named(self, anomalies: DataFrame) -> DataFrame:
         """Anomalies with the names of all topics that they are about."""
@@ -199,10 +214,15 @@ class Frames(Sources):
         ]
         out = F.coalesce(
             "out_topic",
-            *(F.when(fate == n, F.get(each, F.col("address"))) for n, each in enumerate(outputs, 1)),
+            *(
+                F.when(fate == n, F.get(each, F.coalesce("out_address", "address")))
+                for n, each in enumerate(outputs, 1)
+            ),
         )
         columns = [
-            each for each in ANOMALIES.names if each not in {"fate", "out_topic", "anomaly", "address"}
+            each
+            for each in ANOMALIES.names
+            if each not in {"fate", "out_address", "out_topic", "anomaly", "address"}
         ]
         at = columns.index("out_partition")
         named = anomalies.withColumns({"out_topic": out, "topic": F.get(inputs, F.col("address"))})

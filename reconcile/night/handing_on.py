@@ -95,7 +95,7 @@ def complete(settings: Settings, base: Night | None, cuts: Mapping[str, AddressC
 
 def ids_gone(cut: AddressCut) -> bool:
     """Whether rings may know IDs of which the evidence is gone."""
-    return bool(cut.input.lost or cut.accepted.lost)
+    return bool(cut.input.lost or cut.accepted.lost or any(each.lost for each in cut.targets))
 
 
 def _full(known: Mapping[str, Mapping[int, int]], cut: AddressCut, address: AddressSettings) -> bool:

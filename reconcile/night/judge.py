@@ -8,10 +8,11 @@ from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
 
 from reconcile.anomalies import fates, lost, order, originals, repeated, torn
 from reconcile.anomalies.name import Anomaly, doubted, rows
-from reconcile.night import counting, distributions, journal, resends
+from reconcile.night import counting, distributions, journal, resends, units
 from reconcile.night import evidence as ev
 from reconcile.night import rules as kept_rules
 from reconcile.night.counting import Judgement
+from reconcile.night.evidence import FIRST
 from reconcile.night.frames import Frames
 from reconcile.night.nights import SCRATCH, Night, added, ids_folder, results_folder
 from reconcile.page.figures import FINDINGS_MAX
@@ -75,16 +76,15 @@ class Judge:
         rules = self.frames.rules(kept_rules.of(addresses, cuts, base, self.number, sizes, detects, complete))
         doubts = kept_rules.doubts(addresses, cuts, base)
         orphans = self._orphans(evidence, ids, rules, events)
-        excused = self._excused(evidence, found)
         # One after the other: each plan stays small, and each gets all of the memory.
-        for each in self._anomalies(evidence, ids, orphans, several, events, rules, excused, chain):
+        for each in self._anomalies(evidence, ids, orphans, several, events, rules, chain, found):
             self._write(self.frames.topics_named(doubted(each, doubts)), "anomalies", "append")
         counting.count_anomalies(self._read("anomalies"), found)
         self.say(STEPS[4])
         self._resends(
             evidence, chain, journal.capacities(self.frames.addresses, told, chain), started, found, several
         )
-        self._measure(evidence, lost.unexcused(orphans, excused), found)
+        self._measure(evidence, orphans, found)
         self.say(STEPS[5])
         self._hand_on(evidence, found)
         return found
@@ -100,7 +100,15 @@ class Judge:
             self.frames.outputs(ahead),
             self.frames.forward_committed(),
         )
-        return self._scratch("evidence", matched)
+        return self._with_units(self._scratch("evidence", matched))
+
+    def _with_units(self, matched: DataFrame) -> DataFrame:
+        """The evidence, in which envelopes and their parts know of one another; where there are none it is as it was matched."""
+        envelopes = matched.where(units.OF_UNITS)
+        if envelopes.isEmpty():
+            return matched
+        joined = self._scratch("units", units.joined(envelopes).unionByName(units.as_plain(matched)))
+        return matched.where(f"not ({units.OF_UNITS})").unionByName(joined)
 
     def _scratch(self, name: str, frame: DataFrame) -> DataFrame:
         path = self.files.at(SCRATCH, name)
@@ -141,13 +149,14 @@ class Judge:
     ) -> DataFrame:
         """What is not accepted, and a duplicate of nothing."""
         candidates = evidence.where(
-            f"has_input and id is not null and ((fate is null and not waiting) or (fate = {DIVERTED} and nth = 1))"
+            f"{FIRST} and id is not null and ((whole is null and not waiting) or whole = {DIVERTED})"
         )
         found = originals.without_original(candidates, ids, rules, events, self.number)
         found = self._scratch("without_original", found)
         if found.isEmpty():
             return found.select(*EVIDENCE.names)
-        return self._scratch("orphans", originals.orphans(found, ids, events, self.number))
+        orphans = originals.orphans(found, ids, events, self.number).select(*EVIDENCE.names)
+        return self._scratch("orphans", originals.of_units(orphans))
 
     def _anomalies(
         self,
@@ -157,8 +166,8 @@ class Judge:
         several: DataFrame | None,
         events: DataFrame | None,
         rules: DataFrame,
-        excused: DataFrame | None,
         chain: list[Night],
+        found: Judgement,
     ) -> list[DataFrame]:
         spans = self.frames.spans()
         promised = resends.by_lane(kept_rules.promised(self.frames.addresses, self.frames.cuts, chain))
@@ -171,14 +180,14 @@ class Judge:
             fates.beyond_memory(evidence, spans),
             fates.corrupted(evidence),
         ]
-        if excused is not None:
-            looked_at.append(torn.torn(torn.transactions(torn.parts(evidence))))
+        transactions = found.total("transactions") > 0
+        if transactions:
+            topics = [each.accepted_topic for each in self.frames.addresses]
+            looked_at.append(torn.torn(evidence, rules, topics))
         frames = [
             concatenated(looked_at),
-            concatenated(
-                [lost.lost(missing, orphans, rules, excused), lost.wrong_verdict(orphans, rules, excused)]
-            ),
-            order.reordered(evidence),
+            concatenated([lost.lost(missing, orphans, rules), lost.wrong_verdict(orphans, rules)]),
+            order.reordered(evidence, transactions=transactions),
         ]
         base = chain[0] if chain else None
         if self.frames.carries(base):
@@ -190,14 +199,9 @@ class Judge:
             ranked = repeated.ranks(ids, pairs.select("address", "lane").distinct())
             between = repeated.between(pairs, ranked)
             judged = repeated.promised(between, events, rules, promised)
-            frames += [repeated.remembered(judged), repeated.cross_lane(several, self.number, rules)]
+            inputs = [each.input_topic for each in self.frames.addresses]
+            frames += [repeated.remembered(judged), repeated.cross_lane(several, self.number, rules, inputs)]
         return frames
-
-    def _excused(self, evidence: DataFrame, found: Judgement) -> DataFrame | None:
-        """Transactions that are TORN; None = there are no parts."""
-        if not found.total("parts"):
-            return None
-        return torn.excused(torn.transactions(torn.parts(evidence)))
 
     def _gaps(self) -> DataFrame:
         """Evidence that is gone, a row a stretch of a partition."""

@@ -22,9 +22,9 @@ from reconcile.night.cut import Position, TopicCut
 from reconcile.spark.files import Files
 from ringfence_kafka.errors import ConfigurationError, PrerequisiteError
 
-FORMAT: Final = 5
-READ: Final = frozenset({1, 2, 3, 4, FORMAT})
-"""1 knew no ``held``, 2 neither ``consumed`` nor ``earliest``, 3 nothing from ``rules`` on, 4 no ``cluster``."""
+FORMAT: Final = 6
+READ: Final = frozenset({1, 2, 3, 4, 5, FORMAT})
+"""1 knew no ``held``, 2 neither ``consumed`` nor ``earliest``, 3 nothing from ``rules`` on, 4 no ``cluster``, 5 no parts."""
 NIGHTS: Final = "nights"
 RESULTS: Final = "results"
 ACCEPTED: Final = "accepted"

@@ -16,12 +16,13 @@ from typing import Final
 from pyspark.sql import Column, DataFrame, Window, WindowSpec
 from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
 
-from reconcile.night.evidence import ONCE
+from reconcile.night.evidence import FIRST
 from reconcile.spark.bins import power_of_two
 from reconcile.spark.schemas import ACCEPTED, DIVERTED, RESENDS
 
 _LANE = ["address", "lane"]
-_PLACED = ["address", "lane", "id", "timestamp", "accepted", "earliest", "latest"]
+_ID = ["address", "id_address", "id"]
+_PLACED = ["lane", *_ID, "timestamp", "accepted", "earliest", "latest"]
 SENT_MAX: Final = 1_000_000
 """So many digests are sent to all tasks; more are shuffled."""
 
@@ -34,14 +35,15 @@ def seen(evidence: DataFrame, detects: Collection[int], dropping: Collection[int
         detects: Addresses whose IDs are looked at.
         dropping: Those of them where what has no output is a duplicate.
     """
-    fate = F.col("fate")
-    dropped = fate.isNull() & ~F.col("waiting") & among("address", dropping)
+    whole = F.col("whole")
+    dropped = whole.isNull() & ~F.col("waiting") & among("address", dropping)
     return (
-        evidence.where(F.expr(ONCE) & F.col("id").isNotNull() & among("address", detects))
-        .where(fate.isin(ACCEPTED, DIVERTED) | dropped)
+        evidence.where(F.expr(FIRST) & F.col("id").isNotNull() & among("address", detects))
+        .where(whole.isin(ACCEPTED, DIVERTED) | dropped)
         .select(
-            *_LANE, "offset", "forward_offset", "id", "timestamp", "out_partition", "out_offset",
-            F.coalesce(fate == ACCEPTED, F.lit(False)).alias("accepted"),
+            *_LANE, "offset", "part_number", "forward_offset", F.col("part_address").alias("id_address"), "id", "timestamp",
+            "out_address", "out_partition", "out_offset",
+            F.coalesce(whole == ACCEPTED, F.lit(False)).alias("accepted"),
         )
     )  # fmt: skip
 
@@ -50,7 +52,7 @@ def placed(seen: DataFrame, started: Column, forwarded: Sequence[Collection[int]
     """The rows, with ``earliest`` and ``latest``: the smallest and largest number of IDs that the lane had accepted before.
 
     Args:
-        seen: address, lane, offset, forward_offset, out_partition, out_offset, accepted, and more.
+        seen: address, lane, offset, part_number, forward_offset, out_address, out_partition, out_offset, accepted, and more.
         started: IDs that the lane had accepted when the night began.
         forwarded: Lanes of each address that have rows with a forward offset. All others are spared four sorts.
     """
@@ -62,7 +64,7 @@ def placed(seen: DataFrame, started: Column, forwarded: Sequence[Collection[int]
 
 def _in_line(seen: DataFrame, started: Column) -> DataFrame:
     """Of lanes with one input: its order is theirs."""
-    line = Window.partitionBy(*_LANE).orderBy("offset")
+    line = Window.partitionBy(*_LANE).orderBy("offset", "part_number")
     before = F.sum(F.col("accepted").cast("bigint")).over(_before(line))
     placed = seen.withColumn("earliest", started + F.coalesce(before, F.lit(0)))
     return placed.withColumn("latest", F.col("earliest"))
@@ -81,11 +83,12 @@ def _merged(seen: DataFrame, started: Column) -> DataFrame:
     )
     way = Window.partitionBy(*_LANE, "way")
     counted = both.withColumn(
-        "own", F.coalesce(F.sum(one).over(_before(way.orderBy("at"))), F.lit(0))
+        "own", F.coalesce(F.sum(one).over(_before(way.orderBy("at", "part_number"))), F.lit(0))
     ).withColumn("own_total", F.sum(one).over(way))
     witnessed = _witnessed(counted)
-    least = F.max("least").over(way.orderBy("at").rowsBetween(Window.unboundedPreceding, 0))
-    most = F.min("most").over(way.orderBy(F.desc("at")).rowsBetween(Window.unboundedPreceding, 0))
+    least = F.max("least").over(way.orderBy("at", "part_number").rowsBetween(Window.unboundedPreceding, 0))
+    back = way.orderBy(F.desc("at"), F.desc("part_number"))
+    most = F.min("most").over(back.rowsBetween(Window.unboundedPreceding, 0))
     others = F.col("total") - F.col("own_total")
     return (
         witnessed.withColumn("earliest", started + F.col("own") + F.coalesce(least, F.lit(0)))
@@ -96,8 +99,9 @@ def _merged(seen: DataFrame, started: Column) -> DataFrame:
 
 def _witnessed(counted: DataFrame) -> DataFrame:
     """What the output says of each accepted ID: how many of the lane's other input were accepted before it, at least and at most."""
-    output = Window.partitionBy(*_LANE, "out_partition")
-    forth, back = _before(output.orderBy("out_offset")), _before(output.orderBy(F.desc("out_offset")))
+    output = Window.partitionBy(*_LANE, "out_address", "out_partition")
+    forth = _before(output.orderBy("out_offset", "part_number"))
+    back = _before(output.orderBy(F.desc("out_offset"), F.desc("part_number")))
     own, way, accepted = F.col("own"), F.col("way"), F.col("accepted")
     passed = {each: F.max(F.when(accepted & (way == each), own + 1)).over(forth) for each in (True, False)}
     coming = {each: F.min(F.when(accepted & (way == each), own)).over(back) for each in (True, False)}
@@ -126,7 +130,7 @@ def chosen(rows: DataFrame, repeating: DataFrame, count: int) -> DataFrame:
     """Only the rows of these IDs: most IDs come once, and would be shuffled and sorted for nothing.
 
     Args:
-        rows: address, id, and more.
+        rows: address, id_address, id, and more.
         repeating: As :func:`repeating` has them.
         count: How many they are at most.
     """
@@ -135,13 +139,13 @@ def chosen(rows: DataFrame, repeating: DataFrame, count: int) -> DataFrame:
 
 
 def _digest() -> Column:
-    return F.xxhash64("address", "id")
+    return F.xxhash64(*_ID)
 
 
 def beside(tonight: DataFrame, earlier: DataFrame) -> DataFrame:
     """:func:`placed` rows of the night, and :data:`reconcile.spark.schemas.IDS` of those before, which have no ``latest``."""
     before = earlier.select(
-        *_LANE, "id", "timestamp", F.lit(True).alias("accepted"),
+        *_ID, "lane", "timestamp", F.lit(True).alias("accepted"),
         F.col("position").alias("earliest"), F.lit(None).cast("bigint").alias("latest"),
     )  # fmt: skip
     return tonight.select(*_PLACED).unionByName(before)
@@ -161,7 +165,7 @@ def distances(rows: DataFrame, max_age_ms: Column, capacity: Column) -> DataFram
     """
     place = F.when(F.col("accepted"), F.col("earliest")).otherwise(F.col("latest"))
     # What stands before an ID that is accepted is not its resend.
-    of_id = Window.partitionBy("address", "id", "lane").orderBy(place, "accepted")
+    of_id = Window.partitionBy(*_ID, "lane").orderBy(place, "accepted")
     original = F.when(F.col("accepted"), F.struct("earliest", "timestamp"))
     age = F.col("timestamp") - F.col("original.timestamp")
     apart = F.col("latest") - F.col("original.earliest")

@@ -13,7 +13,7 @@ from ringfence_kafka.config.settings import AddressSettings
 
 _KEPT: Final = (
     "input_topic", "accepted_topic", "duplicates_topic", "quarantine_topic", "duplicates", "duplicate_id_headers",
-    "duplicate_id_from", "group_header", "default_group", "id_max_age", "id_cache_size",
+    "duplicate_id_from", "group_header", "default_group", "id_max_age", "id_cache_size", "transaction_addresses",
 )  # fmt: skip
 _SIZE: Final = "id_cache_size"
 _OF_IDS: Final = frozenset({Anomaly.LOST, Anomaly.WRONG_VERDICT, Anomaly.FORGOTTEN, Anomaly.CROSS_LANE})
@@ -28,8 +28,13 @@ _DOUBTED: Final = {
     "id_max_age": _OF_IDS,
     "group_header": _OF_GROUPS,
     "default_group": _OF_GROUPS,
+    "transaction_addresses": _OF_IDS | {Anomaly.PHANTOM, Anomaly.TORN},
 }
 """What a change of a key leaves unknown in the night that sees it: how much was judged by the old one nobody knows."""
+_OF_PARTS: Final = frozenset(
+    {"accepted_topic", "duplicate_id_headers", "duplicate_id_from", "group_header", "default_group"}
+)
+"""What an address says of parts that transactions of others have for it."""
 _OF_OLD_OUTPUTS: Final = frozenset(Anomaly) - {
     Anomaly.LOST,
     Anomaly.WRONG_VERDICT,
@@ -48,6 +53,7 @@ class Rule(NamedTuple):
     divert: bool
     detects: bool
     outputs_gone: bool
+    targets_gone: bool
     ids_gone: bool
     whole_since: int
 
@@ -133,6 +139,7 @@ def of(
             outputs_gone=any(
                 topic.lost for role, topic in cuts[each.name].topics().items() if role != "input"
             ),
+            targets_gone=any(topic.lost for topic in cuts[each.name].targets),
             ids_gone=not complete[each.name],
             whole_since=whole_since(each.name, cuts[each.name], base, number),
         )
@@ -145,7 +152,7 @@ def whole_since(address: str, cut: AddressCut, base: Night | None, number: int) 
 
     What is gone of the input came before the rest of the night's; of what is gone of the accepted topic nobody knows it.
     """
-    if cut.accepted.lost:
+    if cut.accepted.lost or any(each.lost for each in cut.targets):
         return number + 1
     before = base.whole_since.get(address, 0) if base else 0
     return number if cut.input.lost else before
@@ -163,12 +170,34 @@ def doubts(
         if cuts[each.name].input.recreated:
             why = "the input was deleted and created again, and the output may be of the old one"
             found.append(Doubt(number, _OF_OLD_OUTPUTS, why))
-        now, before = kept(each), _before(each, base)
-        changed = [key for key in _DOUBTED if key in before and before[key] != now[key]]
+        changed = _changed(each, base)
         if changed:
             names = frozenset[Anomaly]().union(*(_DOUBTED[key] for key in changed))
             found.append(Doubt(number, names, f"{' and '.join(changed)} changed since the last run"))
+        found += _doubts_of_transactions(number, each, addresses, base)
     return found
+
+
+def _changed(address: AddressSettings, base: Night | None) -> list[str]:
+    now, before = kept(address), _before(address, base)
+    return [key for key in _DOUBTED if key in before and before[key] != now[key]]
+
+
+def _doubts_of_transactions(
+    number: int, address: AddressSettings, addresses: Sequence[AddressSettings], base: Night | None
+) -> Iterator[Doubt]:
+    """What other addresses make unknown of one whose transactions have parts for them."""
+    names = address.transaction_addresses
+    if not names or base is None:
+        return
+    for each in addresses:
+        changed = [key for key in _changed(each, base) if key in _OF_PARTS] if each.name in names else []
+        if changed:
+            why = f"{' and '.join(changed)} of {each.name} changed since the last run"
+            yield Doubt(number, _OF_GROUPS | {Anomaly.TORN}, why)
+    if base.rules.get(address.name) and base.left_by(address.name) != base.number:
+        why = f"{address.name} was not configured in the last run, which has read {' and '.join(names)}"
+        yield Doubt(number, frozenset({Anomaly.LOST, Anomaly.WRONG_VERDICT, Anomaly.TORN}), why)
 
 
 def _before(address: AddressSettings, base: Night | None) -> Mapping[str, Any]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -35,7 +36,9 @@ class Sources:
         for dialect, members in self._dialects().items():
             records = self._scan([self.cuts[each.name].input for each in members])
             if records is not None:
-                frames.append(read.inputs(records, dialect, self._numbers(lambda each: each.input_topic)))
+                targets = {each.input_topic: self._targets(each) for each in members}
+                numbers = self._numbers(lambda each: each.input_topic)
+                frames.append(read.inputs(records, dialect, numbers, targets))
         return frames
 
     def came_between(self) -> list[DataFrame]:
@@ -50,7 +53,7 @@ class Sources:
     def came_out(self) -> list[DataFrame]:
         """:data:`reconcile.spark.schemas.OUTPUTS`."""
         roles: list[tuple[Any, Callable[[AddressCut], TopicCut | None]]] = [
-            (read.accepted, lambda cut: cut.accepted),
+            (partial(read.accepted, sources=self._sources()), lambda cut: cut.accepted),
             (read.diverted, lambda cut: cut.duplicates),
             (read.quarantined, lambda cut: cut.quarantine),
         ]
@@ -66,6 +69,28 @@ class Sources:
                 numbers = {topics[each.name].topic: self.addresses.index(each) for each in there}
                 frames.append(reader(records, inputs, numbers))
         return frames
+
+    def _targets(self, address: AddressSettings) -> read.Targets:
+        """What parts of its envelopes may be for."""
+        return read.Targets(
+            address.name,
+            tuple(
+                read.Target(number, each.name, read.Dialect.of(each))
+                for number, each in enumerate(self.addresses)
+                if each.name in address.transaction_addresses
+            ),
+        )
+
+    def _sources(self) -> dict[str, list[read.Source]]:
+        """Accepted topic → inputs of other addresses that parts in it may come from."""
+        return {
+            self.cuts[each.name].accepted.topic: [
+                read.Source(number, other.input_topic)
+                for number, other in enumerate(self.addresses)
+                if each.name in other.transaction_addresses
+            ]
+            for each in self.addresses
+        }
 
     def backlog(self, beyond: read.Ranges) -> DataFrame | None:
         """Address and partition of each committed record beyond the cut."""

@@ -1,12 +1,13 @@
 """Reads topics with Spark's Kafka source, and brings their records into columns."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
 
+from reconcile.spark import envelopes
 from reconcile.spark.schemas import ACCEPTED, DIVERTED, QUARANTINED
 from ringfence_kafka import wire
 from ringfence_kafka.config.settings import AddressSettings
@@ -17,7 +18,8 @@ ID_BYTES_MAX: Final = 256
 Ranges = Mapping[str, Mapping[int, tuple[int, int]]]
 """Topic → partition → offsets from, to."""
 
-_NO_HEADERS: Final = "array<struct<key:string,value:binary>>"
+_CREATE_TIME: Final = 0
+"""Timestamps are the producer's, not the broker's."""
 
 
 class Dialect(NamedTuple):
@@ -39,6 +41,28 @@ class Dialect(NamedTuple):
         )
 
 
+class Target(NamedTuple):
+    """An address that parts may be for."""
+
+    number: int
+    name: str
+    dialect: Dialect
+
+
+class Targets(NamedTuple):
+    """An address, and those that parts of its envelopes may be for, besides."""
+
+    name: str
+    others: tuple[Target, ...] = ()
+
+
+class Source(NamedTuple):
+    """Of what an accepted topic holds: whose inputs it may come from, besides those of its own address."""
+
+    number: int
+    topic: str
+
+
 def scan(spark: SparkSession, options: Mapping[str, str], ranges: Ranges) -> DataFrame:
     """The committed records of these ranges; each must end at or below the last stable offset.
 
@@ -55,7 +79,7 @@ def scan(spark: SparkSession, options: Mapping[str, str], ranges: Ranges) -> Dat
         .option("failOnDataLoss", "true")
         .option("minPartitions", str(max(1, records // RECORDS_A_TASK)))
         .load()
-        .withColumn("headers", F.coalesce("headers", F.array().cast(_NO_HEADERS)))
+        .withColumn("headers", F.coalesce("headers", F.array().cast(envelopes.HEADERS)))
     )
 
 
@@ -65,23 +89,59 @@ def _offsets(ranges: Ranges, side: int) -> str:
     )
 
 
-def inputs(records: DataFrame, dialect: Dialect, numbers: Mapping[str, int]) -> DataFrame:
-    """:data:`reconcile.spark.schemas.INPUTS`; ``numbers``: topic → address."""
-    return records.select(
-        _number(numbers).alias("address"),
+def inputs(
+    records: DataFrame, dialect: Dialect, numbers: Mapping[str, int], targets: Mapping[str, Targets]
+) -> DataFrame:
+    """:data:`reconcile.spark.schemas.INPUTS`: each record, and the parts of those that are envelopes.
+
+    Args:
+        records: Of topics whose addresses share a dialect.
+        dialect: Theirs.
+        numbers: Topic → address.
+        targets: Topic → its address, and those that parts of its envelopes may be for.
+    """
+    others = {each.name: each for several in targets.values() for each in several.others}
+    rows = envelopes.opened(
+        records,
+        _mapped({topic: F.lit(each.name) for topic, each in targets.items()}),
+        _mapped({topic: _names(each.others) for topic, each in targets.items()}),
+    ).withColumn("address", _number(numbers))
+    of_part = F.when(F.col("part_number") == 0, F.col("address"))
+    for each in others.values():
+        of_part = of_part.when(F.col("part_address") == each.name, F.lit(each.number))
+    rows = rows.withColumn("part_address", F.coalesce(of_part, F.col("address")))
+    itself = F.col("parts").isNotNull() & (F.col("part_number") == 0)
+    return rows.select(
+        "address",
         "partition",
         "offset",
-        F.lit(0).alias("part_number"),
+        "part_number",
+        "parts",
+        "part_address",
         F.unix_millis("timestamp").alias("timestamp"),
-        _id(dialect).alias("id"),
-        _group(dialect).alias("group"),
+        _of_part(_id, dialect, others.values()).alias("id"),
+        F.when(itself, F.col("key")).otherwise(_of_part(_group, dialect, others.values())).alias("group"),
         F.xxhash64("key").alias("key_digest"),
         F.xxhash64("value").alias("value_digest"),
         F.length("value").alias("value_bytes"),
         _headers_digest().alias("headers_digest"),
-        _header(wire.HEADER_TRANSACTION).alias("transaction"),
-        _header(wire.HEADER_PART).cast("string").alias("part"),
     )
+
+
+def _names(others: Sequence[Target]) -> Column:
+    return F.array(*(F.lit(each.name) for each in others)).cast("array<string>")
+
+
+def _of_part(read: Callable[[Dialect], Column], own: Dialect, others: Iterable[Target]) -> Column:
+    """What is read as the address says that the row is for."""
+    found: Column | None = None
+    for each in others:
+        if each.dialect != own:
+            here = F.col("part_address") == each.number
+            found = (
+                F.when(here, read(each.dialect)) if found is None else found.when(here, read(each.dialect))
+            )
+    return read(own) if found is None else found.otherwise(read(own))
 
 
 def audited(records: DataFrame, dialect: Dialect) -> DataFrame:
@@ -118,44 +178,70 @@ def forwards(records: DataFrame, input_topics: Mapping[str, str], numbers: Mappi
     )
 
 
-def accepted(records: DataFrame, input_topics: Mapping[str, str], numbers: Mapping[str, int]) -> DataFrame:
-    """:data:`reconcile.spark.schemas.OUTPUTS`, of accepted topics: the input's key is in a header where it is not the group."""
+def accepted(
+    records: DataFrame,
+    input_topics: Mapping[str, str],
+    numbers: Mapping[str, int],
+    sources: Mapping[str, Sequence[Source]],
+) -> DataFrame:
+    """:data:`reconcile.spark.schemas.OUTPUTS`, of accepted topics: the input's key is in a header where it is not the group.
+
+    A part may come from an input of another address; ``sources``: topic → those.
+    """
     own = F.exists("headers", lambda each: each["key"] == wire.HEADER_KEY)
     key = F.when(own, _header(wire.HEADER_KEY)).otherwise(F.col("key"))
-    return _outputs(records, input_topics, numbers, ACCEPTED, key)
+    return _outputs(records, input_topics, numbers, ACCEPTED, key, sources)
 
 
 def diverted(records: DataFrame, input_topics: Mapping[str, str], numbers: Mapping[str, int]) -> DataFrame:
     """:data:`reconcile.spark.schemas.OUTPUTS`, of duplicates topics."""
-    return _outputs(records, input_topics, numbers, DIVERTED, F.col("key"))
+    return _outputs(records, input_topics, numbers, DIVERTED, F.col("key"), {})
 
 
 def quarantined(records: DataFrame, input_topics: Mapping[str, str], numbers: Mapping[str, int]) -> DataFrame:
     """:data:`reconcile.spark.schemas.OUTPUTS`, of quarantine topics."""
-    return _outputs(records, input_topics, numbers, QUARANTINED, F.col("key"))
+    return _outputs(records, input_topics, numbers, QUARANTINED, F.col("key"), {})
 
 
 def _outputs(
-    records: DataFrame, input_topics: Mapping[str, str], numbers: Mapping[str, int], fate: int, key: Column
+    records: DataFrame,
+    input_topics: Mapping[str, str],
+    numbers: Mapping[str, int],
+    fate: int,
+    key: Column,
+    sources: Mapping[str, Sequence[Source]],
 ) -> DataFrame:
     nothing = F.lit(None)
     original: Column = nothing.cast("struct<partition:int,offset:bigint>")
     named: Column = nothing.cast("string")
     stand_in: Column = nothing.cast("bigint")
+    # What is refused, or ignored, is so whole: whatever headers it had, it speaks for all parts.
+    part: Column = nothing.cast("struct<number:int,parts:int>")
+    if fate == ACCEPTED:
+        part = _part()
     if fate == DIVERTED:
         named = _header(wire.HEADER_ORIGINAL).cast("string")
         original = _place(wire.HEADER_ORIGINAL, _named(input_topics))
     if fate == QUARANTINED:
         stand_in = F.get_json_object(F.col("value").cast("string"), "$.bytes").try_cast("bigint")
     columns = records.withColumns(
-        {"source": _place(wire.HEADER_SOURCE, _named(input_topics)), "named": original}
+        {"source": _place(wire.HEADER_SOURCE, _named(input_topics)), "named": original, "of": part}
     )
+    address = _number(numbers)
+    elsewhere = [(topic, each) for topic, several in sources.items() for each in several]
+    if elsewhere:
+        columns = columns.withColumn("elsewhere", _elsewhere(elsewhere))
+        address = F.coalesce(F.when(F.col("source").isNull(), F.col("elsewhere.address")), address)
+        columns = columns.withColumn("source", F.coalesce("source", "elsewhere.place"))
     return columns.select(
-        _number(numbers).alias("address"),
+        address.alias("address"),
         F.col("source.partition").alias("partition"),
         F.col("source.offset").alias("offset"),
-        F.lit(0).alias("part_number"),
+        F.coalesce("of.number", F.lit(0)).alias("part_number"),
         F.lit(fate).alias("fate"),
+        _number(numbers).alias("out_address"),
+        F.col("of.parts").alias("out_parts"),
+        F.when(F.col("timestampType") == _CREATE_TIME, F.unix_millis("timestamp")).alias("out_timestamp"),
         F.col("partition").alias("out_partition"),
         F.col("offset").alias("out_offset"),
         F.xxhash64("key").alias("out_group_digest"),
@@ -167,6 +253,24 @@ def _outputs(
         F.col("named.partition").alias("original_partition"),
         F.col("named.offset").alias("original_offset"),
     )
+
+
+def _part() -> Column:
+    """Which part of how many an output says that it is; null = none."""
+    split = F.split(_header(wire.HEADER_PART).cast("string"), "/")
+    number, parts = (F.try_element_at(split, F.lit(each)).try_cast("int") for each in (1, 2))
+    sound = (F.size(split) == 2) & (number > 0) & (parts > 0)  # noqa: PLR2004
+    return F.when(sound, F.struct(number.alias("number"), parts.alias("parts")))
+
+
+def _elsewhere(several: Sequence[tuple[str, Source]]) -> Column:
+    """Address and place of the input that a part comes from, where it is one of another address."""
+    rows = []
+    for topic, each in several:
+        place = _place(wire.HEADER_SOURCE, F.lit(each.topic))
+        here = (F.col("topic") == topic) & F.col("of").isNotNull() & place.isNotNull()
+        rows.append(F.when(here, F.struct(F.lit(each.number).alias("address"), place.alias("place"))))
+    return F.coalesce(*rows)
 
 
 # -- columns -------------------------------------------------------------------------------------------------------
@@ -194,8 +298,7 @@ def _mapped(values: Mapping[str, Column]) -> Column:
 
 def _header(name: str) -> Column:
     """The value of a header; of repeats the last, as in Kafka. Null = missing or null."""
-    found = F.filter("headers", lambda each: each["key"] == name)
-    return F.try_element_at(found, F.lit(-1))["value"]
+    return envelopes.last("headers", name)
 
 
 def _id(dialect: Dialect) -> Column:

@@ -16,6 +16,8 @@ from pyspark.sql.types import (
 INT: Final = IntegerType()
 LONG: Final = LongType()
 TEXT: Final = StringType()
+ADDRESSES: Final = frozenset({"address", "part_address", "id_address", "out_address"})
+"""Columns with an address: its number among those that are configured, and its name in what is kept."""
 BYTES: Final = BinaryType()
 FLAG: Final = BooleanType()
 
@@ -29,15 +31,15 @@ INPUTS: Final = _schema(
     partition=INT,
     offset=LONG,
     part_number=INT,  # of a transaction's part, counted from 1; 0 = the record itself
-    timestamp=LONG,  # ms
+    parts=INT,  # how many an envelope has, 0 = it cannot be read; null = it is none
+    part_address=INT,  # which it is for; of a record its own
+    timestamp=LONG,  # ms; of a part its envelope's
     id=BYTES,
-    group=BYTES,
+    group=BYTES,  # of an envelope: its key, by which it finds its lane
     key_digest=LONG,
     value_digest=LONG,
     value_bytes=INT,
     headers_digest=LONG,
-    transaction=BYTES,
-    part=TEXT,
 )
 """What came in."""
 
@@ -93,6 +95,9 @@ OUTPUTS: Final = _schema(
     offset=LONG,
     part_number=INT,
     fate=INT,
+    out_address=INT,  # in whose topic it stands
+    out_parts=INT,  # of how many it says that it is one; null = it says nothing
+    out_timestamp=LONG,  # ms; null where the broker has set it
     out_partition=INT,
     out_offset=LONG,
     out_group_digest=LONG,
@@ -112,16 +117,17 @@ EVIDENCE: Final = _schema(
     offset=LONG,
     part_number=INT,
     has_input=FLAG,  # False: only an output, or the forward topic, tells of it
+    parts=INT,
+    part_address=INT,
     timestamp=LONG,
     id=BYTES,
     group=BYTES,
     lane=INT,  # where it was judged, or is to be
     forward_offset=LONG,
     waiting=FLAG,  # its home lane had not consumed it when the night began; also of an output of such a one
-    transaction=BYTES,
-    part=TEXT,
-    fate=INT,  # null: no output tells of it
+    fate=INT,  # null: no output tells of it; of an envelope: what became of it as a whole
     nth=INT,  # of several outputs of one input
+    out_address=INT,
     out_partition=INT,
     out_offset=LONG,
     original=TEXT,
@@ -130,6 +136,15 @@ EVIDENCE: Final = _schema(
     key_changed=FLAG,
     value_changed=FLAG,
     headers_changed=FLAG,
+    # Of parts: not at the address, not one of so many, not of the time that the envelope says.
+    address_changed=FLAG,
+    parts_changed=FLAG,
+    timestamp_changed=FLAG,
+    # Of a record and its parts together; of a plain record what it says itself.
+    whole=INT,  # fate
+    came=INT,  # parts that were accepted
+    ids=INT,  # IDs: a part has none that its envelope, or a part before it, has too
+    home_digest=LONG,  # of what leads it to its lane
     # Kept where the other side is missing, for the next night.
     key_digest=LONG,
     value_digest=LONG,
@@ -140,16 +155,20 @@ EVIDENCE: Final = _schema(
 """Inputs beside what came of them; a row an output, or a row an input of which no output tells."""
 
 IDS: Final = _schema(
-    address=INT,
+    address=INT,  # in whose lane it was accepted
+    id_address=INT,  # whose ID it is: another one's where it is that of a part
     id=BYTES,
     lane=INT,
     partition=INT,
     offset=LONG,
+    part_number=INT,
     forward_offset=LONG,
     timestamp=LONG,
+    out_address=INT,
     out_partition=INT,
     out_offset=LONG,
-    group_digest=LONG,
+    group_digest=LONG,  # null = it is an envelope's own
+    home_digest=LONG,
     position=LONG,  # how many IDs its lane had accepted before it, at least; null = an earlier version kept it
     night=INT,
 )
@@ -186,7 +205,9 @@ ANOMALIES: Final = _schema(
     address=INT,
     partition=INT,
     offset=LONG,
+    part_number=INT,
     fate=INT,
+    out_address=INT,  # where it is not that of the input
     out_topic=TEXT,  # where it is not the one of that fate
     out_partition=INT,
     out_offset=LONG,
@@ -204,7 +225,7 @@ SPANS: Final = _schema(
 )
 """What the cut says of each input partition."""
 
-ACCEPTED_SPANS: Final = _schema(address=INT, out_partition=INT, out_begin=LONG)
+ACCEPTED_SPANS: Final = _schema(out_address=INT, out_partition=INT, out_begin=LONG)
 """Where the last night ended in each partition of an accepted topic."""
 
 FORWARD_COMMITTED: Final = _schema(address=INT, lane=INT, committed=LONG)
@@ -217,6 +238,7 @@ RULES: Final = _schema(
     divert=FLAG,
     detects=FLAG,  # its rings are on, or were at a time that the evidence may tell of
     outputs_gone=FLAG,
+    targets_gone=FLAG,  # accepted topics of other addresses, which its parts may be in
     ids_gone=FLAG,
     whole_since=INT,  # the first night from which on no accepted ID is missing
 )

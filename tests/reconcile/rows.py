@@ -3,6 +3,7 @@
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
 from pyspark.sql.types import StructType
 
 from reconcile.spark.schemas import ACCEPTED, EVENTS, EVIDENCE, IDS, RULES, SPANS
@@ -17,21 +18,31 @@ class Frames:
 
     def evidence(self, *rows: dict[str, Any]) -> DataFrame:
         """Inputs of one group, accepted where they stand, unless a row says something else."""
-        return self._frame(EVIDENCE, [_evidence(number, row) for number, row in enumerate(rows)])
+        frame = self._frame(EVIDENCE, [_evidence(number, row) for number, row in enumerate(rows)])
+        return frame.withColumns(
+            {
+                "whole": F.coalesce("whole", "fate"),
+                "ids": F.coalesce("ids", F.col("id").isNotNull().cast("int")),
+                "home_digest": F.coalesce("home_digest", F.xxhash64("group")),
+            }
+        )
 
     def ids(self, *rows: dict[str, Any]) -> DataFrame:
         """IDs accepted in lane 0, in order, in night 1."""
         plain = {
             "address": 0,
+            "id_address": 0,
             "lane": 0,
             "partition": 0,
+            "part_number": 0,
+            "out_address": 0,
             "out_partition": 0,
             "group_digest": 1,
             "night": 1,
             "timestamp": 0,
         }
         return self._frame(
-            IDS, [{**plain, "offset": n, "out_offset": n, **row} for n, row in enumerate(rows)]
+            IDS, [_homed({**plain, "offset": n, "out_offset": n, **row}) for n, row in enumerate(rows)]
         )
 
     def events(self, *rows: dict[str, Any]) -> DataFrame:
@@ -44,7 +55,7 @@ class Frames:
         """Of address 0."""
         rule = {
             "address": 0, "max_age_ms": 0, "largest": 20_000, "divert": False, "detects": True, "outputs_gone": False,
-            "ids_gone": False, "whole_since": 0, **changes,
+            "targets_gone": False, "ids_gone": False, "whole_since": 0, **changes,
         }  # fmt: skip
         return small(self._spark, [tuple(rule.values())], RULES)
 
@@ -59,13 +70,19 @@ class Frames:
 def _evidence(number: int, row: dict[str, Any]) -> dict[str, Any]:
     plain: dict[str, Any] = {
         "address": 0, "partition": 0, "offset": number, "part_number": 0, "has_input": True, "timestamp": 0, "id": b"%d" % number,
-        "group": b"g", "lane": 0, "waiting": False, "fate": ACCEPTED, "nth": 1, "out_partition": 0, "out_offset": number,
-        "key_changed": False, "value_changed": False, "headers_changed": False,
+        "group": b"g", "lane": 0, "waiting": False, "fate": ACCEPTED, "nth": 1, "out_address": row.get("address", 0), "out_partition": 0,
+        "out_offset": number, "part_address": row.get("address", 0),
+        **{each: False for each in EVIDENCE.names if each.endswith("_changed")},
     }  # fmt: skip
     made = plain | row
     if made["fate"] is None:
-        made |= {"nth": None, "out_partition": None, "out_offset": None}
+        made |= {"nth": None, "out_address": None, "out_partition": None, "out_offset": None}
     return made
+
+
+def _homed(row: dict[str, Any]) -> dict[str, Any]:
+    """A message is at home where its group is."""
+    return {"home_digest": row["group_digest"], **row}
 
 
 def named(frame: DataFrame) -> list[tuple[str, int | None]]:

@@ -55,7 +55,7 @@ def _written(*parts: Any) -> bytes:
     return json.dumps({"parts": parts}).encode()
 
 
-def _content(row: Row) -> tuple[str, bytes | None, bytes | None, Headers]:
+def _content(row: Row) -> tuple[str | None, bytes | None, bytes | None, Headers]:
     key, value = (None if row[each] is None else bytes(row[each]) for each in ("key", "value"))
     headers = [
         (each["key"], None if each["value"] is None else bytes(each["value"])) for each in row["headers"]
@@ -108,7 +108,8 @@ def test_what_cannot_be_read(opener: Opener) -> None:
         if value is None or b"elsewhere" not in value:
             with pytest.raises(MalformedEnvelopeError):
                 envelope.decode(FORM[1], value)
-    for headers in ([FORM, ("_RF_TX", b"json/2")], [("_RF_TX", None)]):
+    others: tuple[Headers, ...] = ([FORM, ("_RF_TX", b"json/2")], [("_RF_TX", None)])
+    for headers in others:
         assert opener.counts(_written({}), headers=headers) == [0]
 
 

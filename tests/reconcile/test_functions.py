@@ -1,12 +1,10 @@
 """The functions of the nightly job on small frames, without Kafka."""
 
-from typing import Any
-
 import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
 
-from reconcile.anomalies import fates, lost, order, torn
+from reconcile.anomalies import fates, order
 from reconcile.anomalies.name import Anomaly, Doubt, doubted
 from reconcile.spark.read import concatenated
 from reconcile.spark.schemas import ACCEPTED_SPANS
@@ -40,9 +38,9 @@ def test_reordered(frames: Frames) -> None:
         {"out_offset": 2}, {"group": b"h", "out_offset": 1}, {"group": None, "out_offset": 0}
     )
 
-    assert named(order.reordered(moved)) == [("REORDERED", 0)]
-    assert named(order.reordered(scattered)) == [("REORDERED", 1)]
-    assert named(order.reordered(others)) == []
+    assert named(order.reordered(moved, transactions=False)) == [("REORDERED", 0)]
+    assert named(order.reordered(scattered, transactions=False)) == [("REORDERED", 1)]
+    assert named(order.reordered(others, transactions=False)) == []
 
 
 def test_reordered_across_the_cut(frames: Frames, spark: SparkSession) -> None:
@@ -83,22 +81,3 @@ def test_doubts(frames: Frames) -> None:
         ("DOUBLED", None, "accepted again"),
         ("GAP", "CORRUPTED", "CORRUPTED or not, rules changed: value not as in the input"),
     ]
-
-
-def test_torn(frames: Frames) -> None:
-    """In part is torn, and names its first part. Alone, across the cut, or a duplicate: a part is a record as any other."""
-
-    def part(tx: bytes, number: str, **row: Any) -> dict[str, Any]:
-        return {"transaction": tx, "part": number, **row}
-
-    evidence = frames.evidence(
-        part(b"torn", "1/2"), part(b"torn", "2/2", fate=None), part(b"whole", "1/1"),
-        part(b"alone", "1/2", fate=None), part(b"across", "1/3"), part(b"across", "2/3", fate=None),
-        part(b"waits", "1/2"), part(b"waits", "2/2", fate=None, waiting=True), part(b"none", "1/1", fate=None),
-    )  # fmt: skip
-    transactions = torn.transactions(torn.parts(evidence))
-    missing = lost.unmatched(evidence)
-
-    assert named(torn.torn(transactions)) == [("TORN", 0)]
-    found = lost.lost(missing, missing, frames.rules(), torn.excused(transactions))
-    assert named(found) == [("LOST", 3), ("LOST", 5), ("LOST", 8)]

@@ -100,7 +100,7 @@ def test_what_waited_for_an_address_that_was_away(state: State) -> None:
 def test_what_waited_when_no_parts_were_known(state: State) -> None:
     """An earlier version kept other columns: what it left is whole records."""
     schema = StructType(
-        [each for each in INPUTS.fields if each.name not in {"part_number", "part"}]
+        [each for each in INPUTS.fields if each.name not in {"part_number", "parts", "part_address"}]
         + [StructField("part", StringType()), *FORWARDS.fields[-2:]]
     )
     rows = state.rows(schema, {"address": "a", "offset": 7, "lane": 0, "forward_offset": 9})

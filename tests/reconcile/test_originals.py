@@ -38,16 +38,14 @@ def test_originals(frames: Frames) -> None:
     orphans = _orphans(evidence, ids, frames.rules(max_age_ms=10))
 
     missing = lost.unmatched(evidence)
-    assert named(lost.lost(missing, orphans, frames.rules(), None)) == [
+    assert named(lost.lost(missing, orphans, frames.rules())) == [
         ("LOST", 1),
         ("LOST", 6),
         ("LOST", 9),
     ]
-    assert named(lost.wrong_verdict(orphans, frames.rules(), None)) == [("WRONG-VERDICT", 8)]
-    assert len(named(lost.lost(missing, orphans, frames.rules(divert=True), None))) == 4
-    assert {name for name, _ in named(lost.lost(missing, orphans, frames.rules(ids_gone=True), None))} == {
-        "GAP"
-    }
+    assert named(lost.wrong_verdict(orphans, frames.rules())) == [("WRONG-VERDICT", 8)]
+    assert len(named(lost.lost(missing, orphans, frames.rules(divert=True)))) == 4
+    assert {name for name, _ in named(lost.lost(missing, orphans, frames.rules(ids_gone=True)))} == {"GAP"}
 
 
 def test_what_the_ring_had_forgotten_is_no_original(frames: Frames) -> None:

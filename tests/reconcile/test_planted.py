@@ -125,19 +125,6 @@ def _corrupted(world: World, at: str) -> None:
     world.accept(four, value=b"")
 
 
-def _torn(world: World, at: str) -> None:
-    """Two of three parts; another transaction is whole, and a part of it was resent and dropped."""
-
-    def part(tx: bytes, number: bytes, identifier: bytes | None) -> Any:
-        return world.arrive(at, identifier, headers=(("_RF_TX", tx), ("_RF_TX_PART", number)))
-
-    one, two = part(b"a", b"1/3", b"1"), part(b"a", b"2/3", b"2")
-    part(b"a", b"3/3", b"3")
-    whole = [part(b"b", b"1/2", b"4"), part(b"b", b"2/2", None)]
-    part(b"b", b"1/2", b"4")
-    world.accept(one, two, *whole)
-
-
 def _gap(world: World, at: str) -> None:
     records = [world.arrive(at, b"%d" % each) for each in range(3)]
     world.accept(*records)
@@ -187,7 +174,6 @@ PLANTED: dict[str, tuple[Planted, dict[str, Any], dict[str, int]]] = {
     "wrong-verdict": (_wrong_verdict, {"duplicates": "divert"}, {"WRONG-VERDICT": 3}),
     "not-diverted": (_not_diverted, {"duplicates": "divert"}, {"LOST": 1}),
     "corrupted": (_corrupted, {}, {"CORRUPTED": 4}),
-    "torn": (_torn, {}, {"TORN": 1}),
     "gap": (_gap, {}, {"GAP": 1}),
     "gap-in-the-output": (_gap_in_the_output, {}, {"GAP": 2}),
     "aborted": (_aborted, {}, {}),
@@ -253,7 +239,6 @@ def test_figures(judged: tuple[World, dict[str, Any], DataFrame]) -> None:
         assert sum(moment.records for moment in each.moments) + each.strays == counts["input"]
         assert each.strays == (name == "seconds")
         assert each.step_ms < 3_600_000
-        # What is missing of a torn transaction is no loss of its own.
         duplicates = counts["duplicates"]
         assert sum(moment.duplicates for moment in each.moments) == duplicates
         assert sum(lane.duplicates for lane in each.lanes) == duplicates

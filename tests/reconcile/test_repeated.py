@@ -69,7 +69,7 @@ def test_cross_lane(frames: Frames) -> None:
     )
 
     def found(ids: DataFrame, night: int = 1) -> list[tuple[str, int | None]]:
-        return named(repeated.cross_lane(repeated.repeated(ids, night), night, frames.rules()))
+        return named(repeated.cross_lane(repeated.repeated(ids, night), night, frames.rules(), ["t"]))
 
     assert found(other) == [("CROSS-LANE", 1)]
     assert found(same) == []
@@ -85,7 +85,7 @@ def test_cross_lane_after_the_age(frames: Frames) -> None:
         # On another night: it is known which was first, whatever the clocks say.
         {"id": b"c", "night": 0, "timestamp": 20}, {**away, "id": b"c", "timestamp": 0},
     )  # fmt: skip
-    found = repeated.cross_lane(repeated.repeated(ids, 1), 1, frames.rules(max_age_ms=10))
+    found = repeated.cross_lane(repeated.repeated(ids, 1), 1, frames.rules(max_age_ms=10), ["t"])
 
     assert named(found) == [("CROSS-LANE", 4), ("CROSS-LANE", 6), ("OVERRUN", 1)]
 

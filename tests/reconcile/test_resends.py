@@ -23,9 +23,10 @@ def _evidence(spark: SparkSession, *rows: dict[str, Any]) -> DataFrame:
     for number, row in enumerate(rows):
         plain = {
             "address": 0, "partition": 0, "offset": number, "has_input": True, "timestamp": 1_000 * number, "lane": 0,
-            "waiting": False, "fate": ACCEPTED, "group": b"g",
+            "waiting": False, "fate": ACCEPTED, "group": b"g", "part_number": 0, "part_address": 0, "out_address": 0,
         }  # fmt: skip
         found = plain | row
+        found |= {"whole": found["fate"], "ids": int(found.get("id") is not None)}
         if found["fate"] == ACCEPTED:
             found = {"nth": 1, "out_partition": 0, "out_offset": number} | found
         made.append(tuple(found.get(each) for each in EVIDENCE.names))
@@ -33,7 +34,7 @@ def _evidence(spark: SparkSession, *rows: dict[str, Any]) -> DataFrame:
 
 
 def _earlier(spark: SparkSession, *rows: dict[str, Any]) -> DataFrame:
-    plain = {"address": 0, "lane": 0, "night": 1, "timestamp": 0}
+    plain = {"address": 0, "id_address": 0, "part_number": 0, "lane": 0, "night": 1, "timestamp": 0}
     return spark.createDataFrame([tuple((plain | row).get(each) for each in IDS.names) for row in rows], IDS)
 
 
@@ -50,8 +51,9 @@ def _apart(
     """Lane, distance, age of each."""
     seen = resends.seen(evidence, {0}, {0})
     placed = resends.placed(seen, F.lit(started), [forwarded])
-    accepted = seen.where("accepted").select("address", "id").union(earlier.select("address", "id"))
-    several = accepted.groupBy("address", "id").count().where("count > 1")
+    of_id = ["address", "id_address", "id"]
+    accepted = seen.where("accepted").select(*of_id).union(earlier.select(*of_id))
+    several = accepted.groupBy(*of_id).count().where("count > 1")
     chosen = resends.chosen(resends.beside(placed, earlier), resends.repeating(seen, several), repeating)
     found = resends.distances(chosen, F.lit(max_age_ms), F.lit(capacity))
     return sorted((row["lane"], row["distance"], row["age"]) for row in found.collect())

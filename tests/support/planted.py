@@ -3,7 +3,7 @@
 import json
 from collections import Counter
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
@@ -34,6 +34,29 @@ class In(NamedTuple):
         return f"{self.address}/{self.partition}/{self.offset}".encode()
 
 
+class Part(NamedTuple):
+    """Of a transaction, as its producer writes it."""
+
+    key: str | None = "g"
+    value: str = "value"
+    address: str | None = None
+    """What the test calls it; None = the envelope's own."""
+    headers: tuple[tuple[str, str], ...] = ()
+
+
+class Transaction(NamedTuple):
+    """An envelope that is there."""
+
+    name: str
+    """What the test calls its address."""
+    record: In
+    parts: tuple[Part, ...]
+
+
+SENT_AT: Final = 1_795_219_200_000
+"""When transactions are sent: an output says the same."""
+
+
 class World:
     """Topics of some addresses, and what is planted in them. Offsets are counted, so nobody else may write here."""
 
@@ -46,7 +69,8 @@ class World:
         self.names = {each: f"{self.app_id}-{each}" for each in addresses}
         """By what the test calls it: the address."""
         entries = [
-            {"name": self.names[each], "partitions": partitions, **keys} for each, keys in addresses.items()
+            {"name": self.names[each], "partitions": partitions, **self._keys(keys)}
+            for each, keys in addresses.items()
         ]
         self.document = {
             "kafka": {"bootstrap_servers": bootstrap},
@@ -82,6 +106,53 @@ class World:
         self._next[address, partition] += 1
         own: Headers = () if id is None else (("_AMQ_DUPL_ID", id),)
         return In(address, partition, offset, id, key, value, headers + own)
+
+    def transact(
+        self,
+        name: str,
+        *parts: Part,
+        id: bytes | None = None,  # noqa: A002 - its name
+        key: bytes | None = b"g",
+        partition: int = 0,
+    ) -> Transaction:
+        """An envelope comes in."""
+        written = [
+            {
+                "key": each.key,
+                "value": each.value,
+                "headers": [{"name": header, "value": value} for header, value in each.headers],
+                **({} if each.address is None else {"address": self.names.get(each.address, each.address)}),
+            }
+            for each in parts
+        ]
+        value = json.dumps({"parts": written}).encode()
+        headers: Headers = (("_RF_TX", b"json/1"),)
+        return Transaction(name, self.arrive(name, id, key, partition, value, headers, SENT_AT), parts)
+
+    def accept_parts(self, transaction: Transaction, *numbers: int, **changes: Any) -> None:
+        """All parts, or those with these numbers, as a worker writes them, but for the changes."""
+        for number in numbers or range(1, len(transaction.parts) + 1):
+            part = transaction.parts[number - 1]
+            count = len(transaction.parts)
+            kept: dict[str, Any] = {
+                "key": None if part.key is None else part.key.encode(),
+                "value": part.value.encode(),
+                "headers": tuple((name, value.encode()) for name, value in part.headers),
+                "number": b"%d/%d" % (number, count),
+                "to": part.address or transaction.name,
+                "timestamp": SENT_AT,
+                "partition": 0,
+                **changes,
+            }
+            ours = (("_RF_SOURCE", transaction.record.source), ("_RF_TX_PART", kept["number"]))
+            sent = Sent(None, kept["key"], kept["value"], (*kept["headers"], *ours), kept["timestamp"])
+            self._out(f"{self.names[kept['to']]}.accepted", kept["partition"], sent)
+
+    def _keys(self, keys: dict[str, Any]) -> dict[str, Any]:
+        """Of an address; others are named as the test calls them."""
+        if "transaction_addresses" not in keys:
+            return keys
+        return {**keys, "transaction_addresses": [self.names[each] for each in keys["transaction_addresses"]]}
 
     def accept(self, *records: In, partition: int = 0, **changes: Any) -> None:
         """As a worker writes it, but for the changes."""

@@ -1,0 +1,284 @@
+"""What goes wrong with transactions, planted by hand in real topics, is found: exactly it, once, and no other."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from app.embedded.broker import EmbeddedBroker
+from reconcile import job
+from reconcile.night.nights import Nights
+from reconcile.spark.files import LocalFiles
+from tests.reconcile.test_nights import Scheduler
+from tests.support.planted import Part, World, anomalies
+
+pytestmark = pytest.mark.timeout(300)
+
+Planted = Callable[[World, str], None]
+OURS, THEIRS = Part("g", "ours"), Part("h", "theirs", "payments")
+
+
+def _clean(world: World, at: str) -> None:
+    """Resent whole; an ID on its last part; none at all; one ID on two parts; forwarded; between messages of its group."""
+    first = world.arrive(at, b"before")
+    one = world.transact(at, OURS, THEIRS, Part("g", "more"), id=b"1")
+    last = world.transact(at, OURS, Part("g", headers=(("_AMQ_DUPL_ID", "2"),)))
+    world.transact(at, OURS, THEIRS, Part("g", "more"), id=b"1")
+    world.transact(
+        at, Part("other", headers=(("_AMQ_DUPL_ID", "2"),)), Part("new", headers=(("_AMQ_DUPL_ID", "3"),))
+    )
+    loose = world.transact(at, Part(None), Part(None, address="payments"), key=None)
+    both = world.transact(at, *[Part("g", headers=(("_AMQ_DUPL_ID", "4"),))] * 2)
+    after = world.arrive(at, b"after")
+    world.accept(first)
+    for each in (one, last, loose, both):
+        world.accept_parts(each)
+    world.accept(after)
+    moved = world.transact(at, OURS, THEIRS, id=b"5", key=b"k", partition=1)
+    world.forward(moved.record, 0)
+    world.accept_parts(moved)
+    world.forward(world.transact(at, OURS, THEIRS, id=b"5", key=b"k", partition=1).record, 0)
+
+
+def _groups(world: World, at: str) -> None:
+    """Of a part its own address says what its group and its ID are; of an envelope its key is its group, whatever groups are."""
+    named = Part("k", "x", "grouped", (("group", "red"), ("_AMQ_DUPL_ID", "no ID here")))
+    unnamed = Part(None, "y", "grouped")
+    transaction = world.transact(at, named, unnamed, id=b"1", key=b"red")
+    world.accept_parts(transaction, 1, key=b"red", headers=(*_bytes(named), ("_RF_KEY", b"k")))
+    world.accept_parts(transaction, 2, key=b"none", headers=(("_RF_KEY", None),))
+    # What is an ID at the one is none at the other: there it is the key, and makes this one a duplicate.
+    world.accept(world.arrive(at, b"no ID here", b"qpid.no-group"))
+    world.transact(at, named, id=b"2", key=b"other")
+
+
+def _bytes(part: Part) -> tuple[tuple[str, bytes], ...]:
+    return tuple((name, value.encode()) for name, value in part.headers)
+
+
+def _quarantined(world: World, at: str) -> None:
+    """Malformed, for an address that is not listed, or too large: the whole envelope, and its ID is free."""
+    world.quarantine(world.arrive(at, b"1", value=b"no JSON", headers=(("_RF_TX", b"json/1"),)))
+    world.quarantine(world.transact(at, OURS, Part(address="unlisted"), id=b"2").record)
+    large = world.transact(at, OURS, Part("g", "large" * 9), id=b"3").record
+    world.quarantine(large, value=b'{"bytes": %d, "blake2b_256": "00"}' % len(large.value or b""))
+    world.accept_parts(world.transact(at, OURS, id=b"3"))
+
+
+def _torn(world: World, at: str) -> None:
+    """One of three is missing; the resend is a duplicate."""
+    three = OURS, THEIRS, Part("g", "more")
+    world.accept_parts(world.transact(at, *three, id=b"1"), 1, 3)
+    world.transact(at, *three, id=b"1")
+
+
+def _lost(world: World, at: str) -> None:
+    """None of its parts, though messages around it, and another transaction, are there; an ID that another lane knows."""
+    world.accept(world.arrive(at, b"1"))
+    world.transact(at, OURS, THEIRS, id=b"2")
+    world.transact(at, OURS, THEIRS)
+    world.accept_parts(world.transact(at, OURS, THEIRS, id=b"3"))
+    world.transact(at, OURS, Part("p", "x", "payments", (("_AMQ_DUPL_ID", "3"),)))
+
+
+def _doubled(world: World, at: str) -> None:
+    """One part twice; another transaction was accepted, and is in quarantine too."""
+    one, two = (world.transact(at, OURS, Part(f"h{each}"), id=b"%d" % each) for each in range(2))
+    world.accept_parts(one)
+    world.accept_parts(one, 2)
+    world.accept_parts(two)
+    world.quarantine(two.record)
+
+
+def _swapped(world: World, at: str) -> None:
+    """O1: two parts of one group. O2: two transactions of one key, in a group of another. O3: one, and a message of its group."""
+    one = world.transact(at, OURS, Part("g", "more"), id=b"1")
+    world.accept_parts(one, 2)
+    world.accept_parts(one, 1)
+    two, three = (world.transact(at, Part("i"), id=b"%d" % each) for each in (2, 3))
+    world.accept_parts(three)
+    world.accept_parts(two)
+    plain, four = world.arrive(at, b"4", b"j"), world.transact(at, Part("j"), id=b"5", key=b"j")
+    world.accept_parts(four)
+    world.accept(plain)
+
+
+def _other_lanes(world: World, at: str) -> None:
+    """O4: between those that two lanes judge there is no order."""
+    plain = world.arrive(at, b"1", b"h")
+    one = world.transact(at, Part("h"), id=b"2", key=b"one")
+    two = world.transact(at, Part("h"), id=b"3", key=b"two")
+    for each in (one, two):
+        world.forward(each.record, 1)
+    three = world.transact(at, Part("h"), id=b"4", key=b"three")
+    world.accept_parts(one)
+    world.accept_parts(two)
+    world.accept(plain)
+    world.accept_parts(three)
+
+
+def _corrupted(world: World, at: str) -> None:
+    """Numbers swapped, another count, another time, at the wrong address."""
+    one = world.transact(at, Part("g", "1"), Part("h", "2"), id=b"1")
+    world.accept_parts(one, 1, number=b"2/2")
+    world.accept_parts(one, 2, number=b"1/2")
+    two = world.transact(at, Part("i"), Part("j"), Part("k", address="payments"), id=b"2")
+    world.accept_parts(two, 1, number=b"1/2")
+    world.accept_parts(two, 2, timestamp=1)
+    world.accept_parts(two, 3, to=at)
+
+
+def _phantom(world: World, at: str) -> None:
+    """A third part of two, one of a plain message; and an envelope that was accepted as it came, so that its parts are lost."""
+    world.accept_parts(one := world.transact(at, OURS, THEIRS, id=b"1"))
+    world.accept_parts(one, 1, number=b"3/2")
+    world.accept(plain := world.arrive(at, b"2"))
+    world.accept(plain, headers=(("_RF_TX_PART", b"1/1"),))
+    world.accept(world.transact(at, OURS, id=b"3").record)
+
+
+def _unlisted(world: World, at: str) -> None:
+    """It was accepted though it may not have parts there."""
+    world.accept_parts(world.transact(at, OURS, Part("h", address="elsewhere"), id=b"1"))
+
+
+def _forgotten(world: World, at: str) -> None:
+    """By the ID of a part; and one that is the envelope's own the second time."""
+    part = Part("g", headers=(("_AMQ_DUPL_ID", "1"),))
+    for _ in range(2):
+        world.accept_parts(world.transact(at, OURS, part))
+    world.accept_parts(world.transact(at, Part("g", headers=(("_AMQ_DUPL_ID", "2"),)), id=b"0"))
+    world.accept_parts(world.transact(at, OURS, id=b"2"))
+
+
+def _overrun(world: World, at: str) -> None:
+    """A ring of four, and three IDs of one transaction between, one of them another address's."""
+    ids = [Part("g", headers=(("_AMQ_DUPL_ID", each),)) for each in ("2", "3")]
+    other = Part("h", "x", "payments", (("_AMQ_DUPL_ID", "1"),))
+    world.accept(world.arrive(at, b"1"))
+    world.accept_parts(world.transact(at, *ids, other, id=b"4"))
+    world.accept(world.arrive(at, b"5"))
+    world.accept(world.arrive(at, b"1"))
+
+
+def _cross_lane(world: World, at: str) -> None:
+    """An ID of a part in the lane of its transaction, and in that of its own address."""
+    world.accept(world.arrive("payments", b"crossed", b"c"))
+    crossed = Part("c", "x", "payments", (("_AMQ_DUPL_ID", "crossed"),))
+    world.accept_parts(world.transact(at, OURS, crossed, id=b"1", partition=1))
+
+
+def _diverted(world: World, at: str) -> None:
+    """One is right, by the ID of its second part; one is a duplicate of nothing; one is missing."""
+    world.accept_parts(one := world.transact(at, OURS, THEIRS, id=b"1"))
+    world.divert(world.transact(at, OURS, Part("g", headers=(("_AMQ_DUPL_ID", "1"),))).record, one.record)
+    world.divert(world.transact(at, OURS, THEIRS, id=b"2").record, one.record)
+    world.transact(at, OURS, THEIRS, id=b"1")
+
+
+LISTED: dict[str, Any] = {"transaction_addresses": ["payments"]}
+PLANTED: dict[str, tuple[Planted, dict[str, Any], dict[str, int]]] = {
+    "clean": (_clean, LISTED, {}),
+    "groups": (_groups, {"transaction_addresses": ["grouped"], "group_header": "colour"}, {}),
+    "quarantined": (_quarantined, LISTED, {}),
+    "torn": (_torn, LISTED, {"TORN": 1}),
+    "lost": (_lost, LISTED, {"LOST": 3}),
+    "doubled": (_doubled, {}, {"DOUBLED": 2}),
+    "swapped": (_swapped, {}, {"REORDERED": 3}),
+    "other-lanes": (_other_lanes, {}, {}),
+    "corrupted": (_corrupted, LISTED, {"CORRUPTED": 5}),
+    "phantom": (_phantom, LISTED, {"PHANTOM": 3, "LOST": 1}),
+    "unlisted": (_unlisted, LISTED, {"PHANTOM": 1, "LOST": 1}),
+    "forgotten": (_forgotten, {}, {"FORGOTTEN": 2}),
+    "overrun": (_overrun, {**LISTED, "id_cache_size": 4}, {"OVERRUN": 1}),
+    "cross-lane": (_cross_lane, LISTED, {"CROSS-LANE": 1}),
+    "diverted": (_diverted, {**LISTED, "duplicates": "divert"}, {"WRONG-VERDICT": 1, "LOST": 1}),
+}
+OTHERS: dict[str, tuple[dict[str, Any], dict[str, int]]] = {
+    "payments": ({}, {}),
+    "grouped": ({"group_header": "group", "default_group": "none", "duplicate_id_from": "key"}, {}),
+    "elsewhere": ({}, {"PHANTOM": 1}),
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def judged(
+    broker: EmbeddedBroker, spark: SparkSession, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[World, dict[str, Any], list[Any]]:
+    """One night of all of them: an address each, beside those that several have parts for."""
+    folder = tmp_path_factory.mktemp("transactions")
+    keys = {name: each for name, (_, each, _) in PLANTED.items()} | {
+        name: each for name, (each, _) in OTHERS.items()
+    }
+    world = World(broker.bootstrap_servers, folder, keys)
+    for name, (plant, _, _) in PLANTED.items():
+        plant(world, name)
+    world.commit()
+    nights = Nights.load(LocalFiles(world.settings.reconcile.state_dir))
+    out = folder / "out"
+    document = job.judge(spark, world.settings, nights, job.surveyed(world.settings), LocalFiles(str(out)))
+    return world, document, spark.read.parquet(str(out / "anomalies")).collect()
+
+
+@pytest.mark.parametrize("name", [*PLANTED, *OTHERS])
+def test_planted(judged: tuple[World, dict[str, Any], list[Any]], name: str) -> None:
+    """What was planted is found, as often as it was planted, and nothing else."""
+    world, document, rows = judged
+    expected = PLANTED[name][2] if name in PLANTED else OTHERS[name][1]
+
+    found = [(each["anomaly"], each["detail"]) for each in rows if each["address"] == world.names[name]]
+    assert anomalies(document, world)[name] == {each: n for each, n in expected.items() if n}, found
+
+
+def test_what_torn_says(judged: tuple[World, dict[str, Any], list[Any]]) -> None:
+    """Which parts came, where, and which did not; the place is that of the envelope."""
+    world, _, rows = judged
+    (torn,) = [each for each in rows if each["anomaly"] == "TORN"]
+    ours, theirs = (f"{world.names[each]}.accepted" for each in ("torn", "payments"))
+
+    assert torn["detail"] == f"parts 1, 3 of 3 accepted, in {ours}; missing: part 2, for {theirs}"
+    assert (torn["topic"], torn["offset"], torn["part_number"], torn["id"]) == (
+        world.names["torn"],
+        0,
+        0,
+        b"1",
+    )
+
+
+def test_counts_are_of_envelopes(judged: tuple[World, dict[str, Any], list[Any]]) -> None:
+    """An envelope is one input, whatever is in it; what is made of it elsewhere is no record of that address."""
+    world, document, _ = judged
+    clean = document["addresses"][world.names["clean"]]
+    payments = document["addresses"][world.names["payments"]]
+
+    assert (clean["input"], clean["accepted"], clean["duplicates"], clean["unchecked"]) == (10, 7, 3, 1)
+    assert (payments["input"], payments["accepted"]) == (1, 1)
+
+
+def test_a_cut_between(broker: EmbeddedBroker, spark: SparkSession, tmp_path: Path) -> None:
+    """What waits, and what was accepted ahead of the cut, in two addresses, is judged once, by the next run; also what is torn."""
+    world = World(broker.bootstrap_servers, tmp_path, {"a": LISTED, "payments": {}})
+    scheduler = Scheduler(spark, world)
+    waits = world.transact("a", OURS, THEIRS, id=b"1", key=b"k")
+    world.forward(waits.record, 1)
+    world.accept_parts(waits)
+    world.commit(forward=0)
+    ahead, torn = (world.transact("a", OURS, THEIRS, Part("i"), id=b"%d" % each) for each in (2, 3))
+    world.accept_parts(ahead)
+    world.accept_parts(torn, 2)
+    world.flush()
+    assert scheduler.night(input=1, accepted=0, in_flight=3) == {}
+
+    world.forward(world.transact("a", OURS, THEIRS, id=b"1", key=b"k").record, 1)
+    world.commit()
+    assert scheduler.night(input=4, accepted=3, duplicates=1, in_flight=0) == {"TORN": 1}
+    assert scheduler.nights.acknowledge() is not None
+
+    # A resend of what was torn is a duplicate; a part that comes after all is one too many.
+    world.transact("a", OURS, THEIRS, Part("i"), id=b"3")
+    world.accept_parts(torn, 1)
+    world.commit()
+    assert scheduler.night(input=1, accepted=0, duplicates=1) == {"DOUBLED": 1}
+    assert scheduler.address("payments")["input"] == 0
