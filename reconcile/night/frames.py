@@ -12,7 +12,7 @@ from reconcile.night.evidence import carried_forwards, carried_outputs
 from reconcile.night.nights import ACCEPTED as ACCEPTED_IDS
 from reconcile.night.nights import Night, ids_folder, results_folder
 from reconcile.night.rules import Rule, diverts
-from reconcile.night.sources import Sources
+from reconcile.night.sources import AWAY, Sources
 from reconcile.spark import read
 from reconcile.spark.files import Files
 from reconcile.spark.schemas import (
@@ -60,8 +60,18 @@ class Frames(Sources):
 
     def outputs(self, ahead: DataFrame | None) -> DataFrame:
         """What came out, and what last night saw of inputs beyond its cut."""
-        came = [self._not_judged_without(each) for each in self.came_out()]
+        # Of an address that is away nobody judges what its transactions brought.
+        came = [self._not_judged_without(each).where(F.col("address") != AWAY) for each in self.came_out()]
         return self._all([*came, *([] if ahead is None else [carried_outputs(ahead)])], OUTPUTS)
+
+    def away(self, address: str) -> list[str]:
+        """Inputs of addresses that nights before knew, and that had transactions with parts for this one."""
+        configured = {each.name for each in self.addresses}
+        return [
+            str(rule["input_topic"])
+            for name, rule in (self.base.rules.items() if self.base else ())
+            if name not in configured and address in rule.get("transaction_addresses", ())
+        ]
 
     def _not_judged_without(self, outputs: DataFrame) -> DataFrame:
         """Without diverted duplicates that were judged when they needed no output, as they were said to be dropped."""
