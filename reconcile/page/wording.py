@@ -22,7 +22,7 @@ MEANINGS: Final = {
         "an input that is neither accepted, nor in quarantine, nor a duplicate",
         "send it again, under a new ID if 'rings find' knows its own; report it",
     ),
-    "DOUBLED": Meaning("one input with two outputs", "compensate in the consumer; report it"),
+    "DOUBLED": Meaning("one input, or one part of a transaction, with two outputs", "compensate in the consumer; report it"),
     "PHANTOM": Meaning("an output that names no input that is there", "find who else writes to that topic"),
     "REORDERED": Meaning("a group's accepted records are not in the order of their input", "report it"),
     "FORGOTTEN": Meaning("one ID accepted twice, within the ring's promise", "report it"),
@@ -35,8 +35,11 @@ MEANINGS: Final = {
         "diverted as a duplicate of nothing",
         "send it again, under a new ID if 'rings find' knows its own; report it",
     ),
-    "CORRUPTED": Meaning("key, value or headers of an output differ from the input's", "report it"),
-    "TORN": Meaning("a transaction of which some parts were accepted", "report it"),
+    "CORRUPTED": Meaning("key, value or headers of an output differ from the input's, or a part's place", "report it"),
+    "TORN": Meaning(
+        "a transaction of which some parts were accepted, and others are missing",
+        "its IDs are known: send the missing parts as a transaction of their own, under a new ID; report it",
+    ),
     "GAP": Meaning(
         "evidence was deleted: nobody knows", "longer retention than the time between two runs; then acknowledge"
     ),
