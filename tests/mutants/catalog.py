@@ -8,6 +8,7 @@ from tests.mutants import (
     bugs_in_handover,
     bugs_in_lanes,
     bugs_in_opening,
+    bugs_in_reconciled_transactions,
     bugs_in_recreated_topics,
     bugs_in_state,
     bugs_in_the_path,
@@ -23,4 +24,5 @@ CATALOG: Final[tuple[Mutant, ...]] = (
     *bugs_in_handover.MUTANTS,
     *bugs_in_attempts.MUTANTS,
     *bugs_in_recreated_topics.MUTANTS,
+    *bugs_in_reconciled_transactions.MUTANTS,
 )

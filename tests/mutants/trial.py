@@ -24,6 +24,7 @@ COPIED: Final = (
     "agents",
     "app",
     "conf",
+    "reconcile",
     "ringfence_client",
     "ringfence_kafka",
     "tables",
