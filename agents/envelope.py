@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple, NoReturn
 
 from ringfence_kafka import wire
 
-PARTS_MAX: Final = 10_000
+PARTS_MAX: Final = wire.TRANSACTION_PARTS_MAX
 
 _PART: Final = frozenset({"address", "key", "key_base64", "value", "value_base64", "headers"})
 _HEADER: Final = frozenset({"name", "value", "value_base64"})

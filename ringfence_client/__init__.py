@@ -1,7 +1,44 @@
-"""What other programs import: the group-ordered consumer of accepted topics."""
+"""What other programs import: the group-ordered consumer of accepted topics, and what makes transactions for producers.
 
-from ringfence_client.consumer import GroupConsumer
-from ringfence_client.message import Message, Reject, Release, Retry
-from ringfence_client.options import ConsumerOptions
+A producer needs none of the consumer's libraries, so they are loaded with the first of the consumer's names that is used.
+"""
 
-__all__ = ["ConsumerOptions", "GroupConsumer", "Message", "Reject", "Release", "Retry"]
+from importlib import import_module
+from typing import TYPE_CHECKING, Final
+
+from ringfence_client.transaction import Envelope, Part, envelope
+
+if TYPE_CHECKING:
+    from ringfence_client.consumer import GroupConsumer
+    from ringfence_client.message import Message, PartNumber, Reject, Release, Retry
+    from ringfence_client.options import ConsumerOptions
+else:
+    _MODULES: Final = {
+        "ConsumerOptions": "options",
+        "GroupConsumer": "consumer",
+        "Message": "message",
+        "PartNumber": "message",
+        "Reject": "message",
+        "Release": "message",
+        "Retry": "message",
+    }
+
+    def __getattr__(name: str) -> object:
+        if name not in _MODULES:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        found = globals()[name] = getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
+        return found
+
+
+__all__ = [
+    "ConsumerOptions",
+    "Envelope",
+    "GroupConsumer",
+    "Message",
+    "Part",
+    "PartNumber",
+    "Reject",
+    "Release",
+    "Retry",
+    "envelope",
+]

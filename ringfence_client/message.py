@@ -1,6 +1,7 @@
 """What a handler gets, and how it says what is to become of it."""
 
 import math
+import re
 from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Any, Final, NoReturn
@@ -9,7 +10,8 @@ from ringfence_kafka import wire
 from ringfence_kafka.config.settings import AddressSettings
 from ringfence_kafka.errors import named
 
-_OWN_HEADERS: Final = frozenset({wire.HEADER_SOURCE, wire.HEADER_KEY})
+_OWN_HEADERS: Final = frozenset({wire.HEADER_SOURCE, wire.HEADER_KEY, wire.HEADER_PART})
+_PART_NUMBER: Final = re.compile(rb"([1-9][0-9]{0,8})/([1-9][0-9]{0,8})")
 
 
 class Disposition(Exception):  # noqa: N818 - a decision, no error
@@ -67,6 +69,19 @@ class Fence:
         """Somebody else may have it; what is acknowledged under it counts no more."""
 
 
+@dataclass(frozen=True, slots=True)
+class PartNumber:
+    """Which part of its transaction a message is."""
+
+    index: int
+    """Counted from 1, in the order that its producer wrote."""
+    count: int
+    """Of all parts, whatever groups and addresses they went to."""
+
+    def __str__(self) -> str:
+        return f"{self.index}/{self.count}"
+
+
 @dataclass(slots=True, eq=False)
 class Message:
     """One accepted message.
@@ -77,13 +92,14 @@ class Message:
         key: The key that its producer gave it.
         value: Its value.
         headers: The producer's headers, in order.
-        duplicate_id: Its duplicate ID; None = it has none.
+        duplicate_id: Its duplicate ID; None = it has none. Of a part: its own, not that of its transaction.
         timestamp: Its producer's, in ms.
-        source: ``<topic>/<partition>/<offset>`` of the input; unique, and rising within a group as long as its
-            producers use one partitioner.
+        source: ``<topic>/<partition>/<offset>`` of the input; rising within a group as long as its producers use one
+            partitioner. Unique with :attr:`part`: all parts of a transaction have the same, which is the transaction's name.
         topic, partition, offset: Where it is in the accepted topic.
         attempt: 1 for the first time; counted on over crashes and by each failure.
         held: Under which right; see :attr:`fence` and :attr:`fenced`.
+        part: Which part of its transaction it is; None = it was sent alone.
     """
 
     address: str
@@ -99,6 +115,7 @@ class Message:
     offset: int
     attempt: int
     held: Fence
+    part: PartNumber | None = None
 
     @property
     def fence(self) -> int:
@@ -157,6 +174,7 @@ class MessageFactory:
             record.offset,
             attempt,
             fence,
+            _part_number(own.get(wire.HEADER_PART)) if own else None,
         )  # fmt: skip
 
     def _duplicate_id(
@@ -168,3 +186,12 @@ class MessageFactory:
             return None if value is None else blake2b(value, digest_size=32).digest()
         last = dict(headers)
         return next((found for name in self._id_headers if (found := last.get(name)) is not None), None)
+
+
+def _part_number(header: bytes | None) -> PartNumber | None:
+    """What the header says; None also where somebody else wrote there what is no such number."""
+    found = None if header is None else _PART_NUMBER.fullmatch(header)
+    if found is None:
+        return None
+    part = PartNumber(int(found[1]), int(found[2]))
+    return part if part.index <= part.count else None

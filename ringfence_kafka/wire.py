@@ -32,6 +32,9 @@ HEADER_TRANSACTION: Final = "_RF_TX"
 TRANSACTION_FORM: Final = b"json/1"
 """The form of envelopes that this version reads."""
 
+TRANSACTION_PARTS_MAX: Final = 10_000
+"""Of one envelope."""
+
 HEADER_PART: Final = "_RF_TX_PART"
 """On an accepted record: it is a part of a transaction, ``i/N``: part i of N, counted from 1."""
 

@@ -3,7 +3,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from ringfence_client import Message, Reject, Release, Retry
+from ringfence_client import Message, PartNumber, Reject, Release, Retry
 from ringfence_client.message import Fence, MessageFactory
 from ringfence_kafka.config.settings import AddressSettings
 
@@ -142,3 +142,33 @@ def test_delays_that_are_none(given: Any) -> None:
 def test_source_that_is_no_text() -> None:
     """A message that somebody else wrote to the accepted topic is one all the same."""
     assert _made(Fetched(headers=(("_RF_SOURCE", b"a\xff"),))).source == "a\\xff"
+
+
+# -- parts of transactions -------------------------------------------------------------------------------------------
+
+
+def test_part_of_a_transaction() -> None:
+    """Which of how many; the header itself is no producer's."""
+    message = _made(
+        Fetched(headers=(("a", b"1"), ("_RF_SOURCE", b"transfers/0/5"), ("_RF_TX_PART", b"2/11")))
+    )
+
+    assert message.part == PartNumber(2, 11)
+    assert message.part is not None
+    assert (message.part.index, message.part.count, str(message.part)) == (2, 11, "2/11")
+    assert (message.source, message.headers) == ("transfers/0/5", [("a", b"1")])
+    assert _made(Fetched(headers=(("_RF_SOURCE", b"transfers/0/5"),))).part is None
+    assert _made(Fetched()).part is None
+
+
+@pytest.mark.parametrize(
+    "header",
+    [None, b"", b"1", b"/", b"1/", b"0/0", b"0/2", b"3/2", b"-1/2", b"1/2/3", b" 1/2", b"1/2\n", b"+1/2", b"1_0/11", b"1.0/2",
+     b"\xff\xfe", "\u0661/\u0662".encode(), b"a/b", b"1/" + b"9" * 5_000],
+)  # fmt: skip
+def test_part_that_is_none(header: bytes | None) -> None:
+    """Whatever somebody else wrote there: the message is one that was sent alone, and stops nobody."""
+    message = _made(Fetched(headers=(("_RF_TX_PART", header), ("a", b"1"))))
+
+    assert message.part is None
+    assert message.headers == [("a", b"1")]

@@ -1,0 +1,145 @@
+"""Makes envelopes: a transaction is one record whose value lists its parts, and all of them are accepted, or none. Pure.
+
+It needs no Kafka client: what it gives, any producer sends, under a key that the caller chooses.
+"""
+
+import json
+from base64 import b64encode
+from collections.abc import Iterable, Sequence
+from typing import Any, Final, NamedTuple
+
+from ringfence_kafka import wire
+
+DUPLICATE_ID_HEADER: Final = "_AMQ_DUPL_ID"
+"""The header that addresses look for unless they are configured otherwise."""
+
+Content = bytes | str | None
+"""Bytes, or a text that stands for its UTF-8 bytes; None = null."""
+
+
+class Part(NamedTuple):
+    """One message of a transaction. It is accepted as the same message sent alone would be."""
+
+    value: Content
+    key: Content = None
+    address: str | None = None
+    """None = the address that the envelope is sent to."""
+    headers: Sequence[tuple[str, Content]] = ()
+    """In order; names may repeat. A part may have a duplicate ID of its own here."""
+
+
+class Envelope(NamedTuple):
+    """What a producer sends, as one record."""
+
+    value: bytes
+    headers: list[tuple[str, bytes]]
+
+
+def envelope(
+    parts: Iterable[Part], duplicate_id: bytes | str | None = None, *, id_header: str = DUPLICATE_ID_HEADER
+) -> Envelope:
+    """The value and the headers of a transaction's record.
+
+    Send both under a key, and resend the same ones under the same key: the key says where the transaction is judged.
+
+    Args:
+        parts: At least one, at most :data:`ringfence_kafka.wire.TRANSACTION_PARTS_MAX`.
+        duplicate_id: Of the whole; one is enough. None = no ID but those that parts have in their headers. Without any, it is
+            accepted each time that it is sent.
+        id_header: The header that the address looks for (``duplicate_id_headers``).
+
+    Raises:
+        ValueError: a worker would refuse it; the text names the part as ``i/N``.
+        TypeError: something is neither bytes nor a text.
+    """
+    listed = list(parts)
+    if not listed:
+        raise ValueError("no parts: a transaction has at least one")
+    if len(listed) > wire.TRANSACTION_PARTS_MAX:
+        raise ValueError(
+            f"{len(listed):,} parts: at most {wire.TRANSACTION_PARTS_MAX:,}; make several transactions of them"
+        )
+    written = []
+    for number, part in enumerate(listed, 1):
+        try:
+            written.append(_part(part))
+        except (TypeError, ValueError) as error:
+            raise type(error)(f"part {number}/{len(listed)}: {error}") from None
+    headers = [(wire.HEADER_TRANSACTION, wire.TRANSACTION_FORM)]
+    if duplicate_id is not None:
+        _check_name(id_header, "id_header")
+        headers.append((id_header, _bytes(duplicate_id, "duplicate_id")))
+    value = json.dumps({"parts": written}, ensure_ascii=False, separators=(",", ":")).encode()
+    return Envelope(value, headers)
+
+
+def _part(part: object) -> dict[str, Any]:
+    if not isinstance(part, Part):
+        raise TypeError(
+            f"it is of type {type(part).__name__}, not a Part: write Part(value, key=…, address=…, headers=[…])"
+        )
+    written: dict[str, Any] = {}
+    if part.address is not None:
+        if not isinstance(part.address, str):
+            raise TypeError(
+                f"address is of type {type(part.address).__name__}: give the name of one, or None"
+            )
+        if not part.address:
+            raise ValueError("address is empty: give the name of one, or None for the envelope's own")
+        _bytes(part.address, "address")
+        written["address"] = part.address
+    _write(written, "key", part.key)
+    _write(written, "value", part.value)
+    if isinstance(part.headers, str | bytes) or not isinstance(part.headers, Sequence):
+        raise TypeError(
+            f"headers is of type {type(part.headers).__name__}: give a list of (name, value) pairs, in their order"
+        )
+    if part.headers:
+        written["headers"] = [_header(each) for each in part.headers]
+    return written
+
+
+def _header(pair: object) -> dict[str, Any]:
+    if not isinstance(pair, tuple | list) or len(pair) != 2:  # noqa: PLR2004
+        raise TypeError(f"the header {pair!r} is no pair of a name and a value")
+    name, value = pair
+    _check_name(name, "the name of a header")
+    written: dict[str, Any] = {"name": name}
+    _write(written, "value", value, f"the header {name!r}")
+    return written
+
+
+def _check_name(name: object, what: str) -> None:
+    if not isinstance(name, str):
+        raise TypeError(f"{what} is of type {type(name).__name__}: give a string")
+    _bytes(name, what)
+    if name.startswith(wire.RESERVED_PREFIX):
+        raise ValueError(
+            f"the header {name!r} begins with {wire.RESERVED_PREFIX}, which is Ringfence's own: rename it"
+        )
+
+
+def _write(written: dict[str, Any], name: str, content: object, what: str = "") -> None:
+    """As a string where it is UTF-8, which people can read, else as base64; nothing at all for null."""
+    if content is None:
+        return
+    raw = _bytes(content, what or name)
+    try:
+        written[name] = raw.decode()
+    except UnicodeDecodeError:
+        written[f"{name}_base64"] = b64encode(raw).decode()
+
+
+def _bytes(content: object, what: str) -> bytes:
+    if isinstance(content, bytes):
+        return content
+    if not isinstance(content, str):
+        raise TypeError(
+            f"{what} is of type {type(content).__name__}: give bytes, or a string, as consumers are to get it"
+        )
+    try:
+        return content.encode()
+    except UnicodeEncodeError:
+        raise ValueError(
+            f"{what} holds half of a surrogate pair, which is no character: give the bytes that you mean"
+        ) from None

@@ -1,0 +1,66 @@
+"""What producers make of parts, workers read as these parts, whatever bytes they hold."""
+
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from agents import envelope as worker
+from ringfence_client import Part, envelope
+
+texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
+contents = st.none() | st.binary(max_size=20) | texts
+names = texts.filter(lambda name: not name.startswith("_RF_"))
+made = st.lists(
+    st.builds(
+        Part,
+        contents,
+        contents,
+        st.none() | texts.filter(bool),
+        st.lists(st.tuples(names, contents), max_size=3),
+    ),
+    min_size=1,
+    max_size=5,
+)
+
+
+def raw(content: Any) -> bytes | None:
+    return content.encode() if isinstance(content, str) else content
+
+
+@given(made)
+@settings(max_examples=1_000, deadline=None)
+def test_round_trip(parts: list[Part]) -> None:
+    """Exactly: also null apart from empty, and headers in their order with repeats."""
+    sent = envelope(parts, "7")
+    read = worker.decode(dict(sent.headers)["_RF_TX"], sent.value)
+
+    assert read == [
+        worker.Part(
+            each.address, raw(each.key), raw(each.value), [(name, raw(value)) for name, value in each.headers]
+        )
+        for each in parts
+    ]
+
+
+anything = st.none() | st.integers() | st.binary(max_size=4) | st.text(st.characters(), max_size=4)
+"""Halves of surrogate pairs too."""
+
+
+@given(
+    st.lists(
+        st.builds(
+            Part, anything, anything, anything, st.lists(st.tuples(st.just("_RF_TX") | anything, anything), max_size=2)
+        ),
+        max_size=3,
+    )
+)  # fmt: skip
+@settings(max_examples=1_000, deadline=None)
+def test_whatever_is_given(parts: list[Any]) -> None:
+    """An error, or what a worker reads: nothing is made that would be in quarantine."""
+    try:
+        sent = envelope(parts)
+    except (TypeError, ValueError):
+        return
+
+    assert len(worker.decode(b"json/1", sent.value)) == len(parts)

@@ -1,0 +1,113 @@
+"""What producers make transactions with."""
+
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+
+import ringfence_client
+from agents import envelope as worker
+from ringfence_client import Part, envelope
+from ringfence_kafka import wire
+
+
+def test_what_is_written() -> None:
+    """Texts as they are, other bytes as base64, and nothing for what is not there."""
+    made = envelope(
+        [
+            Part('{"amount": "10 €"}', "acct-2", "payments", [("type", "credit"), ("none", None)]),
+            Part(b"\x00\xff", b"acct-1", headers=(("trace", b"\xff"),)),
+            Part(None),
+        ],
+        "pay-4711",
+    )
+
+    assert made.headers == [("_RF_TX", b"json/1"), ("_AMQ_DUPL_ID", b"pay-4711")]
+    assert made.value.decode() == (
+        '{"parts":[{"address":"payments","key":"acct-2","value":"{\\"amount\\": \\"10 €\\"}",'
+        '"headers":[{"name":"type","value":"credit"},{"name":"none"}]},'
+        '{"key":"acct-1","value_base64":"AP8=","headers":[{"name":"trace","value_base64":"/w=="}]},{}]}'
+    )
+
+
+def test_ids() -> None:
+    """Any bytes, under the name that the address looks for; the empty one is one, and none is none."""
+    assert envelope([Part("")], b"\xff", id_header="X-ID").headers[1:] == [("X-ID", b"\xff")]
+    assert envelope([Part("")], "").headers[1:] == [("_AMQ_DUPL_ID", b"")]
+    assert envelope([Part("")]).headers == [("_RF_TX", b"json/1")]
+
+
+def test_most() -> None:
+    """As many parts as a worker takes, from anything that gives them, and no more."""
+    most = wire.TRANSACTION_PARTS_MAX
+
+    assert len(worker.decode(b"json/1", envelope(Part("") for _ in range(most)).value)) == most
+    with pytest.raises(ValueError, match="10,001 parts: at most 10,000; make several"):
+        envelope([Part("")] * (most + 1))
+
+
+@pytest.mark.parametrize(
+    ("parts", "complaint"),
+    [
+        ([], "no parts: a transaction has at least one"),
+        ([Part(""), {"value": ""}], r"part 2/2: it is of type dict, not a Part: write Part\(value"),
+        ([Part(""), Part({"amount": 10})], "part 2/2: value is of type dict: give bytes, or a string"),  # type: ignore[arg-type]
+        ([Part("", 7)], "part 1/1: key is of type int: give bytes, or a string"),  # type: ignore[arg-type]
+        ([Part(bytearray())], "part 1/1: value is of type bytearray"),  # type: ignore[arg-type]
+        ([Part("\ud800")], "part 1/1: value holds half of a surrogate pair"),
+        ([Part("", address="")], "part 1/1: address is empty: give the name of one"),
+        ([Part("", address=b"a")], "part 1/1: address is of type bytes"),  # type: ignore[arg-type]
+        ([Part("", address="\udc00")], "part 1/1: address holds half of a surrogate pair"),
+        ([Part("", headers={"a": "b"})], r"part 1/1: headers is of type dict: give a list of \(name, value\) pairs"),  # type: ignore[arg-type]
+        ([Part("", headers="ab")], "part 1/1: headers is of type str: give a list"),  # type: ignore[arg-type]
+        ([Part("", headers=["ab"])], "part 1/1: the header 'ab' is no pair"),  # type: ignore[list-item]
+        ([Part("", headers=[("a", "b", "c")])], "part 1/1: the header .* is no pair"),  # type: ignore[list-item]
+        ([Part("", headers=[(b"a", "b")])], "part 1/1: the name of a header is of type bytes: give a string"),  # type: ignore[list-item]
+        ([Part("", headers=[("a", 1)])], "part 1/1: the header 'a' is of type int: give bytes"),  # type: ignore[list-item]
+        ([Part("", headers=[("\ud800", "")])], "the name of a header holds half of a surrogate pair"),
+        ([Part(""), Part("", headers=[("_RF_TX", "")])], "part 2/2: the header '_RF_TX' begins with _RF_, .* rename it"),
+    ],
+)  # fmt: skip
+def test_refused(parts: list[Any], complaint: str) -> None:
+    """Where it is made, with the part named, instead of in quarantine."""
+    with pytest.raises((TypeError, ValueError), match=complaint):
+        envelope(parts)
+
+
+@pytest.mark.parametrize(
+    ("duplicate_id", "id_header", "complaint"),
+    [
+        (7, "ID", "duplicate_id is of type int: give bytes"),
+        ("7", "_RF_SOURCE", "'_RF_SOURCE' begins with _RF_"),
+        ("7", b"ID", "id_header is of type bytes: give a string"),
+    ],
+)
+def test_ids_that_are_none(duplicate_id: Any, id_header: Any, complaint: str) -> None:
+    with pytest.raises((TypeError, ValueError), match=complaint):
+        envelope([Part("")], duplicate_id, id_header=id_header)
+
+
+def test_producers_load_no_consumer() -> None:
+    """Nothing but the standard library and the names on the wire; what consumers need is loaded with what they use."""
+    code = (
+        "import sys\nfrom ringfence_client import Part, envelope\nbefore = set(sys.modules)\n"
+        "from ringfence_client import GroupConsumer\nprint(*before)\nprint(GroupConsumer.__module__)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    loaded, consumer = done.stdout.splitlines()
+
+    assert {each.split(".")[0] for each in loaded.split()}.isdisjoint(
+        {"aiokafka", "confluent_kafka", "pydantic", "aiohttp", "click", "asyncio"}
+    )
+    assert {each for each in loaded.split() if each.startswith("ringfence")} == {
+        "ringfence_client", "ringfence_client.transaction", "ringfence_kafka", "ringfence_kafka.wire",
+    }  # fmt: skip
+    assert consumer == "ringfence_client.consumer"
+
+
+def test_names_that_programs_import() -> None:
+    """Each is there; what is not says so."""
+    assert [name for name in ringfence_client.__all__ if getattr(ringfence_client, name, None) is None] == []
+    with pytest.raises(AttributeError, match="has no attribute 'Envelop'"):
+        _ = ringfence_client.Envelop  # type: ignore[attr-defined]
