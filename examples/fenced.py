@@ -34,8 +34,8 @@ def handle(message: Message) -> None:
                 "has the partition now does it (where the progress topic was created again, empty the table holder)"
             )
         store.execute(
-            "INSERT INTO entry VALUES (?, ?, ?, ?) ON CONFLICT (source) DO NOTHING",
-            (message.source, message.group or b"", message.value, message.fence),
+            "INSERT INTO entry VALUES (?, ?, ?, ?, ?) ON CONFLICT (source, part) DO NOTHING",
+            (message.source, str(message.part or ""), message.group or b"", message.value, message.fence),
         )
 
 
@@ -49,6 +49,7 @@ def _store() -> sqlite3.Connection:
         store.execute("PRAGMA journal_mode = WAL")
         store.execute("CREATE TABLE IF NOT EXISTS holder (place TEXT PRIMARY KEY, fence INTEGER)")
         store.execute(
-            "CREATE TABLE IF NOT EXISTS entry (source TEXT PRIMARY KEY, account BLOB, value BLOB, fence INTEGER)"
+            "CREATE TABLE IF NOT EXISTS entry "
+            "(source TEXT, part TEXT, account BLOB, value BLOB, fence INTEGER, PRIMARY KEY (source, part))"
         )
     return store
