@@ -139,6 +139,10 @@ def send(address: str, file: str | None, config: Path) -> int:
 
     A line is {"id": ..., "group": ..., "value": ..., "headers": {...}}; all but the value may be left out. "value": null
     sends a null value.
+
+    {"id": ..., "group": ..., "parts": [...]} is a transaction: all its parts are accepted, or none. A part is a line with
+    "value", and may have an "address" of its own, one that ADDRESS lists in transaction_addresses. One "id" is enough. The
+    "group" beside "parts" says where the transaction is judged.
     """
     settings = settings_with_addresses(config)
     from app.verbs import send as send_module  # noqa: PLC0415

@@ -85,7 +85,7 @@ def _part(part: object) -> dict[str, Any]:
                 f"address is of type {type(part.address).__name__}: give the name of one, or None"
             )
         if not part.address:
-            raise ValueError("address is empty: give the name of one, or None for the envelope's own")
+            raise ValueError("address is empty: give the name of one, or leave it out for the envelope's own")
         _bytes(part.address, "address")
         written["address"] = part.address
     _write(written, "key", part.key)

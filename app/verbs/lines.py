@@ -1,8 +1,8 @@
-"""A line of ``ringfence send``: ``{"id": …, "group": …, "value": …, "headers": {…}}``."""
+"""A line of ``ringfence send``: ``{"id": …, "group": …, "value": …, "headers": {…}}``, or a transaction with ``"parts"``."""
 
 import difflib
 import json
-from typing import Any
+from typing import Any, Final, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, JsonValue, ValidationError, field_validator
 
@@ -14,18 +14,15 @@ class InputError(RingfenceError):
     """What was given to send cannot be sent."""
 
 
-class Line(BaseModel):
-    """One line of the input. Strict and closed: a misspelt ``id`` would silently switch detection off."""
+class _Headed(BaseModel):
+    """What messages and transactions have. Strict and closed: a misspelt ``id`` would silently switch detection off."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
     id: str | None = None
     """The duplicate ID; null or missing = none. The empty string is an ID."""
     group: str | None = None
-    """The record key; null or missing = no group."""
-    value: JsonValue
-    """A string is sent as it is, null as a null value, anything else as compact JSON. Not to be left out: on a compacted topic
-    a null value deletes, and a misspelt key must not."""
+    """The record key; null or missing = no group. Of a transaction: what decides where it is judged."""
     headers: tuple[tuple[str, str | None], ...] = ()
 
     @field_validator("headers", mode="before")
@@ -51,6 +48,14 @@ class Line(BaseModel):
                 )
         return tuple((name, content) for name, content in entries)
 
+
+class Line(_Headed):
+    """A message."""
+
+    value: JsonValue
+    """A string is sent as it is, null as a null value, anything else as compact JSON. Not to be left out: on a compacted topic
+    a null value deletes, and a misspelt key must not."""
+
     @property
     def payload(self) -> bytes | None:
         """The value as it goes on the wire."""
@@ -61,52 +66,128 @@ class Line(BaseModel):
         return json.dumps(self.value, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode()
 
 
-def parse(raw: bytes, id_headers: tuple[str, ...] = ("_AMQ_DUPL_ID",)) -> Line:
+class PartLine(Line):
+    """A message of a transaction."""
+
+    address: str | None = None
+    """null or missing = the address that the transaction is sent to."""
+
+
+class _Envelope(_Headed):
+    parts: list[Any]
+    """Each is read by itself, so that an error can name it."""
+
+
+class TransactionLine(NamedTuple):
+    """Messages of which all are accepted, or none."""
+
+    id: str | None
+    group: str | None
+    headers: tuple[tuple[str, str | None], ...]
+    parts: list[PartLine]
+
+
+_KEYS: Final[dict[type[_Headed], tuple[str, ...]]] = {
+    Line: ("id", "group", "value", "headers"),
+    PartLine: ("address", "id", "group", "value", "headers"),
+    _Envelope: ("id", "group", "parts", "headers"),
+}
+
+
+def parse(raw: bytes, id_headers: tuple[str, ...] = ("_AMQ_DUPL_ID",)) -> Line | TransactionLine:
     """Read one line.
 
     Args:
         raw: UTF-8 bytes.
-        id_headers: Headers that carry a duplicate ID; one of them beside ``id`` would leave open which counts.
+        id_headers: Headers that carry a duplicate ID; one of them beside ``id`` would leave open which counts. Of parts the
+            caller checks it (:func:`check_id`): they may be of other addresses.
 
     Raises:
-        ValueError: names the fault and the way out; the caller knows the line's number.
+        ValueError: names the fault and the way out, and the part as ``i/N``; the caller knows the line's number.
     """
     try:
         line = Line.model_validate_json(raw)
-        _ = line.payload
     except ValidationError as error:
-        raise ValueError("; ".join(dict.fromkeys(_explain(dict(each)) for each in error.errors()))) from error
+        if not any(each["loc"] == ("parts",) for each in error.errors()):
+            raise ValueError(_explain(error, Line)) from error
+    else:
+        _check_payload(line)
+        check_id(line, id_headers)
+        return line
+    try:
+        envelope = _Envelope.model_validate_json(raw)
+    except ValidationError as error:
+        raise ValueError(_explain(error, _Envelope)) from error
+    check_id(envelope, id_headers)
+    parts = []
+    for number, each in enumerate(envelope.parts, 1):
+        try:
+            parts.append(PartLine.model_validate(each))
+            _check_payload(parts[-1])
+        except ValidationError as error:
+            raise ValueError(f"part {number}/{len(envelope.parts)}: {_explain(error, PartLine)}") from error
+        except ValueError as error:
+            raise ValueError(f"part {number}/{len(envelope.parts)}: {error}") from error
+    return TransactionLine(envelope.id, envelope.group, envelope.headers, parts)
+
+
+def check_id(line: _Headed, id_headers: tuple[str, ...]) -> None:
+    """Of ``id`` and the headers that carry one, there may be one.
+
+    Raises:
+        ValueError: there are both.
+    """
+    if line.id is None:
+        return
+    for name, _ in line.headers:
+        if name in id_headers:
+            raise ValueError(f"headers: {name!r} is a duplicate ID beside id = {line.id!r}: give one of them")
+
+
+def _check_payload(line: Line) -> None:
+    try:
+        _ = line.payload
     except ValueError as error:
         raise ValueError("value: NaN and Infinity are no JSON: write a number, a string or null") from error
-    if line.id is not None:
-        for name, _ in line.headers:
-            if name in id_headers:
-                raise ValueError(
-                    f"headers: {name!r} is a duplicate ID beside id = {line.id!r}: give one of them"
-                )
-    return line
 
 
-def _explain(error: dict[str, Any]) -> str:
-    """One fault of pydantic's as one of ours."""
+def _explain(error: ValidationError, model: type[_Headed]) -> str:
+    """The faults of pydantic's as ours."""
+    return "; ".join(dict.fromkeys(_explained(dict(each), model) for each in error.errors()))
+
+
+def _explained(error: dict[str, Any], model: type[_Headed]) -> str:
     key = ".".join(str(part) for part in error["loc"][:1])
     message: str = error["msg"].removeprefix("Value error, ")
     match error["type"]:
         case "json_invalid":
             fault = message.removeprefix("Invalid JSON: ").replace("line 1 column", "column")
-            return f"not JSON ({fault}): write one JSON object a line, in UTF-8"
+            said = f"not JSON ({fault}): write one JSON object a line, in UTF-8"
         case "model_type" | "model_attributes_type":
-            return f'{_shown(error["input"])} is no object: write {{"id": …, "group": …, "value": …, "headers": …}}'
+            form = ", ".join(f'"{each}": ' + ("{…}" if each == "headers" else "…") for each in _KEYS[model])
+            said = f"{_shown(error['input'])} is no object: write {{{form}}}"
         case "extra_forbidden":
-            near = difflib.get_close_matches(key, Line.model_fields, n=1)
-            hint = f"did you mean {near[0]!r}?" if near else f"known keys are {', '.join(Line.model_fields)}"
-            return f"unknown key {key!r}: {hint}"
+            said = _unknown(key, model)
         case "missing":
-            return f'{key}: missing: add it, or write "{key}": null to send a null value on purpose'
+            said = f'{key}: missing: add it, or write "{key}": null to send a null value on purpose'
         case "string_type":
-            return f"{key} = {_shown(error['input'])} is no string: put it in quotes, or leave it out"
+            said = f"{key} = {_shown(error['input'])} is no string: put it in quotes, or leave it out"
+        case "list_type":
+            said = f'{key} = {_shown(error["input"])} is no list: write [{{"group": …, "value": …}}, …]'
         case _:
-            return f"{key}: {message}"
+            said = f"{key}: {message}"
+    return said
+
+
+def _unknown(key: str, model: type[_Headed]) -> str:
+    if model is _Envelope and key == "value":
+        return "value beside parts: give one of them; each part has a value of its own"
+    also = ("parts",) if model is Line else ()
+    near = difflib.get_close_matches(key, _KEYS[model] + also, n=1)
+    if near:
+        return f"unknown key {key!r}: did you mean {near[0]!r}?"
+    more = ", or parts instead of value" if also else ""
+    return f"unknown key {key!r}: known keys are {', '.join(_KEYS[model])}{more}"
 
 
 def _shown(value: object) -> str:

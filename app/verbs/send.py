@@ -18,8 +18,8 @@ from confluent_kafka.admin import AdminClient
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-from agents.home import Home
-from app.verbs.lines import InputError, Line, parse
+from app.verbs.lines import InputError, parse
+from app.verbs.outgoing import Composer, Outgoing
 from ringfence_kafka.access import refusal
 from ringfence_kafka.config.settings import AddressSettings, KafkaSettings, Settings
 from ringfence_kafka.errors import BrokerUnavailableError, RingfenceError, TopicError
@@ -90,39 +90,26 @@ def partition_count(kafka: KafkaSettings, topic: str) -> int:
 
 
 class Sender:
-    """Publishes lines and counts what the broker acknowledged."""
+    """Publishes records and counts what the broker acknowledged."""
 
-    def __init__(self, kafka: KafkaSettings, address: AddressSettings, partitions: int) -> None:
+    def __init__(self, kafka: KafkaSettings, address: AddressSettings) -> None:
         self.sent = 0
         """Messages that the broker acknowledged."""
         self.sent_without_id = 0
         self.refused: tuple[int, KafkaError] | None = None
         """The first line that the broker refused, and why."""
         self._topic = address.input_topic
-        self._id_headers = address.duplicate_id_headers
-        self._group_header = address.group_header
-        self._home = Home(partitions, address.partitioner)
         self._producer = Producer(producer_options(kafka, address.partitioner))
 
-    def send(self, number: int, line: Line) -> None:
-        """Hand a line to the producer; waits while its queue is full."""
-        headers: list[tuple[str, str | bytes | None]] = [
-            (name, None if content is None else content.encode()) for name, content in line.headers
-        ]
-        key, partition = None if line.group is None else line.group.encode(), -1
-        if self._group_header and line.group is not None:
-            headers.append((self._group_header, line.group.encode()))
-        has_id = any(name in self._id_headers and content is not None for name, content in headers)
-        if line.id is not None:
-            has_id = True
-            headers.append((self._id_headers[0], line.id.encode()))
-            if key is None:  # a resend must reach the same lane, or nobody sees that it is one
-                partition = self._home[line.id.encode()]
+    def send(self, number: int, record: Outgoing) -> None:
+        """Hand the record of a line to the producer; waits while its queue is full."""
+        key, value, headers, partition, has_id = record
+        given: list[tuple[str, str | bytes | None]] = list(headers)
         acknowledged = functools.partial(self._acknowledged, number, has_id)
         while self.refused is None:
             try:
                 self._producer.produce(
-                    self._topic, line.payload, key, partition, headers=headers, on_delivery=acknowledged
+                    self._topic, value, key, partition, headers=given, on_delivery=acknowledged
                 )
             except BufferError:
                 self._producer.poll(_FLUSH_STEP_S)
@@ -162,9 +149,11 @@ def run(settings: Settings, address: str, file: str | Path | None = None) -> int
     found = settings.configured(address)
     name = "standard input" if file is None or str(file) == "-" else str(file)
     with _opened(file, name) as stream:
-        sender = Sender(settings.kafka, found, partition_count(settings.kafka, found.input_topic))
+        partitions = partition_count(settings.kafka, found.input_topic)
+        composer = Composer(found, settings.transaction_targets(found), partitions)
+        sender = Sender(settings.kafka, found)
         began = time.monotonic()
-        fault = _send_all(stream, sender, found, name)
+        fault = _send_all(stream, sender, composer, found.duplicate_id_headers, name)
     if fault is None and sender.refused is not None:
         fault = _refusal(sender.refused, name, settings.kafka)
     if fault is not None:
@@ -175,7 +164,7 @@ def run(settings: Settings, address: str, file: str | Path | None = None) -> int
 
 
 def _send_all(
-    stream: IO[bytes], sender: Sender, address: AddressSettings, name: str
+    stream: IO[bytes], sender: Sender, composer: Composer, id_headers: tuple[str, ...], name: str
 ) -> RingfenceError | None:
     """Read, send, wait. Returns the first faulty line as an error, after what stands before it was delivered."""
     fault = None
@@ -185,11 +174,11 @@ def _send_all(
                 if not raw.strip():
                     continue
                 try:
-                    line = parse(raw, address.duplicate_id_headers)
+                    record = composer.compose(parse(raw, id_headers))
                 except ValueError as error:
                     fault = InputError(f"{name} line {number}: {error}")
                     break
-                sender.send(number, line)
+                sender.send(number, record)
                 if sender.refused is not None:
                     break
                 advance(sender.sent, len(raw))

@@ -13,9 +13,11 @@ import pytest
 from confluent_kafka import KafkaException
 from confluent_kafka.cimpl import murmur2
 
+from agents import envelope
 from app.embedded.broker import EmbeddedBroker
 from app.verbs import send
-from app.verbs.lines import InputError, Line
+from app.verbs.lines import InputError
+from app.verbs.outgoing import Outgoing
 from ringfence_kafka.config.load import validate
 from ringfence_kafka.config.settings import Settings
 from ringfence_kafka.errors import BrokerUnavailableError, TopicError
@@ -80,6 +82,40 @@ def test_without_group_the_id_is_the_home(bootstrap: str, address: str, tmp_path
     assert len({each.partition for each in got}) > 1
     assert all(each.id is not None and each.partition == murmur2(each.id, PARTITIONS) for each in got)
     assert {each.key for each in got} == {None}
+
+
+def test_transactions(
+    bootstrap: str, address: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One record each, an envelope; one without a group goes where its first ID has its home, each time."""
+    parts = [{"group": "a", "value": "debit"}, {"group": "b", "id": "p", "value": "credit"}]
+    lines: list[Any] = [{"id": "1", "group": "g", "parts": parts}, {"parts": parts}, {"parts": parts}]
+
+    assert send.run(_settings(bootstrap, address), address, _file(tmp_path, lines)) == 0
+    got = kafka.read_all(bootstrap, address, PARTITIONS)
+    keyed = next(each for each in got if each.key == b"g")
+    assert keyed.headers == [("_RF_TX", b"json/1"), ("_AMQ_DUPL_ID", b"1")]
+    assert keyed.partition == murmur2(b"g", PARTITIONS)
+    assert [(each.key, each.headers, each.partition) for each in got if each is not keyed] == [
+        (None, [("_RF_TX", b"json/1")], murmur2(b"p", PARTITIONS))
+    ] * 2
+    assert {len(envelope.decode(b"json/1", each.value)) for each in got} == {2}
+    assert capsys.readouterr().err.startswith(f"sent 3 messages to {address} in ")
+
+
+def test_a_bad_part_stops_it(bootstrap: str, address: str, tmp_path: Path) -> None:
+    """Line and part are named, and nothing of that transaction is sent."""
+    lines: list[Any] = [
+        {"id": "1", "value": "x"},
+        {"id": "2", "parts": [{"value": ""}, {"value": "", "address": "elsewhere"}]},
+    ]
+
+    with pytest.raises(
+        InputError,
+        match=r"line 2: part 2/2: address 'elsewhere' is not in transaction_addresses .*\n1 message sent",
+    ):
+        send.run(_settings(bootstrap, address), address, _file(tmp_path, lines))
+    assert [each.id for each in kafka.read_all(bootstrap, address, PARTITIONS)] == [b"1"]
 
 
 def test_a_bad_line_stops_it(bootstrap: str, address: str, tmp_path: Path) -> None:
@@ -156,11 +192,11 @@ def test_the_broker_goes_away(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
         kafka.create_topics(own.bootstrap_servers, {"orders": (1, {})})
         real = send.Sender.send
 
-        def send_then_freeze(sender: send.Sender, number: int, line: Line) -> None:
+        def send_then_freeze(sender: send.Sender, number: int, record: Outgoing) -> None:
             if number == 2:
                 sender.finish()
                 own.pause()
-            real(sender, number, line)
+            real(sender, number, record)
 
         monkeypatch.setattr(send.Sender, "send", send_then_freeze)
         lines = [{"id": each, "value": each} for each in "123"]

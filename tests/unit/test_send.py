@@ -2,18 +2,29 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from app.verbs import send
-from app.verbs.lines import InputError, parse
+from agents import envelope
+from agents.home import Home
+from app.verbs import lines, send
+from app.verbs.lines import InputError, Line, parse
+from app.verbs.outgoing import Composer, Outgoing
 from ringfence_kafka.config.load import validate
 from ringfence_kafka.errors import ConfigurationError
 
 
-def test_all_parts() -> None:
-    """Every part of a line, as it goes on the wire."""
-    line = parse(
+def message(raw: bytes) -> Line:
+    """A line that is one."""
+    line = parse(raw)
+    assert isinstance(line, Line)
+    return line
+
+
+def test_all_keys() -> None:
+    """Every key of a line, as it goes on the wire."""
+    line = message(
         b'{"id": "a-1", "group": "g", "value": "v\\u00e9", "headers": {"trace": "x", "empty": null}}\n'
     )
 
@@ -24,9 +35,9 @@ def test_all_parts() -> None:
 def test_what_is_missing_or_null_is_absent() -> None:
     """No ID, no group, no headers; an empty string is something, and null is a null value."""
     for raw in (b'{"value": null}', b'{"id": null, "group": null, "value": null, "headers": null}'):
-        line = parse(raw)
+        line = message(raw)
         assert (line.id, line.group, line.payload, line.headers) == (None, None, None, ())
-    line = parse(b'{"id": "", "group": "", "value": ""}')
+    line = message(b'{"id": "", "group": "", "value": ""}')
 
     assert (line.id, line.group, line.payload) == ("", "", b"")
 
@@ -43,7 +54,7 @@ def test_what_is_missing_or_null_is_absent() -> None:
 )
 def test_other_values_are_compact_json(value: str, payload: bytes) -> None:
     """What is no string is sent as JSON without spaces, keys in their order."""
-    assert parse(f'{{"value": {value}}}'.encode()).payload == payload
+    assert message(f'{{"value": {value}}}'.encode()).payload == payload
 
 
 def test_repeated_headers() -> None:
@@ -60,7 +71,12 @@ def test_repeated_headers() -> None:
         (b"\xff\xfe", "not JSON", "UTF-8"),
         (b"[1]", "[1] is no object", '{"id"'),
         (b'{"grp": "g"}', "unknown key 'grp'", "did you mean 'group'?"),
-        (b'{"x": "g"}', "unknown key 'x'", "known keys are id, group, value, headers"),
+        (
+            b'{"x": "g"}',
+            "unknown key 'x'",
+            "known keys are id, group, value, headers, or parts instead of value",
+        ),
+        (b'{"part": []}', "unknown key 'part'", "did you mean 'parts'?"),
         (b'{"id": 7}', "id = 7 is no string", "quotes"),
         (b'{"group": {}}', "group = {} is no string", "quotes"),
         (b'{"value": NaN}', "NaN", "write a number"),
@@ -110,3 +126,129 @@ def test_file_that_is_not_there(tmp_path: Path) -> None:
 
     with pytest.raises(InputError, match=r"nowhere\.jsonl: No such file.*standard input"):
         send.run(settings, "orders", str(tmp_path / "nowhere.jsonl"))
+
+
+# -- transactions ---------------------------------------------------------------------------------------------------
+
+PARTITIONS = 7
+SETTINGS = validate(
+    {
+        "addresses": [
+            {"name": "transfers", "transaction_addresses": ["payments", "notes"], "group_header": "region", "duplicate_id_headers": ["ID"]},
+            {"name": "payments", "partitioner": "crc32"},
+            {"name": "notes", "group_header": "region", "duplicate_id_from": "key"},
+            {"name": "ledgers"},
+        ]
+    }
+)  # fmt: skip
+
+
+def composed(line: Any) -> Outgoing:
+    """The record of a line that is sent to transfers."""
+    address = SETTINGS.addresses[0]
+    composer = Composer(address, SETTINGS.transaction_targets(address), PARTITIONS)
+    return composer.compose(parse(json.dumps(line).encode(), address.duplicate_id_headers))
+
+
+def test_transaction() -> None:
+    """The group is the envelope's key, whatever groups its address has; each part has group and ID by its own address's rules."""
+    record = composed(
+        {
+            "id": "t-1",
+            "group": "acct-1",
+            "headers": {"trace": "x"},
+            "parts": [
+                {"group": "acct-1", "value": {"debit": 10}, "headers": [["a", "1"], ["a", None]]},
+                {"address": "payments", "group": "acct-2", "id": "p-1", "value": "credit"},
+                {"address": "notes", "group": "north", "value": None},
+                {"address": "transfers", "id": "t-2", "value": ""},
+            ],
+        }
+    )
+
+    assert (record.key, record.partition, record.has_id) == (b"acct-1", -1, True)
+    assert record.headers == [("trace", b"x"), ("_RF_TX", b"json/1"), ("ID", b"t-1")]
+    assert envelope.decode(b"json/1", record.value) == [
+        envelope.Part(None, b"acct-1", b'{"debit":10}', [("a", b"1"), ("a", None), ("region", b"acct-1")]),
+        envelope.Part("payments", b"acct-2", b"credit", [("_AMQ_DUPL_ID", b"p-1")]),
+        envelope.Part("notes", b"north", None, [("region", b"north")]),
+        envelope.Part("transfers", None, b"", [("ID", b"t-2")]),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("line", "home"),
+    [
+        ({"id": "t-1", "parts": [{"id": "t-2", "value": ""}]}, b"t-1"),
+        ({"parts": [{"value": ""}, {"id": "t-2", "value": ""}, {"id": "t-3", "value": ""}]}, b"t-2"),
+        ({"parts": [{"address": "payments", "id": "7", "value": ""}]}, b"\x08payments\x007"),
+        ({"parts": [{"address": "notes", "group": "8", "value": ""}]}, b"\x05notes\x008"),
+    ],
+)
+def test_transaction_without_a_group(line: Any, home: bytes) -> None:
+    """It goes where its first ID has its home: a resend meets its original there, and nothing has to be forwarded."""
+    record = composed(line)
+
+    assert (record.key, record.partition, record.has_id) == (None, Home(PARTITIONS)[home], True)
+
+
+def test_transaction_without_any_id() -> None:
+    """Anywhere; and it is told that sending it again would repeat it."""
+    record = composed({"parts": [{"value": ""}]})
+
+    assert (record.key, record.partition, record.has_id) == (None, -1, False)
+
+
+@pytest.mark.parametrize(
+    ("line", "fault", "way_out"),
+    [
+        ({"parts": []}, "no parts", "at least one"),
+        ({"parts": None}, "parts = null is no list", 'write [{"group": …, "value": …}, …]'),
+        ({"parts": {"value": 1}}, 'parts = {"value": 1} is no list', 'write [{"group"'),
+        ({"parts": [{"value": 1}], "value": 1}, "value beside parts", "give one of them"),
+        ({"parts": [{"value": 1}], "grp": 1}, "unknown key 'grp'", "did you mean 'group'?"),
+        ({"parts": [{"value": 1}], "x": 1}, "unknown key 'x'", "known keys are id, group, parts, headers"),
+        ({"parts": [{"value": 1}], "headers": {"_RF_TX": ""}}, "'_RF_TX' begins with _RF_", "rename it"),
+        ({"parts": [{"value": 1}, 7]}, "part 2/2: 7 is no object", 'write {"address": …, "id": …'),
+        ({"parts": [{}]}, "part 1/1: value: missing", '"value": null'),
+        ({"parts": [{"value": 1, "id": 7}]}, "part 1/1: id = 7 is no string", "quotes"),
+        ({"parts": [{"value": 1, "adress": ""}]}, "part 1/1: unknown key 'adress'", "did you mean 'address'?"),
+        ({"parts": [{"value": 1, "x": ""}]}, "part 1/1: unknown key 'x'", "known keys are address, id, group, value, headers"),
+        ({"parts": [{"value": 1, "parts": []}]}, "part 1/1: unknown key 'parts'", "known keys are"),
+        ({"parts": [{"value": float("nan")}]}, "part 1/1: value: NaN", "write a number"),
+        ({"parts": [{"value": 1}, {"value": 1, "headers": {"_RF_KEY": ""}}]}, "part 2/2: headers: '_RF_KEY' begins with _RF_", "rename it"),
+        ({"parts": [{"value": 1, "address": ""}]}, "part 1/1: address is empty", "leave it out for the envelope's own"),
+        ({"parts": [{"value": 1}, {"value": 1, "address": "ledgers"}]}, "part 2/2: address 'ledgers' is not in transaction_addresses of transfers", "add it there, or send such envelopes to an address that lists it"),
+        ({"id": "1", "headers": {"ID": "2"}, "parts": [{"value": 1}]}, "headers: 'ID' is a duplicate ID beside id", "give one of them"),
+        ({"parts": [{"value": 1, "address": "payments", "id": "1", "headers": {"_AMQ_DUPL_ID": "2"}}]}, "part 1/1: headers: '_AMQ_DUPL_ID' is a duplicate ID beside id", "give one of them"),
+        ({"parts": [{"value": ""}] * 10_001}, "10,001 parts: at most 10,000", "make several transactions"),
+    ],
+    ids=lambda each: str(each)[:60],
+)  # fmt: skip
+def test_faulty_transactions(line: Any, fault: str, way_out: str) -> None:
+    """At once, and not in quarantine: each fault is named with its part, and what to do about it."""
+    with pytest.raises(ValueError) as caught:  # noqa: PT011 - the text is what matters
+        composed(line)
+
+    assert fault in str(caught.value)
+    assert way_out in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_id_headers_are_those_of_the_part_s_address() -> None:
+    """What is an ID at one address is any header at another."""
+    record = composed(
+        {"parts": [{"value": "", "address": "payments", "id": "1", "headers": {"ID": "2"}}, {"value": "", "id": "3", "headers": {"_AMQ_DUPL_ID": "4"}}]}
+    )  # fmt: skip
+
+    assert [each.headers for each in envelope.decode(b"json/1", record.value)] == [
+        [("ID", b"2"), ("_AMQ_DUPL_ID", b"1")],
+        [("_AMQ_DUPL_ID", b"4"), ("ID", b"3")],
+    ]
+
+
+def test_shown_keys_are_all() -> None:
+    """What errors list is what there is."""
+    assert {model: set(known) for model, known in lines._KEYS.items()} == {
+        model: set(model.model_fields) for model in lines._KEYS
+    }
