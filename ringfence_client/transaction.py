@@ -74,6 +74,7 @@ def envelope(
 
 
 def _part(part: object) -> dict[str, Any]:
+    """Names in the order of the alphabet, as any language can write them, so that all write the same bytes."""
     if not isinstance(part, Part):
         raise TypeError(
             f"it is of type {type(part).__name__}, not a Part: write Part(value, key=…, address=…, headers=[…])"
@@ -88,14 +89,14 @@ def _part(part: object) -> dict[str, Any]:
             raise ValueError("address is empty: give the name of one, or leave it out for the envelope's own")
         _bytes(part.address, "address")
         written["address"] = part.address
-    _write(written, "key", part.key)
-    _write(written, "value", part.value)
     if isinstance(part.headers, str | bytes) or not isinstance(part.headers, Sequence):
         raise TypeError(
             f"headers is of type {type(part.headers).__name__}: give a list of (name, value) pairs, in their order"
         )
     if part.headers:
         written["headers"] = [_header(each) for each in part.headers]
+    _write(written, "key", part.key)
+    _write(written, "value", part.value)
     return written
 
 

@@ -12,7 +12,7 @@ import threading
 import time
 from typing import Any, Final
 
-from ringfence_client import Message
+from ringfence_client import Message, PartNumber
 
 SECONDS: Final = float(os.environ.get("HANDLING_SECONDS", "0"))
 """How long a message takes."""
@@ -53,6 +53,8 @@ def _seconds(message: Message) -> float:
 def _shown(value: Any) -> Any:
     if isinstance(value, list):
         return [[name, _shown(each)] for name, each in value]
+    if isinstance(value, PartNumber):
+        return str(value)
     return value.decode() if isinstance(value, bytes) else value
 
 

@@ -25,9 +25,9 @@ def test_what_is_written() -> None:
 
     assert made.headers == [("_RF_TX", b"json/1"), ("_AMQ_DUPL_ID", b"pay-4711")]
     assert made.value.decode() == (
-        '{"parts":[{"address":"payments","key":"acct-2","value":"{\\"amount\\": \\"10 €\\"}",'
-        '"headers":[{"name":"type","value":"credit"},{"name":"none"}]},'
-        '{"key":"acct-1","value_base64":"AP8=","headers":[{"name":"trace","value_base64":"/w=="}]},{}]}'
+        '{"parts":[{"address":"payments","headers":[{"name":"type","value":"credit"},{"name":"none"}],'
+        '"key":"acct-2","value":"{\\"amount\\": \\"10 €\\"}"},'
+        '{"headers":[{"name":"trace","value_base64":"/w=="}],"key":"acct-1","value_base64":"AP8="},{}]}'
     )
 
 

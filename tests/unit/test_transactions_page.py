@@ -1,0 +1,196 @@
+"""The page on transactions: its test vector, the programs that write it, and what it quotes."""
+
+import base64
+import hashlib
+import json
+import os
+import re
+import shutil
+import subprocess
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agents import envelope as worker
+from agents.unit import Units
+from app.verbs.lines import TransactionLine, parse
+from ringfence_client import Part, envelope
+from ringfence_kafka.config.load import validate
+from ringfence_kafka.config.settings import Settings
+from tests.support import page
+from tests.support.page import HEADERS, KEY, Sent
+
+STAND_INS = page.ROOT / "tests" / "support" / "stand_ins"
+EXPECTED = Sent("transfers", KEY, page.vector(), HEADERS)
+
+
+def ran(command: list[str], folder: Path, environment: Mapping[str, str] | None = None) -> Sent:
+    """What a program hands to the stand-in for its Kafka client."""
+    done = subprocess.run(
+        command, cwd=folder, env={**os.environ, **(environment or {})}, capture_output=True, timeout=100, check=False
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr.decode()
+    found = json.loads(done.stdout)
+    return Sent(found["topic"], found["key"], found["value"], [(name, value) for name, value in found["headers"]])  # fmt: skip
+
+
+# -- the test vector ------------------------------------------------------------------------------------------------
+
+
+def test_our_encoder_writes_the_vector() -> None:
+    """Byte for byte, and the page says how many and which."""
+    made = envelope(
+        [
+            Part('{"debit":"10 €"}', key="acct-1"),
+            Part(b"\x00\x01\xff", key="acct-2", address="payments", headers=[("type", "credit")]),
+        ],
+        "pay-4711",
+    )
+
+    assert made.value == page.vector().encode()
+    assert made.headers == [(name, value.encode()) for name, value in HEADERS]
+    said = re.search(r"It is UTF-8, (\d+) bytes, SHA-256\s+`([0-9a-f]+)`", page.TEXT)
+    assert said is not None
+    assert said.groups() == (str(len(made.value)), hashlib.sha256(made.value).hexdigest())
+
+
+def test_our_decoder_reads_the_vector() -> None:
+    """As the parts that the page lists."""
+    assert worker.decode(b"json/1", page.vector().encode()) == [
+        worker.Part(None, b"acct-1", '{"debit":"10 €"}'.encode(), []),
+        worker.Part("payments", b"acct-2", b"\x00\x01\xff", [("type", b"credit")]),
+    ]
+
+
+# -- producers without a broker; Python's and Java's run in tests/integration -----------------------------------------
+
+
+@pytest.mark.skipif(shutil.which("node") is None, reason="node is not installed")
+def test_node_program(tmp_path: Path) -> None:
+    """It writes the vector."""
+    library = tmp_path / "node_modules" / "kafkajs"
+    library.mkdir(parents=True)
+    shutil.copy(STAND_INS / "kafkajs.js", library / "index.js")
+    (tmp_path / "transfer.js").write_text(page.block("javascript"), "utf-8")
+
+    assert ran(["node", "transfer.js"], tmp_path) == EXPECTED
+
+
+@pytest.mark.skipif(shutil.which("go") is None, reason="go is not installed")
+def test_go_program(tmp_path: Path) -> None:
+    """It writes the vector."""
+    name = "github.com/twmb/franz-go"
+    library = tmp_path / "franz-go" / "pkg" / "kgo"
+    library.mkdir(parents=True)
+    shutil.copy(STAND_INS / "kgo.go", library / "kgo.go")
+    (tmp_path / "franz-go" / "go.mod").write_text(f"module {name}\n\ngo 1.18\n")
+    (tmp_path / "go.mod").write_text(
+        f"module transfer\n\ngo 1.18\n\nrequire {name} v1.0.0\n\nreplace {name} => ./franz-go\n"
+    )
+    (tmp_path / "transfer.go").write_text(page.block("go"), "utf-8")
+    alone = {"GOPROXY": "off", "GOTOOLCHAIN": "local", "GOWORK": "off", "GOFLAGS": "-mod=mod"}
+
+    assert ran(["go", "run", "."], tmp_path, alone) == EXPECTED
+
+
+def test_dotnet_program() -> None:
+    """Read, not run: the literals of its parts, as .NET writes them, are the vector's, and so are key, headers and topic."""
+    program = page.block("csharp")
+    parts = program.partition("object[] parts = ")[2].partition("];\n")[0] + "]"
+    parts = re.sub(r"//.*", "", parts)
+    parts = re.sub(
+        r"new byte\[\] \{ ([\d, ]+) \}",
+        lambda found: json.dumps(base64.b64encode(bytes(map(int, found[1].split(", ")))).decode()),
+        parts,
+    )
+    parts = re.sub(r"new\[\] \{ (new \{[^}]*\}) \}", r"[\1]", parts)
+    parts = re.sub(r"\bnew \{", "{", parts)
+    parts = re.sub(r"\b(\w+) = ", r'"\1": ', parts)
+    parts = re.sub(r",\s*([\]}])", r"\1", parts)
+    value = json.dumps({"parts": json.loads(parts)}, ensure_ascii=False, separators=(",", ":"))
+
+    headers = re.findall(r'\{ "(\w+)", Encoding\.UTF8\.GetBytes\("([^"]+)"\) \}', program)
+    topic, key = (
+        re.search(r'ProduceAsync\("(\w+)", message\)', program),
+        re.search(r'Key = "([^"]+)"', program),
+    )
+    assert topic is not None
+    assert key is not None
+    assert Sent(topic[1], key[1], value, headers) == EXPECTED
+    assert "JsonSerializer.SerializeToUtf8Bytes(new { parts }, options)" in program
+    assert "UnsafeRelaxedJsonEscaping" in program  # else it writes \u0022 and \u20AC, which mean the same
+
+
+# -- what the page quotes ---------------------------------------------------------------------------------------------
+
+
+def settings() -> Settings:
+    """The configuration of the page."""
+    return validate(tomllib.loads(page.block("toml")))
+
+
+def test_lines_of_send() -> None:
+    """Each is a transaction, and the remedy is one under the transfer's key."""
+    close, transfer = (
+        parse(each.encode()) for each in page.blocks("json", page.TEXT.split("## The format")[0])
+    )
+
+    assert isinstance(close, TransactionLine)
+    assert isinstance(transfer, TransactionLine)
+    assert (close.group, transfer.group) == ("acct-1", "acct-1")
+    assert [(each.address, each.group, each.value) for each in close.parts] == [
+        ("payments", "acct-2", "close")
+    ]
+
+
+@pytest.mark.parametrize(
+    ("parts", "quoted"),
+    [
+        ([{}, {"value": 10}, {}], '`part 2/3: "value" is not a string: write other values as the text that consumers expect, or as value_base64`'),
+        ([{}, {"address": "ledgers"}], "`part 2/2: address 'ledgers' is not in transaction_addresses of transfers: …`"),
+    ],
+)  # fmt: skip
+def test_reasons(parts: list[Any], quoted: str) -> None:
+    """What the page quotes is what a worker says."""
+
+    class Given:
+        key = b""
+        value = json.dumps({"parts": parts}).encode()
+        headers = (("_RF_TX", b"json/1"),)
+        offset = timestamp = 0
+
+    found = settings()
+    transfers = found.configured("transfers")
+    with pytest.raises(worker.MalformedEnvelopeError) as caught:
+        Units(transfers, found.transaction_targets(transfers)).open(Given, None)
+
+    assert quoted in re.sub(r"\s+", " ", page.TEXT)
+    assert str(caught.value).startswith(quoted.strip("`").removesuffix("…"))
+
+
+TEXT = b'{"amount":10,"memo":"%b"}' % (b"m" * 77)
+FULL = 1_048_588
+"""``max.message.bytes`` of a topic, unless it says otherwise."""
+
+
+@pytest.mark.parametrize(
+    ("value", "more", "said"),
+    [
+        (TEXT, {}, r"some ([\d,]+) parts with a value of 100 bytes of JSON and a key of 11"),
+        (b"\xff" * 100, {}, r"([\d,]+)\s+with 100 bytes in base64"),
+        (TEXT, {"address": "payments", "headers": [("_AMQ_DUPL_ID", b"pay-00004711")]}, r"([\d,]+)\s+where each names its address and has an ID of its own"),
+    ],
+    ids=["text", "base64", "IDs"],
+)  # fmt: skip
+def test_how_many_fit(value: bytes, more: dict[str, Any], said: str) -> None:
+    """In an envelope of the default size, and not a hundred more."""
+    found = re.search(said, page.TEXT)
+    assert found is not None
+    count = int(found[1].replace(",", ""))
+
+    assert len(value) == 100
+    assert len(envelope([Part(value, "acct-000001", **more)] * count).value) < FULL - 1_000
+    assert len(envelope([Part(value, "acct-000001", **more)] * (count + 100)).value) > FULL
