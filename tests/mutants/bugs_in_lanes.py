@@ -12,7 +12,7 @@ _RECORDS: Final = "app/worker/records.py"
 _LANE_TESTS: Final = "tests/integration/test_lane_path.py"
 _TRANSPORT_TESTS: Final = "tests/integration/test_transport.py"
 _ONE_TRANSACTION: Final = f"{_LANE_TESTS}::test_a_batch_is_one_transaction"
-_OFFSETS: Final = "{TopicPartition(batch.topic, batch.partition): batch.end}"
+_OFFSETS: Final = "{TopicPartition(batch.topic, batch.partition): outcome.end}"
 _TRANSACT: Final = f"""\
             bases = await producer.transact(
                 [*outputs, *state],
@@ -119,8 +119,8 @@ MUTANTS: Final = (
         (
             Patch(
                 _TRANSACTIONS,
-                "{each.topic: each.next for each in opened.cursors.values()} | {batch.topic: batch.end}",
-                "{batch.topic: batch.end}",
+                "next_offsets = {each.topic: each.next for each in opened.cursors.values()} | {\n",
+                "next_offsets = {\n",
             ),
         ),
         "tests/integration/test_sizes.py::test_expired_group_offsets_of_both_inputs",

@@ -90,10 +90,9 @@ MUTANTS: Final = (
         (
             Patch(
                 _PATH,
-                "                quarantined.append((record, source, reason))\n            else:\n"
-                "                kept.append(record)\n                kept_sources.append(source)\n",
-                "                quarantined.append((record, source, reason))\n"
-                "            kept.append(record)\n            kept_sources.append(source)\n",
+                "            quarantined = _refused(records, sources, refused)\n"
+                "            records, sources = _without(refused, records, records, sources)\n",
+                "            quarantined = _refused(records, sources, refused)\n",
             ),
         ),
         f"{_PATH_TESTS}::test_refused_burns_no_slot",
@@ -104,8 +103,8 @@ MUTANTS: Final = (
         (
             Patch(
                 "agents/verdict.py",
-                "        if found is not None:\n            return encode_id(found)\n",
-                "        if found:\n            return encode_id(found)\n",
+                "        if found is None:\n            add(None)\n",
+                "        if not found:\n            add(None)\n",
             ),
         ),
         "tests/unit/test_verdict.py::test_empty_value_is_an_id",
@@ -116,8 +115,8 @@ MUTANTS: Final = (
         (
             Patch(
                 "agents/verdict.py",
-                "        if key == name:\n",
-                "        if key == name and found is None:\n",
+                "        headers = dict(record.headers)\n",
+                "        headers = dict(reversed(record.headers))\n",
             ),
         ),
         "tests/unit/test_verdict.py::test_last_repeat_wins",
