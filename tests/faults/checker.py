@@ -18,7 +18,6 @@ from tests.faults.finding import Anomaly, Finding, counts
 from tests.faults.history import History, Outcome, Place, Send
 from tests.faults.order import reordered
 from tests.faults.ring import Originals, Standing, remembered
-from tests.faults.transactions import Transactions
 
 __all__ = ["Anomaly", "Finding", "check", "counts"]
 
@@ -29,16 +28,14 @@ def check(history: History) -> list[Finding]:
     """All anomalies of a run, by name in the order of :class:`Anomaly`. Linear but for sorting."""
     evidence = Evidence(history)
     originals = Originals(evidence)
-    transactions = Transactions(evidence)
     unfound, findings = _producers(evidence)
     if not any(history.log_starts.values()):
         findings += [_lost_send(each) for each in unfound]
     findings += evidence.phantoms
-    findings += _fates(evidence, originals, transactions.dropped(originals))
+    findings += _fates(evidence, originals)
     findings += reordered(evidence)
     findings += remembered(evidence, originals)
     findings += corrupted(evidence)
-    findings += transactions.torn()
     findings += _gaps(evidence, len(unfound))
     return sorted(findings, key=lambda each: _RANK[each.anomaly])
 
@@ -83,17 +80,28 @@ def _lost_send(send: Send) -> Finding:
 # -- what became of each input -------------------------------------------------------------------------------------
 
 
-def _fates(evidence: Evidence, originals: Originals, dropped: set[Input]) -> Iterable[Finding]:
+def _fates(evidence: Evidence, originals: Originals) -> Iterable[Finding]:
     for each in evidence.inputs():
-        if each.again is None and each.accepted is not None and not (each.diverted or each.quarantined):
+        if each.whole and each.again is None and not (each.diverted or each.quarantined):
             continue
-        outputs = each.outputs()
-        if len(outputs) > 1:
+        if each.fates() > 1:
+            outputs = each.outputs()
             fates = ", ".join(f"{fate} at {output.place}" for fate, output in outputs)
             places = (each.place, *(output.place for _, output in outputs))
             yield Finding(Anomaly.DOUBLED, places, f"{each.describe()} has several fates: {fates}")
-        elif each.quarantined is None and each not in dropped:
+        if each.accepted is not None:
+            yield from _torn(each)
+        elif each.quarantined is None and each.fates() < 2:
             yield from _duplicate(evidence, each, originals)
+
+
+def _torn(each: Input) -> Iterable[Finding]:
+    """A transaction of which some parts were accepted and others not; what is missing is not LOST besides."""
+    if each.whole or each.parts is None:
+        return
+    missing = ", ".join(str(number) for number in range(1, len(each.parts) + 1) if number not in each.by_part)
+    places = (each.place, *(output.place for output in each.by_part.values()))
+    yield Finding(Anomaly.TORN, places, f"{each.describe()} was accepted without its parts {missing}")
 
 
 def _duplicate(evidence: Evidence, each: Input, originals: Originals) -> Iterable[Finding]:
@@ -106,9 +114,10 @@ def _duplicate(evidence: Evidence, each: Input, originals: Originals) -> Iterabl
         return
     standing = originals.standing(each) if history.capacity else Standing.NONE
     if standing is Standing.NONE and each.diverted is None:
-        why = "has no ID" if each.id is None else "no other of its ID was accepted in its lane"
-        if each.id is not None and not history.capacity:
+        why = "no other of its ID was accepted in its lane" if each.ids else "has no ID"
+        if each.ids and not history.capacity:
             why = "IDs are not checked"
+        why = each.malformed or why
         yield Finding(
             Anomaly.LOST, (each.place,), f"{each.describe()} is neither accepted nor quarantined, and {why}"
         )
@@ -135,7 +144,8 @@ def _wrong_original(evidence: Evidence, each: Input) -> str | None:
     original = None if place is None else evidence.find(place)
     if original is None:
         return f"an original that is no input: {shown(named)}"
-    if original.id != each.id or original.lane != each.lane or original.accepted is None:
+    shared = set(original.ids) & set(each.ids)
+    if not shared or original.lane != each.lane or original.accepted is None:
         return f"an original of another ID or lane, or not accepted: {original.describe()}"
     if original.place.partition == each.place.partition and original.place.offset > each.place.offset:
         return f"an original that came later: {original.place}"

@@ -4,6 +4,7 @@ import json
 from hashlib import blake2b
 
 from ringfence_kafka import wire
+from tests.faults import transactions
 from tests.faults.evidence import Evidence, Fate, Input
 from tests.faults.finding import Anomaly, Finding
 from tests.faults.history import Headers, Record
@@ -29,18 +30,31 @@ def corrupted(evidence: Evidence) -> list[Finding]:
 
 
 def _accepted(each: Input, output: Record) -> list[str]:
-    """Key = group; value, timestamp and the user's headers unchanged; ours are true, and there once."""
-    record = each.record
+    """Key = group; value, timestamp and the user's headers unchanged; ours are true, and there once.
+
+    A part is accepted as the same message would be if it were sent alone, at the envelope's time; and it is numbered.
+    """
+    record, group, place = each.record, each.group, None
+    if each.parts is not None:
+        number = transactions.number_of(output)
+        part = None if number is None else each.parts[number[0] - 1]
+        if number is None or part is None:  # of a deleted envelope nothing but the count is known
+            return []
+        record, group, place = part.message, part.group, b"%d/%d" % number
     wrong = _differences(record, output)
-    if output.key != each.group:
+    if output.key != group:
         wrong.append(f"key {output.key!r}, not the group")
     if output.timestamp != record.timestamp:
         wrong.append(f"timestamp {output.timestamp}, not {record.timestamp}")
     if _all(output, wire.HEADER_SOURCE) != [str(each.place).encode()]:
         wrong.append(f"more than one {wire.HEADER_SOURCE}, or another spelling of it")
     keys = _all(output, wire.HEADER_KEY)
-    if keys != ([] if record.key == each.group else [record.key]):
+    if keys != ([] if record.key == group else [record.key]):
         wrong.append(f"{wire.HEADER_KEY} {keys!r} where the input's key is {record.key!r}")
+    if _all(output, transactions.PLACE) != ([] if place is None else [place]):
+        wrong.append(f"{transactions.PLACE} that is not its own")
+    if transactions.is_envelope(output):
+        wrong.append(f"{transactions.HEADER}, as if it were an envelope")
     return wrong
 
 

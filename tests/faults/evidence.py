@@ -1,16 +1,18 @@
 """Brings inputs and outputs together: what came of each input, and what came of none."""
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from hashlib import blake2b
 from operator import itemgetter
-from typing import Final
+from typing import Final, NamedTuple
 
 from ringfence_kafka import wire
+from tests.faults import transactions
 from tests.faults.finding import Anomaly, Finding
 from tests.faults.history import History, Place, Record
+from tests.faults.transactions import MalformedError, Part
 
 ID_BYTES_MAX: Final = 256
 """A longer ID is known, and finds its home, by its BLAKE2b-256 digest."""
@@ -29,15 +31,23 @@ class Input:
     """An input record and its fates."""
 
     record: Record
-    id: bytes | None
+    ids: tuple[Hashable, ...]
+    """All of them, each once: a transaction has its own, and those of its parts."""
     group: bytes | None
+    """Of an envelope: its key."""
     lane: int
     deleted: bool = False
     """Retention took the record; this one is made of what came of it."""
+    parts: list[Part | None] | None = None
+    """Of a transaction; each None = known by its number alone. None = a plain message, or a malformed envelope."""
+    malformed: str = ""
+    """Why an envelope is refused."""
     accepted: Record | None = None
-    """The first in the order of the output; so the next two."""
+    """The first in the order of the output, whichever part it is; so the next two."""
     diverted: Record | None = None
     quarantined: Record | None = None
+    by_part: dict[int, Record] = field(default_factory=dict)
+    """Of a transaction: the first that was accepted of each part, by the part's number."""
     again: list[tuple[Fate, Record]] | None = None
     """Further records of the same fate."""
 
@@ -46,18 +56,42 @@ class Input:
         """Where it stands in the input."""
         return self.record.place
 
+    @property
+    def whole(self) -> bool:
+        """Whether all of it was accepted."""
+        return self.accepted is not None and len(self.by_part) == len(self.parts or ())
+
     def outputs(self) -> list[tuple[Fate, Record]]:
-        """All that came of it."""
+        """All that came of it; of a transaction that was accepted, each part."""
+        accepted: list[Record | None] = [*self.by_part.values()] or [self.accepted]
         first = (
-            (Fate.ACCEPTED, self.accepted),
+            *((Fate.ACCEPTED, each) for each in accepted),
             (Fate.DIVERTED, self.diverted),
             (Fate.QUARANTINED, self.quarantined),
         )
         return [(fate, record) for fate, record in first if record is not None] + (self.again or [])
 
+    def fates(self) -> int:
+        """How many: the parts of a transaction, each once, are one."""
+        first = (self.accepted, self.diverted, self.quarantined)
+        return sum(each is not None for each in first) + len(self.again or ())
+
     def describe(self) -> str:
         """For people."""
-        return f"{self.place} (ID {shown(self.id)}, group {shown(self.group)})"
+        if self.parts is None:
+            return f"{self.place} (ID {shown(self.ids[0] if self.ids else None)}, group {shown(self.group)})"
+        known = ", ".join(map(shown, self.ids)) or "none"
+        return f"{self.place} (transaction of {len(self.parts)}, IDs {known}, key {shown(self.group)})"
+
+
+class Accepted(NamedTuple):
+    """An accepted record with where it came from: an input, or a part of one."""
+
+    input: Input
+    number: int
+    """Of the part, counted from 1; 0 = a plain message."""
+    record: Record
+    group: bytes | None
 
 
 @dataclass(slots=True)
@@ -70,6 +104,8 @@ class Evidence:
     """By input partition: outputs whose input retention deleted."""
     accepted: list[Input] = field(default_factory=list)
     """In the order of the accepted topic, each once."""
+    lines: list[Accepted] = field(default_factory=list)
+    """What was accepted, in the order of the outputs: of each message, and each part, the first."""
     _inputs: list[dict[int, Input]] = field(default_factory=list)
     _homes: dict[bytes, int] = field(default_factory=dict)
     _ends: list[int] = field(default_factory=list)
@@ -100,32 +136,82 @@ class Evidence:
             return None
         return self._inputs[place.partition].get(place.offset)
 
-    def _input(self, record: Record, *, deleted: bool = False) -> Input:
-        each, group = self.history.id_of(record), self.history.group_of(record)
-        key = group if group is not None else each
+    def _input(self, record: Record) -> Input:
+        own, group = self.history.id_of(record), self.history.group_of(record)
+        if not transactions.is_envelope(record):
+            return Input(record, () if own is None else (own,), group, self._lane(record, group, own))
+        # The key of an envelope decides its home, whatever groups its address has.
+        lane = self._lane(record, record.key, own)
+        try:
+            parts = transactions.read(self.history, record)
+        except MalformedError as error:
+            return Input(record, (), record.key, lane, malformed=f"malformed: {error}")
+        ids = tuple(dict.fromkeys(each for each in (own, *(part.id for part in parts)) if each is not None))
+        if record.key is None and own is None and ids:
+            lane = self._lane(record, None, ids[0])
+        return Input(record, ids, record.key, lane, parts=[*parts])
+
+    def _lane(self, record: Record, group: bytes | None, known: Hashable) -> int:
+        """Home: where the group, or without one the ID, hashes to; with neither, where it is."""
+        key = group
         if key is None:
-            return Input(record, None, None, record.partition, deleted)
-        if group is None and len(key) > ID_BYTES_MAX:
-            key = blake2b(key, digest_size=32).digest()
+            key = known.id if isinstance(known, transactions.Foreign) else known  # type: ignore[assignment]
+            if key is None:
+                return record.partition
+            if len(key) > ID_BYTES_MAX:
+                key = blake2b(key, digest_size=32).digest()
         lane = self._homes.get(key)
         if lane is None:
             lane = self._homes[key] = self.history.home(key)
-        return Input(record, each, group, lane, deleted)
+        return lane
 
     def _attach(self, fate: Fate, records: Sequence[Record]) -> None:
-        for record in sorted(records, key=itemgetter(1, 2)):
+        for record in sorted(records, key=itemgetter(0, 1, 2)):
             each = self._origin(fate, record)
             if each is None:
                 continue
-            if fate is Fate.ACCEPTED and each.accepted is None:
-                each.accepted = record
-                self.accepted.append(each)
+            if fate is Fate.ACCEPTED:
+                self._accept(each, record)
             elif fate is Fate.DIVERTED and each.diverted is None:
                 each.diverted = record
             elif fate is Fate.QUARANTINED and each.quarantined is None:
                 each.quarantined = record
             else:
                 each.again = [*(each.again or []), (fate, record)]
+
+    def _accept(self, each: Input, record: Record) -> None:
+        number = 0
+        if each.parts is not None or each.malformed:
+            number, why = self._number(each, record)
+            if why:
+                self._phantom(Fate.ACCEPTED, record, f"names {each.place}, {why}")
+                return
+        if each.accepted is None:
+            each.accepted = record
+            self.accepted.append(each)
+        elif not number or number in each.by_part:
+            each.again = [*(each.again or []), (Fate.ACCEPTED, record)]
+            return
+        part = each.parts[number - 1] if each.parts else None
+        if number:
+            each.by_part[number] = record
+        if part is not None or not number:
+            self.lines.append(Accepted(each, number, record, part.group if part else each.group))
+
+    def _number(self, each: Input, record: Record) -> tuple[int, str]:
+        """Which part of a transaction an output is; and why it is none, if it is none."""
+        if each.parts is None:
+            return 0, f"an envelope that is {each.malformed}"
+        found = transactions.number_of(record)
+        if found is None or found[1] != len(each.parts):
+            return (
+                0,
+                f"a transaction of {len(each.parts)} parts, as part {shown(record.header(transactions.PLACE))}",
+            )
+        part = each.parts[found[0] - 1]
+        if part is not None and part.target != record.topic:
+            return 0, f"of which part {found[0]} belongs into {part.target}"
+        return found[0], ""
 
     def _origin(self, fate: Fate, record: Record) -> Input | None:
         """The input that an output came from; where there is none, that is noted."""
@@ -143,7 +229,7 @@ class Evidence:
             return None
         if source.offset < self.history.log_starts.get(source.partition, 0):
             self.from_deleted[source.partition] += 1
-            found = self._input(_restored(source, fate, record), deleted=True)
+            found = self._restored(source, fate, record)
             self._inputs[source.partition][source.offset] = found
             return found
         end = self._ends[source.partition]
@@ -153,6 +239,16 @@ class Evidence:
 
     def _phantom(self, fate: Fate, record: Record, why: str) -> None:
         self.phantoms.append(Finding(Anomaly.PHANTOM, (record.place,), f"{record.place}: {fate}, and {why}"))
+
+    def _restored(self, source: Place, fate: Fate, record: Record) -> Input:
+        """What retention deleted, as its output tells it. Of a transaction one part tells how many there were."""
+        count = transactions.number_of(record) if fate is Fate.ACCEPTED else None
+        known = _restored(source, fate, record)
+        if count is not None:
+            return Input(known, (), None, source.partition, deleted=True, parts=[None] * count[1])
+        found = self._input(known)
+        found.deleted = True
+        return found
 
 
 def _restored(source: Place, fate: Fate, record: Record) -> Record:
@@ -165,6 +261,8 @@ def _restored(source: Place, fate: Fate, record: Record) -> Record:
     return Record(*source, key, record.value, headers, record.timestamp)
 
 
-def shown(value: bytes | None) -> str:
+def shown(value: Hashable) -> str:
     """Bytes for people."""
+    if isinstance(value, transactions.Foreign):
+        return f"{shown(value.id)} of {value.address}"
     return "none" if value is None else repr(value)[1:]

@@ -3,8 +3,8 @@
 A history knows nothing of Ringfence but its wire vocabulary, and comes from clients that are not Ringfence's.
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Final, NamedTuple, Self
 
@@ -106,6 +106,17 @@ def group_in_key(record: Record) -> bytes | None:
     return record.key
 
 
+@dataclass(frozen=True, slots=True)
+class Target:
+    """An address that parts of transactions may go to."""
+
+    topic: str
+    """What it accepts stands there."""
+    id_of: Callable[[Record], bytes | None] = id_in_header
+    """Of a part, as of the same message sent there alone; so the next."""
+    group_of: Callable[[Record], bytes | None] = group_in_key
+
+
 @dataclass(slots=True)
 class History:
     """A run of one address, after it came to rest."""
@@ -122,7 +133,7 @@ class History:
     inputs: list[Record] = field(default_factory=list)
     """All committed records of the input, in any order."""
     accepted: list[Record] = field(default_factory=list)
-    """All of the topic, in any order; so the next two."""
+    """All of the topic, in any order; so the next two. And what other addresses accepted of this one's transactions."""
     diverted: list[Record] = field(default_factory=list)
     quarantined: list[Record] = field(default_factory=list)
     log_starts: dict[int, int] = field(default_factory=dict)
@@ -133,3 +144,25 @@ class History:
     """Duplicate ID of an input record. One that is made of the value is the value's BLAKE2b-256 digest."""
     group_of: Callable[[Record], bytes | None] = group_in_key
     """Group of an input record."""
+    others: dict[str, Target] = field(default_factory=dict)
+    """The other addresses that parts of its transactions may go to, by name."""
+
+    @property
+    def targets(self) -> dict[str, Target]:
+        """Those, and itself: addresses are called as their input topics here."""
+        own = Target(f"{self.input_topic}.accepted", self.id_of, self.group_of)
+        return {self.input_topic: own, **self.others}
+
+
+def attributed(histories: Sequence[History]) -> list[History]:
+    """Several addresses of one run: what an address accepted goes to the history of the input that it names.
+
+    What names none of them stays where it is, and is said to be made up there.
+    """
+    accepted: dict[str, list[Record]] = {each.input_topic: [] for each in histories}
+    for each in histories:
+        for record in each.accepted:
+            source = record.source
+            owner = source.topic if source is not None and source.topic in accepted else each.input_topic
+            accepted[owner].append(record)
+    return [replace(each, accepted=accepted[each.input_topic]) for each in histories]

@@ -1,4 +1,4 @@
-"""The fault tests' checker on contents and transactions: CORRUPTED, TORN, and what is neither."""
+"""The fault tests' checker on contents: CORRUPTED, and what is not."""
 
 import json
 from dataclasses import replace
@@ -17,7 +17,6 @@ from tests.support.histories import (
     A,
     B,
     C,
-    D,
     accept,
     arrive,
     divert,
@@ -120,38 +119,3 @@ def test_quarantined_by_size_and_digest() -> None:
     wrong = named._replace(value=json.dumps(digest | {"bytes": 2}).encode())
     assert found(replace(history, quarantined=[wrong])) == {"CORRUPTED": 1}
     assert found(replace(history, quarantined=[bare._replace(value=b"v")])) == {"CORRUPTED": 1}
-
-
-# -- TORN ----------------------------------------------------------------------------------------------------------
-
-
-def _part(offset: int, part: bytes, id: bytes | None, transaction: bytes = b"tx") -> Record:  # noqa: A002
-    return arrive(offset, id, headers=(("_RF_TX", transaction), ("_RF_TX_PART", part)))
-
-
-def test_torn() -> None:
-    """Two parts of three are accepted: one finding, and the third is not called lost besides."""
-    parts = [_part(0, b"1/3", A), _part(1, b"2/3", B), _part(2, b"3/3", None)]
-
-    assert check(story(parts, accept(*parts))) == []
-    finding = only(story(parts, accept(*parts[:2])))
-    assert finding.anomaly is Anomaly.TORN
-    assert finding.places == tuple(each.place for each in parts)
-
-
-def test_not_torn() -> None:
-    """None of it: one ID was known, or a part never came. Without such a reason, the whole is lost."""
-    parts = [_part(1, b"1/2", A), _part(2, b"2/2", None)]
-
-    assert check(story([FIRST, *parts], accept(FIRST))) == []
-    assert check(story(parts[:1], [])) == []
-    assert found(story(parts, [])) == {"LOST": 2}
-    assert found(story(parts[:1], accept(parts[0]))) == {"TORN": 1}
-
-
-def test_a_resent_transaction() -> None:
-    """Its parts are dropped, those without an ID too; other transactions are nothing to it."""
-    parts = [_part(0, b"0/2", A), _part(1, b"1/2", None), _part(2, b"0/2", A), _part(3, b"1/2", None)]
-    other = [_part(4, b"0/2", C, b"ty"), _part(5, b"1/2", D, b"ty")]
-
-    assert check(story([*parts, *other], accept(*parts[:2], *other))) == []

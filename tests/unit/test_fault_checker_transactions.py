@@ -1,0 +1,518 @@
+"""The fault tests' checker on transactions: TORN, and each other anomaly where there are parts."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import count
+from typing import Any
+
+import pytest
+
+from tests.faults.checker import Anomaly, check
+from tests.faults.history import History, Place, Record, Target, attributed
+from tests.faults.order import apart
+from tests.support.histories import (
+    RESEND,
+    A,
+    B,
+    C,
+    accept,
+    arrive,
+    divert,
+    found,
+    home,
+    only,
+    quarantine,
+    story,
+)
+
+OTHERS = {
+    "payments": Target("payments.accepted"),
+    "notes": Target(
+        "notes.accepted", lambda record: record.key, lambda record: record.header("region") or b"default"
+    ),
+}
+
+
+def part(
+    key: str | None = "g", address: str | None = None, known: str | None = None, **more: Any
+) -> dict[str, Any]:
+    """One of an envelope."""
+    named = {} if address is None else {"address": address}
+    headers = [] if known is None else [{"name": "_AMQ_DUPL_ID", "value": known}]
+    return {"key": key, "value": "v", "headers": [*headers, *more.pop("headers", [])], **named, **more}
+
+
+def envelope(
+    offset: int, *parts: Any, known: bytes | None = None, key: bytes | None = b"k", partition: int = 0
+) -> Record:
+    """An input that is one."""
+    record = arrive(offset, known, key, partition, headers=(("_RF_TX", b"json/1"),))
+    return record._replace(value=json.dumps({"parts": parts}).encode())
+
+
+def emit(*records: Record, others: dict[str, Target] = OTHERS) -> list[Record]:
+    """What a faultless lane writes, parts of transactions too; one partition a topic."""
+    ends: dict[str, Any] = {}
+    written = []
+
+    def put(record: Record, topic: str) -> None:
+        written.append(
+            record._replace(topic=topic, partition=0, offset=next(ends.setdefault(topic, count(0, 2))))
+        )
+
+    for record in records:
+        named = ("_RF_SOURCE", str(record.place).encode())
+        if record.header("_RF_TX") is None:
+            put(record._replace(headers=(*record.headers, named)), "orders.accepted")
+            continue
+        parts = json.loads(record.value or b"")["parts"]
+        for number, each in enumerate(parts, 1):
+            headers = [(header["name"], header["value"].encode()) for header in each["headers"]]
+            key = None if each["key"] is None else each["key"].encode()
+            message = record._replace(key=key, value=each["value"].encode(), headers=tuple(headers))
+            address = each.get("address")
+            target = Target("orders.accepted") if address is None else others[address]
+            group = target.group_of(message)
+            ours: list[tuple[str, bytes | None]] = [named, ("_RF_TX_PART", b"%d/%d" % (number, len(parts)))]
+            ours += [] if group == key else [("_RF_KEY", key)]
+            put(message._replace(key=group, headers=(*message.headers, *ours)), target.topic)
+    return written
+
+
+def run(inputs: Sequence[Record], accepted: Sequence[Record], **more: Any) -> History:
+    """A history whose transactions may have parts elsewhere."""
+    return story([*inputs], [*accepted], others=OTHERS, **more)
+
+
+T = envelope(0, part("g"), part("h", "payments"), part("n", "notes"), part(None), known=A)
+"""Parts of three addresses; one ID on the envelope."""
+
+
+def without(records: Sequence[Record], *indexes: int) -> list[Record]:
+    """All but these."""
+    return [each for number, each in enumerate(records) if number not in indexes]
+
+
+def changed(records: Sequence[Record], index: int, **change: Any) -> list[Record]:
+    """One is another."""
+    return [each._replace(**change) if number == index else each for number, each in enumerate(records)]
+
+
+# -- what is right -------------------------------------------------------------------------------------------------
+
+
+def test_an_exact_run() -> None:
+    """Whole, in three topics; its resend is dropped, and so is a plain message under its ID."""
+    resend = envelope(1, part("g"), part("h", "payments"), part("n", "notes"), part(None), known=A)
+    plain = arrive(2, A, b"k")
+
+    assert check(run([T], emit(T))) == []
+    assert check(run([T, resend, plain], emit(T)[::-1])) == []
+
+
+def test_one_known_id_is_enough() -> None:
+    """Wherever it stands: own, or of a part; what is new beside it is not known by that."""
+    plain = arrive(0, B, b"k")
+    known = envelope(1, part(known="c"), part(known="b"), known=A)
+    after = [arrive(2, A, b"k"), arrive(3, C, b"k")]
+
+    assert check(run([plain, known, *after], emit(plain, *after))) == []
+    assert found(run([plain, known, *after], emit(plain))) == {"LOST": 2}
+
+
+def test_ids_of_other_addresses() -> None:
+    """``b`` of payments is not ``b`` of orders, and notes has the key for its ID."""
+    first = envelope(0, part("x", "payments", "b"), part("y", "notes"))
+    own, theirs, key = (
+        arrive(1, B, b"k"),
+        envelope(2, part("z", "payments", "b")),
+        envelope(3, part("y", "notes")),
+    )
+
+    assert check(run([first, own, theirs, key], emit(first, own))) == []
+    assert found(run([first, own], emit(first))) == {"LOST": 1}
+    assert found(run([first, theirs], emit(first, theirs))) == {"FORGOTTEN": 1}
+
+
+def test_without_any_id() -> None:
+    """It is whole each time, and never a duplicate."""
+    first, again = envelope(0, part()), envelope(1, part())
+
+    assert check(run([first, again], emit(first, again))) == []
+    assert found(run([first, again], emit(first))) == {"LOST": 1}
+
+
+def test_one_id_twice_inside() -> None:
+    """It is no duplicate of itself, and takes one slot."""
+    twice, between, again = (
+        envelope(0, part(known="a"), part(known="a")),
+        arrive(1, B, b"k"),
+        arrive(2, A, b"k"),
+    )
+
+    assert check(run([twice], emit(twice))) == []
+    assert found(run([twice, between, again], emit(twice, between, again), capacity=2)) == {"FORGOTTEN": 1}
+    assert found(run([twice, between, again], emit(twice, between, again), capacity=1)) == {"OVERRUN": 1}
+
+
+def test_how_many_ids_were_between() -> None:
+    """Those behind it in its own transaction count, those before it in the other one do not."""
+    first = envelope(0, part(known="a"), part(known="b"), part(known="c"))
+    again = envelope(1, part(known="x"), part(known="y"), part(known="a"))
+    history = run([first, again], emit(first, again))
+
+    assert found(replace(history, capacity=3)) == {"FORGOTTEN": 1}
+    assert found(replace(history, capacity=2)) == {"OVERRUN": 1}
+    late = envelope(1, part(known="c"))
+    assert found(run([first, late], emit(first, late), capacity=1)) == {"FORGOTTEN": 1}
+
+
+def test_two_that_share_several_are_one_finding() -> None:
+    """And the ID that should have been known decides what is said."""
+    first, again = (envelope(each, part(known="a"), part(known="b")) for each in range(2))
+
+    assert found(run([first, again], emit(first, again), capacity=1)) == {"FORGOTTEN": 1}
+
+
+@pytest.mark.parametrize(
+    ("key", "known", "first", "lane"),
+    [(b"k1", b"a0", "b0", 1), (None, b"a1", "b0", 1), (None, None, "b1", 1), (None, None, None, 0)],
+)
+def test_home(key: bytes | None, known: bytes | None, first: str | None, lane: int) -> None:
+    """By its key, else its own ID, else the first of a part, else where it is: a resend in another lane is told."""
+    one = envelope(0, part("x1"), part("x", "payments", first), key=key, known=known)
+    same = arrive(0, known or b"z", b"g%d" % lane, partition=1)
+
+    assert found(run([one, same], emit(one, same))) == ({"FORGOTTEN": 1} if known else {})
+    other = same._replace(key=b"g%d" % (1 - lane))
+    assert found(run([one, other], emit(one, other))) == ({"CROSS-LANE": 1} if known else {})
+
+
+# -- TORN, LOST, DOUBLED -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("missing", [[0], [1], [2], [3], [0, 1, 2], [1, 3]])
+def test_torn(missing: list[int]) -> None:
+    """Some parts are accepted and others not, in whatever address: one finding, and nothing is lost besides."""
+    finding = only(run([T], without(emit(T), *missing)))
+
+    assert finding.anomaly is Anomaly.TORN
+    assert finding.places[0] == T.place
+    assert finding.text.endswith(f"without its parts {', '.join(str(each + 1) for each in missing)}")
+
+
+def test_torn_duplicate() -> None:
+    """A resend of which a part slipped through is torn, whatever its IDs say."""
+    resend = envelope(1, part("g"), part("h"), known=A)
+    torn = emit(T, resend)[:-1]
+
+    assert found(run([T, resend], torn)) == {"FORGOTTEN": 1, "TORN": 1}
+
+
+def test_lost() -> None:
+    """None of it, and no ID that was known: once, however many parts."""
+    finding = only(run([T], []))
+
+    assert finding.anomaly is Anomaly.LOST
+    assert finding.places == (T.place,)
+    assert "transaction of 4, IDs 'a', 'n' of notes, key 'k'" in finding.text
+
+
+def test_lost_where_duplicates_are_diverted() -> None:
+    """As the envelope; its original is that of any of its IDs."""
+    first = arrive(0, B, b"k")
+    known = envelope(1, part(known="b"), part(known="c"))
+    history = run([first, known], emit(first), divert=True)
+
+    assert found(history) == {"LOST": 1}
+    assert check(replace(history, diverted=[divert(known, first)])) == []
+    assert found(replace(history, diverted=[divert(known, RESEND)])) == {"WRONG-VERDICT": 1}
+
+
+def test_wrong_verdict() -> None:
+    """The self-rejection trap: the first is dropped, and its resend accepted."""
+    again = envelope(1, part("g"), known=A)
+    history = run([T, again], emit(again))
+
+    assert found(history) == {"WRONG-VERDICT": 1}
+
+
+@pytest.mark.parametrize("doubled", [[0], [3], [0, 1, 2, 3]])
+def test_doubled(doubled: list[int]) -> None:
+    """A part, or all, a second time: one finding, and it is neither torn nor out of order."""
+    good = emit(T)
+    copies = [good[each]._replace(offset=50 + each) for each in doubled]
+    finding = only(run([T], [*good, *copies]))
+
+    assert finding.anomaly is Anomaly.DOUBLED
+    assert {each.place for each in copies} < set(finding.places)
+
+
+def test_several_fates() -> None:
+    """Accepted and diverted, or accepted and in quarantine."""
+    assert found(run([T], emit(T), quarantined=[quarantine(T)])) == {"DOUBLED": 1}
+    assert found(run([T], emit(T)[:1], quarantined=[quarantine(T)])) == {"DOUBLED": 1, "TORN": 1}
+    assert found(run([T], emit(T), diverted=[divert(T, T)])) == {"DOUBLED": 1}
+
+
+def test_quarantined_whole() -> None:
+    """It burns no ID: the same under this ID, made smaller, is no duplicate."""
+    smaller = envelope(1, part("g"), known=A)
+    history = run([T, smaller], emit(smaller), quarantined=[quarantine(T)])
+
+    assert check(history) == []
+    assert found(replace(history, accepted=[])) == {"LOST": 1}
+
+
+# -- malformed -----------------------------------------------------------------------------------------------------
+
+MALFORMED = [
+    {"parts": []},
+    {"parts": None},
+    {"parts": [part()] * 10_001},
+    {"parts": [part()], "more": 1},
+    {"parts": [part(address="ledgers")]},
+    {"parts": [part() | {"address": 7}]},
+    {"parts": [part() | {"odd": 1}]},
+    {"parts": [part() | {"value_base64": "AA=="}]},
+    {"parts": [part() | {"value": 1}]},
+    {"parts": [part() | {"value": None, "value_base64": "A"}]},
+    {"parts": [part() | {"headers": {}}]},
+    {"parts": [part(headers=[{"value": "1"}])]},
+    {"parts": [part(headers=[{"name": "_RF_KEY", "value": "1"}])]},
+    {"parts": [part(headers=[{"name": "x", "value": 1}])]},
+    {"parts": ["x"]},
+    ["parts"],
+]
+
+
+@pytest.mark.parametrize("document", MALFORMED)
+def test_malformed(document: Any) -> None:
+    """It belongs into quarantine; accepted it is made up, and nowhere it is lost."""
+    record = envelope(0)._replace(value=json.dumps(document).encode())
+    output = emit(envelope(0, part()))
+
+    assert check(run([record], [], quarantined=[quarantine(record)])) == []
+    assert found(run([record], [])) == {"LOST": 1}
+    assert found(run([record], output)) == {"LOST": 1, "PHANTOM": 1}
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        None,
+        b"",
+        b"\xff",
+        b'{"parts": [{}], "parts": [{}]}',
+        b'{"parts": [{"value": NaN}]}',
+        b'{"parts": [{"value": "\\ud800"}]}',
+        b"[" * 100_000,
+    ],
+)
+def test_no_json(value: bytes | None) -> None:
+    """Whatever it is."""
+    record = envelope(0)._replace(value=value)
+
+    assert found(run([record], [])) == {"LOST": 1}
+    assert check(run([record], [], quarantined=[quarantine(record)])) == []
+
+
+@pytest.mark.parametrize("form", [b"json/2", b"", None])
+def test_unknown_form(form: bytes | None) -> None:
+    """A header that is there with another value makes no plain message of it."""
+    record = arrive(0, A, headers=(("_RF_TX", form),))
+
+    assert found(run([record], accept(record))) == {"LOST": 1, "PHANTOM": 1}
+    assert check(run([record], [], quarantined=[quarantine(record)])) == []
+
+
+# -- PHANTOM, CORRUPTED --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("number", [b"0/4", b"5/4", b"1/3", b"1", b"one/4", None])
+def test_no_such_part(number: bytes | None) -> None:
+    """An output of a transaction says which part it is; one that cannot be is made up, and the part is missing."""
+    good = emit(T)
+    headers = tuple(each for each in good[0].headers if each[0] != "_RF_TX_PART")
+    headers = headers if number is None else (*headers, ("_RF_TX_PART", number))
+
+    assert found(run([T], changed(good, 0, headers=headers))) == {"PHANTOM": 1, "TORN": 1}
+
+
+def test_part_in_the_wrong_address() -> None:
+    """Each belongs into the accepted topic of its own."""
+    good = emit(T)
+    history = run([T], changed(good, 1, topic="orders.accepted", offset=99))
+
+    assert found(history) == {"PHANTOM": 1, "TORN": 1}
+
+
+def test_parts_exchanged() -> None:
+    """Two parts under each other's number: neither is what its number promises."""
+    two = envelope(0, part("g", value="1"), part("h", value="2"))
+    one, other = emit(two)
+    numbers = [one.headers[-1], other.headers[-1]]
+    swapped = [
+        one._replace(headers=(*one.headers[:-1], numbers[1])),
+        other._replace(headers=(*other.headers[:-1], numbers[0])),
+    ]
+
+    assert found(run([two], swapped)) == {"CORRUPTED": 2}
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"value": b"w"},
+        {"key": b"other"},
+        {"timestamp": 7},
+        {"headers": (("x", b"1"),)},
+        {"headers": (("_RF_TX", b"json/1"),)},
+        {"headers": (("_RF_KEY", b"g"),)},
+    ],
+)
+def test_corrupted(change: dict[str, Any]) -> None:
+    """Each part is what the same message sent alone would be, at the envelope's time."""
+    good = emit(T)
+    if "headers" in change:
+        change = {"headers": (*change["headers"], *good[0].headers)}
+
+    assert found(run([T], changed(good, 0, **change))) == {"CORRUPTED": 1}
+
+
+def test_group_of_the_target() -> None:
+    """By the rules of the part's address, with the part's own key kept beside it."""
+    good = emit(T)
+
+    assert (good[2].key, good[2].header("_RF_KEY")) == (b"default", b"n")
+    assert found(run([T], changed(good, 2, key=b"n"))) == {"CORRUPTED": 1}
+
+
+def test_a_forged_number() -> None:
+    """A plain message is no part of anything, whatever its producer wrote."""
+    forged = arrive(0, A, headers=(("_RF_TX_PART", b"1/2"),))
+    clean = [
+        each._replace(headers=tuple(h for h in each.headers if h[0] != "_RF_TX_PART"))
+        for each in accept(forged)
+    ]
+
+    assert check(run([forged], clean)) == []
+    assert found(run([forged], accept(forged))) == {"CORRUPTED": 1}
+
+
+# -- order ---------------------------------------------------------------------------------------------------------
+
+
+def place(records: Sequence[Record], *order: int) -> list[Record]:
+    """In this order, in one partition."""
+    return [records[each]._replace(offset=2 * number) for number, each in enumerate(order)]
+
+
+def test_parts_of_one_group() -> None:
+    """O1: in the order of their numbers; other groups may come between."""
+    one = envelope(0, part("g"), part("h"), part("g"))
+    good = emit(one)
+
+    assert check(run([one], place(good, 1, 0, 2))) == []
+    finding = only(run([one], place(good, 2, 1, 0)))
+    assert finding.anomaly is Anomaly.REORDERED
+    assert finding.places == (one.place, Place("orders.accepted", 0, 4), one.place)
+
+
+def test_transactions_of_one_key() -> None:
+    """O2: all parts of the first before all of the second, in every address."""
+    inputs = [envelope(each, part("g", "payments"), part("g", "payments")) for each in range(2)]
+    good = emit(*inputs)
+
+    assert check(run(inputs, good)) == []
+    assert found(run(inputs, place(good, 0, 2, 1, 3))) == {"REORDERED": 1}
+    assert found(run(inputs, place(good, 2, 3, 0, 1))) == {"REORDERED": 1}
+
+
+def test_with_plain_messages_of_its_group() -> None:
+    """O3: a transaction that is at home where the group is, in the order of arrival."""
+    inputs = [arrive(0, A, b"g"), envelope(1, part("g"), part("g"), key=b"g"), arrive(2, B, b"g")]
+    good = emit(*inputs)
+
+    assert check(run(inputs, good)) == []
+    for wrong in ((1, 0, 2, 3), (0, 1, 3, 2), (0, 3, 1, 2), (3, 0, 1, 2)):
+        assert found(run(inputs, place(good, *wrong))) == {"REORDERED": 1}
+
+
+def test_no_order_between_lanes() -> None:
+    """O4: transactions of another key, from whichever input partition, may overtake."""
+    inputs = [arrive(0, A, b"g0"), envelope(1, part("g0"), key=b"k1"), arrive(2, B, b"g0")]
+    good = emit(*inputs)
+
+    for order in ((1, 0, 2), (0, 2, 1)):
+        assert check(run(inputs, place(good, *order))) == []
+    elsewhere = [inputs[0], envelope(0, part("g0"), key=b"g0", partition=1)]
+    assert check(run(elsewhere, place(emit(*elsewhere), 1, 0))) == []
+
+
+def test_scattered_within_a_topic() -> None:
+    """A group of one address is in one partition; the same name in another address is another group."""
+    inputs = [envelope(each, part("g"), part("g", "payments")) for each in range(2)]
+    good = emit(*inputs)
+
+    assert check(run(inputs, changed(changed(good, 1, partition=1), 3, partition=1))) == []
+    assert found(run(inputs, changed(good, 3, partition=1))) == {"REORDERED": 1}
+
+
+# -- several addresses ---------------------------------------------------------------------------------------------
+
+
+def test_attributed() -> None:
+    """What payments accepted of a transaction of orders is judged there; what is of nobody is made up where it is."""
+    plain = arrive(0, A, b"h")._replace(topic="payments")
+    theirs = plain._replace(
+        topic="payments.accepted", offset=40, headers=(*plain.headers, ("_RF_SOURCE", b"payments/0/0"))
+    )
+    odd = theirs._replace(offset=42, headers=(("_RF_SOURCE", b"ledgers/0/0"),))
+    good = emit(T)
+    orders = run([T], [each for each in good if not each.topic.startswith("payments")])
+    payments = History(
+        "payments",
+        2,
+        10,
+        home,
+        inputs=[plain],
+        accepted=[theirs, *(each for each in good if each.topic.startswith("payments"))],
+    )
+
+    assert found(orders) == {"TORN": 1}
+    assert found(payments) == {"PHANTOM": 1}
+    assert [found(each) for each in attributed([orders, payments])] == [{}, {}]
+    payments.accepted.append(odd)
+    assert [found(each) for each in attributed([orders, payments])] == [{}, {"PHANTOM": 1}]
+
+
+def test_apart() -> None:
+    """Parts of a group stand where its messages stand, or consumers see no order in it."""
+    plain = arrive(0, A, b"h")._replace(topic="payments")
+    theirs = plain._replace(topic="payments.accepted", offset=40)
+    payments = History("payments", 2, 10, home, inputs=[plain], accepted=[theirs])
+    orders = run([T], emit(T))
+
+    assert apart([orders, payments]) == []
+    (finding,) = apart([orders, replace(payments, accepted=[theirs._replace(partition=1)])])
+    assert finding.anomaly is Anomaly.REORDERED
+    assert (
+        "group 'h' is in several partitions of payments.accepted: [0] from orders, [1] from payments"
+        in finding.text
+    )
+
+
+# -- what retention took -------------------------------------------------------------------------------------------
+
+
+def test_deleted_envelope() -> None:
+    """Its parts still say how many there were: a whole one is whole, a torn one is torn, and nothing else is known."""
+    after = arrive(5, B, b"k")
+    history = run([after], [*emit(T), *emit(after)[:0]], log_starts={0: 5})
+    good = [*emit(T), emit(after)[0]._replace(offset=90)]
+
+    assert found(replace(history, accepted=good)) == {"GAP": 1}
+    assert found(replace(history, accepted=without(good, 1))) == {"GAP": 1, "TORN": 1}
+    assert found(replace(history, accepted=[*good, good[1]._replace(offset=91)])) == {"DOUBLED": 1, "GAP": 1}
