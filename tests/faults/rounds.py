@@ -12,9 +12,11 @@ from pathlib import Path
 from typing import Final
 
 from tests.faults.checker import check, counts
+from tests.faults.history import attributed
 from tests.faults.nemeses.catalogue import NEMESES
+from tests.faults.order import apart
 from tests.faults.system import System
-from tests.faults.workloads.catalogue import FORWARDING, KINDS, Workload
+from tests.faults.workloads.catalogue import FORWARDING, KINDS, Workload, transfers
 
 PAUSE_S: Final = (0.5, 3.0)
 """Between strikes."""
@@ -50,23 +52,35 @@ class Verdict:
         )
 
 
-def workloads(rng: random.Random) -> list[Workload]:
-    """Three addresses, one of which forwards."""
+def workloads(rng: random.Random, wanted: str = "") -> list[Workload]:
+    """Three addresses, one of which forwards; in every second round transactions of the third have parts for all.
+
+    Args:
+        rng: Chooses them.
+        wanted: The kind of the third, whatever the seed says.
+    """
     forwarding = rng.choice(FORWARDING)
-    kinds = [forwarding, *rng.sample([each for each in KINDS if each != forwarding], 2)]
-    return [KINDS[each](each, random.Random(rng.random())) for each in kinds]
+    kinds = [forwarding, *rng.sample([each for each in KINDS if each not in {forwarding, "transfers"}], 2)]
+    seeds = [rng.random() for _ in kinds]
+    kinds[-1] = wanted or rng.choice(["transfers", kinds[-1]])
+    *plain, last = ((each, random.Random(seed)) for each, seed in zip(kinds, seeds, strict=True))
+    loads = [KINDS[each](each, dice) for each, dice in plain]
+    if last[0] == "transfers":
+        return [*loads, transfers(*last, tuple(each.name for each in loads))]
+    return [*loads, KINDS[last[0]](*last)]
 
 
-def run(seed: int, nemeses: Sequence[str], keep: Path | None = None) -> Verdict:
+def run(seed: int, nemeses: Sequence[str], keep: Path | None = None, workload: str = "") -> Verdict:
     """Run a round.
 
     Args:
         seed: Chooses everything else that can be chosen; what the processes make of it in time, it cannot.
         nemeses: Names, in this order.
         keep: Folder to keep everything in, when the round fails.
+        workload: One that it has, whatever the seed says.
     """
     rng = random.Random(seed)
-    loads = workloads(rng)
+    loads = workloads(rng, workload)
     verdict = Verdict(seed, list(nemeses), [each.name for each in loads])
     partitions, workers = rng.choice([(4, 2), (3, 3)])
     began = time.monotonic()
@@ -110,7 +124,8 @@ def _strike(system: System, names: Sequence[str], rng: random.Random, verdict: V
 
 
 def _judge(system: System, verdict: Verdict) -> None:
-    for workload, history in zip(system.workloads, system.drain(), strict=True):
+    histories = attributed(system.drain())
+    for workload, history in zip(system.workloads, histories, strict=True):
         findings = check(history)
         verdict.sent += len(history.sends)
         verdict.accepted += len(history.accepted)
@@ -121,3 +136,4 @@ def _judge(system: System, verdict: Verdict) -> None:
             verdict.faults.append(f"{workload.name}: {bad}, such as {first}")
         if not history.accepted:
             verdict.faults.append(f"{workload.name}: nothing was accepted")
+    verdict.faults += [str(each) for each in apart(histories)]

@@ -12,17 +12,25 @@ import click
 
 from tests.faults import rounds
 from tests.faults.nemeses.catalogue import NEMESES
+from tests.faults.workloads.catalogue import KINDS
 
 
 @click.command()
 @click.option("--minutes", default=60.0, help="No round begins after this.")
 @click.option("--seed", default=1, help="Of the first round; the others count on from it.")
 @click.option("--nemeses", default="", help="Only these, in this order, separated by commas.")
+@click.option("--workload", type=click.Choice(list(KINDS)), help="Of one address of every round.")
 @click.option("--strikes", default=4, help="Nemeses a round, where the seed chooses.")
 @click.option("--results", type=click.Path(path_type=Path), help="Append a JSON line a round.")
 @click.option("--keep", type=click.Path(path_type=Path), help="Keep the folders of rounds that fail here.")
 def soak(
-    minutes: float, seed: int, nemeses: str, strikes: int, results: Path | None, keep: Path | None
+    minutes: float,
+    seed: int,
+    nemeses: str,
+    workload: str | None,
+    strikes: int,
+    results: Path | None,
+    keep: Path | None,
 ) -> None:
     """Exits with 1 when a round failed; ``--seed N --minutes 0`` runs the round of that seed alone."""
     names = [each for each in nemeses.split(",") if each]
@@ -35,6 +43,7 @@ def soak(
     failed: list[int] = []
     remaining: list[str] = []
     chooser = random.Random(seed)
+    only = f" WORKLOAD={workload}" if workload else ""
     while True:
         if not names and len(remaining) < strikes:
             # Every nemesis comes up before any comes again.
@@ -43,12 +52,12 @@ def soak(
         chosen, remaining = (
             (names, []) if names else (["kill-loop", *remaining[:strikes]], remaining[strikes:])
         )
-        verdict = rounds.run(seed, chosen, keep=keep)
+        verdict = rounds.run(seed, chosen, keep, workload or "")
         print(verdict.line(), flush=True)
         totals.update(rounds=1, sent=verdict.sent, accepted=verdict.accepted, kills=verdict.kills)
         if verdict.faults:
             failed.append(seed)
-            print(f"  again: make soak MINUTES=0 SEED={seed} NEMESES={','.join(chosen)}", flush=True)
+            print(f"  again: make soak MINUTES=0 SEED={seed} NEMESES={','.join(chosen)}{only}", flush=True)
         if results is not None:
             with results.open("a") as file:
                 file.write(json.dumps(vars(verdict)) + "\n")

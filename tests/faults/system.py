@@ -11,7 +11,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from tests.faults.history import History, Record
+from tests.faults.history import History, Record, Target
 from tests.faults.workloads import journal
 from tests.faults.workloads.catalogue import AMPLE, Workload
 from tests.faults.workloads.plan import Plan
@@ -144,12 +144,13 @@ class System:
             producer.wait()
 
     def drain(self) -> list[History]:
-        """Wait until all input is processed, and read what there is to judge."""
-        return [self._drained(each) for each in self.workloads]
+        """Wait until all input is processed, and only then read what came of it: outputs stand in other addresses too."""
+        inputs = [self._processed(each.name) for each in self.workloads]
+        for each in self.workloads:
+            self._processed(f"{APP_ID}-{each.name}-forward")
+        return [self._drained(*each) for each in zip(self.workloads, inputs, strict=True)]
 
-    def _drained(self, workload: Workload) -> History:
-        inputs = self._processed(workload.name)
-        self._processed(f"{APP_ID}-{workload.name}-forward")
+    def _drained(self, workload: Workload, inputs: list[Record]) -> History:
         return History(
             input_topic=workload.name,
             partitions=self.partitions,
@@ -166,6 +167,7 @@ class System:
             quarantined=self._read(f"{workload.name}.quarantine"),
             log_starts={},
             divert=workload.divert,
+            others={each: Target(f"{each}.accepted") for each in workload.targets},
         )
 
     def _processed(self, topic: str) -> list[Record]:

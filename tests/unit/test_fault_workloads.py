@@ -6,11 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.faults.history import Outcome
+from tests.faults.history import History, Outcome, Record, Target
+from tests.faults.rounds import workloads
+from tests.faults.transactions import MalformedError, read
 from tests.faults.workloads import journal
-from tests.faults.workloads.catalogue import KINDS
+from tests.faults.workloads.catalogue import KINDS, transfers
 from tests.faults.workloads.journal import Journal
-from tests.faults.workloads.plan import Groups, Plan
+from tests.faults.workloads.plan import MALFORMED_EVERY, Groups, Plan
 
 PLAN = Plan("topic", "name", "ids", 7, 100)
 
@@ -61,6 +63,46 @@ def test_every_workload(kind: str) -> None:
     assert one == again
     assert len({each.name for each in one.plans}) == len(one.plans)
     assert {each.topic for each in one.plans} == {kind}
+
+
+def test_transfers() -> None:
+    """Transactions of one to six parts, over all three addresses; the same again at a resend, whoever sends it."""
+    load = transfers("transfers", random.Random(3), ("one", "two"))
+    plan = load.plans[2]
+    again = Plan.from_json(plan.to_json())
+    history = History("transfers", 3, 9, lambda _: 0, others={"one": Target("1"), "two": Target("2")})
+    kinds: Counter[int] = Counter()
+    targets: Counter[str] = Counter()
+    nameless = 0
+    for number in range(1, 2_000):
+        message = plan.numbered(number)
+        assert again.numbered(number) == message
+        record = Record("transfers", 0, number, message.group, message.value, message.headers, 0)
+        if number % MALFORMED_EVERY == 0:
+            with pytest.raises(MalformedError):
+                read(history, record)
+            continue
+        parts = read(history, record)
+        kinds[len(parts)] += 1
+        targets.update(each.target for each in parts)
+        nameless += message.id is None and all(each.id is None for each in parts)
+
+    assert set(kinds) == {1, 2, 3, 4, 5, 6}
+    assert set(targets) == {"transfers.accepted", "1", "2"}
+    assert min(targets.values()) > 1_000
+    assert nameless == sum(number % 97 == 0 and number % MALFORMED_EVERY > 0 for number in range(1, 2_000))
+
+
+def test_rounds_have_three_addresses() -> None:
+    """One forwards; where there are transfers, their parts go to the two others."""
+    found = [workloads(random.Random(seed)) for seed in range(40)]
+
+    assert all(len({each.name for each in loads}) == 3 for loads in found)
+    assert {loads[2].targets for loads in found if loads[2].name == "transfers"} == {
+        (loads[0].name, loads[1].name) for loads in found if loads[2].name == "transfers"
+    }
+    assert 10 < sum(loads[2].name == "transfers" for loads in found) < 30
+    assert [each.name for each in workloads(random.Random(1), "transfers")][2] == "transfers"
 
 
 def test_journal_outlives_a_kill(tmp_path: Path) -> None:

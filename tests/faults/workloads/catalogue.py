@@ -28,6 +28,8 @@ class Workload:
     divert: bool = False
     allowed: frozenset[str] = field(default_factory=frozenset)
     """Anomalies that this workload provokes and Ringfence does not promise to prevent."""
+    targets: tuple[str, ...] = ()
+    """Other addresses that parts of its transactions go to."""
 
     def settings(self, partitions: int) -> dict[str, Any]:
         """Its entry in the configuration."""
@@ -38,6 +40,7 @@ class Workload:
             "partitions": partitions,
             "partitioner": self.partitioner,
             "duplicates": "divert" if self.divert else "drop",
+            "transaction_addresses": list(self.targets),
         }
 
     def home(self, partitions: int) -> Callable[[bytes], int]:
@@ -119,6 +122,23 @@ def crc32(name: str, rng: random.Random) -> Workload:
     return Workload(name, [plan], partitioner="crc32")
 
 
+def transfers(name: str, rng: random.Random, targets: tuple[str, ...] = ()) -> Workload:
+    """Fifteen producers of transactions with parts for all addresses, killed by others; they resend everything in doubt.
+
+    Most are at home where they arrive, by their key; some are forwarded; some have no key, or no ID.
+    """
+    plans = [
+        Plan(
+            name, f"{name}.{each}", f"x{each}", rng.randrange(2**31), 30,
+            Groups.NONE if each % 5 == 0 else Groups.ZIPF,
+            partitioner="consistent_random" if each % 5 == 1 else "murmur2_random",
+            without_id_every=97, parts_to=(name, *targets),
+        )
+        for each in range(15)
+    ]  # fmt: skip
+    return Workload(name, plans, divert=rng.random() < 0.5, targets=targets)
+
+
 def _fields(plan: Plan) -> dict[str, Any]:
     return {each: getattr(plan, each) for each in Plan.__slots__}
 
@@ -126,7 +146,7 @@ def _fields(plan: Plan) -> dict[str, Any]:
 KINDS: Final[dict[str, Callable[[str, random.Random], Workload]]] = {
     each.__name__: each
     for each in (
-        resending, twins, transactional, extreme, duplicates, overflow, few, ungrouped, misplaced, crc32,
+        resending, twins, transactional, extreme, duplicates, overflow, few, ungrouped, misplaced, crc32, transfers,
     )
 }  # fmt: skip
 FORWARDING: Final = ("ungrouped", "misplaced")

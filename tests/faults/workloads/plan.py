@@ -1,16 +1,20 @@
 """What one producer sends. Pure: message n is the same in every incarnation of the producer, and in its twin."""
 
+import base64
 import json
 import math
 import zlib
 from dataclasses import asdict, dataclass
 from enum import StrEnum
-from typing import NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 GROUPS_FEW = 3
 GROUPS_ZIPF = 500
 HUGE_BYTES = 700_000
 """Below every limit of the broker: what is too large is another fault."""
+PARTS_MOST = 6
+MALFORMED_EVERY = 211
+"""Of envelopes; they go to quarantine."""
 EXTREME_EVERY = 50
 """Of extreme values, each 50th is huge; the others are empty, null or small."""
 
@@ -32,6 +36,8 @@ class Message(NamedTuple):
     id: bytes | None
     group: bytes | None
     value: bytes | None
+    headers: tuple[tuple[str, bytes], ...] = ()
+    """Beside that of its ID."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +66,8 @@ class Plan:
     transactional: bool = False
     abort_share: float = 0.3
     """Of transactions."""
+    parts_to: tuple[str, ...] = ()
+    """Each message is an envelope, with parts for these addresses; none = plain messages."""
 
     def message(self, step: int) -> Message:
         """What is sent at this step: something new, or something again."""
@@ -72,6 +80,8 @@ class Plan:
     def numbered(self, number: int) -> Message:
         """The message of this number."""
         nameless = self.without_id_every and number % self.without_id_every == 0
+        if self.parts_to:
+            return self._envelope(number, nameless=bool(nameless))
         return Message(
             number,
             None if nameless else f"{self.ids}-{number}".encode(),
@@ -91,7 +101,35 @@ class Plan:
     def from_json(cls, text: str) -> Self:
         """Read :meth:`to_json`."""
         fields = json.loads(text)
-        return cls(**fields | {"groups": Groups(fields["groups"])})
+        return cls(**fields | {"groups": Groups(fields["groups"]), "parts_to": tuple(fields["parts_to"])})
+
+    def _envelope(self, number: int, *, nameless: bool) -> Message:
+        """A transaction; its ID is on the envelope, on its last part, or on both; nameless = nowhere."""
+        parts = [
+            self._part(number, each) for each in range(1 + int(self._draw("parts", number) * PARTS_MOST))
+        ]
+        where = number % 3
+        if where and not nameless:
+            name = {"name": "_AMQ_DUPL_ID", "value": f"{self.ids}-{number}-part"}
+            parts[-1]["headers"] = [*parts[-1]["headers"], name]
+        if number % MALFORMED_EVERY == 0:
+            parts[-1]["odd"] = number
+        known = None if nameless or where == 1 else f"{self.ids}-{number}".encode()
+        value = json.dumps({"parts": parts}).encode()
+        return Message(number, known, self._group(number), value, (("_RF_TX", b"json/1"),))
+
+    def _part(self, number: int, each: int) -> dict[str, Any]:
+        """For one of the addresses, of one of many groups or of none, as text or as other bytes."""
+        text, dice = f"{self.ids}/{number}/{each}", int(self._draw(f"part {each}", number) * 1_000)
+        group = b"zipf-%d" % int(math.exp(self._draw(f"group {each}", number) * math.log(GROUPS_ZIPF)))
+        value = (
+            {"value": text}
+            if dice % 5
+            else {"value_base64": base64.b64encode(text.encode() + b"\xff\x00").decode()}
+        )
+        key = {} if dice % 7 == 0 else {"key": group.decode()}
+        headers = [{"name": "number", "value": str(number)}]
+        return {"address": self.parts_to[dice % len(self.parts_to)], "headers": headers, **key, **value}
 
     def _group(self, number: int) -> bytes | None:
         match self.groups:

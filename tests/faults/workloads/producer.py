@@ -122,7 +122,7 @@ class Traffic:
             self._produce(producer, token, each[1])
 
     def _produce(self, producer: Producer, token: bytes, message: Message) -> None:
-        headers: list[tuple[str, str | bytes | None]] = [(TOKEN_HEADER, token)]
+        headers: list[tuple[str, str | bytes | None]] = [(TOKEN_HEADER, token), *message.headers]
         if message.id is not None:
             headers.append(("_AMQ_DUPL_ID", message.id))
 
