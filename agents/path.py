@@ -13,7 +13,7 @@ from agents.unit import PARTS_MAX, Unit, Units
 from agents.verdict import Reader
 from ringfence_kafka import wire
 from ringfence_kafka.config.settings import AddressSettings
-from tables.codec import Origin
+from tables.codec import Origin, of_address
 from tables.ring import Checked, Verdict
 from tables.table import LaneTable
 
@@ -146,7 +146,8 @@ class Path:
             except MalformedEnvelopeError as error:
                 refused[record.offset] = str(error)
             else:
-                ids[number] = unit.ids[0] if unit.ids else None
+                # Where a producer that keys by the ID sends it, whichever address it is one of.
+                ids[number] = of_address(unit.ids[0])[1] if unit.ids else None
 
     def _open(
         self,

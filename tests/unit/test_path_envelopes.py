@@ -221,10 +221,13 @@ def test_home_without_a_key() -> None:
         envelope(3, part(), part(ID=away.decode()), part(ID=here.decode()), key=None),
         envelope(4, part(), key=None),
         Given(5, None, [("_RF_TX", b"json/1")], b"broken"),
+        envelope(6, part("payments", ID=here.decode()), part(ID=away.decode()), key=None),
+        envelope(7, part("notes", away.decode()), part(ID=here.decode()), key=None),
     )
 
-    assert [each.offset for each in outcome.records] == [0, 2, 4]
-    assert [(home, record.offset) for home, record, _ in outcome.forwarded] == [(2, 1), (2, 3)]
+    # Of other addresses too an ID is at home where a producer that keys by it sends it.
+    assert [each.offset for each in outcome.records] == [0, 2, 4, 6]
+    assert [(home, record.offset) for home, record, _ in outcome.forwarded] == [(2, 1), (2, 3), (2, 7)]
     assert [record.offset for record, _, _ in outcome.quarantined] == [5]
 
 
