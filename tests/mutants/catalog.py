@@ -12,6 +12,7 @@ from tests.mutants import (
     bugs_in_recreated_topics,
     bugs_in_state,
     bugs_in_the_path,
+    bugs_in_transactions,
 )
 from tests.mutants.mutant import Mutant
 
@@ -20,6 +21,7 @@ CATALOG: Final[tuple[Mutant, ...]] = (
     *bugs_in_lanes.MUTANTS,
     *bugs_in_state.MUTANTS,
     *bugs_in_the_path.MUTANTS,
+    *bugs_in_transactions.MUTANTS,
     *bugs_in_groups.MUTANTS,
     *bugs_in_handover.MUTANTS,
     *bugs_in_attempts.MUTANTS,
