@@ -1,4 +1,4 @@
-"""SIGKILL at each named point of a lane, while it works."""
+"""SIGKILL at each named point of a lane, while it works on messages and on transactions over two addresses."""
 
 import contextlib
 import json
@@ -7,14 +7,19 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
+from aiokafka.partitioner import murmur2
 
 from ringfence_kafka.failpoints import POINTS
+from tests.faults.watcher import Watcher
 from tests.support import kafka
+from tests.support.envelopes import Addresses, envelope, part
 from tests.support.kafka import Sent
 from tests.support.worker import WorkerProcess, wait_for
 
 PARTITIONS = 2
 IDS = 3_000
+TRANSACTION_EVERY = 10
+"""Of the IDs: beside the message a transaction, of two parts here and two elsewhere."""
 ABREAST = 8
 """Points that are tried at a time: each has an application, topics and a worker of its own."""
 
@@ -26,26 +31,57 @@ class Trial:
         self.name = kafka.unique(f"at-{point}")
         self._bootstrap = bootstrap
         self._point = point
-        self._compacted = f"{self.name}-{self.name}-changelog"
-        self._forward = f"{self.name}-{self.name}-forward"
+        self._targets = f"{self.name}-target"
+        addresses = {self.name: [self._targets], self._targets: []}
         config = folder / f"{self.name}.toml"
         config.write_text(
             f'[kafka]\nbootstrap_servers = "{bootstrap}"\n'
             f'[app]\nid = "{self.name}"\ndata_dir = {json.dumps(str(folder / "data"))}\n'
-            f'[[addresses]]\nname = "{self.name}"\n'
+            + "".join(
+                f'[[addresses]]\nname = "{name}"\ntransaction_addresses = {json.dumps(others)}\n'
+                for name, others in addresses.items()
+            )
         )
         self.worker = WorkerProcess(config, self.name)
-        plain = (self.name, f"{self.name}.accepted", f"{self.name}.quarantine", self._forward)
+        plain = [f"{each}{kind}" for each in addresses for kind in ("", ".accepted", ".quarantine")]
+        plain += [f"{self.name}-{each}-forward" for each in addresses]
+        compacted = [f"{self.name}-{each}-changelog" for each in addresses]
         kafka.create_topics(
             bootstrap,
             {each: (PARTITIONS, {}) for each in plain}
-            | {self._compacted: (PARTITIONS, {"cleanup.policy": "compact"}), f"{self.name}-journal": (1, {})},
+            | {each: (PARTITIONS, {"cleanup.policy": "compact"}) for each in compacted}
+            | {f"{self.name}-journal": (1, {})},
         )
+        self._addresses = Addresses(
+            bootstrap, self.name, dict.fromkeys(addresses, PARTITIONS),
+            lambda key, count: (int(murmur2(key)) & 0x7FFFFFFF) % count, addresses,
+        )  # fmt: skip
+
+    @property
+    def accepted_topics(self) -> dict[str, int]:
+        """Both, with their partitions."""
+        return {f"{each}.accepted": PARTITIONS for each in (self.name, self._targets)}
 
     def send(self, first: int, last: int) -> None:
         """Each ID twice, everything in the first partition: what is at home in the other is forwarded."""
-        ids = [b"%d" % each for each in range(first, last)]
-        kafka.send(self._bootstrap, self.name, [Sent(each, b"group-" + each[-2:]) for each in [*ids, *ids]])
+        records = []
+        for number in range(first, last):
+            group = b"group-%d" % (number % 100)
+            records.append(Sent(b"%d" % number, group))
+            if number % TRANSACTION_EVERY == 0:
+                records.append(self._transaction(number, group))
+        kafka.send(self._bootstrap, self.name, [*records, *records])
+
+    def _transaction(self, number: int, group: bytes) -> Sent:
+        name = group.decode()
+        here = [part(None, name, f"{number}.{each}") for each in range(2)]
+        there = [
+            part(self._targets, f"{name}-{each}", f"{number}.{each}", ID=f"{number}-{each}")
+            for each in range(2)
+        ]
+        return envelope(
+            here[0], *there, here[1], key=group, known=None if number % 3 == 0 else b"t%d" % number
+        )
 
     def prepare(self) -> None:
         """Have state and a changelog made, which the worker will find."""
@@ -68,26 +104,26 @@ class Trial:
 
     def finish(self, ids: int) -> None:
         """Until everything is processed."""
+        due = ids + 2 * len(range(0, ids, TRANSACTION_EVERY))
         wait_for(
-            lambda: len(kafka.read_all(self._bootstrap, f"{self.name}.accepted", PARTITIONS)) >= ids,
+            lambda: (
+                sum(kafka.end_offsets(self._bootstrap, f"{self.name}.accepted", PARTITIONS)) >= due
+                and len(kafka.read_all(self._bootstrap, f"{self.name}.accepted", PARTITIONS)) >= due
+            ),
             lambda: f"{self.name}: {self.worker.health()}\n{self.worker.log()}",
             120,
         )
-        for topic in (self.name, self._forward):
-            wait_for(
-                lambda topic=topic: kafka.consumed(self._bootstrap, self.name, topic, PARTITIONS),  # type: ignore[misc]
-                lambda: f"{self.name}: {self.worker.health()}\n{self.worker.log()}",
-            )
+        self._addresses.settle(lambda: f"{self.name}: {self.worker.health()}\n{self.worker.log()}")
 
     def judge(self) -> None:
-        """Each ID once, each group in order."""
-        accepted = kafka.read_all(self._bootstrap, f"{self.name}.accepted", PARTITIONS)
-        offsets: dict[bytes | None, list[int]] = {}
-        for each in accepted:
-            offsets.setdefault(each.key, []).append(int(each.source.rsplit("/", 1)[1]))
+        """Each ID once, each group in order, each transaction whole."""
+        accepted = self._addresses.accepted(self.name)
+        plain = [each.id for each in accepted if "_RF_TX_PART" not in dict(each.headers)]
+        elsewhere = self._addresses.accepted(self._targets)
 
-        assert sorted(int(each.id or b"") for each in accepted) == list(range(IDS)), self.name
-        assert all(each == sorted(each) for each in offsets.values()), self.name
+        assert [str(each) for each in self._addresses.findings()] == []
+        assert sorted(int(each or b"") for each in plain) == list(range(IDS)), self.name
+        assert len(elsewhere) == len(accepted) - IDS == 2 * len(range(0, IDS, TRANSACTION_EVERY))
 
 
 @contextlib.contextmanager
@@ -109,18 +145,37 @@ _ALL = sorted(POINTS)
     ids="+".join,
 )
 def test_exact_after_a_kill_at(bootstrap: str, tmp_path: Path, points: list[str]) -> None:
-    """Wherever a kill strikes a lane, each ID is accepted once, in order, when it comes back."""
+    """Wherever a kill strikes a lane, each ID is accepted once, in order, when it comes back; transactions whole.
+
+    Who reads committed data meanwhile never finds one in part where nothing is under way.
+    """
     with _trials(bootstrap, tmp_path, points) as trials:
+        topics = {topic: count for each in trials for topic, count in each.accepted_topics.items()}
+        with Watcher(bootstrap, topics) as watcher:
+            _strike(trials)
+            whole = len(trials) * len(range(0, IDS, TRANSACTION_EVERY))
+            wait_for(
+                lambda: len(watcher.whole) == whole or not watcher.is_alive(),
+                lambda: f"{len(watcher.whole)} of {whole}",
+            )
         for each in trials:
-            each.prepare()
-        for each in trials:
-            each.finish(IDS // 3)
-        for each in trials:
-            each.die()
-        for each in trials:
-            each.await_death()
-        for each in trials:
-            each.worker.start()
-        for each in trials:
-            each.finish(IDS)
             each.judge()
+
+    assert watcher.error is None
+    assert watcher.torn == []
+    assert watcher.rests > 0
+
+
+def _strike(trials: Sequence[Trial]) -> None:
+    for each in trials:
+        each.prepare()
+    for each in trials:
+        each.finish(IDS // 3)
+    for each in trials:
+        each.die()
+    for each in trials:
+        each.await_death()
+    for each in trials:
+        each.worker.start()
+    for each in trials:
+        each.finish(IDS)
