@@ -1,7 +1,7 @@
 """What a worker writes to is deleted, too small or forbidden: it waits, says why, and goes on."""
 
 from collections.abc import Callable, Iterator
-from typing import Final
+from typing import Any, Final
 
 import pytest
 from confluent_kafka.admin import AclOperation, ResourcePatternType, ResourceType
@@ -10,6 +10,7 @@ from tests.faults.flow import EXACT, Flow, wait_reason, wrong
 from tests.faults.nemeses import Nemesis, striking
 from tests.faults.nemeses.outputs import AlteredTopic, DeletedTopic, RevokedRight
 from tests.support import kafka
+from tests.support.envelopes import envelope, part
 from tests.support.kafka import Sent
 from tests.support.secured import Right, SecuredBroker
 from tests.support.worker import WorkerProcess, configure, wait_for, worker
@@ -123,7 +124,7 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredBroker]
         broker.stop()
 
 
-def _rights(app_id: str, names: tuple[str, str]) -> list[Right]:
+def _rights(app_id: str, names: tuple[str, ...]) -> list[Right]:
     """What a worker needs, a right of its own for each thing that may be revoked."""
     topic, exactly, prefix = ResourceType.TOPIC, ResourcePatternType.LITERAL, ResourcePatternType.PREFIXED
     rights: list[Right] = [
@@ -151,10 +152,14 @@ def guarded(
     """A worker with no right too many."""
     app_id = kafka.unique("guarded")
     names = (f"{app_id}-struck", f"{app_id}-other")
-    rights = _rights(app_id, names)
+    target = f"{app_id}-target"
+    rights = _rights(app_id, (*names, target))
     secured.add_user(app_id, rights)
     folder = tmp_path_factory.mktemp(app_id)
-    addresses = [{"name": each, "partitions": 1, "id_cache_size": 100_000} for each in names]
+    addresses: list[dict[str, Any]] = [
+        {"name": each, "partitions": 1, "id_cache_size": 100_000} for each in (*names, target)
+    ]
+    addresses[0]["transaction_addresses"] = [target]
     configure(folder, secured.plaintext, app_id, addresses)
     access = secured.scram.with_user(app_id)
     config = access.configure(folder, app_id, addresses)
@@ -197,6 +202,34 @@ def test_right_to_write_revoked(
 
     assert nemesis._right[1] in reason
     assert wrong(accepted, scene.struck.due) == EXACT
+
+
+@pytest.mark.timeout(180)
+def test_right_to_write_parts_revoked(secured: SecuredBroker, guarded: tuple[Scene, list[Right]]) -> None:
+    """The right to write where parts of its transactions go: the lane waits with all that follows; then each is there once."""
+    scene, rights = guarded
+    target = f"{scene.app_id}-target"
+    (right,) = [each for each in rights if each[1] == f"{target}.accepted"]
+    records = [
+        envelope(part(target, "k", f"{each}.0"), part(target, "k", f"{each}.1"), known=b"tx-%d" % each)
+        for each in range(FEW)
+    ]
+    with striking(RevokedRight(secured.plaintext, scene.app_id, right)) as nemesis:
+        kafka.send(secured.plaintext, scene.struck.address, records)
+        scene.struck.send(FEW)
+        scene.other.send(FEW)
+        reason = wait_reason(scene.worker, f"{scene.struck.address}-0", f"{target}.accepted")
+        other = scene.other.settle(scene.worker)
+        written = kafka.read_all(secured.plaintext, f"{target}.accepted", 1)
+    accepted = scene.recovered()
+    parts = kafka.read_all(secured.plaintext, f"{target}.accepted", 1)
+
+    assert nemesis.struck == 1
+    assert "allow Write on it" in reason
+    assert written == []
+    assert wrong(other, scene.other.due) == EXACT
+    assert wrong(accepted, scene.struck.due) == EXACT
+    assert [each.value for each in parts] == [b"%d.%d" % (each, i) for each in range(FEW) for i in range(2)]
 
 
 @pytest.mark.timeout(180)

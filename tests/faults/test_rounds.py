@@ -7,15 +7,18 @@ from tests.faults import rounds
 
 @pytest.mark.timeout(400)
 @pytest.mark.parametrize(
-    ("seed", "nemeses"),
+    ("seed", "nemeses", "workload"),
     [
-        (1, ["kill", "kill-at-re-slotting", "link-blackhole"]),
-        pytest.param(2, ["freeze-in-transaction", "storm", "state-lost"], marks=pytest.mark.long),
+        (1, ["kill", "kill-at-re-slotting", "link-blackhole"], "transfers"),
+        pytest.param(2, ["freeze-in-transaction", "storm", "state-lost"], "", marks=pytest.mark.long),
+        pytest.param(
+            3, ["storm", "kill-producers", "storm", "output-small"], "transfers", marks=pytest.mark.long
+        ),
     ],
 )
-def test_round(seed: int, nemeses: list[str]) -> None:
-    """Nothing is lost, doubled, reordered or forgotten, and every fault really struck."""
-    verdict = rounds.run(seed, nemeses)
+def test_round(seed: int, nemeses: list[str], workload: str) -> None:
+    """Nothing is lost, doubled, torn, reordered or forgotten, and every fault really struck."""
+    verdict = rounds.run(seed, nemeses, workload=workload)
 
     assert verdict.faults == [], verdict.line()
     assert set(verdict.strikes) == set(nemeses)
