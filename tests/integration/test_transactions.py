@@ -65,11 +65,12 @@ class Running:
         if not names:
             self.addresses.settle(self.worker.log)
         for each in names:
-            Addresses(self.bootstrap, APP, {each: PARTITIONS[each]}, lambda *_: 0).settle(self.worker.log)
+            alone = Addresses(self.bootstrap, APP, {each: PARTITIONS[each]}, lambda *_: 0)
+            alone.settle(self.worker.log)
 
     def accepted(self, mark: str, *names: str) -> dict[str, list[Got]]:
         """What was accepted with values that begin with this, by address, once all is through."""
-        self.settle()
+        self.settle(TRANSFERS)
         names = names or (TRANSFERS, PAYMENTS, NOTES, SMALL)
         return {
             name: [

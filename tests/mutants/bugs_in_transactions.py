@@ -12,8 +12,6 @@ _ENVELOPE: Final = "agents/envelope.py"
 _RING_TESTS: Final = "tests/unit/test_ring_units.py"
 _UNIT_TESTS: Final = "tests/unit/test_units.py"
 _PATH_TESTS: Final = "tests/unit/test_path_envelopes.py"
-_MODEL: Final = "tests/property/test_transactions_model.py::test_exactly_what_is_due"
-_RING_MODEL: Final = "tests/property/test_ring_units_model.py::test_ring_is_the_last_n"
 
 MUTANTS: Final = (
     Mutant(
@@ -27,14 +25,12 @@ MUTANTS: Final = (
             ),
         ),
         f"{_RING_TESTS}::test_one_known_id_is_enough",
-        (_RING_MODEL, _MODEL),
     ),
     Mutant(
         "first-id-added",
         "A resend that has only the other IDs of a transaction passes.",
         (Patch(_RING, "for each in dict.fromkeys(unit):", "for each in unit[:1]:"),),
         f"{_RING_TESTS}::test_all_are_added",
-        (_RING_MODEL, _MODEL),
     ),
     Mutant(
         "ignored-ids-added",
@@ -47,7 +43,6 @@ MUTANTS: Final = (
             ),
         ),
         f"{_RING_TESTS}::test_one_known_id_is_enough",
-        (_RING_MODEL, _MODEL),
     ),
     Mutant(
         "judged-by-the-moving-head",
@@ -61,7 +56,6 @@ MUTANTS: Final = (
             Patch(_RING, "self._live(sequence, head, time,", "self._live(sequence, head + moved, time,"),
         ),
         f"{_RING_TESTS}::test_judged_by_the_head_before_it",
-        (_RING_MODEL, _MODEL),
     ),
     Mutant(
         "duplicate-of-itself",
@@ -75,7 +69,6 @@ MUTANTS: Final = (
             ),
         ),
         f"{_RING_TESTS}::test_twice_inside_counts_once",
-        (_RING_MODEL, _MODEL),
     ),
     Mutant(
         "own-id-overlooked",
@@ -88,21 +81,18 @@ MUTANTS: Final = (
             ),
         ),
         f"{_UNIT_TESTS}::test_own_id_beside_those_of_parts",
-        (_MODEL,),
     ),
     Mutant(
         "foreign-id-not-apart",
         "ID 7 of payments makes ID 7 of transfers a duplicate: a silent loss.",
         (Patch(_UNIT, "else foreign_id(address, each)", "else each"),),
         f"{_PATH_TESTS}::test_ids_of_other_addresses_are_apart",
-        (_MODEL,),
     ),
     Mutant(
         "written-though-a-part-is-too-large",
         "All parts but the one that its topic does not take are accepted: the transaction is torn.",
         (Patch(_EMITTER, "        if too_large:\n", "        if too_large and not outcome.units:\n"),),
         f"{_PATH_TESTS}::test_part_too_large_for_its_topic",
-        (_MODEL,),
     ),
     Mutant(
         "malformed-burns-ids",
@@ -115,7 +105,6 @@ MUTANTS: Final = (
             ),
         ),
         f"{_PATH_TESTS}::test_refused_whole",
-        (_MODEL,),
     ),
     Mutant(
         "partitioner-of-the-own-address",
@@ -128,7 +117,6 @@ MUTANTS: Final = (
             ),
         ),
         f"{_UNIT_TESTS}::test_partitions_of_the_target",
-        (_MODEL,),
     ),
     Mutant(
         "count-of-the-own-address",
@@ -141,21 +129,18 @@ MUTANTS: Final = (
             ),
         ),
         f"{_UNIT_TESTS}::test_partitions_of_the_target",
-        (_MODEL,),
     ),
     Mutant(
         "group-by-the-own-rules",
         "Parts for an address that groups by a header are grouped by their keys: consumers see another group.",
         (Patch(_UNIT, "reader.groups(those)", "self._readers[own].groups(those)"),),
         f"{_PATH_TESTS}::test_parts_as_if_sent_alone",
-        (_MODEL,),
     ),
     Mutant(
         "ids-by-the-own-header-names",
         "Parts for an address that names its IDs otherwise have none, and resends pass.",
         (Patch(_UNIT, "reader.ids(those)", "self._readers[own].ids(those)"),),
         f"{_PATH_TESTS}::test_ids_of_other_addresses_are_apart",
-        (_MODEL,),
     ),
     Mutant(
         "list-of-addresses-ignored",
@@ -187,7 +172,6 @@ MUTANTS: Final = (
             ),
         ),
         f"{_PATH_TESTS}::test_cut",
-        (_MODEL,),
     ),
     Mutant(
         "home-by-its-ids-though-keyed",
@@ -201,14 +185,12 @@ MUTANTS: Final = (
             ),
         ),
         f"{_PATH_TESTS}::test_home_by_the_key_alone",
-        (_MODEL,),
     ),
     Mutant(
         "home-of-the-foreign-id-as-stored",
         "A transaction without key is at home where no producer that keys by its ID sends one.",
         (Patch(_PATH, "of_address(unit.ids[0])[1] if", "unit.ids[0] if"),),
         f"{_PATH_TESTS}::test_home_without_a_key",
-        (_MODEL,),
     ),
     Mutant(
         "trailing-text-accepted",
@@ -221,6 +203,5 @@ MUTANTS: Final = (
         "A misspelt name in a part is passed over, and the part goes out without what it said.",
         (Patch(_ENVELOPE, "    if not part.keys() <= _PART:\n", "    if not part.keys():\n"),),
         "tests/unit/test_envelope.py::test_malformed",
-        (_MODEL,),
     ),
 )

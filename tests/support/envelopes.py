@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from confluent_kafka import Producer
+from confluent_kafka import Consumer, Producer, TopicPartition
 
 from tests.faults.checker import check
 from tests.faults.finding import Finding
@@ -70,15 +70,35 @@ class Addresses:
 
     def settle(self, otherwise: Callable[[], str]) -> None:
         """Until the lanes have committed all that is there, what was forwarded included."""
-        for name, count in self.partitions.items():
-            for topic in (name, f"{self.app_id}-{name}-forward"):
+        topics = {
+            topic: count
+            for name, count in self.partitions.items()
+            for topic in (name, f"{self.app_id}-{name}-forward")
+        }
+        seen: dict[str, tuple[list[int], list[int]]] = {}
+        consumer = Consumer({"bootstrap.servers": self.bootstrap, "group.id": self.app_id})
+
+        def through(topic: str) -> bool:
+            places = [TopicPartition(topic, each) for each in range(topics[topic])]
+            ends = [consumer.get_watermark_offsets(each, WAIT_S)[1] for each in places]
+            done = [max(0, each.offset) for each in consumer.committed(places, WAIT_S)]
+            if done == ends:
+                return True
+            # Markers at the end are nobody's.
+            if topic not in seen or seen[topic][0] != ends:
+                seen[topic] = ends, kafka.data_ends(self.bootstrap, topic, topics[topic])
+            return all(each >= end for each, end in zip(done, seen[topic][1], strict=True))
+
+        try:
+            # In this order: what is forwarded comes of what is in the input.
+            for topic in topics:
                 wait_for(
-                    lambda topic=topic, count=count: kafka.consumed(
-                        self.bootstrap, self.app_id, topic, count
-                    ),  # type: ignore[misc]
+                    lambda topic=topic: through(topic),  # type: ignore[misc]
                     lambda topic=topic: f"{topic}: {otherwise()}",  # type: ignore[misc]
                     120,
                 )
+        finally:
+            consumer.close()
 
     def accepted(self, name: str) -> list[Got]:
         """By partition and offset."""
