@@ -53,7 +53,7 @@ BACKLOG_READ_MAX: Final = 1_000_000
 """Of a longer backlog the offsets are counted, those of markers and aborted records too."""
 COUNTED: Final = (
     "input", "accepted", "diverted", "quarantined", "unchecked", "forwarded", "waiting", "unmatched", "dropped",
-    "transactions",
+    "parts",
 )  # fmt: skip
 
 
@@ -86,12 +86,12 @@ def count(
         once & F.col("waiting"),
         once & fate.isNull() & ~F.col("waiting"),
         once & fate.isNull() & ~F.col("waiting") & identified & dropping,
-        once & (F.col("parts") > 0),
     )
     dated = F.when(once & (F.col("timestamp") > 0), F.col("timestamp"))
     rows, since = _since(frames, evidence, told)
     lanes = rows.groupBy("address", "lane").agg(
-        *(F.count_if(each).alias(name) for name, each in zip(COUNTED, counted, strict=True)),
+        *(F.count_if(each).alias(name) for name, each in zip(COUNTED[:-1], counted, strict=True)),
+        F.sum(F.when(once, F.coalesce("parts", F.lit(0))).otherwise(0)).alias(COUNTED[-1]),
         F.sum(F.when(accepted, F.col("ids")).otherwise(0)).alias("ids"),
         F.sum(F.when(accepted & since, F.col("ids")).otherwise(0)).alias("since"),
         F.min(dated).alias("first"),

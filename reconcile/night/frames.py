@@ -203,7 +203,7 @@ class Frames(Sources):
         found = kept.withColumns({**others, "address": number}).where("address is not null")
         if "part_number" in found.columns:
             found = found.withColumn("part_number", F.coalesce("part_number", F.lit(0)))
-        if "home_digest" in found.columns and "has_input" not in found.columns:
+        if "home_digest" in found.columns:
             found = found.withColumn("home_digest", F.coalesce("home_digest", "group_digest"))
         return found
 

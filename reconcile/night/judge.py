@@ -125,7 +125,8 @@ class Judge:
     ) -> DataFrame:
         tonight = ev.accepted_ids(evidence, self.number).select(*IDS.names)
         path = self.files.at(ids_folder(self.date, self.number))
-        accepted = narrow(tonight.withColumn("accepted", F.lit(True)), found.total("accepted"))
+        count = found.total("accepted") + found.total("parts")
+        accepted = narrow(tonight.withColumn("accepted", F.lit(True)), count)
         placed = resends.placed(accepted, started, self._forwarded(found))
         kept = placed.withColumn("position", F.col("earliest")).select(*IDS.names[:-1])
         self.frames.named(kept).write.mode("overwrite").partitionBy("address").parquet(path)
@@ -180,7 +181,7 @@ class Judge:
             fates.beyond_memory(evidence, spans),
             fates.corrupted(evidence),
         ]
-        transactions = found.total("transactions") > 0
+        transactions = found.total("parts") > 0
         if transactions:
             topics = [each.accepted_topic for each in self.frames.addresses]
             looked_at.append(torn.torn(evidence, rules, topics))
@@ -231,19 +232,21 @@ class Judge:
     ) -> None:
         """How far apart they are; nothing is done where there can be none."""
         repeating = found.total("diverted") + found.total("dropped")
+        repeating += found.total("parts") if repeating else 0  # of what is ignored all IDs are looked at
         repeating += 0 if several is None else several.count()
         on = [number for number, each in enumerate(capacities) if each]
         if not on or not repeating:
             return
         ages = [round(each.id_max_age * 1000) for each in self.frames.addresses]
-        seen = narrow(resends.seen(evidence, on, found.dropping), found.total("input"))
+        count = found.total("input") + found.total("parts")
+        seen = narrow(resends.seen(evidence, on, found.dropping), count)
         tonight = resends.placed(seen, started, self._forwarded(found))
         before = sum(n for night in chain for lanes in night.accepted.values() for n in lanes.values())
         of_ids = narrow(
             resends.chosen(
                 resends.beside(tonight, self.frames.ids(chain)), resends.repeating(seen, several), repeating
             ),
-            found.total("input") + before,
+            count + before,
         )
         by_address = distributions.by_address
         apart = resends.distances(of_ids, by_address(ages), by_address(capacities))
@@ -256,7 +259,7 @@ class Judge:
             missing = any(each.get(Anomaly.LOST) or each.get("UNKNOWN") for each in found.anomalies.values())
             times = [found.times.get(each.name, (0, 0)) for each in self.frames.addresses]
             dropping = resends.among("address", found.dropping)
-            evidence = narrow(evidence, found.total("input"))
+            evidence = narrow(evidence, found.total("input") + found.total("parts"))
             frames += [
                 distributions.moments(evidence, orphans if missing else None, times, dropping),
                 distributions.groups(evidence),
