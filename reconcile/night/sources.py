@@ -10,7 +10,7 @@ from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
 
 from reconcile.night.cut import AddressCut, TopicCut, ranges
 from reconcile.night.distributions import by_address
-from reconcile.spark import read
+from reconcile.spark import outputs, read
 from reconcile.spark.schemas import EVENTS, LONG
 from ringfence_kafka.config.settings import AddressSettings
 
@@ -55,9 +55,9 @@ class Sources:
     def came_out(self) -> list[DataFrame]:
         """:data:`reconcile.spark.schemas.OUTPUTS`."""
         roles: list[tuple[Any, Callable[[AddressCut], TopicCut | None]]] = [
-            (partial(read.accepted, sources=self._sources()), lambda cut: cut.accepted),
-            (read.diverted, lambda cut: cut.duplicates),
-            (read.quarantined, lambda cut: cut.quarantine),
+            (partial(outputs.accepted, sources=self._sources()), lambda cut: cut.accepted),
+            (outputs.diverted, lambda cut: cut.duplicates),
+            (outputs.quarantined, lambda cut: cut.quarantine),
         ]
         frames = []
         for reader, role in roles:
@@ -83,16 +83,16 @@ class Sources:
             ),
         )
 
-    def _sources(self) -> dict[str, list[read.Source]]:
+    def _sources(self) -> dict[str, list[outputs.Source]]:
         """Accepted topic → inputs of other addresses that parts in it may come from."""
         return {
             self.cuts[each.name].accepted.topic: [
                 *(
-                    read.Source(number, other.input_topic)
+                    outputs.Source(number, other.input_topic)
                     for number, other in enumerate(self.addresses)
                     if each.name in other.transaction_addresses
                 ),
-                *(read.Source(AWAY, topic) for topic in self.away(each.name)),
+                *(outputs.Source(AWAY, topic) for topic in self.away(each.name)),
             ]
             for each in self.addresses
         }

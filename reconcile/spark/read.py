@@ -8,7 +8,6 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
 
 from reconcile.spark import envelopes
-from reconcile.spark.schemas import ACCEPTED, DIVERTED, QUARANTINED
 from ringfence_kafka import wire
 from ringfence_kafka.config.settings import AddressSettings
 
@@ -17,9 +16,6 @@ ID_BYTES_MAX: Final = 256
 """An audit keeps longer IDs as digests."""
 Ranges = Mapping[str, Mapping[int, tuple[int, int]]]
 """Topic → partition → offsets from, to."""
-
-_CREATE_TIME: Final = 0
-"""Timestamps are the producer's, not the broker's."""
 
 
 class Dialect(NamedTuple):
@@ -54,13 +50,6 @@ class Targets(NamedTuple):
 
     name: str
     others: tuple[Target, ...] = ()
-
-
-class Source(NamedTuple):
-    """Of what an accepted topic holds: whose inputs it may come from, besides those of its own address."""
-
-    number: int
-    topic: str
 
 
 def scan(spark: SparkSession, options: Mapping[str, str], ranges: Ranges) -> DataFrame:
@@ -105,7 +94,7 @@ def inputs(
         records,
         _mapped({topic: F.lit(each.name) for topic, each in targets.items()}),
         _mapped({topic: _names(each.others) for topic, each in targets.items()}),
-    ).withColumn("address", _number(numbers))
+    ).withColumn("address", address_of(numbers))
     of_part = F.when(F.col("part_number") == 0, F.col("address"))
     for each in others.values():
         of_part = of_part.when(F.col("part_address") == each.name, F.lit(each.number))
@@ -124,7 +113,7 @@ def inputs(
         F.xxhash64("key").alias("key_digest"),
         F.xxhash64("value").alias("value_digest"),
         F.length("value").alias("value_bytes"),
-        _headers_digest().alias("headers_digest"),
+        headers_digest().alias("headers_digest"),
     )
 
 
@@ -168,9 +157,9 @@ def headers_of(records: DataFrame) -> DataFrame:
 
 def forwards(records: DataFrame, input_topics: Mapping[str, str], numbers: Mapping[str, int]) -> DataFrame:
     """:data:`reconcile.spark.schemas.FORWARDS`; ``input_topics``: forward topic → input topic."""
-    named = records.withColumn("source", _place(wire.HEADER_SOURCE, _named(input_topics)))
+    named = records.withColumn("source", place(wire.HEADER_SOURCE, topic_of(input_topics)))
     return named.where("source is not null").select(
-        _number(numbers).alias("address"),
+        address_of(numbers).alias("address"),
         "source.partition",
         "source.offset",
         F.col("partition").alias("lane"),
@@ -178,110 +167,16 @@ def forwards(records: DataFrame, input_topics: Mapping[str, str], numbers: Mappi
     )
 
 
-def accepted(
-    records: DataFrame,
-    input_topics: Mapping[str, str],
-    numbers: Mapping[str, int],
-    sources: Mapping[str, Sequence[Source]],
-) -> DataFrame:
-    """:data:`reconcile.spark.schemas.OUTPUTS`, of accepted topics: the input's key is in a header where it is not the group.
-
-    A part may come from an input of another address; ``sources``: topic → those.
-    """
-    own = F.exists("headers", lambda each: each["key"] == wire.HEADER_KEY)
-    key = F.when(own, _header(wire.HEADER_KEY)).otherwise(F.col("key"))
-    return _outputs(records, input_topics, numbers, ACCEPTED, key, sources)
-
-
-def diverted(records: DataFrame, input_topics: Mapping[str, str], numbers: Mapping[str, int]) -> DataFrame:
-    """:data:`reconcile.spark.schemas.OUTPUTS`, of duplicates topics."""
-    return _outputs(records, input_topics, numbers, DIVERTED, F.col("key"), {})
-
-
-def quarantined(records: DataFrame, input_topics: Mapping[str, str], numbers: Mapping[str, int]) -> DataFrame:
-    """:data:`reconcile.spark.schemas.OUTPUTS`, of quarantine topics."""
-    return _outputs(records, input_topics, numbers, QUARANTINED, F.col("key"), {})
-
-
-def _outputs(
-    records: DataFrame,
-    input_topics: Mapping[str, str],
-    numbers: Mapping[str, int],
-    fate: int,
-    key: Column,
-    sources: Mapping[str, Sequence[Source]],
-) -> DataFrame:
-    nothing = F.lit(None)
-    original: Column = nothing.cast("struct<partition:int,offset:bigint>")
-    named: Column = nothing.cast("string")
-    stand_in: Column = nothing.cast("bigint")
-    # What is refused, or ignored, is so whole: whatever headers it had, it speaks for all parts.
-    part: Column = nothing.cast("struct<number:int,parts:int>")
-    if fate == ACCEPTED:
-        part = _part()
-    if fate == DIVERTED:
-        named = _header(wire.HEADER_ORIGINAL).cast("string")
-        original = _place(wire.HEADER_ORIGINAL, _named(input_topics))
-    if fate == QUARANTINED:
-        stand_in = F.get_json_object(F.col("value").cast("string"), "$.bytes").try_cast("bigint")
-    columns = records.withColumns(
-        {"source": _place(wire.HEADER_SOURCE, _named(input_topics)), "named": original, "of": part}
-    )
-    address = _number(numbers)
-    elsewhere = [(topic, each) for topic, several in sources.items() for each in several]
-    if elsewhere:
-        columns = columns.withColumn("elsewhere", _elsewhere(elsewhere))
-        address = F.coalesce(F.when(F.col("source").isNull(), F.col("elsewhere.address")), address)
-        columns = columns.withColumn("source", F.coalesce("source", "elsewhere.place"))
-    return columns.select(
-        address.alias("address"),
-        F.col("source.partition").alias("partition"),
-        F.col("source.offset").alias("offset"),
-        F.coalesce("of.number", F.lit(0)).alias("part_number"),
-        F.lit(fate).alias("fate"),
-        _number(numbers).alias("out_address"),
-        F.col("of.parts").alias("out_parts"),
-        F.when(F.col("timestampType") == _CREATE_TIME, F.unix_millis("timestamp")).alias("out_timestamp"),
-        F.col("partition").alias("out_partition"),
-        F.col("offset").alias("out_offset"),
-        F.xxhash64("key").alias("out_group_digest"),
-        F.xxhash64(key).alias("out_key_digest"),
-        F.xxhash64("value").alias("out_value_digest"),
-        stand_in.alias("out_value_bytes"),
-        _headers_digest().alias("out_headers_digest"),
-        named.alias("original"),
-        F.col("named.partition").alias("original_partition"),
-        F.col("named.offset").alias("original_offset"),
-    )
-
-
-def _part() -> Column:
-    """Which part of how many an output says that it is; null = none."""
-    split = F.split(_header(wire.HEADER_PART).cast("string"), "/")
-    number, parts = (F.try_element_at(split, F.lit(each)).try_cast("int") for each in (1, 2))
-    sound = (F.size(split) == 2) & (number > 0) & (parts > 0)  # noqa: PLR2004
-    return F.when(sound, F.struct(number.alias("number"), parts.alias("parts")))
-
-
-def _elsewhere(several: Sequence[tuple[str, Source]]) -> Column:
-    """Address and place of the input that a part comes from, where it is one of another address."""
-    rows = []
-    for topic, each in several:
-        place = _place(wire.HEADER_SOURCE, F.lit(each.topic))
-        here = (F.col("topic") == topic) & F.col("of").isNotNull() & place.isNotNull()
-        rows.append(F.when(here, F.struct(F.lit(each.number).alias("address"), place.alias("place"))))
-    return F.coalesce(*rows)
-
-
 # -- columns -------------------------------------------------------------------------------------------------------
 
 
-def _number(numbers: Mapping[str, int]) -> Column:
+def address_of(numbers: Mapping[str, int]) -> Column:
     """The address of a record, by its topic."""
     return _mapped({topic: F.lit(number) for topic, number in numbers.items()})
 
 
-def _named(topics: Mapping[str, str]) -> Column:
+def topic_of(topics: Mapping[str, str]) -> Column:
+    """The one that belongs to the record's topic."""
     return _mapped({topic: F.lit(named) for topic, named in topics.items()})
 
 
@@ -296,7 +191,7 @@ def _mapped(values: Mapping[str, Column]) -> Column:
     return found
 
 
-def _header(name: str) -> Column:
+def header(name: str) -> Column:
     """The value of a header; of repeats the last, as in Kafka. Null = missing or null."""
     return envelopes.last("headers", name)
 
@@ -307,18 +202,18 @@ def _id(dialect: Dialect) -> Column:
         return F.col("key")
     if dialect.id_from == "value":
         return F.unhex(F.sha2("value", 256))
-    return F.coalesce(*(_header(each) for each in dialect.id_headers))
+    return F.coalesce(*(header(each) for each in dialect.id_headers))
 
 
 def _group(dialect: Dialect) -> Column:
     """Null = none. Where a header names it, one that is missing or empty means the default group."""
     if not dialect.group_header:
         return F.col("key")
-    named = _header(dialect.group_header)
+    named = header(dialect.group_header)
     return F.when(F.length(named) > 0, named).otherwise(F.lit(dialect.default_group.encode()))
 
 
-def _headers_digest() -> Column:
+def headers_digest() -> Column:
     """Of the user's headers, in order, repeats and nulls included; Ringfence's own are left out."""
     users = F.filter("headers", lambda each: ~each["key"].startswith(wire.RESERVED_PREFIX))
     # A digest skips nulls, so that it is told where they are.
@@ -327,13 +222,13 @@ def _headers_digest() -> Column:
     )
 
 
-def _place(header: str, topic: Column) -> Column:
+def place(name: str, topic: Column) -> Column:
     """The place of an input record that a header names; null where it is no place of that topic."""
-    parts = F.split(_header(header).cast("string"), "/")
+    parts = F.split(header(name).cast("string"), "/")
     partition, offset = (F.try_element_at(parts, F.lit(number)) for number in (2, 3))
     sound = (F.size(parts) == 3) & (F.try_element_at(parts, F.lit(1)) == topic)  # noqa: PLR2004
-    place = F.struct(partition.try_cast("int").alias("partition"), offset.try_cast("bigint").alias("offset"))
-    return F.when(sound & place["partition"].isNotNull() & place["offset"].isNotNull(), place)
+    found = F.struct(partition.try_cast("int").alias("partition"), offset.try_cast("bigint").alias("offset"))
+    return F.when(sound & found["partition"].isNotNull() & found["offset"].isNotNull(), found)
 
 
 def concatenated(frames: Sequence[DataFrame]) -> DataFrame:

@@ -1,0 +1,116 @@
+"""Brings what came out into columns: the input record, or the part of one, that each output names, and digests of what it holds."""
+
+from collections.abc import Mapping, Sequence
+from typing import Final, NamedTuple
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
+
+from reconcile.spark.read import address_of, header, headers_digest, place, topic_of
+from reconcile.spark.schemas import ACCEPTED, DIVERTED, QUARANTINED
+from ringfence_kafka import wire
+
+_CREATE_TIME: Final = 0
+"""Timestamps are the producer's, not the broker's."""
+
+
+class Source(NamedTuple):
+    """Of what an accepted topic holds: whose inputs it may come from, besides those of its own address."""
+
+    number: int
+    topic: str
+
+
+def accepted(
+    records: DataFrame,
+    input_topics: Mapping[str, str],
+    numbers: Mapping[str, int],
+    sources: Mapping[str, Sequence[Source]],
+) -> DataFrame:
+    """:data:`reconcile.spark.schemas.OUTPUTS`, of accepted topics: the input's key is in a header where it is not the group.
+
+    A part may come from an input of another address; ``sources``: topic → those.
+    """
+    own = F.exists("headers", lambda each: each["key"] == wire.HEADER_KEY)
+    key = F.when(own, header(wire.HEADER_KEY)).otherwise(F.col("key"))
+    return _outputs(records, input_topics, numbers, ACCEPTED, key, sources)
+
+
+def diverted(records: DataFrame, input_topics: Mapping[str, str], numbers: Mapping[str, int]) -> DataFrame:
+    """:data:`reconcile.spark.schemas.OUTPUTS`, of duplicates topics."""
+    return _outputs(records, input_topics, numbers, DIVERTED, F.col("key"), {})
+
+
+def quarantined(records: DataFrame, input_topics: Mapping[str, str], numbers: Mapping[str, int]) -> DataFrame:
+    """:data:`reconcile.spark.schemas.OUTPUTS`, of quarantine topics."""
+    return _outputs(records, input_topics, numbers, QUARANTINED, F.col("key"), {})
+
+
+def _outputs(
+    records: DataFrame,
+    input_topics: Mapping[str, str],
+    numbers: Mapping[str, int],
+    fate: int,
+    key: Column,
+    sources: Mapping[str, Sequence[Source]],
+) -> DataFrame:
+    nothing = F.lit(None)
+    original: Column = nothing.cast("struct<partition:int,offset:bigint>")
+    named: Column = nothing.cast("string")
+    stand_in: Column = nothing.cast("bigint")
+    # What is refused, or ignored, is so whole: whatever headers it had, it speaks for all parts.
+    part: Column = nothing.cast("struct<number:int,parts:int>")
+    if fate == ACCEPTED:
+        part = _part()
+    if fate == DIVERTED:
+        named = header(wire.HEADER_ORIGINAL).cast("string")
+        original = place(wire.HEADER_ORIGINAL, topic_of(input_topics))
+    if fate == QUARANTINED:
+        stand_in = F.get_json_object(F.col("value").cast("string"), "$.bytes").try_cast("bigint")
+    columns = records.withColumns(
+        {"source": place(wire.HEADER_SOURCE, topic_of(input_topics)), "named": original, "of": part}
+    )
+    address = address_of(numbers)
+    elsewhere = [(topic, each) for topic, several in sources.items() for each in several]
+    if elsewhere:
+        columns = columns.withColumn("elsewhere", _elsewhere(elsewhere))
+        address = F.coalesce(F.when(F.col("source").isNull(), F.col("elsewhere.address")), address)
+        columns = columns.withColumn("source", F.coalesce("source", "elsewhere.place"))
+    return columns.select(
+        address.alias("address"),
+        F.col("source.partition").alias("partition"),
+        F.col("source.offset").alias("offset"),
+        F.coalesce("of.number", F.lit(0)).alias("part_number"),
+        F.lit(fate).alias("fate"),
+        address_of(numbers).alias("out_address"),
+        F.col("of.parts").alias("out_parts"),
+        F.when(F.col("timestampType") == _CREATE_TIME, F.unix_millis("timestamp")).alias("out_timestamp"),
+        F.col("partition").alias("out_partition"),
+        F.col("offset").alias("out_offset"),
+        F.xxhash64("key").alias("out_group_digest"),
+        F.xxhash64(key).alias("out_key_digest"),
+        F.xxhash64("value").alias("out_value_digest"),
+        stand_in.alias("out_value_bytes"),
+        headers_digest().alias("out_headers_digest"),
+        named.alias("original"),
+        F.col("named.partition").alias("original_partition"),
+        F.col("named.offset").alias("original_offset"),
+    )
+
+
+def _part() -> Column:
+    """Which part of how many an output says that it is; null = none."""
+    split = F.split(header(wire.HEADER_PART).cast("string"), "/")
+    number, parts = (F.try_element_at(split, F.lit(each)).try_cast("int") for each in (1, 2))
+    sound = (F.size(split) == 2) & (number > 0) & (parts > 0)  # noqa: PLR2004
+    return F.when(sound, F.struct(number.alias("number"), parts.alias("parts")))
+
+
+def _elsewhere(several: Sequence[tuple[str, Source]]) -> Column:
+    """Address and place of the input that a part comes from, where it is one of another address."""
+    rows = []
+    for topic, each in several:
+        named = place(wire.HEADER_SOURCE, F.lit(each.topic))
+        here = (F.col("topic") == topic) & F.col("of").isNotNull() & named.isNotNull()
+        rows.append(F.when(here, F.struct(F.lit(each.number).alias("address"), named.alias("place"))))
+    return F.coalesce(*rows)
