@@ -70,12 +70,13 @@ def _outputs(
     columns = records.withColumns(
         {"source": place(wire.HEADER_SOURCE, topic_of(input_topics)), "named": original, "of": part}
     )
-    address = address_of(numbers)
     elsewhere = [(topic, each) for topic, several in sources.items() for each in several]
+    address = address_of(numbers)
     if elsewhere:
-        columns = columns.withColumn("elsewhere", _elsewhere(elsewhere))
-        address = F.coalesce(F.when(F.col("source").isNull(), F.col("elsewhere.address")), address)
-        columns = columns.withColumn("source", F.coalesce("source", "elsewhere.place"))
+        away = F.when(F.col("source").isNull(), _elsewhere(elsewhere))
+        columns = columns.withColumn("away", away)
+        columns = columns.withColumn("source", F.coalesce("source", "away.place"))
+        address = F.coalesce("away.address", address)
     return columns.select(
         address.alias("address"),
         F.col("source.partition").alias("partition"),

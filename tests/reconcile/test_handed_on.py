@@ -13,7 +13,7 @@ from reconcile.night.kept_ids import address_folder
 from reconcile.night.nights import Night, ids_folder, results_folder
 from reconcile.night.rules import kept
 from reconcile.spark.files import LocalFiles
-from reconcile.spark.schemas import ACCEPTED, DIVERTED, FORWARDS, IDS, INPUTS, OUTPUTS
+from reconcile.spark.schemas import ACCEPTED, ADDRESSES, DIVERTED, FORWARDS, IDS, INPUTS, OUTPUTS
 from reconcile.spark.small import small
 from ringfence_kafka.config.load import validate
 
@@ -44,7 +44,7 @@ class State:
         """Rows of which only what matters is said; addresses by name, as they are kept."""
         schema = StructType(
             [
-                StructField(each.name, StringType() if named and each.name == "address" else each.dataType)
+                StructField(each.name, StringType() if named and each.name in ADDRESSES else each.dataType)
                 for each in schema
             ]
         )
@@ -69,7 +69,8 @@ def test_ids_by_address(state: State) -> None:
         rows = state.rows(IDS, *({"address": each, "id": b"%d" % night.number} for each in (*NAMES, "gone")))
         written = rows.drop("night").write.partitionBy("address")
         written.parquet(state.files.at(ids_folder(night.date, night.number)))
-    old = state.rows(IDS, *({"address": each, "id": b"1"} for each in (*NAMES, "gone"))).drop("night")
+    old = state.rows(IDS, *({"address": each, "id": b"1", "group_digest": 5} for each in (*NAMES, "gone")))
+    old = old.drop("night", "id_address", "part_number", "out_address", "home_digest")
     old.write.parquet(state.files.at(ids_folder(nights[2].date, 1)))
 
     def found() -> list[tuple[int, int, bytes]]:
@@ -78,6 +79,14 @@ def test_ids_by_address(state: State) -> None:
         return sorted((row["night"], row["address"], bytes(row["id"])) for row in ids.collect())
 
     assert found() == [(1, 1, b"1"), (2, 0, b"2"), (2, 1, b"2"), (3, 0, b"3"), (3, 1, b"3")]
+    # An earlier version knew IDs of the lane's own address only, each of a record of its group.
+    (first,) = state.frames().ids(nights).where("night = 1").collect()
+    assert (first["id_address"], first["part_number"], first["out_address"], first["home_digest"]) == (
+        1,
+        0,
+        1,
+        5,
+    )
     state.files.delete(address_folder(nights[0], "007"))
     assert found() == [(1, 1, b"1"), (2, 0, b"2"), (2, 1, b"2"), (3, 0, b"3")]
 
