@@ -25,8 +25,9 @@ from reconcile.cluster.survey import Survey
 from reconcile.night import acknowledging, cut, former, handing_on, kept_ids, results, rules, summary
 from reconcile.night.frames import Frames
 from reconcile.night.judge import STEPS, Judge
-from reconcile.night.nights import Night, Nights
+from reconcile.night.nights import Night, Nights, results_folder
 from reconcile.page import advice, morning, pages
+from reconcile.page.figures import Figures
 from reconcile.page.report import progress, show, terminal
 from reconcile.spark.failures import SPARK, SparkError, explained
 from reconcile.spark.files import Files, LocalFiles, is_local, named, proved, readable
@@ -104,9 +105,10 @@ def _run(settings: Settings, options: Options, stop: Stop) -> int:
                 out = proved(opened(spark, options.out))
             document = judge(spark, settings, ready.nights, ready.survey, out)
             drawn = out is not None and pages.PAGE in out.names("")
+            kept = ready.nights.files.read(f"{results_folder(document['night'])}/{results.FIGURES}")
         except SPARK as error:
             raise _explained(error) from error
-    tell(document, options, settings.reconcile.ring_confidence, drawn=drawn)
+    tell(document, Figures.from_json(kept).advice, options, drawn=drawn)
     return summary.EXIT_CODES[document["verdict"]]
 
 
@@ -238,13 +240,13 @@ def _records(cuts: Mapping[str, cut.AddressCut]) -> int:
     )
 
 
-def tell(document: Mapping[str, Any], options: Options, confidence: float, *, drawn: bool) -> None:
-    """On the terminal; ``drawn``: the page is in the folder that was asked for."""
+def tell(document: Mapping[str, Any], sentences: Sequence[str], options: Options, *, drawn: bool) -> None:
+    """On the terminal, with the page's advice; ``drawn``: the page is in the folder that was asked for."""
     if options.as_json:
         print(json.dumps(document, indent=2))  # noqa: T201 - the document is the output
         return
     console = terminal()
-    show(document, advice.sentences(document["addresses"], confidence), console)
+    show(document, sentences, console)
     folder = (options.out or "").rstrip("/")
     if folder and document["verdict"] != summary.CLEAN:
         console.print(

@@ -1,9 +1,10 @@
 """What the resends seen say of a ring's size: HornetQ 37.2's "set it to a large enough size" as a number. Pure."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from reconcile.page.figures import Ring
+from reconcile.anomalies.name import Anomaly
+from reconcile.page.figures import Finding, Ring
 
 
 class Seen(NamedTuple):
@@ -49,6 +50,26 @@ def sentences(addresses: Mapping[str, Mapping[str, Any]], confidence: float) -> 
         for name, each in addresses.items()
         if each["ring"]["recommended"] > each["ring"]["capacity"]
     ]
+
+
+def torn(name: str, count: int, findings: Iterable[Finding]) -> Sequence[str]:
+    """What is torn at an address, and what to do: the first by its envelope's place, with the parts that came; empty = nothing.
+
+    Args:
+        name: The address.
+        count: How many transactions.
+        findings: Those of the address that are named, of whatever anomaly.
+    """
+    if not count:
+        return []
+    several = f"{name}: {count:,} transaction{' is' if count == 1 else 's are'} torn"
+    first = next((each for each in findings if each.anomaly == Anomaly.TORN), None)
+    if first is not None:
+        place = f"{first.topic}/{first.partition}/{first.offset}"
+        several += f"{': ' if count == 1 else ', the first is '}{place}, {first.detail}"
+    known = "Their IDs are known, so a resend is dropped"
+    what = "send what is missing as a transaction of its own, under a new ID, and report it"
+    return [f"{several}. {known}: {what}"]
 
 
 def _percent(share: float) -> str:

@@ -157,7 +157,18 @@ def figures(
             )
             for number, each in enumerate(settings.addresses)
         ],
-        advice=advice.sentences(document["addresses"], settings.reconcile.ring_confidence),
+        advice=[
+            *(
+                sentence
+                for each in settings.addresses
+                for sentence in advice.torn(
+                    each.name,
+                    document["addresses"][each.name]["anomalies"].get(Anomaly.TORN, 0),
+                    (_finding(row) for row in found.findings if row["address"] == each.name),
+                )
+            ),
+            *advice.sentences(document["addresses"], settings.reconcile.ring_confidence),
+        ],
     )
 
 

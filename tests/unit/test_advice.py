@@ -15,7 +15,7 @@ from reconcile.night.nights import Night
 from reconcile.night.summary import COUNTS
 from reconcile.page import advice, morning, pages
 from reconcile.page.advice import Seen
-from reconcile.page.figures import MOMENTS_MAX, NAME_MAX, STEPS_MS, Figures, Lane, Moment, step_ms
+from reconcile.page.figures import MOMENTS_MAX, NAME_MAX, STEPS_MS, Figures, Finding, Lane, Moment, step_ms
 from reconcile.page.report import show
 from ringfence_kafka.config.load import validate
 
@@ -43,6 +43,23 @@ def test_only_a_ring_that_is_too_small_is_told() -> None:
         "orders: 99.9 % of resends need id_cache_size = 4096, it has 2000"
     ]
     assert advice.sentences(addresses, 1.0)[0].startswith("orders: 100 % of resends")
+
+
+def test_what_is_torn_is_told() -> None:
+    """Which envelope, what came of it, and what to do; of several the first."""
+    empty = dict.fromkeys(
+        ("out_topic", "out_partition", "out_offset", "other_partition", "other_offset", "id", "group")
+    )
+    lost, torn = (
+        Finding(anomaly=name, topic="orders", partition=0, offset=at, detail="part 1 of 2 accepted", **empty)
+        for at, name in ((7, "LOST"), (8, "TORN"))
+    )
+    (one,), (two,) = (advice.torn("orders", count, [lost, torn, torn]) for count in (1, 2))
+
+    assert one.startswith("orders: 1 transaction is torn: orders/0/8, part 1 of 2 accepted. ")
+    assert "send what is missing as a transaction of its own, under a new ID" in one
+    assert two.startswith("orders: 2 transactions are torn, the first is orders/0/8, part 1 of 2 accepted. ")
+    assert advice.torn("orders", 0, [lost]) == []
 
 
 def test_the_table_ends_with_the_advice() -> None:
@@ -153,9 +170,9 @@ def test_results_are_named(capsys: pytest.CaptureFixture[str]) -> None:
     """Below the verdict: where each record is named, and the page, if there is one; in a folder whatever its name is made of."""
     long = "/somewhere/[bold]/" + "x" * 200
     document = {"night": 1, "verdict": "anomalies", "addresses": {}}
-    job.tell(document, job.Options(out=f"{long}/"), 0.999, drawn=True)
+    job.tell(document, [], job.Options(out=f"{long}/"), drawn=True)
     with_page = capsys.readouterr().out.splitlines()
-    job.tell({**document, "verdict": "clean"}, job.Options(out=long), 0.999, drawn=False)
+    job.tell({**document, "verdict": "clean"}, [], job.Options(out=long), drawn=False)
 
     assert with_page[-2:] == [f"each record is named in {long}/anomalies", f"the page: {long}/report.html"]
     assert capsys.readouterr().out.splitlines()[-1] == "verdict: clean"
