@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.types import StringType, StructField, StructType
+from pyspark.sql.types import BinaryType, StringType, StructField, StructType
 
 from reconcile.night.cut import AddressCut, Position, Span, TopicCut
 from reconcile.night.frames import Frames
@@ -13,7 +13,7 @@ from reconcile.night.kept_ids import address_folder
 from reconcile.night.nights import Night, ids_folder, results_folder
 from reconcile.night.rules import kept
 from reconcile.spark.files import LocalFiles
-from reconcile.spark.schemas import ACCEPTED, ADDRESSES, DIVERTED, FORWARDS, IDS, INPUTS, OUTPUTS
+from reconcile.spark.schemas import ACCEPTED, ADDRESSES, DIVERTED, EVIDENCE, FORWARDS, IDS, INPUTS, OUTPUTS
 from reconcile.spark.small import small
 from ringfence_kafka.config.load import validate
 
@@ -117,6 +117,41 @@ def test_what_waited_when_no_parts_were_known(state: State) -> None:
 
     (found,) = state.frames().inputs(_night(1)).collect()
     assert (found["offset"], found["part_number"], found["forward_offset"]) == (7, 0, 9)
+
+
+def test_outputs_of_a_run_that_knew_no_parts(state: State) -> None:
+    """What it saw ahead of its cut are outputs of whole records, in the topics of their own address."""
+    later = {"part_number", "parts", "part_address", "out_address", "whole", "came", "ids", "home_digest"}
+    flags = {"address_changed", "parts_changed", "timestamp_changed"}
+    schema = StructType(
+        [each for each in EVIDENCE.fields if each.name not in later | flags]
+        + [StructField("transaction", BinaryType()), StructField("part", StringType())]
+    )
+    seen = {
+        "address": "007",
+        "partition": 0,
+        "offset": 21,
+        "fate": ACCEPTED,
+        "has_input": False,
+        "waiting": False,
+    }
+    state.rows(schema, {**seen, "value_digest": 5}).write.parquet(state.files.at(results_folder(1), "ahead"))
+    frames, base = state.frames(), _night(1)
+
+    (found,) = frames.outputs(frames.ahead(base)).collect()
+    assert (found["address"], found["offset"], found["part_number"], found["out_address"]) == (1, 21, 0, 1)
+    assert (found["out_parts"], found["out_value_digest"]) == (None, 5)
+
+
+def test_an_address_that_is_away(state: State) -> None:
+    """Its transactions had parts for one that is there: nobody calls what they brought a phantom."""
+    rules = {
+        "gone": {"input_topic": "gone-in", "transaction_addresses": ["a"]},
+        "other": {"input_topic": "other-in"},
+    }
+    frames = state.frames(_night(1, rules=rules))
+
+    assert (frames.away("a"), frames.away("007")) == (["gone-in"], [])
 
 
 def test_duplicates_that_were_dropped_until_now(spark: SparkSession, tmp_path: Any) -> None:

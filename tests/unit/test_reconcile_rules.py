@@ -102,3 +102,31 @@ def test_from_where_on_no_id_is_missing() -> None:
     assert rules.whole_since("a", _cut("forward"), base, 4) == 2
     assert rules.whole_since("a", _cut("input"), base, 4) == 4
     assert rules.whole_since("a", _cut("input", "accepted"), base, 4) == 5
+
+
+def test_what_others_leave_unknown_of_transactions() -> None:
+    """Rules of an address that parts are for, and a run in which the envelopes' own address was not configured."""
+
+    def doubts(base: Night, **payments: Any) -> list[tuple[int, str, bool]]:
+        entries = [
+            {"name": "transfers", "transaction_addresses": ["payments"]},
+            {"name": "payments", **payments},
+        ]
+        addresses = validate({"addresses": entries}).addresses
+        cuts = {each.name: _cut() for each in addresses}
+        found = rules.doubts(addresses, cuts, base)
+        return [(each.address, each.why, Anomaly.TORN in each.anomalies) for each in found]
+
+    entries = [{"name": "transfers", "transaction_addresses": ["payments"]}, {"name": "payments"}]
+    kept = {each.name: rules.kept(each) for each in validate({"addresses": entries}).addresses}
+    base = Night(2, 1, "2026-11-21", "clean", {}, {}, {}, {}, {}, rules=kept)
+    away = Night(2, 1, "2026-11-21", "clean", {}, {}, {}, {}, {}, rules=kept, left={"transfers": 1})
+
+    assert doubts(base) == []
+    assert doubts(base, group_header="account") == [
+        (0, "group_header of payments changed since the last run", True),
+        (1, "group_header changed since the last run", False),
+    ]
+    assert doubts(away) == [
+        (0, "transfers was not configured in the last run, which has read payments", True)
+    ]
