@@ -16,6 +16,7 @@ _KEPT: Final = (
     "duplicate_id_from", "group_header", "default_group", "id_max_age", "id_cache_size", "transaction_addresses",
 )  # fmt: skip
 _SIZE: Final = "id_cache_size"
+_LISTED: Final = "transaction_addresses"
 _OF_IDS: Final = frozenset({Anomaly.LOST, Anomaly.WRONG_VERDICT, Anomaly.FORGOTTEN, Anomaly.CROSS_LANE})
 _OF_GROUPS: Final = _OF_IDS | {Anomaly.REORDERED, Anomaly.CORRUPTED}
 _DOUBTED: Final = {
@@ -186,16 +187,20 @@ def _changed(address: AddressSettings, base: Night | None) -> list[str]:
 def _doubts_of_transactions(
     number: int, address: AddressSettings, addresses: Sequence[AddressSettings], base: Night | None
 ) -> Iterator[Doubt]:
-    """What other addresses make unknown of one whose transactions have parts for them."""
+    """What other addresses make unknown of one whose transactions have parts for them, or for which theirs had some."""
     names = address.transaction_addresses
-    if not names or base is None:
+    if base is None:
         return
     for each in addresses:
+        if address.name in _before(each, base).get(_LISTED, ()) and _LISTED in _changed(each, base):
+            yield Doubt(
+                number, frozenset({Anomaly.PHANTOM}), f"{_LISTED} of {each.name} changed since the last run"
+            )
         changed = [key for key in _changed(each, base) if key in _OF_PARTS] if each.name in names else []
         if changed:
             why = f"{' and '.join(changed)} of {each.name} changed since the last run"
             yield Doubt(number, _OF_GROUPS | {Anomaly.TORN}, why)
-    if base.rules.get(address.name) and base.left_by(address.name) != base.number:
+    if names and base.rules.get(address.name) and base.left_by(address.name) != base.number:
         why = f"{address.name} was not configured in the last run, which has read {' and '.join(names)}"
         yield Doubt(number, frozenset({Anomaly.LOST, Anomaly.WRONG_VERDICT, Anomaly.TORN}), why)
 

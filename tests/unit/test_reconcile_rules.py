@@ -107,9 +107,11 @@ def test_from_where_on_no_id_is_missing() -> None:
 def test_what_others_leave_unknown_of_transactions() -> None:
     """Rules of an address that parts are for, and a run in which the envelopes' own address was not configured."""
 
-    def doubts(base: Night, **payments: Any) -> list[tuple[int, str, bool]]:
+    def doubts(
+        base: Night, listed: tuple[str, ...] = ("payments",), **payments: Any
+    ) -> list[tuple[int, str, bool]]:
         entries = [
-            {"name": "transfers", "transaction_addresses": ["payments"]},
+            {"name": "transfers", "transaction_addresses": [*listed]},
             {"name": "payments", **payments},
         ]
         addresses = validate({"addresses": entries}).addresses
@@ -129,4 +131,8 @@ def test_what_others_leave_unknown_of_transactions() -> None:
     ]
     assert doubts(away) == [
         (0, "transfers was not configured in the last run, which has read payments", True)
+    ]
+    assert doubts(base, ()) == [
+        (0, "transaction_addresses changed since the last run", True),
+        (1, "transaction_addresses of transfers changed since the last run", False),
     ]
