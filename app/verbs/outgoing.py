@@ -62,9 +62,8 @@ class Composer:
         )
         partition = -1
         if key is None and line.id is not None:
-            partition = self._home[
-                line.id.encode()
-            ]  # a resend must reach the same lane, or nobody sees that it is one
+            # A resend must reach the same lane, or nobody sees that it is one.
+            partition = self._home[line.id.encode()]
         return Outgoing(key, line.payload, headers, partition, has_id)
 
     def _transaction(self, line: TransactionLine) -> Outgoing:
