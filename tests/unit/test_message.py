@@ -164,7 +164,7 @@ def test_part_of_a_transaction() -> None:
 @pytest.mark.parametrize(
     "header",
     [None, b"", b"1", b"/", b"1/", b"0/0", b"0/2", b"3/2", b"-1/2", b"1/2/3", b" 1/2", b"1/2\n", b"+1/2", b"1_0/11", b"1.0/2",
-     b"\xff\xfe", "\u0661/\u0662".encode(), b"a/b", b"1/" + b"9" * 5_000],
+     b"\xff\xfe", "\u0661/\u0662".encode(), b"a/b", b"1/" + b"9" * 5_000, b"9" * 5_000 + b"/2"],
 )  # fmt: skip
 def test_part_that_is_none(header: bytes | None) -> None:
     """Whatever somebody else wrote there: the message is one that was sent alone, and stops nobody."""
