@@ -9,6 +9,7 @@ from agents.verdict import Reader
 from app.verbs.lines import Line, PartLine, TransactionLine, check_id
 from ringfence_client.transaction import Part, envelope
 from ringfence_kafka.config.settings import AddressSettings
+from tables.codec import of_address
 
 Headers = list[tuple[str, bytes | None]]
 
@@ -80,7 +81,7 @@ class Composer:
         record = _Unsent(key, value, headers)
         (own_id,), _ = self._reader.ids([record])
         ids = self._units.open(record, own_id).ids
-        partition = self._home[ids[0][1:]] if key is None and ids else -1
+        partition = self._home[of_address(ids[0])[1][1:]] if key is None and ids else -1
         return Outgoing(key, value, headers, partition, bool(ids))
 
     def _part(self, line: PartLine) -> Part:

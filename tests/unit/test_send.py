@@ -2,17 +2,20 @@
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
-from agents import envelope
+from agents import envelope, path
+from agents.batch import FetchedBatch
 from agents.home import Home
 from app.verbs import lines, send
 from app.verbs.lines import InputError, Line, parse
 from app.verbs.outgoing import Composer, Outgoing
 from ringfence_kafka.config.load import validate
 from ringfence_kafka.errors import ConfigurationError
+from tables.table import LaneTable
+from tests.unit.test_path import Given, Table
 
 
 def message(raw: bytes) -> Line:
@@ -181,15 +184,24 @@ def test_transaction() -> None:
     [
         ({"id": "t-1", "parts": [{"id": "t-2", "value": ""}]}, b"t-1"),
         ({"parts": [{"value": ""}, {"id": "t-2", "value": ""}, {"id": "t-3", "value": ""}]}, b"t-2"),
-        ({"parts": [{"address": "payments", "id": "7", "value": ""}]}, b"\x08payments\x007"),
-        ({"parts": [{"address": "notes", "group": "8", "value": ""}]}, b"\x05notes\x008"),
+        ({"parts": [{"address": "payments", "id": "7", "value": ""}]}, b"7"),
+        ({"parts": [{"address": "notes", "group": "8", "value": ""}]}, b"8"),
     ],
 )
 def test_transaction_without_a_group(line: Any, home: bytes) -> None:
     """It goes where its first ID has its home: a resend meets its original there, and nothing has to be forwarded."""
     record = composed(line)
+    lane = path.Path(SETTINGS.addresses[0], record.partition, PARTITIONS, "forward", SETTINGS.addresses[1:])
+    arrived = Given(0, record.key, list(record.headers), record.value)
+    outcome = lane.decide(
+        FetchedBatch("transfers", record.partition, 0, 1, [arrived], 0),
+        [arrived],
+        cast("LaneTable", Table()),
+        {},
+    )
 
     assert (record.key, record.partition, record.has_id) == (None, Home(PARTITIONS)[home], True)
+    assert (outcome.forwarded, outcome.quarantined, len(outcome.records)) == ([], [], 1)
 
 
 def test_transaction_without_any_id() -> None:
