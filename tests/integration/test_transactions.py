@@ -217,8 +217,10 @@ def test_part_too_large(running: Running) -> None:
         part(None, "k", "large-3"),
         known=b"large",
     )
+    # The smallest topic limits its own parts alone.
+    beyond = "large-4".ljust(2 * SMALL_BYTES, "x")
     smaller = envelope(
-        part(PAYMENTS, "p", "large-4"), part(SMALL, "s", "large-5", ID="large-id"), known=b"large"
+        part(PAYMENTS, "p", beyond), part(SMALL, "s", "large-5", ID="large-id"), known=b"large"
     )
     neighbours = [Sent(b"large-n%d" % each, b"k", b"large-n%d" % each) for each in range(4)]
     running.send(
@@ -229,7 +231,7 @@ def test_part_too_large(running: Running) -> None:
 
     assert {name: _values(each) for name, each in got.items() if each} == {
         TRANSFERS: [f"large-n{each}" for each in range(4)],
-        PAYMENTS: ["large-4"],
+        PAYMENTS: [beyond],
         SMALL: ["large-5"],
     }
     # The third came when its IDs were known: it is a duplicate, of what was accepted smaller.
