@@ -292,13 +292,15 @@ class World:
         assert _by_group(found, due) == _by_group(due, due)
 
 
-def _by_group(records: Sequence[Due], due: Sequence[Due]) -> dict[tuple[str, bytes | None], list[Due]]:
-    """Where any partition is due, it is left out."""
+def _by_group(
+    records: Sequence[Due], due: Sequence[Due]
+) -> dict[tuple[str, bytes | None, int | None], list[Due]]:
+    """What has an order: a group in a partition. Where any partition is due, it is left out."""
     free = {(each.topic, each.key) for each in due if each.partition is None}
-    groups: dict[tuple[str, bytes | None], list[Due]] = defaultdict(list)
+    groups: dict[tuple[str, bytes | None, int | None], list[Due]] = defaultdict(list)
     for each in records:
-        name = each.topic, each.key
-        groups[name].append(each._replace(partition=None) if name in free else each)
+        told = each._replace(partition=None) if (each.topic, each.key) in free else each
+        groups[told.topic, told.key, told.partition].append(told)
     return groups
 
 

@@ -1,0 +1,92 @@
+"""The fault tests' checker on runs with transactions, as the real path makes them: loud on one planted fault."""
+
+import random
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import strategies as st
+
+from tests.faults.checker import Anomaly, check
+from tests.faults.history import Record
+from tests.property.test_transactions_model import COUNTS, Planned, World, messages
+
+Fault = Callable[[list[Record], Record, random.Random], list[Record]]
+
+
+def _tear(accepted: list[Record], victim: Record, dice: random.Random) -> list[Record]:
+    """One part is missing; there is another."""
+    count = int((victim.header("_RF_TX_PART") or b"").partition(b"/")[2])
+    assume(count > 1)
+    return [each for each in accepted if each is not victim]
+
+
+def _double(accepted: list[Record], victim: Record, dice: random.Random) -> list[Record]:
+    """One part is there again, behind all."""
+    return [*accepted, victim._replace(offset=max(each.offset for each in accepted) + 1)]
+
+
+def _swap(accepted: list[Record], victim: Record, dice: random.Random) -> list[Record]:
+    """Two parts of one transaction and one group change places."""
+    same = [
+        each
+        for each in accepted
+        if each is not victim
+        and (each.source, each.topic, each.key) == (victim.source, victim.topic, victim.key)
+        and each.key is not None
+    ]
+    assume(same)
+    other = dice.choice(same)
+    rest = [each for each in accepted if each not in (victim, other)]
+    return [*rest, victim._replace(offset=other.offset), other._replace(offset=victim.offset)]
+
+
+def _corrupt(accepted: list[Record], victim: Record, dice: random.Random) -> list[Record]:
+    """One thing of a part is another."""
+    bad = dice.choice(
+        [
+            victim._replace(value=b"another"),
+            victim._replace(key=b"another"),
+            victim._replace(timestamp=1),
+            victim._replace(headers=(("x", b"1"), *victim.headers)),
+            victim._replace(headers=(*victim.headers, ("_RF_TX", b"json/1"))),
+        ]
+    )
+    return [bad if each is victim else each for each in accepted]
+
+
+def _misplace(accepted: list[Record], victim: Record, dice: random.Random) -> list[Record]:
+    """A part is accepted in another address."""
+    topic = dice.choice([each for each in COUNTS if each != victim.topic])
+    return [victim._replace(topic=topic, offset=999) if each is victim else each for each in accepted]
+
+
+@pytest.mark.parametrize(
+    ("fault", "anomaly"),
+    [
+        (_tear, Anomaly.TORN),
+        (_double, Anomaly.DOUBLED),
+        (_swap, Anomaly.REORDERED),
+        (_corrupt, Anomaly.CORRUPTED),
+        (_misplace, Anomaly.PHANTOM),
+    ],
+)
+@settings(derandomize=True, deadline=None, max_examples=60, suppress_health_check=list(HealthCheck))
+@given(plan=st.lists(messages, max_size=40), dice=st.randoms(use_true_random=False))
+def test_checker_is_loud_on_one_fault(
+    plan: list[Planned], dice: random.Random, fault: Fault, anomaly: Anomaly
+) -> None:
+    """Planted anywhere in such a run, the checker names it, at its place."""
+    world = World(plan, 1_000, dice)
+    world.run()
+    accepted = world.history.accepted
+    parts_accepted = [each for each in accepted if each.header("_RF_TX_PART") is not None]
+    assume(parts_accepted)
+    victim = dice.choice(parts_accepted)
+
+    findings = check(replace(world.history, accepted=fault(accepted, victim, dice)))
+    named = [each for each in findings if each.anomaly is anomaly]
+    assert named
+    place = victim.source if anomaly is not Anomaly.PHANTOM else None
+    assert place is None or place in {each.places[0] for each in named}
