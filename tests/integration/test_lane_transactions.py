@@ -70,9 +70,8 @@ async def test_failed_between_the_cuts(bootstrap: str, tmp_path: Path, point: st
         finally:
             remove()
 
-        assert fail.reached > 5
+        assert fail.reached > ENVELOPES // 2  # as many Kafka transactions at the least
         assert lane.counts["retries"] == 2
-        assert lane.counts["batches"] >= ENVELOPES // 2
         assert [each.value for each in lanes.output()] == due
         assert lanes.committed() == end
 
