@@ -146,6 +146,7 @@ class Emitter:
         if address.duplicates == "divert":
             self._duplicates_home = Home(outputs.partitions[address.duplicates_topic], address.partitioner)
         self._spread = 0
+        """Counts batches: each topic takes it modulo its own count."""
 
     def emit(self, outcome: Outcome, new_builder: NewBuilder) -> list[Outgoing]:
         """All output batches of an outcome.
@@ -189,8 +190,9 @@ class Emitter:
 
         A record without a group is spread: those of one batch go to one partition, those of the next to another.
         """
-        self._spread = (self._spread + 1) % self._outputs.partitions[self._address.accepted_topic]
-        home, spread, duplicate, units = self._home, self._spread, Verdict.DUPLICATE, outcome.units
+        self._spread += 1
+        spread = self._spread % self._targets[self._address.name].count
+        home, duplicate, units = self._home, Verdict.DUPLICATE, outcome.units
         batches = accepted[self._address.name]
         for record, verdict, group, source in zip(
             outcome.records, outcome.checked.verdicts, outcome.groups, outcome.sources, strict=True

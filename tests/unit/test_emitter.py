@@ -370,6 +370,18 @@ def test_diverted_replaces_forged_headers() -> None:
     assert written.headers == [("a", b"1"), ("_RF_SOURCE", b"orders/3/4"), ("_RF_ORIGINAL", None)]
 
 
+def test_diverted_without_group_are_spread() -> None:
+    """Over all partitions of the duplicates topic, also where it has more than the accepted topic."""
+    emitter = _emitter(2, partitions={"orders.duplicates": 5}, duplicates="divert")
+    chosen = set()
+    for each in range(5):
+        outcome = _outcome([Given(each, key=None)], [DUPLICATE], originals=[None])
+        (batch,) = emitter.emit(outcome, _builders())
+        chosen.add(batch.partition)
+
+    assert chosen == set(range(5))
+
+
 def test_diverted_in_order() -> None:
     """Duplicates of a group stay in order, in a partition of the duplicates topic's own count; without group they are spread."""
     source = random.Random(5)

@@ -340,6 +340,21 @@ def test_arrived_from_elsewhere() -> None:
     assert [(each.partition, each.offset) for each in outcome.new_origins] == [(3, 8)]
 
 
+def test_parts_without_group_are_spread() -> None:
+    """Over all partitions of their own address's topic, however many ours has; those of one batch go to one."""
+    lane = Lane()
+    chosen: dict[str, list[int]] = {"transfers.accepted": [], "payments.accepted": []}
+    for number in range(10):
+        out = emitted(lane, lane.decide(envelope(number, *[part(), part("payments")] * 3)))
+        for topic, partitions in chosen.items():
+            (partition,) = {each.partition for each in out if each.topic == topic}
+            partitions.append(partition)
+
+    assert set(chosen["transfers.accepted"][:3]) == set(range(3))
+    assert set(chosen["payments.accepted"][:5]) == set(range(5))
+    assert chosen["payments.accepted"][5:] == chosen["payments.accepted"][:5]
+
+
 # -- what is refused ------------------------------------------------------------------------------------------------
 
 
