@@ -82,7 +82,7 @@ class _Batches:
     ) -> None:
         """Append a record, with its own timestamp unless ``written_at`` is given.
 
-        One that is too large for the topic even alone is noted, after ``place``, and left out.
+        One that is too large for the topic even alone is noted, after ``place``, and left out; of an envelope the first part.
         """
         builder = self._open.get(partition)
         timestamp = record.timestamp if written_at is None else written_at
@@ -99,8 +99,9 @@ class _Batches:
             self._young.add(partition)
         if builder.size() > self._bytes_max:
             self._open.pop(partition, None)
-            self._too_large[record.offset] = (
-                f"{place}{builder.size()} bytes, {self._topic} takes max.message.bytes = {self._bytes_max}"
+            self._too_large.setdefault(
+                record.offset,
+                f"{place}{builder.size()} bytes, {self._topic} takes max.message.bytes = {self._bytes_max}",
             )
         else:
             self._open[partition] = builder

@@ -50,7 +50,7 @@ def decode(form: bytes, value: bytes | None) -> list[Part]:
     """
     if form != wire.TRANSACTION_FORM:
         _refuse(
-            f"{wire.HEADER_TRANSACTION} is {_shown(form)}: this version reads {wire.TRANSACTION_FORM.decode()}"
+            f"{wire.HEADER_TRANSACTION} is {shown(form)}: this version reads {wire.TRANSACTION_FORM.decode()}"
         )
     parts = _listed(value)
     decoded: list[Part] = []
@@ -65,10 +65,10 @@ def decode(form: bytes, value: bytes | None) -> list[Part]:
 def _listed(value: bytes | None) -> list[Any]:
     """What "parts" holds; at least one, and no more than may be."""
     document = _document(value)
-    if not isinstance(document, dict) or "parts" not in document:
-        _refuse('its value is not a JSON object with "parts"')
+    if type(document) is not dict or "parts" not in document:
+        _refuse_object(document, 'its value is not a JSON object with "parts"')
     if len(document) > 1:
-        _refuse(f'unknown name {_shown(min(document.keys() - {"parts"}))} beside "parts"')
+        _refuse(f'unknown name {shown(min(document.keys() - {"parts"}))} beside "parts"')
     parts = document["parts"]
     if not isinstance(parts, list) or not parts:
         _refuse('"parts" is empty' if parts == [] else '"parts" is not a list')
@@ -86,17 +86,15 @@ def _document(value: bytes | None) -> Any:
         _refuse(f"its value is not UTF-8 (byte {error.start})")
     except RecursionError:
         _refuse("its value is nested too deeply")
-    except _RepeatedNameError as error:
-        _refuse(f"the name {_shown(error.args[0])} stands twice in one object")
     except ValueError as error:
         _refuse(f"its value is not JSON: {error}")
 
 
 def _part(part: Any) -> Part:
     if type(part) is not dict:
-        _refuse("it is not a JSON object")
+        _refuse_object(part, "it is not a JSON object")
     if not part.keys() <= _PART:
-        _refuse(f"unknown name {_shown(min(part.keys() - _PART))}: known are {', '.join(sorted(_PART))}")
+        _refuse(f"unknown name {shown(min(part.keys() - _PART))}: known are {', '.join(sorted(_PART))}")
     get = part.get
     address = get("address")
     if address is not None and not (isinstance(address, str) and address):
@@ -116,16 +114,16 @@ def _headers(listed: Any) -> Headers:
     found: Headers = []
     for each in listed:
         if type(each) is not dict:
-            _refuse("a header is not a JSON object")
+            _refuse_object(each, "a header is not a JSON object")
         if not each.keys() <= _HEADER:
             _refuse(
-                f"unknown name {_shown(min(each.keys() - _HEADER))} in a header: known are {', '.join(sorted(_HEADER))}"
+                f"unknown name {shown(min(each.keys() - _HEADER))} in a header: known are {', '.join(sorted(_HEADER))}"
             )
         name = each.get("name")
         if type(name) is not str:
             _refuse('a header has no "name"' if name is None else 'the "name" of a header is not a string')
         if name.startswith(wire.RESERVED_PREFIX):
-            _refuse(f"the header {_shown(name)} begins with {wire.RESERVED_PREFIX}, which is Ringfence's own")
+            _refuse(f"the header {shown(name)} begins with {wire.RESERVED_PREFIX}, which is Ringfence's own")
         _utf8(name, "the name of a header")
         found.append((name, _bytes(each, "value", "value_base64")))
     return found
@@ -162,16 +160,27 @@ def _utf8(text: str, what: str) -> bytes:
         )
 
 
-class _RepeatedNameError(ValueError):
-    """JSON leaves open which of the two counts."""
+class _RepeatedName(NamedTuple):
+    """In place of an object in which a name stands twice: JSON leaves open which of the two counts.
+
+    It is refused where the object is looked at, so that the error names the part.
+    """
+
+    name: str
 
 
-def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _refuse_object(found: Any, otherwise: str) -> NoReturn:
+    if isinstance(found, _RepeatedName):
+        _refuse(f"the name {shown(found.name)} stands twice in one object")
+    _refuse(otherwise)
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any] | _RepeatedName:
     found = dict(pairs)
-    if len(found) != len(pairs):
-        names = [name for name, _ in pairs]
-        raise _RepeatedNameError(next(name for name in names if names.count(name) > 1))
-    return found
+    if len(found) == len(pairs):
+        return found
+    names = [name for name, _ in pairs]
+    return _RepeatedName(next(name for name in names if names.count(name) > 1))
 
 
 def _constant(text: str) -> NoReturn:
@@ -185,6 +194,7 @@ def _refuse(reason: str) -> NoReturn:
     raise MalformedEnvelopeError(reason)
 
 
-def _shown(found: str | bytes) -> str:
+def shown(found: str | bytes) -> str:
+    """What was found as an error quotes it, cut where it is long: a reason must fit into a header."""
     text = repr(found.decode(errors="backslashreplace") if isinstance(found, bytes) else found)
     return text if len(text) <= _SHOWN_MAX else f"{text[:_SHOWN_MAX]}…"

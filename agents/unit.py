@@ -63,8 +63,8 @@ class Units:
             reader = self._readers.get(address)
             if reader is None:
                 raise MalformedEnvelopeError(
-                    f"part {addresses.index(address) + 1}/{len(written)}: address {address!r} is not in transaction_addresses of "
-                    f"{own}: add it there, or send such envelopes to an address that lists it"
+                    f"part {addresses.index(address) + 1}/{len(written)}: address {envelope.shown(address)} is not in "
+                    f"transaction_addresses of {own}: add it there, or send such envelopes to an address that lists it"
                 )
             places = [number for number, each in enumerate(addresses) if each == address]
             those = [written[number] for number in places]

@@ -396,6 +396,30 @@ def test_part_too_large_for_its_topic() -> None:
     assert (outcome.checked.new_ids, len(outcome.quarantined)) == ([], 1)
 
 
+def test_first_of_the_parts_that_are_too_large() -> None:
+    """In whichever address's topic: one is to be named, and the first is where a person begins to look."""
+    large = "x" * BYTES_MAX
+    record = envelope(
+        0, part(), part("payments", value=large), part(value=large), part("payments", value=large)
+    )
+    lane = Lane()
+    with pytest.raises(TooLargeError) as refused:
+        emitted(lane, lane.decide(record))
+
+    assert refused.value.reasons[0].startswith("part 2/4: ")
+
+
+def test_reason_fits_its_header() -> None:
+    """However long what is quoted is: a record that not even quarantine takes would stop its lane."""
+    lane = Lane()
+    out = emitted(lane, lane.decide(envelope(0, part("\U000e0001" * 1_000))))
+
+    assert [each.topic for each in out] == ["transfers.quarantine"]
+    reason = out[0].headers["_RF_REASON"] or b""
+    assert reason.startswith(b"part 1/1: address '\\U000e0001")
+    assert len(reason) < 300
+
+
 # -- many parts -----------------------------------------------------------------------------------------------------
 
 
