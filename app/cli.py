@@ -171,9 +171,12 @@ def rings_show(address: str | None, as_json: bool, config: Path) -> int:
 @rings.command("find")
 @click.argument("address")
 @click.argument("identifier", metavar="ID")
+@click.option(
+    "--of", metavar="OTHER", help="ID is one of address OTHER: a transaction of ADDRESS had a part for it."
+)
 @click.option("--json", "as_json", is_flag=True, help="One JSON document for programs.")
 @config_option
-def rings_find(address: str, identifier: str, as_json: bool, config: Path) -> int:
+def rings_find(address: str, identifier: str, of: str | None, as_json: bool, config: Path) -> int:
     """Is ID known to ADDRESS, and where is its original? Exit code 1 if it is not known.
 
     ID is text, or hex:… or base64:… for other bytes, or digest:… as `rings show` names a long one; text:… for a text
@@ -182,7 +185,7 @@ def rings_find(address: str, identifier: str, as_json: bool, config: Path) -> in
     settings = settings_with_addresses(config)
     from app.verbs import ring_find  # noqa: PLC0415
 
-    return ring_find.find(settings, address, identifier, as_json)
+    return ring_find.find(settings, address, identifier, as_json, of)
 
 
 @rings.command("clear")

@@ -10,7 +10,8 @@ kind     key                                      value
 ======== ======================================== =====================================================
 meta     ``00``                                   JSON, see :class:`Meta`
 ring     ``01`` capacity:u32 slot:u32             version:u8 sequence:u64 partition:i32 offset:i64
-                                                  timestamp:i64 id (kind byte, bytes)
+                                                  timestamp:i64 id (kind byte, bytes; see :func:`encode_id`,
+                                                  :func:`foreign_id`)
 ======== ======================================== =====================================================
 
 The capacity is part of a ring record's key: after a change of size, slots of the old and of the new size
@@ -147,8 +148,10 @@ def stored_digest(digest: bytes) -> bytes:
 def display_id(encoded_id: bytes) -> str:
     """An ID as a person reads it: text where it is printable text, else ``hex:…``, or ``digest:…``.
 
-    A text that begins like one of these is shown as ``text:…``, so that what is shown can be asked for.
+    A text that begins like one of these is shown as ``text:…``, so that what is shown can be asked for. Of another address's ID
+    only the ID itself is shown; whose it is, :func:`of_address` says.
     """
+    _, encoded_id = of_address(encoded_id)
     kind, value = encoded_id[:1], encoded_id[1:]
     if kind == _DIGEST:
         return f"digest:{value.hex()}"

@@ -45,20 +45,49 @@ def parse_id(text: str) -> bytes:
         ) from error
 
 
-def find(settings: Settings, address: str, identifier: str, as_json: bool) -> int:
+def find(settings: Settings, address: str, identifier: str, as_json: bool, of: str | None = None) -> int:
     """Say whether an ID is known, and where its original is.
+
+    Args:
+        settings: The addresses.
+        address: Whose rings are looked at.
+        identifier: See :func:`parse_id`.
+        as_json: One document instead of lines.
+        of: The address whose ID it is; None = ``address`` itself.
 
     Returns:
         0 known, 1 not known.
+
+    Raises:
+        ConfigurationError: there is no such address.
+        IdFormatError: ``identifier`` is not what it says it is.
     """
-    found = asyncio.run(_find(settings, settings.configured(address), parse_id(identifier)))
+    owner, encoded_id = settings.configured(address), parse_id(identifier)
+    if of is not None and settings.configured(of).name != owner.name:
+        encoded_id = codec.foreign_id(of, encoded_id)
+        if of not in owner.transaction_addresses:
+            click.echo(
+                f"note   {of} is not in transaction_addresses of {address}: no transaction of {address} may have parts for it; "
+                "what is found is of before",
+                err=True,
+            )
+    found = asyncio.run(_find(settings, owner, encoded_id))
     if as_json:
         click.echo(json.dumps({"known": bool(found), "lanes": found}, indent=2))
-    for each in () if as_json else found:
+        return 0 if found else 1
+    for each in found:
         click.echo(f"known  lane {each['lane']}  original {each['source']}  timestamp {each['timestamp']} ms")
-    if not found and not as_json:
-        click.echo(f"not known  {identifier} in {address}: never accepted, or overwritten, or cleared")
+    if not found:
+        click.echo(_not_known(owner, identifier, of))
     return 0 if found else 1
+
+
+def _not_known(address: AddressSettings, identifier: str, of: str | None) -> str:
+    what = identifier if of is None else f"{identifier} of {of}"
+    line = f"not known  {what} in {address.name}: never accepted, or overwritten, or cleared"
+    if of is None and address.transaction_addresses:
+        line += f"; IDs of parts for other addresses are apart: --of {' or --of '.join(address.transaction_addresses)}"
+    return line
 
 
 async def _find(settings: Settings, address: AddressSettings, encoded_id: bytes) -> list[dict[str, object]]:

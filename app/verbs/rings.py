@@ -35,6 +35,8 @@ class Entry:
     """``<topic>/<partition>/<offset>`` of the accepted original."""
     timestamp: int
     """Of the original's record, milliseconds since the epoch."""
+    of: str | None
+    """The other address whose ID it is: a transaction had a part for it. None = the ring's own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,7 +174,8 @@ def entry(address: AddressSettings, slot: Slot | None) -> Entry | None:
     if slot is None:
         return None
     source = wire.source(address.input_topic, slot.origin.partition).decode() + str(slot.origin.offset)
-    return Entry(codec.display_id(slot.id), source, slot.origin.timestamp)
+    of, _ = codec.of_address(slot.id)
+    return Entry(codec.display_id(slot.id), source, slot.origin.timestamp, of)
 
 
 def _print_tables(reports: dict[str, list[RingReport]]) -> None:
@@ -191,7 +194,9 @@ def _print_tables(reports: dict[str, list[RingReport]]) -> None:
 
 
 def _shown(entry: Entry | None) -> str:
-    return entry.id if entry else ""
+    if entry is None:
+        return ""
+    return entry.id if entry.of is None else f"{entry.id} (of {entry.of})"
 
 
 def _moment(entry: Any) -> str:

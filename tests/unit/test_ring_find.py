@@ -4,7 +4,7 @@ from hashlib import blake2b
 import pytest
 
 from app.verbs.ring_find import IdFormatError, parse_id
-from tables.codec import digest_id, display_id, encode_id
+from tables.codec import digest_id, display_id, encode_id, foreign_id, of_address
 
 
 @pytest.mark.parametrize(
@@ -92,3 +92,14 @@ def test_malformed(text: str, kind: str) -> None:
 def test_what_is_shown_can_be_found(encoded: bytes) -> None:
     """An ID as ``rings show`` writes it is the one that ``rings find`` looks for."""
     assert parse_id(display_id(encoded)) == encoded
+
+
+@pytest.mark.parametrize(
+    "encoded", [*map(encode_id, (b"7", b"", b"\xff", b"hex:ff", b"x" * 300)), digest_id(b"7")]
+)
+def test_ids_of_other_addresses_are_shown_as_their_own(encoded: bytes) -> None:
+    """The address apart from the ID, which can be asked for with ``--of``."""
+    stored = foreign_id("payments", encoded)
+
+    assert display_id(stored) == display_id(encoded)
+    assert of_address(stored) == ("payments", parse_id(display_id(stored)))
