@@ -33,7 +33,7 @@ from agents.opening import (
 )
 from agents.ownership import Ownership
 from agents.topic_faults import denied
-from agents.transactions import Transactions
+from agents.transactions import Observe, Transactions
 from ringfence_kafka.errors import RingfenceError, named
 from ringfence_kafka.log_reader import LogStalledError
 from ringfence_kafka.producer import FencedError
@@ -84,9 +84,9 @@ class Lane:
         self,
         opening: Opening,
         changed: Callable[[], None] = lambda: None,
-        observe: Callable[[float], None] = lambda _: None,
+        observe: Observe = lambda _seconds, _parts: None,
     ) -> None:
-        """``changed`` is called whenever the state may have changed, ``observe`` with the seconds that each batch took."""
+        """``changed`` is called whenever the state may have changed, ``observe`` after each batch."""
         self.name = opening.name
         self.state = LaneState.CLOSED
         self.reason = ""

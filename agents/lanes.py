@@ -7,7 +7,7 @@ import logging
 import math
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 
 from aiokafka.errors import KafkaError
@@ -42,7 +42,7 @@ class Lanes:
         settings: Settings,
         cluster: Cluster,
         faults: AddressFaults | None = None,
-        observe: Callable[[str, float], None] = lambda _address, _seconds: None,
+        observe: Callable[[str, float, Sequence[int]], None] = lambda _address, _seconds, _parts: None,
     ) -> None:
         """Nothing is opened yet.
 
@@ -50,7 +50,7 @@ class Lanes:
             settings: The addresses.
             cluster: Is asked.
             faults: What is known to be wrong with addresses before anything is opened.
-            observe: Told the address and the seconds of each batch.
+            observe: Told the address of each batch, and what :data:`agents.transactions.Observe` is told.
         """
         self._observe = observe
         self.faults = faults or AddressFaults(settings, cluster)
@@ -76,6 +76,8 @@ class Lanes:
         self._was_ready = False
         self._gone: dict[str, Counter[str]] = {}
         """Counts of lanes that are no longer here, by address."""
+        self._gone_parts: dict[str, Counter[str]] = {}
+        """Accepted parts of envelopes that these had."""
 
     async def assigned(self, partitions: Iterable[Partition], ownership: Ownership) -> None:
         """Open these lanes and no others. Returns at once; opening goes on in the lanes' own tasks."""
@@ -196,6 +198,7 @@ class Lanes:
                     "seconds_covered": lane.seconds_covered(),
                 },
                 **lane.counts,
+                **({"parts": dict(parts)} if (parts := lane.transactions.parts) else {}),
             }
             for lane in self._lanes.values()
         }
@@ -204,7 +207,9 @@ class Lanes:
         """A lane that went to another worker; what it counted stays counted."""
         lane = self._lanes.pop(partition)
         await lane.dispose()
-        self._gone.setdefault(lane.opening.address.name, Counter()).update(lane.counts)
+        address = lane.opening.address.name
+        self._gone.setdefault(address, Counter()).update(lane.counts)
+        self._gone_parts.setdefault(address, Counter()).update(lane.transactions.parts)
 
     def totals(self) -> dict[str, Counter[str]]:
         """Counts by address since the worker started, of lanes that have left included."""
@@ -214,6 +219,16 @@ class Lanes:
         for lane in self._lanes.values():
             totals[lane.opening.address.name].update(lane.counts)
         return totals
+
+    def parts(self) -> dict[str, Counter[str]]:
+        """Parts of accepted envelopes, by the envelopes' address, then by the address that they were accepted for."""
+        found = {
+            address.name: Counter(self._gone_parts.get(address.name, {}))
+            for address in self._settings.addresses
+        }
+        for lane in self._lanes.values():
+            found[lane.opening.address.name].update(lane.transactions.parts)
+        return found
 
     async def measure_lag(self) -> None:
         """Ask for the end of each lane's input, whatever its state is, and whether the cluster still fits the lane."""

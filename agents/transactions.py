@@ -20,13 +20,16 @@ from agents.emitter import TooLargeError, changelog_batches
 from agents.hint import ForwardingHint
 from agents.opening import QUESTION_LIMIT_S, Opened, Opening
 from agents.ownership import Ownership
-from agents.path import Outcome
+from agents.path import Outcome, is_envelope
 from ringfence_kafka.failpoints import reach
 from ringfence_kafka.producer import Outgoing
 from tables.codec import Meta
 from tables.ring import Verdict
 
 log: Final = logging.getLogger("ringfence.lane")
+
+Observe = Callable[[float, Sequence[int]], None]
+"""Told of each batch how many seconds it took, and how many parts each envelope had that was accepted in it."""
 
 TRANSACTION_LIMIT_S: Final = 15.0
 """For one transaction: longer than any healthy one, and shorter than the broker's time-out of 60 s."""
@@ -35,19 +38,26 @@ PRIME_LIMIT_S: Final = TRANSACTION_LIMIT_S
 """For the transaction that goes before old records."""
 SAY_REFUSED_S: Final = 5.0
 """Between two lines about quarantine."""
+_COUNTED_AS: Final = {
+    Verdict.ACCEPTED: "transactions_accepted",
+    Verdict.DUPLICATE: "transactions_duplicates",
+    Verdict.UNCHECKED: "transactions_unchecked",
+}
 
 
 class Transactions:
     """Those of one lane, over all its openings."""
 
     def __init__(
-        self, opening: Opening, counts: Counter[str], observe: Callable[[float], None] = lambda _: None
+        self, opening: Opening, counts: Counter[str], observe: Observe = lambda _seconds, _parts: None
     ) -> None:
-        """``counts`` is the lane's and is counted on; ``observe`` is told of each batch how many seconds it took."""
+        """``counts`` is the lane's and is counted on."""
         self._observe = observe
         self._name = opening.name
         self._opening = opening
         self._counts = counts
+        self.parts: Counter[str] = Counter()
+        """Parts of envelopes that were accepted, by the address that they were accepted for."""
         self._forwarding = ForwardingHint(opening.address)
         self._marked: dict[tuple[str, int], float] = {}
         """Output partitions that this opening wrote to: when last, by the monotonic clock."""
@@ -183,8 +193,25 @@ class Transactions:
         self._counts["forwarded"] += len(outcome.forwarded)
         self._counts["quarantined"] += len(outcome.quarantined)
         self._counts["batches"] += 1
-        self._observe(seconds)
+        self._observe(seconds, self._count_envelopes(outcome))
         self._forwarding.note(self._name, len(outcome.forwarded), len(verdicts))
+
+    def _count_envelopes(self, outcome: Outcome) -> list[int]:
+        """Each is counted as a message besides. How many parts those have that were accepted."""
+        found: Counter[str] = Counter()
+        sizes: list[int] = []
+        found["transactions_quarantined"] = sum(is_envelope(record) for record, *_ in outcome.quarantined)
+        if outcome.units:
+            for record, verdict in zip(outcome.records, outcome.checked.verdicts, strict=True):
+                unit = outcome.units.get(record.offset)
+                if unit is None:
+                    continue
+                found[_COUNTED_AS[verdict]] += 1
+                if verdict is not Verdict.DUPLICATE:
+                    sizes.append(len(unit.parts))
+                    self.parts.update(part.address for part in unit.parts)
+        self._counts.update(+found)
+        return sizes
 
 
 def _points(outcome: Outcome, capacity: int, last: Meta | None) -> list[str]:

@@ -2,7 +2,7 @@
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, Self
 
 from prometheus_client import CollectorRegistry, Histogram, generate_latest
@@ -17,10 +17,13 @@ _COUNTERS: Final = {
     "quarantined": "Records refused for good.",
     "fenced": "Times a lane lost its transactional ID to another owner.",
     "retries": "Times a lane opened again after a failure.",
+    "transactions_quarantined": "Envelopes refused for good, each with all its parts.",
     "gap_records": "Input records that retention deleted before they were processed.",
 }
 _VERDICTS: Final = ("accepted", "duplicates", "unchecked")
 _SECONDS: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
+_PARTS: Final = (1, 2, 3, 5, 10, 20, 50, 100, 200, 500, 1_000, 2_000, 5_000, 10_000)
+"""An envelope has 10,000 at most."""
 
 
 class Metrics:
@@ -35,10 +38,21 @@ class Metrics:
             registry=self._registry,
             buckets=_SECONDS,
         )
+        self._transaction_parts = Histogram(
+            "ringfence_transaction_parts",
+            "Parts of an accepted transaction, by the address of its envelope.",
+            ["address"],
+            registry=self._registry,
+            buckets=_PARTS,
+        )
 
-    def observe(self, address: str, seconds: float) -> None:
-        """A batch of an address took so many seconds."""
+    def observe(self, address: str, seconds: float, parts: Sequence[int] = ()) -> None:
+        """A batch of an address took so many seconds, and the envelopes accepted in it had so many parts each."""
         self._batch_seconds.labels(address).observe(seconds)
+        if parts:
+            histogram = self._transaction_parts.labels(address)
+            for each in parts:
+                histogram.observe(each)
 
     def show(self, lanes: Lanes) -> Self:
         """What these lanes count, too."""
@@ -65,6 +79,16 @@ def _counters(lanes: Lanes) -> Iterable[Metric]:
     messages = CounterMetricFamily(
         "ringfence_messages", "Messages by address and verdict.", labels=["address", "verdict"]
     )
+    transactions = CounterMetricFamily(
+        "ringfence_transactions",
+        "Transactions by the address of their envelope and verdict; each is one of the messages, too.",
+        labels=["address", "verdict"],
+    )
+    parts = CounterMetricFamily(
+        "ringfence_parts",
+        "Accepted parts of transactions by the address of their envelope and the address that they were accepted for.",
+        labels=["address", "accepted_for"],
+    )
     others = {
         name: CounterMetricFamily(f"ringfence_{name}", text, labels=["address"])
         for name, text in _COUNTERS.items()
@@ -73,9 +97,13 @@ def _counters(lanes: Lanes) -> Iterable[Metric]:
     for address, each in sorted(counts.items()):
         for verdict in _VERDICTS:
             messages.add_metric([address, verdict], each[verdict])
+            transactions.add_metric([address, verdict], each[f"transactions_{verdict}"])
         for name, family in others.items():
             family.add_metric([address], each[name])
-    return [messages, *others.values()]
+    for address, accepted in sorted(lanes.parts().items()):
+        for target, count in sorted(accepted.items()):
+            parts.add_metric([address, target], count)
+    return [messages, transactions, parts, *others.values()]
 
 
 def _gauges(lanes: Lanes) -> Iterable[Metric]:
