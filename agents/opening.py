@@ -74,7 +74,7 @@ class Opened:
     path: Path
     emitter: Emitter
     partition_counts: dict[str, int]
-    """Of input and accepted topic."""
+    """Of input and accepted topic, and of the accepted topics that parts of transactions may go to."""
     topic_ids: dict[str, str]
     cluster: Cluster
     outputs: Outputs

@@ -72,8 +72,8 @@ class Meta(NamedTuple):
     """The lane's state besides its slots; one record in each transaction.
 
     ``next_offsets`` maps an input topic of the lane to the first offset that is not yet processed.
-    ``partition_counts`` maps input and accepted topic to their counts when the lane began: a changed count
-    moves homes, so the lane refuses to go on.
+    ``partition_counts`` maps input and accepted topic, and the accepted topics of other addresses that transactions may have
+    parts for, to their counts when the lane began: a changed count moves homes, so the lane refuses to go on.
     """
 
     capacity: int
