@@ -5,7 +5,14 @@ from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from typing import Final
 
 from agents.state_faults import state_faults
-from agents.topic_faults import count_faults, missing_journal, missing_topics, target_faults, topic_faults
+from agents.topic_faults import (
+    count_faults,
+    missing_journal,
+    missing_targets,
+    missing_topics,
+    target_faults,
+    topic_faults,
+)
 from ringfence_kafka import wire
 from ringfence_kafka.cluster import Cluster
 from ringfence_kafka.config.settings import AddressSettings, Settings
@@ -72,18 +79,22 @@ class AddressFaults:
             [journal, *(topic for each in addresses for topic in each.topics(app_id).values())]
         )
         existing = described.topics
+        targets = {each.name: self._settings.transaction_targets(each) for each in addresses}
         absent = {
             each.name: [
                 *missing_topics(app_id, each, described),
-                *target_faults(each, self._settings.transaction_targets(each), described),
+                *missing_targets(each, targets[each.name], described),
             ]
             for each in addresses
         }
         self.bytes_max = {name: topic.message_bytes_max for name, topic in existing.items()}
         counts = {name: topic.partitions for name, topic in existing.items()}
         wrong = {
-            each.name: topic_faults(app_id, each, existing)
-            or count_faults(each, counts, metas.get(each.name, ()))
+            each.name: [
+                *topic_faults(app_id, each, existing),
+                *target_faults(each, targets[each.name], existing),
+            ]
+            or count_faults(each, counts, metas.get(each.name, ()), targets[each.name])
             for each in addresses
         }
         found: dict[str, Sequence[str]] = {name: [*absent[name], *wrong[name]] for name in absent}
@@ -101,7 +112,7 @@ class AddressFaults:
         """What descriptions of topics do not tell, of addresses that had a fault."""
         if not doubtful:
             return {}
-        found = await state_faults(self._cluster, doubtful, existing)
+        found = await state_faults(self._cluster, self._settings, doubtful, existing)
         self.denied = _faulty(await self._ask_denied()) if self.denied else {}
         return {name: faults or self.denied.get(name, ()) for name, faults in found.items()}
 

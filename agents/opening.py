@@ -23,7 +23,14 @@ from agents.ownership import Ownership
 from agents.path import Path
 from agents.refetch import read_again
 from agents.state_faults import newest_meta
-from agents.topic_faults import BEGIN_ANEW, count_faults, missing_topics, target_faults, topic_faults
+from agents.topic_faults import (
+    BEGIN_ANEW,
+    count_faults,
+    missing_targets,
+    missing_topics,
+    target_faults,
+    topic_faults,
+)
 from ringfence_kafka import wire
 from ringfence_kafka.cluster import Cluster
 from ringfence_kafka.config.settings import AddressSettings, Settings
@@ -245,13 +252,14 @@ class Opening:
             elsewhere = [each.accepted_topic for each in self._targets]
             described = await self._cluster.describe([*roles.values(), *elsewhere])
             existing = described.topics
-            beyond = target_faults(self.address, self._targets, described)
-            absent = missing_topics(self.group_id, self.address, described)
-            if absent or any(each not in existing for each in elsewhere):
-                raise TopicMissingError("; ".join([*absent, *beyond]))
+            if absent := [
+                *missing_topics(self.group_id, self.address, described),
+                *missing_targets(self.address, self._targets, described),
+            ]:
+                raise TopicMissingError("; ".join(absent))
             if faults := [
                 *topic_faults(self.group_id, self.address, existing),
-                *beyond,
+                *target_faults(self.address, self._targets, existing),
                 *self._denied(),
             ]:
                 raise LaneRefusedError("; ".join(faults))

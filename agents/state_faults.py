@@ -2,12 +2,12 @@
 
 import asyncio
 import contextlib
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 from agents import topic_faults
 from ringfence_kafka import log_reader, wire
 from ringfence_kafka.cluster import Cluster
-from ringfence_kafka.config.settings import AddressSettings
+from ringfence_kafka.config.settings import AddressSettings, Settings
 from ringfence_kafka.errors import ForeignChangelogError
 from ringfence_kafka.topics import TopicDescription
 from tables.codec import META_KEY, FormatError, Meta, decode_meta
@@ -15,7 +15,10 @@ from tables.restore import require_own
 
 
 async def state_faults(
-    cluster: Cluster, addresses: Collection[AddressSettings], existing: Mapping[str, TopicDescription]
+    cluster: Cluster,
+    settings: Settings,
+    addresses: Collection[AddressSettings],
+    existing: Mapping[str, TopicDescription],
 ) -> dict[str, list[str]]:
     """Faults by address: another one's changelog, changed partition counts.
 
@@ -29,7 +32,10 @@ async def state_faults(
         place: span for place, span in zip(places, spans, strict=True) if not isinstance(span, BaseException)
     }
     metas = await _newest_metas(cluster, told)
-    return {each.name: meta_faults(app_id, each, metas, existing) for each in addresses}
+    return {
+        each.name: meta_faults(app_id, each, metas, existing, settings.transaction_targets(each))
+        for each in addresses
+    }
 
 
 async def newest_meta(cluster: Cluster, topic: str, partition: int) -> Meta | None:
@@ -64,8 +70,12 @@ def meta_faults(
     address: AddressSettings,
     metas: Mapping[tuple[str, int], Meta],
     existing: Mapping[str, TopicDescription],
+    targets: Iterable[AddressSettings] = (),
 ) -> list[str]:
-    """Whose rings an address would go on with, and whether its topics still have the partitions that they had."""
+    """Whose rings an address would go on with, and whether its topics still have the partitions that they had.
+
+    ``targets``: the other addresses that its transactions have parts for, whose accepted topics count as its own.
+    """
     changelog_topic = wire.changelog_topic(app_id, address.name)
     own = {number: meta for (topic, number), meta in metas.items() if topic == changelog_topic}
     for number, meta in own.items():
@@ -74,4 +84,4 @@ def meta_faults(
         except ForeignChangelogError as error:
             return [str(error)]
     counts = {name: topic.partitions for name, topic in existing.items()}
-    return topic_faults.count_faults(address, counts, own.values())
+    return topic_faults.count_faults(address, counts, own.values(), targets)

@@ -93,30 +93,55 @@ def topic_faults(
     ]
 
 
-def target_faults(
+def missing_targets(
     address: AddressSettings, targets: Iterable[AddressSettings], described: Described
 ) -> list[str]:
-    """What keeps parts of transactions from the accepted topics of other addresses.
-
-    Those addresses have the same faults; but a lane whose transactions go there must not begin one either.
-    """
+    """Accepted topics of other addresses that its transactions have parts for, and that do not exist or may not be seen."""
+    role = "accepted topic"
     return [
-        f"transactions of {address.name} have parts for {each.name}: {fault}"
+        of_target(
+            address,
+            each,
+            lacking("topic", each.accepted_topic, rights_on(role))
+            if each.accepted_topic in described.refused
+            else missing(role, each.name, each.accepted_topic),
+        )
         for each in targets
-        if (fault := _target_fault(each, described)) is not None
+        if each.accepted_topic not in described.topics
     ]
 
 
-def _target_fault(target: AddressSettings, described: Described) -> str | None:
-    name = target.accepted_topic
-    topic = described.topics.get(name)
-    if topic is None:
-        if name in described.refused:
-            return lacking("topic", name, rights_on("accepted topic"))
-        return missing("accepted topic", target.name, name)
+def target_faults(
+    address: AddressSettings, targets: Iterable[AddressSettings], existing: Mapping[str, TopicDescription]
+) -> list[str]:
+    """What keeps parts of transactions from the accepted topics of other addresses that there are.
+
+    Those addresses have the same faults; but a lane whose transactions go there must not begin one either.
+    """
+    source = existing.get(address.input_topic)
+    return [
+        of_target(address, each, fault)
+        for each in targets
+        if (topic := existing.get(each.accepted_topic)) is not None
+        for fault in _target_faults(source, each, topic)
+    ]
+
+
+def _target_faults(
+    source: TopicDescription | None, target: AddressSettings, topic: TopicDescription
+) -> Iterable[str]:
     if topic.config is None:
-        return untold(name)
-    return _compacted("accepted topic", target.name, topic) if "compact" in topic.cleanup_policy else None
+        yield untold(topic.name)
+        return
+    if "compact" in topic.cleanup_policy:
+        yield _compacted("accepted topic", target.name, topic)
+    if source is not None:
+        yield from _narrower("accepted topic", target.name, topic, source)
+
+
+def of_target(address: AddressSettings, target: AddressSettings, said: str) -> str:
+    """What is said of the topic of another address, and what this one has to do with it."""
+    return f"transactions of {address.name} have parts for {target.name}: {said}"
 
 
 def count_faults(
@@ -136,28 +161,47 @@ def count_faults(
     return [_moved(topic, now, before, "") for (topic, before), now in found.items()]
 
 
-def notes(address: AddressSettings, existing: Mapping[str, TopicDescription]) -> list[str]:
-    """What is worth knowing and stops nothing."""
+def notes(
+    address: AddressSettings,
+    existing: Mapping[str, TopicDescription],
+    targets: Iterable[AddressSettings] = (),
+) -> list[str]:
+    """What is worth knowing and stops nothing; ``targets`` are the other addresses that its transactions have parts for."""
     told = []
     source = existing.get(address.input_topic)
-    if source is not None and source.partitions != address.partitions:
+    if source is None:
+        return []
+    if source.partitions != address.partitions:
         told.append(
             f"{source.name} has {source.partitions} partitions, the configuration says partitions = "
             f"{address.partitions}: an existing topic is used as it is"
         )
-    accepted = existing.get(address.accepted_topic)
-    if source is not None and accepted is not None and accepted.retention_ms < source.retention_ms:
-        told.append(
-            f"{accepted.name} (accepted topic of {address.name}) keeps messages for {span(accepted.retention_ms)} from their "
+    if (accepted := existing.get(address.accepted_topic)) is not None:
+        told += _less_than(source, address.name, accepted, "messages go to quarantine")
+    for each in targets:
+        if (accepted := existing.get(each.accepted_topic)) is not None:
+            whole = "parts go to quarantine, each with its whole transaction"
+            told += [
+                of_target(address, each, note) for note in _less_than(source, each.name, accepted, whole)
+            ]
+    return told
+
+
+def _less_than(
+    source: TopicDescription, owner: str, accepted: TopicDescription, too_large: str
+) -> Iterable[str]:
+    """In what an accepted topic is less than the input that its messages come from."""
+    if accepted.retention_ms < source.retention_ms:
+        yield (
+            f"{accepted.name} (accepted topic of {owner}) keeps messages for {span(accepted.retention_ms)} from their "
             f"acceptance, {source.name} for {span(source.retention_ms)}: consumers that are away for longer lose some, and say GAP"
         )
-    if source is not None and accepted is not None and accepted.message_bytes_max < source.message_bytes_max:
-        told.append(
-            f"{accepted.name} (accepted topic of {address.name}) has max.message.bytes={accepted.message_bytes_max}, {source.name} "
-            f"has {source.message_bytes_max}: larger messages go to quarantine: "
+    if accepted.message_bytes_max < source.message_bytes_max:
+        yield (
+            f"{accepted.name} (accepted topic of {owner}) has max.message.bytes={accepted.message_bytes_max}, {source.name} "
+            f"has {source.message_bytes_max}: larger {too_large}: "
             f"{alter(accepted.name, 'max.message.bytes', source.message_bytes_max)}"
         )
-    return told
 
 
 def _counts(app_id: str, address: AddressSettings, existing: Mapping[str, TopicDescription]) -> Iterable[str]:
@@ -249,12 +293,16 @@ def _timestamps(
     if source is None:
         return
     for role, name in address.topics(app_id).items():
-        if role not in _RECORDS or name not in existing:
-            continue
-        for setting, taken in existing[name].timestamps.items():
-            needed = source.timestamps.get(setting, 0)
-            if taken < needed:
-                yield (
-                    f"{name} ({role} of {address.name}) has {setting}={taken}, {source.name} has {needed}, and a record "
-                    f"between the two would stop its lane: {alter(name, setting, needed)}"
-                )
+        if role in _RECORDS and name in existing:
+            yield from _narrower(role, address.name, existing[name], source)
+
+
+def _narrower(role: str, address: str, topic: TopicDescription, source: TopicDescription) -> Iterable[str]:
+    """Timestamps that an input takes, and an output does not."""
+    for setting, taken in topic.timestamps.items():
+        needed = source.timestamps.get(setting, 0)
+        if taken < needed:
+            yield (
+                f"{topic.name} ({role} of {address}) has {setting}={taken}, {source.name} has {needed}, and a record "
+                f"between the two would stop its lane: {alter(topic.name, setting, needed)}"
+            )

@@ -132,12 +132,14 @@ def compare(settings: Settings, described: Described) -> Findings:
     else:
         findings.notes += topic_faults.journal_notes(journal)
     for address in settings.addresses:
+        targets = settings.transaction_targets(address)
         findings.by_address[address.name] = [
             *topic_faults.missing_topics(app_id, address, described),
-            *topic_faults.target_faults(address, settings.transaction_targets(address), described),
+            *topic_faults.missing_targets(address, targets, described),
             *topic_faults.topic_faults(app_id, address, existing),
+            *topic_faults.target_faults(address, targets, existing),
         ]
-        findings.notes += topic_faults.notes(address, existing)
+        findings.notes += topic_faults.notes(address, existing, targets)
     progress_topic = existing.get(wire.progress_topic(app_id))
     if progress_topic is not None:  # which the first consumer makes
         findings.consumers += consumer_faults.progress_faults(progress_topic)

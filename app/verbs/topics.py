@@ -23,6 +23,7 @@ from aiokafka.errors import (
 )
 
 from agents.state_faults import state_faults
+from app.verbs import rights
 from app.verbs.topic_rules import Findings, TopicPlan, compare, missing, required
 from ringfence_kafka import wire
 from ringfence_kafka.access import client_options, refusal
@@ -63,7 +64,7 @@ def create(settings: Settings) -> int:
 
 
 def check(settings: Settings) -> int:
-    """Verify all topics and print a line a fault.
+    """Verify all topics and print a line a fault; rights that a worker needs and this user lacks are notes.
 
     Returns:
         The exit code: 0 ok, 1 faults.
@@ -71,16 +72,20 @@ def check(settings: Settings) -> int:
     Raises:
         BrokerUnavailableError: nobody answers.
     """
-    findings = asyncio.run(examine(settings))
-    for note in findings.notes:
-        click.echo(f"note   {note}")
+    findings, denied = asyncio.run(_examine_with_rights(settings))
     faults = [*findings.faults, *findings.consumers]
+    for note in [*findings.notes, *(each for each in denied.faults if each not in faults)]:
+        click.echo(f"note   {note}")
     for fault in faults:
         click.echo(f"fault  {fault}")
     if faults:
         return 1
     click.echo(f"ok     {len(required(settings))} topics")
     return 0
+
+
+async def _examine_with_rights(settings: Settings) -> tuple[Findings, Findings]:
+    return await examine(settings), await rights.missing_on_topics(settings)
 
 
 async def examine(settings: Settings) -> Findings:
@@ -99,7 +104,7 @@ async def examine(settings: Settings) -> Findings:
     # What topics lack, or a state of other topics, comes first: the rest can wait until that is repaired.
     sound = [each for each in settings.addresses if not findings.by_address[each.name]]
     async with _answered(settings.kafka), Cluster(settings.kafka, settings.app.id) as cluster:
-        findings.by_address |= await state_faults(cluster, sound, described.topics)
+        findings.by_address |= await state_faults(cluster, settings, sound, described.topics)
     return findings
 
 

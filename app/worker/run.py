@@ -18,9 +18,9 @@ from yarl import URL
 from agents import address as address_agent
 from agents.address_faults import AddressFaults, Faults, say_fault
 from agents.lanes import Lanes
-from app.verbs import topics
+from app.verbs import rights, topics
 from app.verbs.topic_rules import Findings
-from app.worker import rights, web
+from app.worker import web
 from app.worker.group import GroupOwnership
 from app.worker.metrics import Metrics
 from app.worker.transport import BatchTransport

@@ -3,6 +3,7 @@
 One broker has a listener for each way in; Ringfence knows only the secured addresses.
 """
 
+import asyncio
 import json
 import os
 import subprocess
@@ -14,6 +15,7 @@ from typing import Final
 import pytest
 from confluent_kafka.admin import AclOperation, ResourcePatternType, ResourceType
 
+from app.verbs import rights as rights_verb
 from ringfence_kafka.config.load import load
 from tests.support import kafka
 from tests.support.secured import (
@@ -365,3 +367,63 @@ def test_a_missing_right_is_named(
     assert err.removeprefix("ringfence: ").splitlines() == [
         each.format(name=name, app=app_id, why=why) for each in lacking
     ]
+
+
+def test_a_right_on_another_addresss_topic(
+    secured: SecuredBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Transactions have parts for an address whose accepted topic may not be written: it is told before the first one comes.
+
+    By ``topics check`` and at the start of a worker, which goes on with the addresses beside.
+    """
+    transfers, payments, alone = (kafka.unique(each) for each in ("transfers", "payments", "alone"))
+    app_id = f"{transfers}-app"
+    addresses = [
+        {"name": transfers, "partitions": 1, "transaction_addresses": [payments]},
+        {"name": payments, "partitions": 1},
+        {"name": alone, "partitions": 1},
+    ]
+    kept_back = (
+        ResourceType.TOPIC,
+        f"{payments}.accepted",
+        ResourcePatternType.LITERAL,
+        AclOperation.WRITE,
+    )
+    granted = [right for each in (transfers, payments, alone) for right in _rights(each, app_id)["worker"]]
+    granted.remove((ResourceType.TOPIC, f"{payments}.", ResourcePatternType.PREFIXED, AclOperation.WRITE))
+    granted.append((ResourceType.TOPIC, f"{payments}.quarantine", *kept_back[2:]))
+    granted.append((*kept_back[:3], AclOperation.DESCRIBE))  # seen, and not written
+    secured.add_user(app_id, dict.fromkeys(granted))
+    access = secured.scram.with_user(app_id)
+    owner = tmp_path / "owner"
+    owner.mkdir()
+    made = secured.scram.configure(owner, app_id, addresses)
+    config = access.configure(tmp_path, app_id, addresses)
+    for variable, value in access.environment.items():
+        monkeypatch.setenv(variable, value)
+    assert _run(secured.scram, made, "topics", "create")[0] == 0
+    code, checked, _ = _run(access, config, "topics", "check")
+    process = WorkerProcess(config, "w", dict(access.environment))
+
+    def lane(name: str) -> dict[str, str]:
+        return dict(process.health()[1].get("lanes", {}).get(f"{name}-0", {}))
+
+    try:
+        process.start()
+        wait_for(
+            lambda: [lane(each).get("state") for each in (transfers, alone)] == ["refused", "open"],
+            lambda: f"{process.health()}\n{process.log()}",
+        )
+        shown = lane(transfers)["reason"]
+    finally:
+        process.destroy()
+    before = asyncio.run(rights_verb.missing(load(config)))
+    secured.add_user(app_id, [kept_back])
+    after = asyncio.run(rights_verb.missing(load(config)))
+
+    fault = f"topic {payments}.accepted: this user may not use it as a worker does: allow Write on it"
+    theirs = f"transactions of {transfers} have parts for {payments}: {fault}"
+    assert (code, checked.splitlines()) == (0, [f"note   {theirs}", f"note   {fault}", "ok     16 topics"])
+    assert shown == theirs
+    assert (before.by_address, before.shared) == ({transfers: [theirs], payments: [fault], alone: []}, [])
+    assert after.faults == []

@@ -5,10 +5,18 @@ from aiokafka.errors import (
     TransactionalIdAuthorizationFailed,
 )
 
-from agents.topic_faults import count_faults, denied, topic_faults
+from agents.state_faults import meta_faults
+from agents.topic_faults import (
+    count_faults,
+    denied,
+    missing_targets,
+    notes,
+    target_faults,
+    topic_faults,
+)
 from ringfence_kafka.config.load import validate
 from ringfence_kafka.config.settings import AddressSettings
-from ringfence_kafka.topics import TopicDescription, span
+from ringfence_kafka.topics import Described, TopicDescription, span
 from tables.codec import Meta
 
 APP = "rf"
@@ -138,3 +146,100 @@ def test_other_outputs_may_be_small() -> None:
     small = TopicDescription("orders.accepted", 4, config)
 
     assert topic_faults(APP, _address(), _topics() | {small.name: small}) == []
+
+
+# -- topics of other addresses that transactions have parts for -----------------------------------------------------
+
+PREFIX = "transactions of orders have parts for payments: "
+
+
+def _with_target(config: dict[str, str] | None = None, partitions: int = 4) -> dict[str, TopicDescription]:
+    """Those of ``orders``, and the accepted topic of ``payments``."""
+    target = TopicDescription("payments.accepted", partitions, {"cleanup.policy": "delete"} | (config or {}))
+    return _topics() | {target.name: target}
+
+
+def _pair() -> tuple[AddressSettings, AddressSettings]:
+    """The first has transactions with parts for the second."""
+    orders, payments = validate(
+        {"addresses": [{"name": "orders", "transaction_addresses": ["payments"]}, {"name": "payments"}]}
+    ).addresses
+    return orders, payments
+
+
+def test_missing_target() -> None:
+    """Named with the way out, whether it does not exist or may not be seen."""
+    orders, payments = _pair()
+
+    (fault,) = missing_targets(orders, [payments], Described(_topics(), frozenset()))
+    (unseen,) = missing_targets(orders, [payments], Described(_topics(), frozenset({"payments.accepted"})))
+
+    assert fault.startswith(f"{PREFIX}payments.accepted (accepted topic of payments) does not exist")
+    assert fault.endswith("run 'ringfence topics create'")
+    assert (
+        unseen
+        == f"{PREFIX}topic payments.accepted: this user may not use it as a worker does: allow Write on it"
+    )
+    assert missing_targets(orders, [payments], Described(_with_target(), frozenset())) == []
+
+
+def test_target_that_does_not_do() -> None:
+    """As for an accepted topic of one's own."""
+    orders, payments = _pair()
+    untold = TopicDescription("payments.accepted", 4, None)
+
+    assert target_faults(orders, [payments], _with_target()) == []
+    (compacted,) = target_faults(orders, [payments], _with_target({"cleanup.policy": "compact"}))
+    assert compacted.startswith(
+        f"{PREFIX}payments.accepted (accepted topic of payments) has cleanup.policy=compact"
+    )
+    assert compacted.endswith("--topic payments.accepted --add-config cleanup.policy=delete")
+    (fault,) = target_faults(orders, [payments], {untold.name: untold})
+    assert fault == (
+        f"{PREFIX}payments.accepted: the cluster does not tell its configuration: allow this user DescribeConfigs on the topic"
+    )
+
+
+def test_target_that_takes_fewer_timestamps() -> None:
+    """Parts carry the envelope's: one that is refused would stop the envelope's lane."""
+    orders, payments = _pair()
+    setting = "message.timestamp.after.max.ms"
+    topics = _with_target({setting: "5"})
+    topics["orders"] = TopicDescription("orders", 4, {setting: "7"})
+    (fault,) = target_faults(orders, [payments], topics)
+
+    assert fault.startswith(
+        f"{PREFIX}payments.accepted (accepted topic of payments) has {setting}=5, orders has 7, "
+    )
+    assert fault.endswith(f"--topic payments.accepted --add-config {setting}=7")
+
+
+def test_target_with_other_partitions() -> None:
+    """Its groups would be in two partitions: an opening, a watch and the check before a start say so."""
+    orders, payments = _pair()
+    topics, meta = _with_target(partitions=6), _meta(orders=4, payments_accepted=4)
+    counts = {name: each.partitions for name, each in topics.items()}
+    (fault,) = count_faults(orders, counts, [meta], [payments])
+
+    assert fault.startswith("payments.accepted has 6 partitions, it had 4 when its lanes began: ")
+    assert meta_faults(APP, orders, {("rf-orders-changelog", 0): meta}, topics, [payments]) == [fault]
+    assert count_faults(orders, counts, [meta]) == []
+
+
+def test_notes_on_targets() -> None:
+    """A shorter retention and a smaller size are worth knowing."""
+    orders, payments = _pair()
+    topics = _with_target({"retention.ms": "60000", "max.message.bytes": "500"})
+    config = {"retention.ms": "3600000", "max.message.bytes": "1000"}
+    topics["orders"] = TopicDescription("orders", 4, config)
+    topics["orders.accepted"] = TopicDescription("orders.accepted", 4, config)
+    short, small = notes(orders, topics, [payments])
+
+    assert short.startswith(
+        f"{PREFIX}payments.accepted (accepted topic of payments) keeps messages for 60 s "
+    )
+    assert small.startswith(
+        f"{PREFIX}payments.accepted (accepted topic of payments) has max.message.bytes=500, orders has 1000: "
+    )
+    assert "larger parts go to quarantine, each with its whole transaction: " in small
+    assert notes(orders, topics) == []

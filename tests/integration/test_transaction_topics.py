@@ -1,0 +1,150 @@
+"""Topics of other addresses that transactions have parts for: their faults stop whoever needs them, and nobody else."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from agents.address_faults import AddressFaults
+from agents.batch import FetchedBatch
+from agents.lanes import Lanes
+from app.verbs import topics
+from ringfence_kafka.cluster import Cluster
+from ringfence_kafka.config.load import validate
+from ringfence_kafka.config.settings import Settings
+from tests.support import kafka
+from tests.support.lanes import NOW, Group, until
+
+
+class Scene:
+    """Three addresses, a lane each: transactions of the first have parts for the second, and the third is alone."""
+
+    def __init__(self, settings: Settings, cluster: Cluster) -> None:
+        self.settings = settings
+        self.names = tuple(each.name for each in settings.addresses)
+        self.transfers, self.payments, self.alone = self.names
+        self.lanes = Lanes(settings, cluster, AddressFaults(settings, cluster))
+
+    async def assign(self) -> None:
+        """All lanes are this process's."""
+        app_id = self.settings.app.id
+        inputs = {(topic, 0) for each in self.names for topic in (each, f"{app_id}-{each}-forward")}
+        await self.lanes.assigned(inputs, Group())
+
+    async def begin(self) -> None:
+        """And open."""
+        await self.assign()
+        for each in self.names:
+            await self.until(each, "open")
+
+    def state(self, name: str) -> tuple[str, str]:
+        """State and reason, as ``/health`` shows them."""
+        shown = self.lanes.report()[f"{name}-0"]
+        return shown["state"], shown.get("reason", "")
+
+    async def until(self, name: str, state: str) -> None:
+        await until(lambda: self.state(name)[0] == state, lambda: str(self.lanes.report()))
+
+
+@pytest.fixture
+async def scene(bootstrap: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Scene]:
+    """Topics as ``topics create`` makes them; refused lanes ask again at once."""
+    monkeypatch.setattr("agents.lane.REFUSED_AGAIN_S", 0.1)
+    name = kafka.unique("targets")
+    transfers, payments, alone = (f"{name}-{each}" for each in ("transfers", "payments", "alone"))
+    settings = validate(
+        {
+            "kafka": {"bootstrap_servers": bootstrap},
+            "app": {"id": name, "data_dir": str(tmp_path)},
+            "addresses": [
+                {"name": transfers, "partitions": 1, "transaction_addresses": [payments]},
+                {"name": payments, "partitions": 1},
+                {"name": alone, "partitions": 1},
+            ],
+        }
+    )
+    await topics.ensure(settings)
+    async with Cluster(settings.kafka, name) as cluster:
+        made = Scene(settings, cluster)
+        try:
+            await made.begin()
+            yield made
+        finally:
+            await made.lanes.stop()
+
+
+async def test_compacted_while_lanes_run(bootstrap: str, scene: Scene) -> None:
+    """Open lanes stop before compaction takes a part; they say what ``topics check`` says, and go on when that is undone."""
+    accepted = f"{scene.payments}.accepted"
+    kafka.alter_topic(bootstrap, accepted, "cleanup.policy", "compact,delete")
+    await scene.lanes.look_at_topics()
+    for each in (scene.transfers, scene.payments):
+        await scene.until(each, "refused")
+    found = (await topics.examine(scene.settings)).by_address
+    refused, alone = scene.state(scene.transfers), scene.state(scene.alone)
+    kafka.alter_topic(bootstrap, accepted, "cleanup.policy", "delete")
+    for each in (scene.transfers, scene.payments):
+        await scene.until(each, "open")
+
+    (fault,) = found[scene.transfers]
+    assert refused == ("refused", fault)
+    assert found[scene.payments] == [
+        fault.removeprefix(f"transactions of {scene.transfers} have parts for {scene.payments}: ")
+    ]
+    assert (found[scene.alone], alone) == ([], ("open", ""))
+
+
+async def test_grown_while_lanes_run(bootstrap: str, scene: Scene) -> None:
+    """Groups of the other address would move: a lane that began with the old count stops."""
+    (lane,) = [each for each in scene.lanes.lanes if each.name == f"{scene.transfers}-0"]
+    kafka.send(bootstrap, scene.transfers, [kafka.Sent(b"1", b"g")])
+    batch = await lane.opening.read_again(FetchedBatch(scene.transfers, 0, 0, 1, [], NOW))
+    assert batch is not None
+    await scene.lanes.offer(batch)
+    await until(lambda: lane.next == 1, lambda: str(scene.lanes.report()))
+    kafka.grow_topic(bootstrap, f"{scene.payments}.accepted", 2)
+    await scene.lanes.look_at_topics()
+    await scene.until(scene.transfers, "refused")
+    (fault,) = (await topics.examine(scene.settings)).by_address[scene.transfers]
+
+    assert scene.state(scene.transfers) == ("refused", fault)
+    assert fault.startswith(f"{scene.payments}.accepted has 2 partitions, it had 1 when its lanes began: ")
+    assert scene.state(scene.alone) == ("open", "")
+
+
+async def test_made_smaller_while_lanes_run(bootstrap: str, scene: Scene) -> None:
+    """Lanes go by the new size: a part that does not fit goes to quarantine and stops nothing."""
+    accepted = f"{scene.payments}.accepted"
+    (lane,) = [each for each in scene.lanes.lanes if each.name == f"{scene.transfers}-0"]
+    kafka.alter_topic(bootstrap, accepted, "max.message.bytes", "500")
+    await scene.lanes.look_at_topics()
+    await until(lambda: lane.counts["retries"] == 1, lambda: f"{lane.state}: {lane.reason}")
+    reason = lane.reason
+    await scene.until(scene.transfers, "open")
+    (note,) = [each for each in (await topics.examine(scene.settings)).notes if "transactions" in each]
+
+    assert reason == f"max.message.bytes has changed: {accepted} takes 500 bytes now"
+    assert f"{accepted} (accepted topic of {scene.payments}) has max.message.bytes=500" in note
+    assert scene.state(scene.alone) == ("open", "")
+
+
+async def test_missing_at_the_opening(bootstrap: str, scene: Scene) -> None:
+    """Who needs it waits and says so; it comes back, and all go on by themselves."""
+    accepted = f"{scene.payments}.accepted"
+    await scene.lanes.revoked()
+    kafka.delete_topics(bootstrap, [accepted])
+    await scene.assign()
+    for each in (scene.transfers, scene.payments):
+        await scene.until(each, "retrying")
+    await scene.until(scene.alone, "open")
+    reason = scene.state(scene.transfers)[1]
+    found = (await topics.examine(scene.settings)).by_address[scene.transfers]
+    await topics.ensure(scene.settings)
+    for each in scene.names:
+        await scene.until(each, "open")
+
+    assert found == [reason]
+    assert reason.startswith(
+        f"transactions of {scene.transfers} have parts for {scene.payments}: {accepted} ("
+    )
+    assert reason.endswith("run 'ringfence topics create'")
