@@ -96,6 +96,7 @@ def audit(
         master or settings.reconcile.master,
         out,
         as_json,
+        {each.name: each for each in settings.addresses if each is not address},
     )
     return job.run(request)
 

@@ -22,7 +22,17 @@ def notes(audit: Audit) -> list[str]:
     """Whole sentences, what matters most first."""
     if not audit.records:
         return [*_nothing(audit), *_compacted(audit)]
-    parts = (_compacted, _meaning, _instead, _across, _partitioner, _groups, _contents, _limits)
+    parts = (
+        _compacted,
+        _meaning,
+        _transactions,
+        _instead,
+        _across,
+        _partitioner,
+        _groups,
+        _contents,
+        _limits,
+    )
     return [sentence for each in parts for sentence in each(audit)]
 
 
@@ -189,6 +199,32 @@ def _across(audit: Audit) -> Iterator[str]:
         yield (
             f"{_many(found.other_partition, 'resend')} reached another partition than the original: consumers of one partition each "
             "would not see that they are the same. Ringfence brings those of one group, or without group of one ID, together."
+        )
+
+
+def _transactions(audit: Audit) -> Iterator[str]:
+    found = audit.transactions
+    if not audit.sum("envelopes"):
+        return
+    if found.count:
+        most = f", {found.largest:,} at most in one" if found.count > 1 else ""
+        yield (
+            f"{_many(found.count, 'record')} {'is a transaction' if found.count == 1 else 'are transactions'} with "
+            f"{_many(found.parts, 'part')}{most}: each is accepted or ignored whole. To all other numbers it is one record, with "
+            "its own key and ID."
+        )
+    if found.part_ids:
+        yield (
+            f"{_many(found.part_ids, 'part')} with an ID: these take a place each in a ring, beside the IDs that are counted here, and "
+            "one known is enough to ignore a transaction. So the resends of transactions are a lower bound, and id_cache_size "
+            "should be larger by their share."
+        )
+    if found.without_id:
+        yield f"{_many(found.without_id, 'transaction')} without any ID, of {found.count:,}: they would pass unchecked."
+    if found.malformed:
+        yield (
+            f"{_many(found.malformed, 'record')} with the header _RF_TX whose value is no envelope, or has more parts than it may: "
+            "Ringfence would refuse them. Fix the producer."
         )
 
 

@@ -6,7 +6,8 @@ No consumer group, nothing made, nothing written to Kafka: Describe and Read on 
 import json
 import sys
 import time
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Final
 
@@ -15,7 +16,7 @@ from rich.console import Console
 
 from reconcile.audit import advice, report
 from reconcile.audit.figures import figures
-from reconcile.audit.numbers import STEPS, Counter
+from reconcile.audit.numbers import STEPS, Counter, dialect
 from reconcile.audit.result import Audit, document
 from reconcile.audit.topic import Topic, Wanted, surveyed
 from reconcile.cluster.admin import Admin
@@ -49,6 +50,8 @@ class Request:
     master: str
     out: str | None = None
     as_json: bool = False
+    others: Mapping[str, AddressDefaults] = field(default_factory=dict)
+    """Other addresses that are configured, by name: transactions may have parts for them."""
 
 
 def run(request: Request) -> int:
@@ -98,7 +101,8 @@ def counted(spark: SparkSession, request: Request, topic: Topic) -> Audit:
     further = request.settings.duplicate_id_from == "header"
     try:
         with progress(spark, len(STEPS), Console(stderr=True)) as say:
-            counter = Counter(spark, kafka_options(request.kafka), say)
+            others = {name: dialect(each) for name, each in request.others.items()}
+            counter = Counter(spark, kafka_options(request.kafka), say, others)
             return counter.counted(_nothing_yet(request, topic), look_further=further)
     except SPARK as error:
         raise _explained(error, topic) from error

@@ -1,15 +1,16 @@
 """Counts a topic: the order of the questions, and what is kept between them."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from pyspark.sql import DataFrame, SparkSession
 
-from reconcile.audit import frames, keys, resend_counts
+from reconcile.audit import frames, keys, resend_counts, transactions
 from reconcile.audit.frames import kept
 from reconcile.audit.result import Audit, Resends
 from reconcile.spark import read
+from ringfence_kafka.config.settings import AddressDefaults
 
 Say = Callable[[str], None]
 STEPS: Final = (
@@ -30,6 +31,8 @@ class Counter:
     options: Mapping[str, str]
     """Of the Kafka source."""
     say: Say
+    others: Mapping[str, read.Dialect] = field(default_factory=dict)
+    """How other addresses that are configured name their IDs: transactions may have parts for them."""
 
     def counted(self, asked: Audit, *, look_further: bool) -> Audit:
         """All numbers of an audit of which only what is asked is known.
@@ -41,9 +44,9 @@ class Counter:
         ranges = {asked.topic.name: asked.topic.part.ranges()}
         if not ranges[asked.topic.name]:
             return asked
-        dialect = _dialect(asked)
+        own = dialect(asked.settings)
         self.say(STEPS[0])
-        with kept(read.audited(read.scan(self.spark, self.options, ranges), dialect)) as records:
+        with kept(read.audited(read.scan(self.spark, self.options, ranges), own)) as records:
             audit = keys.by_partition(asked, records)
             if not audit.records:
                 return audit
@@ -52,12 +55,16 @@ class Counter:
             audit = replace(audit, groups=keys.groups(records))
             self.say(STEPS[2])
             audit = self._resends(audit, records)
+        if audit.sum("envelopes"):
+            scanned = read.scan(self.spark, self.options, ranges)
+            name = audit.configured or audit.topic.name
+            audit = replace(audit, transactions=transactions.counted(scanned, name, own, self.others))
         without_ids = look_further and not audit.found.with_id
         if without_ids or not audit.sum("keyed"):
             self.say(STEPS[4])
             audit = self._headers(audit)
         if without_ids:
-            others = [self._instead(audit, dialect, each) for each in ("key", "value")]
+            others = [self._instead(audit, own, each) for each in ("key", "value")]
             audit = replace(audit, others=others)
         return audit
 
@@ -75,10 +82,10 @@ class Counter:
             partitions=[replace(each, resends=resends.get(each.partition, 0)) for each in audit.partitions],
         )
 
-    def _instead(self, audit: Audit, dialect: read.Dialect, id_from: str) -> Resends:
+    def _instead(self, audit: Audit, own: read.Dialect, id_from: str) -> Resends:
         """What IDs of another kind would find."""
         ranges = {audit.topic.name: audit.topic.part.ranges()}
-        records = read.audited(read.scan(self.spark, self.options, ranges), dialect._replace(id_from=id_from))
+        records = read.audited(read.scan(self.spark, self.options, ranges), own._replace(id_from=id_from))
         there = audit.sum("keyed") if id_from == "key" else audit.records - audit.sum("tombstones")
         with kept(_arrived(audit, records, there)) as arrived:
             tally = resend_counts.tallied(arrived, audit.first_ms, audit.last_ms)
@@ -110,8 +117,8 @@ def _arrived(audit: Audit, records: DataFrame, with_id: int) -> DataFrame:
     return frames.arrived(records, audit.topic.partitions, audit.partitioner, ids)
 
 
-def _dialect(audit: Audit) -> read.Dialect:
-    keys = audit.settings
+def dialect(keys: AddressDefaults) -> read.Dialect:
+    """How records that are configured so name ID and group."""
     return read.Dialect(
         keys.duplicate_id_headers, keys.duplicate_id_from, keys.group_header, keys.default_group
     )

@@ -32,6 +32,7 @@ def _rows(audit: Audit) -> list[tuple[str, str]]:
         ("records", f"{audit.records:,}"),
         ("with an ID", f"{found.with_id:,}"),
         ("without", f"{audit.records - found.with_id:,}"),
+        *_transactions(audit),
         ("resends", _of(found.resends, audit.records)),
         ("  to another partition", f"{found.other_partition:,}"),
         ("  of another group", f"{found.other_group:,}"),
@@ -47,6 +48,20 @@ def _rows(audit: Audit) -> list[tuple[str, str]]:
     ]
     day = audit.a_day(found.within_needed)
     return [*rows, ("duplicates dropped a day", "?" if day is None else f"{day:,.0f}")]
+
+
+def _transactions(audit: Audit) -> list[tuple[str, str]]:
+    """Nothing where there are none."""
+    found = audit.transactions
+    if not audit.sum("envelopes"):
+        return []
+    return [
+        ("transactions", f"{found.count:,}"),
+        ("  parts", f"{found.parts:,}"),
+        ("  parts with an ID", f"{found.part_ids:,}"),
+        ("  without any ID", f"{found.without_id:,}"),
+        *([("  cannot be read: would be refused", f"{found.malformed:,}")] if found.malformed else []),
+    ]
 
 
 def _of(part: int, of: int) -> str:

@@ -1,7 +1,7 @@
 """What an audit found, in numbers: the document of ``--json``. Pure. docs/audit.md says what each means."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from fractions import Fraction
 from typing import Any, Final
 
@@ -35,6 +35,8 @@ class PartitionCount:
     with_id: int
     keyed: int
     tombstones: int
+    envelopes: int = 0
+    """Records that are transactions."""
     resends: int = 0
 
 
@@ -113,6 +115,24 @@ class HeaderSeen:
 
 
 @dataclass(frozen=True, slots=True)
+class Transactions:
+    """What envelopes hold."""
+
+    count: int = 0
+    malformed: int = 0
+    """Others that cannot be read: Ringfence would refuse them."""
+    parts: int = 0
+    part_ids: int = 0
+    """Parts that have an ID."""
+    without_id: int = 0
+    """Transactions that have none, and whose parts have none: they would pass unchecked."""
+    largest: int = 0
+    """Parts of the one that has most."""
+    addresses: Mapping[str, int] = field(default_factory=dict)
+    """Parts by their address; of the addresses that have most."""
+
+
+@dataclass(frozen=True, slots=True)
 class Audit:
     """All of it."""
 
@@ -140,6 +160,7 @@ class Audit:
     headers_sample: int = 0
     """So many records were looked at for them."""
     moments: Sequence[Moment] = ()
+    transactions: Transactions = Transactions()
 
     @property
     def records(self) -> int:
@@ -205,6 +226,7 @@ def document(audit: Audit, notes: Sequence[str], snippet: str) -> dict[str, Any]
         "keyed": audit.sum("keyed"),
         "tombstones": audit.sum("tombstones"),
         "partitions": [asdict(each) for each in audit.partitions],
+        "transactions": asdict(audit.transactions),
         "resends": _resends(audit, found),
         "instead": [_resends(audit, each) for each in audit.others],
         "groups": {

@@ -52,6 +52,7 @@ AUDITED: Final = _schema(
     key=BYTES,  # null where it is the group
     keyed=FLAG,  # there is a key
     tombstone=FLAG,  # there is no value
+    envelope=FLAG,  # its value lists the parts of a transaction
 )
 """What stands in an audited topic."""
 

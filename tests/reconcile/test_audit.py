@@ -367,6 +367,44 @@ def test_transactions(lab: Lab) -> None:
     assert "1 offset at the end behind a transaction that is still open" in lab.said(audit)
 
 
+def _envelope(*parts: dict[str, Any], id: bytes | None = None, key: bytes | None = b"k") -> Sent:  # noqa: A002 - as Sent has it
+    return Sent(id, key, json.dumps({"parts": parts}).encode(), (("_RF_TX", b"json/1"), ("G", b"other")))
+
+
+def test_envelopes(lab: Lab) -> None:
+    """Transactions, their parts and the IDs of these, each by its address; one that cannot be read; plain records beside."""
+    header = [{"name": "_AMQ_DUPL_ID", "value": "7"}]
+    records = [
+        Sent(b"1", b"k", headers=(("G", b"g"),)),
+        _envelope({"key": "a", "headers": header}, {"address": "payments"}, {"address": "payments"}, id=b"2"),
+        _envelope({"address": "notes", "headers": header}, {"address": "notes", "key": "n"}),
+        _envelope({"address": "notes"}),
+        _envelope({"key": "a", "key_base64": "YQ=="}, id=b"3"),
+        _envelope({"key": "a"}, id=b"2"),
+    ]
+    topic = lab.topic("envelopes", 1, [At(0, each) for each in records])
+    others = {"notes": AddressDefaults(duplicate_id_from="key")}
+    request = dataclasses.replace(lab.request(topic, group_header="G"), others=others)
+    audit = job.counted(lab.spark, request, job.asked(request))
+    found = audit.transactions
+
+    assert (audit.records, audit.sum("envelopes"), audit.found.resends) == (6, 5, 1)
+    assert (found.count, found.malformed, found.parts, found.largest) == (4, 1, 7, 3)
+    # Of notes the key is the ID: one of its parts has one, whatever their headers.
+    assert (found.part_ids, found.without_id) == (2, 1)
+    assert found.addresses == {"notes": 3, topic: 2, "payments": 2}
+    # The key of an envelope decides, not the group header.
+    assert [(each.name, each.records) for each in audit.groups.largest] == [("k", 5), ("g", 1)]
+    said = lab.said(audit)
+    assert "4 records are transactions with 7 parts, 3 at most in one" in said
+    assert "2 parts with an ID" in said
+    assert "1 transaction without any ID, of 4" in said
+    assert "1 record with the header _RF_TX whose value is no envelope" in said
+    document: Any = job.told(audit)
+    assert document["transactions"]["parts"] == 7
+    assert document["partitions"][0]["envelopes"] == 5
+
+
 def test_deleted_while_reading(lab: Lab) -> None:
     """Retention passes what is about to be read: exit code 3, never a number that is too low."""
     topic = lab.topic("deleted", 1, [At(0, Sent(b"%d" % number)) for number in range(10)])

@@ -13,12 +13,12 @@ from aiokafka.partitioner import murmur2 as murmur2_of_aiokafka
 from confluent_kafka import KafkaError
 
 from app.cli import main
-from reconcile.audit import advice, extent, job, partitioner
+from reconcile.audit import advice, extent, job, partitioner, report
 from reconcile.audit.extent import Extent
 from reconcile.audit.figures import figures
 from reconcile.audit.job import keep
 from reconcile.audit.partitioner import Placed
-from reconcile.audit.result import Audit, HeaderSeen, PartitionCount, Resends, Spread, document
+from reconcile.audit.result import Audit, HeaderSeen, PartitionCount, Resends, Spread, Transactions, document
 from reconcile.audit.topic import Topic
 from reconcile.cluster.admin import refused
 from reconcile.page.escapes import as_text
@@ -308,3 +308,19 @@ def test_usage(arguments: list[str], fault: str, capsys: pytest.CaptureFixture[s
 
     assert caught.value.code == 2
     assert fault in click.unstyle(capsys.readouterr().err)
+
+
+def test_topics_without_transactions_say_nothing_of_them() -> None:
+    """Nor does the table."""
+    assert "transaction" not in said(made())
+    assert [name for name, _ in report._rows(made()) if "transaction" in name or "parts" in name] == []
+
+
+def test_table_of_transactions() -> None:
+    """Counted where there are any; what cannot be read only where it is."""
+    partitions = [PartitionCount(0, 100, 100, 100, 0, envelopes=5)]
+    audit = made(partitions=partitions, transactions=Transactions(4, 1, 12, 3, 2, 9))
+    rows = dict(report._rows(audit))
+
+    assert (rows["transactions"], rows["  parts"], rows["  parts with an ID"]) == ("4", "12", "3")
+    assert (rows["  without any ID"], rows["  cannot be read: would be refused"]) == ("2", "1")
