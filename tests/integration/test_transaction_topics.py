@@ -1,5 +1,6 @@
 """Topics of other addresses that transactions have parts for: their faults stop whoever needs them, and nobody else."""
 
+import json
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -41,6 +42,15 @@ class Scene:
         """State and reason, as ``/health`` shows them."""
         shown = self.lanes.report()[f"{name}-0"]
         return shown["state"], shown.get("reason", "")
+
+    async def feed(self, bootstrap: str, record: kafka.Sent) -> None:
+        """The first record of the first address, until its lane is through with it."""
+        (lane,) = [each for each in self.lanes.lanes if each.name == f"{self.transfers}-0"]
+        kafka.send(bootstrap, self.transfers, [record])
+        batch = await lane.opening.read_again(FetchedBatch(self.transfers, 0, 0, 1, [], NOW))
+        assert batch is not None
+        await self.lanes.offer(batch)
+        await until(lambda: lane.next == 1, lambda: str(self.lanes.report()))
 
     async def until(self, name: str, state: str) -> None:
         await until(lambda: self.state(name)[0] == state, lambda: str(self.lanes.report()))
@@ -96,12 +106,7 @@ async def test_compacted_while_lanes_run(bootstrap: str, scene: Scene) -> None:
 
 async def test_grown_while_lanes_run(bootstrap: str, scene: Scene) -> None:
     """Groups of the other address would move: a lane that began with the old count stops."""
-    (lane,) = [each for each in scene.lanes.lanes if each.name == f"{scene.transfers}-0"]
-    kafka.send(bootstrap, scene.transfers, [kafka.Sent(b"1", b"g")])
-    batch = await lane.opening.read_again(FetchedBatch(scene.transfers, 0, 0, 1, [], NOW))
-    assert batch is not None
-    await scene.lanes.offer(batch)
-    await until(lambda: lane.next == 1, lambda: str(scene.lanes.report()))
+    await scene.feed(bootstrap, kafka.Sent(b"1", b"g"))
     kafka.grow_topic(bootstrap, f"{scene.payments}.accepted", 2)
     await scene.lanes.look_at_topics()
     await scene.until(scene.transfers, "refused")
@@ -148,3 +153,19 @@ async def test_missing_at_the_opening(bootstrap: str, scene: Scene) -> None:
         f"transactions of {scene.transfers} have parts for {scene.payments}: {accepted} ("
     )
     assert reason.endswith("run 'ringfence topics create'")
+
+
+async def test_counts_outlive_their_lane(bootstrap: str, scene: Scene) -> None:
+    """What a worker tells of transactions only ever grows, also when another takes the lane."""
+    parts = {"parts": [{"address": scene.payments}, {"address": scene.payments}, {}]}
+    await scene.feed(bootstrap, kafka.Sent(b"1", b"g", json.dumps(parts).encode(), (("_RF_TX", b"json/1"),)))
+    here = scene.lanes.parts(), scene.lanes.totals()[scene.transfers]["transactions_accepted"]
+    await scene.lanes.assigned(
+        {(scene.alone, 0), (f"{scene.settings.app.id}-{scene.alone}-forward", 0)}, Group()
+    )
+    gone = scene.lanes.parts(), scene.lanes.totals()[scene.transfers]["transactions_accepted"]
+
+    assert [each.opening.address.name for each in scene.lanes.lanes] == [scene.alone]
+    assert here[0][scene.transfers] == {scene.payments: 2, scene.transfers: 1}
+    assert here[1] == 1
+    assert gone == here
