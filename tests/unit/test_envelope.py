@@ -72,7 +72,7 @@ def test_most() -> None:
         (b"\xef\xbb\xbf" + parts({}), "not JSON"),
         (parts({}) + b"x", "not JSON"),
         (b"[" * 100_000, "nested too deeply"),
-        (b'{"parts": [' + b"1" * 10_000 + b"]}", "not JSON"),
+        (b'{"parts": [' + b"1" * 10_000 + b"]}", "part 1/1: it is not a JSON object"),
         (b'{"parts": [NaN]}', "NaN is no JSON"),
         (b'{"parts": [{}], "parts": [{}]}', "the name 'parts' stands twice"),
         (b'{"parts": [{}, {"key": "a", "key": "b"}]}', "part 2/2: the name 'key' stands twice"),
