@@ -25,6 +25,8 @@ from tables.table import Change, LaneTable
 NewBuilder = Callable[[], Builder]
 Headers = list[tuple[str, bytes | None]]
 
+OURS_BYTES: Final = 2_048
+"""More than a record has around its content: of its batch, of our headers, of a default group."""
 _OURS: Final = frozenset({wire.HEADER_SOURCE, wire.HEADER_KEY, wire.HEADER_TRANSACTION, wire.HEADER_PART})
 """Replaced or left out on what is accepted, if they were there."""
 
@@ -165,6 +167,7 @@ class Emitter:
 
         accepted = {each: batches(self._targets[each].topic) for each in self._emitted_to(outcome)}
         self._accept(outcome, accepted)
+        self._probe_ignored(outcome, batches)
         written = [batch for each in accepted.values() for batch in each.finish()]
         if outcome.originals:
             written += self._diverted(outcome, batches(self._address.duplicates_topic))
@@ -224,6 +227,25 @@ class Emitter:
             accepted[address].add(
                 partition, record, group, written.value, headers, place=f"part {number}/{count}: "
             )
+
+    def _probe_ignored(self, outcome: Outcome, batches: Callable[[str], _Batches]) -> None:
+        """What is refused is refused before its IDs are judged: an envelope too that is a duplicate and has too large a part.
+
+        A part has its key and group besides what stands in the envelope, so only what is large there is built, and not written.
+        """
+        if not outcome.units:
+            return
+        for record, verdict, source in zip(
+            outcome.records, outcome.checked.verdicts, outcome.sources, strict=True
+        ):
+            unit = outcome.units.get(record.offset) if verdict is Verdict.DUPLICATE else None
+            if unit is None:
+                continue
+            topics = {part.address: self._targets[part.address].topic for part in unit.parts}
+            least = min(self._outputs.bytes_max[each] for each in topics.values())
+            if 2 * len(record.value or b"") + OURS_BYTES > least:
+                probes = {address: batches(topic) for address, topic in topics.items()}
+                self._accept_parts(record, source, unit, probes)
 
     def _diverted(self, outcome: Outcome, batches: _Batches) -> list[Outgoing]:
         """Duplicates as they came, with ``_RF_SOURCE`` and ``_RF_ORIGINAL``."""

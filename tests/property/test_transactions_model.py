@@ -147,12 +147,10 @@ class Reference:
         own_key = None if plan.key is None else plan.key.encode()
         if not arrived and home != self.number:
             return [Due(FORWARD, home, source, None, own_key)]
-        if broken:
+        if broken or any(each.large for each in plan.parts):
             return [Due("transfers.quarantine", None, source, None, own_key)]
         if any(each == held for each in known for held, _ in self.ring):
             return [Due("transfers.duplicates", None, source, None, own_key)]
-        if any(each.large for each in plan.parts):  # of no interest where it is not to be written
-            return [Due("transfers.quarantine", None, source, None, own_key)]
         self.ring.extend((each, source) for each in known)
         if not plan.parts:
             return [_due("transfers", own_key, source, None)]

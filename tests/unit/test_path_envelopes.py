@@ -396,6 +396,25 @@ def test_part_too_large_for_its_topic() -> None:
     assert (outcome.checked.new_ids, len(outcome.quarantined)) == ([], 1)
 
 
+@pytest.mark.parametrize("value", ["x" * BYTES_MAX, "x" * (BYTES_MAX - 60)])
+def test_known_and_too_large(value: str) -> None:
+    """What is refused is refused before its IDs are judged: a known ID does not make a duplicate of it."""
+    lane = Lane()
+    first, record = envelope(0, part(), ID=b"a"), envelope(1, part(), part("payments", value=value), ID=b"a")
+    with pytest.raises(TooLargeError) as refused:
+        emitted(lane, lane.decide(first, record))
+
+    assert list(refused.value.reasons) == [1]
+    assert refused.value.reasons[1].startswith("part 2/2: ")
+
+    outcome = lane.decide(first, record, refused=dict(refused.value.reasons))
+    emitted(lane, outcome)
+
+    assert [each.offset for each, *_ in outcome.quarantined] == [1]
+    fits = lane.decide(first, envelope(1, part(), part("payments", value="x" * (BYTES_MAX // 2)), ID=b"a"))
+    assert [each.topic for each in emitted(lane, fits)] == ["transfers.accepted", "transfers.duplicates"]
+
+
 def test_first_of_the_parts_that_are_too_large() -> None:
     """In whichever address's topic: one is to be named, and the first is where a person begins to look."""
     large = "x" * BYTES_MAX
