@@ -134,7 +134,7 @@ def test_large_ones(opener: Opener) -> None:
     first, second = opener.rows(many, long)
 
     assert [bytes(each["value"]) for each in first[1:]] == [b"%d" % n for n in range(PARTS_MAX)]
-    assert [len(each["value"]) for each in second[1:]] == [20_000_001]
+    assert [len(each["value"] or b"") for each in second[1:]] == [20_000_001]
 
 
 def _drawn(drawn: random.Random) -> dict[str, Any]:
