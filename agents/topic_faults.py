@@ -28,6 +28,12 @@ BEGIN_ANEW: Final = "begin anew under another app.id, which accepts all once mor
 _RECORDS: Final = ("accepted topic", "quarantine topic", "duplicates topic")
 """Roles of topics whose records carry the timestamps of the input. What is forwarded carries the time of forwarding."""
 _ALWAYS_FITS: Final = ("changelog", "quarantine topic")
+_WHOLE: Final = {
+    "forward topic": "messages that are not at home go to quarantine",
+    "quarantine topic": "messages that go there are named by size and digest, and are nowhere else than in the input",
+    "duplicates topic": "duplicates go to quarantine",
+}
+"""What becomes of messages that are larger than a topic takes which holds them as they came, transactions whole."""
 
 
 def rights_on(role: str) -> frozenset[str]:
@@ -162,6 +168,7 @@ def count_faults(
 
 
 def notes(
+    app_id: str,
     address: AddressSettings,
     existing: Mapping[str, TopicDescription],
     targets: Iterable[AddressSettings] = (),
@@ -178,6 +185,9 @@ def notes(
         )
     if (accepted := existing.get(address.accepted_topic)) is not None:
         told += _less_than(source, address.name, accepted, "messages go to quarantine")
+    for role, name in address.topics(app_id).items():
+        if role in _WHOLE and name in existing:
+            told += _smaller(source, role, address.name, existing[name], _WHOLE[role])
     for each in targets:
         if (accepted := existing.get(each.accepted_topic)) is not None:
             whole = "parts go to quarantine, each with its whole transaction"
@@ -196,11 +206,18 @@ def _less_than(
             f"{accepted.name} (accepted topic of {owner}) keeps messages for {span(accepted.retention_ms)} from their "
             f"acceptance, {source.name} for {span(source.retention_ms)}: consumers that are away for longer lose some, and say GAP"
         )
-    if accepted.message_bytes_max < source.message_bytes_max:
+    yield from _smaller(source, "accepted topic", owner, accepted, too_large)
+
+
+def _smaller(
+    source: TopicDescription, role: str, owner: str, topic: TopicDescription, too_large: str
+) -> Iterable[str]:
+    """Where a topic takes smaller messages than the input that they come from."""
+    if topic.message_bytes_max < source.message_bytes_max:
         yield (
-            f"{accepted.name} (accepted topic of {owner}) has max.message.bytes={accepted.message_bytes_max}, {source.name} "
+            f"{topic.name} ({role} of {owner}) has max.message.bytes={topic.message_bytes_max}, {source.name} "
             f"has {source.message_bytes_max}: larger {too_large}: "
-            f"{alter(accepted.name, 'max.message.bytes', source.message_bytes_max)}"
+            f"{alter(topic.name, 'max.message.bytes', source.message_bytes_max)}"
         )
 
 

@@ -139,7 +139,7 @@ def compare(settings: Settings, described: Described) -> Findings:
             *topic_faults.topic_faults(app_id, address, existing),
             *topic_faults.target_faults(address, targets, existing),
         ]
-        findings.notes += topic_faults.notes(address, existing, targets)
+        findings.notes += topic_faults.notes(app_id, address, existing, targets)
     progress_topic = existing.get(wire.progress_topic(app_id))
     if progress_topic is not None:  # which the first consumer makes
         findings.consumers += consumer_faults.progress_faults(progress_topic)

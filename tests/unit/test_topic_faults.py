@@ -233,7 +233,7 @@ def test_notes_on_targets() -> None:
     config = {"retention.ms": "3600000", "max.message.bytes": "1000"}
     topics["orders"] = TopicDescription("orders", 4, config)
     topics["orders.accepted"] = TopicDescription("orders.accepted", 4, config)
-    short, small = notes(orders, topics, [payments])
+    short, small = notes(APP, orders, topics, [payments])
 
     assert short.startswith(
         f"{PREFIX}payments.accepted (accepted topic of payments) keeps messages for 60 s "
@@ -242,4 +242,26 @@ def test_notes_on_targets() -> None:
         f"{PREFIX}payments.accepted (accepted topic of payments) has max.message.bytes=500, orders has 1000: "
     )
     assert "larger parts go to quarantine, each with its whole transaction: " in small
-    assert notes(orders, topics) == []
+    assert notes(APP, orders, topics) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "what"),
+    [
+        ("rf-orders-forward", "messages that are not at home go to quarantine"),
+        ("orders.quarantine", "messages that go there are named by size and digest"),
+        ("orders.duplicates", "duplicates go to quarantine"),
+    ],
+)
+def test_notes_on_what_holds_whole_messages(name: str, what: str) -> None:
+    """Topics that hold messages as they came and take smaller ones than the input; of as large ones nothing is said."""
+    [orders] = validate({"addresses": [{"name": "orders", "duplicates": "divert"}]}).addresses
+    topics = {
+        each: TopicDescription(each, 4, {"max.message.bytes": "2000"}) for each in orders.topics(APP).values()
+    }
+    assert notes(APP, orders, topics) == []
+    topics[name] = TopicDescription(name, 4, {"max.message.bytes": "1000"})
+    [note] = notes(APP, orders, topics)
+
+    assert note.startswith(f"{name} (")
+    assert f"has max.message.bytes=1000, orders has 2000: larger {what}" in note
