@@ -7,7 +7,7 @@ import pytest
 from ringfence_kafka import failpoints
 from tests.support import kafka
 from tests.support.envelopes import envelope, part
-from tests.support.lanes import Bench, Gate, bench, until
+from tests.support.lanes import Bench, Gate, Group, bench, until
 
 PARTS_MAX = 12
 ENVELOPES, PARTS = 10, 5
@@ -77,11 +77,11 @@ async def test_failed_between_the_cuts(bootstrap: str, tmp_path: Path, point: st
 
 
 async def test_taken_over_between_the_cuts(bootstrap: str, tmp_path: Path) -> None:
-    """A lane that is closed there leaves what was committed, whole; the next owner goes on behind it."""
+    """A lane that is taken over there leaves what was committed, whole; the next owner goes on behind it."""
     async with bench(bootstrap, tmp_path) as lanes:
         due = _send(lanes)
-        first = await lanes.opened()
-        gate = Gate()
+        group, gate = Group(), Gate()
+        first = await lanes.opened(group=group)
         await lanes.feed(first, 0, 2)
         remove = failpoints.install("before-commit", f"{lanes.name}-0", gate)
         try:
@@ -90,6 +90,7 @@ async def test_taken_over_between_the_cuts(bootstrap: str, tmp_path: Path) -> No
         finally:
             remove()
         heir = await lanes.opened("two")
+        group.member = False
         gate.open()
         await lanes.feed(heir, 2, 2 * ENVELOPES + 1)
 

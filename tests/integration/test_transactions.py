@@ -234,8 +234,8 @@ def test_part_too_large(running: Running) -> None:
         PAYMENTS: [beyond],
         SMALL: ["large-5"],
     }
-    # The third came when its IDs were known: it is a duplicate, of what was accepted smaller.
-    assert [each.value for each in quarantined] == [large.value] * 2
+    # The third came when its IDs were known: what is refused is refused before they are judged.
+    assert [each.value for each in quarantined] == [large.value] * 3
     assert all(
         (dict(each.headers)["_RF_REASON"] or b"").startswith(b"part 2/3: ")
         and b"tx-small.accepted takes max.message.bytes = 2000" in (dict(each.headers)["_RF_REASON"] or b"")
