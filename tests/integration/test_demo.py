@@ -109,9 +109,9 @@ def demo(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[RunningDemo
     running.kill()
 
 
-def _totals(output: str) -> dict[str, int]:
-    """The total row of the table, by column."""
-    row = re.search(r"^│ total +│(.*)│$", output, re.MULTILINE)
+def _totals(output: str, name: str = "total") -> dict[str, int]:
+    """A row of the table, by column."""
+    row = re.search(rf"^│ {name} +│(.*)│$", output, re.MULTILINE)
     assert row is not None, output
     numbers = [cell.strip().replace(",", "") for cell in row.group(1).split("│")]
     return dict(zip(COLUMNS, map(int, numbers[: len(COLUMNS)]), strict=True))
@@ -140,7 +140,10 @@ def test_a_worker_that_lets_duplicates_pass(demo: RunningDemo) -> None:
     """A demo that could not fail would prove nothing: exit code 1, doubled, the worker's log, the evidence kept."""
     assert demo.end() == 1, demo.output
     totals = _totals(demo.output)
-    assert totals["doubled"] == totals["sent"] - totals["distinct"] > 1_000
+    for plain in (_totals(demo.output, each) for each in ("orders", "payments")):
+        assert plain["doubled"] == plain["sent"] - plain["distinct"] > 500
+    transfers = _totals(demo.output, "transfers")  # of each transaction all parts are
+    assert transfers["doubled"] > transfers["sent"] - transfers["distinct"] > 100
     assert [totals[each] for each in ("lost", "torn", "out of order", "changed")] == [0, 0, 0, 0]
     assert "the worker's log ends so:" in demo.output
     [kept] = demo.left_behind
