@@ -190,9 +190,8 @@ def _constant(text: str) -> NoReturn:
 _DECODER: Final = json.JSONDecoder(
     object_pairs_hook=_object,
     parse_constant=_constant,
-    parse_int=lambda _: (
-        0
-    ),  # no number is of the grammar; one of thousands of digits has an error of Python's own
+    # No number is of the grammar; one of thousands of digits has an error of Python's own.
+    parse_int=lambda _: 0,
 )
 
 

@@ -1,9 +1,9 @@
 """What becomes of the records of one batch: forward, verdict, divert, quarantine. Decides; writes nothing."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import compress
-from typing import Any, TypeVar
+from typing import Any
 
 from agents import detour
 from agents.batch import FetchedBatch, Record
@@ -13,7 +13,7 @@ from agents.unit import PARTS_MAX, Unit, Units
 from agents.verdict import Reader
 from ringfence_kafka import wire
 from ringfence_kafka.config.settings import AddressSettings
-from tables.codec import Origin, of_address
+from tables.codec import Origin
 from tables.ring import Checked, Verdict
 from tables.table import LaneTable
 
@@ -76,7 +76,8 @@ class Path:
             refused: Offset → reason: records that are known to fit nowhere; they go to quarantine and burn no slot. What turns
                 out to be malformed is added.
         """
-        due, quarantined = records, []
+        quarantined: list[tuple[Record, bytes, str]] = []
+        end = batch.end
         if batch.topic == self._forward_topic:
             records, sources = self._arrived(records, refused)
         else:
@@ -87,6 +88,7 @@ class Path:
             records, sources = _without(refused, records, records, sources)
         (ids, envelopes), groups = self._reader.ids(records), self._reader.groups(records)
         units: dict[int, Unit] = {}
+        marked = {records[number].offset for number in envelopes}
         if envelopes:
             self._lead(records, ids, groups, envelopes, units, refused)
         forwarded: list[tuple[int, Record, bytes]] = []
@@ -97,19 +99,19 @@ class Path:
             stays = [home == here for home in homes]
             records, sources = list(compress(records, stays)), list(compress(sources, stays))
             ids, groups = list(compress(ids, stays)), list(compress(groups, stays))
-        times = [record.timestamp for record in records]
-        if not envelopes:
-            checked = table.check(ids, times)
-        else:
-            cut = self._open(records, ids, units, refused)
-            if cut is not None:
-                outcome = self.decide(batch, [each for each in due if each.offset < cut], table, refused)
-                outcome.end = cut
-                return outcome
+        if envelopes:
+            end = self._open(records, ids, marked, units, refused) or end
+            if end < batch.end:
+                beyond = {record.offset for record in records if record.offset >= end}
+                records, sources, ids, groups = _without(beyond, records, records, sources, ids, groups)
+                forwarded = [each for each in forwarded if each[1].offset < end]
+                quarantined = [each for each in quarantined if each[0].offset < end]
             quarantined += _refused(records, sources, refused)
             records, sources, ids, groups = _without(refused, records, records, sources, ids, groups)
-            times = [record.timestamp for record in records]
-            checked = table.check_units(_ids_of(records, ids, units), times)
+        times = [record.timestamp for record in records]
+        checked = (
+            table.check_units(_ids_of(records, ids, units), times) if envelopes else table.check(ids, times)
+        )
         return Outcome(
             checked=checked,
             records=list(records),
@@ -120,7 +122,7 @@ class Path:
             forwarded=forwarded,
             quarantined=quarantined,
             units=units,
-            end=batch.end,
+            end=end,
         )
 
     def _lead(
@@ -146,17 +148,17 @@ class Path:
             except MalformedEnvelopeError as error:
                 refused[record.offset] = str(error)
             else:
-                # Where a producer that keys by the ID sends it, whichever address it is one of.
-                ids[number] = of_address(unit.ids[0])[1] if unit.ids else None
+                ids[number] = unit.lead
 
     def _open(
         self,
         records: Sequence[Record],
         ids: Sequence[bytes | None],
+        marked: Collection[int],
         units: dict[int, Unit],
         refused: dict[int, str],
     ) -> int | None:
-        """Open the envelopes that are at home here.
+        """Open the envelopes that are at home here; ``marked``: the offsets of all.
 
         Returns:
             The offset of the first that would bring the transaction over the most parts that it may have; None = all may be
@@ -165,7 +167,7 @@ class Path:
         count = 0
         for record, own_id in zip(records, ids, strict=True):
             offset = record.offset
-            if offset in refused or not is_envelope(record):
+            if offset in refused or offset not in marked:
                 continue
             unit = units.get(offset)
             if unit is None:
@@ -250,14 +252,6 @@ class Path:
         return restored, sources
 
 
-T = TypeVar("T")
-
-
-def is_envelope(record: Record) -> bool:
-    """Whether its value lists the parts of a transaction."""
-    return any(name == wire.HEADER_TRANSACTION for name, _ in record.headers)
-
-
 def _ids_of(
     records: Sequence[Record], ids: Sequence[bytes | None], units: Mapping[int, Unit]
 ) -> list[list[bytes]]:
@@ -278,9 +272,9 @@ def _refused(
     ]
 
 
-def _without(refused: Mapping[int, str], records: Sequence[Record], *lists: Sequence[Any]) -> list[list[Any]]:
-    """Lists that run in parallel to the records, without those of refused ones."""
-    kept = [record.offset not in refused for record in records]
+def _without(offsets: Container[int], records: Sequence[Record], *lists: Sequence[Any]) -> list[list[Any]]:
+    """Lists that run in parallel to the records, without those of the records at these offsets."""
+    kept = [record.offset not in offsets for record in records]
     return [list(compress(each, kept)) for each in lists]
 
 

@@ -58,12 +58,16 @@ def denied(app_id: str, address: AddressSettings, error: BaseException) -> str |
 def missing_topics(app_id: str, address: AddressSettings, described: Described) -> list[str]:
     """Topics that do not exist, or that this user may not see."""
     return [
-        lacking("topic", name, rights_on(role))
-        if name in described.refused
-        else missing(role, address.name, name)
+        _absent(described, role, address.name, name)
         for role, name in address.topics(app_id).items()
         if name not in described.topics
     ]
+
+
+def _absent(described: Described, role: str, address: str, name: str) -> str:
+    return (
+        lacking("topic", name, rights_on(role)) if name in described.refused else missing(role, address, name)
+    )
 
 
 def missing_journal(app_id: str) -> str:
@@ -103,15 +107,8 @@ def missing_targets(
     address: AddressSettings, targets: Iterable[AddressSettings], described: Described
 ) -> list[str]:
     """Accepted topics of other addresses that its transactions have parts for, and that do not exist or may not be seen."""
-    role = "accepted topic"
     return [
-        of_target(
-            address,
-            each,
-            lacking("topic", each.accepted_topic, rights_on(role))
-            if each.accepted_topic in described.refused
-            else missing(role, each.name, each.accepted_topic),
-        )
+        of_target(address, each, _absent(described, "accepted topic", each.name, each.accepted_topic))
         for each in targets
         if each.accepted_topic not in described.topics
     ]

@@ -20,7 +20,8 @@ from agents.emitter import TooLargeError, changelog_batches
 from agents.hint import ForwardingHint
 from agents.opening import QUESTION_LIMIT_S, Opened, Opening
 from agents.ownership import Ownership
-from agents.path import Outcome, is_envelope
+from agents.path import Outcome
+from agents.verdict import is_envelope
 from ringfence_kafka.failpoints import reach
 from ringfence_kafka.producer import Outgoing
 from tables.codec import Meta

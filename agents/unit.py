@@ -13,7 +13,7 @@ from agents.envelope import MalformedEnvelopeError
 from agents.verdict import Reader, last_header
 from ringfence_kafka import wire
 from ringfence_kafka.config.settings import AddressSettings
-from tables.codec import foreign_id
+from tables.codec import foreign_id, of_address
 
 PARTS_MAX: Final = 20_000
 """Of all envelopes that go into one Kafka transaction."""
@@ -34,6 +34,14 @@ class Unit(NamedTuple):
     parts: list[Part]
     ids: list[bytes]
     """All encoded IDs, the envelope's own first; one is enough. Those of other addresses say whose they are."""
+
+    @property
+    def lead(self) -> bytes | None:
+        """The encoded ID by which an envelope without key finds its home: where a producer that keys by the ID sends it.
+
+        Whichever address it is one of, it is as that one stores it. None = no ID.
+        """
+        return of_address(self.ids[0])[1] if self.ids else None
 
 
 class Units:

@@ -21,6 +21,11 @@ def last_header(headers: Headers, name: str) -> bytes | None:
     return found
 
 
+def is_envelope(record: Content) -> bool:
+    """Whether its value lists the parts of a transaction."""
+    return any(name == wire.HEADER_TRANSACTION for name, _ in record.headers)
+
+
 def duplicate_ids(records: Sequence[Content], names: Sequence[str]) -> Found:
     """The duplicate IDs of messages, by their headers.
 
@@ -84,7 +89,4 @@ class Reader:
 
 
 def _envelopes(records: Sequence[Content]) -> list[int]:
-    name = wire.HEADER_TRANSACTION
-    return [
-        number for number, record in enumerate(records) if any(each[0] == name for each in record.headers)
-    ]
+    return [number for number, record in enumerate(records) if is_envelope(record)]

@@ -141,7 +141,7 @@ class Contest:
     def _transactions(self, name: str, folder: Path) -> Run:
         """As many messages, as parts of transactions."""
         worker = ringfence.prepare(folder, self._bootstrap, name, TRANSACTIONS_INPUT, self._outcome.plan.ring)
-        return self._worker(TRANSACTIONS, worker, name, folder)
+        return self._worker(TRANSACTIONS, worker, name, folder, TRANSACTIONS_INPUT, PARTS)
 
     def _forwarded(self, name: str, folder: Path) -> Run:
         """The same traffic, to a worker that is told of another partitioner than its producer's."""
@@ -149,19 +149,26 @@ class Contest:
         worker = ringfence.prepare(folder, self._bootstrap, name, INPUT, ring, "crc32")
         return self._worker(FORWARDED, worker, name, folder)
 
-    def _worker(self, contender: str, worker: ringfence.Worker, name: str, folder: Path) -> Run:
-        grouped = contender == TRANSACTIONS
-        plan = self._outcome.transactions_plan if grouped else self._outcome.plan
+    def _worker(
+        self,
+        contender: str,
+        worker: ringfence.Worker,
+        name: str,
+        folder: Path,
+        source: str = INPUT,
+        parts: int = 1,
+    ) -> Run:
+        plan = self._outcome.plan
         job = Job(
             contender,
             worker.command,
             name,
-            TRANSACTIONS_INPUT if grouped else INPUT,
+            source,
             worker.output,
             plan.partitions,
-            plan.messages,
+            plan.messages // parts,
             worker.forward,
-            parts=PARTS if grouped else 1,
+            parts=parts,
         )
         return self._perform(job, folder, (worker.forward, *worker.more_topics))
 

@@ -59,7 +59,7 @@ class LeaseRow:
     lag: int | None
     """From what is acknowledged to the end that committed readers see; None = not known."""
     waits: str | None
-    """The member that the group has given the partition to, while another one has the progress."""
+    """The member that the group has given the partition to, while another one has the lease."""
     web: str
     recreated: bool = False
     """The record is of a topic of that name that was deleted: nothing of the present one is delivered or acknowledged yet."""

@@ -9,7 +9,6 @@ from agents.verdict import Reader
 from app.verbs.lines import Line, PartLine, TransactionLine, check_id
 from ringfence_client.transaction import Part, envelope
 from ringfence_kafka.config.settings import AddressSettings
-from tables.codec import of_address
 
 Headers = list[tuple[str, bytes | None]]
 
@@ -80,9 +79,9 @@ class Composer:
         key = None if line.group is None else line.group.encode()
         record = _Unsent(key, value, headers)
         (own_id,), _ = self._reader.ids([record])
-        ids = self._units.open(record, own_id).ids
-        partition = self._home[of_address(ids[0])[1][1:]] if key is None and ids else -1
-        return Outgoing(key, value, headers, partition, bool(ids))
+        lead = self._units.open(record, own_id).lead
+        partition = self._home[lead[1:]] if key is None and lead is not None else -1
+        return Outgoing(key, value, headers, partition, lead is not None)
 
     def _part(self, line: PartLine) -> Part:
         # Of an address that is not listed any rules will do: the whole is refused when it is read.

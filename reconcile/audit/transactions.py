@@ -29,7 +29,7 @@ def counted(records: DataFrame, own: str, dialect: Dialect, others: Mapping[str,
         dialect: How its records name their ID.
         others: The same of other addresses, by name.
     """
-    marked = records.where(read.is_envelope())
+    marked = records.where(envelopes.is_envelope())
     rows = envelopes.opened(marked, F.lit(own), _addresses())
     told = rows.select(
         "partition", "offset", "parts", "part_number", "part_address",

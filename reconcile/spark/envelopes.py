@@ -36,9 +36,7 @@ def opened(records: DataFrame, own: Column, others: Column) -> DataFrame:
         own: Name of the record's address.
         others: Array of the names of those that its parts may be for, besides.
     """
-    marked = records.withColumn(
-        "marked", F.exists("headers", lambda each: each["key"] == wire.HEADER_TRANSACTION)
-    )
+    marked = records.withColumn("marked", is_envelope())
     read = marked.withColumn("read", F.when(F.col("marked"), _read(own)))
     sound = F.when(F.col("marked"), _sound(own, others))
     counted = read.withColumns(
@@ -60,6 +58,11 @@ def opened(records: DataFrame, own: Column, others: Column) -> DataFrame:
     return exploded.withColumns({**own_columns, "part_address": F.col("part")["address"]}).select(
         *records.columns, *_OPENED
     )
+
+
+def is_envelope() -> Column:
+    """Whether a record's value lists the parts of a transaction."""
+    return F.exists("headers", lambda each: each["key"] == wire.HEADER_TRANSACTION)
 
 
 def last(headers: Column | str, name: str) -> Column:

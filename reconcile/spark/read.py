@@ -142,17 +142,12 @@ def audited(records: DataFrame, dialect: Dialect) -> DataFrame:
         F.unix_millis("timestamp").alias("timestamp"),
         F.when(F.length(found) > ID_BYTES_MAX, F.unhex(F.sha2(found, 256))).otherwise(found).alias("id"),
         # The key of an envelope decides where it is judged, whatever groups its address has.
-        F.when(is_envelope(), F.col("key")).otherwise(_group(dialect)).alias("group"),
+        F.when(envelopes.is_envelope(), F.col("key")).otherwise(_group(dialect)).alias("group"),
         (F.col("key") if dialect.group_header else F.lit(None).cast("binary")).alias("key"),
         F.col("key").isNotNull().alias("keyed"),
         F.col("value").isNull().alias("tombstone"),
-        is_envelope().alias("envelope"),
+        envelopes.is_envelope().alias("envelope"),
     )
-
-
-def is_envelope() -> Column:
-    """Whether a record's value lists the parts of a transaction."""
-    return F.exists("headers", lambda each: each["key"] == wire.HEADER_TRANSACTION)
 
 
 def has_id(dialect: Dialect) -> Column:

@@ -189,7 +189,7 @@ MUTANTS: Final = (
     Mutant(
         "home-of-the-foreign-id-as-stored",
         "A transaction without key is at home where no producer that keys by its ID sends one.",
-        (Patch(_PATH, "of_address(unit.ids[0])[1] if", "unit.ids[0] if"),),
+        (Patch(_UNIT, "of_address(self.ids[0])[1] if", "self.ids[0] if"),),
         f"{_PATH_TESTS}::test_home_without_a_key",
     ),
     Mutant(
