@@ -9,8 +9,9 @@ from collections.abc import Mapping
 from types import TracebackType
 from typing import Any, Final, Self
 
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import TopicPartition
 
+from tests.support import kafka
 from tests.support.kafka import WAIT_S
 
 _POLL_S: Final = 0.2
@@ -30,17 +31,7 @@ class Watcher(threading.Thread):
         self._parts: dict[bytes, set[bytes]] = {}
         self._reached = {(name, each): 0 for name, count in topics.items() for each in range(count)}
         self._ending = threading.Event()
-        self._consumer = Consumer(
-            {
-                "bootstrap.servers": bootstrap,
-                "group.id": "unused",
-                "isolation.level": "read_committed",
-                "enable.auto.commit": False,
-                "enable.partition.eof": True,
-                "auto.offset.reset": "earliest",
-                "fetch.wait.max.ms": 50,
-            }
-        )
+        self._consumer = kafka.reader(bootstrap, wait_ms=50)
         self._consumer.assign([TopicPartition(*place, 0) for place in self._reached])
         self.error: BaseException | None = None
 

@@ -9,10 +9,8 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from app.embedded.broker import EmbeddedBroker
-from reconcile import job
-from reconcile.night.nights import Nights
 from reconcile.page.figures import Figures
-from reconcile.spark.files import LocalFiles
+from tests.support.judged import judged_night
 from tests.support.planted import World, anomalies
 
 pytestmark = pytest.mark.timeout(300)
@@ -191,10 +189,8 @@ def judged(
     for name, (plant, _, _) in PLANTED.items():
         plant(world, name)
     world.commit()
-    nights = Nights.load(LocalFiles(world.settings.reconcile.state_dir))
-    out = folder / "out"
-    document = job.judge(spark, world.settings, nights, job.surveyed(world.settings), LocalFiles(str(out)))
-    return world, document, spark.read.parquet(str(out / "anomalies"))
+    document, found = judged_night(spark, world.settings, folder / "out")
+    return world, document, found
 
 
 @pytest.mark.parametrize("name", PLANTED)

@@ -8,10 +8,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from app.embedded.broker import EmbeddedBroker
-from reconcile import job
-from reconcile.night.nights import Nights
-from reconcile.spark.files import LocalFiles
 from tests.reconcile.test_nights import Scheduler
+from tests.support.judged import judged_night
 from tests.support.planted import Part, World, anomalies
 
 pytestmark = pytest.mark.timeout(300)
@@ -216,10 +214,8 @@ def judged(
     for name, (plant, _, _) in PLANTED.items():
         plant(world, name)
     world.commit()
-    nights = Nights.load(LocalFiles(world.settings.reconcile.state_dir))
-    out = folder / "out"
-    document = job.judge(spark, world.settings, nights, job.surveyed(world.settings), LocalFiles(str(out)))
-    return world, document, spark.read.parquet(str(out / "anomalies")).collect()
+    document, found = judged_night(spark, world.settings, folder / "out")
+    return world, document, found.collect()
 
 
 @pytest.mark.parametrize("name", [*PLANTED, *OTHERS])

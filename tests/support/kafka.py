@@ -171,11 +171,9 @@ SETTLE_S = 20.0
 """A commit is acknowledged before its markers are written; an open transaction is waited for no longer than this."""
 
 
-def read_all(bootstrap: str, topic: str, partitions: int) -> list[Got]:
-    """All committed records up to the present end, partition by partition."""
-    ends = end_offsets(bootstrap, topic, partitions)
-    deadline = time.monotonic() + SETTLE_S
-    consumer = Consumer(
+def reader(bootstrap: str, *, wait_ms: int) -> Consumer:
+    """Reads what is committed, in no group, and says where a partition ends; a fetch at the end takes so long."""
+    return Consumer(
         {
             "bootstrap.servers": bootstrap,
             "group.id": "unused",
@@ -183,9 +181,16 @@ def read_all(bootstrap: str, topic: str, partitions: int) -> list[Got]:
             "enable.auto.commit": False,
             "enable.partition.eof": True,
             "auto.offset.reset": "earliest",
-            "fetch.wait.max.ms": 20,  # the end is asked for, not waited for
+            "fetch.wait.max.ms": wait_ms,
         }
     )
+
+
+def read_all(bootstrap: str, topic: str, partitions: int) -> list[Got]:
+    """All committed records up to the present end, partition by partition."""
+    ends = end_offsets(bootstrap, topic, partitions)
+    deadline = time.monotonic() + SETTLE_S
+    consumer = reader(bootstrap, wait_ms=20)  # the end is asked for, not waited for
     try:
         consumer.assign([TopicPartition(topic, each, 0) for each in range(partitions)])
         got: list[Got] = []
