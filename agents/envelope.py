@@ -12,7 +12,11 @@ import json
 from base64 import b64decode
 from typing import Any, Final, NamedTuple, NoReturn
 
+from agents import usual_envelope
+from agents.usual_envelope import Headers, Part
 from ringfence_kafka import wire
+
+__all__ = ["PARTS_MAX", "MalformedEnvelopeError", "Part", "decode", "decode_any", "shown"]
 
 PARTS_MAX: Final = wire.TRANSACTION_PARTS_MAX
 
@@ -21,21 +25,9 @@ _HEADER: Final = frozenset({"name", "value", "value_base64"})
 _SHOWN_MAX: Final = 60
 """Characters of what was found that an error quotes."""
 
-Headers = list[tuple[str, bytes | None]]
-
 
 class MalformedEnvelopeError(ValueError):
     """Not an envelope; the text names the fault, and the part as ``i/N``."""
-
-
-class Part(NamedTuple):
-    """One message of a transaction."""
-
-    address: str | None
-    """None = the envelope's own."""
-    key: bytes | None
-    value: bytes | None
-    headers: Headers
 
 
 def decode(form: bytes, value: bytes | None) -> list[Part]:
@@ -52,6 +44,16 @@ def decode(form: bytes, value: bytes | None) -> list[Part]:
         _refuse(
             f"{wire.HEADER_TRANSACTION} is {shown(form)}: this version reads {wire.TRANSACTION_FORM.decode()}"
         )
+    usual = None if value is None else usual_envelope.read(value)
+    return decode_any(value) if usual is None else usual
+
+
+def decode_any(value: bytes | None) -> list[Part]:
+    """The same for whatever stands there: one that is not usual, or none.
+
+    Raises:
+        MalformedEnvelopeError: it is none.
+    """
     parts = _listed(value)
     decoded: list[Part] = []
     try:

@@ -4,10 +4,10 @@ The parts of a transaction go to whatever groups and addresses they name; all ar
 :mod:`agents.envelope` for how they are written.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
-from agents import envelope
+from agents import envelope, usual_envelope
 from agents.batch import Record
 from agents.envelope import MalformedEnvelopeError
 from agents.verdict import Reader, last_header
@@ -24,7 +24,7 @@ class Part(NamedTuple):
 
     address: str
     group: bytes | None
-    written: envelope.Part
+    written: usual_envelope.Part
     """As its producer wrote it."""
 
 
@@ -67,20 +67,24 @@ class Units:
         addresses = [own if each.address is None else each.address for each in written]
         ids: list[bytes | None] = [None] * len(written)
         groups: list[bytes | None] = [None] * len(written)
-        for address in dict.fromkeys(addresses):
+        distinct = dict.fromkeys(addresses)
+        for address in distinct:
             reader = self._readers.get(address)
             if reader is None:
                 raise MalformedEnvelopeError(
                     f"part {addresses.index(address) + 1}/{len(written)}: address {envelope.shown(address)} is not in "
                     f"transaction_addresses of {own}: add it there, or send such envelopes to an address that lists it"
                 )
-            places = [number for number, each in enumerate(addresses) if each == address]
-            those = [written[number] for number in places]
+            places: Sequence[int] = range(len(written))
+            those = written
+            if len(distinct) > 1:
+                places = [number for number in places if addresses[number] == address]
+                those = [written[number] for number in places]
             found, _ = reader.ids(those)
             for number, each, group in zip(places, found, reader.groups(those), strict=True):
                 ids[number] = each if each is None or address == own else foreign_id(address, each)
                 groups[number] = group
         return Unit(
-            [Part(*each) for each in zip(addresses, groups, written, strict=True)],
+            list(map(Part, addresses, groups, written)),
             [each for each in (own_id, *ids) if each is not None],
         )

@@ -7,7 +7,9 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agents.envelope import MalformedEnvelopeError, Part, decode
+from agents import usual_envelope
+from agents.envelope import MalformedEnvelopeError, decode, decode_any
+from agents.usual_envelope import Part
 
 FORM = b"json/1"
 EXAMPLES = 500
@@ -56,11 +58,21 @@ def test_round_trip(those: list[Part], as_base64: bool, ascii_only: bool) -> Non
             part.setdefault("headers", []).append(header)
         written.append(part)
 
-    assert decode(FORM, json.dumps({"parts": written}, ensure_ascii=ascii_only).encode()) == those
+    value = json.dumps({"parts": written}, ensure_ascii=ascii_only).encode()
+    assert decode(FORM, value) == decode_any(value) == those
+    assert both(value) is not None or b"\\\\" in value
+
+
+def both(value: bytes) -> list[Part] | None:
+    """What is read quickly is what is read with care."""
+    found = usual_envelope.read(value)
+    assert found is None or found == decode_any(value)
+    return found
 
 
 def judged(value: bytes) -> None:
     """An answer, or the one error; nothing else comes out."""
+    both(value)
     found, reason = [], ""
     try:
         found = decode(FORM, value)
@@ -84,3 +96,37 @@ def test_any_json(value: Any) -> None:
     judged(json.dumps(value).encode())
     judged(json.dumps({"parts": value}).encode())
     judged(json.dumps({"parts": [value]}).encode())
+
+
+@given(made, st.data())
+@settings(max_examples=EXAMPLES, deadline=None)
+def test_damaged_envelope(those: list[Part], data: st.DataObject) -> None:
+    """A byte or a piece of an envelope in another place, twice, missing, or another one: both readers agree."""
+    written = []
+    for each in those:
+        part: dict[str, Any] = {"address": each.address}
+        spelled(part, "key", each.key, as_base64=data.draw(st.booleans()))
+        spelled(part, "value", each.value, as_base64=data.draw(st.booleans()))
+        written.append(part)
+    value = json.dumps({"parts": written}).encode()
+    begin, end = sorted(data.draw(st.tuples(st.integers(0, len(value)), st.integers(0, len(value)))))
+    piece = data.draw(
+        st.sampled_from(
+            [
+                value[begin:end] * 2,
+                b"",
+                b'"',
+                b"\\",
+                b'\\"',
+                b"\\ud800",
+                b"\\udc00",
+                b"null",
+                b"\x01",
+                b'"key": "7", ',
+                b",",
+                b" ",
+            ]
+        )
+    )
+    judged(value[:begin] + piece + value[end:])
+    judged(value[:begin] + piece + value[begin:])
