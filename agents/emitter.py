@@ -1,5 +1,6 @@
 """Builds the record batches of a transaction: every output of a lane, and its changelog."""
 
+import functools
 import json
 import math
 import time
@@ -80,11 +81,11 @@ class _Batches:
         value: bytes | None,
         headers: Headers,
         written_at: int | None = None,
-        place: str = "",
+        place: tuple[str, bytes] | None = None,
     ) -> None:
         """Append a record, with its own timestamp unless ``written_at`` is given.
 
-        One that is too large for the topic even alone is noted, after ``place``, and left out; of an envelope the first part.
+        One that is too large for the topic even alone is noted, with its ``place``, a header, and left out; of an envelope the first part.
         """
         builder = self._open.get(partition)
         timestamp = record.timestamp if written_at is None else written_at
@@ -101,9 +102,10 @@ class _Batches:
             self._young.add(partition)
         if builder.size() > self._bytes_max:
             self._open.pop(partition, None)
+            part = "" if place is None else f"part {place[1].decode()}: "
             self._too_large.setdefault(
                 record.offset,
-                f"{place}{builder.size()} bytes, {self._topic} takes max.message.bytes = {self._bytes_max}",
+                f"{part}{builder.size()} bytes, {self._topic} takes max.message.bytes = {self._bytes_max}",
             )
         else:
             self._open[partition] = builder
@@ -186,8 +188,10 @@ class Emitter:
 
     def _emitted_to(self, outcome: Outcome) -> list[str]:
         """The addresses that something may be accepted for."""
-        parts = (part.address for unit in outcome.units.values() for part in unit.parts)
-        return list(dict.fromkeys((self._address.name, *parts)))
+        named = {self._address.name: None}
+        for unit in outcome.units.values():
+            named |= dict.fromkeys(unit.addresses)
+        return list(named)
 
     def _accept(self, outcome: Outcome, accepted: Mapping[str, _Batches]) -> None:
         """Key = group; value, headers and timestamp unchanged; ``_RF_SOURCE``, and ``_RF_KEY`` where it differs.
@@ -216,17 +220,15 @@ class Emitter:
         self, record: Record, source: bytes, unit: Unit, accepted: Mapping[str, _Batches]
     ) -> None:
         """Each part as the same message would be accepted if it were sent alone, with ``_RF_TX_PART`` beside."""
-        count = len(unit.parts)
-        for number, (address, group, written) in enumerate(unit.parts, 1):
+        ours = (wire.HEADER_SOURCE, source)
+        places = _places(len(unit.groups))
+        for address, group, key, value, theirs, place in zip(*unit[:-1], places, strict=True):
             target = self._targets[address]
-            place = b"%d/%d" % (number, count)
-            headers = [*written.headers, (wire.HEADER_SOURCE, source), (wire.HEADER_PART, place)]
-            if written.key != group:
-                headers.append((wire.HEADER_KEY, written.key))
+            headers = [*theirs, ours, place]
+            if key != group:
+                headers.append((wire.HEADER_KEY, key))
             partition = self._spread % target.count if group is None else target.home[group]
-            accepted[address].add(
-                partition, record, group, written.value, headers, place=f"part {number}/{count}: "
-            )
+            accepted[address].add(partition, record, group, value, headers, None, place)
 
     def _probe_ignored(self, outcome: Outcome, batches: Callable[[str], _Batches]) -> None:
         """What is refused is refused before its IDs are judged: an envelope too that is a duplicate and has too large a part.
@@ -241,7 +243,7 @@ class Emitter:
             unit = outcome.units.get(record.offset) if verdict is Verdict.DUPLICATE else None
             if unit is None:
                 continue
-            topics = {part.address: self._targets[part.address].topic for part in unit.parts}
+            topics = {address: self._targets[address].topic for address in unit.addresses}
             least = min(self._outputs.bytes_max[each] for each in topics.values())
             if 2 * len(record.value or b"") + OURS_BYTES > least:
                 probes = {address: batches(topic) for address, topic in topics.items()}
@@ -300,6 +302,12 @@ class Emitter:
                     too_small("quarantine topic", self._address.name, topic, self._outputs.bytes_max[topic])
                 )
         return written
+
+
+@functools.lru_cache(maxsize=64)
+def _places(count: int) -> Sequence[tuple[str, bytes]]:
+    """The headers that say which part of so many it is."""
+    return [(wire.HEADER_PART, b"%d/%d" % (number, count)) for number in range(1, count + 1)]
 
 
 def _with(record: Record, ours: dict[str, bytes | None] | dict[str, bytes]) -> Headers:

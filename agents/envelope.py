@@ -48,6 +48,11 @@ def decode(form: bytes, value: bytes | None) -> list[Part]:
     return decode_any(value) if usual is None else usual
 
 
+def decode_bare(form: bytes, value: bytes | None) -> tuple[list[bytes], list[bytes]] | None:
+    """Keys and values of an envelope whose parts have nothing else; None = ask :func:`decode`. Never an error."""
+    return None if value is None or form != wire.TRANSACTION_FORM else usual_envelope.read_bare(value)
+
+
 def decode_any(value: bytes | None) -> list[Part]:
     """The same for whatever stands there: one that is not usual, or none.
 
@@ -106,14 +111,14 @@ def _part(part: Any) -> Part:
         address,
         _bytes(part, "key", "key_base64"),
         _bytes(part, "value", "value_base64"),
-        [] if listed is None else _headers(listed),
+        () if listed is None else _headers(listed),
     )
 
 
 def _headers(listed: Any) -> Headers:
     if type(listed) is not list:
         _refuse('"headers" is not a list')
-    found: Headers = []
+    found = []
     for each in listed:
         if type(each) is not dict:
             _refuse_object(each, "a header is not a JSON object")
@@ -128,7 +133,7 @@ def _headers(listed: Any) -> Headers:
             _refuse(f"the header {shown(name)} begins with {wire.RESERVED_PREFIX}, which is Ringfence's own")
         _utf8(name, "the name of a header")
         found.append((name, _bytes(each, "value", "value_base64")))
-    return found
+    return tuple(found)
 
 
 def _bytes(holder: dict[str, Any], name: str, name_base64: str) -> bytes | None:

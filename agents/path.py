@@ -106,12 +106,14 @@ class Path:
                 records, sources, ids, groups = _without(beyond, records, records, sources, ids, groups)
                 forwarded = [each for each in forwarded if each[1].offset < end]
                 quarantined = [each for each in quarantined if each[0].offset < end]
-            quarantined += _refused(records, sources, refused)
-            records, sources, ids, groups = _without(refused, records, records, sources, ids, groups)
+            if refused:
+                quarantined += _refused(records, sources, refused)
+                records, sources, ids, groups = _without(refused, records, records, sources, ids, groups)
         times = [record.timestamp for record in records]
-        checked = (
-            table.check_units(_ids_of(records, ids, units), times) if envelopes else table.check(ids, times)
-        )
+        if any(len(unit.ids) > 1 for unit in units.values()):
+            checked = table.check_units(_ids_of(records, ids, units), times)
+        else:
+            checked = table.check(_one_of(records, ids, units) if units else ids, times)
         return Outcome(
             checked=checked,
             records=list(records),
@@ -176,9 +178,9 @@ class Path:
                 except MalformedEnvelopeError as error:
                     refused[offset] = str(error)
                     continue
-            if count and count + len(unit.parts) > PARTS_MAX:
+            if count and count + len(unit.groups) > PARTS_MAX:
                 return offset
-            count += len(unit.parts)
+            count += len(unit.groups)
         return None
 
     def _new_origins(
@@ -254,10 +256,20 @@ class Path:
 
 def _ids_of(
     records: Sequence[Record], ids: Sequence[bytes | None], units: Mapping[int, Unit]
-) -> list[list[bytes]]:
+) -> list[Sequence[bytes]]:
     """All IDs of each message."""
     return [
         units[record.offset].ids if record.offset in units else [] if each is None else [each]
+        for record, each in zip(records, ids, strict=True)
+    ]
+
+
+def _one_of(
+    records: Sequence[Record], ids: Sequence[bytes | None], units: Mapping[int, Unit]
+) -> list[bytes | None]:
+    """The ID of each message, where none has more than one."""
+    return [
+        next(iter(unit.ids), None) if (unit := units.get(record.offset)) is not None else each
         for record, each in zip(records, ids, strict=True)
     ]
 

@@ -209,8 +209,8 @@ class Transactions:
                     continue
                 found[_COUNTED_AS[verdict]] += 1
                 if verdict is not Verdict.DUPLICATE:
-                    sizes.append(len(unit.parts))
-                    self.parts.update(part.address for part in unit.parts)
+                    sizes.append(len(unit.groups))
+                    self.parts.update(unit.addresses)
         self._counts.update(+found)
         return sizes
 

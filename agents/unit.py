@@ -7,9 +7,10 @@ The parts of a transaction go to whatever groups and addresses they name; all ar
 from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
-from agents import envelope, usual_envelope
+from agents import envelope
 from agents.batch import Record
-from agents.envelope import MalformedEnvelopeError
+from agents.envelope import MalformedEnvelopeError, Part
+from agents.usual_envelope import Headers
 from agents.verdict import Reader, last_header
 from ringfence_kafka import wire
 from ringfence_kafka.config.settings import AddressSettings
@@ -19,20 +20,17 @@ PARTS_MAX: Final = 20_000
 """Of all envelopes that go into one Kafka transaction."""
 
 
-class Part(NamedTuple):
-    """One message of a transaction, as it will be accepted."""
-
-    address: str
-    group: bytes | None
-    written: usual_envelope.Part
-    """As its producer wrote it."""
-
-
 class Unit(NamedTuple):
-    """What is accepted or ignored whole."""
+    """What is accepted or ignored whole. What its parts have runs in parallel, in their order."""
 
-    parts: list[Part]
-    ids: list[bytes]
+    addresses: Sequence[str]
+    """Where each part goes."""
+    groups: Sequence[bytes | None]
+    keys: Sequence[bytes | None]
+    values: Sequence[bytes | None]
+    headers: Sequence[Headers]
+    """As its producer wrote them."""
+    ids: Sequence[bytes]
     """All encoded IDs, the envelope's own first; one is enough. Those of other addresses say whose they are."""
 
     @property
@@ -51,6 +49,8 @@ class Units:
         """``others``: the addresses that its envelopes may have parts for, beside its own."""
         self._own = address.name
         self._readers = {each.name: Reader(each) for each in (address, *others)}
+        self._bare = address.duplicate_id_from == "header" and not address.group_header
+        """A part of nothing but key and value has no ID here, and its key is its group."""
 
     def open(self, record: Record, own_id: bytes | None) -> Unit:
         """The parts of an envelope.
@@ -62,29 +62,43 @@ class Units:
         Raises:
             MalformedEnvelopeError: it cannot be read, or a part goes where it may not; the text names the part as ``i/N``.
         """
-        written = envelope.decode(last_header(record.headers, wire.HEADER_TRANSACTION) or b"", record.value)
         own = self._own
-        addresses = [own if each.address is None else each.address for each in written]
-        ids: list[bytes | None] = [None] * len(written)
-        groups: list[bytes | None] = [None] * len(written)
-        distinct = dict.fromkeys(addresses)
-        for address in distinct:
+        form = last_header(record.headers, wire.HEADER_TRANSACTION) or b""
+        if self._bare and (bare := envelope.decode_bare(form, record.value)):
+            keys, values = bare
+            count = len(keys)
+            return Unit([own] * count, keys, keys, values, [()] * count, () if own_id is None else (own_id,))
+        parts = envelope.decode(form, record.value)
+        addresses = [each.address or own for each in parts]
+        if addresses.count(own) == len(addresses):  # as most: all at once
+            ids, groups = self._readers[own].ids(parts)[0], self._readers[own].groups(parts)
+        else:
+            ids, groups = self._of_several(parts, addresses)
+        return Unit(
+            addresses,
+            groups,
+            [each.key for each in parts],
+            [each.value for each in parts],
+            [each.headers for each in parts],
+            [each for each in (own_id, *ids) if each is not None],
+        )
+
+    def _of_several(
+        self, parts: Sequence[Part], addresses: Sequence[str]
+    ) -> tuple[list[bytes | None], list[bytes | None]]:
+        """ID and group of each part, each as its address reads them."""
+        ids: list[bytes | None] = [None] * len(parts)
+        groups: list[bytes | None] = [None] * len(parts)
+        for address in dict.fromkeys(addresses):
             reader = self._readers.get(address)
             if reader is None:
                 raise MalformedEnvelopeError(
-                    f"part {addresses.index(address) + 1}/{len(written)}: address {envelope.shown(address)} is not in "
-                    f"transaction_addresses of {own}: add it there, or send such envelopes to an address that lists it"
+                    f"part {addresses.index(address) + 1}/{len(parts)}: address {envelope.shown(address)} is not in "
+                    f"transaction_addresses of {self._own}: add it there, or send such envelopes to an address that lists it"
                 )
-            places: Sequence[int] = range(len(written))
-            those = written
-            if len(distinct) > 1:
-                places = [number for number in places if addresses[number] == address]
-                those = [written[number] for number in places]
-            found, _ = reader.ids(those)
-            for number, each, group in zip(places, found, reader.groups(those), strict=True):
-                ids[number] = each if each is None or address == own else foreign_id(address, each)
+            places = [number for number, each in enumerate(addresses) if each == address]
+            those = [parts[number] for number in places]
+            for number, each, group in zip(places, reader.ids(those)[0], reader.groups(those), strict=True):
+                ids[number] = each if each is None or address == self._own else foreign_id(address, each)
                 groups[number] = group
-        return Unit(
-            list(map(Part, addresses, groups, written)),
-            [each for each in (own_id, *ids) if each is not None],
-        )
+        return ids, groups

@@ -6,20 +6,20 @@ a name that stands twice in an object, so the quotation marks are counted: each 
 """
 
 from base64 import b64decode
-from collections.abc import Iterable
-from typing import Final, NamedTuple
+from collections.abc import Iterable, Sequence
+from typing import Final
 
 import msgspec
 from msgspec import UNSET, UnsetType
 
 from ringfence_kafka import wire
 
-Headers = list[tuple[str, bytes | None]]
+Headers = Sequence[tuple[str, bytes | None]]
 _Text = str | UnsetType | None
 """UNSET = its name does not stand there."""
 
 
-class Part(NamedTuple):
+class Part(msgspec.Struct, gc=False):
     """One message of a transaction, as its producer wrote it."""
 
     address: str | None
@@ -48,7 +48,19 @@ class _Envelope(msgspec.Struct, forbid_unknown_fields=True, gc=False):
     parts: list[_Part]
 
 
+class _BarePart(msgspec.Struct, forbid_unknown_fields=True, gc=False):
+    key: str
+    value: str
+
+
+class _BareEnvelope(msgspec.Struct, forbid_unknown_fields=True, gc=False):
+    parts: list[_BarePart]
+
+
 _decode: Final = msgspec.json.Decoder(_Envelope).decode
+_decode_bare: Final = msgspec.json.Decoder(_BareEnvelope).decode
+_BARE_STRINGS: Final = 4
+"""Of a part of a key and a value, names included."""
 
 
 class _DoubtError(ValueError):
@@ -57,11 +69,7 @@ class _DoubtError(ValueError):
 
 def read(value: bytes) -> list[Part] | None:
     """The parts of an envelope, in order; None = it is none, or not a usual one."""
-    quotes = value.count(b'"')
-    if b"\\" in value:
-        if b"\\\\" in value:  # which of the marks behind them are escaped?
-            return None
-        quotes -= value.count(b'\\"')
+    quotes = _quotes(value)
     try:
         parts = _decode(value).parts
         if not 0 < len(parts) <= wire.TRANSACTION_PARTS_MAX:
@@ -77,9 +85,10 @@ def read(value: bytes) -> list[Part] | None:
                 address = None
             else:
                 strings += 1 if address is None else 2
-            listed: Headers = []
+            listed: Headers = ()
             if headers is not UNSET:
-                strings += 1 + _list(headers or (), listed)
+                more, listed = _list(headers or ())
+                strings += 1 + more
             if address == "":
                 raise _DoubtError
             found.append(Part(address, key, value_of, listed))
@@ -88,16 +97,41 @@ def read(value: bytes) -> list[Part] | None:
     return found if quotes == 2 * strings else None
 
 
-def _list(headers: Iterable[_Header], listed: Headers) -> int:
-    """Add them; returns how many strings they have in the JSON."""
+def read_bare(value: bytes) -> tuple[list[bytes], list[bytes]] | None:
+    """Keys and values of an envelope whose parts all have both as text, and nothing else; None = another."""
+    quotes = _quotes(value)
+    if (quotes - 2) % (2 * _BARE_STRINGS):
+        return None
+    try:
+        parts = _decode_bare(value).parts
+        if quotes != 2 + 2 * _BARE_STRINGS * len(parts) or not 0 < len(parts) <= wire.TRANSACTION_PARTS_MAX:
+            return None
+        return [part.key.encode() for part in parts], [part.value.encode() for part in parts]
+    except (msgspec.MsgspecError, ValueError, RecursionError):
+        return None
+
+
+def _quotes(value: bytes) -> int:
+    """Quotation marks around names and strings; -1 = which those are, nobody knows without reading it."""
+    quotes = value.count(b'"')
+    if b"\\" in value:
+        if b"\\\\" in value:  # which of the marks behind them are escaped?
+            return -1
+        quotes -= value.count(b'\\"')
+    return quotes
+
+
+def _list(headers: Iterable[_Header]) -> tuple[int, Headers]:
+    """How many strings they have in the JSON, and what they are."""
     strings = 0
+    listed = []
     for each in headers:
         if each.name.startswith(wire.RESERVED_PREFIX):
             raise _DoubtError
         values, value = _content(each.value, each.value_base64)
         strings += 2 + values
         listed.append((each.name, value))
-    return strings
+    return strings, tuple(listed)
 
 
 def _content(text: _Text, encoded: _Text) -> tuple[int, bytes | None]:

@@ -37,6 +37,9 @@ def duplicate_ids(records: Sequence[Content], names: Sequence[str]) -> Found:
     add = ids.append
     first, *others = names
     for record in records:
+        if not record.headers:
+            add(None)
+            continue
         headers = dict(record.headers)
         found = headers.get(first)
         if found is None:

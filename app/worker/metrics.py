@@ -2,11 +2,11 @@
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final, Self
 
 from prometheus_client import CollectorRegistry, Histogram, generate_latest
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from agents.lane import LaneState
@@ -38,21 +38,14 @@ class Metrics:
             registry=self._registry,
             buckets=_SECONDS,
         )
-        self._transaction_parts = Histogram(
-            "ringfence_transaction_parts",
-            "Parts of an accepted transaction, by the address of its envelope.",
-            ["address"],
-            registry=self._registry,
-            buckets=_PARTS,
-        )
+        self._sizes: dict[str, Counter[int]] = {}
+        self._registry.register(_SizesCollector(self._sizes))
 
     def observe(self, address: str, seconds: float, parts: Sequence[int] = ()) -> None:
         """A batch of an address took so many seconds, and the envelopes accepted in it had so many parts each."""
         self._batch_seconds.labels(address).observe(seconds)
         if parts:
-            histogram = self._transaction_parts.labels(address)
-            for each in parts:
-                histogram.observe(each)
+            self._sizes.setdefault(address, Counter()).update(parts)
 
     def show(self, lanes: Lanes) -> Self:
         """What these lanes count, too."""
@@ -62,6 +55,30 @@ class Metrics:
     def text(self) -> bytes:
         """The exposition."""
         return generate_latest(self._registry)
+
+
+class _SizesCollector(Collector):
+    """A histogram whose samples come by the thousand: they are counted by their value, and go into buckets when asked."""
+
+    def __init__(self, sizes: Mapping[str, Counter[int]]) -> None:
+        """``sizes``: address → parts of a transaction → how many transactions had so many."""
+        self._sizes = sizes
+
+    def collect(self) -> Iterator[Metric]:
+        family = HistogramMetricFamily(
+            "ringfence_transaction_parts",
+            "Parts of an accepted transaction, by the address of its envelope.",
+            labels=["address"],
+        )
+        for address, counted in sorted(self._sizes.items()):
+            sizes = dict(counted)
+            buckets = [
+                (str(bound), float(sum(n for size, n in sizes.items() if size <= bound)))
+                for bound in (*map(float, _PARTS), math.inf)
+            ]
+            buckets[-1] = ("+Inf", buckets[-1][1])
+            family.add_metric([address], buckets, sum(size * n for size, n in sizes.items()))
+        yield family
 
 
 class _LaneCollector(Collector):

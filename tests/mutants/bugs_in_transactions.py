@@ -166,9 +166,11 @@ MUTANTS: Final = (
         (
             Patch(
                 _PATH,
-                "            if count and count + len(unit.parts) > PARTS_MAX:\n                return offset\n",
-                "            if count + len(unit.parts) > PARTS_MAX:\n"
-                "                units[offset] = unit._replace(parts=unit.parts[: PARTS_MAX - count])\n",
+                "            if count and count + len(unit.groups) > PARTS_MAX:\n                return offset\n",
+                "            if count + len(unit.groups) > PARTS_MAX:\n"
+                "                unit = units[offset] = unit._replace(\n"
+                "                    **{each: getattr(unit, each)[: PARTS_MAX - count] for each in unit._fields[:-1]}\n"
+                "                )\n",
             ),
         ),
         f"{_PATH_TESTS}::test_cut",

@@ -39,12 +39,12 @@ def test_all_spellings() -> None:
     )
 
     assert decode(FORM, value) == [
-        Part("payments", b"acct-2", b'{"amount": 10}', [("type", b"credit")]),
-        Part(None, b"acct-1", b"\x00\x01", []),
-        Part(None, b"\xff", b"", [("", b""), ("n", None)]),
-        Part(None, None, None, []),
-        Part(None, None, None, []),
-        Part(None, b"k", "\u00fc\U0001f600".encode(), []),
+        Part("payments", b"acct-2", b'{"amount": 10}', (("type", b"credit"),)),
+        Part(None, b"acct-1", b"\x00\x01", ()),
+        Part(None, b"\xff", b"", (("", b""), ("n", None))),
+        Part(None, None, None, ()),
+        Part(None, None, None, ()),
+        Part(None, b"k", "\u00fc\U0001f600".encode(), ()),
     ]
 
 
@@ -52,7 +52,7 @@ def test_repeated_headers_stay() -> None:
     """In their order, as in any record."""
     headers = [{"name": "a", "value": "1"}, {"name": "b", "value": "2"}, {"name": "a", "value": "3"}]
 
-    assert decode(FORM, parts({"headers": headers}))[0].headers == [("a", b"1"), ("b", b"2"), ("a", b"3")]
+    assert decode(FORM, parts({"headers": headers}))[0].headers == (("a", b"1"), ("b", b"2"), ("a", b"3"))
 
 
 def test_most() -> None:

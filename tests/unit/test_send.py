@@ -172,10 +172,10 @@ def test_transaction() -> None:
     assert (record.key, record.partition, record.has_id) == (b"acct-1", -1, True)
     assert record.headers == [("trace", b"x"), ("_RF_TX", b"json/1"), ("ID", b"t-1")]
     assert envelope.decode(b"json/1", record.value) == [
-        envelope.Part(None, b"acct-1", b'{"debit":10}', [("a", b"1"), ("a", None), ("region", b"acct-1")]),
-        envelope.Part("payments", b"acct-2", b"credit", [("_AMQ_DUPL_ID", b"p-1")]),
-        envelope.Part("notes", b"north", None, [("region", b"north")]),
-        envelope.Part("transfers", None, b"", [("ID", b"t-2")]),
+        envelope.Part(None, b"acct-1", b'{"debit":10}', (("a", b"1"), ("a", None), ("region", b"acct-1"))),
+        envelope.Part("payments", b"acct-2", b"credit", (("_AMQ_DUPL_ID", b"p-1"),)),
+        envelope.Part("notes", b"north", None, (("region", b"north"),)),
+        envelope.Part("transfers", None, b"", (("ID", b"t-2"),)),
     ]
 
 
@@ -254,8 +254,8 @@ def test_id_headers_are_those_of_the_part_s_address() -> None:
     )  # fmt: skip
 
     assert [each.headers for each in envelope.decode(b"json/1", record.value)] == [
-        [("ID", b"2"), ("_AMQ_DUPL_ID", b"1")],
-        [("_AMQ_DUPL_ID", b"4"), ("ID", b"3")],
+        (("ID", b"2"), ("_AMQ_DUPL_ID", b"1")),
+        (("_AMQ_DUPL_ID", b"4"), ("ID", b"3")),
     ]
 
 

@@ -60,8 +60,8 @@ def test_our_encoder_writes_the_vector() -> None:
 def test_our_decoder_reads_the_vector() -> None:
     """As the parts that the page lists."""
     assert worker.decode(b"json/1", page.vector().encode()) == [
-        worker.Part(None, b"acct-1", '{"debit":"10 €"}'.encode(), []),
-        worker.Part("payments", b"acct-2", b"\x00\x01\xff", [("type", b"credit")]),
+        worker.Part(None, b"acct-1", '{"debit":"10 €"}'.encode(), ()),
+        worker.Part("payments", b"acct-2", b"\x00\x01\xff", (("type", b"credit"),)),
     ]
 
 

@@ -28,9 +28,7 @@ def test_addresses_that_are_not_listed() -> None:
     address = SETTINGS.addresses[0]
     units = Units(address, SETTINGS.transaction_targets(address))
 
-    assert [
-        each.address for each in units.open(envelope(0, part("transfers"), part("notes"), part()), None).parts
-    ] == [
+    assert units.open(envelope(0, part("transfers"), part("notes"), part()), None).addresses == [
         "transfers",
         "notes",
         "transfers",
