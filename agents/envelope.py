@@ -13,7 +13,7 @@ from base64 import b64decode
 from typing import Any, Final, NamedTuple, NoReturn
 
 from agents import usual_envelope
-from agents.usual_envelope import Headers, Part
+from agents.usual_envelope import BareParts, Headers, Part
 from ringfence_kafka import wire
 
 __all__ = ["PARTS_MAX", "MalformedEnvelopeError", "Part", "decode", "decode_any", "shown"]
@@ -48,8 +48,8 @@ def decode(form: bytes, value: bytes | None) -> list[Part]:
     return decode_any(value) if usual is None else usual
 
 
-def decode_bare(form: bytes, value: bytes | None) -> tuple[list[bytes], list[bytes]] | None:
-    """Keys and values of an envelope whose parts have nothing else; None = ask :func:`decode`. Never an error."""
+def decode_bare(form: bytes, value: bytes | None) -> BareParts | None:
+    """Parts that have nothing but key, value and perhaps address; None = ask :func:`decode`. Never an error."""
     return None if value is None or form != wire.TRANSACTION_FORM else usual_envelope.read_bare(value)
 
 

@@ -49,8 +49,12 @@ class Units:
         """``others``: the addresses that its envelopes may have parts for, beside its own."""
         self._own = address.name
         self._readers = {each.name: Reader(each) for each in (address, *others)}
-        self._bare = address.duplicate_id_from == "header" and not address.group_header
-        """A part of nothing but key and value has no ID here, and its key is its group."""
+        self._plain = {
+            each.name
+            for each in (address, *others)
+            if each.duplicate_id_from == "header" and not each.group_header
+        }
+        """Where a part of nothing but key and value has no ID, and its key is its group."""
 
     def open(self, record: Record, own_id: bytes | None) -> Unit:
         """The parts of an envelope.
@@ -64,10 +68,12 @@ class Units:
         """
         own = self._own
         form = last_header(record.headers, wire.HEADER_TRANSACTION) or b""
-        if self._bare and (bare := envelope.decode_bare(form, record.value)):
-            keys, values = bare
-            count = len(keys)
-            return Unit([own] * count, keys, keys, values, [()] * count, () if own_id is None else (own_id,))
+        if own in self._plain and (bare := envelope.decode_bare(form, record.value)) is not None:
+            keys, values, named = bare
+            addresses = [each or own for each in named] if named else [own] * len(keys)
+            if not named or self._plain.issuperset(addresses):
+                lead = () if own_id is None else (own_id,)
+                return Unit(addresses, keys, keys, values, [()] * len(keys), lead)
         parts = envelope.decode(form, record.value)
         addresses = [each.address or own for each in parts]
         if addresses.count(own) == len(addresses):  # as most: all at once

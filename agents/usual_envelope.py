@@ -7,7 +7,7 @@ a name that stands twice in an object, so the quotation marks are counted: each 
 
 from base64 import b64decode
 from collections.abc import Iterable, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 from msgspec import UNSET, UnsetType
@@ -51,6 +51,7 @@ class _Envelope(msgspec.Struct, forbid_unknown_fields=True, gc=False):
 class _BarePart(msgspec.Struct, forbid_unknown_fields=True, gc=False):
     key: str
     value: str
+    address: str | UnsetType = UNSET
 
 
 class _BareEnvelope(msgspec.Struct, forbid_unknown_fields=True, gc=False):
@@ -59,7 +60,9 @@ class _BareEnvelope(msgspec.Struct, forbid_unknown_fields=True, gc=False):
 
 _decode: Final = msgspec.json.Decoder(_Envelope).decode
 _decode_bare: Final = msgspec.json.Decoder(_BareEnvelope).decode
-_BARE_STRINGS: Final = 4
+_QUOTES: Final = 2
+"""Quotation marks of a string or a name."""
+_BARE_QUOTES: Final = 4 * _QUOTES
 """Of a part of a key and a value, names included."""
 
 
@@ -94,19 +97,33 @@ def read(value: bytes) -> list[Part] | None:
             found.append(Part(address, key, value_of, listed))
     except (msgspec.MsgspecError, ValueError, RecursionError):  # what is not base64 or UTF-8 is a ValueError
         return None
-    return found if quotes == 2 * strings else None
+    return found if quotes == _QUOTES * strings else None
 
 
-def read_bare(value: bytes) -> tuple[list[bytes], list[bytes]] | None:
-    """Keys and values of an envelope whose parts all have both as text, and nothing else; None = another."""
-    quotes = _quotes(value)
-    if (quotes - 2) % (2 * _BARE_STRINGS):
-        return None
+class BareParts(NamedTuple):
+    """Parts of a key and a value; lists that run in parallel."""
+
+    keys: list[bytes]
+    values: list[bytes]
+    addresses: list[str | None]
+    """None = the envelope's own; empty = all are."""
+
+
+def read_bare(value: bytes) -> BareParts | None:
+    """An envelope whose parts have key and value as text, perhaps an address, and nothing else; None = another."""
     try:
         parts = _decode_bare(value).parts
-        if quotes != 2 + 2 * _BARE_STRINGS * len(parts) or not 0 < len(parts) <= wire.TRANSACTION_PARTS_MAX:
+        if not 0 < len(parts) <= wire.TRANSACTION_PARTS_MAX:
             return None
-        return [part.key.encode() for part in parts], [part.value.encode() for part in parts]
+        addresses = [None if part.address is UNSET else part.address for part in parts]
+        own = addresses.count(None)
+        if _quotes(value) != _QUOTES + _BARE_QUOTES * len(parts) + 2 * _QUOTES * (len(parts) - own):
+            return None
+        return BareParts(
+            [part.key.encode() for part in parts],
+            [part.value.encode() for part in parts],
+            [] if own == len(parts) else addresses,
+        )
     except (msgspec.MsgspecError, ValueError, RecursionError):
         return None
 

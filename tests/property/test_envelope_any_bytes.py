@@ -75,8 +75,13 @@ def both(value: bytes) -> list[Part] | None:
     assert found is None or found == decode_any(value)
     bare = usual_envelope.read_bare(value)
     if bare is not None:
-        assert bare[0]
-        assert decode_any(value) == [Part(None, key, text, ()) for key, text in zip(*bare, strict=True)]
+        keys, values, addresses = bare
+        assert keys
+        assert addresses == [] or set(addresses) != {None}
+        assert decode_any(value) == [
+            Part(address, key, text, ())
+            for address, key, text in zip(addresses or [None] * len(keys), keys, values, strict=True)
+        ]
     return found
 
 
@@ -94,19 +99,25 @@ def judged(value: bytes) -> None:
     assert all(isinstance(each, Part) for each in found)
 
 
-@given(st.lists(st.tuples(texts, texts), min_size=1, max_size=5), st.booleans())
+@given(
+    st.lists(st.tuples(texts, texts, st.none() | texts.filter(bool)), min_size=1, max_size=5), st.booleans()
+)
 @settings(max_examples=EXAMPLES, deadline=None)
-def test_bare_parts(those: list[tuple[str, str]], ascii_only: bool) -> None:
+def test_bare_parts(those: list[tuple[str, str, str | None]], ascii_only: bool) -> None:
     """Parts of key and value alone are read quickest, whatever stands in those but a backslash."""
-    written = [{"key": key, "value": text} for key, text in those]
+    written = [
+        {"key": key, "value": text} | ({} if address is None else {"address": address})
+        for key, text, address in those
+    ]
     value = json.dumps({"parts": written}, ensure_ascii=ascii_only).encode()
 
     both(value)
     bare = usual_envelope.read_bare(value)
     assert (bare is None) == (b"\\\\" in value)
-    assert bare is None or list(zip(*bare, strict=True)) == [
-        (key.encode(), text.encode()) for key, text in those
-    ]
+    assert bare is None or (bare.keys, bare.values) == (
+        [key.encode() for key, _, _ in those],
+        [text.encode() for _, text, _ in those],
+    )
     assert usual_envelope.read_bare(json.dumps({"parts": []}).encode()) is None
 
 
@@ -135,7 +146,12 @@ def test_damaged_envelope(those: list[Part], data: st.DataObject) -> None:
         spelled(part, "value", each.value, as_base64=data.draw(st.booleans()))
         written.append(part)
     if data.draw(st.booleans()):
-        written = [{"key": f"{each.key!r}", "value": f"{each.value!r}"} for each in those]
+        named = data.draw(st.booleans())
+        written = [
+            {"key": f"{each.key!r}", "value": f"{each.value!r}"}
+            | ({"address": each.address} if named and each.address is not None else {})
+            for each in those
+        ]
     value = json.dumps({"parts": written}).encode()
     begin, end = sorted(data.draw(st.tuples(st.integers(0, len(value)), st.integers(0, len(value)))))
     piece = data.draw(

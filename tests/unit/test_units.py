@@ -23,6 +23,31 @@ def test_own_id_beside_those_of_parts() -> None:
     assert unit.ids == [encode_id(b"own"), encode_id(b"a"), encode_id(b"b")]
 
 
+@pytest.mark.parametrize("own_id", [None, encode_id(b"own")])
+@pytest.mark.parametrize(
+    "addresses",
+    [[None, None], [None, "transfers"], ["payments", None], ["notes", None], ["ledgers", None], ["", None]],
+)
+def test_bare_parts_are_read_as_all_others(
+    addresses: list[str | None], own_id: bytes | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is read in fewer steps comes out the same, or is refused the same."""
+    address = SETTINGS.addresses[0]
+    units = Units(address, SETTINGS.transaction_targets(address))
+    bare = [{"key": "k", "value": "v"} | ({} if each is None else {"address": each}) for each in addresses]
+
+    def opened() -> object:
+        try:
+            unit = units.open(envelope(0, *bare), own_id)
+        except MalformedEnvelopeError as error:
+            return str(error)
+        return [list(each) for each in unit]
+
+    quick = opened()
+    monkeypatch.setattr(units, "_plain", set())
+    assert quick == opened()
+
+
 def test_addresses_that_are_not_listed() -> None:
     """They exist, and yet no part may go there; to the envelope's own it may, by name too."""
     address = SETTINGS.addresses[0]
