@@ -70,12 +70,12 @@ class Units:
         form = last_header(record.headers, wire.HEADER_TRANSACTION) or b""
         if own in self._plain and (bare := envelope.decode_bare(form, record.value)) is not None:
             keys, values, named = bare
-            addresses = [each or own for each in named] if named else [own] * len(keys)
+            addresses = [own if each is None else each for each in named] if named else [own] * len(keys)
             if not named or self._plain.issuperset(addresses):
                 lead = () if own_id is None else (own_id,)
                 return Unit(addresses, keys, keys, values, [()] * len(keys), lead)
         parts = envelope.decode(form, record.value)
-        addresses = [each.address or own for each in parts]
+        addresses = [own if each.address is None else each.address for each in parts]
         if addresses.count(own) == len(addresses):  # as most: all at once
             ids, groups = self._readers[own].ids(parts)[0], self._readers[own].groups(parts)
         else:
