@@ -38,6 +38,21 @@ TRANSACTION_PARTS_MAX: Final = 10_000
 HEADER_PART: Final = "_RF_TX_PART"
 """On an accepted record: it is a part of a transaction, ``i/N``: part i of N, counted from 1."""
 
+HEADER_HOP: Final = "_RF_BRIDGE_DUPL_ID"
+"""On a record that a bridge forwarded: which step this is, as :mod:`ringfence_kafka.hop` writes it."""
+
+HEADER_CONFIRMED: Final = "_RF_BRIDGE_CONFIRMED"
+"""Beside :data:`HEADER_HOP`: an offset of its source partition, as decimal digits. When this was sent, the target had acknowledged
+everything below it that was to be forwarded."""
+
+HEADER_USER_IDS: Final = "_RF_BRIDGE_IDS"
+"""Beside :data:`HEADER_HOP`: :data:`USER_IDS_IGNORED` = the message's own ID is not looked at; missing = it is checked."""
+
+USER_IDS_IGNORED: Final = b"ignore"
+
+HEADER_HOPS: Final = "_RF_HOPS"
+"""Members of a cluster connection that a message has passed, in order, with commas between; stays on what is accepted."""
+
 TIMESTAMP_AFTER: Final = "message.timestamp.after.max.ms"
 TIMESTAMP_BEFORE: Final = "message.timestamp.before.max.ms"
 """Settings of a topic: how far a record's timestamp may be from the broker's clock."""
@@ -104,6 +119,16 @@ def transactional_id(app_id: str, address: str, partition: int) -> str:
 def lane_name(address: str, partition: int) -> str:
     """How logs, health and folders name a lane."""
     return f"{address}-{partition}"
+
+
+def bridge_group(app_id: str, bridge: str) -> str:
+    """Consumer group of a bridge, on its source."""
+    return f"{app_id}-bridge-{bridge}"
+
+
+def bridge_quarantine_topic(bridge: str) -> str:
+    """Topic at a bridge's target for what the target does not take."""
+    return f"{bridge}.quarantine"
 
 
 def source(topic: str, partition: int) -> bytes:

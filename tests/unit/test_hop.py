@@ -1,0 +1,60 @@
+"""The header of a step over a bridge: what is written is read, and nothing else is."""
+
+import pytest
+
+from ringfence_kafka.hop import Hop, Source, decode, decode_offset, encode
+
+TOPIC_ID = "AbC_-67890123456789012"
+HOP = Hop(Source("to-paris", TOPIC_ID, 3), 1234)
+PREFIX = b"to-paris/AbC_-67890123456789012/"
+
+
+@pytest.mark.parametrize(
+    "hop", [HOP, Hop(Source("a.b_c", TOPIC_ID, 2**31 - 1), 2**63 - 1), Hop(HOP.source, 0)]
+)
+def test_round_trip(hop: Hop) -> None:
+    """What is written is read."""
+    assert decode(encode(hop)) == hop
+
+
+def test_form() -> None:
+    """Other programs may rely on it."""
+    assert encode(HOP) == PREFIX + b"3/1234"
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        None,
+        b"",
+        b"3/1234",
+        PREFIX + b"3",
+        PREFIX + b"3/",
+        PREFIX + b"3/-1",
+        PREFIX + b"03/1",
+        PREFIX + b"3/01",
+        PREFIX + b"3/1 ",
+        PREFIX + b"3/1\n",
+        PREFIX + b"3/1/1",
+        PREFIX + b"2147483648/1",
+        PREFIX + b"3/9223372036854775808",
+        PREFIX + "3/\N{ARABIC-INDIC DIGIT ONE}".encode(),
+        b"/" + TOPIC_ID.encode() + b"/3/1",
+        b"to paris/" + TOPIC_ID.encode() + b"/3/1",
+        b"to-paris/short/3/1",
+        b"\xff" + PREFIX + b"3/1",
+    ],
+)
+def test_nothing_else(value: bytes | None) -> None:
+    """What no bridge writes is no hop."""
+    assert decode(value) is None
+
+
+@pytest.mark.parametrize(
+    ("value", "offset"),
+    [(b"0", 0), (b"17", 17), (b"9223372036854775807", 2**63 - 1), (b"9223372036854775808", None), (b"", None),
+     (None, None), (b"-1", None), (b"01", None), (b"1\n", None), (b"1.0", None)],
+)  # fmt: skip
+def test_offset(value: bytes | None, offset: int | None) -> None:
+    """Decimal digits, as they are written."""
+    assert decode_offset(value) == offset
