@@ -9,7 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 
-from ringfence_client.watermark import OFFSET_MAX, Run, Watermark, decode, encode
+from ringfence_client.watermark import Watermark
+from ringfence_kafka.runs import OFFSET_MAX, Run, decode, encode
 
 HORIZON = 120
 """Model and watermark are compared on the offsets below."""
