@@ -26,6 +26,9 @@ _VARINTS: Final = b"\x01"
 _BITMAP: Final = b"\x02"
 _VARINT_BITS: Final = 7
 _MORE: Final = 0x80
+_ONE: Final = ord("1")
+_DENSE: Final = 16
+"""Where so many offsets lie for each one in a run, or more, varints are as short as a bitmap."""
 
 Run = tuple[int, int]
 """Offsets from the first, up to and without the second."""
@@ -61,6 +64,39 @@ def decode(next_offset: int, data: bytes) -> list[Run]:
         raise ValueError(f"runs of kind {kind.hex() or 'nothing'}: this version reads 01 and 02")
     check(next_offset, runs)
     return runs
+
+
+def encode_offsets(next_offset: int, offsets: Sequence[int]) -> bytes:
+    """The same for single offsets, in rising order, none below ``next_offset``; many of them are written in no more than a millisecond.
+
+    Raises:
+        ValueError: as :func:`check`.
+    """
+    span = offsets[-1] + 1 - next_offset if offsets else 0
+    if offsets and offsets[0] >= next_offset and span <= _DENSE * len(offsets):
+        last = span - 1 + next_offset
+        digits = bytearray(b"0") * span
+        for each in offsets:
+            digits[last - each] = _ONE
+        bits, size = int(digits, 2), (span + 7) // 8
+        if 2 * (bits & ~(bits << 1)).bit_count() > size:  # a run takes two varints at least
+            return _BITMAP + bits.to_bytes(size, "little")
+    return encode(next_offset, of_offsets(offsets))
+
+
+def of_offsets(offsets: Iterable[int]) -> list[Run]:
+    """The fewest runs of these, which are in rising order."""
+    found: list[Run] = []
+    start = stop = -1
+    for each in offsets:
+        if each != stop:
+            if start < stop:
+                found.append((start, stop))
+            start = each
+        stop = each + 1
+    if start < stop:
+        found.append((start, stop))
+    return found
 
 
 def check(next_offset: int, runs: Sequence[Run]) -> None:
