@@ -7,9 +7,9 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
+from app.embedded.link import TcpProxy
 from ringfence_client import Message
 from ringfence_kafka import failpoints
-from tests.faults.proxy import TcpProxy
 from tests.support.consuming import Bench, Running, consuming
 from tests.support.group_checker import Disturbance, judge
 from tests.support.lanes import until

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import pytest
 
 from app.embedded.broker import HOST
-from tests.faults.proxy import TcpProxy
+from app.embedded.link import TcpProxy
 from tests.support.worker import wait_for
 
 LIMIT_S = 10.0

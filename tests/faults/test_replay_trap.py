@@ -14,8 +14,8 @@ import pytest
 
 from agents import transactions
 from agents.lane import Lane
+from app.embedded.link import TcpProxy
 from ringfence_kafka import failpoints, producer
-from tests.faults.proxy import TcpProxy
 from tests.support import kafka
 from tests.support.kafka import Sent
 from tests.support.lanes import Bench, Gate, Group, bench, ids, until

@@ -9,10 +9,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from app.embedded import listeners
 from app.embedded.broker import EmbeddedBroker
-from tests.faults.proxy import TcpProxy
-from tests.support import listeners
-from tests.support.listeners import Listener
+from app.embedded.link import TcpProxy
+from app.embedded.listeners import Listener
 
 
 @dataclass(frozen=True)

@@ -28,10 +28,10 @@ from cryptography.hazmat.primitives.serialization import (
     load_pem_private_key,
 )
 
+from app.embedded import listeners
 from app.embedded.broker import HOST, EmbeddedBroker
-from tests.support import listeners
+from app.embedded.listeners import Listener
 from tests.support.kafka import WAIT_S
-from tests.support.listeners import Listener
 
 USER: Final = "ringfence-user"
 PASSWORD: Final = "correct horse, battery; staple"  # noqa: S105 - a test's own, with what might need quoting

@@ -4,8 +4,8 @@ import random
 import time
 from typing import Final, Literal
 
+from app.embedded.link import TcpProxy
 from tests.faults.nemeses.nemesis import OfSystem
-from tests.faults.proxy import TcpProxy
 from tests.faults.system import System
 
 How = Literal["cut", "delay", "blackhole", "lose answers", "hold"]

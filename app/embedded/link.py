@@ -122,7 +122,8 @@ class TcpProxy:
     def _end(self) -> None:
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join(CALL_LIMIT_S)
-        assert not self._thread.is_alive(), f"{self._thread.name} does not end"
+        if self._thread.is_alive():
+            raise RuntimeError(f"{self._thread.name} does not end")
         self._loop.close()
 
     def _call(self, work: Coroutine[Any, Any, None]) -> None:
@@ -152,7 +153,8 @@ class TcpProxy:
     async def _relay(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """One connection, until both sides have ended it, one broke it, or it is reset."""
         task = asyncio.current_task()
-        assert task is not None
+        if task is None:
+            raise RuntimeError("a relay is a task")
         self._connections.add(task)
         writers = [writer]
         try:
