@@ -135,21 +135,22 @@ class Child:
 
 
 class WorkerProcess(Child):
-    """``ringfence worker``.
+    """``ringfence worker``, or another verb that serves its health.
 
     Args:
         config: The TOML file.
         web_port: Where it tells its health.
         log: Its output.
+        verb: Which.
     """
 
-    def __init__(self, config: Path, web_port: int, log: Path) -> None:
-        super().__init__(["-m", "app", "worker", "--config", str(config), "--web-port", str(web_port)], log)
+    def __init__(self, config: Path, web_port: int, log: Path, verb: str = "worker") -> None:
+        super().__init__(["-m", "app", verb, "--config", str(config), "--web-port", str(web_port)], log)
         self._web_port = web_port
 
     @property
     def ready(self) -> bool:
-        """Whether all its lanes are open; asked for now."""
+        """Whether all that it is to do is being done; asked for now."""
         connection = http.client.HTTPConnection("127.0.0.1", self._web_port, timeout=1)
         try:
             connection.request("GET", "/health")

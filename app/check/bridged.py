@@ -1,0 +1,178 @@
+"""``python -m app.check.bridged --origin HOST:PORT --target HOST:PORT --address orders``: two clusters, and a bridge between them.
+
+What producers sent is what stands in the input of the origin, and in the target's without the mark of a bridge. All of that must be
+accepted at the target, each ID once, unchanged, and in order within each group of what came the same way.
+
+Exit codes: 0 exact, 1 not exact, 2 could not judge.
+"""
+
+import argparse
+import sys
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from rich.console import Console
+from rich.table import Table
+
+from app.check.reading import read
+from app.check.records import ID_HEADER, SOURCE_HEADER, CannotJudgeError, Record, text
+
+HOP_HEADER: Final = "_RF_BRIDGE_DUPL_ID"
+_OURS: Final = "_RF_"
+FAULTS_SHOWN: Final = 10
+WIDTH_MIN: Final = 110
+
+
+@dataclass
+class Crossing:
+    """What was found. The lists describe one fault an entry."""
+
+    sent_to_origin: int = 0
+    sent_to_target: int = 0
+    distinct: int = 0
+    accepted: int = 0
+    over_the_bridge: int = 0
+    """Records that the bridge wrote."""
+    bridged_again: int = 0
+    """Of these, those that it had written before."""
+    failed_over: int = 0
+    """IDs that reached the target both ways: the bridge forwarded them, and their producer sent them there."""
+    lost: list[str] = field(default_factory=list)
+    doubled: list[str] = field(default_factory=list)
+    out_of_order: list[str] = field(default_factory=list)
+    changed: list[str] = field(default_factory=list)
+
+    @property
+    def exact(self) -> bool:
+        """Every ID was accepted at the target once, in order, unchanged."""
+        return not (self.lost or self.doubled or self.out_of_order or self.changed)
+
+
+def judge(origin: Sequence[Record], target: Sequence[Record], accepted: Sequence[Record]) -> Crossing:
+    """Compare both inputs with what the target accepted.
+
+    Args:
+        origin: The input of the origin, by partition and offset.
+        target: The input of the target, likewise: what the bridge wrote, and what producers sent there.
+        accepted: The accepted topic of the target.
+
+    Raises:
+        CannotJudgeError: a message has no ID: nothing tells it from another.
+    """
+    direct = [each for each in target if HOP_HEADER not in dict(each.headers)]
+    hops = [dict(each.headers)[HOP_HEADER] for each in target if HOP_HEADER in dict(each.headers)]
+    sent: dict[bytes, list[Record]] = {}
+    for each in (*origin, *direct):
+        sent.setdefault(_id(each), []).append(each)
+    found = Crossing(
+        sent_to_origin=len(origin),
+        sent_to_target=len(direct),
+        distinct=len(sent),
+        accepted=len(accepted),
+        over_the_bridge=len(hops),
+        bridged_again=len(hops) - len(set(hops)),
+        failed_over=len({_id(each) for each in origin} & {_id(each) for each in direct}),
+    )
+    counts = Counter(_id(each) for each in accepted)
+    found.lost = [f"{_name(copies[0])}: not accepted" for known, copies in sent.items() if not counts[known]]
+    found.doubled = [f"{text(known)}: accepted {count} times" for known, count in counts.items() if count > 1]
+    for each in accepted:
+        copies = sent.get(_id(each), ())
+        if _content(each) not in map(_content, copies):
+            found.changed.append(f"{_name(each)}: {'not as it was sent' if copies else 'nobody sent it'}")
+    found.out_of_order = list(_out_of_order(origin, target, accepted))
+    return found
+
+
+def _out_of_order(
+    origin: Sequence[Record], target: Sequence[Record], accepted: Sequence[Record]
+) -> Iterator[str]:
+    """Each group has one line of what came over the bridge, and one of what came directly."""
+    first = {_id(each): (each.partition, each.offset) for each in reversed(origin)}
+    places = {(each.partition, each.offset): each for each in target}
+    last: dict[tuple[bytes | None, bool], tuple[int, int]] = {}
+    home: dict[bytes | None, int] = {}
+    for each in accepted:
+        topic, _, offset = (dict(each.headers).get(SOURCE_HEADER) or b"").rpartition(b"/")
+        place = int(topic.rpartition(b"/")[2] or -1), int(offset or -1)
+        source = places.get(place)
+        if source is None:
+            yield f"{_name(each)}: names no input record in {SOURCE_HEADER}"
+            continue
+        if home.setdefault(each.key, each.partition) != each.partition:
+            yield f"{_name(each)}: its group is in the accepted partitions {home[each.key]} and {each.partition}"
+        bridged = HOP_HEADER in dict(source.headers)
+        position = first.get(_id(each), (-1, -1)) if bridged else place
+        if position < last.get((each.key, bridged), (-1, -1)):
+            yield f"{_name(each)}: accepted after a later one of its group"
+        last[each.key, bridged] = position
+
+
+def _id(record: Record) -> bytes:
+    found = dict(record.headers).get(ID_HEADER)
+    if found is None:
+        raise CannotJudgeError(f"{record.partition}/{record.offset} has no {ID_HEADER}")
+    return found
+
+
+def _content(record: Record) -> tuple[object, ...]:
+    theirs = tuple(each for each in record.headers if not each[0].startswith(_OURS))
+    return record.key, record.value, theirs, record.timestamp
+
+
+def _name(record: Record) -> str:
+    return f"{text(_id(record))} (group {text(record.key)})"
+
+
+def report(console: Console, found: Crossing) -> None:
+    """The table, and the first faults of each kind."""
+    table = Table(title="What producers sent to both clusters against what the target accepted")
+    for column in (
+        "sent to origin", "sent to target", "distinct", "accepted", "lost", "doubled", "out of order", "changed",
+    ):  # fmt: skip
+        table.add_column(column, justify="right")
+    numbers = [found.sent_to_origin, found.sent_to_target, found.distinct, found.accepted]
+    faults = [found.lost, found.doubled, found.out_of_order, found.changed]
+    table.add_row(
+        *(f"{each:,}" for each in numbers),
+        *(f"[bold red]{len(each):,}[/]" if each else "0" for each in faults),
+    )
+    console.print(table)
+    console.print(
+        f"The bridge wrote {found.over_the_bridge:,} records, {found.bridged_again:,} of them once more than needed. "
+        f"{found.failed_over:,} messages came both ways, because their producer was unsure and sent them again to the target."
+    )
+    for title, those in zip(("lost", "doubled", "out of order", "changed"), faults, strict=True):
+        for fault in those[:FAULTS_SHOWN]:
+            console.print(f"{title}: {fault}", markup=False, highlight=False, soft_wrap=True)
+        if len(those) > FAULTS_SHOWN:
+            console.print(f"{title}: and {len(those) - FAULTS_SHOWN:,} more")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Read, judge, print the table; return the exit code."""
+    parser = argparse.ArgumentParser(description="Compares two clusters' inputs with what one accepted.")
+    parser.add_argument("--origin", required=True, metavar="HOST:PORT")
+    parser.add_argument("--target", required=True, metavar="HOST:PORT")
+    parser.add_argument("--address", required=True, metavar="INPUT")
+    options = parser.parse_args(arguments)
+    try:
+        found = judge(
+            read(options.origin, options.address),
+            read(options.target, options.address),
+            read(options.target, f"{options.address}.accepted"),
+        )
+    except CannotJudgeError as error:
+        sys.stderr.write(f"the check could not read everything: {error}\n")
+        return 2
+    console = Console()
+    if not console.is_terminal:  # nobody's window limits the table
+        console = Console(width=max(console.width, WIDTH_MIN))
+    report(console, found)
+    return 0 if found.exact else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

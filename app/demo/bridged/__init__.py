@@ -1,0 +1,5 @@
+"""The demo of a bridge: two clusters, a bridge that dies, a link that is cut, a producer that fails over."""
+
+from app.demo.bridged.run import run
+
+__all__ = ["run"]

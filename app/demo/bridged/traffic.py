@@ -1,0 +1,74 @@
+"""What a producer sends that fails over from one cluster to the other. Pure; a seed reproduces it."""
+
+import random
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from ringfence_kafka.errors import ConfigurationError
+
+GROUPS: Final = 500
+RESEND_SHARE: Final = 0.10
+NEAR: Final = 2_000
+"""A resend repeats one of so many messages before it."""
+FAIL_OVER: Final = 0.7
+"""Up to this share of its messages a producer sends to the origin; then to the target."""
+UNSURE: Final = 5_000
+"""So many of the last messages to the origin are sent to the target again: nobody knows which of them crossed."""
+MESSAGES_MIN: Final = 20_000
+
+
+class Message(NamedTuple):
+    """One message; a resend has the bytes of its original."""
+
+    id: bytes
+    group: bytes
+    value: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """The traffic of one run.
+
+    Args:
+        messages: How many are sent, those that are sent to the target again not counted.
+        seed: Reproduces them.
+    """
+
+    messages: int
+    seed: int
+
+    def __post_init__(self) -> None:
+        if self.messages < MESSAGES_MIN:
+            raise ConfigurationError(
+                f"{self.messages} messages are too few to strike among: use {MESSAGES_MIN} or more"
+            )
+
+    def all(self) -> list[Message]:
+        """Everything, in the order in which it is sent."""
+        rng = random.Random(self.seed)
+        sent: list[Message] = []
+        for number in range(self.messages):
+            if sent and rng.random() < RESEND_SHARE:
+                sent.append(sent[-rng.randint(1, min(NEAR, len(sent)))])
+                continue
+            group = b"customer-%03d" % rng.randrange(GROUPS)
+            sent.append(Message(b"id-%d" % number, group, b'{"number":%d,"note":"%s"}' % (number, b"." * 60)))
+        return sent
+
+
+def to_origin(everything: Sequence[Message]) -> Sequence[Message]:
+    """What is sent before the producer fails over."""
+    return everything[: int(FAIL_OVER * len(everything))]
+
+
+def to_target(everything: Sequence[Message]) -> Iterator[Message]:
+    """What is sent after it: first what it is unsure of."""
+    first = len(to_origin(everything))
+    yield from everything[first - UNSURE : first]
+    yield from everything[first:]
+
+
+def distinct(everything: Sequence[Message]) -> int:
+    """How many messages must be accepted in the end."""
+    return len({each.id for each in everything})
