@@ -13,6 +13,7 @@ from typing import NoReturn
 
 import click
 
+from app.bridge_cli import bridge
 from app.consumer_cli import consumers, groups
 from app.verbs.audit import audit
 from app.verbs.reconcile import reconcile
@@ -230,6 +231,7 @@ def consume(arguments: Sequence[str]) -> NoReturn:
 
 
 cli.add_command(audit)
+cli.add_command(bridge)
 cli.add_command(consumers)
 cli.add_command(groups)
 cli.add_command(reconcile)
