@@ -4,7 +4,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.setup-done
 
-.PHONY: setup demo test long unit integration faults mutants soak lint bench wheels lock clean
+.PHONY: setup demo demo-bridge test long unit integration faults mutants soak lint bench wheels lock clean
 
 setup: $(STAMP)
 
@@ -18,6 +18,10 @@ $(STAMP): requirements.lock pyproject.toml client/pyproject.toml
 
 demo: setup
 	$(BIN)/ringfence demo
+
+# Two clusters, and a bridge that dies, is cut off, and sees a producer fail over.
+demo-bridge: setup
+	$(BIN)/ringfence demo --bridge
 
 # Four at a time on two cores: half of the time they wait for sessions to run out. tests/conftest.py gives the order, and
 # Spark's to one of them.

@@ -13,6 +13,7 @@ from typing import NoReturn
 
 import click
 
+from app.bridge_cli import bridge
 from app.consumer_cli import consumers, groups
 from app.verbs.audit import audit
 from app.verbs.reconcile import reconcile
@@ -200,20 +201,32 @@ def rings_clear(address: str, config: Path) -> int:
 
 
 @cli.command()
-@click.option("--messages", type=int, default=240_000, show_default=True, help="How many to publish.")
+@click.option(
+    "--messages", type=int, help="How many to publish; not given = 240,000, or 120,000 with --bridge."
+)
 @click.option("--seed", type=int, default=1, show_default=True, help="Another seed, other traffic.")
 @click.option("--keep", is_flag=True, help="Keep data and logs, and say where.")
+@click.option(
+    "--bridge", "bridged", is_flag=True, help="Show two clusters and a bridge between them instead."
+)
 @config_option
-def demo(messages: int, seed: int, keep: bool, config: Path) -> int:
+def demo(messages: int | None, seed: int, keep: bool, bridged: bool, config: Path) -> int:
     """Show it: broker, topics, worker, traffic with resends, a killed worker, an independent check.
 
-    It brings its own broker and data and touches nothing else; what stays is the nightly job's report, in data/demo.
+    With --bridge: a bridge from one cluster to another that is killed twice, a link that is cut, a producer that fails over and sends
+    again.
+
+    It brings its own brokers and data and touches nothing else; what stays is the nightly job's report, in data/demo.
     Exit code 0 only if every message was accepted exactly once, in order and unchanged.
     """
     settings_if_any(config)  # needs none of them, but a faulty file that was named is an error everywhere
+    if bridged:
+        from app.demo import bridged as shown  # noqa: PLC0415
+
+        return shown.run(shown.MESSAGES if messages is None else messages, keep, seed)
     from app import demo as demo_module  # noqa: PLC0415
 
-    return demo_module.run(messages, keep, seed)
+    return demo_module.run(demo_module.MESSAGES if messages is None else messages, keep, seed)
 
 
 @cli.command(
@@ -230,6 +243,7 @@ def consume(arguments: Sequence[str]) -> NoReturn:
 
 
 cli.add_command(audit)
+cli.add_command(bridge)
 cli.add_command(consumers)
 cli.add_command(groups)
 cli.add_command(reconcile)

@@ -2,7 +2,6 @@
 
 import asyncio
 import time
-from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
 from types import TracebackType
 from typing import Any, Final, NamedTuple, Self
@@ -20,16 +19,16 @@ from aiokafka.errors import (
     UnknownTopicOrPartitionError,
     for_code,
 )
-from aiokafka.protocol.commit import OffsetFetchRequest
 from aiokafka.protocol.metadata import MetadataRequest
 from confluent_kafka import KafkaError as ConfluentError
 from confluent_kafka import KafkaException, TopicCollection
 from confluent_kafka.admin import AdminClient
 
-from ringfence_kafka import describe, insides
+from ringfence_kafka import describe, group_offsets, insides
 from ringfence_kafka.access import REQUEST_TIMEOUT_MS, client_options, refusal
 from ringfence_kafka.config.settings import KafkaSettings
 from ringfence_kafka.errors import BrokerUnavailableError, PrerequisiteError, TopicError
+from ringfence_kafka.group_offsets import Committed
 from ringfence_kafka.offsets import FIRST, NEXT, STABLE, Offsets
 from ringfence_kafka.refusals import nobody
 from ringfence_kafka.security import confluent_options
@@ -143,7 +142,21 @@ class Cluster:
             KafkaError: the group's coordinator cannot say, such as while it loads; aiokafka's own question would then say
                 that there is none.
         """
+        found = await self.noted(topic, partition)
+        return None if found is None else found.offset
+
+    async def noted(self, topic: str, partition: int) -> Committed | None:
+        """The same with what was noted beside it. Raises as :meth:`committed` does."""
         return await self._committed.ask(TopicPartition(topic, partition))
+
+    async def note(self, topic: str, offsets: Mapping[int, Committed]) -> None:
+        """Commit for the group, which has no members now.
+
+        Raises:
+            KafkaError: it has, or its coordinator does not answer.
+        """
+        named = {TopicPartition(topic, partition): each for partition, each in offsets.items()}
+        await group_offsets.commit(self._admin, self.group_id, named)
 
     def _confluent(self) -> AdminClient:
         if self._librdkafka is None:
@@ -152,24 +165,8 @@ class Cluster:
 
     async def _ask_committed(
         self, tps: Collection[TopicPartition]
-    ) -> Mapping[TopicPartition, int | Exception | None]:
-        topics = defaultdict(list)
-        for tp in tps:
-            topics[tp.topic].append(tp.partition)
-        coordinator = await self._admin.find_coordinator(self.group_id)
-        request = OffsetFetchRequest(self.group_id, list(topics.items()))
-        response = await self._admin._send_request(request, coordinator)  # noqa: SLF001
-        if code := getattr(response, "error_code", 0):
-            raise for_code(code)(f"the offsets of {self.group_id}")
-        answers: dict[TopicPartition, int | Exception | None] = dict.fromkeys(tps)
-        for topic, partitions in response.topics:
-            for number, offset, _metadata, code in partitions:
-                tp = TopicPartition(topic, number)
-                if code:
-                    answers[tp] = for_code(code)(f"the offset of {self.group_id} for {topic}/{number}")
-                else:
-                    answers[tp] = int(offset) if offset >= 0 else None
-        return answers
+    ) -> Mapping[TopicPartition, Committed | Exception | None]:
+        return await group_offsets.fetch(self._admin, self.group_id, tps)
 
     async def await_coordinator(self) -> None:
         """Until the group's coordinator answers: on a new cluster it is made by the first question, on others it may load.

@@ -32,6 +32,11 @@ class Hop(NamedTuple):
     offset: int
 
 
+def as_printed(topic_id: str) -> str:
+    """A topic's ID as Kafka's tools print it, from librdkafka's text of it, which has ``/`` and ``+``."""
+    return topic_id.replace("+", "-").replace("/", "_").rstrip("=")
+
+
 def encode(hop: Hop) -> bytes:
     """The value of :data:`ringfence_kafka.wire.HEADER_HOP`."""
     return b"%b/%d" % (encode_source(hop.source), hop.offset)

@@ -214,3 +214,37 @@ async def end(consumer: Any, limit: float) -> None:
     with contextlib.suppress(Exception):
         async with asyncio.timeout(limit):
             await consumer._client.close()  # noqa: SLF001
+
+
+async def await_fetched(consumer: Any, limit_s: float) -> None:
+    """Until something was fetched, or so many seconds have passed.
+
+    Raises:
+        KafkaError: fetching was refused altogether.
+    """
+    waiter = consumer._fetcher._create_fetch_waiter()  # noqa: SLF001
+    done, _ = await asyncio.wait([waiter], timeout=limit_s)
+    if done:
+        waiter.result()
+    else:
+        waiter.cancel()
+
+
+async def take_fetched(
+    consumer: Any, tp: TopicPartition, records_max: int
+) -> tuple[list[Any], dict[int, str]]:
+    """What was fetched of one partition, at most so many records. Waits for nothing.
+
+    Beside them, by offset, what is wrong with those that :mod:`ringfence_kafka.records` read otherwise than they are.
+
+    Raises:
+        KafkaError: what was fetched of this partition is an error, or cannot be read.
+    """
+    fetcher = consumer._fetcher  # noqa: SLF001
+    subscriptions = fetcher._subscriptions  # noqa: SLF001
+    # While partitions are given out aiokafka would wait, and positions move meanwhile.
+    if subscriptions.reassignment_in_progress or tp not in fetcher._records:  # noqa: SLF001
+        return [], {}
+    parsed = getattr(fetcher._records[tp], "_partition_records", None)  # noqa: SLF001
+    fetched = await fetcher.fetched_records({tp}, timeout=0, max_records=records_max)
+    return fetched.get(tp, []), dict(getattr(parsed, "malformed", {}))

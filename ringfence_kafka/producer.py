@@ -252,7 +252,7 @@ class TransactionalProducer:
             with contextlib.suppress(Exception, asyncio.CancelledError):
                 async with asyncio.timeout(DISCARD_TIMEOUT_S):
                     await self._producer.client.close()
-            await _end_sender(self._producer)
+            await end_sender(self._producer)
 
 
 def _attach(producer: AIOKafkaProducer, share: ClientShare) -> None:
@@ -261,7 +261,7 @@ def _attach(producer: AIOKafkaProducer, share: ClientShare) -> None:
     producer._metadata = producer._message_accumulator._cluster = share.cluster  # noqa: SLF001
 
 
-async def _end_sender(producer: AIOKafkaProducer) -> None:
+async def end_sender(producer: AIOKafkaProducer) -> None:
     """A ``stop()`` that was cut short leaves aiokafka's task behind, which would try for ever."""
     task: asyncio.Task[None] | None = producer._sender.sender_task  # noqa: SLF001
     if task is None:

@@ -35,9 +35,9 @@ from faust.transport.drivers import aiokafka as driver
 from faust.types import TP, ConsumerMessage
 
 from agents.batch import BATCH_RECORDS_MAX, FetchedBatch
-from app.worker import records as lenient
 from app.worker.pace import FETCH_WAIT_MS, Pace
 from ringfence_kafka import insides
+from ringfence_kafka import records as lenient
 from ringfence_kafka.topics import lacking
 from ringfence_kafka.waiting import is_cancelled
 

@@ -4,8 +4,9 @@ import difflib
 import os
 import re
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
+from types import UnionType
 from typing import Any, Final, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
@@ -20,7 +21,11 @@ ENV_DELIMITER: Final = "__"
 _SECRET: Final = re.compile(r"pass|secret|token|jaas", re.IGNORECASE)
 """A key of such a name is misplaced here, and no error repeats its value. ``sasl_password_env`` holds a name."""
 
-_PLANNED: Final = frozenset({"bridges", "consumer"})
+_LISTS: Final = frozenset({"addresses", "bridges", "cluster_connections"})
+"""Tables of which there are several: no variable can say which of them it means."""
+_NAMED: Final = _LISTS | {"members"}
+
+_PLANNED: Final = frozenset({"consumer"})
 """Keys of the interface whose feature this version does not have: named apart from misspelt ones."""
 
 
@@ -43,7 +48,7 @@ def load(path: Path, environ: Mapping[str, str] = os.environ) -> Settings:
         ) from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ConfigurationError(f"{path}: not TOML: {error}: fix that line") from error
-    overlaid = _overlay(data, environ, _password_variable(data, environ))
+    overlaid = _overlay(data, environ, _password_variables(data, environ))
     return validate(data, str(path) + (f" with {', '.join(overlaid)}" if overlaid else ""))
 
 
@@ -94,25 +99,35 @@ def _at_its_entry(error: ErrorDetails, literal: Sequence[int]) -> ErrorDetails:
     return error
 
 
-def _password_variable(data: Mapping[str, Any], environ: Mapping[str, str]) -> str:
-    """The variable that holds the password. It may have our prefix, and is no setting."""
-    kafka = data.get("kafka")
-    named = kafka.get("sasl_password_env") if isinstance(kafka, dict) else None
-    return environ.get(f"{ENV_PREFIX}KAFKA{ENV_DELIMITER}SASL_PASSWORD_ENV") or str(named)
+def _password_variables(data: Mapping[str, Any], environ: Mapping[str, str]) -> set[str]:
+    """The variables that hold passwords. They may have our prefix, and are no settings."""
+    tables = [data.get("kafka")]
+    for bridge in _tables(data.get("bridges")):
+        tables += [bridge.get("source"), bridge.get("target")]
+    for connection in _tables(data.get("cluster_connections")):
+        tables += _tables(connection.get("members"))
+    named = {str(each.get("sasl_password_env")) for each in tables if isinstance(each, dict)}
+    return named | {environ.get(f"{ENV_PREFIX}KAFKA{ENV_DELIMITER}SASL_PASSWORD_ENV", "")}
 
 
-def _overlay(data: dict[str, Any], environ: Mapping[str, str], password_variable: str) -> list[str]:
+def _tables(value: Any) -> list[dict[str, Any]]:
+    return [each for each in value if isinstance(each, dict)] if isinstance(value, list) else []
+
+
+def _overlay(
+    data: dict[str, Any], environ: Mapping[str, str], password_variables: Collection[str]
+) -> list[str]:
     """Put the environment's values over the file's; return the names of the variables used."""
     used = []
     for variable, raw in sorted(environ.items()):
         section, delimiter, key = variable.removeprefix(ENV_PREFIX).lower().partition(ENV_DELIMITER)
         # Without the delimiter it is somebody else's: Kubernetes sets RINGFENCE_PORT and more for a Service named ringfence.
-        if not (variable.startswith(ENV_PREFIX) and delimiter) or variable == password_variable:
+        if not (variable.startswith(ENV_PREFIX) and delimiter) or variable in password_variables:
             continue
-        if section not in Settings.model_fields or section == "addresses" or not key:
+        if section not in Settings.model_fields or section in _LISTS or not key:
             raise ConfigurationError(
                 f"environment: {variable} names no setting: use RINGFENCE_<SECTION>__<KEY> with a section "
-                f"of {_listed(set(Settings.model_fields) - {'addresses'})}, or unset it"
+                f"of {_listed(set(Settings.model_fields) - _LISTS)}, or unset it"
             )
         table = data.setdefault(section, {})
         if isinstance(table, dict):
@@ -129,13 +144,17 @@ def _toml_value(raw: str) -> Any:
 
 
 def _place(location: tuple[int | str, ...], data: Mapping[str, Any]) -> str:
-    """The key as a person finds it in the file: an address by its name, not by its number."""
+    """The key as a person finds it in the file: an address or a bridge by its name, not by its number."""
     parts: list[str] = []
+    there: Any = data
     for part in location:
-        if isinstance(part, int) and parts[-1] == "addresses":
-            entry = data["addresses"][part]
-            name = entry.get("name", part + 1) if isinstance(entry, dict) else part + 1
-            parts[-1] = f"addresses[{name}]"
+        try:
+            there = there[part]
+        except (KeyError, IndexError, TypeError):
+            there = None
+        if isinstance(part, int) and parts[-1] in _NAMED:
+            name = there.get("name", part + 1) if isinstance(there, dict) else part + 1
+            parts[-1] = f"{parts[-1]}[{name}]"
         else:
             parts.append(str(part))
     return ".".join(parts)
@@ -189,7 +208,7 @@ def _siblings(location: tuple[int | str, ...]) -> set[str]:
         if isinstance(part, int):
             continue
         annotation = model.model_fields[part].annotation
-        if get_origin(annotation) is tuple:
+        if get_origin(annotation) in {tuple, UnionType}:
             annotation = get_args(annotation)[0]
         if isinstance(annotation, type) and issubclass(annotation, BaseModel):
             model = annotation

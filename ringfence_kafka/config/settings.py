@@ -4,8 +4,6 @@ Unknown keys, wrong types, impossible combinations and keys whose feature this v
 errors that name the key, its value and the way out. Nothing is ignored.
 """
 
-import os
-import re
 import socket
 from collections import Counter
 from collections.abc import Iterator
@@ -13,8 +11,6 @@ from pathlib import Path
 from typing import Annotated, Final, Literal, Self
 
 from pydantic import (
-    BaseModel,
-    ConfigDict,
     Field,
     StringConstraints,
     ValidationError,
@@ -24,6 +20,9 @@ from pydantic import (
 
 from ringfence_kafka import wire
 from ringfence_kafka.config import patterns
+from ringfence_kafka.config.bridges import Addressed, BridgeSettings, ConnectionSettings, bridge_faults
+from ringfence_kafka.config.kafka import KafkaSettings
+from ringfence_kafka.config.section import Section, TopicName
 from ringfence_kafka.errors import ConfigurationError
 
 MAX_PARTITIONS: Final = 100_000
@@ -42,96 +41,17 @@ DEFAULT_GROUP: Final = "qpid.no-group"
 NIGHTS_FOLDER: Final = "reconcile"
 """Below ``app.data_dir``, beside the folders of workers."""
 
-TopicName = Annotated[
-    str, StringConstraints(pattern=r"^[a-zA-Z0-9._-]*[a-zA-Z0-9_-][a-zA-Z0-9._-]*$", max_length=200)
+__all__ = [
+    "AddressDefaults",
+    "AddressSettings",
+    "AppSettings",
+    "KafkaSettings",
+    "ReconcileSettings",
+    "Settings",
 ]
-"""Kafka's legal characters; ``.`` and ``..`` are no topics."""
 
 
-class _Section(BaseModel):
-    """Strict and closed: a string is no number, and a key that nobody reads is an error."""
-
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
-
-
-class KafkaSettings(_Section):
-    """How to reach the cluster, and how to get in. The password itself stands in the environment only."""
-
-    bootstrap_servers: str = Field(default="127.0.0.1:9092", min_length=1)
-    """Comma-separated ``host:port``."""
-    security_protocol: Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"] = "PLAINTEXT"
-    sasl_mechanism: Literal["", "PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"] = ""
-    sasl_username: str = ""
-    sasl_password_env: str = ""
-    """Name of the environment variable that holds the password."""
-    ssl_cafile: str = ""
-    """PEM file of the authority that signed the brokers' certificates; empty = the system's."""
-    ssl_certfile: str = ""
-    """PEM file of the client's certificate, where brokers ask for one."""
-    ssl_keyfile: str = ""
-
-    @field_validator("bootstrap_servers")
-    @classmethod
-    def _host_and_port(cls, value: str) -> str:
-        for server in value.split(","):
-            host, _, port = server.strip().rpartition(":")
-            if not host or not (port.isascii() and port.isdecimal()) or not 0 < int(port) < 65536:  # noqa: PLR2004
-                raise ValueError(f"{server.strip()!r} is not host:port; write for example 127.0.0.1:9092")
-        return value
-
-    @property
-    def uses_sasl(self) -> bool:
-        """Whether clients log in with a name and a password."""
-        return self.security_protocol.startswith("SASL_")
-
-    @property
-    def uses_ssl(self) -> bool:
-        """Whether connections are encrypted."""
-        return self.security_protocol.endswith("SSL")
-
-    @model_validator(mode="after")
-    def _security_fits_together(self) -> Self:
-        sasl = {
-            each: getattr(self, each) for each in ("sasl_mechanism", "sasl_username", "sasl_password_env")
-        }
-        ssl = {each: getattr(self, each) for each in ("ssl_cafile", "ssl_certfile", "ssl_keyfile")}
-        protocol = f"security_protocol = {self.security_protocol!r}"
-        if self.uses_sasl and not all(sasl.values()):
-            missing = ", ".join(key for key, value in sasl.items() if not value)
-            raise ValueError(f"{protocol} needs {missing}: add them, or choose another protocol")
-        for keys, used in ((sasl, self.uses_sasl), (ssl, self.uses_ssl)):
-            extra = [
-                f"{key} = {_variable(value) if key == 'sasl_password_env' else repr(value)}"
-                for key, value in keys.items()
-                if value
-            ]
-            if extra and not used:
-                raise ValueError(
-                    f"{', '.join(extra)} has no effect with {protocol}: remove it, or set the protocol"
-                )
-        if bool(self.ssl_certfile) != bool(self.ssl_keyfile):
-            there, lacking = sorted(("ssl_certfile", "ssl_keyfile"), key=lambda each: not ssl[each])
-            raise ValueError(f"{there} = {ssl[there]!r} needs {lacking}: set both or neither")
-        for key, value in ssl.items():
-            if value and not Path(value).is_file():
-                raise ValueError(f"{key} = {value!r}: no such file: name a PEM file")
-        if self.uses_sasl and not os.environ.get(self.sasl_password_env):
-            raise ValueError(
-                f"sasl_password_env = {_variable(self.sasl_password_env)}: that variable is not set: export it"
-            )
-        return self
-
-    def sasl_password(self) -> str:
-        """The password, read when it is needed and kept nowhere."""
-        return os.environ[self.sasl_password_env]
-
-
-def _variable(name: str) -> str:
-    """The name of a variable for an error, unless it looks like a password that somebody put in its place."""
-    return repr(name) if re.fullmatch(r"[A-Z_][A-Z0-9_]*", name) else "(hidden: may be the password itself)"
-
-
-class AppSettings(_Section):
+class AppSettings(Section):
     """Identity of the application and of this worker."""
 
     id: TopicName = "ringfence"
@@ -161,7 +81,7 @@ class AppSettings(_Section):
         return self.instance or f"{socket.gethostname()}-{self.web_port}"
 
 
-class AddressDefaults(_Section):
+class AddressDefaults(Section):
     """Keys that may stand in ``[address_defaults]`` and in each ``[[addresses]]``."""
 
     partitions: int = Field(default=4, ge=1, le=MAX_PARTITIONS)
@@ -260,7 +180,7 @@ class AddressSettings(AddressDefaults):
         return roles | ({"duplicates topic": self.duplicates_topic} if self.duplicates == "divert" else {})
 
 
-class ReconcileSettings(_Section):
+class ReconcileSettings(Section):
     """The nightly job."""
 
     state_dir: str = ""
@@ -274,14 +194,21 @@ class ReconcileSettings(_Section):
     """Spark's master."""
 
 
-class Settings(_Section):
+class Settings(Section):
     """All of it. Immutable: a worker runs from one state of the configuration."""
 
     kafka: KafkaSettings = Field(default_factory=KafkaSettings)
     app: AppSettings = Field(default_factory=AppSettings)
     address_defaults: AddressDefaults = Field(default_factory=AddressDefaults)
     addresses: tuple[AddressSettings, ...] = ()
+    bridges: tuple[BridgeSettings, ...] = ()
+    cluster_connections: tuple[ConnectionSettings, ...] = ()
     reconcile: ReconcileSettings = Field(default_factory=ReconcileSettings)
+
+    @field_validator("bridges", "cluster_connections", mode="before")
+    @classmethod
+    def _lists(cls, value: object) -> object:
+        return tuple(value) if isinstance(value, list) else value
 
     @model_validator(mode="before")
     @classmethod
@@ -353,6 +280,24 @@ class Settings(_Section):
                         f"[[addresses]] entry of it, or remove it; there are {', '.join(sorted(names))}"
                     )
         return self
+
+    @model_validator(mode="after")
+    def _bridges_lead_somewhere(self) -> Self:
+        addressed = {
+            each.name: Addressed(
+                each.input_topic, each.accepted_topic, each.quarantine_topic, each.duplicate_id_headers
+            )
+            for each in self.addresses
+        }
+        for fault in bridge_faults(self.bridges, self.cluster_connections, addressed, self.kafka):
+            raise ValueError(fault)
+        return self
+
+    def target(self, name: str) -> AddressSettings:
+        """An address of another cluster: as the one of that name is configured here, else by the defaults."""
+        found = self.address(name)
+        defaults = {key: getattr(self.address_defaults, key) for key in AddressDefaults.model_fields}
+        return found or AddressSettings.model_validate({"name": name, **defaults})
 
     def transaction_targets(self, address: AddressSettings) -> tuple[AddressSettings, ...]:
         """The other addresses that parts of its transactions may go to."""

@@ -82,7 +82,12 @@ def test_changed() -> None:
         {"headers": (*ACCEPTED[0].headers, ("more", b""))},
     ):
         assert faults(judge(ORIGIN, TARGET, [ACCEPTED[0]._replace(**change), *ACCEPTED[1:]]))[3] == 1
-    assert faults(judge(ORIGIN[:1], TARGET[:1], [ACCEPTED[0], accepted(9, sent(0, "x", "h"))])) == (0, 0, 0, 1)
+    assert faults(judge(ORIGIN[:1], TARGET[:1], [ACCEPTED[0], accepted(9, sent(0, "x", "h"))])) == (
+        0,
+        0,
+        0,
+        1,
+    )
 
 
 def test_no_source() -> None:

@@ -10,7 +10,7 @@ from aiokafka import TopicPartition
 from aiokafka.consumer.fetcher import READ_COMMITTED
 from aiokafka.errors import CorruptRecordException
 
-from app.worker.records import KeptRecords, TolerantRecords
+from ringfence_kafka.records import KeptRecords, TolerantRecords
 from tests.support.malformed import GZIP, Latin1, Raw, batch
 
 TP: Final = TopicPartition("t", 0)

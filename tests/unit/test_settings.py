@@ -68,6 +68,8 @@ def test_defaults() -> None:
             "duplicates": "drop",
         },
         "addresses": (),
+        "bridges": (),
+        "cluster_connections": (),
         "reconcile": {
             "state_dir": "",
             "keep_days": 7,
@@ -427,7 +429,7 @@ def test_number_out_of_range(data: dict[str, Any], expected: str) -> None:
     assert _fault(data) == f"settings: {expected}"
 
 
-@pytest.mark.parametrize("key", ["bridges", "consumer"])
+@pytest.mark.parametrize("key", ["consumer"])
 def test_planned_key(key: str) -> None:
     """A key whose feature does not exist yet is told apart from a misspelt one."""
     assert _fault({key: []}) == (

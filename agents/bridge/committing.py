@@ -1,0 +1,90 @@
+"""Commits what a bridge has confirmed, with what is to be known of it beside."""
+
+import asyncio
+import time
+from dataclasses import replace
+from typing import Final
+
+from aiokafka.errors import CommitFailedError, KafkaError
+
+from agents.bridge.note import Note, encode
+from agents.bridge.source import SourceConsumer
+from agents.bridge.state import COMMIT, BridgeState, said
+from agents.bridge.window import Window
+from ringfence_kafka.failpoints import reach
+
+EVERY_S: Final = 1.0
+LIMIT_S: Final = 5.0
+"""aiokafka itself tries for as long as the group's coordinator is away."""
+
+
+class Committer:
+    """Of one bridge."""
+
+    def __init__(self, state: BridgeState, window: Window, instance: str, web: str) -> None:
+        """``instance``, ``web``: of this process, for the notes."""
+        self._state = state
+        self._window = window
+        self._instance = instance
+        self._web = web
+        self._offsets: dict[int, int] = {}
+        self._at = 0.0
+
+    def begin(self) -> None:
+        """Partitions were given: what was committed before says nothing of them."""
+        self._offsets = {}
+
+    def stands(self, number: int) -> int | None:
+        """What was committed of a partition since it was given; None = nothing yet."""
+        return self._offsets.get(number)
+
+    @property
+    def due(self) -> bool:
+        """Whether the last commit is long ago."""
+        return time.monotonic() - self._at >= EVERY_S
+
+    async def commit(self, consumer: SourceConsumer) -> None:
+        """Of partitions where something has changed. Never raises what Kafka says: it is tried again."""
+        offsets = {}
+        for number, place in self._window.places.items():
+            shown = self._state.partitions.get(number)
+            if shown is not None and (shown.dirty or self._offsets.get(number) != place.confirmed):
+                offsets[number] = (place.confirmed, encode(self._note(number)))
+        self._at = time.monotonic()
+        if not offsets:
+            return
+        await reach("before-commit", self._state.name)
+        self._mark(offsets, dirty=False)
+        try:
+            async with asyncio.timeout(LIMIT_S):
+                await consumer.commit(offsets)
+        except CommitFailedError:
+            self._mark(offsets, dirty=True)  # partitions are being given out anew
+        except (KafkaError, OSError, TimeoutError) as error:
+            self._mark(offsets, dirty=True)
+            self._state.fail(COMMIT, f"source: offsets are not committed: {said(error)}")
+        else:
+            self._state.recover(COMMIT)
+            self._offsets |= {number: offset for number, (offset, _) in offsets.items()}
+            await reach("after-commit", self._state.name)
+
+    def _mark(self, numbers: dict[int, tuple[int, str]], *, dirty: bool) -> None:
+        for number in numbers:
+            if number in self._state.partitions:
+                self._state.partitions[number].dirty = dirty
+
+    def _note(self, number: int) -> Note:
+        shown = self._state.partitions[number]
+        fault = self._state.fault
+        counted = {
+            name: getattr(shown.note, name) + shown.counts[name]
+            for name in ("forwarded", "retried", "filtered", "quarantined")
+        }
+        return replace(
+            shown.note,
+            instance=self._instance,
+            web=self._web,
+            error="" if fault is None else fault.text,
+            since_ms=0 if fault is None else fault.since_ms,
+            **counted,
+        )

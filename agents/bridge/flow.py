@@ -1,0 +1,143 @@
+"""What flows from source to target: cycles are read, built, handed over, and confirmed when they are acknowledged."""
+
+import logging
+import time
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from agents.bridge.life import Life, LifeEndedError
+from agents.bridge.load import Load, Loader
+from agents.bridge.plan import Plan
+from agents.bridge.source import DRAIN_LIMIT_S, Read
+from agents.bridge.state import BridgeState
+from agents.bridge.window import CYCLES_MAX, Cycle, Window
+from ringfence_kafka.failpoints import reach
+from ringfence_kafka.waiting import set_within
+
+log: Final = logging.getLogger("ringfence.bridge")
+
+POLL_S: Final = 0.1
+
+
+class Flow:
+    """Of one bridge, over all lives of its producers."""
+
+    def __init__(self, plan: Plan, state: BridgeState, ends: Mapping[int, int] | None) -> None:
+        """``ends``: where to stop, by source partition; None = never."""
+        self.window = Window(plan.window, CYCLES_MAX if plan.detection else 1)
+        self.records_max: dict[int, int] = {}
+        """Of a batch, by the target's partition, while it is found out which record it refuses."""
+        self.refused: dict[tuple[int, int], str] = {}
+        """Why, by source partition and offset, of records that the target does not take."""
+        self._plan = plan
+        self._state = state
+        self._ends = ends
+        self._loads: dict[Cycle, Load] = {}
+
+    def wanted(self) -> dict[int, int]:
+        """Partitions of which a cycle may take something, and up to where they were read."""
+        ends, wanted = self._ends, self.window.wanted()
+        return wanted if ends is None else {each: at for each, at in wanted.items() if at < ends.get(each, 0)}
+
+    @property
+    def at_ends(self) -> bool:
+        """Whether all that is open is confirmed up to where it is to stop."""
+        ends = self._ends
+        return ends is not None and all(
+            each.confirmed >= ends.get(number, 0) for number, each in self.window.places.items()
+        )
+
+    async def send(self, life: Life, loader: Loader, wanted: Mapping[int, int], found: Read) -> None:
+        """Hand over what was read.
+
+        Raises:
+            RefusedError: a record fits nowhere.
+        """
+        self._cut(found)
+        reached = {number: offset for number, offset in found.reached.items() if offset > wanted[number]}
+        if not reached:
+            return
+        places = self.window.places
+        read = {places[number]: records for number, records in found.records.items() if number in reached}
+        cycle = self.window.begin(reached)
+        load = self._loads[cycle] = loader.load(cycle, read, found.malformed)
+        if load.batches:
+            await reach("before-send", self._plan.name)
+            life.hand_over(load.batches)
+
+    def _cut(self, found: Read) -> None:
+        """Nothing beyond where it is to stop."""
+        if self._ends is None:
+            return
+        for number, offset in found.reached.items():
+            end = self._ends.get(number, 0)
+            found.reached[number] = min(offset, end)
+            if number in found.records:
+                found.records[number] = [each for each in found.records[number] if each.offset < end]
+
+    async def settle(self, life: Life) -> bool:
+        """Confirm what is acknowledged; returns whether that was something."""
+        batches, life.acknowledged = life.acknowledged, []
+        for batch in batches:
+            limit = self.records_max.get(batch.partition)
+            if limit is not None and batch.topic == self._plan.target_topic:
+                # It takes these: back to whole batches by and by.
+                self.records_max[batch.partition] = limit * 2
+                if limit * 2 > self.window.take:
+                    del self.records_max[batch.partition]
+        done = self.window.settle()
+        for cycle in done:
+            self._count(cycle, self._loads.pop(cycle))
+        if done and self.refused:
+            self._forget_refused()
+        sent = any(sum(cycle.records.values()) for cycle in done)
+        if sent:
+            await reach("after-send", self._plan.name)
+        return sent
+
+    def _count(self, cycle: Cycle, load: Load) -> None:
+        for place, count in cycle.records.items():
+            quarantined = load.quarantined.get(place.partition, 0)
+            self._state.count(place.partition, "forwarded", count - quarantined)
+            self._state.count(place.partition, "quarantined", quarantined)
+        for number, count in load.filtered.items():
+            self._state.count(number, "filtered", count)
+        for reason in load.reasons:
+            log.warning("bridge %s: to %s: %s", self._plan.name, self._plan.quarantine_topic, reason)
+
+    def _forget_refused(self) -> None:
+        places = self.window.places
+        old = [
+            (number, offset)
+            for number, offset in self.refused
+            if number not in places or offset < places[number].confirmed
+        ]
+        for each in old:
+            del self.refused[each]
+
+    async def drain(self, life: Life) -> None:
+        """Wait for what is under way, within limits."""
+        deadline = time.monotonic() + DRAIN_LIMIT_S
+        while self.window.busy and not life.ended and time.monotonic() < deadline:
+            life.moved.clear()
+            await self.settle(life)
+            if self.window.busy:
+                await set_within(life.moved, POLL_S)
+
+    def learn(self, error: LifeEndedError) -> bool:
+        """Which record it is that the target does not take: by smaller batches, until it is alone. False: it is something else."""
+        batch = error.refused
+        if batch is None or batch.topic != self._plan.target_topic:
+            return False
+        if batch.count > 1:
+            self.records_max[batch.partition] = batch.count // 2
+        else:
+            self.refused[batch.first] = str(error)
+        return True
+
+    def start_over(self) -> Iterable[tuple[int, int]]:
+        """From what is confirmed; returns where that is, by partition."""
+        self._loads.clear()
+        for place, count in self.window.reset().items():
+            self._state.count(place.partition, "retried", count)
+        return [(number, place.confirmed) for number, place in self.window.places.items()]

@@ -1,0 +1,125 @@
+"""One life of a bridge's producer: hands batches over until something fails.
+
+A partition's next batch is handed over when the one before it is acknowledged: aiokafka goes on with the next where it gave one up, and then a
+later message would stand at the target without an earlier one.
+"""
+
+import asyncio
+import contextlib
+from collections import deque
+from collections.abc import Iterable
+from typing import Final
+
+from aiokafka.errors import (
+    InvalidTimestampError,
+    KafkaError,
+    MessageSizeTooLargeError,
+    PolicyViolationError,
+    RecordListTooLargeError,
+    UnsupportedForMessageFormatError,
+)
+
+from agents.bridge.load import Batch
+from ringfence_kafka.errors import named
+from ringfence_kafka.failpoints import reach
+from ringfence_kafka.idempotent import IdempotentProducer
+
+FOR_GOOD: Final = (
+    InvalidTimestampError,
+    MessageSizeTooLargeError,
+    PolicyViolationError,
+    RecordListTooLargeError,
+    UnsupportedForMessageFormatError,
+)
+"""What a topic says of a record that it will not take at the next attempt either."""
+
+
+class LifeEndedError(Exception):
+    """A batch was not acknowledged."""
+
+    def __init__(self, reason: str, refused: Batch | None = None) -> None:
+        """``refused``: the batch that the target does not take, if that was it."""
+        super().__init__(reason)
+        self.refused = refused
+
+
+class Life:
+    """From a producer's start to its first failure."""
+
+    def __init__(self, name: str, producer: IdempotentProducer) -> None:
+        """``name``: of the bridge, for fail points."""
+        self.producer = producer
+        self.moved = asyncio.Event()
+        """Set when a batch was acknowledged, and when it ended."""
+        self.acknowledged: list[Batch] = []
+        """Since they were taken last."""
+        self._name = name
+        self._ended: LifeEndedError | None = None
+        self._queues: dict[tuple[str, int], deque[Batch]] = {}
+        self._tasks: dict[tuple[str, int], asyncio.Task[None]] = {}
+
+    def check(self) -> None:
+        """Raises what ended it, if it has ended.
+
+        Raises:
+            LifeEndedError: it has.
+        """
+        if self._ended is not None:
+            raise self._ended
+
+    @property
+    def ended(self) -> bool:
+        """Whether nothing more is written."""
+        return self._ended is not None
+
+    def hand_over(self, batches: Iterable[Batch]) -> None:
+        """Write these, those of one partition in order."""
+        for each in batches:
+            place = (each.topic, each.partition)
+            self._queues.setdefault(place, deque()).append(each)
+            task = self._tasks.get(place)
+            if task is None or task.done():
+                self._tasks[place] = asyncio.create_task(self._drain(place), name=f"to {place[0]}/{place[1]}")
+
+    async def _drain(self, place: tuple[str, int]) -> None:
+        queue = self._queues[place]
+        while queue and self._ended is None:
+            batch = queue[0]
+            try:
+                await self.producer.send(batch.topic, batch.partition, batch.builder)
+                await reach("mid-send", self._name)
+            except FOR_GOOD as error:
+                self.end(LifeEndedError(f"{batch.topic}/{batch.partition}: {_said(error)}", batch))
+                return
+            except (KafkaError, OSError, TimeoutError) as error:
+                self.end(LifeEndedError(f"{batch.topic}/{batch.partition}: {_said(error)}"))
+                return
+            except Exception as error:  # noqa: BLE001 - whatever it is, the batch is not acknowledged
+                self.end(LifeEndedError(f"{batch.topic}/{batch.partition}: {named(error)}"))
+                return
+            queue.popleft()
+            batch.cycle.pending -= 1
+            self.acknowledged.append(batch)
+            self.moved.set()
+
+    def end(self, reason: LifeEndedError) -> None:
+        """Nothing more is handed over."""
+        if self._ended is None:
+            self._ended = reason
+        self.moved.set()
+
+    async def discard(self) -> None:
+        """End it, whatever is under way. Never raises."""
+        self.end(LifeEndedError("discarded"))
+        tasks = [each for each in self._tasks.values() if not each.done()]
+        for each in tasks:
+            each.cancel()
+        if tasks:
+            with contextlib.suppress(Exception):
+                await asyncio.wait(tasks)
+        await self.producer.discard()
+
+
+def _said(error: BaseException) -> str:
+    """One line: aiokafka's say what they are and mean."""
+    return " ".join(named(error).split())

@@ -1,0 +1,228 @@
+"""Makes of what was read the record batches of one cycle. Pure but for the builders, which are aiokafka's."""
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from hashlib import blake2b
+from typing import Any, Final
+
+from agents.bridge.plan import Plan
+from agents.bridge.sharing import Owner
+from agents.bridge.translation import Forwarded, Header
+from agents.bridge.window import Cycle, Place
+from agents.home import Home
+from agents.verdict import Reader
+from ringfence_kafka import wire
+from ringfence_kafka.hop import Hop, Source, encode
+from ringfence_kafka.producer import Builder
+
+NewBuilder = Callable[[], Builder]
+QUARANTINE_PARTITION: Final = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """What the target's topics take."""
+
+    partitions: int
+    bytes_max: int
+    """``max.message.bytes`` of the target topic."""
+    compacted: bool
+    """It takes no record without a key."""
+    quarantine_bytes_max: int
+    """Of the quarantine topic; 0 = there is none."""
+
+
+@dataclass(eq=False, slots=True)
+class Batch:
+    """Records on their way to one partition of the target."""
+
+    topic: str
+    partition: int
+    builder: Builder
+    cycle: Cycle
+    first: tuple[int, int]
+    """Source partition and offset of its first record."""
+    count: int = 1
+
+
+class RefusedError(Exception):
+    """Nothing takes a record, not even the quarantine."""
+
+    def __init__(self, partition: int, text: str) -> None:
+        super().__init__(text)
+        self.partition = partition
+
+
+@dataclass(slots=True)
+class Load:
+    """One cycle's batches, and what is counted of it, by source partition."""
+
+    cycle: Cycle
+    batches: list[Batch] = field(default_factory=list)
+    filtered: dict[int, int] = field(default_factory=dict)
+    quarantined: dict[int, int] = field(default_factory=dict)
+    reasons: list[str] = field(default_factory=list)
+    """Of those."""
+
+
+class Loader:
+    """For one producer's life: it knows the target as it is."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        target: Target,
+        new_builder: NewBuilder,
+        records_max: Mapping[int, int],
+        refused: Mapping[tuple[int, int], str],
+    ) -> None:
+        """What it goes by.
+
+        Args:
+            plan: The bridge.
+            target: What its target takes.
+            new_builder: Makes an empty record batch.
+            records_max: Of a batch, by the target's partition, where it refused one: to find out which record it was.
+            refused: Why, by source partition and offset, of records that the target does not take.
+        """
+        self._plan = plan
+        self._target = target
+        self._new = new_builder
+        self._records_max = records_max
+        self._refused = refused
+        self._home = Home(target.partitions, plan.address.partitioner)
+        self._reader = Reader(plan.address)
+        self._ids_count = plan.user_ids == "check"
+        self._owner = None if plan.share is None else Owner(plan.share.members)
+
+    def load(
+        self, cycle: Cycle, read: Mapping[Place, Sequence[Any]], malformed: Mapping[tuple[int, int], str]
+    ) -> Load:
+        """Everything that was read, translated, in order.
+
+        Raises:
+            RefusedError: a record fits nowhere: the quarantine topic is missing, or too small.
+        """
+        found = Load(cycle)
+        records: dict[Place, int] = {}
+        open_batches: dict[int, Batch] = {}
+        for place, those in read.items():
+            number, sent = place.partition, 0
+            translated = self._translate(place, those)
+            if len(translated) < len(those):
+                found.filtered[number] = len(those) - len(translated)
+            confirmed = b"%d" % place.confirmed
+            source = Source(self._plan.name, place.topic_id, number)
+            for each, group in zip(translated, self._reader.groups(translated), strict=True):
+                hop = encode(Hop(source, each.offset))
+                reason = malformed.get((number, each.offset)) or self._refused.get((number, each.offset))
+                if reason is None and each.key is None and self._target.compacted:
+                    reason = f"it has no key, and {self._plan.target_topic} is compacted"
+                if reason is None:
+                    reason = self._add(found, open_batches, place, each, group, hop, confirmed)
+                if reason is not None:
+                    found.batches.append(self._quarantine(cycle, number, each, hop, confirmed, reason))
+                    found.quarantined[number] = found.quarantined.get(number, 0) + 1
+                    found.reasons.append(f"{self._plan.source_topic}/{number} offset {each.offset}: {reason}")
+                sent += 1
+            records[place] = sent
+        found.batches += open_batches.values()
+        cycle.records = records
+        cycle.pending = len(found.batches)
+        return found
+
+    def _translate(self, place: Place, those: Sequence[Any]) -> list[Forwarded]:
+        translate, owner = self._plan.translator.translate, self._owner
+        if owner is not None and self._plan.share is not None:
+            member, where = self._plan.share.member, f"{self._plan.source_topic}/{place.partition}/"
+            those = [
+                each
+                for each in those
+                if owner[f"{where}{each.offset}".encode() if each.key is None else each.key] == member
+            ]
+        return [found for each in those if (found := translate(each)) is not None]
+
+    def _headers(self, record: Forwarded, hop: bytes, confirmed: bytes) -> list[Header]:
+        if not self._plan.detection:
+            return list(record.headers)
+        headers = [*record.headers, (wire.HEADER_HOP, hop), (wire.HEADER_CONFIRMED, confirmed)]
+        if not self._ids_count:
+            headers.append((wire.HEADER_USER_IDS, wire.USER_IDS_IGNORED))
+        return headers
+
+    def _add(
+        self,
+        found: Load,
+        open_batches: dict[int, Batch],
+        place: Place,
+        record: Forwarded,
+        group: bytes | None,
+        hop: bytes,
+        confirmed: bytes,
+    ) -> str | None:
+        """Put a record into its partition's batch; returns why it cannot be."""
+        partition = self._home[self._key(record, hop) if group is None else group]
+        headers = self._headers(record, hop, confirmed)
+        batch = open_batches.get(partition)
+        if batch is not None:
+            limit = self._records_max.get(partition, batch.count + 1)
+            if batch.count < limit and (
+                batch.builder.append(
+                    timestamp=record.timestamp, key=record.key, value=record.value, headers=headers
+                )
+                is not None
+            ):
+                batch.count += 1
+                return None
+            found.batches.append(open_batches.pop(partition))
+        builder = self._new()
+        builder.append(timestamp=record.timestamp, key=record.key, value=record.value, headers=headers)
+        if builder.size() > self._target.bytes_max:
+            return f"{builder.size()} bytes, {self._plan.target_topic} takes max.message.bytes = {self._target.bytes_max}"
+        first = (place.partition, record.offset)
+        open_batches[partition] = Batch(self._plan.target_topic, partition, builder, found.cycle, first)
+        return None
+
+    def _key(self, record: Forwarded, hop: bytes) -> bytes:
+        """What says where a message without a group is at home."""
+        if self._ids_count:
+            ((own_id,), _) = self._reader.ids([record])
+            if own_id is not None:
+                return own_id[1:]
+        return hop
+
+    def _quarantine(
+        self, cycle: Cycle, number: int, record: Forwarded, hop: bytes, confirmed: bytes, reason: str
+    ) -> Batch:
+        """With what is wrong with it and where it stands; what does not fit even there is named by size and digest."""
+        ours = [
+            (wire.HEADER_REASON, reason.encode()),
+            (wire.HEADER_SOURCE, f"{self._plan.source_topic}/{number}/{record.offset}".encode()),
+        ]
+        whole = [*self._headers(record, hop, confirmed), *ours]
+        forms: Sequence[tuple[bytes | None, bytes | None, list[Header]]] = (
+            (record.key, record.value, whole),
+            (record.key, _digest(record), whole),
+            (None, _digest(record), [*ours, (wire.HEADER_HOP, hop)]),
+        )
+        topic, bytes_max = self._plan.quarantine_topic, self._target.quarantine_bytes_max
+        for key, value, headers in forms:
+            builder = self._new()
+            builder.append(timestamp=record.timestamp, key=key, value=value, headers=headers)
+            if builder.size() <= bytes_max:
+                return Batch(topic, QUARANTINE_PARTITION, builder, cycle, (number, record.offset))
+        way_out = f"raise its max.message.bytes = {bytes_max}" if bytes_max else "create it at the target"
+        raise RefusedError(
+            number,
+            f"{self._plan.source_topic}/{number} offset {record.offset} is refused for good ({reason}) and {topic} does not take it: "
+            f"{way_out}",
+        )
+
+
+def _digest(record: Forwarded) -> bytes:
+    """What stands for a value that is too large."""
+    value = record.value or b""
+    return json.dumps(
+        {"bytes": len(value), "blake2b_256": blake2b(value, digest_size=32).hexdigest()}
+    ).encode()

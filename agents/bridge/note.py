@@ -1,0 +1,72 @@
+"""What stands beside each committed offset of a bridge. Pure.
+
+Kafka keeps up to 4,096 bytes of text there. An operator's own commit has none, and is a commit all the same.
+"""
+
+import json
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Final
+
+BYTES_MAX: Final = 4_000
+ERROR_CHARACTERS_MAX: Final = 600
+
+
+@dataclass(frozen=True, slots=True)
+class Map:
+    """The members of a strict connection that this was forwarded by."""
+
+    number: int
+    """Grows with each change."""
+    members: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """Of one source partition."""
+
+    topic_id: str = ""
+    """Of the source; empty = not known."""
+    partitions: int = 0
+    """Of the source topic, when the bridge began here."""
+    instance: str = ""
+    """Who wrote it."""
+    web: str = ""
+    """Where that one's pages are."""
+    forwarded: int = 0
+    """Records that the target acknowledged, also what was sent again."""
+    retried: int = 0
+    """Records that were sent again, or will be, after a failure."""
+    filtered: int = 0
+    quarantined: int = 0
+    gap_records: int = 0
+    """Offsets that retention took before they were read."""
+    error: str = ""
+    """What stands in its way; empty = nothing."""
+    since_ms: int = 0
+    """When that began."""
+    map: Map | None = None
+
+
+def encode(note: Note) -> str:
+    """As it is committed."""
+    text = _dump(replace(note, error=note.error[:ERROR_CHARACTERS_MAX]))
+    return text if len(text.encode()) <= BYTES_MAX else _dump(replace(note, error=note.error[:100]))
+
+
+def _dump(note: Note) -> str:
+    given = {key: value for key, value in asdict(note).items() if value}
+    return json.dumps({"v": 1, **given}, ensure_ascii=False, separators=(",", ":"))
+
+
+def decode(text: str) -> Note | None:
+    """None = it is not ours."""
+    try:
+        found: dict[str, Any] = json.loads(text)
+        if found.pop("v") != 1:
+            return None
+        shared = found.pop("map", None)
+        members = None if shared is None else Map(int(shared["number"]), tuple(map(str, shared["members"])))
+        kinds = {name: type(default) for name, default in asdict(Note()).items() if name != "map"}
+        return Note(**{name: kinds[name](each) for name, each in found.items() if name in kinds}, map=members)
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return None

@@ -1,0 +1,186 @@
+"""The source partitions that the group gave a bridge: opened one by one, and opened anew when the topic is another one."""
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Collection
+from dataclasses import replace
+from typing import Final, Literal
+
+from aiokafka.errors import KafkaError
+
+from agents.bridge.begin import Beginning, SourceLog, begin
+from agents.bridge.note import Map, Note, decode
+from agents.bridge.plan import Plan
+from agents.bridge.source import SourceConsumer
+from agents.bridge.state import BridgeState, PartitionState
+from agents.bridge.window import Window
+from ringfence_kafka.cluster import Cluster, TopicIdentity
+from ringfence_kafka.errors import named
+from ringfence_kafka.group_offsets import Committed
+from ringfence_kafka.hop import as_printed
+from ringfence_kafka.together import StoppedError
+from ringfence_kafka.waiting import back_off
+
+log: Final = logging.getLogger("ringfence.bridge")
+
+AGAIN_FIRST_S: Final = 0.1
+AGAIN_MOST_S: Final = 5.0
+LOOK_AGAIN_S: Final = 3.0
+"""Whether somebody has set the offset of a partition that stands still."""
+
+
+class Partitions:
+    """Of one bridge in this process."""
+
+    def __init__(
+        self, plan: Plan, cluster: Cluster, window: Window, state: BridgeState, shared: Map | None
+    ) -> None:
+        """``shared``: the members of a strict connection, for the notes."""
+        self.epoch = 0
+        """Grows whenever what was read may be of another opening."""
+        self.doubted = False
+        """It is to be found out whether the topic is still the same: nothing is read."""
+        self.consumer: SourceConsumer
+        self._plan = plan
+        self._cluster = cluster
+        self._window = window
+        self._state = state
+        self._map = shared
+        self._openings: dict[int, asyncio.Task[None]] = {}
+
+    def assigned(self, numbers: Collection[int]) -> None:
+        """The group gave us these."""
+        self.epoch += 1
+        self._state.assigned = set(numbers)
+        log.info("bridge %s: %d partitions of %s", self._plan.name, len(numbers), self._plan.source_topic)
+        for number in numbers:
+            self._begin(number, "opening", self._plan.start)
+
+    def drop(self) -> None:
+        """All are given away."""
+        self.epoch += 1
+        for task in self._openings.values():
+            task.cancel()
+        self._openings.clear()
+        self._window.reset()
+        self._window.close(list(self._window.places))
+        for shown in (self._state.partitions, self._state.waiting, self._state.unreadable, self._state.lags):
+            shown.clear()
+
+    async def stop(self) -> None:
+        """Open nothing any more."""
+        tasks = list(self._openings.values())
+        self.drop()
+        if tasks:
+            await asyncio.wait(tasks)
+
+    def reopen(self, number: int, why: str, wait_s: float = 0.0, *, recreated: bool = False) -> None:
+        """Begin anew in a partition, where what is committed and the log say."""
+        self.epoch += 1
+        self._window.close([number])
+        self.consumer.pause(number)
+        self._begin(number, why, "earliest" if recreated else self._plan.start, wait_s)
+
+    def compare(self, identity: TopicIdentity) -> None:
+        """Which topic it is now."""
+        present = as_printed(identity.topic_id)
+        old = [each.partition for each in self._window.places.values() if each.topic_id != present]
+        if old:
+            log.warning(
+                "bridge %s: %s was deleted and created again: forwarding begins anew, at its start, and its messages are others for the "
+                "target",
+                self._plan.name, self._plan.source_topic,
+            )  # fmt: skip
+        for number in old:
+            self.reopen(number, "opening: the topic is another one", recreated=True)
+
+    def _begin(
+        self, number: int, why: str, start: Literal["earliest", "latest"], wait_s: float = 0.0
+    ) -> None:
+        former = self._openings.pop(number, None)
+        if former is not None:
+            former.cancel()
+        self._state.waiting[number] = why
+        self._state.partitions.pop(number, None)
+        self._openings[number] = asyncio.create_task(
+            self._open(number, start, wait_s), name=f"opening of {self._plan.source_topic}/{number}"
+        )
+
+    async def _open(self, number: int, start: Literal["earliest", "latest"], wait_s: float) -> None:
+        await asyncio.sleep(wait_s)
+        attempt = 0
+        while True:
+            with contextlib.suppress(StoppedError):
+                try:
+                    found, committed, topic_log = await self._look(number, start)
+                    break
+                except (KafkaError, OSError, TimeoutError) as error:
+                    self._state.waiting[number] = f"opening: {' '.join(named(error).split())}"
+            attempt += 1
+            await asyncio.sleep(back_off(attempt, AGAIN_FIRST_S, AGAIN_MOST_S))
+        if found.beyond and committed is not None:
+            await self._stand_still(number, committed, topic_log)
+            return
+        self._say(number, found)
+        self._state.waiting.pop(number, None)
+        self._state.partitions[number] = PartitionState(replace(found.note, map=self._map))
+        self._state.count(number, "gap_records", found.gap)
+        self._window.open(number, topic_log.topic_id, found.offset)
+        self.consumer.go_on(number, found.offset)
+        self._openings.pop(number, None)
+
+    async def _look(
+        self, number: int, start: Literal["earliest", "latest"]
+    ) -> tuple[Beginning, Committed | None, SourceLog]:
+        topic = self._plan.source_topic
+        identity = await self._cluster.identity(topic)  # before the rest
+        committed = await self._cluster.noted(topic, number)
+        first, stable, end = await asyncio.gather(
+            self._cluster.log_start(topic, number),
+            self._cluster.stable_end(topic, number),
+            self._cluster.high_watermark(topic, number),
+        )
+        others: list[Note] = []
+        if committed is None and start == "latest":
+            asked = await asyncio.gather(
+                *(self._cluster.noted(topic, each) for each in range(identity.partitions))
+            )
+            others = [note for each in asked if each is not None and (note := decode(each.note)) is not None]
+        topic_log = SourceLog(as_printed(identity.topic_id), identity.partitions, first, stable, end)
+        known = None if committed is None else decode(committed.note)
+        offset = None if committed is None else committed.offset
+        return begin(number, topic_log, offset, known, others, start), committed, topic_log
+
+    async def _stand_still(self, number: int, committed: Committed, topic_log: SourceLog) -> None:
+        """The log ends before what was forwarded: it lost its end, and what is written there now is not what was forwarded."""
+        topic, group = self._plan.source_topic, self._plan.group
+        text = (
+            f"stopped: group {group} stands at {committed.offset} of {topic}/{number}, which ends at {topic_log.end}: the log has lost its end. "
+            "Stop the bridge, set the offset (kafka-consumer-groups.sh --reset-offsets) or give the bridge another name, which forwards all "
+            "again, and start it"
+        )
+        log.error("bridge %s: %s", self._plan.name, text)
+        self._state.waiting[number] = text
+        while True:
+            await asyncio.sleep(LOOK_AGAIN_S)
+            with contextlib.suppress(KafkaError, OSError, TimeoutError, StoppedError):
+                if await self._cluster.noted(topic, number) != committed:
+                    self._openings.pop(number, None)
+                    self._begin(number, "opening", self._plan.start)
+                    return
+
+    def _say(self, number: int, found: Beginning) -> None:
+        place = f"bridge {self._plan.name}: {self._plan.source_topic}/{number}"
+        if found.recreated:
+            log.warning(
+                "%s was deleted and created again since: forwarding begins at its start, %d",
+                place,
+                found.offset,
+            )
+        if found.gap:
+            log.error(
+                "%s: GAP: retention deleted %d offsets before they were forwarded: they never reach the target; forwarding goes on at %d. "
+                "Give the topic a longer retention than the bridge may be behind",
+                place, found.gap, found.offset,
+            )  # fmt: skip

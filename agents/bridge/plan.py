@@ -1,0 +1,145 @@
+"""What the configuration means for each bridge: of ``[[bridges]]`` one each, of a cluster connection one for each member and address."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from agents.bridge.translation import Translator
+from ringfence_kafka import wire
+from ringfence_kafka.config.bridges import BridgeSettings, ConnectionSettings
+from ringfence_kafka.config.settings import AddressSettings, KafkaSettings, Settings
+from ringfence_kafka.errors import ConfigurationError
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """The part of a strict connection that one of its bridges forwards."""
+
+    connection: str
+    members: tuple[str, ...]
+    member: str
+    """Whose groups."""
+    before: str
+    after: str
+    """The consumer group's name, around that of the member."""
+
+    def group(self, member: str) -> str:
+        """The consumer group of a member's bridge, also of one that is configured no more."""
+        return f"{self.before}{member}{self.after}"
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """One bridge."""
+
+    name: str
+    group: str
+    """The consumer group, at the source."""
+    source: KafkaSettings
+    source_topic: str
+    target: KafkaSettings
+    target_topic: str
+    address: AddressSettings
+    """The target's rules."""
+    translator: Translator
+    replication_factor: int
+    """Of the quarantine topic, where it is made."""
+    connection: str = ""
+    """The cluster connection that it belongs to; empty = none."""
+    share: Share | None = None
+    user_ids: Literal["check", "ignore"] = "check"
+    detection: bool = True
+    start: Literal["earliest", "latest"] = "earliest"
+    window: int = 5_000
+
+    @property
+    def quarantine_topic(self) -> str:
+        """At the target, for what it refuses for good."""
+        return wire.bridge_quarantine_topic(self.name)
+
+
+def plans(settings: Settings, names: Sequence[str] = ()) -> list[Plan]:
+    """All bridges of a configuration, or those that are named: by their own names, or by their connection's.
+
+    Raises:
+        ConfigurationError: one is not known, or there is none.
+    """
+    known = [_of_bridge(settings, each) for each in settings.bridges]
+    for connection in settings.cluster_connections:
+        known += _of_connection(settings, connection)
+    if not known:
+        raise ConfigurationError(
+            "no bridges: add a [[bridges]] or a [[cluster_connections]] table to the configuration"
+        )
+    _require_known(names, known)
+    return [each for each in known if not names or {each.name, each.connection} & set(names)]
+
+
+def _require_known(names: Iterable[str], known: Sequence[Plan]) -> None:
+    there = {each.name for each in known} | {each.connection for each in known if each.connection}
+    for name in names:
+        if name not in there:
+            raise ConfigurationError(
+                f"unknown bridge {name!r}: the configuration has {', '.join(sorted(there))}"
+            )
+
+
+def _of_bridge(settings: Settings, bridge: BridgeSettings) -> Plan:
+    address = settings.target(bridge.target_address)
+    return Plan(
+        name=bridge.name,
+        group=wire.bridge_group(settings.app.id, bridge.name),
+        source=bridge.source or settings.kafka,
+        source_topic=bridge.source_topic,
+        target=bridge.target or settings.kafka,
+        target_topic=bridge.target_topic or address.input_topic,
+        address=address,
+        translator=Translator(bridge.filter_header, bridge.filter_values, bridge.add_headers),
+        replication_factor=address.replication_factor,
+        user_ids=bridge.user_ids,
+        detection=bridge.use_duplicate_detection,
+        start=bridge.start,
+        window=bridge.window,
+    )
+
+
+def _of_connection(settings: Settings, connection: ConnectionSettings) -> list[Plan]:
+    strict = connection.load_balancing == "strict"
+    members = tuple(sorted(each.name for each in connection.members))
+    found = []
+    for name in connection.names([each.name for each in settings.addresses]):
+        here, there = settings.target(name), settings.target(connection.target_address(name))
+        for member in connection.targets:
+            bridge = connection.bridge_name(member, name)
+            found.append(
+                Plan(
+                    name=bridge,
+                    group=wire.bridge_group(settings.app.id, bridge),
+                    source=connection.member(connection.this).kafka() or settings.kafka,
+                    source_topic=here.accepted_topic,
+                    target=connection.member(member).kafka() or settings.kafka,
+                    target_topic=there.input_topic,
+                    address=there,
+                    translator=Translator()
+                    if strict
+                    else Translator(this=connection.this, member=member, max_hops=connection.max_hops),
+                    replication_factor=there.replication_factor,
+                    connection=connection.name,
+                    share=_share(settings, connection, members, member, name) if strict else None,
+                    user_ids=connection.user_ids,
+                )
+            )
+    return found
+
+
+def _share(
+    settings: Settings, connection: ConnectionSettings, members: tuple[str, ...], member: str, address: str
+) -> Share:
+    mark = "\0"
+    before, after = wire.bridge_group(settings.app.id, connection.bridge_name(mark, address)).split(mark)
+    return Share(connection.name, members, member, before, after)
+
+
+def with_members(plan: Plan, members: tuple[str, ...]) -> Plan:
+    """The same bridge, where the connection goes by these members."""
+    return plan if plan.share is None else replace(plan, share=replace(plan.share, members=members))

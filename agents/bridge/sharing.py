@@ -1,0 +1,35 @@
+"""Which member of a strict cluster connection a group belongs to. Pure.
+
+By the highest hash of member and group (rendezvous hashing): each bridge finds it alone, and a member that comes or goes moves no groups but
+its own share.
+"""
+
+from collections.abc import Iterable
+from hashlib import blake2b
+from typing import Final
+
+MEMO_MAX: Final = 100_000
+"""Groups remembered at most."""
+
+
+def owner(members: Iterable[str], group: bytes) -> str:
+    """The member that a group belongs to; of equal hashes the last name's."""
+    return max(members, key=lambda member: (_weight(member.encode(), group), member))
+
+
+def _weight(member: bytes, group: bytes) -> bytes:
+    return blake2b(b"%d/%b/%b" % (len(member), member, group), digest_size=8).digest()
+
+
+class Owner(dict[bytes, str]):
+    """The same, memoised: ``owner[group]``."""
+
+    def __init__(self, members: Iterable[str]) -> None:
+        super().__init__()
+        self._members = tuple(members)
+
+    def __missing__(self, group: bytes) -> str:
+        if len(self) >= MEMO_MAX:
+            self.clear()
+        found = self[group] = owner(self._members, group)
+        return found

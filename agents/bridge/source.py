@@ -1,0 +1,228 @@
+"""The source of a bridge: a consumer of its own, and the partitions that the group gives it."""
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener, TopicPartition
+from aiokafka.errors import (
+    CorruptRecordException,
+    KafkaError,
+    OffsetOutOfRangeError,
+    RecordTooLargeError,
+    UnsupportedCodecError,
+)
+from aiokafka.structs import OffsetAndMetadata
+
+from agents.bridge.plan import Plan
+from ringfence_client.assignor import KeepingAssignor
+from ringfence_kafka import insides
+from ringfence_kafka.access import client_options
+from ringfence_kafka.errors import named
+
+log: Final = logging.getLogger("ringfence.bridge")
+
+SESSION_TIMEOUT_MS: Final = 10_000
+HEARTBEAT_MS: Final = 500
+DRAIN_LIMIT_S: Final = 8.0
+"""For what is under way when partitions are given away; others wait for it."""
+REBALANCE_MS: Final = round(DRAIN_LIMIT_S * 1000) + 10_000
+POLL_INTERVAL_MAX_MS: Final = 86_400_000
+"""A bridge whose target is away polls nothing, and stays a member."""
+METADATA_AGE_MS: Final = 10_000
+FETCH_WAIT_MS: Final = 100
+PARTITION_BYTES_MAX: Final = 2 * 2**20
+RESPONSE_BYTES_MAX: Final = 16 * 2**20
+LEAVE_LIMIT_S: Final = 5.0
+REST_S: Final = 5.0
+"""A partition whose records cannot be read rests for so long: others go on."""
+UNREADABLE: Final = (CorruptRecordException, RecordTooLargeError, UnicodeDecodeError, UnsupportedCodecError)
+
+
+@dataclass(slots=True)
+class Read:
+    """What one look brought."""
+
+    records: dict[int, list[Any]] = field(default_factory=dict)
+    reached: dict[int, int] = field(default_factory=dict)
+    """Up to where each partition was read, markers of transactions included."""
+    malformed: dict[tuple[int, int], str] = field(default_factory=dict)
+    """What is wrong with a record that could not be read as it is, by partition and offset."""
+    lost: list[int] = field(default_factory=list)
+    """Partitions of which the next offset is not there any more."""
+    unreadable: dict[int, str] = field(default_factory=dict)
+
+
+class SourceConsumer:
+    """aiokafka's consumer, with what it takes to keep it a member and to miss nothing."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        client_id: str,
+        owned: Callable[[], Collection[int]],
+        revoked: Callable[[], Awaitable[None]],
+        assigned: Callable[[Collection[int]], None],
+        doubt: Callable[[], None],
+    ) -> None:
+        """Not connected yet.
+
+        Args:
+            plan: The bridge.
+            client_id: By which others see it among the group's members.
+            owned: The partitions that it has.
+            revoked: Called before all partitions are given away.
+            assigned: Called with those that were given; they are paused until :meth:`go_on`.
+            doubt: The topic may have been deleted, or has moved.
+        """
+        self._topic = plan.source_topic
+        self._resting: dict[int, float] = {}
+        self._consumer = AIOKafkaConsumer(
+            **client_options(plan.source),
+            group_id=plan.group,
+            client_id=client_id,
+            isolation_level="read_committed",
+            enable_auto_commit=False,
+            auto_offset_reset="none",
+            session_timeout_ms=SESSION_TIMEOUT_MS,
+            heartbeat_interval_ms=HEARTBEAT_MS,
+            rebalance_timeout_ms=REBALANCE_MS,
+            max_poll_interval_ms=POLL_INTERVAL_MAX_MS,
+            metadata_max_age_ms=METADATA_AGE_MS,
+            fetch_max_wait_ms=FETCH_WAIT_MS,
+            fetch_max_bytes=RESPONSE_BYTES_MAX,
+            max_partition_fetch_bytes=PARTITION_BYTES_MAX,
+            partition_assignment_strategy=[KeepingAssignor(self._topic, lambda: dict.fromkeys(owned(), 1))],
+        )
+        insides.never_create(self._consumer)
+        insides.on_doubt(self._consumer, doubt)
+        self._listener = _Listener(revoked, self._given(assigned))
+
+    async def start(self) -> None:
+        """Join the group; returns when partitions were given out.
+
+        Raises:
+            KafkaError: nobody answers, or it is refused.
+        """
+        self._consumer.subscribe([self._topic], listener=self._listener)
+        await self._consumer.start()
+
+    async def stop(self) -> None:
+        """Leave the group and disconnect. Never raises."""
+        await insides.end(self._consumer, LEAVE_LIMIT_S)
+
+    def _given(
+        self, assigned: Callable[[Collection[int]], None]
+    ) -> Callable[[Iterable[TopicPartition]], None]:
+        def given(tps: Iterable[TopicPartition]) -> None:
+            tps = list(tps)
+            self._consumer.pause(*tps)
+            for tp in tps:
+                self._consumer.seek(tp, 0)  # else aiokafka looks for a position itself
+            self._resting.clear()
+            assigned([tp.partition for tp in tps])
+
+        return given
+
+    def pause(self, partition: int) -> None:
+        """Read nothing of it until :meth:`go_on`."""
+        tp = TopicPartition(self._topic, partition)
+        if tp in self._consumer.assignment():
+            self._consumer.pause(tp)
+            self._consumer.seek(tp, 0)
+
+    def go_on(self, partition: int, offset: int) -> None:
+        """Read from here."""
+        tp = TopicPartition(self._topic, partition)
+        if tp in self._consumer.assignment():
+            self._consumer.seek(tp, offset)
+            self._consumer.resume(tp)
+
+    def keep(self) -> None:
+        """Have aiokafka go on where an error ended one of its tasks."""
+        insides.keep_fetching(self._consumer._fetcher)  # noqa: SLF001
+        insides.keep_member(self._consumer)
+
+    async def read(self, partitions: Mapping[int, int], records_max: int, limit_s: float) -> Read:
+        """What has come of these partitions, at most so many records; waits for some for so long.
+
+        ``partitions``: up to where each was read.
+
+        Raises:
+            KafkaError: the group, or all brokers.
+        """
+        found = await self._take(partitions, records_max)
+        if not (found.records or found.reached or found.lost or found.unreadable):
+            await insides.await_fetched(self._consumer, limit_s)
+            found = await self._take(partitions, records_max)
+        return found
+
+    async def _take(self, partitions: Mapping[int, int], records_max: int) -> Read:
+        found, left = Read(), records_max
+        now = asyncio.get_running_loop().time()
+        self._consumer._coordinator.check_errors()  # noqa: SLF001 - as aiokafka's own getmany
+        for number, begun in partitions.items():
+            tp = TopicPartition(self._topic, number)
+            if (
+                not left
+                or insides.position(self._consumer, tp) is None
+                or self._resting.get(number, 0.0) > now
+            ):
+                continue
+            try:
+                records, malformed = await insides.take_fetched(self._consumer, tp, left)
+            except OffsetOutOfRangeError:
+                found.lost.append(number)
+                continue
+            except UNREADABLE as error:
+                self._resting[number] = now + REST_S
+                self._consumer.seek(tp, begun)
+                found.unreadable[number] = " ".join(named(error).split())
+                continue
+            after = insides.position(self._consumer, tp)
+            if after is not None and after > begun:  # markers alone move it before anything is taken
+                found.reached[number] = after
+            if records:
+                found.records[number] = records
+                left -= len(records)
+                found.malformed |= {
+                    (number, offset): reason
+                    for offset, reason in malformed.items()
+                    if records[0].offset <= offset <= records[-1].offset
+                }
+        return found
+
+    async def commit(self, offsets: Mapping[int, tuple[int, str]]) -> None:
+        """For the group, each with a note.
+
+        Raises:
+            KafkaError: it is refused, or nobody answers.
+        """
+        assigned = self._consumer.assignment()
+        named_offsets = {
+            tp: OffsetAndMetadata(offset, note)
+            for number, (offset, note) in offsets.items()
+            if (tp := TopicPartition(self._topic, number)) in assigned
+        }
+        if named_offsets:
+            await self._consumer.commit(named_offsets)
+
+
+class _Listener(ConsumerRebalanceListener):  # type: ignore[misc]
+    """aiokafka's interface."""
+
+    def __init__(
+        self, revoked: Callable[[], Awaitable[None]], given: Callable[[Iterable[TopicPartition]], None]
+    ) -> None:
+        self._revoked = revoked
+        self._given = given
+
+    async def on_partitions_revoked(self, revoked: Iterable[TopicPartition]) -> None:  # noqa: ARG002 - it takes all
+        with contextlib.suppress(KafkaError):
+            await self._revoked()
+
+    async def on_partitions_assigned(self, assigned: Iterable[TopicPartition]) -> None:
+        self._given(assigned)

@@ -1,0 +1,112 @@
+"""What a bridge shows of itself: faults, and what it has counted, by source partition."""
+
+import logging
+import time
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Final
+
+from agents.bridge.note import Note
+from ringfence_kafka.errors import RingfenceError, named
+
+log: Final = logging.getLogger("ringfence.bridge")
+
+SOURCE: Final = "source"
+TARGET: Final = "target"
+COMMIT: Final = "commit"
+"""Kinds of faults: each ends for reasons of its own."""
+
+
+@dataclass(slots=True)
+class Standing:
+    """Something that stands in the way, and since when."""
+
+    text: str
+    since_ms: int = field(default_factory=lambda: round(time.time() * 1000))
+
+
+@dataclass(slots=True)
+class PartitionState:
+    """One source partition that this process has."""
+
+    note: Note
+    """As it was found; what was counted since is added."""
+    counts: Counter[str] = field(default_factory=Counter)
+    """Since this process has it: forwarded, retried, filtered, quarantined."""
+    dirty: bool = True
+    """Something is not committed yet."""
+
+
+class BridgeState:
+    """Of one bridge in this process."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.partitions: dict[int, PartitionState] = {}
+        self.totals: dict[int, Counter[str]] = {}
+        """By partition, since the process began, also of those that were given away."""
+        self.lags: dict[int, int] = {}
+        self.waiting: dict[int, str] = {}
+        """Partitions that are given to us and are not forwarded, and why."""
+        self.unreadable: dict[int, str] = {}
+        self.assigned: set[int] | None = None
+        """None = the group has not given out partitions yet."""
+        self.source_faults: list[str] = []
+        """What is wrong with the source topic."""
+        self._faults: dict[str, Standing] = {}
+
+    def count(self, partition: int, what: str, number: int) -> None:
+        """So many more."""
+        if number:
+            self.totals.setdefault(partition, Counter())[what] += number
+            if partition in self.partitions:
+                self.partitions[partition].counts[what] += number
+                self.partitions[partition].dirty = True
+
+    @property
+    def fault(self) -> Standing | None:
+        """What keeps all its partitions from being forwarded."""
+        return min(self._faults.values(), key=lambda each: each.since_ms, default=None)
+
+    def fail(self, kind: str, text: str) -> None:
+        """Something stands in the way. It is logged once, and began with the first of several in a row."""
+        standing = self._faults.get(kind)
+        if standing is None:
+            self._faults[kind] = Standing(text)
+        elif standing.text != text:
+            standing.text = text
+        else:
+            return
+        log.warning("bridge %s: nothing is lost, it is tried again: %s", self.name, text)
+        self._touch()
+
+    def recover(self, kind: str) -> None:
+        """This does not any more."""
+        if self._faults.pop(kind, None) is not None:
+            if not self._faults:
+                log.info("bridge %s: forwards again", self.name)
+            self._touch()
+
+    def _touch(self) -> None:
+        for each in self.partitions.values():
+            each.dirty = True
+
+    @property
+    def ready(self) -> bool:
+        """Whether all its partitions are forwarded."""
+        return self.assigned is not None and not self.reasons
+
+    @property
+    def reasons(self) -> dict[str, str]:
+        """What is in the way, by partition, or for all."""
+        found = {} if self.fault is None else {"all": self.fault.text}
+        if self.source_faults:
+            found.setdefault("all", "source: " + "; ".join(self.source_faults))
+        if self.assigned is None:
+            found.setdefault("all", "no partitions yet: joining the consumer group at the source")
+        return found | {str(each): why for each, why in sorted((self.unreadable | self.waiting).items())}
+
+
+def said(error: BaseException) -> str:
+    """On one line; our own say enough without their class."""
+    return " ".join((str(error) if isinstance(error, RingfenceError) else named(error)).split())

@@ -1,0 +1,104 @@
+"""What a record of the source is at the target. Pure.
+
+Key, value, timestamp and users' headers stay. What Ringfence wrote at the source goes: there it meant something. What stays is the list of
+members that a message has passed, as long as a bridge or a lane wrote it.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+from ringfence_kafka import wire
+
+Header = tuple[str, bytes | None]
+
+_GOES: Final = frozenset(
+    {
+        wire.HEADER_SOURCE,
+        wire.HEADER_KEY,
+        wire.HEADER_HOP,
+        wire.HEADER_CONFIRMED,
+        wire.HEADER_USER_IDS,
+        wire.HEADER_HOPS,
+    }
+)
+_GOES_OF_ACCEPTED: Final = _GOES | {wire.HEADER_PART}
+
+
+class Forwarded(NamedTuple):
+    """A record on its way."""
+
+    offset: int
+    """At the source."""
+    key: bytes | None
+    value: bytes | None
+    headers: Sequence[Header]
+    timestamp: int
+    """In ms, as at the source."""
+
+
+class Translator:
+    """For one bridge."""
+
+    def __init__(
+        self,
+        filter_header: str = "",
+        filter_values: Sequence[str] = (),
+        add_headers: Mapping[str, str] | None = None,
+        *,
+        this: str = "",
+        member: str = "",
+        max_hops: int = 0,
+    ) -> None:
+        """What it lets through and adds.
+
+        Args:
+            filter_header: Of those that have one of ``filter_values`` there; empty = of all.
+            filter_values: As UTF-8.
+            add_headers: Put on each message.
+            this: The member that forwards; empty = this is no cluster connection.
+            member: The member that it is for.
+            max_hops: Members that a message may have passed before.
+        """
+        self._filter_header = filter_header
+        self._filter_values = frozenset(each.encode() for each in filter_values)
+        self._added: list[Header] = [(name, value.encode()) for name, value in (add_headers or {}).items()]
+        self._replaced = frozenset(name for name, _ in self._added)
+        self._this = this.encode()
+        self._member = member.encode()
+        self._max_hops = max_hops
+
+    def translate(self, record: Any) -> Forwarded | None:
+        """As it goes to the target; None = it does not."""
+        if self._filter_header and not self._lets_through(record.headers):
+            return None
+        key, kept = record.key, []
+        ours: dict[str, bytes | None] = {}
+        for header in record.headers:
+            if header[0].startswith(wire.RESERVED_PREFIX):
+                ours[header[0]] = header[1]
+            elif header[0] not in self._replaced:
+                kept.append(header)
+        accepted = wire.HEADER_SOURCE in ours
+        if ours:
+            if accepted:
+                key = ours.get(wire.HEADER_KEY, key)
+            goes = _GOES_OF_ACCEPTED if accepted else _GOES
+            kept += [each for each in ours.items() if each[0] not in goes]
+        kept += self._added
+        # Without one of these nobody but a client can have written it.
+        passed = ours.get(wire.HEADER_HOPS) if accepted or wire.HEADER_HOP in ours else None
+        if self._this:
+            members = passed.split(b",") if passed else []
+            if self._member in members or len(members) >= self._max_hops:
+                return None
+            kept.append((wire.HEADER_HOPS, b",".join([*members, self._this])))
+        elif passed is not None:
+            kept.append((wire.HEADER_HOPS, passed))
+        return Forwarded(record.offset, key, record.value, kept, record.timestamp)
+
+    def _lets_through(self, headers: Sequence[Header]) -> bool:
+        found: bytes | None = None
+        for name, value in headers:
+            if name == self._filter_header:
+                found = value
+        return found is not None and found in self._filter_values

@@ -1,0 +1,123 @@
+"""What of a bridge's source is under way, and what is confirmed. Pure.
+
+A *cycle* is what was read at once, of some partitions, and goes to the target together. Cycles are confirmed in the order in which they
+began. *Confirmed* of a partition is an offset: everything below it is acknowledged by the target, was not to be forwarded, or is in quarantine.
+It grows by acknowledgements alone: that is what hops rely on.
+"""
+
+from collections import deque
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from ringfence_kafka.errors import require
+
+CYCLES_MAX: Final = 2
+"""While one is acknowledged the next is built."""
+RECORDS_MAX: Final = 5_000
+"""Of one cycle."""
+
+
+@dataclass(eq=False, slots=True)
+class Place:
+    """One source partition, from its opening until it is given away or another topic takes its name."""
+
+    partition: int
+    topic_id: str
+    confirmed: int
+    next: int
+    """Up to where it was read."""
+
+
+@dataclass(eq=False, slots=True)
+class Cycle:
+    """What was read at once."""
+
+    ends: Mapping[Place, int]
+    """Up to where, of each partition."""
+    records: Mapping[Place, int] = field(default_factory=dict)
+    """How many are sent."""
+    pending: int = 0
+    """Batches that are not acknowledged."""
+
+
+class Window:
+    """All partitions of one bridge in one process."""
+
+    def __init__(self, limit: int, cycles_max: int = CYCLES_MAX) -> None:
+        """Nothing is open.
+
+        Args:
+            limit: Offsets of a partition that may be unconfirmed.
+            cycles_max: How many cycles at once; 1 = each waits for the one before it.
+        """
+        self.places: dict[int, Place] = {}
+        self._limit = limit
+        self._cycles_max = cycles_max
+        self._cycles: deque[Cycle] = deque()
+        self.take: Final = max(1, min(RECORDS_MAX, limit // cycles_max))
+        """Records of one cycle, at most: then no partition's unconfirmed ones exceed the limit."""
+
+    def open(self, partition: int, topic_id: str, offset: int) -> None:
+        """Forward this partition from here on."""
+        self.places[partition] = Place(partition, topic_id, offset, offset)
+
+    def close(self, partitions: Collection[int]) -> None:
+        """Forward nothing of these any more; what is under way of them confirms nothing."""
+        for each in partitions:
+            self.places.pop(each, None)
+
+    @property
+    def busy(self) -> bool:
+        """Whether something is under way."""
+        return bool(self._cycles)
+
+    @property
+    def full(self) -> bool:
+        """Whether no cycle may begin now."""
+        return len(self._cycles) >= self._cycles_max
+
+    def wanted(self) -> dict[int, int]:
+        """Partitions of which a cycle may take :attr:`take` records now, and up to where they were read."""
+        return {
+            number: place.next
+            for number, place in self.places.items()
+            if self._limit - (place.next - place.confirmed) >= self.take
+        }
+
+    def begin(self, reached: Mapping[int, int]) -> Cycle:
+        """What was read up to these offsets goes out now. The caller counts its batches in :attr:`Cycle.pending`."""
+        ends = {}
+        for number, offset in reached.items():
+            place = self.places[number]
+            require(offset >= place.next, "read backwards", number, offset, place.next)
+            place.next = offset
+            ends[place] = offset
+        cycle = Cycle(ends)
+        self._cycles.append(cycle)
+        return cycle
+
+    def settle(self) -> list[Cycle]:
+        """Confirm what is acknowledged, oldest cycle first; returns those."""
+        done = []
+        while self._cycles and not self._cycles[0].pending:
+            cycle = self._cycles.popleft()
+            for place, end in cycle.ends.items():
+                place.confirmed = max(place.confirmed, end)
+            done.append(cycle)
+        return done
+
+    def reset(self) -> dict[Place, int]:
+        """Forget what is under way: it is read again from what is confirmed.
+
+        Returns:
+            How many records of each partition are sent again.
+        """
+        lost: dict[Place, int] = {}
+        for cycle in self._cycles:
+            for place, count in cycle.records.items():
+                lost[place] = lost.get(place, 0) + count
+        self._cycles.clear()
+        for place in self.places.values():
+            place.next = place.confirmed
+        return lost

@@ -1,0 +1,1 @@
+"""``ringfence bridge``: a process of bridges, and its pages."""

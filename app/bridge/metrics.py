@@ -1,0 +1,64 @@
+"""``GET /metrics`` of a process of bridges. Read when asked: counting costs nothing meanwhile."""
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from agents.bridge.bridge import Bridge
+
+_LABELS: Final = ("bridge", "partition")
+_COUNTERS: Final = {
+    "forwarded": "Messages that the target acknowledged, also when they were sent again.",
+    "retried": "Messages that were sent again after a failure; the target's lane drops those that had arrived.",
+    "filtered": "Messages that were not to be forwarded.",
+    "quarantined": "Messages that the target refuses for good.",
+    "gap_records": "Offsets that retention deleted at the source before they were forwarded.",
+}
+
+
+class BridgeMetrics:
+    """The registry of one process."""
+
+    def __init__(self, bridges: Sequence[Bridge]) -> None:
+        self._registry = CollectorRegistry()
+        self._registry.register(_Collector(bridges))
+
+    def text(self) -> bytes:
+        """The exposition."""
+        return generate_latest(self._registry)
+
+
+class _Collector(Collector):
+    """Counters survive a partition's departure: they only ever grow, as Prometheus expects."""
+
+    def __init__(self, bridges: Sequence[Bridge]) -> None:
+        self._bridges = bridges
+
+    def collect(self) -> Iterator[Metric]:
+        for name, text in _COUNTERS.items():
+            family = CounterMetricFamily(f"ringfence_bridge_{name}", text, labels=_LABELS)
+            for bridge in self._bridges:
+                shown = set(bridge.state.totals) | set(bridge.state.partitions)
+                for number in sorted(shown):
+                    counted = bridge.state.totals.get(number, {})
+                    family.add_metric([bridge.plan.name, str(number)], counted.get(name, 0))
+            yield family
+        lag = GaugeMetricFamily(
+            "ringfence_bridge_lag_records", "Offsets of the source that are not confirmed.", labels=_LABELS
+        )
+        unconfirmed = GaugeMetricFamily(
+            "ringfence_bridge_unconfirmed_records", "Of these, read and under way.", labels=_LABELS
+        )
+        up = GaugeMetricFamily(
+            "ringfence_bridge_ready", "1 = all partitions that it has are forwarded.", labels=["bridge"]
+        )
+        for bridge in self._bridges:
+            up.add_metric([bridge.plan.name], float(bridge.state.ready))
+            for number, each in sorted(bridge.state.lags.items()):
+                lag.add_metric([bridge.plan.name, str(number)], each)
+            for number, place in sorted(bridge.window.places.items()):
+                unconfirmed.add_metric([bridge.plan.name, str(number)], place.next - place.confirmed)
+        yield from (lag, unconfirmed, up)

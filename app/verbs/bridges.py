@@ -1,0 +1,235 @@
+"""``ringfence bridge status``: how far each bridge is, from what it has committed; no bridge is asked, so it works without any."""
+
+import asyncio
+import json
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
+from typing import Any, Final
+
+import click
+from aiokafka.errors import KafkaError, TopicAuthorizationFailedError
+from rich.console import Console
+from rich.table import Table
+
+from agents.bridge.note import Note, decode
+from agents.bridge.plan import Plan, plans
+from ringfence_kafka.cluster import Cluster, GroupDescription
+from ringfence_kafka.config.settings import Settings
+from ringfence_kafka.errors import BrokerUnavailableError, RingfenceError, named
+from ringfence_kafka.hop import as_printed
+
+NOT_WELL: Final = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One source partition of a bridge."""
+
+    partition: int
+    confirmed: int | None
+    """Everything below is at the target; None = the bridge has not begun here."""
+    lag: int
+    """From there to the end that committed readers see."""
+    forwarded: int
+    retried: int
+    filtered: int
+    quarantined: int
+    gap_records: int
+    error: str | None
+    since: str | None
+    """When that began, in UTC."""
+    member: str | None
+    """Who has the partition now; None = nobody, or the group is giving out partitions."""
+    web: str | None
+    recreated: bool = False
+    """What was committed is of a topic of that name that was deleted."""
+
+    @property
+    def standing(self) -> bool:
+        """Whether somebody has to look."""
+        return self.error is not None or (self.lag > 0 and self.member is None)
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """One bridge."""
+
+    bridge: str
+    group: str
+    source_topic: str
+    target_topic: str
+    state: str = "unknown"
+    """Of the consumer group, in Kafka's words."""
+    members: list[str] = field(default_factory=list)
+    partitions: list[Row] = field(default_factory=list)
+    fault: str | None = None
+    """Why nothing can be told of it."""
+
+
+def show(settings: Settings, names: Sequence[str], as_json: bool) -> int:
+    """Print all bridges, or those that are named.
+
+    Returns:
+        0 well; 1 something stands.
+
+    Raises:
+        ConfigurationError: a name is not known, or there are no bridges.
+        BrokerUnavailableError: no source answers.
+    """
+    found = asyncio.run(_all(plans(settings, names)))
+    if all(each.fault for each in found):
+        raise BrokerUnavailableError(
+            "\n".join(dict.fromkeys(f"bridge {each.bridge}: {each.fault}" for each in found))
+        )
+    if as_json:
+        click.echo(json.dumps({"bridges": {each.bridge: asdict(each) for each in found}}, indent=2))
+    else:
+        _print(found)
+    return (
+        NOT_WELL if any(each.fault or any(row.standing for row in each.partitions) for each in found) else 0
+    )
+
+
+async def _all(wanted: Iterable[Plan]) -> list[Shown]:
+    return list(await asyncio.gather(*map(_one, wanted)))
+
+
+async def _one(plan: Plan) -> Shown:
+    shown = Shown(plan.name, plan.group, plan.source_topic, plan.target_topic)
+    try:
+        async with Cluster(plan.source, plan.group) as cluster:
+            return await _read(plan, shown, cluster)
+    except TopicAuthorizationFailedError as error:
+        fault = f"topic {error.args[0]}: this user may not see it: allow Describe on it"
+    except RingfenceError as error:
+        fault = " ".join(str(error).split())
+    except (KafkaError, OSError, TimeoutError) as error:
+        fault = f"the source does not answer: {' '.join(named(error).split())}"
+    return Shown(
+        *(getattr(shown, each) for each in ("bridge", "group", "source_topic", "target_topic")), fault=fault
+    )
+
+
+async def _read(plan: Plan, shown: Shown, cluster: Cluster) -> Shown:
+    topic = plan.source_topic
+    counts = await cluster.partition_counts([topic])
+    if topic not in counts:
+        raise BrokerUnavailableError(
+            f"{topic} does not exist at {plan.source.bootstrap_servers}: fix source_topic, or create it"
+        )
+    numbers = range(counts[topic])
+    present = as_printed((await cluster.identity(topic)).topic_id)
+    committed = await asyncio.gather(*(cluster.noted(topic, each) for each in numbers))
+    ends = await cluster.stable_ends([(topic, each) for each in numbers])
+    starts = await asyncio.gather(*(cluster.log_start(topic, each) for each in numbers))
+    group = (await cluster.describe_groups([plan.group]))[plan.group]
+    rows = []
+    for number, found in zip(numbers, committed, strict=True):
+        note = Note() if found is None else decode(found.note) or Note()
+        recreated = note.topic_id not in {"", present}
+        confirmed = None if found is None else found.offset
+        at = starts[number] if recreated or confirmed is None else max(starts[number], confirmed)
+        if found is None and plan.start == "latest":
+            at = ends[topic, number]
+        rows.append(
+            _row(number, confirmed, max(0, ends[topic, number] - at), note, group, topic, recreated=recreated)
+        )
+    return Shown(plan.name, plan.group, topic, plan.target_topic, group.state, sorted(group.members), rows)
+
+
+def _row(
+    number: int,
+    confirmed: int | None,
+    lag: int,
+    note: Note,
+    group: GroupDescription,
+    topic: str,
+    *,
+    recreated: bool,
+) -> Row:
+    return Row(
+        partition=number,
+        confirmed=confirmed,
+        lag=lag,
+        forwarded=note.forwarded,
+        retried=note.retried,
+        filtered=note.filtered,
+        quarantined=note.quarantined,
+        gap_records=note.gap_records,
+        error=note.error or None,
+        since=None
+        if not note.error
+        else datetime.fromtimestamp(note.since_ms / 1000, UTC).isoformat(timespec="seconds"),
+        member=group.assigned.get((topic, number)),
+        web=note.web or None,
+        recreated=recreated,
+    )
+
+
+_COLUMNS: Final = ("partition", "confirmed", "lag", "forwarded", "sent again", "filtered", "quarantined")
+
+
+def _print(found: Sequence[Shown]) -> None:
+    console = Console()
+    for each in found:
+        title = f"{each.bridge}: {each.source_topic} to {each.target_topic}"
+        if each.fault:
+            _say(console, f"{title}\n  FAULT  {each.fault}")
+            continue
+        members = f"{len(each.members)} member{'' if len(each.members) == 1 else 's'}"
+        console.print(_table(f"{title} ({each.state.lower().replace('_', ' ')}, {members})", each.partitions))
+        for text in _standing(each):
+            _say(console, f"  {text}")
+
+
+def _standing(shown: Shown) -> list[str]:
+    """What somebody has to look at, each once for all partitions that it concerns."""
+    told: dict[str, list[int]] = {}
+    for row in shown.partitions:
+        if row.error:
+            told.setdefault(f"FAULT since {row.since} ({_ago(row.since)}): {row.error}", []).append(
+                row.partition
+            )
+        if row.lag and row.member is None:
+            told.setdefault("NOBODY forwards it, and messages wait: run 'ringfence bridge'", []).append(
+                row.partition
+            )
+        if row.gap_records:
+            told.setdefault("GAP: retention deleted messages before they were forwarded", []).append(
+                row.partition
+            )
+        if row.recreated:
+            told.setdefault(
+                "the topic was deleted and created again since: it begins at its start", []
+            ).append(row.partition)
+        if row.quarantined:
+            told.setdefault(
+                f"the target refused messages for good: see {shown.bridge}.quarantine there", []
+            ).append(row.partition)
+    return [f"partition {', '.join(map(str, numbers))}: {text}" for text, numbers in told.items()]
+
+
+def _ago(since: str | None) -> str:
+    if since is None:
+        return ""
+    seconds = max(0, round(time.time() - datetime.fromisoformat(since).timestamp()))
+    if seconds < 120:  # noqa: PLR2004
+        return f"{seconds} s ago"
+    return f"{seconds // 60} min ago" if seconds < 7_200 else f"{seconds // 3_600} h ago"  # noqa: PLR2004
+
+
+def _say(console: Console, text: str) -> None:
+    console.print(text, highlight=False, soft_wrap=True, markup=False)
+
+
+def _table(title: str, rows: Iterable[Row]) -> Table:
+    table = Table(title=title, title_justify="left")
+    for column in _COLUMNS:
+        table.add_column(column, justify="right")
+    for row in rows:
+        figures: list[Any] = [row.lag, row.forwarded, row.retried, row.filtered, row.quarantined]
+        confirmed = "not begun" if row.confirmed is None else f"{row.confirmed:,}"
+        table.add_row(str(row.partition), confirmed, *(f"{each:,}" for each in figures))
+    return table

@@ -1,0 +1,306 @@
+"""``[[bridges]]`` and ``[[cluster_connections]]``: what is forwarded from one cluster to another."""
+
+import fnmatch
+from collections import Counter
+from collections.abc import Collection, Iterator, Sequence
+from typing import Annotated, Final, Literal, NamedTuple, Self
+
+from pydantic import Field, StringConstraints, field_validator, model_validator
+
+from ringfence_kafka import wire
+from ringfence_kafka.config.kafka import KafkaSettings
+from ringfence_kafka.config.section import Section, TopicName
+
+NAME_CHARACTERS_MAX: Final = 200
+"""Of a bridge, as :mod:`ringfence_kafka.hop` takes it; its group and its quarantine topic fit Kafka then."""
+NO_NAME: Final = "status"
+"""``ringfence bridge status`` is a verb."""
+ADDRESS: Final = "{address}"
+"""Stands for an address's name in ``target``."""
+
+BridgeName = Annotated[str, StringConstraints(pattern=r"^[a-zA-Z0-9._-]+$", max_length=NAME_CHARACTERS_MAX)]
+MemberName = Annotated[str, StringConstraints(pattern=r"^[a-zA-Z0-9_-]+$", max_length=60)]
+"""No dots: it is part of bridges' names. No commas: headers list members."""
+UserIds = Literal["check", "ignore"]
+
+
+class BridgeSettings(Section):
+    """One source topic, one target address."""
+
+    name: BridgeName
+    """Part of each hop's ID and of the consumer group: another name is another bridge."""
+    source_topic: TopicName
+    target_address: TopicName
+    target_topic: TopicName | None = None
+    """None = the address's input topic."""
+    user_ids: UserIds = "check"
+    """Whether the target looks at the messages' own IDs too."""
+    use_duplicate_detection: bool = True
+    """False: no hop headers; what is sent again after a failure comes twice (HornetQ: use-duplicate-detection)."""
+    start: Literal["earliest", "latest"] = "earliest"
+    """Where a bridge begins that has never run."""
+    window: int = Field(default=5_000, ge=1, le=1_000_000)
+    """Offsets of a source partition that may be under way (HornetQ: confirmation-window-size, there in bytes)."""
+    filter_header: str = ""
+    filter_values: tuple[str, ...] = ()
+    """Only messages whose header has one of these values are forwarded."""
+    add_headers: dict[str, str] = Field(default_factory=dict)
+    """Put on each message, in place of those of the same name."""
+    source: KafkaSettings | None = None
+    """None = ``[kafka]``."""
+    target: KafkaSettings | None = None
+
+    @field_validator("name")
+    @classmethod
+    def _no_verb(cls, value: str) -> str:
+        if value == NO_NAME:
+            raise ValueError(f"'ringfence bridge {NO_NAME}' is a verb: choose another name")
+        return value
+
+    @field_validator("filter_values", mode="before")
+    @classmethod
+    def _list_of_values(cls, value: object) -> object:
+        return tuple(value) if isinstance(value, list) else value
+
+    @field_validator("add_headers")
+    @classmethod
+    def _names_of_users(cls, value: dict[str, str]) -> dict[str, str]:
+        for name in value:
+            if not name:
+                raise ValueError("a header without a name: give it one, or remove it")
+            if name.startswith(wire.RESERVED_PREFIX):
+                raise ValueError(
+                    f"{name!r} begins with {wire.RESERVED_PREFIX}, which Ringfence itself writes: rename it"
+                )
+        return value
+
+    @field_validator("source", "target")
+    @classmethod
+    def _says_where(cls, value: KafkaSettings | None) -> KafkaSettings | None:
+        if value is not None and "bootstrap_servers" not in value.model_fields_set:
+            raise ValueError("needs bootstrap_servers: add it, or remove the table, which means [kafka]")
+        return value
+
+    @model_validator(mode="after")
+    def _fits_together(self) -> Self:
+        if self.filter_values and not self.filter_header:
+            raise ValueError(
+                f"filter_values = {list(self.filter_values)} has no effect without filter_header: name the header, or remove it"
+            )
+        if self.filter_header and not self.filter_values:
+            raise ValueError(
+                f"filter_header = {self.filter_header!r} needs filter_values: without any nothing would be forwarded"
+            )
+        if self.user_ids == "ignore" and not self.use_duplicate_detection:
+            raise ValueError(
+                "user_ids = 'ignore' has no effect with use_duplicate_detection = false: a header of the hop says it; remove one of them"
+            )
+        return self
+
+
+class MemberSettings(KafkaSettings):
+    """One cluster of a connection, with the keys of ``[kafka]`` beside its name."""
+
+    name: MemberName
+
+    def kafka(self) -> KafkaSettings | None:
+        """How it is reached; None = as ``[kafka]`` says."""
+        if self.model_fields_set <= {"name"}:
+            return None
+        return KafkaSettings.model_construct(
+            self.model_fields_set - {"name"},
+            **{key: getattr(self, key) for key in KafkaSettings.model_fields},
+        )
+
+
+class ConnectionSettings(Section):
+    """A set of bridges: from this cluster's accepted topics to the members (HornetQ: cluster-connection)."""
+
+    name: MemberName
+    this: MemberName
+    """The member whose topics are forwarded: this cluster."""
+    addresses: tuple[str, ...]
+    """Names, or patterns of names that are configured."""
+    load_balancing: Literal["all", "strict"] = "all"
+    """``all``: to every other member. ``strict``: each group to exactly one member, this one included (HornetQ:
+    forward-when-no-consumers)."""
+    target: str = ""
+    """The address there; :data:`ADDRESS` stands for the name here. Empty = ``{address}``, with strict ``{address}.shared``."""
+    max_hops: int = Field(default=1, ge=1, le=100)
+    user_ids: UserIds = "ignore"
+    members: tuple[MemberSettings, ...]
+
+    @field_validator("addresses", "members", mode="before")
+    @classmethod
+    def _lists(cls, value: object) -> object:
+        return tuple(value) if isinstance(value, list) else value
+
+    @field_validator("addresses")
+    @classmethod
+    def _some(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        if not value:
+            raise ValueError("needs at least one address, or a pattern such as 'orders-*'")
+        return value
+
+    @model_validator(mode="after")
+    def _members_fit(self) -> Self:
+        names = [each.name for each in self.members]
+        for name, count in Counter(names).items():
+            if count > 1:
+                raise ValueError(f"members: {name!r} stands {count} times; keep one [[…members]] entry of it")
+        if self.this not in names:
+            raise ValueError(
+                f"this = {self.this!r} is no member: add a [[cluster_connections.members]] entry of it, or name one of {', '.join(names)}"
+            )
+        if len(names) == 1:
+            raise ValueError(f"members: {self.this!r} is alone: add those that it is connected with")
+        for each in self.members:
+            if each.name != self.this and "bootstrap_servers" not in each.model_fields_set:
+                raise ValueError(f"members: {each.name!r} needs bootstrap_servers: add it")
+        if self.load_balancing == "strict" and "max_hops" in self.model_fields_set:
+            raise ValueError(
+                "max_hops has no effect with load_balancing = 'strict', which goes one step: remove it"
+            )
+        if ADDRESS in (target := self.target_template):
+            target = target.replace(ADDRESS, "")
+        if "{" in target or "}" in target:
+            raise ValueError(f"target = {self.target!r}: only {ADDRESS} is replaced: write no other braces")
+        return self
+
+    @property
+    def target_template(self) -> str:
+        """``target``, or its default."""
+        return self.target or (ADDRESS if self.load_balancing == "all" else f"{ADDRESS}.shared")
+
+    def target_address(self, address: str) -> str:
+        """The address at the members that one of here goes to."""
+        return self.target_template.replace(ADDRESS, address)
+
+    def bridge_name(self, member: str, address: str) -> str:
+        """Of the bridge that brings an address to a member."""
+        return f"{self.name}.{self.this}.{member}.{address}"
+
+    def member(self, name: str) -> MemberSettings:
+        """The member of that name, which there is."""
+        return next(each for each in self.members if each.name == name)
+
+    @property
+    def targets(self) -> list[str]:
+        """The members that it forwards to."""
+        own = self.load_balancing == "strict"
+        return [each.name for each in self.members if own or each.name != self.this]
+
+    def names(self, configured: Collection[str]) -> list[str]:
+        """Its addresses: those that match, and those that are named, in order."""
+        found: dict[str, None] = {}
+        for each in self.addresses:
+            if any(sign in each for sign in "*?["):
+                found |= dict.fromkeys(name for name in configured if fnmatch.fnmatchcase(name, each))
+            else:
+                found[each] = None
+        return list(found)
+
+
+class Addressed(NamedTuple):
+    """What of an address a bridge to it must not disturb."""
+
+    input_topic: str
+    accepted_topic: str
+    quarantine_topic: str
+    id_headers: tuple[str, ...]
+
+
+def same_cluster(one: KafkaSettings, other: KafkaSettings) -> bool:
+    """Whether both name a server of the other's."""
+    return not _servers(one).isdisjoint(_servers(other))
+
+
+def _servers(kafka: KafkaSettings) -> set[str]:
+    return {each.strip() for each in kafka.bootstrap_servers.split(",")}
+
+
+def bridge_faults(
+    bridges: Sequence[BridgeSettings],
+    connections: Sequence[ConnectionSettings],
+    addresses: dict[str, Addressed],
+    kafka: KafkaSettings,
+) -> Iterator[str]:
+    """What does not fit together among tables, a line a fault with the way out. Pure.
+
+    ``addresses``: those that are configured, by name.
+    """
+    names = [(each.name, f"bridges: {each.name!r}") for each in bridges]
+    for bridge in bridges:
+        yield from _topic_faults(bridge, addresses, kafka)
+    for each, count in Counter(each.name for each in connections).items():
+        if count > 1:
+            yield f"cluster_connections: {each!r} stands {count} times; keep one entry of it"
+    for connection in connections:
+        yield from _connection_faults(connection, addresses, kafka)
+        names += [
+            (connection.bridge_name(member, address), f"cluster_connections: {connection.name!r}")
+            for member in connection.targets
+            for address in connection.names(addresses)
+        ]
+        if connection.name in {each.name for each in bridges}:
+            yield f"cluster_connections: {connection.name!r} is also a bridge's name: rename one, 'ringfence bridge NAME' must tell them apart"
+    for name, count in Counter(name for name, _ in names).items():
+        if count > 1:
+            yield f"bridges: {name!r} stands {count} times; keep one [[bridges]] entry of it"
+    for name, place in names:
+        if len(name) > NAME_CHARACTERS_MAX:
+            yield (
+                f"{place} would have the bridge {name!r} of {len(name)} characters: {NAME_CHARACTERS_MAX} are possible; choose shorter names"
+            )
+
+
+def _topic_faults(
+    bridge: BridgeSettings, addresses: dict[str, Addressed], kafka: KafkaSettings
+) -> Iterator[str]:
+    place = f"bridges: {bridge.name!r}"
+    address = addresses.get(bridge.target_address)
+    target = bridge.target_topic or (address.input_topic if address else bridge.target_address)
+    here = same_cluster(bridge.source or kafka, bridge.target or kafka)
+    if here and target == bridge.source_topic:
+        yield f"{place} would forward {target} to itself: name another source_topic, target_address or [bridges.target]"
+    accepted = address.accepted_topic if address else wire.accepted_topic(bridge.target_address)
+    if here and bridge.source_topic == accepted:
+        yield (
+            f"{place} would forward {accepted} to {target}, of which it is made, for ever: name another source_topic, target_address or "
+            "[bridges.target]"
+        )
+    quarantine = wire.bridge_quarantine_topic(bridge.name)
+    own = address.quarantine_topic if address else wire.quarantine_topic(bridge.target_address)
+    if quarantine in {own, target} or (here and quarantine == bridge.source_topic):
+        yield f"{place} would write what is refused to {quarantine}, which is used for something else: choose another name"
+    ids = address.id_headers if address else ()
+    for name in bridge.add_headers:
+        if name in ids:
+            yield (
+                f"{place}: add_headers = {{{name!r}: …}} would give all messages one duplicate ID, and the target would accept one of them: "
+                "remove it"
+            )
+
+
+def _connection_faults(
+    connection: ConnectionSettings, addresses: dict[str, Addressed], kafka: KafkaSettings
+) -> Iterator[str]:
+    place = f"cluster_connections: {connection.name!r}"
+    for pattern in connection.addresses:
+        if any(sign in pattern for sign in "*?[") and not fnmatch.filter(addresses, pattern):
+            known = ", ".join(sorted(addresses)) or "none"
+            yield f"{place}: addresses: {pattern!r} matches no [[addresses]] entry (there are {known}): fix it, or add one"
+    here = connection.member(connection.this).kafka() or kafka
+    for member in connection.members:
+        if member.name != connection.this and same_cluster(here, member.kafka() or kafka):
+            yield (
+                f"{place}: members {connection.this!r} and {member.name!r} have the same bootstrap_servers: each member is a cluster of its "
+                "own; fix one"
+            )
+    for name in connection.names(addresses):
+        target = connection.target_address(name)
+        if connection.load_balancing == "strict" and target == name:
+            yield (
+                f"{place}: target = {connection.target!r} is the same address, and with load_balancing = 'strict' a copy would stay at "
+                f"{connection.this}: name another, such as '{ADDRESS}.shared', or leave it out"
+            )

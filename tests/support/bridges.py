@@ -1,0 +1,133 @@
+"""Bridges between embedded brokers, as their operator runs them; and what their target has got."""
+
+import contextlib
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from ringfence_kafka import hop
+from tests.support import kafka
+from tests.support.kafka import Got, Sent
+from tests.support.worker import RingfenceProcess, run_verb, wait_for
+
+HOP = "_RF_BRIDGE_DUPL_ID"
+CONFIRMED = "_RF_BRIDGE_CONFIRMED"
+
+
+def table(heading: str, keys: Mapping[str, Any]) -> str:
+    """A table of a configuration file."""
+    return "\n".join([heading, *(f"{key} = {json.dumps(value)}" for key, value in keys.items())]) + "\n"
+
+
+def configure(
+    folder: Path,
+    source: str,
+    target: str,
+    *,
+    app_id: str,
+    name: str,
+    source_topic: str,
+    address: str,
+    **keys: Any,
+) -> Path:
+    """A configuration file with one bridge; the target topic is the address's."""
+    own = {"name": name, "source_topic": source_topic, "target_address": address, **keys}
+    config = folder / f"{name}.toml"
+    config.write_text(
+        table("[kafka]", {"bootstrap_servers": source})
+        + table("[app]", {"id": app_id, "data_dir": str(folder / "data")})
+        + table("[[bridges]]", own)
+        + table("[bridges.target]", {"bootstrap_servers": target})
+    )
+    return config
+
+
+class BridgeProcess(RingfenceProcess):
+    """One ``ringfence bridge``."""
+
+    def __init__(
+        self, config: Path, name: str, *arguments: str, environment: dict[str, str] | None = None
+    ) -> None:
+        super().__init__(config, name, ["bridge", *arguments], environment)
+
+
+@contextlib.contextmanager
+def bridge(config: Path, name: str, *arguments: str, **environment: str) -> Iterator[BridgeProcess]:
+    """A process of bridges that is ready, and gone at the end."""
+    process = BridgeProcess(config, name, *arguments, environment=environment)
+    try:
+        process.start()
+        process.wait_ready()
+        yield process
+    finally:
+        process.destroy()
+
+
+def messages(count: int, groups: int = 10, first: int = 0) -> list[Sent]:
+    """Numbered, of some groups."""
+    return [
+        Sent(
+            id=b"id-%d" % each,
+            key=b"g%d" % (each % groups),
+            value=b"%d" % each,
+            timestamp=1_700_000_000_000 + each,
+        )
+        for each in range(first, first + count)
+    ]
+
+
+def status(config: Path, code: int | None = None) -> dict[str, Any]:
+    """``bridge status --json``."""
+    done = run_verb("bridge", "status", "--json", "--config", str(config), check=False)
+    assert code is None or done.returncode == code, (done.returncode, done.stdout, done.stderr)
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
+
+
+def wait_values(bootstrap: str, topic: str, values: int, partitions: int, limit_s: float = 60.0) -> list[Got]:
+    """Wait until so many distinct values are there; returns all records."""
+    got: list[Got] = []
+
+    def enough() -> bool:
+        got[:] = kafka.read_all(bootstrap, topic, partitions)
+        return len({each.value for each in got}) >= values
+
+    wait_for(enough, lambda: f"{len({each.value for each in got})} of {values} in {topic}", limit_s)
+    return got
+
+
+def confirmed_at(bootstrap: str, group: str, topic: str, ends: list[int], limit_s: float = 60.0) -> None:
+    """Wait until a bridge's group has committed these."""
+    wait_for(
+        lambda: kafka.committed(bootstrap, group, topic, len(ends)) == ends,
+        lambda: f"{kafka.committed(bootstrap, group, topic, len(ends))} is not {ends}",
+        limit_s,
+    )
+
+
+def hop_of(record: Got) -> hop.Hop:
+    """The hop that a record carries."""
+    found = hop.decode(dict(record.headers)[HOP])
+    assert found is not None, record
+    return found
+
+
+def passed(got: list[Got]) -> list[Got]:
+    """What a lane's hop memory lets pass of these records of an input, in order: written here by the rule alone, and not as the lane has it.
+
+    A hop is known that stood before in the same partition, or lies below a confirmed offset that stood before.
+    """
+    known: set[tuple[int, hop.Hop]] = set()
+    floors: dict[tuple[int, hop.Source], int] = {}
+    found = []
+    for each in sorted(got, key=lambda record: (record.partition, record.offset)):
+        step = hop_of(each)
+        confirmed = hop.decode_offset(dict(each.headers)[CONFIRMED])
+        assert confirmed is not None, each
+        way = (each.partition, step.source)
+        if step.offset >= floors.get(way, 0) and (each.partition, step) not in known:
+            found.append(each)
+        known.add((each.partition, step))
+        floors[way] = max(floors.get(way, 0), confirmed)
+    return found

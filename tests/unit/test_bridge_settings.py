@@ -1,0 +1,195 @@
+"""``[[bridges]]`` and ``[[cluster_connections]]``: what is valid, and what a person reads where it is not."""
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ringfence_kafka import hop
+from ringfence_kafka.config.load import load, validate
+from ringfence_kafka.errors import ConfigurationError
+
+PARIS = {"bootstrap_servers": "paris:9092"}
+
+
+def _bridge(**keys: Any) -> dict[str, Any]:
+    own = {
+        "name": "to-paris",
+        "source_topic": "orders.accepted",
+        "target_address": "orders",
+        "target": PARIS,
+        **keys,
+    }
+    return {"bridges": [own]}
+
+
+def _connection(**keys: Any) -> dict[str, Any]:
+    own = {
+        "name": "eu",
+        "this": "berlin",
+        "addresses": ["orders-*"],
+        "members": [{"name": "berlin"}, {"name": "paris", **PARIS}],
+        **keys,
+    }
+    return {"addresses": [{"name": "orders-a"}, {"name": "orders-b"}], "cluster_connections": [own]}
+
+
+def _fault(data: dict[str, Any]) -> str:
+    with pytest.raises(ConfigurationError) as caught:
+        validate(data)
+    return str(caught.value)
+
+
+def test_bridge_defaults() -> None:
+    """What is not said is as documented, and the source is [kafka]."""
+    (bridge,) = validate(_bridge()).bridges
+
+    assert (bridge.user_ids, bridge.use_duplicate_detection, bridge.start) == ("check", True, "earliest")
+    assert (bridge.window, bridge.filter_header, bridge.source) == (5_000, "", None)
+
+
+def test_target_as_configured_here() -> None:
+    """Rules of the target are those of the address of that name, else of [address_defaults]."""
+    data = _bridge() | {
+        "addresses": [{"name": "orders", "partitioner": "crc32"}],
+        "address_defaults": {"group_header": "X"},
+    }
+    settings = validate(data)
+
+    assert settings.target("orders").partitioner == "crc32"
+    assert settings.target("others").partitioner == "murmur2"
+    assert settings.target("others").group_header == "X"
+
+
+@pytest.mark.parametrize(
+    ("keys", "said"),
+    [
+        ({"name": "status"}, "is a verb: choose another name"),
+        ({"name": "a/b"}, "bridges[a/b].name = 'a/b'"),
+        ({"name": "x" * 201}, "at most 200 characters"),
+        ({"filter_values": ["a"]}, "has no effect without filter_header"),
+        ({"filter_header": "X"}, "needs filter_values"),
+        ({"add_headers": {"_RF_X": "1"}}, "which Ringfence itself writes"),
+        ({"add_headers": {"": "1"}}, "a header without a name"),
+        ({"target": {}}, "needs bootstrap_servers"),
+        ({"target": {"bootstrap_server": "paris:9092"}}, "did you mean 'bootstrap_servers'?"),
+        ({"windows": 3}, "did you mean 'window'?"),
+        ({"window": 0}, "bridges[to-paris].window = 0"),
+        ({"user_ids": "ignore", "use_duplicate_detection": False}, "a header of the hop says it"),
+        ({"target": None, "source_topic": "orders"}, "would forward orders to itself"),
+        ({"target": None}, "of which it is made, for ever"),
+        ({"name": "orders"}, "would write what is refused to orders.quarantine"),
+        ({"start": "newest"}, "must be 'earliest' or 'latest'"),
+    ],
+)
+def test_faulty_bridge(keys: dict[str, Any], said: str) -> None:
+    """Each fault is one line that names it, and the way out."""
+    found = _fault(_bridge(**keys))
+
+    assert said in found
+    assert "\n" not in found
+
+
+def test_added_header_that_is_an_id() -> None:
+    """One ID for all messages would lose all but one of them."""
+    data = _bridge(add_headers={"_AMQ_DUPL_ID": "x"}) | {"addresses": [{"name": "orders"}]}
+
+    assert "would give all messages one duplicate ID" in _fault(data)
+
+
+@pytest.mark.parametrize(
+    ("keys", "said"),
+    [
+        ({"this": "rome"}, "this = 'rome' is no member"),
+        ({"members": [{"name": "berlin"}]}, "'berlin' is alone"),
+        ({"members": [{"name": "berlin"}, {"name": "paris"}]}, "'paris' needs bootstrap_servers"),
+        (
+            {"members": [{"name": "berlin"}, {"name": "paris", **PARIS}, {"name": "paris", **PARIS}]},
+            "'paris' stands 2 times",
+        ),
+        (
+            {"members": [{"name": "berlin"}, {"name": "paris", "bootstrap_servers": "127.0.0.1:9092"}]},
+            "have the same bootstrap_servers",
+        ),
+        ({"addresses": ["returns-*"]}, "matches no [[addresses]] entry (there are orders-a, orders-b)"),
+        ({"addresses": []}, "needs at least one address"),
+        ({"load_balancing": "strict", "max_hops": 2}, "max_hops has no effect"),
+        ({"load_balancing": "strict", "target": "{address}"}, "a copy would stay at berlin"),
+        ({"target": "{adress}"}, "only {address} is replaced"),
+        ({"name": "x" * 60, "addresses": ["y" * 140]}, "200 are possible"),
+        ({"load_balancing": "some"}, "must be 'all' or 'strict'"),
+    ],
+)
+def test_faulty_connection(keys: dict[str, Any], said: str) -> None:
+    """Each fault is one line that names it, and the way out."""
+    found = _fault(_connection(**keys))
+
+    assert said in found
+    assert "\n" not in found
+
+
+def test_connection_names() -> None:
+    """Patterns stand for the addresses that are configured, a plain name for itself."""
+    (connection,) = validate(_connection(addresses=["orders-*", "returns"])).cluster_connections
+
+    assert connection.names(["orders-a", "orders-b", "others"]) == ["orders-a", "orders-b", "returns"]
+    assert connection.targets == ["paris"]
+    assert connection.target_address("orders-a") == "orders-a"
+    assert connection.bridge_name("paris", "orders-a") == "eu.berlin.paris.orders-a"
+
+
+def test_strict_includes_this() -> None:
+    """Each group belongs to one member, and that may be this one."""
+    (connection,) = validate(_connection(load_balancing="strict")).cluster_connections
+
+    assert connection.targets == ["berlin", "paris"]
+    assert connection.target_address("orders-a") == "orders-a.shared"
+
+
+def test_names_are_hops() -> None:
+    """What a bridge may be called, a hop can carry."""
+    name = "a.b_C-9" * 28
+    (bridge,) = validate(_bridge(name=name)).bridges
+    found = hop.Hop(hop.Source(bridge.name, "A" * 22, 0), 1)
+
+    assert hop.decode(hop.encode(found)) == found
+
+
+def test_duplicate_names() -> None:
+    """Two bridges of one name would share a group, and each other's hops."""
+    data = {"bridges": [*_bridge()["bridges"], *_bridge(source_topic="other")["bridges"]]}
+
+    assert "'to-paris' stands 2 times" in _fault(data)
+
+
+def test_passwords_may_have_our_prefix(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The variable that holds a password of a bridge's or a member's is no setting, whatever its name."""
+    for each in ("RINGFENCE_A__B", "RINGFENCE_C__D", "RINGFENCE_E__F"):
+        monkeypatch.setenv(each, "x")
+    sasl = 'bootstrap_servers = "h:1"\nsecurity_protocol = "SASL_PLAINTEXT"\nsasl_mechanism = "PLAIN"\nsasl_username = "u"\n'
+    file = tmp_path / "ringfence.toml"
+    file.write_text(
+        '[[bridges]]\nname = "b"\nsource_topic = "s"\ntarget_address = "t"\n'
+        f'[bridges.source]\n{sasl}sasl_password_env = "RINGFENCE_A__B"\n'
+        f'[bridges.target]\n{sasl.replace("h:1", "i:1")}sasl_password_env = "RINGFENCE_C__D"\n'
+        '[[cluster_connections]]\nname = "eu"\nthis = "a"\naddresses = ["s"]\n'
+        '[[cluster_connections.members]]\nname = "a"\n'
+        f'[[cluster_connections.members]]\nname = "c"\n{sasl}sasl_password_env = "RINGFENCE_E__F"\n'
+    )
+    settings = load(file, {key: value for key, value in os.environ.items() if key.startswith("RINGFENCE_")})
+
+    assert settings.bridges[0].source is not None
+    member = settings.cluster_connections[0].members[1].kafka()
+    assert member is not None
+    assert (member.sasl_password_env, member.sasl_password()) == ("RINGFENCE_E__F", "x")
+    assert settings.cluster_connections[0].members[0].kafka() is None
+
+
+def test_tables_cannot_come_from_the_environment(tmp_path: Path) -> None:
+    """There are several: a variable cannot say which."""
+    file = tmp_path / "ringfence.toml"
+    file.write_text("")
+
+    with pytest.raises(ConfigurationError, match="names no setting"):
+        load(file, {"RINGFENCE_BRIDGES__NAME": "x"})
