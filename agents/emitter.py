@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
+from itertools import chain, compress
 from typing import Final
 
 from agents.batch import Record
@@ -188,10 +189,8 @@ class Emitter:
 
     def _emitted_to(self, outcome: Outcome) -> list[str]:
         """The addresses that something may be accepted for."""
-        named = {self._address.name: None}
-        for unit in outcome.units.values():
-            named |= dict.fromkeys(unit.addresses)
-        return list(named)
+        named = chain.from_iterable(unit.addresses for unit in outcome.units.values())
+        return list(dict.fromkeys(chain((self._address.name,), named)))
 
     def _accept(self, outcome: Outcome, accepted: Mapping[str, _Batches]) -> None:
         """Key = group; value, headers and timestamp unchanged; ``_RF_SOURCE``, and ``_RF_KEY`` where it differs.
@@ -207,8 +206,8 @@ class Emitter:
         ):
             if verdict is duplicate:
                 continue
-            if units and record.offset in units:
-                self._accept_parts(record, source, units[record.offset], accepted)
+            if units and (unit := units.get(record.offset)) is not None:
+                self._accept_parts(record, source, unit, accepted)
                 continue
             headers = [header for header in record.headers if header[0] not in _OURS]
             headers.append((wire.HEADER_SOURCE, source))
@@ -221,13 +220,13 @@ class Emitter:
     ) -> None:
         """Each part as the same message would be accepted if it were sent alone, with ``_RF_TX_PART`` beside."""
         ours = (wire.HEADER_SOURCE, source)
-        places = _places(len(unit.groups))
+        targets, spread, places = self._targets, self._spread, _places(len(unit.groups))
         for address, group, key, value, theirs, place in zip(*unit[:-1], places, strict=True):
-            target = self._targets[address]
-            headers = [*theirs, ours, place]
-            if key != group:
+            target = targets[address]
+            headers = [*theirs, ours, place] if theirs else [ours, place]
+            if key is not group and key != group:
                 headers.append((wire.HEADER_KEY, key))
-            partition = self._spread % target.count if group is None else target.home[group]
+            partition = spread % target.count if group is None else target.home[group]
             accepted[address].add(partition, record, group, value, headers, None, place)
 
     def _probe_ignored(self, outcome: Outcome, batches: Callable[[str], _Batches]) -> None:
@@ -237,10 +236,9 @@ class Emitter:
         """
         if not outcome.units:
             return
-        for record, verdict, source in zip(
-            outcome.records, outcome.checked.verdicts, outcome.sources, strict=True
-        ):
-            unit = outcome.units.get(record.offset) if verdict is Verdict.DUPLICATE else None
+        ignored = [verdict is Verdict.DUPLICATE for verdict in outcome.checked.verdicts]
+        for record, source in compress(zip(outcome.records, outcome.sources, strict=True), ignored):
+            unit = outcome.units.get(record.offset)
             if unit is None:
                 continue
             topics = {address: self._targets[address].topic for address in unit.addresses}

@@ -51,7 +51,7 @@ class _Envelope(msgspec.Struct, forbid_unknown_fields=True, gc=False):
 class _BarePart(msgspec.Struct, forbid_unknown_fields=True, gc=False):
     key: str
     value: str
-    address: str | UnsetType = UNSET
+    address: str | None = None
 
 
 class _BareEnvelope(msgspec.Struct, forbid_unknown_fields=True, gc=False):
@@ -115,7 +115,7 @@ def read_bare(value: bytes) -> BareParts | None:
         parts = _decode_bare(value).parts
         if not 0 < len(parts) <= wire.TRANSACTION_PARTS_MAX:
             return None
-        addresses = [None if part.address is UNSET else part.address for part in parts]
+        addresses = [part.address for part in parts]
         own = addresses.count(None)
         if _quotes(value) != _QUOTES + _BARE_QUOTES * len(parts) + 2 * _QUOTES * (len(parts) - own):
             return None
