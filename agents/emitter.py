@@ -221,7 +221,10 @@ class Emitter:
         """Each part as the same message would be accepted if it were sent alone, with ``_RF_TX_PART`` beside."""
         ours = (wire.HEADER_SOURCE, source)
         targets, spread, places = self._targets, self._spread, _places(len(unit.groups))
-        for address, group, key, value, theirs, place in zip(*unit[:-1], places, strict=True):
+        addresses, groups, keys, values, headers_of, _ = unit
+        for address, group, key, value, theirs, place in zip(
+            addresses, groups, keys, values, headers_of, places, strict=True
+        ):
             target = targets[address]
             headers = [*theirs, ours, place] if theirs else [ours, place]
             if key is not group and key != group:
