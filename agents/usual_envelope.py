@@ -122,7 +122,8 @@ def read_bare(value: bytes) -> BareParts | None:
     except (msgspec.MsgspecError, ValueError, RecursionError):
         return None
     count = len(keys)
-    if _quotes(value) != _QUOTES + _BARE_QUOTES * count + 2 * _QUOTES * named:
+    quotes = _QUOTES + _BARE_QUOTES * count + 2 * _QUOTES * named
+    if value.count(b'"') != quotes and _quotes(value) != quotes:
         return None
     if not 0 < count <= wire.TRANSACTION_PARTS_MAX:
         return None
