@@ -123,6 +123,7 @@ def read_bare(value: bytes) -> BareParts | None:
         return None
     count = len(keys)
     quotes = _QUOTES + _BARE_QUOTES * count + 2 * _QUOTES * named
+    # Names that stand twice, and marks that are escaped, only add to what is counted first.
     if value.count(b'"') != quotes and _quotes(value) != quotes:
         return None
     if not 0 < count <= wire.TRANSACTION_PARTS_MAX:
