@@ -128,7 +128,8 @@ def read_bare(value: bytes) -> BareParts | None:
         return None
     if not 0 < count <= wire.TRANSACTION_PARTS_MAX:
         return None
-    return keys, values, [part.address for part in parts] if named else []
+    addresses = [part.address for part in parts] if named else []
+    return None if "" in addresses else (keys, values, addresses)
 
 
 def _quotes(value: bytes) -> int:
