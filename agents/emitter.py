@@ -7,12 +7,14 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
+from itertools import chain, compress
 from typing import Final
 
 from agents.batch import Record
 from agents.detour import headers_on_the_way
 from agents.home import Home
 from agents.path import Outcome
+from agents.unit import Unit
 from ringfence_kafka import wire
 from ringfence_kafka.config.settings import AddressSettings
 from ringfence_kafka.errors import TopicError
@@ -192,10 +194,8 @@ class Emitter:
 
     def _emitted_to(self, outcome: Outcome) -> list[str]:
         """The addresses that something may be accepted for."""
-        named = {self._address.name: None}
-        for unit in outcome.units.values():
-            named |= dict.fromkeys(unit.addresses)
-        return list(named)
+        named = chain.from_iterable(unit.addresses for unit in outcome.units.values())
+        return list(dict.fromkeys(chain((self._address.name,), named)))
 
     def _accept(self, outcome: Outcome, accepted: Mapping[str, _Batches]) -> None:
         """Key = group; value, headers and timestamp unchanged; ``_RF_SOURCE``, and ``_RF_KEY`` where it differs.
@@ -211,8 +211,8 @@ class Emitter:
         ):
             if verdict is duplicate:
                 continue
-            if units and record.offset in units:
-                self._accept_parts(record, source, outcome, accepted)
+            if units and (unit := units.get(record.offset)) is not None:
+                self._accept_parts(record, source, unit, outcome, accepted)
                 continue
             headers = [header for header in record.headers if header[0] not in _OURS]
             if crossings and record.offset in crossings:
@@ -223,18 +223,26 @@ class Emitter:
             batches.add(spread if group is None else home[group], record, group, record.value, headers)
 
     def _accept_parts(
-        self, record: Record, source: bytes, outcome: Outcome, accepted: Mapping[str, _Batches]
+        self,
+        record: Record,
+        source: bytes,
+        unit: Unit,
+        outcome: Outcome,
+        accepted: Mapping[str, _Batches],
     ) -> None:
         """Each part as the same message would be accepted if it were sent alone, with ``_RF_TX_PART`` beside."""
-        unit, step = outcome.units[record.offset], outcome.crossings.get(record.offset)
+        step = outcome.crossings.get(record.offset) if outcome.crossings else None
         ours = (*(step.kept if step else ()), (wire.HEADER_SOURCE, source))
-        places = _places(len(unit.groups))
-        for address, group, key, value, theirs, place in zip(*unit[:-1], places, strict=True):
-            target = self._targets[address]
+        targets, spread, places = self._targets, self._spread, _places(len(unit.groups))
+        addresses, groups, keys, values, headers_of, _ = unit
+        for address, group, key, value, theirs, place in zip(
+            addresses, groups, keys, values, headers_of, places, strict=True
+        ):
+            target = targets[address]
             headers = [*theirs, *ours, place]
-            if key != group:
+            if key is not group and key != group:
                 headers.append((wire.HEADER_KEY, key))
-            partition = self._spread % target.count if group is None else target.home[group]
+            partition = spread % target.count if group is None else target.home[group]
             accepted[address].add(partition, record, group, value, headers, None, place)
 
     def _probe_ignored(self, outcome: Outcome, batches: Callable[[str], _Batches]) -> None:
@@ -244,17 +252,16 @@ class Emitter:
         """
         if not outcome.units:
             return
-        for record, verdict, source in zip(
-            outcome.records, outcome.checked.verdicts, outcome.sources, strict=True
-        ):
-            unit = outcome.units.get(record.offset) if verdict is Verdict.DUPLICATE else None
+        ignored = [verdict is Verdict.DUPLICATE for verdict in outcome.checked.verdicts]
+        for record, source in compress(zip(outcome.records, outcome.sources, strict=True), ignored):
+            unit = outcome.units.get(record.offset)
             if unit is None:
                 continue
             topics = {address: self._targets[address].topic for address in unit.addresses}
             least = min(self._outputs.bytes_max[each] for each in topics.values())
             if 2 * len(record.value or b"") + OURS_BYTES > least:
                 probes = {address: batches(topic) for address, topic in topics.items()}
-                self._accept_parts(record, source, outcome, probes)
+                self._accept_parts(record, source, unit, outcome, probes)
 
     def _diverted(self, outcome: Outcome, batches: _Batches) -> list[Outgoing]:
         """Duplicates as they came, with ``_RF_SOURCE`` and ``_RF_ORIGINAL``."""

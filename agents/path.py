@@ -178,15 +178,15 @@ class Path:
             The offset of the first that would bring the transaction over the most parts that it may have; None = all may be
             decided together.
         """
-        count = 0
+        count, open_unit = 0, self._units.open
         for record, own_id in zip(records, ids, strict=True):
             offset = record.offset
-            if offset in refused or offset not in marked:
+            if offset not in marked or offset in refused:
                 continue
             unit = units.get(offset)
             if unit is None:
                 try:
-                    unit = units[offset] = self._units.open(record, own_id)
+                    unit = units[offset] = open_unit(record, own_id)
                 except MalformedEnvelopeError as error:
                     refused[offset] = str(error)
                     continue

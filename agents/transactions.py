@@ -11,6 +11,7 @@ import logging
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
+from itertools import chain
 from typing import Final
 
 from aiokafka import TopicPartition
@@ -205,14 +206,15 @@ class Transactions:
         sizes: list[int] = []
         found["transactions_quarantined"] = sum(is_envelope(record) for record, *_ in outcome.quarantined)
         if outcome.units:
-            for record, verdict in zip(outcome.records, outcome.checked.verdicts, strict=True):
-                unit = outcome.units.get(record.offset)
-                if unit is None:
-                    continue
-                found[_COUNTED_AS[verdict]] += 1
-                if verdict is not Verdict.DUPLICATE:
-                    sizes.append(len(unit.groups))
-                    self.parts.update(unit.addresses)
+            judged = [
+                (verdict, unit)
+                for record, verdict in zip(outcome.records, outcome.checked.verdicts, strict=True)
+                if (unit := outcome.units.get(record.offset)) is not None
+            ]
+            found.update(_COUNTED_AS[verdict] for verdict, _ in judged)
+            kept = [unit.addresses for verdict, unit in judged if verdict is not Verdict.DUPLICATE]
+            self.parts.update(chain.from_iterable(kept))
+            sizes = [len(each) for each in kept]
         self._counts.update(+found)
         return sizes
 

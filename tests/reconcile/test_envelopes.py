@@ -121,7 +121,7 @@ def test_as_workers_read_them(opener: Opener) -> None:
     for value, (_, *parts) in zip(values, opener.rows(*values), strict=True):
         expected = envelope.decode(FORM[1], value)
         assert [_content(each) for each in parts] == [
-            (each.address or "orders", each.key, each.value, each.headers) for each in expected
+            (each.address or "orders", each.key, each.value, list(each.headers)) for each in expected
         ]
 
 
