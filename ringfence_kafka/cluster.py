@@ -63,11 +63,7 @@ class GroupDescription(NamedTuple):
 
 
 class Cluster:
-    """One connection for all lanes of a worker; what they ask at the same time is asked once.
-
-    It reads *uncommitted*: under read_committed ``end_offsets`` is the last stable offset, which any open
-    transaction holds back, and a restore up to there would miss committed records behind it.
-    """
+    """One connection for all lanes of a worker; what they ask at the same time is asked once."""
 
     def __init__(self, kafka: KafkaSettings, group_id: str) -> None:
         self.kafka = kafka
@@ -84,7 +80,7 @@ class Cluster:
             BrokerUnavailableError: nobody answers, or all deny access.
         """
         options = client_options(self.kafka)
-        self._consumer = AIOKafkaConsumer(isolation_level="read_uncommitted", **options)
+        self._consumer = AIOKafkaConsumer(**options)
         self._offsets = Offsets(self._consumer._client)  # noqa: SLF001
         self._admin = AIOKafkaAdminClient(**options)
         for each in (self._consumer, self._admin):
@@ -119,7 +115,11 @@ class Cluster:
         await self._admin._send_request(MetadataRequest([], allow_auto_topic_creation=False))  # noqa: SLF001
 
     async def high_watermark(self, topic: str, partition: int) -> int:
-        """Offset that the next record gets, committed or not."""
+        """Offset that the next record gets, committed or not.
+
+        Not the last stable offset, which any open transaction holds back: a restore up to there would miss committed records
+        behind it.
+        """
         return await self._offsets.ask(TopicPartition(topic, partition), NEXT)
 
     async def stable_end(self, topic: str, partition: int) -> int:

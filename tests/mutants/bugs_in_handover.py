@@ -68,7 +68,11 @@ _TAKING: Final = (
     Mutant(
         "silence-from-the-beginning-of-reading",
         "A newcomer that reads slowly takes a partition whose holder wrote a moment ago.",
-        (Patch(_LEASE, "self._seen, self.since = recorded, asked", "self._seen, self.since = lease, begun"),),
+        (
+            Patch(
+                _LEASE, "self._seen, self.since = recorded, asked", "self._seen, self.since = recorded, begun"
+            ),
+        ),
         f"{_LEASE_RULES}::test_reading_that_takes_long",
     ),
     Mutant(

@@ -128,9 +128,9 @@ MUTANTS: Final = (
         "A restore that ends at the last stable offset misses the records behind an open transaction.",
         (
             Patch(
-                "ringfence_kafka/cluster.py",
-                'isolation_level="read_uncommitted"',
-                'isolation_level="read_committed"',
+                "ringfence_kafka/offsets.py",
+                "_READ_COMMITTED if which == STABLE else _READ_UNCOMMITTED",
+                "_READ_COMMITTED",
             ),
         ),
         f"{_OPENING_TESTS}::test_restore_reaches_the_high_watermark",

@@ -133,13 +133,13 @@ MUTANTS: Final = (
     Mutant(
         "group-by-the-own-rules",
         "Parts for an address that groups by a header are grouped by their keys: consumers see another group.",
-        (Patch(_UNIT, "reader.groups(those)", "self._readers[own].groups(those)"),),
+        (Patch(_UNIT, "reader.groups(those)", "self._readers[self._own].groups(those)"),),
         f"{_PATH_TESTS}::test_parts_as_if_sent_alone",
     ),
     Mutant(
         "ids-by-the-own-header-names",
         "Parts for an address that names its IDs otherwise have none, and resends pass.",
-        (Patch(_UNIT, "reader.ids(those)", "self._readers[own].ids(those)"),),
+        (Patch(_UNIT, "reader.ids(those)", "self._readers[self._own].ids(those)"),),
         f"{_PATH_TESTS}::test_ids_of_other_addresses_are_apart",
     ),
     Mutant(

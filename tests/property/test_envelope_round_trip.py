@@ -37,7 +37,10 @@ def test_round_trip(parts: list[Part]) -> None:
 
     assert read == [
         worker.Part(
-            each.address, raw(each.key), raw(each.value), [(name, raw(value)) for name, value in each.headers]
+            each.address,
+            raw(each.key),
+            raw(each.value),
+            tuple((name, raw(value)) for name, value in each.headers),
         )
         for each in parts
     ]
