@@ -134,7 +134,9 @@ class Sources:
         later = F.raise_error(
             F.lit("the journal is of a later version of the workers: use its ringfence reconcile")
         ).cast(LONG)
-        of_hops = F.coalesce(F.col("told.address").startswith(_OF_HOPS), F.lit(False))
+        # An address may be named so itself.
+        own = F.col("told.address").isin([each.name for each in self.addresses])
+        of_hops = F.coalesce(F.col("told.address").startswith(_OF_HOPS) & ~own, F.lit(False))
         bare = F.substr("told.address", F.lit(len(_OF_HOPS) + 1))
         address = F.when(of_hops, bare).otherwise(F.col("told.address"))
         named = told.withColumns({"address": address, "of_hops": of_hops})

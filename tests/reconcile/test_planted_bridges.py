@@ -22,7 +22,7 @@ OTHER = b"to-paris/BBBBBBBBBBBBBBBBBBBBBB/0"
 def _clean(world: World, at: str) -> None:
     """Sent again, late, from the start; an own ID that is known; one that is not looked at; passed members; another source; forwarded."""
     first = world.bridge(at, 0, id=b"1")
-    second = world.bridge(at, 1, passed=b"berlin", **IGNORE)
+    second = world.bridge(at, 1, passed=b"berlin", more=(("_RF_HOPS", b"of repeats the last"),), **IGNORE)
     world.bridge(at, 0, id=b"1")
     third = world.bridge(at, 4, 4, id=b"1", passed=b"berlin,paris", **IGNORE)
     world.bridge(at, 1, **IGNORE)
@@ -32,7 +32,9 @@ def _clean(world: World, at: str) -> None:
     other = world.bridge(at, 0, source=OTHER)
     own = world.arrive(at, b"2", headers=(("_RF_HOPS", b"forged"),))
     unconfirmed = world.bridge(at, 6, None, source=OTHER)
-    world.accept(first, second, third, other)
+    world.accept(first)
+    world.accept(second, headers=(second.headers[0], second.headers[-1]))
+    world.accept(third, other)
     world.accept(own, headers=own.headers[1:])
     world.accept(unconfirmed)
     moved, again = (world.bridge(at, 7, 7, key=b"k", partition=1, id=b"7") for _ in range(2))
