@@ -147,12 +147,15 @@ class Bridged:
     def again(self) -> Iterable[Finding]:
         """FORGOTTEN, OVERRUN, CROSS-LANE: hops that were accepted although they were known, or twice."""
         for several in self.accepted.values():
-            for number, each in enumerate(several):
+            first: Input | None = None
+            for each in several:
                 known = self._known.get(id(each))
                 if known is not None:
                     yield self._forgotten(each, known)
-                elif number:
-                    yield self._apart(several[0], each)
+                elif first is None:
+                    first = each
+                else:
+                    yield self._apart(first, each)
 
     def _forgotten(self, each: "Input", known: Known) -> Finding:
         places = (each.place, *(() if known.same is None else (known.same.place,)))
