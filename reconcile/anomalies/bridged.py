@@ -95,7 +95,11 @@ def apart(again: DataFrame, followed: DataFrame) -> DataFrame:
     """
     epochs = ("hop_epoch", "sure_epoch")
     place = F.struct((~F.col("kept")).alias("new"), "partition", "offset", "lane", "confirmed_way", *epochs)
-    first = again.where(F.col("hop_offset").isNotNull() & ~_known()).groupBy(*_HOP).agg(F.min(place).alias("first"))
+    first = (
+        again.where(F.col("hop_offset").isNotNull() & ~_known())
+        .groupBy(*_HOP)
+        .agg(F.min(place).alias("first"))
+    )
     later = again.where(~F.col("kept") & ~_known()).join(first, on=_HOP, how="inner")
     found = _counted(
         later.where("partition != first.partition or lane != first.lane")

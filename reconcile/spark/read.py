@@ -141,7 +141,7 @@ def _of_part(read: Callable[[Dialect], Column], own: Dialect, others: Iterable[T
 def audited(records: DataFrame, dialect: Dialect) -> DataFrame:
     """:data:`reconcile.spark.schemas.AUDITED`, of one topic. Long IDs are kept as digests, as in a ring."""
     found = _id(dialect)
-    return records.select(
+    return hops.with_hops(records).select(
         "partition",
         "offset",
         F.unix_millis("timestamp").alias("timestamp"),
@@ -152,6 +152,9 @@ def audited(records: DataFrame, dialect: Dialect) -> DataFrame:
         F.col("key").isNotNull().alias("keyed"),
         F.col("value").isNull().alias("tombstone"),
         envelopes.is_envelope().alias("envelope"),
+        "hop_source",
+        "hop_offset",
+        "ids_ignored",
     )
 
 

@@ -57,6 +57,9 @@ AUDITED: Final = _schema(
     keyed=FLAG,  # there is a key
     tombstone=FLAG,  # there is no value
     envelope=FLAG,  # its value lists the parts of a transaction
+    hop_source=TEXT,  # it came over a bridge; empty = its hop cannot be read
+    hop_offset=LONG,
+    ids_ignored=FLAG,
 )
 """What stands in an audited topic."""
 
