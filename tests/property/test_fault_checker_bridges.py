@@ -37,7 +37,7 @@ def _bridged(record: Record) -> bool:
     return record.header("_RF_BRIDGE_DUPL_ID") is not None
 
 
-def _lose(history: History, dice: random.Random) -> tuple[History, Record] | None:
+def lose(history: History, dice: random.Random) -> tuple[History, Record] | None:
     """A hop that came once is missing, and nothing had confirmed it before."""
     hops = [each.header("_RF_BRIDGE_DUPL_ID") for each in history.inputs]
     alone = [
@@ -64,7 +64,7 @@ def _known(history: History, record: Record) -> bool:
     )
 
 
-def _forget(history: History, dice: random.Random) -> tuple[History, Record] | None:
+def forget(history: History, dice: random.Random) -> tuple[History, Record] | None:
     """What was dropped for its hop was accepted instead."""
     if history.capacity < 1_000 or history.divert:
         return None
@@ -94,11 +94,14 @@ def _accepted(history: History, record: Record) -> Record:
     headers = (*kept, ("_RF_SOURCE", str(record.place).encode()))
     places = {each.key: each.partition for each in history.accepted}
     return record._replace(
-        topic="orders.accepted", partition=places.get(record.key, 0), offset=10_000, headers=headers
+        topic=f"{history.input_topic}.accepted",
+        partition=places.get(record.key, 0),
+        offset=10_000,
+        headers=headers,
     )
 
 
-def _leave(history: History, dice: random.Random) -> tuple[History, Record] | None:
+def leave(history: History, dice: random.Random) -> tuple[History, Record] | None:
     """A header of its bridge is left, or one of a cluster connection is made up or lost."""
     victim = _pick(dice, history.accepted)
     if victim is None:
@@ -126,7 +129,7 @@ Fault = Callable[[History, random.Random], tuple[History, Record] | None]
 
 @pytest.mark.parametrize(
     ("fault", "anomaly"),
-    [(_lose, Anomaly.LOST), (_forget, Anomaly.FORGOTTEN), (_leave, Anomaly.CORRUPTED)],
+    [(lose, Anomaly.LOST), (forget, Anomaly.FORGOTTEN), (leave, Anomaly.CORRUPTED)],
 )
 def test_loud_on_one_fault(fault: Fault, anomaly: Anomaly) -> None:
     """Planted anywhere in such a run, the checker names it, at its place, and no other; one that comes so late is out of order, too."""
@@ -139,7 +142,7 @@ def test_loud_on_one_fault(fault: Fault, anomaly: Anomaly) -> None:
             continue
         planted += 1
         history, victim = made
-        late = {Anomaly.REORDERED} if fault is _forget else set()
+        late = {Anomaly.REORDERED} if fault is forget else set()
         found = [each for each in check(history) if each.anomaly not in _ALLOWED | late]
         assert [(each.anomaly, each.places[0]) for each in found] == [(anomaly, victim.place)], seed
 
