@@ -56,12 +56,15 @@ def wrong_verdict(orphans: DataFrame, evidence: DataFrame, rules: DataFrame) -> 
 
     Args:
         orphans: As :func:`lost` has them.
-        evidence: Of the night: what has no ID is a duplicate by its hop only.
+        evidence: Of the night: what has no ID is a duplicate by its hop only, and where IDs are not looked at no hop is.
         rules: As :func:`lost` has them.
     """
-    none = evidence.where(f"{ONCE} and ids = 0").where(~F.coalesce("resent", F.lit(False)))
-    duplicates = orphans.unionByName(none).where(F.col("fate") == DIVERTED)
-    found = duplicates.join(F.broadcast(rules), on="address", how="inner")
+    rule = F.broadcast(rules)
+    by_hop = F.coalesce("resent", F.lit(False))
+    others = evidence.where(f"{ONCE} and fate = {DIVERTED}").join(rule, on="address", how="inner")
+    others = others.where((~by_hop & (F.col("ids") == 0)) | (by_hop & ~F.col("detects")))
+    diverted = orphans.where(F.col("fate") == DIVERTED).join(rule, on="address", how="inner")
+    found = diverted.unionByName(others)
     why = F.when(F.col("original").isNull(), _unknown())
     return unknown_where_gone(
         found.withColumn(

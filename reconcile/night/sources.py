@@ -12,6 +12,7 @@ from reconcile.night.cut import AddressCut, TopicCut, ranges
 from reconcile.night.distributions import by_address
 from reconcile.spark import outputs, read
 from reconcile.spark.schemas import EVENTS, LONG
+from ringfence_kafka import wire
 from ringfence_kafka.config.settings import AddressSettings
 
 AWAY: Final = -1
@@ -20,8 +21,6 @@ _EVENT_FORMAT: Final = 1
 _EVENT: Final = (
     "format int, event string, address string, lane int, before bigint, after bigint, next map<string,bigint>"
 )
-_OF_HOPS: Final = "BRIDGE."
-"""Before the name of an address: an event of what its lanes know of hops. HornetQ's name of that cache."""
 
 
 @dataclass(slots=True)
@@ -136,8 +135,8 @@ class Sources:
         ).cast(LONG)
         # An address may be named so itself.
         own = F.col("told.address").isin([each.name for each in self.addresses])
-        of_hops = F.coalesce(F.col("told.address").startswith(_OF_HOPS) & ~own, F.lit(False))
-        bare = F.substr("told.address", F.lit(len(_OF_HOPS) + 1))
+        of_hops = F.coalesce(F.col("told.address").startswith(wire.HOP_MEMORY) & ~own, F.lit(False))
+        bare = F.substr("told.address", F.lit(len(wire.HOP_MEMORY) + 1))
         address = F.when(of_hops, bare).otherwise(F.col("told.address"))
         named = told.withColumns({"address": address, "of_hops": of_hops})
         next_input, next_forward = (

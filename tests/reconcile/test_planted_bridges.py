@@ -70,6 +70,13 @@ def _off(world: World, at: str) -> None:
     world.bridge(at, 0)
 
 
+def _off_diverted(world: World, at: str) -> None:
+    """What is diverted all the same is no duplicate; nor is what came over no bridge and has no ID."""
+    world.accept(world.bridge(at, 0, id=b"1"))
+    world.divert(world.bridge(at, 0, id=b"1"), None)
+    world.divert(world.arrive(at), None)
+
+
 def _forgotten(world: World, at: str) -> None:
     """The same hop again; below what was confirmed; with an own ID; noted though its ID was known."""
     world.accept(*(world.bridge(at, 0) for _ in range(2)))
@@ -186,6 +193,7 @@ PLANTED: dict[str, tuple[Planted, dict[str, Any], dict[str, int]]] = {
     "lost": (_lost, {}, {"LOST": 3}),
     "lost-behind": (_lost_behind, {}, {"LOST": 2}),
     "off": (_off, {"id_cache_size": 0}, {"LOST": 1}),
+    "off-diverted": (_off_diverted, {"id_cache_size": 0, "duplicates": "divert"}, {"WRONG-VERDICT": 2}),
     "forgotten": (_forgotten, {}, {"FORGOTTEN": 4}),
     "by-id": (_by_id, {}, {"FORGOTTEN": 1}),
     "overrun": (_overrun, {"id_cache_size": 2}, {"OVERRUN": 1, "FORGOTTEN": 1}),
