@@ -9,6 +9,7 @@ from tests.mutants import (
     bugs_in_hops,
     bugs_in_lanes,
     bugs_in_opening,
+    bugs_in_reconciled_bridges,
     bugs_in_reconciled_transactions,
     bugs_in_recreated_topics,
     bugs_in_state,
@@ -29,4 +30,5 @@ CATALOG: Final[tuple[Mutant, ...]] = (
     *bugs_in_attempts.MUTANTS,
     *bugs_in_recreated_topics.MUTANTS,
     *bugs_in_reconciled_transactions.MUTANTS,
+    *bugs_in_reconciled_bridges.MUTANTS,
 )

@@ -1,0 +1,191 @@
+"""Runs of the real path with bridges, judged by whole reconciliation runs, two each: they say what the fault tests' checker says.
+
+The topics are in memory, and so is what the cluster would say of them; all else is the job as it is.
+"""
+
+import json
+import random
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
+
+from reconcile import job
+from reconcile.cluster.admin import TopicFacts
+from reconcile.cluster.survey import Survey
+from reconcile.night.cut import Position, topic_roles
+from reconcile.night.nights import Nights
+from reconcile.spark import read
+from reconcile.spark.files import LocalFiles
+from ringfence_kafka.config.load import validate
+from ringfence_kafka.config.settings import Settings
+from tests.faults.checker import Anomaly, check
+from tests.faults.history import History, Record
+from tests.property.test_fault_checker_bridges import forget, leave, lose
+from tests.support.bridged import LANES, BridgedRun
+
+pytestmark = pytest.mark.timeout(400)
+
+FEW: Final = 4
+MANY: Final = pytest.param(16, marks=pytest.mark.long)
+_COLUMNS: Final = "topic string, partition int, offset bigint, key binary, value binary, timestamp bigint, headers array<struct<key:string,value:binary>>"
+_ALLOWED: Final = {Anomaly.OVERRUN, Anomaly.CROSS_LANE}
+"""Where who was first cannot be seen, one says this where the other says nothing."""
+
+
+@dataclass
+class Cluster:
+    """What there is at one moment of some runs."""
+
+    settings: Settings
+    committed: dict[tuple[str, int], int | None]
+    records: Sequence[Record]
+
+    @property
+    def survey(self) -> Survey:
+        """As the cluster would be surveyed then."""
+        roles = {each.name: topic_roles(self.settings.app.id, each) for each in self.settings.addresses}
+        counts = {
+            topic: LANES if role in {"input", "forward", "quarantine"} else 2
+            for each in roles.values()
+            for role, topic in each.items()
+        }
+        places = [(topic, number) for topic, count in counts.items() for number in range(count)]
+        ends = dict.fromkeys(places, 0)
+        for each in self.records:
+            ends[each.topic, each.partition] = max(ends[each.topic, each.partition], each.offset + 1)
+        facts = {topic: TopicFacts(topic, count, readable=True) for topic, count in counts.items()}
+        journal = {"journal": Position("journal", (0,), (0,))}
+        return Survey("", roles, facts, self.committed, dict.fromkeys(places, 0), ends, ends, {}, journal)
+
+    def scan(self, spark: SparkSession, folder: Path) -> Callable[..., DataFrame]:
+        """In place of Kafka's source."""
+        rows = [(*each[:5], each.timestamp, list(each.headers)) for each in self.records]
+        path = str(folder / "records")
+        spark.createDataFrame(rows, _COLUMNS).write.mode("overwrite").parquet(path)
+
+        def scanned(_: SparkSession, __: Mapping[str, str], ranges: read.Ranges) -> DataFrame:
+            spans = [(t, n, *span) for t, each in ranges.items() for n, span in each.items()]
+            wanted = spark.createDataFrame(spans, "topic string, partition int, begin bigint, until bigint")
+            found = spark.read.parquet(path).join(F.broadcast(wanted), on=["topic", "partition"])
+            return found.where("offset >= begin and offset < until").select(
+                "key", "value", "topic", "partition", "offset", F.timestamp_millis("timestamp").alias("timestamp"),
+                F.lit(0).alias("timestampType"), "headers",
+            )  # fmt: skip
+
+        return scanned
+
+
+def _records(run: BridgedRun, accepted: Sequence[Record] | None = None) -> list[Record]:
+    """All that is in the topics of a run."""
+    history = run.history
+    forwarded = [
+        Record(topic, lane, each.offset, each.key, each.value, tuple(each.headers), each.timestamp)
+        for (topic, lane), log in run.logs.items()
+        if topic == run.forward
+        for each in log
+    ]
+    outputs = history.accepted if accepted is None else accepted
+    return [*history.inputs, *forwarded, *outputs, *history.diverted, *history.quarantined]
+
+
+def _at(settings: Settings, runs: Sequence[BridgedRun], records: Sequence[Record]) -> Cluster:
+    committed = {
+        (topic, lane): run.next.get((topic, lane))
+        for run in runs
+        for topic in (run.name, run.forward)
+        for lane in range(LANES)
+    }
+    return Cluster(settings, committed, list(records))
+
+
+class Job:
+    """Reconciliation runs over what is in memory."""
+
+    def __init__(
+        self, spark: SparkSession, folder: Path, runs: Sequence[BridgedRun], patch: pytest.MonkeyPatch
+    ) -> None:
+        self._spark, self._folder, self._patch = spark, folder, patch
+        self.runs = runs
+        self.settings = validate(
+            {
+                "app": {"data_dir": str(folder / "data")},
+                "reconcile": {"state_dir": str(folder / "state"), "master": "local[2]"},
+                "addresses": [each.keys() for each in runs],
+            }
+        )
+
+    def night(self, records: Sequence[Record]) -> dict[str, dict[str, int]]:
+        """The anomalies of one, by address; zeros left out."""
+        cluster = _at(self.settings, self.runs, records)
+        nights = Nights.load(LocalFiles(self.settings.reconcile.state_dir))
+        nights.acknowledge()
+        nights = Nights.load(LocalFiles(self.settings.reconcile.state_dir))
+        self._patch.setattr(read, "scan", cluster.scan(self._spark, self._folder))
+        document = job.judge(self._spark, self.settings, nights, cluster.survey, None)
+        return {
+            name: {anomaly: n for anomaly, n in each["anomalies"].items() if n and anomaly not in _ALLOWED}
+            for name, each in document["addresses"].items()
+        }
+
+
+@pytest.mark.parametrize("count", [FEW, MANY])
+def test_two_nights(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, count: int) -> None:
+    """Cut anywhere, with records on their way: nothing is said of any correct run, so the second night knew what the first has seen."""
+    runs = [BridgedRun(f"run{seed}", seed) for seed in range(count)]
+    made = Job(spark, tmp_path, runs, monkeypatch)
+    for run in runs:
+        run.run(random.Random(run.name).randint(4, 16))
+    assert made.night([each for run in runs for each in _records(run)]) == {run.name: {} for run in runs}
+
+    for run in runs:
+        run.run()
+    assert made.night([each for run in runs for each in _records(run)]) == {run.name: {} for run in runs}
+    assert {str(each.anomaly) for run in runs for each in check(run.history)} <= set(_ALLOWED)
+    kept = json.loads((tmp_path / "state" / "nights" / "000002.json").read_text())
+    assert sum(each["bridge_duplicates"] for each in kept["summary"]["addresses"].values()) > count
+
+
+@pytest.mark.parametrize("count", [FEW, MANY])
+def test_planted(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, count: int) -> None:
+    """One fault a run: both name the same."""
+    runs: list[BridgedRun] = []
+    histories: list[History] = []
+    for seed in range(1_000, 3_000):
+        run = BridgedRun(f"run{seed}", seed)
+        run.run()
+        fault = (lose, forget, leave)[len(runs) % 3]
+        planted = fault(run.history, random.Random(seed))
+        if planted is not None:
+            runs.append(run)
+            histories.append(planted[0])
+        if len(runs) == count:
+            break
+    made = Job(spark, tmp_path, runs, monkeypatch)
+    accepted = [_dense(each.accepted) for each in histories]
+    found = made.night(
+        [each for run, some in zip(runs, accepted, strict=True) for each in _records(run, some)]
+    )
+
+    assert found == {
+        run.name: _counted(replace(history, accepted=some))
+        for run, history, some in zip(runs, histories, accepted, strict=True)
+    }
+    assert all(found.values())
+
+
+def _dense(records: Sequence[Record]) -> list[Record]:
+    """Nothing stands where a topic does not reach."""
+    return [each._replace(offset=min(each.offset, 500)) for each in records]
+
+
+def _counted(history: History) -> dict[str, int]:
+    counts: dict[str, Any] = {}
+    for each in check(history):
+        if each.anomaly not in _ALLOWED:
+            counts[str(each.anomaly)] = counts.get(str(each.anomaly), 0) + 1
+    return counts

@@ -1,0 +1,277 @@
+"""What came over bridges, as the reconciliation reads and follows it: on small frames, without Kafka."""
+
+import random
+from typing import Any
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
+
+from agents.crossing import MalformedHopError, read
+from reconcile.anomalies import bridged, lost
+from reconcile.anomalies.name import Anomaly, rows
+from reconcile.night import evidence as ev
+from reconcile.night import hops
+from reconcile.spark import hops as read_hops
+from reconcile.spark.schemas import DIVERTED, HOPS, QUARANTINED
+from reconcile.spark.small import small
+from tests.reconcile.rows import Frames, named
+from tests.unit.test_path import Given
+
+pytestmark = pytest.mark.timeout(300)
+
+SOURCE = "b/AAAAAAAAAAAAAAAAAAAAAA/0"
+PIECES = (
+    b"b", b"to-paris.1_x", b"", b"b b", b"A" * 22, b"A" * 21, b"-_" * 11, b"0", b"7", b"07", b"-1", b"2147483647", b"2147483648",
+    b"9223372036854775806", b"9223372036854775807", b"9223372036854775808", b"99999999999999999999", b"7\n", b"\xff", "٣".encode(),
+)  # fmt: skip
+NUMBERS = (None, b"", b"0", b"7", b"8", b"07", b"7 ", b"x", b"9223372036854775806", b"99999999999999999999")
+WORDS = (None, b"", b"ignore", b"Ignore", b"check", b"ignore\n")
+
+
+def _headers(dice: random.Random) -> list[tuple[str, bytes | None]]:
+    """Mostly what a bridge writes, with one thing wrong at most times."""
+    pieces = [b"b", b"A" * 22, b"0", b"7"]
+    if dice.random() < 0.5:
+        pieces[dice.randrange(4)] = dice.choice(PIECES)
+    hop: bytes | None = b"/".join(pieces)
+    if dice.random() < 0.1:
+        hop = dice.choice([None, b"", b"/" + b"/".join(pieces), b"/".join(pieces[1:])])
+    found: list[tuple[str, bytes | None]] = [("_RF_BRIDGE_DUPL_ID", hop)]
+    if dice.random() < 0.5:
+        found.append(("_RF_BRIDGE_CONFIRMED", dice.choice(NUMBERS)))
+    if dice.random() < 0.4:
+        found.append(("_RF_BRIDGE_IDS", dice.choice(WORDS)))
+    found += [("_RF_HOPS", dice.choice([None, b"berlin"]))] * dice.randrange(3)
+    if dice.random() < 0.1:
+        found.insert(0, ("_RF_BRIDGE_DUPL_ID", b"of repeats the last counts"))
+    return found
+
+
+def test_as_workers_read_them(spark: SparkSession) -> None:
+    """Source, offset, what is confirmed, whether the own ID counts, and what is refused: all are as a lane has them."""
+    dice = random.Random(37)
+    made = [_headers(dice) for _ in range(800)]
+    schema = "number int, headers array<struct<key:string,value:binary>>"
+    found = (
+        read_hops.with_hops(spark.createDataFrame(list(enumerate(made)), schema)).orderBy("number").collect()
+    )
+
+    refused = 0
+    for row, headers in zip(found, made, strict=True):
+        try:
+            step = read(Given(0, None, headers))
+        except MalformedHopError:
+            refused += 1
+            assert (row["hop_source"], row["ids_ignored"]) == (read_hops.MALFORMED, True), headers
+            continue
+        source = "/".join(map(str, step.hop.source))
+        assert (row["hop_source"], row["hop_offset"], row["hop_confirmed"], row["ids_ignored"]) == (
+            source, step.hop.offset, step.confirmed, step.ids_ignored,
+        ), headers  # fmt: skip
+        assert (row["passed_digest"] is None) == (not step.kept)
+    assert 100 < refused < 700
+
+
+def test_over_no_bridge(spark: SparkSession) -> None:
+    """Without a hop nothing is read of the other headers."""
+    headers = [("_RF_BRIDGE_CONFIRMED", b"x"), ("_RF_BRIDGE_IDS", b"ignore"), ("_RF_HOPS", b"berlin")]
+    schema = "headers array<struct<key:string,value:binary>>"
+    [row] = read_hops.with_hops(spark.createDataFrame([(headers,)], schema)).collect()
+
+    assert (row["hop_source"], row["hop_offset"], row["hop_confirmed"], row["passed_digest"]) == (None,) * 4
+    assert row["ids_ignored"] is False
+
+
+def test_headers_that_are_left(spark: SparkSession) -> None:
+    """Of an accepted record the members that it passed may be, of several the last; all else of a bridge is one too many."""
+    passed, other = ("_RF_HOPS", b"berlin"), ("_RF_HOPS", None)
+    hop = ("_RF_BRIDGE_DUPL_ID", b"%b/7" % SOURCE.encode())
+    left = ("_RF_BRIDGE_IDS", b"ignore")
+    schema = "headers array<struct<key:string,value:binary>>"
+
+    def asked(*headers: tuple[str, bytes | None]) -> Any:
+        frame = spark.createDataFrame([([hop, *headers],)], schema)
+        return read_hops.with_hops(frame).collect()[0]["passed_digest"]
+
+    def got(*headers: tuple[str, bytes | None]) -> Any:
+        frame = spark.createDataFrame([([("user", b"x"), ("_RF_SOURCE", b"t/0/1"), *headers],)], schema)
+        return frame.select(read_hops.left_behind().alias("found")).collect()[0]["found"]
+
+    assert asked(other, passed) == asked(passed) == got(passed) != asked(other) == got(other)
+    assert asked() is got() is None
+    assert (
+        len({got(passed), got(passed, passed), got(left), got(passed, left), got(other, passed), None}) == 6
+    )
+
+
+def _hop(offset: int, hop: int, confirmed: int = 0, **more: Any) -> dict[str, Any]:
+    return {
+        "offset": offset, "hop_source": SOURCE, "hop_offset": hop, "hop_confirmed": confirmed, "id": None, "resent": False, **more,
+    }  # fmt: skip
+
+
+def _followed(
+    frames: Frames, *made: dict[str, Any], kept: DataFrame | None = None, events: DataFrame | None = None
+) -> DataFrame:
+    return hops.followed(frames.evidence(*made), kept, events).cache()
+
+
+def _resent(followed: DataFrame) -> list[int]:
+    return sorted(row["offset"] for row in followed.where("resent and part_number = 0").collect())
+
+
+def _again(followed: DataFrame, size: int = 20_000) -> list[tuple[str, int | None]]:
+
+    found = bridged.again(followed, F.lit(size))
+    return sorted([*named(bridged.forgotten(found, followed)), *named(bridged.apart(found, followed))])
+
+
+NOTHING: dict[str, Any] = {"fate": None}
+
+
+def test_a_way(frames: Frames) -> None:
+    """An earlier one has the same hop, or confirms it; one that comes later, waits, or is in quarantine tells nothing."""
+    followed = _followed(
+        frames,
+        _hop(0, 5, **NOTHING), _hop(1, 9, 8), _hop(2, 7, **NOTHING), _hop(3, 9, **NOTHING), _hop(4, 8, **NOTHING), _hop(5, 8, **NOTHING),
+        _hop(6, 20, fate=QUARANTINED), _hop(7, 20, **NOTHING),
+        _hop(8, 30, waiting=True, **NOTHING), _hop(9, 30, waiting=True, **NOTHING),
+    )  # fmt: skip
+
+    assert _resent(followed) == [2, 3, 5]
+    assert named(lost.lost(lost.unmatched(hops.evidence_of(followed)), frames.evidence(), frames.rules())) == [
+        ("LOST", 0), ("LOST", 4), ("LOST", 7),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("other", [{"lane": 1}, {"address": 1}, {"hop_source": "b/AAAAAAAAAAAAAAAAAAAAAA/1"}])
+def test_other_ways(frames: Frames, other: dict[str, Any]) -> None:
+    """Of another lane, address or source nothing is known."""
+    followed = _followed(
+        frames, _hop(0, 5, **other), _hop(1, 9, 8, **other), _hop(2, 5, **NOTHING), _hop(3, 7, **NOTHING)
+    )
+
+    assert _resent(followed) == []
+
+
+def test_another_partition(frames: Frames) -> None:
+    """Its hops are known, if something shows that they came; what it was told is not."""
+    there: dict[str, Any] = {"partition": 1, "forward_offset": 3}
+    followed = _followed(
+        frames,
+        _hop(0, 5, **there), _hop(1, 9, 8, **there), _hop(2, 6, **there, **NOTHING),
+        _hop(3, 5, **NOTHING), _hop(4, 6, **NOTHING), _hop(5, 7, **NOTHING),
+    )  # fmt: skip
+
+    assert _resent(followed) == [2, 3]
+
+
+def test_parts_are_one_hop(frames: Frames) -> None:
+    """Of one envelope none is before another; of a resend all are known."""
+    envelopes = [
+        {**_hop(offset, 5), "parts": 1, "part_number": part, "fate": None}
+        for offset in (0, 1)
+        for part in (0, 1)
+    ]
+    known = _followed(frames, *envelopes).where("resent").collect()
+
+    assert sorted((row["offset"], row["part_number"]) for row in known) == [(1, 0), (1, 1)]
+
+
+def test_diverted(frames: Frames) -> None:
+    """For its hop it names no original; without an ID one that was not known is a wrong verdict, and where hops are not looked at all are."""
+    original: dict[str, Any] = {"original": "t/0/0", "original_partition": 0, "original_offset": 0}
+    followed = _followed(
+        frames,
+        _hop(0, 5),
+        _hop(1, 5, fate=DIVERTED),
+        _hop(2, 5, fate=DIVERTED, **original),
+        _hop(3, 6, fate=DIVERTED),
+    )
+    evidence = hops.evidence_of(followed)
+
+    def wrong(**rules: Any) -> list[tuple[str, int | None]]:
+        return named(lost.wrong_verdict(frames.evidence(), evidence, frames.rules(**rules)))
+
+    assert _resent(followed) == [1]
+    assert wrong() == [("WRONG-VERDICT", 2), ("WRONG-VERDICT", 3)]
+    assert wrong(detects=False) == [("WRONG-VERDICT", 1), ("WRONG-VERDICT", 2), ("WRONG-VERDICT", 3)]
+
+
+def test_orders(frames: Frames) -> None:
+    """What was cleared, or in memory only, is not known any more, and excused; after a change of size what is confirmed still is."""
+    sent = [_hop(0, 5), _hop(1, 9, 8), _hop(2, 5, **NOTHING), _hop(3, 9), _hop(4, 9, **NOTHING)]
+    cleared = {"input_next": 2, "forward_next": 0, "before": 7, "after": 7, "event": "cleared"}
+
+    def told(**event: Any) -> DataFrame:
+        return _followed(frames, *sent, events=frames.events({**cleared, **event}))
+
+    assert (_resent(told()), _again(told())) == ([2, 4], [("FORGOTTEN", 3)])
+    for event in ({"of_hops": True}, {"event": "forgotten"}):
+        assert (_resent(told(**event)), _again(told(**event))) == ([4], [("OVERRUN", 3)])
+    resized = told(event="resized", after=8)
+    assert (_resent(resized), _again(resized)) == ([2, 4], [("OVERRUN", 3)])
+    off = told(event="resized", after=0)
+    assert (_resent(off), _again(off)) == ([], [])
+    assert _resent(told(of_hops=True, lane=1)) == [2, 4]
+
+
+def test_accepted_again(frames: Frames) -> None:
+    """By its hop, or below what was confirmed; higher ones that nothing confirmed push the lowest out, and only these."""
+    confirmed = _followed(frames, _hop(0, 9, 8), _hop(1, 7), _hop(2, 9))
+    assert _again(confirmed, 1) == [("FORGOTTEN", 1), ("FORGOTTEN", 2)]
+    assert _again(confirmed, 0) == []
+    higher = _followed(frames, _hop(0, 5), _hop(1, 6), _hop(2, 7), _hop(3, 7), _hop(4, 5))
+    assert _again(higher, 2) == [("FORGOTTEN", 3), ("OVERRUN", 4)]
+    assert _again(higher, 3) == [("FORGOTTEN", 3), ("FORGOTTEN", 4)]
+
+
+def test_named_once(frames: Frames) -> None:
+    """A record that is named for its hop is not named for its ID besides, unless the former is excused."""
+    by_id = rows(
+        frames.evidence({"offset": 3}, {"offset": 4}, {"offset": 5}), Anomaly.FORGOTTEN, F.lit("text")
+    )
+    of_hops = rows(frames.evidence({"offset": 3}), Anomaly.FORGOTTEN, F.lit("text")).unionByName(
+        rows(frames.evidence({"offset": 4}), Anomaly.OVERRUN, F.lit("text"))
+    )
+
+    assert named(bridged.others(by_id, of_hops)) == [("FORGOTTEN", 4), ("FORGOTTEN", 5)]
+
+
+def test_what_later_nights_have_to_know(frames: Frames, spark: SparkSession) -> None:
+    """Of each way the largest that was confirmed, and the highest above it; not what waits, or was refused, or was forgotten."""
+    event = {"input_next": 1, "forward_next": 0, "before": 7, "after": 7, "event": "cleared", "of_hops": True}
+    sent = [
+        _hop(0, 90), _hop(1, 5, 3), _hop(2, 2, 1, **NOTHING), _hop(3, 7, 4), _hop(4, 8, 4), _hop(5, 5, 0, **NOTHING),
+        _hop(6, 30, 30, fate=QUARANTINED), _hop(7, 40, 40, waiting=True, **NOTHING),
+    ]  # fmt: skip
+    followed = _followed(frames, *sent, events=frames.events(event))
+
+    def kept(most: int) -> list[tuple[Any, ...]]:
+        found = hops.kept_on(followed, F.lit(most))
+        assert found.columns == HOPS.names
+        return sorted(
+            (
+                (row["hop_offset"], row["hop_confirmed"], row["offset"], row["accepted"])
+                for row in found.collect()
+            ),
+            key=str,
+        )
+
+    assert kept(9) == [(5, None, 1, True), (7, None, 3, True), (8, None, 4, True), (None, 4, 4, None)]
+    assert kept(1) == [(8, None, 4, True), (None, 4, 4, None)]
+    written = [tuple(row) for row in hops.kept_on(followed, F.lit(9)).collect()]
+    before = small(spark, written, HOPS)
+    later = _followed(frames, _hop(0, 3, **NOTHING), _hop(1, 8), _hop(2, 9, **NOTHING), kept=before)
+    assert (_resent(later), _again(later)) == ([0], [("FORGOTTEN", 1)])
+    # A night without any hands on what it was given.
+    again = hops.kept_on(_followed(frames, kept=before), F.lit(9)).collect()
+    assert sorted(map(str, (row["hop_offset"] for row in again))) == ["5", "7", "8", "None"]
+
+
+def test_ids_that_are_not_looked_at_are_not_kept(frames: Frames) -> None:
+    """They are null from the start, and so neither judged nor handed on."""
+    evidence = hops.evidence_of(_followed(frames, _hop(0, 5), _hop(1, 6, id=b"x")))
+
+    assert [row["id"] for row in ev.accepted_ids(evidence, 1).collect()] == [b"x"]
