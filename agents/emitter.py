@@ -13,7 +13,6 @@ from agents.batch import Record
 from agents.detour import headers_on_the_way
 from agents.home import Home
 from agents.path import Outcome
-from agents.unit import Unit
 from ringfence_kafka import wire
 from ringfence_kafka.config.settings import AddressSettings
 from ringfence_kafka.errors import TopicError
@@ -28,7 +27,12 @@ Headers = list[tuple[str, bytes | None]]
 
 OURS_BYTES: Final = 2_048
 """More than a record has around its content: of its batch, of our headers, of a default group."""
-_OURS: Final = frozenset({wire.HEADER_SOURCE, wire.HEADER_KEY, wire.HEADER_TRANSACTION, wire.HEADER_PART})
+_OURS: Final = frozenset(
+    {
+        wire.HEADER_SOURCE, wire.HEADER_KEY, wire.HEADER_TRANSACTION, wire.HEADER_PART,
+        wire.HEADER_HOP, wire.HEADER_CONFIRMED, wire.HEADER_USER_IDS, wire.HEADER_HOPS,
+    }
+)  # fmt: skip
 """Replaced or left out on what is accepted, if they were there."""
 
 
@@ -200,7 +204,7 @@ class Emitter:
         """
         self._spread += 1
         spread = self._spread % self._targets[self._address.name].count
-        home, duplicate, units = self._home, Verdict.DUPLICATE, outcome.units
+        home, duplicate, units, crossings = self._home, Verdict.DUPLICATE, outcome.units, outcome.crossings
         batches = accepted[self._address.name]
         for record, verdict, group, source in zip(
             outcome.records, outcome.checked.verdicts, outcome.groups, outcome.sources, strict=True
@@ -208,23 +212,26 @@ class Emitter:
             if verdict is duplicate:
                 continue
             if units and record.offset in units:
-                self._accept_parts(record, source, units[record.offset], accepted)
+                self._accept_parts(record, source, outcome, accepted)
                 continue
             headers = [header for header in record.headers if header[0] not in _OURS]
+            if crossings and record.offset in crossings:
+                headers += crossings[record.offset].kept
             headers.append((wire.HEADER_SOURCE, source))
             if record.key != group:
                 headers.append((wire.HEADER_KEY, record.key))
             batches.add(spread if group is None else home[group], record, group, record.value, headers)
 
     def _accept_parts(
-        self, record: Record, source: bytes, unit: Unit, accepted: Mapping[str, _Batches]
+        self, record: Record, source: bytes, outcome: Outcome, accepted: Mapping[str, _Batches]
     ) -> None:
         """Each part as the same message would be accepted if it were sent alone, with ``_RF_TX_PART`` beside."""
-        ours = (wire.HEADER_SOURCE, source)
+        unit, step = outcome.units[record.offset], outcome.crossings.get(record.offset)
+        ours = (*(step.kept if step else ()), (wire.HEADER_SOURCE, source))
         places = _places(len(unit.groups))
         for address, group, key, value, theirs, place in zip(*unit[:-1], places, strict=True):
             target = self._targets[address]
-            headers = [*theirs, ours, place]
+            headers = [*theirs, *ours, place]
             if key != group:
                 headers.append((wire.HEADER_KEY, key))
             partition = self._spread % target.count if group is None else target.home[group]
@@ -247,7 +254,7 @@ class Emitter:
             least = min(self._outputs.bytes_max[each] for each in topics.values())
             if 2 * len(record.value or b"") + OURS_BYTES > least:
                 probes = {address: batches(topic) for address, topic in topics.items()}
-                self._accept_parts(record, source, unit, probes)
+                self._accept_parts(record, source, outcome, probes)
 
     def _diverted(self, outcome: Outcome, batches: _Batches) -> list[Outgoing]:
         """Duplicates as they came, with ``_RF_SOURCE`` and ``_RF_ORIGINAL``."""
@@ -330,12 +337,16 @@ def changelog_batches(
 
     They carry the time of writing, not the messages': brokers refuse, and roll segments by, timestamps far off.
     """
+    entries = [*table.persisted(change), (META_KEY, encode_meta(change.meta))]
+    return batches_of(topic, partition, entries, new_builder)
+
+
+def batches_of(
+    topic: str, partition: int, entries: Iterable[tuple[bytes, bytes | None]], new_builder: NewBuilder
+) -> list[Outgoing]:
+    """Batches of changelog records, key and value, in their order; None = tombstone."""
     batches = []
     builder = new_builder()
-    entries: Sequence[tuple[bytes, bytes | None]] = [
-        *table.persisted(change),
-        (META_KEY, encode_meta(change.meta)),
-    ]
     for key, value in entries:
         if builder.append(timestamp=None, key=key, value=value, headers=[]) is None:
             batches.append(Outgoing(topic, partition, builder))

@@ -5,15 +5,18 @@ from dataclasses import dataclass, field
 from itertools import compress
 from typing import Any
 
-from agents import detour
+from agents import crossing, detour
 from agents.batch import FetchedBatch, Record
+from agents.crossing import Crossing
 from agents.envelope import MalformedEnvelopeError
 from agents.home import Home
+from agents.judging import judge
 from agents.unit import PARTS_MAX, Unit, Units
 from agents.verdict import Reader
 from ringfence_kafka import wire
 from ringfence_kafka.config.settings import AddressSettings
 from tables.codec import Origin
+from tables.hops import NOTHING, Judged
 from tables.ring import Checked, Verdict
 from tables.table import LaneTable
 
@@ -39,6 +42,10 @@ class Outcome:
     """Record, source, reason."""
     units: Mapping[int, Unit] = field(default_factory=dict)
     """Offset → what an envelope holds; of those at home here."""
+    crossings: Mapping[int, Crossing] = field(default_factory=dict)
+    """Offset → the step over a bridge; of those at home here."""
+    judged: Judged = NOTHING
+    """What the hop memory says of them."""
     end: int = 0
     """The position up to which this decides; below the batch's where its envelopes have too many parts for one transaction."""
 
@@ -77,7 +84,7 @@ class Path:
                 out to be malformed is added.
         """
         quarantined: list[tuple[Record, bytes, str]] = []
-        end = batch.end
+        end, due = batch.end, records
         if batch.topic == self._forward_topic:
             records, sources = self._arrived(records, refused)
         else:
@@ -86,13 +93,17 @@ class Path:
         if refused:
             quarantined = _refused(records, sources, refused)
             records, sources = _without(refused, records, records, sources)
-        (ids, envelopes), groups = self._reader.ids(records), self._reader.groups(records)
+        (ids, envelopes, crossed), groups = self._reader.ids(records), self._reader.groups(records)
+        crossings = crossing.read_all(records, crossed, refused) if crossed else {}
+        if len(crossings) < len(crossed):
+            return self.decide(batch, due, table, refused)  # without the malformed
         units: dict[int, Unit] = {}
         marked = {records[number].offset for number in envelopes}
         if envelopes:
-            self._lead(records, ids, groups, envelopes, units, refused)
+            self._lead(records, ids, groups, envelopes, units, refused, crossings)
+        leads = crossing.leads(records, ids, crossed, crossings) if crossed else ids
         forwarded: list[tuple[int, Record, bytes]] = []
-        homes = None if batch.topic == self._forward_topic else self._homes(ids, groups)
+        homes = None if batch.topic == self._forward_topic else self._homes(leads, groups)
         if homes is not None:
             here = self._partition
             forwarded = [each for each in zip(homes, records, sources, strict=True) if each[0] != here]
@@ -109,11 +120,7 @@ class Path:
             if refused:
                 quarantined += _refused(records, sources, refused)
                 records, sources, ids, groups = _without(refused, records, records, sources, ids, groups)
-        times = [record.timestamp for record in records]
-        if any(len(unit.ids) > 1 for unit in units.values()):
-            checked = table.check_units(_ids_of(records, ids, units), times)
-        else:
-            checked = table.check(_one_of(records, ids, units) if units else ids, times)
+        checked, judged, crossings = judge(records, sources, ids, units, crossings, table)
         return Outcome(
             checked=checked,
             records=list(records),
@@ -124,6 +131,8 @@ class Path:
             forwarded=forwarded,
             quarantined=quarantined,
             units=units,
+            crossings=crossings,
+            judged=judged,
             end=end,
         )
 
@@ -135,6 +144,7 @@ class Path:
         envelopes: Sequence[int],
         units: dict[int, Unit],
         refused: dict[int, str],
+        crossings: Mapping[int, Crossing],
     ) -> None:
         """Say by what an envelope finds its home: its key, whatever groups its address has; without one its first ID.
 
@@ -144,6 +154,8 @@ class Path:
             record = records[number]
             groups[number] = record.key
             if record.key is not None or ids[number] is not None:
+                continue
+            if record.offset in crossings and crossings[record.offset].ids_ignored:
                 continue
             try:
                 unit = units[record.offset] = self._units.open(record, None)
@@ -252,26 +264,6 @@ class Path:
             restored.append(arrived[0])
             sources.append(arrived[1])
         return restored, sources
-
-
-def _ids_of(
-    records: Sequence[Record], ids: Sequence[bytes | None], units: Mapping[int, Unit]
-) -> list[Sequence[bytes]]:
-    """All IDs of each message."""
-    return [
-        units[record.offset].ids if record.offset in units else [] if each is None else [each]
-        for record, each in zip(records, ids, strict=True)
-    ]
-
-
-def _one_of(
-    records: Sequence[Record], ids: Sequence[bytes | None], units: Mapping[int, Unit]
-) -> list[bytes | None]:
-    """The ID of each message, where none has more than one."""
-    return [
-        next(iter(unit.ids), None) if (unit := units.get(record.offset)) is not None else each
-        for record, each in zip(records, ids, strict=True)
-    ]
 
 
 def _refused(

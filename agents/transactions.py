@@ -93,8 +93,9 @@ class Transactions:
             batch.topic: outcome.end
         }
         change = table.record(
-            outcome.checked, outcome.new_origins, next_offsets, opened.partition_counts, opened.topic_ids
-        )
+            outcome.checked, outcome.new_origins, next_offsets, opened.partition_counts, opened.topic_ids,
+            outcome.judged,
+        )  # fmt: skip
         state = changelog_batches(opening.changelog, opening.partition, table, change, producer.builder)
 
         async def approve(bases: list[int]) -> None:
@@ -191,6 +192,7 @@ class Transactions:
         self._counts["accepted"] += verdicts.count(Verdict.ACCEPTED)
         self._counts["duplicates"] += verdicts.count(Verdict.DUPLICATE)
         self._counts["unchecked"] += verdicts.count(Verdict.UNCHECKED)
+        self._counts["bridge_duplicates"] += sum(outcome.judged.known)
         self._counts["forwarded"] += len(outcome.forwarded)
         self._counts["quarantined"] += len(outcome.quarantined)
         self._counts["batches"] += 1

@@ -8,8 +8,9 @@ from ringfence_kafka.config.settings import AddressSettings
 from tables.codec import ID_BYTES_MAX, digest_id, encode_id
 
 Headers = Sequence[tuple[str, bytes | None]]
-Found = tuple[list[bytes | None], list[int]]
-"""The encoded duplicate ID of each record, None = it has none; and the indexes of those that are envelopes."""
+Found = tuple[list[bytes | None], list[int], list[int]]
+"""The encoded duplicate ID of each record, None = it has none; and the indexes of those that are envelopes, and of those that came over
+a bridge."""
 
 
 def last_header(headers: Headers, name: str) -> bytes | None:
@@ -34,8 +35,10 @@ def duplicate_ids(records: Sequence[Content], names: Sequence[str]) -> Found:
     """
     ids: list[bytes | None] = []
     envelopes: list[int] = []
+    crossed: list[int] = []
     add = ids.append
     first, *others = names
+    envelope, hop = wire.HEADER_TRANSACTION, wire.HEADER_HOP
     for record in records:
         if not record.headers:
             add(None)
@@ -50,9 +53,11 @@ def duplicate_ids(records: Sequence[Content], names: Sequence[str]) -> Found:
             add(b"\x00" + found)  # as encode_id() does, which would be a call for each message
         else:
             add(encode_id(found))
-        if wire.HEADER_TRANSACTION in headers:
+        if envelope in headers:
             envelopes.append(len(ids) - 1)
-    return ids, envelopes
+        if hop in headers:
+            crossed.append(len(ids) - 1)
+    return ids, envelopes, crossed
 
 
 class Reader:
@@ -82,14 +87,23 @@ class Reader:
         return duplicate_ids(records, self._names)
 
     def _ids_from_key(self, records: Sequence[Content]) -> Found:
-        return [None if record.key is None else encode_id(record.key) for record in records], _envelopes(
-            records
-        )
+        ids = [None if record.key is None else encode_id(record.key) for record in records]
+        return ids, *_marked(records)
 
     def _ids_from_value(self, records: Sequence[Content]) -> Found:
         ids = [None if record.value is None else digest_id(record.value) for record in records]
-        return ids, _envelopes(records)
+        return ids, *_marked(records)
 
 
-def _envelopes(records: Sequence[Content]) -> list[int]:
-    return [number for number, record in enumerate(records) if is_envelope(record)]
+def _marked(records: Sequence[Content]) -> tuple[list[int], list[int]]:
+    """The indexes of envelopes, and of what came over a bridge."""
+    envelopes: list[int] = []
+    crossed: list[int] = []
+    for number, record in enumerate(records):
+        if record.headers:
+            headers = dict(record.headers)
+            if wire.HEADER_TRANSACTION in headers:
+                envelopes.append(number)
+            if wire.HEADER_HOP in headers:
+                crossed.append(number)
+    return envelopes, crossed

@@ -12,8 +12,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from ringfence_client import watermark
 from ringfence_client.retries import Failures
+from ringfence_kafka import runs
 
 FORMAT: Final = 2
 
@@ -58,7 +58,7 @@ class Progress:
     reserved: int = 0
     holder: str = ""
     web: str = ""
-    purged: Mapping[bytes, watermark.Run] = field(default_factory=dict)
+    purged: Mapping[bytes, runs.Run] = field(default_factory=dict)
     state: str = RELEASED
     token: int = 0
     delivered: int = 0
@@ -96,7 +96,7 @@ def encode(progress: Progress) -> bytes:
     document = {
         "format": FORMAT,
         "next": progress.next,
-        "finished": base64.b64encode(watermark.encode(progress.next, progress.finished)).decode(),
+        "finished": base64.b64encode(runs.encode(progress.next, progress.finished)).decode(),
         "attempts": {str(offset): count for offset, count in progress.attempts.items()},
         "reserved": progress.reserved,
         "holder": progress.holder,
@@ -140,7 +140,7 @@ def _progress(document: dict[str, Any]) -> Progress:
         raise ValueError(f"unknown state {state}")
     return Progress(
         following,
-        watermark.decode(following, base64.b64decode(document["finished"], validate=True)),
+        runs.decode(following, base64.b64decode(document["finished"], validate=True)),
         {int(offset): int(count) for offset, count in document["attempts"].items()},
         int(document["reserved"]),
         str(document["holder"]),

@@ -4,14 +4,15 @@
 a source that was deleted and made again is another one.
 """
 
+import functools
 import re
 from typing import Final, NamedTuple
 
 OFFSET_MAX: Final = 2**63 - 1
+"""Kafka's offsets are signed 64-bit numbers. No record stands at the last of them: its successor has one, too."""
+SOURCES_REMEMBERED: Final = 4_096
 
-_HOP: Final = re.compile(
-    rb"([a-zA-Z0-9._-]{1,200})/([a-zA-Z0-9_-]{22})/(0|[1-9][0-9]{0,9})/(0|[1-9][0-9]{0,18})"
-)
+_SOURCE: Final = re.compile(rb"([a-zA-Z0-9._-]{1,200})/([a-zA-Z0-9_-]{22})/(0|[1-9][0-9]{0,9})")
 _NUMBER: Final = re.compile(rb"0|[1-9][0-9]{0,18}")
 
 
@@ -38,19 +39,32 @@ def as_printed(topic_id: str) -> str:
 
 def encode(hop: Hop) -> bytes:
     """The value of :data:`ringfence_kafka.wire.HEADER_HOP`."""
-    bridge, topic_id, partition = hop.source
-    return f"{bridge}/{topic_id}/{partition}/{hop.offset}".encode()
+    return b"%b/%d" % (encode_source(hop.source), hop.offset)
 
 
 def decode(value: bytes | None) -> Hop | None:
     """What stands there; None = nothing that a bridge writes."""
-    found = None if value is None else _HOP.fullmatch(value)
-    if found is None:
+    if value is None:
         return None
-    partition, offset = int(found[3]), int(found[4])
-    if partition >= 2**31 or offset > OFFSET_MAX:
+    place, _, number = value.rpartition(b"/")
+    source, offset = decode_source(place), decode_offset(number)
+    if source is None or offset is None or offset == OFFSET_MAX:
         return None
-    return Hop(Source(found[1].decode(), found[2].decode(), partition), offset)
+    return Hop(source, offset)
+
+
+def encode_source(source: Source) -> bytes:
+    """What a hop begins with; a slash and the offset follow."""
+    return "/".join((source.bridge, source.topic_id, str(source.partition))).encode()
+
+
+@functools.lru_cache(SOURCES_REMEMBERED)  # thousands of hops in a row have one of a few
+def decode_source(value: bytes) -> Source | None:
+    """What :func:`encode_source` wrote; None = nothing of the kind."""
+    found = _SOURCE.fullmatch(value)
+    if found is None or (partition := int(found[3])) >= 2**31:
+        return None
+    return Source(found[1].decode(), found[2].decode(), partition)
 
 
 def decode_offset(value: bytes | None) -> int | None:

@@ -1,7 +1,7 @@
 """Byte layout of the changelog and of RocksDB. Pure; the one place that knows it.
 
 Every key begins with a record kind and every value with the format version (or carries it by name), so that
-later kinds - parked parts of transactions, bridge rings - find their place without a migration.
+later kinds - parked parts of transactions - find their place without a migration.
 
 Changelog (compacted topic, partition p for lane p):
 
@@ -12,26 +12,36 @@ meta     ``00``                                   JSON, see :class:`Meta`
 ring     ``01`` capacity:u32 slot:u32             version:u8 sequence:u64 partition:i32 offset:i64
                                                   timestamp:i64 id (kind byte, bytes; see :func:`encode_id`,
                                                   :func:`foreign_id`)
+hops     ``03`` arrived:u32 source                version:u8 floor:u64 runs of offsets above it, as
+                                                  :mod:`ringfence_kafka.runs` writes them
 ======== ======================================== =====================================================
 
 The capacity is part of a ring record's key: after a change of size, slots of the old and of the new size
-must not overwrite each other under compaction. All integers are big-endian.
+must not overwrite each other under compaction. A hops record is what a lane remembers of one :class:`Way`; of several the last
+counts. All integers are big-endian.
 """
 
 import json
 import struct
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from hashlib import blake2b
 from typing import Any, Final, NamedTuple
+
+from ringfence_kafka import hop, runs
+from ringfence_kafka.hop import Source
+from ringfence_kafka.runs import Run
 
 FORMAT_VERSION: Final = 1
 
 KIND_META: Final = b"\x00"
 KIND_RING: Final = b"\x01"
+KIND_HOPS: Final = b"\x03"
 META_KEY: Final = KIND_META
 
 _RING_KEY: Final = struct.Struct(">cII")
 _RING_VALUE: Final = struct.Struct(">BQiqq")
+_HOPS_KEY: Final = struct.Struct(">cI")
+_HOPS_VALUE: Final = struct.Struct(">BQ")
 _SEQUENCE: Final = slice(1, 9)
 """Where a ring record's value holds it."""
 
@@ -66,6 +76,14 @@ class Slot(NamedTuple):
     id: bytes
     """Encoded by :func:`encode_id`."""
     origin: Origin
+
+
+class Way(NamedTuple):
+    """How records of a bridge's source come to a lane: those of one way stand in the order of their offsets, but for what is sent again."""
+
+    source: Source
+    arrived: int
+    """The input partition that a bridge put them into; from another one than the lane's own they were forwarded."""
 
 
 class Meta(NamedTuple):
@@ -214,6 +232,47 @@ def ring_entries(values: Iterable[bytes]) -> Iterator[tuple[int, bytes, int]]:
     for value in values:
         _, sequence, _, _, timestamp = unpack(value)
         yield sequence, value[begin:], timestamp
+
+
+def hops_key(way: Way) -> bytes:
+    """Key of what is remembered of a way."""
+    return _HOPS_KEY.pack(KIND_HOPS, way.arrived) + hop.encode_source(way.source)
+
+
+def hops_value(floor: int, offsets: Sequence[int]) -> bytes:
+    """Value of a hops record; the offsets in rising order, none below the floor."""
+    return _HOPS_VALUE.pack(FORMAT_VERSION, floor) + runs.encode_offsets(floor, offsets)
+
+
+def check_hops(key: bytes, value: bytes) -> None:
+    """Whether a hops record is of a version that can be read, at a fraction of the cost of reading it.
+
+    Raises:
+        FormatError: it is not.
+    """
+    if len(value) <= _HOPS_VALUE.size:
+        raise FormatError(f"hops record with key {key.hex()} is damaged: {len(value)} bytes")
+    if value[0] != FORMAT_VERSION:
+        raise FormatError(f"hops record of format {value[0]}; this version reads format {FORMAT_VERSION}")
+
+
+def decode_hops(key: bytes, value: bytes) -> tuple[Way, int, list[Run]]:
+    """Read a hops record: the way, its floor, and the runs of offsets above it.
+
+    Raises:
+        FormatError: damaged, or another format version.
+    """
+    check_hops(key, value)
+    try:
+        _, arrived = _HOPS_KEY.unpack_from(key)
+        _, floor = _HOPS_VALUE.unpack_from(value)
+        above = runs.decode(floor, value[_HOPS_VALUE.size :])
+    except (struct.error, ValueError) as error:
+        raise FormatError(f"hops record with key {key.hex()} is damaged: {error}") from error
+    source = hop.decode_source(key[_HOPS_KEY.size :])
+    if source is None:
+        raise FormatError(f"hops record with key {key.hex()} is damaged: it names no source of a bridge")
+    return Way(source, arrived), floor, above
 
 
 def encode_meta(meta: Meta) -> bytes:

@@ -67,7 +67,8 @@ def trusted_start(state: StoredState | None, bounds: ChangelogBounds, *, indexed
 class Restore:
     """Applies changelog records in order, to memory and (with a store) to RocksDB.
 
-    A ring record applies only if its sequence is newer than what its slot holds, whatever compaction left out.
+    A ring record applies only if its sequence is newer than what its slot holds, whatever compaction left out; of hops records the
+    last counts.
     """
 
     def __init__(
@@ -95,6 +96,9 @@ class Restore:
         self._resident = resident
         self.occupants: dict[bytes, bytes] = dict(store.slots()) if store and resident else {}
         """Ring key → ring value, not decoded: most are needed once. Filled only when the index is resident."""
+        self.hops: dict[bytes, bytes] = dict(store.hops()) if store else {}
+        """The hops records, key → value; not decoded: of each way only the last is needed."""
+        self._pending_hops: dict[bytes, bytes | None] = {}
         self._pending: dict[bytes, bytes | None] = {}
         """What RocksDB is still to get; None = tombstone."""
         self._newest = cast("dict[bytes, bytes | None]", self.occupants) if resident else self._pending
@@ -122,6 +126,8 @@ class Restore:
             elif kind == codec.KIND_META:
                 self._meta_record(value)
                 self.position = max(self.position, record.offset + 1)
+            elif kind == codec.KIND_HOPS:
+                self._hops_record(key, value)
             else:
                 raise FormatError(
                     f"changelog record {record.offset} is of kind {kind.hex()}, unknown to this version"
@@ -170,6 +176,14 @@ class Restore:
             return
         self._newest[key] = self._pending[key] = value
 
+    def _hops_record(self, key: bytes, value: bytes | None) -> None:
+        if value is None:
+            self.hops.pop(key, None)
+        else:
+            codec.check_hops(key, value)
+            self.hops[key] = value
+        self._pending_hops[key] = value
+
     def finish(self) -> None:
         """Write what is still pending.
 
@@ -186,12 +200,14 @@ class Restore:
     def _flush(self) -> None:
         if self.store is None:
             self._pending.clear()
+            self._pending_hops.clear()
             return
         if self.meta is None:
             return  # the first transaction's meta record is still to come
         state = StoredState(self.meta, self.position, time.time(), indexed=not self._resident)
         self.store.write(self._epoch, state, self._fill)
         self._pending.clear()
+        self._pending_hops.clear()
 
     def _fill(self, writes: Writes) -> None:
         slots = {}
@@ -203,6 +219,11 @@ class Restore:
         if not self._resident:
             slots = self._fill_index(writes, slots)
         writes.put_slots(slots.items())
+        for key, value in self._pending_hops.items():
+            if value is None:
+                writes.delete_hops(key)
+            else:
+                writes.put_hops([(key, value)])
 
     def _fill_index(self, writes: Writes, slots: dict[bytes, bytes]) -> dict[bytes, bytes]:
         """Index entries of the newer slots; returns those that are newer than what the store holds."""

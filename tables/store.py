@@ -3,7 +3,8 @@
 RocksDB is a cache of the changelog: it is written after the transaction was committed, in one WriteBatch that
 also holds the changelog position it reflects, so that it is always a prefix of the changelog and never ahead.
 
-Keys: ``m`` → :class:`StoredState`; ``s`` capacity:u32 slot:u32 → ring value; ``i`` id → sequence:u64.
+Keys: ``m`` → :class:`StoredState`; ``s`` capacity:u32 slot:u32 → ring value; ``i`` id → sequence:u64; ``h`` arrived:u32 source →
+hops value.
 """
 
 import itertools
@@ -26,6 +27,7 @@ log: Final = logging.getLogger("ringfence.table")
 _STATE_KEY: Final = b"m"
 _SLOT_PREFIX: Final = b"s"
 _INDEX_PREFIX: Final = b"i"
+_HOPS_PREFIX: Final = b"h"
 _SEQUENCE: Final = struct.Struct(">Q")
 _ENVIRONMENT: Final = (
     "permission denied", "operation not permitted", "read-only", "no space", "quota exceeded", "file too large",
@@ -133,15 +135,30 @@ class Store:
         Raises:
             FormatError: written by a later version, or damaged.
         """
+        for key, value in self._entries(_SLOT_PREFIX):
+            ring_key = codec.KIND_RING + key
+            codec.check_ring(ring_key, value)
+            yield ring_key, value
+
+    def hops(self) -> Iterator[tuple[bytes, bytes]]:
+        """The hops records, key and value as they stand in the changelog, in no particular order.
+
+        Raises:
+            FormatError: written by a later version, or damaged.
+        """
+        for key, value in self._entries(_HOPS_PREFIX):
+            codec.check_hops(codec.KIND_HOPS + key, value)
+            yield codec.KIND_HOPS + key, value
+
+    def _entries(self, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
+        """All of a prefix, without it."""
         iterator = self._db.iter()
         try:
-            iterator.seek(_SLOT_PREFIX)
+            iterator.seek(prefix)
             while (key := cast("bytes | None", iterator.key())) is not None:
-                if key[:1] != _SLOT_PREFIX:
+                if key[:1] != prefix:
                     return
-                ring_key, value = codec.KIND_RING + key[1:], cast("bytes", iterator.value())
-                codec.check_ring(ring_key, value)
-                yield ring_key, value
+                yield key[1:], cast("bytes", iterator.value())
                 iterator.next()
             try:
                 iterator.status()  # an iterator that meets damage just ends
@@ -231,6 +248,15 @@ class Writes:
     def delete_slot(self, ring_key: bytes) -> None:
         """A ring record whose changelog key got a tombstone."""
         self._batch.delete(_SLOT_PREFIX + ring_key[1:])
+
+    def put_hops(self, records: Iterable[tuple[bytes, bytes]]) -> None:
+        """Hops records, key and value, as they stand in the changelog."""
+        for key, value in records:
+            self._batch.put(_HOPS_PREFIX + key[1:], value)
+
+    def delete_hops(self, key: bytes) -> None:
+        """A hops record whose changelog key got a tombstone."""
+        self._batch.delete(_HOPS_PREFIX + key[1:])
 
     def put_index(self, encoded_id: bytes, sequence: int) -> None:
         """An index entry."""

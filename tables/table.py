@@ -1,4 +1,4 @@
-"""The changelogged table of a lane: ring, RocksDB, changelog position, and how they come back.
+"""The changelogged table of a lane: ring, hop memory, RocksDB, changelog position, and how they come back.
 
 State follows the commit, never leads it: :meth:`LaneTable.check` and :meth:`LaneTable.record` change nothing;
 :meth:`LaneTable.apply` is called after the transaction was committed. A crash before the commit leaves no trace;
@@ -19,6 +19,7 @@ from ringfence_kafka.errors import require
 from ringfence_kafka.failpoints import reach
 from tables import codec
 from tables.codec import FormatError, Meta, Origin, Slot
+from tables.hops import NOTHING, Arrival, HopMemory, Judged, changelog_records
 from tables.index import StoredIndex
 from tables.resize import collect_garbage, make_ring, older_capacities
 from tables.restore import ChangelogBounds, Restore, UntrustedError, require_own, trusted_start
@@ -47,6 +48,10 @@ class Change(NamedTuple):
     removed: list[bytes]
     """Keys of slots of an earlier capacity that hold nothing alive any more: tombstones."""
     meta: Meta
+    judged: Judged = NOTHING
+    """What came over bridges."""
+    hops: Sequence[tuple[bytes, bytes]] = ()
+    """Hops records: key, value."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +83,7 @@ class LaneTable:
         self._volatile: dict[int, Slot] = {}
         """Sequence → slot, where nothing is persisted."""
         self.ring = Ring(options.capacity)
+        self.hops = HopMemory(options.capacity)
         self.meta: Meta | None = None
         """As last committed; None before the lane's first transaction."""
         self.position = 0
@@ -142,6 +148,9 @@ class LaneTable:
 
         await log_reader.read(kafka, topic, partition, start, high_watermark, consume)
         restore.finish()
+        # In memory only: forgotten at every opening, as the ring is.
+        known = restore.hops.items() if self._options.persistent else ()
+        self.hops = HopMemory.restored(self._options.capacity, known)
         return restore
 
     def _begin(self, store: Store, restore: Restore) -> None:
@@ -167,6 +176,10 @@ class LaneTable:
     def check_units(self, units: Sequence[Sequence[bytes]], times: Sequence[int]) -> Checked:
         """The same where messages may have several IDs."""
         return self.ring.check_units(units, times)
+
+    def check_hops(self, arrivals: Sequence[Arrival]) -> Judged:
+        """Which of these records came over their bridge before. Changes nothing."""
+        return self.hops.check(arrivals)
 
     def find(self, sequences: Sequence[int]) -> list[Slot | None]:
         """The slots of these sequences, as far as they are committed; None = not there."""
@@ -204,6 +217,7 @@ class LaneTable:
         next_offsets: Mapping[str, int],
         partition_counts: Mapping[str, int],
         topic_ids: Mapping[str, str],
+        judged: Judged = NOTHING,
     ) -> Change:
         """The changelog records of an outcome; ``origins`` are those of the new IDs, in order. Changes nothing."""
         ring = self.ring
@@ -228,12 +242,14 @@ class LaneTable:
             app=self._options.app,
             address=self._options.address,
         )
-        return Change(checked, slots, removed, meta)
+        return Change(
+            checked, slots, removed, meta, judged, changelog_records(judged) if judged.changed else ()
+        )
 
     def persisted(self, change: Change) -> list[tuple[bytes, bytes | None]]:
         """What of a change goes into the changelog before its meta record; None = tombstone."""
         tombstones: list[tuple[bytes, bytes | None]] = [(key, None) for key in change.removed]
-        return [*tombstones, *change.slots] if self._options.persistent else tombstones
+        return [*tombstones, *change.slots, *change.hops] if self._options.persistent else tombstones
 
     def apply(self, epoch: int, change: Change, position: int) -> None:
         """Make a committed change part of store and ring.
@@ -271,6 +287,7 @@ class LaneTable:
             if stored_index is not None:
                 stored_index.persist(writes, change.checked.first_sequence, change.checked.new_ids)
             writes.put_slots(change.slots)
+            writes.put_hops(change.hops)
 
         position = position or self.position
         state = StoredState(change.meta, position, time.time(), indexed=not self._resident)
@@ -278,6 +295,7 @@ class LaneTable:
         if not self._options.persistent:
             self._remember(change)
         self.ring.apply(change.checked)
+        self.hops.apply(change.judged)
         self.meta, self.position, self._older = change.meta, position, change.meta.older
 
     def _remember(self, change: Change) -> None:

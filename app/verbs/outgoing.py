@@ -78,7 +78,7 @@ class Composer:
         headers: Headers = [*_encoded(line.headers), *own]
         key = None if line.group is None else line.group.encode()
         record = _Unsent(key, value, headers)
-        (own_id,), _ = self._reader.ids([record])
+        (own_id,), _, _ = self._reader.ids([record])
         lead = self._units.open(record, own_id).lead
         partition = self._home[lead[1:]] if key is None and lead is not None else -1
         return Outgoing(key, value, headers, partition, lead is not None)

@@ -13,6 +13,7 @@ from agents.lane import LaneState
 from agents.lanes import Lanes
 
 _COUNTERS: Final = {
+    "bridge_duplicates": "Of the duplicates, those that their bridge had sent before; their own IDs were not looked at.",
     "forwarded": "Records that were not at home where they arrived.",
     "quarantined": "Records refused for good.",
     "fenced": "Times a lane lost its transactional ID to another owner.",

@@ -5,6 +5,7 @@ from typing import Final
 from tests.mutants.mutant import Mutant, Patch
 
 _LEDGER: Final = "ringfence_client/ledger.py"
+_RUNS: Final = "ringfence_kafka/runs.py"
 _WATERMARK: Final = "ringfence_client/watermark.py"
 _LEDGER_TESTS: Final = "tests/unit/test_ledger.py"
 _WATERMARK_TESTS: Final = "tests/unit/test_watermark.py"
@@ -213,15 +214,15 @@ _FINISHED: Final = (
         "bitmap-the-other-way-round",
         "What one version wrote another reads as other offsets.",
         (
-            Patch(_WATERMARK, '.to_bytes((span + 7) // 8, "little")', '.to_bytes((span + 7) // 8, "big")'),
-            Patch(_WATERMARK, "int.from_bytes(payload, 'little')", "int.from_bytes(payload, 'big')"),
+            Patch(_RUNS, '.to_bytes((span + 7) // 8, "little")', '.to_bytes((span + 7) // 8, "big")'),
+            Patch(_RUNS, "int.from_bytes(payload, 'little')", "int.from_bytes(payload, 'big')"),
         ),
         f"{_WATERMARK_TESTS}::test_bytes",
     ),
     Mutant(
         "longer-form-written",
         "Progress of ten thousand offsets takes ten times the room.",
-        (Patch(_WATERMARK, "if len(varints) <= (span + 7) // 8:", "if runs or not varints:"),),
+        (Patch(_RUNS, "if len(varints) <= (span + 7) // 8:", "if runs or not varints:"),),
         f"{_WATERMARK_TESTS}::test_size_of_alternating_runs",
         ("tests/property/test_watermark_model.py::test_round_trip",),
     ),

@@ -17,8 +17,8 @@ MUTANTS: Final = (
         (
             Patch(
                 _PATH,
-                "homes = None if batch.topic == self._forward_topic else self._homes(ids, groups)",
-                "homes = self._homes(ids, groups)",
+                "homes = None if batch.topic == self._forward_topic else self._homes(leads, groups)",
+                "homes = self._homes(leads, groups)",
             ),
         ),
         f"{_PATH_TESTS}::test_forwarded_is_never_forwarded_again",
@@ -115,8 +115,8 @@ MUTANTS: Final = (
         (
             Patch(
                 "agents/verdict.py",
-                "        headers = dict(record.headers)\n",
-                "        headers = dict(reversed(record.headers))\n",
+                "        headers = dict(record.headers)\n        found",
+                "        headers = dict(reversed(record.headers))\n        found",
             ),
         ),
         "tests/unit/test_verdict.py::test_last_repeat_wins",

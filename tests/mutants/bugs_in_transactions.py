@@ -157,7 +157,7 @@ MUTANTS: Final = (
     Mutant(
         "forged-part-kept",
         "A plain message is taken for a part of a transaction that does not exist.",
-        (Patch(_EMITTER, "wire.HEADER_TRANSACTION, wire.HEADER_PART}", "wire.HEADER_TRANSACTION}"),),
+        (Patch(_EMITTER, "wire.HEADER_TRANSACTION, wire.HEADER_PART,", "wire.HEADER_TRANSACTION,"),),
         f"{_PATH_TESTS}::test_forged_headers_of_plain_messages",
     ),
     Mutant(

@@ -4,12 +4,15 @@ The runs are derived from the tests themselves: each run of the suite tries the 
 steps that lead to it.
 """
 
+from itertools import accumulate
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 
-from ringfence_client.watermark import OFFSET_MAX, Run, Watermark, decode, encode
+from ringfence_client.watermark import Watermark
+from ringfence_kafka.runs import OFFSET_MAX, Run, decode, encode, encode_offsets
 
 HORIZON = 120
 """Model and watermark are compared on the offsets below."""
@@ -170,3 +173,15 @@ def test_any_bytes(next_offset: int, data: bytes) -> None:
     assert len(encode(next_offset, runs)) <= len(data)
     assert decode(next_offset, encode(next_offset, runs)) == runs
     assert Watermark(next_offset, runs).runs() == [run for run in runs if run[0] != next_offset]
+
+
+@fixed
+@given(
+    next_offset=st.integers(0, 50),
+    gaps=st.lists(st.one_of(st.just(0), st.integers(0, 3), st.integers(0, 60)), max_size=80),
+)
+def test_single_offsets(next_offset: int, gaps: list[int]) -> None:
+    """Offsets are written as the runs that they make are, byte for byte."""
+    offsets = [next_offset + each for each in accumulate(gap + 1 for gap in gaps)]
+
+    assert encode_offsets(next_offset, offsets) == encode(next_offset, _runs(set(offsets)))

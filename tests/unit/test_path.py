@@ -12,6 +12,7 @@ from agents.home import Home
 from agents.path import Outcome, Path
 from ringfence_kafka.config.load import validate
 from tables.codec import Origin, Slot, encode_id, ring_value
+from tables.hops import Arrival, HopMemory, Judged
 from tables.ring import Checked, Ring, Verdict
 from tables.table import LaneTable
 
@@ -38,6 +39,7 @@ class Table:
 
     def __init__(self, capacity: int = 100, max_age_ms: int = 0) -> None:
         self.ring = Ring(capacity, max_age_ms=max_age_ms)
+        self.hops = HopMemory(capacity)
         self.slots: dict[int, Slot] = {}
         self.asked: list[int] = []
 
@@ -46,6 +48,9 @@ class Table:
 
     def check_units(self, units: Sequence[Sequence[bytes]], times: Sequence[int]) -> Checked:
         return self.ring.check_units(units, times)
+
+    def check_hops(self, arrivals: Sequence[Arrival]) -> Judged:
+        return self.hops.check(arrivals)
 
     def find(self, sequences: Sequence[int]) -> list[Slot | None]:
         self.asked += sequences
@@ -58,6 +63,7 @@ class Table:
             sequence = checked.first_sequence + i
             self.slots[sequence] = Slot(self.ring.capacity, sequence, each, origin)
         self.ring.apply(checked)
+        self.hops.apply(outcome.judged)
 
 
 def _path(partition: int = HERE, **keys: Any) -> Path:

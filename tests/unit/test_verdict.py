@@ -25,7 +25,7 @@ class Given:
 
 def duplicate_id(headers: Headers, names: Sequence[str]) -> bytes | None:
     """Of one message."""
-    ((found,), _) = duplicate_ids([Given(headers)], names)
+    ((found,), _, _) = duplicate_ids([Given(headers)], names)
     return found
 
 

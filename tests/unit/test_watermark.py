@@ -4,7 +4,8 @@ from collections.abc import Callable
 
 import pytest
 
-from ringfence_client.watermark import OFFSET_MAX, Run, Watermark, decode, encode
+from ringfence_client.watermark import Watermark
+from ringfence_kafka.runs import OFFSET_MAX, Run, decode, encode
 
 
 def _read(*offsets: int, start: int = 0) -> Watermark:

@@ -1,0 +1,178 @@
+"""Runs of offsets above a floor, and their bytes. Pure.
+
+Runs on disk, relative to ``next``; a kind byte, then:
+
+======= ===============================================================================================
+kind    payload
+======= ===============================================================================================
+``01``  varints (LEB128, at most 63 bits, no longer than needed), by turns: how many offsets are not in a
+        run, how many are. The first may be 0. Without any: no runs
+``02``  a bitmap: bit i of it, the lowest of a byte first, is set where ``next`` + i is in a run. Its last
+        byte is not 0
+======= ===============================================================================================
+
+:func:`encode` takes the shorter, and varints of equals.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import accumulate, cycle
+from operator import mul
+from typing import Final
+
+OFFSET_MAX: Final = 2**63 - 1
+"""Kafka's offsets are signed 64-bit numbers."""
+
+_VARINTS: Final = b"\x01"
+_BITMAP: Final = b"\x02"
+_VARINT_BITS: Final = 7
+_MORE: Final = 0x80
+_ONE: Final = ord("1")
+_DENSE: Final = 16
+"""Where so many offsets lie for each one in a run, or more, varints are as short as a bitmap."""
+
+Run = tuple[int, int]
+"""Offsets from the first, up to and without the second."""
+
+
+def encode(next_offset: int, runs: Sequence[Run]) -> bytes:
+    """Runs in bytes.
+
+    Raises:
+        ValueError: as :func:`check`.
+    """
+    check(next_offset, runs)
+    varints = b"".join(_varint(length) for length in _lengths(next_offset, runs))
+    span = runs[-1][1] - next_offset if runs else 0
+    if len(varints) <= (span + 7) // 8:
+        return _VARINTS + varints
+    bits = "".join(map(mul, cycle("01"), _lengths(next_offset, runs)))
+    return _BITMAP + int(bits[::-1], 2).to_bytes((span + 7) // 8, "little")
+
+
+def decode(next_offset: int, data: bytes) -> list[Run]:
+    """Read what :func:`encode` wrote for the same ``next_offset``.
+
+    Raises:
+        ValueError: it did not; the text names the fault.
+    """
+    kind, payload = data[:1], data[1:]
+    if kind == _VARINTS:
+        runs = _from_varints(next_offset, payload)
+    elif kind == _BITMAP:
+        runs = _from_bitmap(next_offset, payload)
+    else:
+        raise ValueError(f"runs of kind {kind.hex() or 'nothing'}: this version reads 01 and 02")
+    check(next_offset, runs)
+    return runs
+
+
+def encode_offsets(next_offset: int, offsets: Sequence[int]) -> bytes:
+    """The same for single offsets, in rising order, none below ``next_offset``; many of them are written in no more than a millisecond.
+
+    Raises:
+        ValueError: as :func:`check`.
+    """
+    span = offsets[-1] + 1 - next_offset if offsets else 0
+    if offsets and offsets[0] >= next_offset and span <= _DENSE * len(offsets):
+        last = span - 1 + next_offset
+        digits = bytearray(b"0") * span
+        for each in offsets:
+            digits[last - each] = _ONE
+        bits, size = int(digits, 2), (span + 7) // 8
+        if 2 * (bits & ~(bits << 1)).bit_count() > size:  # a run takes two varints at least
+            return _BITMAP + bits.to_bytes(size, "little")
+    return encode(next_offset, of_offsets(offsets))
+
+
+def of_offsets(offsets: Iterable[int]) -> list[Run]:
+    """The fewest runs of these, which are in rising order."""
+    found: list[Run] = []
+    start = stop = -1
+    for each in offsets:
+        if each != stop:
+            if start < stop:
+                found.append((start, stop))
+            start = each
+        stop = each + 1
+    if start < stop:
+        found.append((start, stop))
+    return found
+
+
+def check(next_offset: int, runs: Sequence[Run]) -> None:
+    """Make sure that these are runs, and where they may be.
+
+    Raises:
+        ValueError: the runs are empty, overlap, touch, are not in order or begin below ``next_offset``.
+    """
+    if not 0 <= next_offset <= OFFSET_MAX:
+        raise ValueError(f"{next_offset} is no offset")
+    end = None
+    for start, stop in runs:
+        if start >= stop:
+            raise ValueError(f"the run from {start} to {stop} is empty")
+        if end is None and start < next_offset:
+            raise ValueError(f"the run from {start} to {stop} begins below the next offset, {next_offset}")
+        if end is not None and start <= end:
+            raise ValueError(
+                f"the run from {start} to {stop} does not lie apart from the one that ends at {end}"
+            )
+        if stop > OFFSET_MAX:
+            raise ValueError(f"the run from {start} to {stop} ends where there are no offsets")
+        end = stop
+
+
+def _lengths(next_offset: int, runs: Iterable[Run]) -> Iterator[int]:
+    """By turns how many offsets are in no run, and how many are in one."""
+    end = next_offset
+    for start, stop in runs:
+        yield start - end
+        yield stop - start
+        end = stop
+
+
+def _varint(number: int) -> bytes:
+    data = bytearray()
+    while number >= _MORE:
+        data.append(number & (_MORE - 1) | _MORE)
+        number >>= _VARINT_BITS
+    data.append(number)
+    return bytes(data)
+
+
+def _varints(payload: bytes) -> Iterator[int]:
+    number = shift = 0
+    for index, byte in enumerate(payload):
+        number |= (byte & (_MORE - 1)) << shift
+        shift += _VARINT_BITS
+        if shift > OFFSET_MAX.bit_length():
+            raise ValueError(f"the varint that ends at byte {index} of the runs has more than 63 bits")
+        if not byte & _MORE:
+            if not byte and shift > _VARINT_BITS:
+                raise ValueError(f"the varint that ends at byte {index} of the runs is longer than needed")
+            yield number
+            number = shift = 0
+    if shift:
+        raise ValueError("the runs end within a varint")
+
+
+def _from_varints(next_offset: int, payload: bytes) -> list[Run]:
+    lengths = list(_varints(payload))
+    if len(lengths) % 2:
+        raise ValueError("the runs end with how many are not finished")
+    ends = list(accumulate(lengths, initial=next_offset))
+    return list(zip(ends[1::2], ends[2::2], strict=True))
+
+
+def _from_bitmap(next_offset: int, payload: bytes) -> list[Run]:
+    if not payload or not payload[-1]:
+        raise ValueError("the bitmap of the runs ends with nothing finished")
+    bits = f"{int.from_bytes(payload, 'little'):b}"[::-1]
+    runs: list[Run] = []
+    stop = 0
+    while (start := bits.find("1", stop)) >= 0:
+        stop = bits.find("0", start)
+        if stop < 0:
+            stop = len(bits)
+        runs.append((next_offset + start, next_offset + stop))
+    return runs

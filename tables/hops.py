@@ -1,0 +1,189 @@
+"""The hop memory of a lane, ``BRIDGE.<address>``: what of each bridge's source has come already. Pure.
+
+HornetQ 37.3 keeps the IDs of bridged messages in a ring of their own. Here each record says besides what its bridge has confirmed:
+the target had acknowledged everything of the source partition below that offset when the record was sent. So of each
+:class:`tables.codec.Way` a floor and the few offsets above it say all, and nothing that others send can push them out. An offset is
+known iff it lies below the floor of its own way, or came, by whatever way, and is still remembered.
+
+The floor is that of a way, not of a source: it speaks only of what stood in the same input partition before. What stands in another one
+may still be on its detour to its home when a later record, placed rightly, confirms it.
+
+Above the floor at most ``capacity`` offsets a way are kept; beyond, the lowest are forgotten. Capacity 0: off, nothing is known or noted.
+Checking and applying are apart, as in :mod:`tables.ring`.
+"""
+
+from array import array
+from bisect import bisect_left
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final, NamedTuple, Self
+
+from ringfence_kafka.hop import Source
+from ringfence_kafka.runs import Run
+from tables import codec
+from tables.codec import Way
+
+OFFSETS_MAX: Final = 65_536
+"""Of one way, whatever the capacity: at 10 bytes each they fit into a changelog record of 1 MiB."""
+
+
+class Arrival(NamedTuple):
+    """A record that came over a bridge."""
+
+    way: Way
+    offset: int
+    """In its source."""
+    confirmed: int
+    """The target had acknowledged what its source has below, when it was sent; at most ``offset``."""
+
+
+class Held:
+    """What is remembered of one way."""
+
+    __slots__ = ("_above", "_begin", "floor")
+
+    def __init__(self, floor: int = 0, above: Iterable[int] = ()) -> None:
+        """``above`` in rising order, none below the floor."""
+        self.floor = floor
+        self._above = array("q", above)
+        self._begin = 0
+        """Those before are forgotten, and still to be removed."""
+
+    @classmethod
+    def restored(cls, floor: int, runs: Sequence[Run], capacity: int) -> Self:
+        """From what was written down; the highest, where they are too many."""
+        above: list[range] = []
+        left = capacity
+        for start, stop in reversed(runs):
+            above.append(range(max(start, stop - left), stop))
+            left -= len(above[-1])
+            if not left:
+                break
+        return cls(floor, (offset for run in reversed(above) for offset in run))
+
+    def copy(self) -> "Held":
+        """Another one that knows the same."""
+        other = Held(self.floor)
+        other._above = self._above[self._begin :]
+        return other
+
+    @property
+    def above(self) -> Sequence[int]:
+        """The offsets, in rising order."""
+        return self._above[self._begin :] if self._begin else self._above
+
+    def __contains__(self, offset: int) -> bool:
+        """Whether this very offset is remembered; the floor is not asked."""
+        above = self._above
+        if not above or offset > above[-1]:
+            return False
+        place = bisect_left(above, offset, self._begin)
+        return place < len(above) and above[place] == offset
+
+    def note(self, offset: int, confirmed: int, capacity: int) -> None:
+        """A record has come."""
+        above = self._above
+        if confirmed > self.floor:
+            self.floor = confirmed
+            self._begin = bisect_left(above, confirmed, self._begin)
+        if offset < self.floor:
+            return
+        if not above or offset > above[-1]:
+            above.append(offset)
+        else:
+            place = bisect_left(above, offset, self._begin)
+            if place == len(above) or above[place] != offset:
+                above.insert(place, offset)
+        self._begin = max(self._begin, len(above) - capacity)
+
+    def tidy(self) -> None:
+        """Remove what is forgotten."""
+        if self._begin:
+            del self._above[: self._begin]
+            self._begin = 0
+
+
+class Judged(NamedTuple):
+    """Outcome of one batch against the hop memory, not yet part of it."""
+
+    known: Sequence[bool]
+    """One an arrival, in order."""
+    changed: Mapping[Way, Held]
+    """The ways that they came, as they are then."""
+
+
+NOTHING: Final = Judged((), {})
+"""Of a batch without anything that came over a bridge."""
+
+
+class HopMemory:
+    """That of one lane."""
+
+    def __init__(self, capacity: int, ways: Mapping[Way, Held] | None = None) -> None:
+        """``capacity``: offsets above the floor, of each way; 0 = off."""
+        self.capacity = min(capacity, OFFSETS_MAX)
+        self._sources: dict[Source, dict[int, Held]] = {}
+        for way, held in (ways or {}).items():
+            self._sources.setdefault(way.source, {})[way.arrived] = held
+
+    @classmethod
+    def restored(cls, capacity: int, records: Iterable[tuple[bytes, bytes]]) -> Self:
+        """From hops records, key and value, one a way.
+
+        Raises:
+            FormatError: one is damaged.
+        """
+        memory = cls(capacity)
+        for record in records:
+            way, floor, runs = codec.decode_hops(*record)
+            held = Held.restored(floor, runs, memory.capacity or OFFSETS_MAX)
+            memory._sources.setdefault(way.source, {})[way.arrived] = held
+        return memory
+
+    @property
+    def ways(self) -> dict[Way, Held]:
+        """What is remembered, by way."""
+        return {
+            Way(source, arrived): held
+            for source, ways in self._sources.items()
+            for arrived, held in ways.items()
+        }
+
+    def check(self, arrivals: Iterable[Arrival]) -> Judged:
+        """Which of these are known, each judged after those before it. Changes nothing.
+
+        Every one is noted, whatever is then said of its own ID: what a bridge sends again was judged before.
+        """
+        known: list[bool] = []
+        changed: dict[Way, Held] = {}
+        if not self.capacity:
+            return Judged([False for _ in arrivals], changed)
+        sources: dict[Source, dict[int, Held]] = {}
+        for way, offset, confirmed in arrivals:
+            held = changed.get(way)
+            if held is None:
+                source, arrived = way
+                ways = sources.get(source)
+                if ways is None:
+                    ways = sources[source] = dict(self._sources.get(source, ()))
+                former = ways.get(arrived)
+                held = changed[way] = ways[arrived] = Held() if former is None else former.copy()
+            else:
+                ways = sources[way.source]
+            known.append(offset < held.floor or any(offset in each for each in ways.values()))
+            held.note(offset, confirmed, self.capacity)
+        for held in changed.values():
+            held.tidy()
+        return Judged(known, changed)
+
+    def apply(self, judged: Judged) -> None:
+        """Make the outcome part of the memory, after its transaction was committed."""
+        for (source, arrived), held in judged.changed.items():
+            self._sources.setdefault(source, {})[arrived] = held
+
+
+def changelog_records(judged: Judged) -> list[tuple[bytes, bytes]]:
+    """The changelog records of an outcome, key and value: one a way."""
+    return [
+        (codec.hops_key(way), codec.hops_value(held.floor, held.above))
+        for way, held in judged.changed.items()
+    ]

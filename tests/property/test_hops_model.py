@@ -1,0 +1,361 @@
+"""Bridges into lanes: each record of a source passes once, in order, whatever becomes of those who forward it.
+
+The real path and hop memory, the memory written down and read again now and then. Bridges live and die: their batches come late, twice or
+never, answers are lost, two work at a time, offsets are set back, and keys are placed by another partitioner than the lanes'. What each
+batch says is what the shortest program says; and where the memory is large enough, what passes is the source itself.
+"""
+
+import random
+from collections import defaultdict, deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, NamedTuple, cast
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from agents.batch import FetchedBatch
+from agents.detour import headers_on_the_way
+from agents.path import Path
+from ringfence_kafka.config.load import validate
+from ringfence_kafka.hop import Hop, Source, encode
+from tables.codec import Way
+from tables.hops import Arrival, Held, HopMemory, changelog_records
+from tables.ring import Verdict
+from tables.table import LaneTable
+from tests.unit.test_path import Given, Table
+
+FORWARD: Final = "ringfence-orders-forward"
+TOPIC_IDS: Final = ("AAAAAAAAAAAAAAAAAAAAAA", "BBBBBBBBBBBBBBBBBBBBBB")
+WINDOW: Final = 8
+Batch = tuple[int, list[Given]]
+"""Input partition, records."""
+
+
+class Message(NamedTuple):
+    """A record of a source."""
+
+    offset: int
+    key: bytes | None
+    id: bytes | None
+    partition: int
+    """Where its bridge puts it."""
+
+
+@dataclass
+class Life:
+    """One producer of a bridge: reads on from what was committed, hands on a partition's next batch when the one before is acknowledged."""
+
+    position: int
+    confirmed: int
+    queues: dict[int, deque[list[Message]]] = field(default_factory=lambda: defaultdict(deque))
+    sent: dict[int, Batch] = field(default_factory=dict)
+    unacknowledged: set[int] = field(default_factory=set)
+
+
+class Bridge:
+    """Of one source partition."""
+
+    def __init__(
+        self, source: Source, messages: Sequence[Message], ignore: bool, dice: random.Random
+    ) -> None:
+        self.source, self.messages, self.ignore, self.dice = source, messages, ignore, dice
+        self.end = messages[-1].offset + dice.choice([1, 1, 3])
+        self.committed = 0
+        self.lives: list[Life] = []
+        self.late: list[Batch] = []
+        self.deaths = 0
+
+    @property
+    def done(self) -> bool:
+        return self.committed == self.end and not self.lives
+
+    def step(self, append: Any) -> None:
+        """Something happens."""
+        dice = self.dice
+        if self.late and dice.random() < 0.1:
+            batch = self.late.pop(dice.randrange(len(self.late)))
+            if dice.random() < 0.7:
+                append(batch)
+        if not self.lives or (len(self.lives) < 2 and dice.random() < 0.02):
+            self.lives.append(Life(self.committed, self.committed))
+        life = dice.choice(self.lives)
+        chance = dice.random()
+        if chance < 0.35:
+            self._read(life)
+        elif chance < 0.8:
+            self._send(life, append)
+        elif chance < 0.9:
+            self.committed = life.confirmed
+        elif chance < 0.93 and self.deaths < 12:
+            self._die(life)
+        if life.confirmed == self.end and not life.sent and self.committed == self.end:
+            self.lives.remove(life)
+
+    def _read(self, life: Life) -> None:
+        due = [each for each in self.messages if each.offset >= life.position]
+        if life.position - life.confirmed >= WINDOW:
+            return
+        taken = due[: self.dice.randint(1, 3)]
+        for each in taken:
+            queue = life.queues[each.partition]
+            if not queue or self.dice.random() < 0.4:
+                queue.append([])
+            queue[-1].append(each)
+            life.unacknowledged.add(each.offset)
+        life.position = taken[-1].offset + 1 if len(taken) < len(due) else self.end
+        life.confirmed = min(life.unacknowledged, default=life.position)
+
+    def _send(self, life: Life, append: Any) -> None:
+        places = sorted({each for each, queue in life.queues.items() if queue} | life.sent.keys())
+        if not places:
+            return
+        place = self.dice.choice(places)
+        if place not in life.sent:
+            batch = life.queues[place].popleft()
+            life.sent[place] = place, [self._record(each, life.confirmed) for each in batch]
+        elif self.dice.random() < 0.9:
+            batch_sent = life.sent.pop(place)
+            append(batch_sent)
+            if self.dice.random() < 0.1:  # it dies of the lost answer
+                life.sent[place] = batch_sent
+                self._die(life)
+                return
+            life.unacknowledged -= {each.source for each in batch_sent[1] if isinstance(each, Forwarded)}
+            life.confirmed = min(life.unacknowledged, default=life.position)
+
+    def _record(self, message: Message, confirmed: int) -> "Forwarded":
+        headers: list[tuple[str, bytes | None]] = [
+            ("_RF_BRIDGE_DUPL_ID", encode(Hop(self.source, message.offset))),
+            ("_RF_BRIDGE_CONFIRMED", b"%d" % confirmed),
+        ]
+        if self.ignore:
+            headers.append(("_RF_BRIDGE_IDS", b"ignore"))
+        if message.id is not None:
+            headers.append(("_AMQ_DUPL_ID", message.id))
+        return Forwarded(0, message.key, headers, source=message.offset)
+
+    def _die(self, life: Life) -> None:
+        self.deaths += 1
+        self.lives.remove(life)
+        self.late += life.sent.values()
+        if self.dice.random() < 0.2:
+            self.committed = self.dice.randint(0, self.committed)
+
+
+@dataclass(frozen=True)
+class Forwarded(Given):
+    """A record that a bridge put into the input."""
+
+    source: int = 0
+    """Its offset there."""
+
+
+class Reference:
+    """Hop memory and ring of a lane, said in the shortest way."""
+
+    def __init__(self, capacity: int) -> None:
+        self.capacity = capacity
+        self.ways: dict[tuple[Source, int], list[Any]] = {}
+        self.ring: deque[bytes] = deque(maxlen=capacity)
+
+    def known(self, source: Source, arrived: int, offset: int, confirmed: int) -> bool:
+        """Whether it came before; it has come now."""
+        if not self.capacity:
+            return False
+        way = self.ways.setdefault((source, arrived), [0, set()])
+        known = offset < way[0] or any(
+            offset in each[1] for (of, _), each in self.ways.items() if of == source
+        )
+        way[0] = max(way[0], confirmed)
+        way[1] = set(sorted(each for each in way[1] | {offset} if each >= way[0])[-self.capacity :])
+        return known
+
+    def verdict(self, identifier: bytes | None) -> Verdict:
+        """Of the ring."""
+        if identifier is None or not self.capacity:
+            return Verdict.UNCHECKED
+        if identifier in self.ring:
+            return Verdict.DUPLICATE
+        self.ring.append(identifier)
+        return Verdict.ACCEPTED
+
+
+class World:
+    """Bridges, their traffic between that of others, and lanes, all taking turns at random."""
+
+    def __init__(self, dice: random.Random, capacity: int) -> None:
+        self.dice, self.capacity = dice, capacity
+        self.lanes = dice.randint(1, 3)
+        address = validate(
+            {"addresses": [{"name": "orders", "partitioner": dice.choice(["murmur2", "crc32"])}]}
+        ).addresses[0]
+        self.paths = [Path(address, lane, self.lanes, FORWARD) for lane in range(self.lanes)]
+        self.tables = [Table(capacity) for _ in self.paths]
+        self.changelogs: list[dict[bytes, bytes]] = [{} for _ in self.paths]
+        self.references = [Reference(capacity) for _ in self.paths]
+        self.logs: dict[tuple[str, int], list[Given]] = defaultdict(list)
+        self.next: dict[tuple[str, int], int] = defaultdict(int)
+        self.passed: dict[tuple[Source, int, int], list[int]] = defaultdict(list)
+        """What was new, by source, input partition and home."""
+        self.bridges = [self._bridge(number) for number in range(dice.randint(1, 3))]
+
+    def _bridge(self, number: int) -> Bridge:
+        """The same topic ID and another bridge, or the same bridge and another partition: sources that must be kept apart."""
+        dice = self.dice
+        source = Source(f"to-{number % 2}", dice.choice(TOPIC_IDS), number)
+        right = dice.random() < 0.4
+        offset, messages, places = 0, [], {}
+        for _ in range(dice.randint(1, 30)):
+            offset += dice.choice([0, 0, 0, 1, 7])
+            key = dice.choice([None, b"a", b"b", b"c", b"d", b"e"])
+            by = key or b"%d" % offset  # without a key any place will do, as long as it is the same again
+            if by not in places:
+                places[by] = self.paths[0]._home[by] if right else dice.randrange(self.lanes)
+            messages.append(Message(offset, key, dice.choice([None, b"1", b"2", b"3", b"4"]), places[by]))
+            offset += 1
+        return Bridge(source, messages, dice.random() < 0.5, dice)
+
+    def append(self, batch: Batch) -> None:
+        log = self.logs["orders", batch[0]]
+        for each in batch[1]:
+            source = each.source if isinstance(each, Forwarded) else 0
+            log.append(Forwarded(len(log), each.key, each.headers, source=source))
+
+    def run(self) -> None:
+        """Until nothing is left; then what is late lands."""
+        for _ in range(30_000):
+            running = [each for each in self.bridges if not each.done]
+            if not running:
+                break
+            self.dice.choice(running).step(self.append)
+            if self.dice.random() < 0.1:
+                partition = self.dice.randrange(self.lanes)
+                key, identifier = self.dice.choice([None, b"a", b"z"]), self.dice.choice([b"1", b"8", b"9"])
+                self.append((partition, [Given(0, key, [("_AMQ_DUPL_ID", identifier)])]))
+            if self.dice.random() < 0.4:
+                self.turn()
+        assert all(each.done for each in self.bridges), "a bridge does not end"
+        for each in self.bridges:
+            for batch in each.late:
+                self.append(batch)
+        while self.turn():
+            pass
+
+    def turn(self) -> bool:
+        """One batch of some lane: decided, and committed or not."""
+        ready = [place for place, log in self.logs.items() if self.next[place] < len(log)]
+        if not ready:
+            return False
+        topic, lane = place = self.dice.choice(sorted(ready))
+        begin = self.next[place]
+        records = self.logs[place][begin : begin + self.dice.randint(1, 6)]
+        batch = FetchedBatch(topic, lane, begin, begin + len(records), records, 0)
+        outcome = self.paths[lane].decide(batch, records, cast("LaneTable", self.tables[lane]), {})
+        if self.dice.random() < 0.15:  # a crash: nothing of it ever was
+            return True
+        assert outcome.quarantined == []
+        self._compare(lane, outcome)
+        self.tables[lane].apply(outcome)
+        self.changelogs[lane] |= changelog_records(outcome.judged)
+        for home, record, source in outcome.forwarded:
+            log = self.logs[FORWARD, home]
+            log.append(Given(len(log), record.key, headers_on_the_way(record, source)))
+        self.next[place] = outcome.end
+        if self.dice.random() < 0.1:  # it is opened elsewhere
+            self.tables[lane].hops = HopMemory.restored(self.capacity, self.changelogs[lane].items())
+        return True
+
+    def _compare(self, lane: int, outcome: Any) -> None:
+        reference = self.references[lane]
+        for record, verdict, source in zip(
+            outcome.records, outcome.checked.verdicts, outcome.sources, strict=True
+        ):
+            headers = dict(record.headers)
+            step = headers.get("_RF_BRIDGE_DUPL_ID")
+            identifier = headers.get("_AMQ_DUPL_ID")
+            if step is not None:
+                bridge, topic_id, partition, offset = step.decode().split("/")
+                origin, arrived = Source(bridge, topic_id, int(partition)), int(source.split(b"/")[1])
+                if reference.known(origin, arrived, int(offset), int(headers["_RF_BRIDGE_CONFIRMED"])):
+                    assert verdict is Verdict.DUPLICATE
+                    continue
+                self.passed[origin, arrived, lane].append(int(offset))
+                if "_RF_BRIDGE_IDS" in headers:
+                    identifier = None
+            assert verdict is reference.verdict(identifier)
+
+    def came(self) -> dict[Source, dict[tuple[int, int], list[int]]]:
+        found: dict[Source, dict[tuple[int, int], list[int]]] = defaultdict(dict)
+        for (source, arrived, lane), offsets in self.passed.items():
+            found[source][arrived, lane] = offsets
+        return found
+
+
+@pytest.mark.parametrize("chunk", range(4))
+def test_each_once_in_order(chunk: int) -> None:
+    """With room for all that is in flight what passes is the source, each record once, in the order of each way and home."""
+    for seed in range(chunk * 150, (chunk + 1) * 150):
+        world = World(random.Random(seed), 1_000)
+        world.run()
+        came = world.came()
+        for bridge in world.bridges:
+            offsets = sorted(each for run in came[bridge.source].values() for each in run)
+
+            assert offsets == [each.offset for each in bridge.messages], f"seed {seed}: {bridge.source}"
+            for way, run in came[bridge.source].items():
+                assert run == sorted(run), f"seed {seed}: {bridge.source} by {way}"
+
+
+def test_as_the_rule_says_where_there_is_less_room() -> None:
+    """Also where the memory is smaller than what is in flight, or off, it knows what the rule says: World compares each verdict."""
+    repeated = 0
+    for seed in range(200):
+        world = World(random.Random(seed), seed % 4)
+        world.run()
+        for bridge in world.bridges:
+            offsets = [each for run in world.came()[bridge.source].values() for each in run]
+
+            assert set(offsets) == {each.offset for each in bridge.messages}, f"seed {seed}: {bridge.source}"
+            repeated += len(offsets) - len(set(offsets))
+    assert repeated, "no run had more in flight than fits: the test shows nothing"
+
+
+ways = st.builds(
+    Way,
+    st.builds(Source, st.sampled_from(["a", "b.c"]), st.sampled_from(TOPIC_IDS), st.integers(0, 2)),
+    st.integers(0, 2),
+)
+offsets = st.one_of(st.integers(0, 40), st.integers(0, 40), st.integers(0, 2**63 - 2))
+arrivals = st.builds(
+    lambda way, offset, back: Arrival(way, offset, max(0, offset - back)),
+    ways,
+    offsets,
+    st.sampled_from([0, 1, 3, 10, 2**63]),
+)
+
+
+@settings(derandomize=True, deadline=None, max_examples=300)
+@given(batches=st.lists(st.lists(arrivals, max_size=12), max_size=12), capacity=st.sampled_from([1, 3, 100]))
+def test_written_down_and_read_again(batches: list[list[Arrival]], capacity: int) -> None:
+    """A memory that is written down and read again after each batch knows what one that never was knows, and the reference too."""
+    kept = HopMemory(capacity)
+    changelog: dict[bytes, bytes] = {}
+    reference = Reference(capacity)
+    for batch in batches:
+        judged = kept.check(batch)
+        again = HopMemory.restored(capacity, changelog.items())
+
+        assert again.check(batch).known == judged.known
+        assert list(judged.known) == [reference.known(*each.way, *each[1:]) for each in batch]
+        assert _told(again.ways) == _told(kept.ways)
+        kept.apply(judged)
+        changelog |= dict(changelog_records(judged))
+    assert _told(kept.ways) == {
+        Way(*way): (floor, sorted(above)) for way, (floor, above) in reference.ways.items()
+    }
+
+
+def _told(ways: dict[Way, Held]) -> dict[Way, tuple[int, list[int]]]:
+    return {way: (held.floor, list(held.above)) for way, held in ways.items()}

@@ -1,0 +1,77 @@
+"""The headers of a bridge: what is read of them, and what is not believed."""
+
+from dataclasses import dataclass
+
+import pytest
+
+from agents.crossing import Crossing, Headers, MalformedHopError, read
+from ringfence_kafka.hop import Hop, Source
+from tables.codec import Way
+from tables.hops import Arrival
+
+VALUE = b"to-paris/AbC_-67890123456789012/3/41"
+HOP = Hop(Source("to-paris", "AbC_-67890123456789012", 3), 41)
+
+
+@dataclass
+class Given:
+    """A consumed record."""
+
+    headers: Headers
+    key: bytes | None = None
+    value: bytes | None = None
+
+
+def _read(*headers: tuple[str, bytes | None]) -> Crossing:
+    return read(Given(headers))
+
+
+def test_all_of_it() -> None:
+    """Step, confirmation, how IDs are taken, and what stays."""
+    crossing = _read(
+        ("a", b"1"), ("_RF_BRIDGE_CONFIRMED", b"40"), ("_RF_BRIDGE_IDS", b"ignore"), ("_RF_HOPS", b"berlin,paris"),
+        ("_RF_BRIDGE_DUPL_ID", VALUE),
+    )  # fmt: skip
+
+    assert crossing == Crossing(HOP, b"\x00" + VALUE, 40, True, (("_RF_HOPS", b"berlin,paris"),))
+
+
+def test_the_least() -> None:
+    """Without more nothing is confirmed, IDs are checked, and nothing stays."""
+    assert _read(("_RF_BRIDGE_DUPL_ID", VALUE)) == Crossing(HOP, b"\x00" + VALUE, 0, False, ())
+
+
+def test_of_repeated_headers_the_last() -> None:
+    """As in Kafka."""
+    assert _read(("_RF_BRIDGE_DUPL_ID", None), ("_RF_BRIDGE_DUPL_ID", VALUE)).hop == HOP
+
+
+def test_way() -> None:
+    """It came into the partition that its source names, whichever lane it was forwarded to."""
+    crossing = _read(("_RF_BRIDGE_DUPL_ID", VALUE), ("_RF_BRIDGE_CONFIRMED", b"41"))
+
+    assert crossing.arrival(b"or/ders/12/7") == Arrival(Way(HOP.source, 12), 41, 41)
+
+
+@pytest.mark.parametrize(
+    ("headers", "reason"),
+    [
+        ([("_RF_BRIDGE_DUPL_ID", None)], "_RF_BRIDGE_DUPL_ID is null: a bridge writes <bridge>/"),
+        ([("_RF_BRIDGE_DUPL_ID", b"x\xff")], r"_RF_BRIDGE_DUPL_ID is 'x\\\\xff': a bridge writes"),
+        ([("_RF_BRIDGE_DUPL_ID", VALUE + b"/")], "no other producer may set it"),
+        ([("_RF_BRIDGE_DUPL_ID", VALUE), ("_RF_BRIDGE_CONFIRMED", b"-1")], "_RF_BRIDGE_CONFIRMED is '-1'"),
+        ([("_RF_BRIDGE_DUPL_ID", VALUE), ("_RF_BRIDGE_CONFIRMED", None)], "_RF_BRIDGE_CONFIRMED is null"),
+        (
+            [("_RF_BRIDGE_DUPL_ID", VALUE), ("_RF_BRIDGE_CONFIRMED", b"42")],
+            "_RF_BRIDGE_CONFIRMED is 42, and _RF_BRIDGE_DUPL_ID says that this is offset 41",
+        ),
+        ([("_RF_BRIDGE_DUPL_ID", VALUE), ("_RF_BRIDGE_IDS", b"check")], "_RF_BRIDGE_IDS is 'check': .* knows ignore"),
+        ([("_RF_BRIDGE_DUPL_ID", VALUE), ("_RF_BRIDGE_IDS", None)], "_RF_BRIDGE_IDS is null"),
+    ],
+)  # fmt: skip
+def test_malformed(headers: Headers, reason: str) -> None:
+    """What no bridge writes is not believed; the reason fits into a header, however long what was found is."""
+    with pytest.raises(MalformedHopError, match=reason) as error:
+        _read(*headers)
+
+    assert len(str(error.value)) < 300

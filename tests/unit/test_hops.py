@@ -1,0 +1,197 @@
+"""The hop memory: what is known, of which way, and what of it is written down."""
+
+import pytest
+
+from ringfence_kafka.hop import Source
+from tables import codec
+from tables.codec import FormatError, Way
+from tables.hops import OFFSETS_MAX, Arrival, Held, HopMemory, Judged, changelog_records
+
+TOPIC_ID = "AbC_-67890123456789012"
+SOURCE = Source("to-paris", TOPIC_ID, 3)
+WAY = Way(SOURCE, 0)
+OTHER_WAY = Way(SOURCE, 1)
+
+
+def _arrivals(*steps: tuple[int, int], way: Way = WAY) -> list[Arrival]:
+    """Offset, and what was confirmed."""
+    return [Arrival(way, *each) for each in steps]
+
+
+def _known(memory: HopMemory, *steps: tuple[int, int], way: Way = WAY) -> list[bool]:
+    """In one batch, which is then committed."""
+    judged = memory.check(_arrivals(*steps, way=way))
+    memory.apply(judged)
+    return list(judged.known)
+
+
+def _held(memory: HopMemory, way: Way = WAY) -> tuple[int, list[int]]:
+    held = memory.ways[way]
+    return held.floor, list(held.above)
+
+
+def _again(memory: HopMemory, capacity: int = 100) -> HopMemory:
+    """Written down and read again."""
+    return HopMemory.restored(capacity, changelog_records(Judged((), memory.ways)))
+
+
+def test_comes_twice() -> None:
+    """What has come is known, in whatever order."""
+    memory = HopMemory(100)
+
+    assert _known(memory, (0, 0), (1, 0), (5, 0)) == [False] * 3
+    assert _known(memory, (5, 0), (0, 0), (3, 0), (1, 0)) == [True, True, False, True]
+    assert _held(memory) == (0, [0, 1, 3, 5])
+
+
+def test_twice_in_one_batch() -> None:
+    """A batch is judged with what its earlier records brought."""
+    assert _known(HopMemory(100), (7, 0), (8, 0), (7, 0), (9, 9), (8, 0)) == [False, False, True, False, True]
+
+
+def test_below_the_floor() -> None:
+    """What was confirmed is known, though it never came here: it came, and has been forgotten."""
+    memory = HopMemory(100)
+    _known(memory, (0, 0), (6, 0), (20, 20))
+
+    assert _held(memory) == (20, [20])
+    assert _known(memory, (6, 0), (19, 0), (20, 0), (21, 0)) == [True, True, True, False]
+
+
+def test_floor_never_falls() -> None:
+    """A late batch that knows of less does not take back what was confirmed."""
+    memory = HopMemory(100)
+    _known(memory, (20, 20), (21, 3))
+
+    assert _held(memory) == (20, [20, 21])
+
+
+def test_floor_of_each_way() -> None:
+    """What is confirmed by one way says nothing of another: what goes there may still be on its detour."""
+    memory = HopMemory(100)
+    _known(memory, (20, 20))
+
+    assert _known(memory, (6, 0), way=OTHER_WAY) == [False]
+    assert _held(memory, OTHER_WAY) == (0, [6])
+
+
+def test_known_by_any_way() -> None:
+    """What is remembered is known, also where a bridge that places keys otherwise brings it."""
+    memory = HopMemory(100)
+    _known(memory, (6, 0))
+
+    assert _known(memory, (6, 0), (7, 0), way=OTHER_WAY) == [True, False]
+    assert _known(memory, (7, 0)) == [True]
+
+
+@pytest.mark.parametrize(
+    "other",
+    [SOURCE._replace(bridge="to-pari"), SOURCE._replace(topic_id="x" * 22), SOURCE._replace(partition=4)],
+)
+def test_sources_apart(other: Source) -> None:
+    """Of another bridge, another topic of the same name, another partition nothing is known."""
+    memory = HopMemory(100)
+    _known(memory, (6, 5))
+
+    assert _known(memory, (6, 0), (2, 0), way=Way(other, 0)) == [False, False]
+
+
+def test_check_changes_nothing() -> None:
+    """State follows the commit."""
+    memory = HopMemory(100)
+    _known(memory, (1, 0), (2, 0))
+    judged = memory.check(_arrivals((3, 2), (4, 2)))
+
+    assert _held(memory) == (0, [1, 2])
+    assert list(memory.check(_arrivals((3, 0))).known) == [False]
+    memory.apply(judged)
+    assert _held(memory) == (2, [2, 3, 4])
+
+
+def test_lowest_are_forgotten() -> None:
+    """Above the floor a way keeps as many as the capacity, the highest; others keep theirs."""
+    memory = HopMemory(3)
+    _known(memory, (50, 0), way=OTHER_WAY)
+    _known(memory, *((each, 0) for each in range(5)))
+
+    assert _held(memory) == (0, [2, 3, 4])
+    assert _known(memory, (1, 0), (2, 0), (0, 0)) == [False, True, False]
+    assert _held(memory) == (0, [2, 3, 4])
+    assert _known(memory, (50, 0), way=OTHER_WAY) == [True]
+
+
+def test_more_than_a_record_holds() -> None:
+    """Whatever the capacity, what is written down fits into a record: without anything confirmed the lowest are forgotten."""
+    memory = HopMemory(10**9)
+    _known(memory, *((each << 32, 0) for each in range(OFFSETS_MAX + 10)))
+    ((_, value),) = changelog_records(Judged((), memory.ways))
+
+    assert _held(memory)[1][0] == 10 << 32
+    assert len(value) < 2**20
+    assert _held(_again(memory, 10**9)) == _held(memory)
+
+
+def test_off() -> None:
+    """Size 0: everything passes, and nothing is noted."""
+    memory = HopMemory(0)
+
+    assert _known(memory, (1, 1), (1, 1)) == [False, False]
+    assert memory.ways == {}
+
+
+def test_read_again() -> None:
+    """What was written down is all that there was; with less room the highest stay."""
+    memory = HopMemory(100)
+    _known(memory, (20, 20), (21, 20), (25, 20), (30, 20))
+    _known(memory, (7, 0), way=OTHER_WAY)
+
+    assert _held(_again(memory)) == (20, [20, 21, 25, 30])
+    assert _held(_again(memory), OTHER_WAY) == (0, [7])
+    assert _held(_again(memory, 2)) == (20, [25, 30])
+    assert _known(_again(memory), (21, 0), (22, 0), (19, 0)) == [True, False, True]
+
+
+def test_bytes() -> None:
+    """Other programs may read it."""
+    key, value = codec.hops_key(WAY._replace(arrived=258)), codec.hops_value(20, [20, 21, 24])
+
+    assert key == b"\x03\x00\x00\x01\x02to-paris/AbC_-67890123456789012/3"
+    assert value.hex() == "01" + "0000000000000014" + "02" + "13"
+    assert codec.decode_hops(key, value) == (WAY._replace(arrived=258), 20, [(20, 22), (24, 25)])
+
+
+def test_size_of_ten_thousand() -> None:
+    """One record a batch and way: with 10,000 offsets in flight, every other one here, it stays below 1.3 KB."""
+    memory = HopMemory(20_000)
+    _known(memory, *((each, 0) for each in range(0, 10_000, 2)))
+    ((_, value),) = changelog_records(Judged((), memory.ways))
+
+    assert len(value) < 1_300
+
+
+KEY = codec.hops_key(WAY)
+VALUE = codec.hops_value(20, [20, 21, 24])
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "fault"),
+    [
+        (KEY, b"\x02" + VALUE[1:], "hops record of format 2; this version reads format 1"),
+        (KEY, VALUE[:9], "is damaged: 9 bytes"),
+        (KEY, VALUE[:9] + b"\x07", "is damaged: runs of kind 07"),
+        (KEY, b"\x01" + b"\xff" * 8 + b"\x01", "is damaged: .* is no offset"),
+        (KEY[:4], VALUE, "is damaged"),
+        (KEY[:-1], VALUE, "names no source of a bridge"),
+    ],
+)
+def test_damaged(key: bytes, value: bytes, fault: str) -> None:
+    """What this version cannot read it says."""
+    with pytest.raises(FormatError, match=fault):
+        HopMemory.restored(100, [(key, value)])
+
+
+def test_nothing_of_a_run_without_end_is_unrolled() -> None:
+    """A damaged record may claim any number of offsets: no more of them are taken than there is room for."""
+    held = Held.restored(0, [(0, 2**62)], 3)
+
+    assert list(held.above) == [2**62 - 3, 2**62 - 2, 2**62 - 1]

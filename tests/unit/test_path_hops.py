@@ -1,0 +1,338 @@
+"""Records that came over bridges, on the path: at home by what counts, judged by their hop first, emitted without it."""
+
+from typing import Any
+
+import pytest
+
+from agents.detour import headers_on_the_way
+from agents.home import Home
+from agents.path import Path
+from ringfence_kafka.config.load import validate
+from ringfence_kafka.hop import Hop, Source, encode
+from tables.codec import Way
+from tables.ring import Verdict
+from tests.unit.test_path import Given
+from tests.unit.test_path_envelopes import (
+    AT_HOME,
+    AWAY,
+    FORWARD,
+    HERE,
+    LANES,
+    Lane,
+    Out,
+    emitted,
+    envelope,
+    part,
+)
+
+ACCEPTED, DUPLICATE, UNCHECKED = Verdict.ACCEPTED, Verdict.DUPLICATE, Verdict.UNCHECKED
+SOURCE = Source("to-paris", "AbC_-67890123456789012", 3)
+IGNORE = ("_RF_BRIDGE_IDS", b"ignore")
+
+
+def _hop(offset: int) -> bytes:
+    return encode(Hop(SOURCE, offset))
+
+
+def crossed(
+    offset: int,
+    step: int,
+    confirmed: int = 0,
+    key: bytes | None = AT_HOME,
+    user_id: bytes | None = None,
+    *more: tuple[str, bytes | None],
+) -> Given:
+    """A record at ``offset`` of the input that stands at ``step`` of its source."""
+    headers: list[tuple[str, bytes | None]] = [("a", b"1")]
+    if user_id is not None:
+        headers.append(("_AMQ_DUPL_ID", user_id))
+    headers += [("_RF_BRIDGE_DUPL_ID", _hop(step)), ("_RF_BRIDGE_CONFIRMED", b"%d" % confirmed), *more]
+    return Given(offset, key, headers)
+
+
+def plain(offset: int, user_id: bytes, key: bytes | None = AT_HOME) -> Given:
+    """Of some producer."""
+    return Given(offset, key, [("_AMQ_DUPL_ID", user_id)])
+
+
+def _accepted(lane: Lane, *records: Given) -> list[Out]:
+    return [each for each in emitted(lane, lane.decide(*records)) if each.topic.endswith(".accepted")]
+
+
+# -- verdicts -------------------------------------------------------------------------------------------------------
+
+
+def test_without_ids() -> None:
+    """A message without an ID of its own is protected by its hop alone."""
+    lane = Lane()
+
+    assert lane.verdicts(crossed(0, 7), crossed(1, 8), crossed(2, 7)) == [UNCHECKED, UNCHECKED, DUPLICATE]
+    assert lane.verdicts(crossed(3, 8), crossed(4, 9, 9), crossed(5, 5)) == [DUPLICATE, UNCHECKED, DUPLICATE]
+
+
+def test_ids_are_checked() -> None:
+    """What is new over the bridge is then a message like any other: its own ID is judged and added."""
+    lane = Lane()
+
+    assert lane.verdicts(plain(0, b"a"), crossed(1, 7, 0, AT_HOME, b"a"), crossed(2, 8, 0, AT_HOME, b"b")) == [
+        ACCEPTED, DUPLICATE, ACCEPTED,
+    ]  # fmt: skip
+    assert lane.verdicts(plain(3, b"b")) == [DUPLICATE]
+
+
+def test_ids_are_ignored() -> None:
+    """With ``ignore`` its own ID is not looked at, and not added."""
+    lane = Lane()
+    lane.verdicts(plain(0, b"a"))
+
+    assert lane.verdicts(crossed(1, 7, 0, AT_HOME, b"a", IGNORE), crossed(2, 8, 0, AT_HOME, b"b", IGNORE)) == [
+        UNCHECKED, UNCHECKED,
+    ]  # fmt: skip
+    assert lane.verdicts(plain(3, b"b")) == [ACCEPTED]
+
+
+def test_known_hop_with_a_new_id() -> None:
+    """What came before is a duplicate, whatever ID it has now; that one is not added."""
+    lane = Lane()
+    lane.verdicts(crossed(0, 7, 0, AT_HOME, b"a"))
+
+    assert lane.verdicts(crossed(1, 7, 0, AT_HOME, b"b")) == [DUPLICATE]
+    assert lane.verdicts(plain(2, b"b")) == [ACCEPTED]
+
+
+def test_noted_whatever_the_verdict() -> None:
+    """A hop whose ID was a duplicate has come: it is known also once that ID is forgotten."""
+    lane = Lane(capacity=1)
+    lane.verdicts(plain(0, b"a"))
+    assert lane.verdicts(crossed(1, 7, 0, AT_HOME, b"a")) == [DUPLICATE]
+    lane.verdicts(plain(2, b"b"))
+
+    assert lane.verdicts(crossed(3, 7, 0, AT_HOME, b"a")) == [DUPLICATE]
+    assert lane.decide(crossed(4, 7)).judged.known == [True]
+
+
+def test_others_push_nothing_out() -> None:
+    """However many other messages come: the hop memory is its own."""
+    lane = Lane(capacity=2)
+    lane.verdicts(crossed(0, 7, 0, AT_HOME, b"a"))
+    lane.verdicts(*(plain(each, b"%d" % each) for each in range(1, 50)))
+
+    assert lane.verdicts(crossed(50, 7, 0, AT_HOME, b"a")) == [DUPLICATE]
+
+
+def test_off() -> None:
+    """With ``id_cache_size = 0`` everything passes, as often as it comes."""
+    lane = Lane(capacity=0)
+
+    assert lane.verdicts(crossed(0, 7), crossed(1, 7)) == [UNCHECKED] * 2
+    assert lane.verdicts(crossed(2, 7), crossed(3, 5)) == [UNCHECKED] * 2
+
+
+def test_nothing_is_changed_before_the_commit() -> None:
+    """A batch that is decided twice is decided in the same way."""
+    lane = Lane()
+    first, second = lane.decide(crossed(0, 7)), lane.decide(crossed(0, 7))
+
+    assert first.checked.verdicts == second.checked.verdicts == [UNCHECKED]
+
+
+# -- homes and ways -------------------------------------------------------------------------------------------------
+
+
+def _led(number: int, lane: int) -> int:
+    """The number-th offset whose hop is at home in a lane."""
+    home = Home(LANES)
+    return [each for each in range(1_000) if home[_hop(each)] == lane][number]
+
+
+def test_home_by_the_hop() -> None:
+    """Without a group, and without an ID that counts, the hop is what a resend has in common with it."""
+    here, away = _led(0, HERE), _led(0, 2)
+    user_id = next(each for each in (b"%d" % each for each in range(100)) if Home(LANES)[each] == 3)
+    outcome = Lane().decide(
+        crossed(0, here, 0, None), crossed(1, away, 0, None), crossed(2, here + 1_000, 0, AWAY),
+        crossed(3, away, 0, None, user_id, IGNORE), crossed(4, here, 0, None, user_id),
+    )  # fmt: skip
+
+    assert [each.offset for each in outcome.records] == [0]
+    assert [(home, each.offset) for home, each, _ in outcome.forwarded] == [(2, 1), (2, 2), (2, 3), (3, 4)]
+
+
+def test_way_of_what_was_forwarded() -> None:
+    """It is that of the partition that the bridge put it into: what came directly confirms nothing of it."""
+    lane = Lane()
+    lane.verdicts(crossed(0, 20, 20))
+    detour = [
+        Given(each.offset, each.key, headers_on_the_way(each, b"transfers/3/%d" % each.offset))
+        for each in (crossed(0, 6), crossed(1, 20, 20), crossed(2, 21, 20), crossed(3, 19))
+    ]
+    outcome = lane.decide(*detour, topic=FORWARD)
+
+    # 20 came directly; 19 came by no way, and lies below what this way has confirmed by then.
+    assert outcome.judged.known == [False, True, False, True]
+    assert set(outcome.judged.changed) == {Way(SOURCE, 3)}
+
+
+def test_hop_headers_stay_on_the_detour() -> None:
+    """What is at home elsewhere travels there as it came."""
+    lane = Lane()
+    record = crossed(0, 7, 5, AWAY, b"a", IGNORE, ("_RF_HOPS", b"berlin"))
+    (out,) = emitted(lane, lane.decide(record))
+
+    assert out.topic == FORWARD
+    assert dict(record.headers).items() <= out.headers.items()
+    assert lane.decide(record).judged.changed == {}
+
+
+# -- what goes out --------------------------------------------------------------------------------------------------
+
+
+def test_accepted_without_hops() -> None:
+    """The bridge's headers go; the members that it has passed stay, and so does all that is the producer's."""
+    (out,) = _accepted(Lane(), crossed(0, 7, 5, AT_HOME, b"i", IGNORE, ("_RF_HOPS", b"berlin,paris")))
+
+    assert out.headers == {
+        "a": b"1", "_AMQ_DUPL_ID": b"i", "_RF_HOPS": b"berlin,paris", "_RF_SOURCE": b"transfers/1/0",
+    }  # fmt: skip
+
+
+def test_forged_members_go() -> None:
+    """What did not come over a bridge has passed no member, and nothing of its other headers is believed."""
+    forged = [("_RF_HOPS", b"berlin"), ("_RF_BRIDGE_IDS", b"ignore"), ("_RF_BRIDGE_CONFIRMED", b"x")]
+    lane = Lane()
+    record = Given(0, AT_HOME, [("_AMQ_DUPL_ID", b"i"), *forged])
+    (out,) = _accepted(lane, record)
+
+    assert out.headers == {"_AMQ_DUPL_ID": b"i", "_RF_SOURCE": b"transfers/1/0"}
+    assert lane.verdicts(record) == [ACCEPTED]
+
+
+def test_diverted() -> None:
+    """A duplicate by its hop is diverted as it came; where its original is, nobody remembers."""
+    lane = Lane()
+    lane.verdicts(crossed(0, 7), plain(1, b"a"))
+    outs = emitted(lane, lane.decide(crossed(2, 7), crossed(3, 8, 0, AT_HOME, b"a")))
+
+    assert [(each.headers["_RF_ORIGINAL"], each.headers["_RF_BRIDGE_DUPL_ID"]) for each in outs] == [
+        (None, _hop(7)), (b"transfers/1/1", _hop(8)),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("key", [AT_HOME, AWAY, None])
+def test_malformed(key: bytes | None) -> None:
+    """What no bridge writes goes to quarantine where it arrives, and confirms nothing; the rest of the batch flows."""
+    lane = Lane()
+    bad = [
+        Given(1, key, [("_RF_BRIDGE_DUPL_ID", b"to-paris/7"), ("_AMQ_DUPL_ID", b"b")]),
+        crossed(2, 7, 8, key),
+    ]
+    outcome = lane.decide(plain(0, b"a"), *bad, crossed(3, 6))
+    lane.table.apply(outcome)
+
+    assert [(record.offset, reason.split(":")[0]) for record, _, reason in outcome.quarantined] == [
+        (1, "_RF_BRIDGE_DUPL_ID is 'to-paris/7'"),
+        (2, "_RF_BRIDGE_CONFIRMED is 8, and _RF_BRIDGE_DUPL_ID says that this is offset 7"),
+    ]
+    assert outcome.checked.verdicts == [ACCEPTED, UNCHECKED]
+    assert outcome.forwarded == []
+    assert lane.verdicts(crossed(4, 7), plain(5, b"b")) == [UNCHECKED, ACCEPTED]
+
+
+def test_malformed_on_the_detour() -> None:
+    """A forwarded record is refused in its home lane just so."""
+    lane = Lane()
+    bad = Given(
+        0, AT_HOME, headers_on_the_way(Given(9, AT_HOME, [("_RF_BRIDGE_DUPL_ID", None)]), b"transfers/3/9")
+    )
+    outcome = lane.decide(bad, topic=FORWARD)
+
+    assert [source for _, source, _ in outcome.quarantined] == [b"transfers/3/9"]
+
+
+# -- envelopes ------------------------------------------------------------------------------------------------------
+
+
+def _over(record: Given, step: int, *more: tuple[str, bytes | None], confirmed: int = 0) -> Given:
+    """The same, over a bridge."""
+    headers = [*record.headers, *crossed(0, step, confirmed, None, None, *more).headers[1:]]
+    return Given(record.offset, record.key, headers, record.value, record.timestamp)
+
+
+def test_envelope_is_one_hop() -> None:
+    """It is known whole, whatever IDs its parts have; none of them is added."""
+    lane = Lane()
+    assert lane.verdicts(_over(envelope(0, part(ID="a"), part(ID="b")), 7)) == [ACCEPTED]
+
+    again = _over(envelope(1, part(ID="c"), part(ID="d")), 7)
+    assert lane.verdicts(again) == [DUPLICATE]
+    assert lane.verdicts(plain(2, b"c"), plain(3, b"a")) == [ACCEPTED, DUPLICATE]
+
+
+@pytest.mark.parametrize("parts", [[part(ID="a")], [part(ID="a"), part(ID="b")]])
+def test_envelope_whose_ids_are_ignored(parts: list[Any]) -> None:
+    """Nothing of it is looked at or added."""
+    lane = Lane()
+    lane.verdicts(plain(0, b"a"))
+
+    assert lane.verdicts(_over(envelope(1, *parts, ID=b"own"), 7, IGNORE)) == [UNCHECKED]
+    assert lane.verdicts(plain(2, b"own"), plain(3, b"b")) == [ACCEPTED, ACCEPTED]
+
+
+def test_envelope_without_a_key() -> None:
+    """Its home is its first ID's where IDs count, else its hop's."""
+    home = Home(LANES)
+    identifier = next(each for each in (f"{each}" for each in range(100)) if home[each.encode()] == 3)
+    step = _led(0, 2)
+    envelopes = [
+        _over(envelope(0, part(ID=identifier), key=None), step),
+        _over(envelope(1, part(ID=identifier), key=None), step, IGNORE),
+        _over(envelope(2, part(), key=None), step),
+    ]
+    outcome = Lane().decide(*envelopes)
+
+    assert [(each, record.offset) for each, record, _ in outcome.forwarded] == [(3, 0), (2, 1), (2, 2)]
+
+
+def test_parts_have_the_members() -> None:
+    """Each part has passed what its envelope has passed: else it would go round."""
+    outs = _accepted(Lane(), _over(envelope(0, part(), part("payments")), 7, ("_RF_HOPS", b"berlin")))
+
+    assert [each.headers["_RF_HOPS"] for each in outs] == [b"berlin"] * 2
+    assert not any(name.startswith("_RF_BRIDGE") for each in outs for name in each.headers)
+
+
+def test_cut_off_is_not_noted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is left for the next transaction has not come yet."""
+    monkeypatch.setattr("agents.path.PARTS_MAX", 2)
+    lane = Lane()
+    outcome = lane.decide(
+        _over(envelope(0, part(), part()), 7), _over(envelope(1, part(), part()), 8), crossed(2, 9)
+    )
+
+    assert outcome.end == 1
+    assert outcome.judged.known == [False]
+    lane.table.apply(outcome)
+    assert lane.verdicts(_over(envelope(1, part(), part()), 8), crossed(2, 9)) == [UNCHECKED, UNCHECKED]
+
+
+def test_refused_at_home_is_not_noted() -> None:
+    """What goes to quarantine there is no part of what has come; it is refused again when it is sent again."""
+    lane = Lane()
+    large = Given(0, AT_HOME, crossed(0, 7).headers, b"x")
+    outcome = lane.decide(large, refused={0: "too large"})
+    lane.table.apply(outcome)
+
+    assert [reason for *_, reason in outcome.quarantined] == ["too large"]
+    assert lane.verdicts(crossed(1, 7)) == [UNCHECKED]
+
+
+@pytest.mark.parametrize("place", ["key", "value"])
+def test_ids_of_other_places(place: str) -> None:
+    """Where IDs come from keys or values the hop is found as well."""
+    lane = Lane()
+    address = validate({"addresses": [{"name": "transfers", "duplicate_id_from": place}]}).addresses[0]
+    lane._path = Path(address, HERE, LANES, FORWARD)
+
+    assert lane.verdicts(crossed(0, 7)) == [ACCEPTED]
+    assert lane.decide(crossed(1, 7)).judged.known == [True]
+    assert lane.decide(crossed(1, 8, 0, AT_HOME, None, IGNORE)).checked.verdicts == [UNCHECKED]
