@@ -51,6 +51,8 @@ class BridgeState:
         self.unreadable: dict[int, str] = {}
         self.assigned: set[int] | None = None
         """None = the group has not given out partitions yet."""
+        self.first_topic_id = ""
+        """Of the source, when this process began."""
         self.source_faults: list[str] = []
         """What is wrong with the source topic."""
         self._faults: dict[str, Standing] = {}
