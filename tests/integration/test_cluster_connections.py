@@ -4,9 +4,10 @@ import contextlib
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import pytest
+from aiokafka.partitioner import murmur2
 
 from agents.bridge.sharing import owner
 from app.embedded.broker import EmbeddedBroker
@@ -41,9 +42,10 @@ class Connected:
         clusters: Mapping[str, EmbeddedBroker],
         folder: Path,
         address: str,
-        members: Sequence[str] = MEMBERS,
+        members: Mapping[str, Sequence[str]] | None = None,
         **keys: Any,
     ) -> None:
+        """``members``: as each member's configuration lists them."""
         self.address = address
         self.servers = {name: each.bootstrap_servers for name, each in clusters.items()}
         self._folder = folder
@@ -51,8 +53,8 @@ class Connected:
         self._stack = contextlib.ExitStack()
         self.bridges: dict[str, BridgeProcess] = {}
         shared = [f"{address}.shared"] if keys.get("load_balancing") == "strict" else []
-        for name in members:
-            config = self.configure(name, members)
+        for name in MEMBERS:
+            config = self.configure(name, (members or {}).get(name, MEMBERS))
             run_verb("topics", "create", "--config", str(config))
             worker = WorkerProcess(config, f"worker-{name}")
             self._stack.callback(worker.destroy)
@@ -119,7 +121,7 @@ class Connected:
             config = self._folder / f"{name}.toml"
             wait_for(lambda config=config: _idle(config), lambda config=config: str(bridges.status(config)))  # type: ignore[misc]
 
-    def __enter__(self) -> "Connected":
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -132,7 +134,7 @@ def _idle(config: Path) -> bool:
 
 
 def _home(key: bytes) -> int:
-    return (kafka.murmur2(key) & 0x7FFFFFFF) % PARTITIONS
+    return int(murmur2(key) & 0x7FFFFFFF) % PARTITIONS
 
 
 def test_all(clusters: dict[str, EmbeddedBroker], tmp_path: Path) -> None:
@@ -155,24 +157,28 @@ def test_all(clusters: dict[str, EmbeddedBroker], tmp_path: Path) -> None:
             assert sorted(connected.accepted(name)) == list(range(350)), name
 
 
-def test_two_hops(clusters: dict[str, EmbeddedBroker], tmp_path: Path) -> None:
-    """L2: with max_hops = 1 what has come from another member goes no further; with 2 it does, and no member gets it twice."""
-    address = kafka.unique("hops")
-    with Connected(clusters, tmp_path, address, max_hops=2) as connected:
+@pytest.mark.parametrize("max_hops", [1, 2])
+def test_chain(clusters: dict[str, EmbeddedBroker], tmp_path: Path, max_hops: int) -> None:
+    """L2: berlin knows paris alone, which knows rome. With two hops rome has what berlin sent, with one it has not."""
+    chain = {"berlin": MEMBERS[:2], "rome": MEMBERS[1:]}
+    with Connected(clusters, tmp_path, kafka.unique("hops"), chain, max_hops=max_hops) as connected:
         connected.start()
         connected.send("berlin", 60)
-        for name in MEMBERS:
-            connected.wait_accepted(name, 60)
+        connected.send("paris", 10, first=60)
+        connected.wait_accepted("paris", 70)
+        connected.wait_accepted("rome", 70 if max_hops > 1 else 10)
+        connected.wait_accepted("berlin", 70)
         connected.idle()
 
-        # paris passes on to rome what it has from berlin: the user's ID, which is not looked at, is no duplicate there
-        assert sorted(connected.accepted("berlin")) == list(range(60))
-        assert Counter(Counter(connected.accepted("rome")).values()) == {2: 60}
+        assert sorted(connected.accepted("berlin")) == list(range(70))
+        assert sorted(connected.accepted("paris")) == list(range(70))
+        assert sorted(connected.accepted("rome")) == list(range(70) if max_hops > 1 else range(60, 70))
+        topic = f"{connected.address}.accepted"
         hops = Counter(
             dict(each.headers).get("_RF_HOPS")
-            for each in kafka.read_all(connected.servers["rome"], f"{address}.accepted", PARTITIONS)
+            for each in kafka.read_all(connected.servers["rome"], topic, PARTITIONS)
         )
-        assert hops == {b"berlin": 60, b"berlin,paris": 60}
+        assert hops == ({b"berlin,paris": 60, b"paris": 10} if max_hops > 1 else {b"paris": 10})
 
 
 def test_strict(clusters: dict[str, EmbeddedBroker], tmp_path: Path) -> None:
