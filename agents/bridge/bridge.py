@@ -219,7 +219,7 @@ class Bridge:
             life.check()
             life.moved.clear()
             self._partitions.consumer.keep()
-            if await flow.settle(life) or (not self.window.busy and time.monotonic() - began > SETTLED_S):
+            if await flow.settle() or (not self.window.busy and time.monotonic() - began > SETTLED_S):
                 self.state.recover(TARGET)
             there = life.producer.partitions(topic)
             if there not in {0, partitions}:
