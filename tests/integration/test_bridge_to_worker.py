@@ -22,12 +22,12 @@ def two(broker: EmbeddedBroker, tmp_path_factory: pytest.TempPathFactory) -> Ite
     """Workers at both; the source is the run's broker. The addresses ``there`` and ``back`` make a circle."""
     with EmbeddedBroker(tmp_path_factory.mktemp("target"), properties=bridges.FOREVER) as target:
         found = Two(broker.bootstrap_servers, target.bootstrap_servers)
+        extras: dict[str, dict[str, Any]] = {
+            "plain": {}, "off": {"id_cache_size": 0}, "check": {}, "ignore": {}, "parts": {"group_header": "G"},
+        }  # fmt: skip
         addresses: list[dict[str, Any]] = [
-            {"name": f"to-worker-{name}", "partitions": PARTITIONS, **extra}
-            for name, extra in {
-                "plain": {}, "off": {"id_cache_size": 0}, "check": {}, "ignore": {}, "parts": {"group_header": "G"},
-            }.items()
-        ]  # fmt: skip
+            {"name": f"to-worker-{name}", "partitions": PARTITIONS, **extra} for name, extra in extras.items()
+        ]
         here = configure(tmp_path_factory.mktemp("here"), found.source, "to-worker", addresses)
         there = configure(tmp_path_factory.mktemp("there"), found.target, "to-worker", addresses)
         with worker(here, "here"), worker(there, "there"):
