@@ -203,7 +203,7 @@ class Bridge:
         life = Life(self.plan.name, producer)
         try:
             await self._unless_stopped(producer.start())
-            self._life = life
+            self._life, self.state.reached = life, True
             flow = self._flow
             loader = Loader(self.plan, target, producer.builder, flow.records_max, flow.refused)
             await self._forward(life, loader, target.partitions)
