@@ -194,3 +194,19 @@ def test_exit_code_of_the_verb(code: int, config: str, monkeypatch: pytest.Monke
     monkeypatch.setattr(app.verbs.topics, "check", lambda _settings: code)
 
     assert _run("topics", "check", "--config", config) == code
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("bridge", "status", "--config", "{}"),
+        ("bridge", "--config", "{}", "status"),
+        ("bridge", "--config", "{}", "status", "--json"),
+    ],
+)
+def test_bridge_status_is_a_verb(
+    arguments: tuple[str, ...], config: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Wherever among the options it stands; here there is no bridge to tell of."""
+    assert _run(*(each.format(config) for each in arguments)) == 2
+    assert capsys.readouterr().err.startswith("ringfence: no bridges: add a [[bridges]]")
