@@ -72,7 +72,7 @@ def test_no_addresses(content: str, tmp_path: Path, capsys: pytest.CaptureFixtur
     """Without an address, or with patterns alone, every verb that works on addresses ends with 2 and says what is missing."""
     path = tmp_path / "ringfence.toml"
     path.write_text(content)
-    without = {"audit", "broker", "demo"}
+    without = {"audit", "bridge", "broker", "demo"}
     arguments = {
         **{key: ["orders"] for key in ("send", "rings clear", "groups show")},
         "rings find": ["orders", "1"],
