@@ -45,11 +45,18 @@ class Row:
     web: str | None
     recreated: bool = False
     """What was committed is of a topic of that name that was deleted."""
+    rebalancing: bool = False
+    """The group gives out its partitions at this moment."""
 
     @property
     def standing(self) -> bool:
         """Whether somebody has to look."""
-        return self.error is not None or (self.lag > 0 and self.member is None)
+        return self.error is not None or self.abandoned
+
+    @property
+    def abandoned(self) -> bool:
+        """Whether messages wait and nobody forwards them."""
+        return self.lag > 0 and self.member is None and not self.rebalancing
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,22 +104,19 @@ async def _all(wanted: Iterable[Plan]) -> list[Shown]:
 
 
 async def _one(plan: Plan) -> Shown:
-    shown = Shown(plan.name, plan.group, plan.source_topic, plan.target_topic)
     try:
         async with Cluster(plan.source, plan.group) as cluster:
-            return await _read(plan, shown, cluster)
+            return await _read(plan, cluster)
     except TopicAuthorizationFailedError as error:
         fault = f"topic {error.args[0]}: this user may not see it: allow Describe on it"
     except RingfenceError as error:
         fault = " ".join(str(error).split())
     except (KafkaError, OSError, TimeoutError) as error:
         fault = f"the source does not answer: {' '.join(named(error).split())}"
-    return Shown(
-        *(getattr(shown, each) for each in ("bridge", "group", "source_topic", "target_topic")), fault=fault
-    )
+    return Shown(plan.name, plan.group, plan.source_topic, plan.target_topic, fault=fault)
 
 
-async def _read(plan: Plan, shown: Shown, cluster: Cluster) -> Shown:
+async def _read(plan: Plan, cluster: Cluster) -> Shown:
     topic = plan.source_topic
     counts = await cluster.partition_counts([topic])
     if topic not in counts:
@@ -165,6 +169,7 @@ def _row(
         member=group.assigned.get((topic, number)),
         web=note.web or None,
         recreated=recreated,
+        rebalancing="REBALANC" in group.state,
     )
 
 
@@ -192,7 +197,7 @@ def _standing(shown: Shown) -> list[str]:
             told.setdefault(f"FAULT since {row.since} ({_ago(row.since)}): {row.error}", []).append(
                 row.partition
             )
-        if row.lag and row.member is None:
+        if row.abandoned:
             told.setdefault("NOBODY forwards it, and messages wait: run 'ringfence bridge'", []).append(
                 row.partition
             )

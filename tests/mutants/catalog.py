@@ -4,6 +4,7 @@ from typing import Final
 
 from tests.mutants import (
     bugs_in_attempts,
+    bugs_in_bridges,
     bugs_in_groups,
     bugs_in_handover,
     bugs_in_hops,
@@ -24,6 +25,7 @@ CATALOG: Final[tuple[Mutant, ...]] = (
     *bugs_in_state.MUTANTS,
     *bugs_in_the_path.MUTANTS,
     *bugs_in_transactions.MUTANTS,
+    *bugs_in_bridges.MUTANTS,
     *bugs_in_hops.MUTANTS,
     *bugs_in_groups.MUTANTS,
     *bugs_in_handover.MUTANTS,
