@@ -21,11 +21,11 @@ TOPIC_ID = "AbC_-67890123456789012"
 SOURCE = Source("to-paris", TOPIC_ID, 3)
 IGNORE = ("_RF_BRIDGE_IDS", b"ignore")
 ADDRESSES: list[dict[str, Any]] = [
-    {"name": "no-ids", "partitions": 1},
-    {"name": "off", "partitions": 1, "id_cache_size": 0},
-    {"name": "ids", "partitions": 1, "duplicates": "divert"},
-    {"name": "malformed", "partitions": 1},
-    {"name": "misplaced", "partitions": 4},
+    {"name": "hops-no-ids", "partitions": 1},
+    {"name": "hops-off", "partitions": 1, "id_cache_size": 0},
+    {"name": "hops-ids", "partitions": 1, "duplicates": "divert"},
+    {"name": "hops-malformed", "partitions": 1},
+    {"name": "hops-misplaced", "partitions": 4},
 ]
 
 
@@ -70,21 +70,21 @@ def _metric(running: Running, name: str, address: str) -> float:
 def test_messages_without_ids(running: Running) -> None:
     """A resend without a duplicate ID of its own is dropped, and counted; what is accepted names the members that it passed."""
     first = [crossed(each, 0, ("_RF_HOPS", b"berlin"), ("h", b"1")) for each in range(10)]
-    running.outcome("no-ids", first)
-    got = running.outcome("no-ids", [*first[5:], crossed(10, 10), crossed(3), crossed(10, 10)])
-    counts = running.worker.health()[1]["lanes"]["no-ids-0"]
+    running.outcome("hops-no-ids", first)
+    got = running.outcome("hops-no-ids", [*first[5:], crossed(10, 10), crossed(3), crossed(10, 10)])
+    counts = running.worker.health()[1]["lanes"]["hops-no-ids-0"]
 
     assert values(got) == [b"%d" % each for each in range(11)]
-    assert got[0].headers == [("h", b"1"), ("_RF_HOPS", b"berlin"), ("_RF_SOURCE", b"no-ids/0/0")]
+    assert got[0].headers == [("h", b"1"), ("_RF_HOPS", b"berlin"), ("_RF_SOURCE", b"hops-no-ids/0/0")]
     assert {name: counts[name] for name in ("unchecked", "duplicates", "bridge_duplicates")} == {
         "unchecked": 11, "duplicates": 7, "bridge_duplicates": 7,
     }  # fmt: skip
-    assert _metric(running, "ringfence_bridge_duplicates_total", "no-ids") == 7
+    assert _metric(running, "ringfence_bridge_duplicates_total", "hops-no-ids") == 7
 
 
 def test_size_0(running: Running) -> None:
     """With detection off everything passes: 10 of 10."""
-    got = running.outcome("off", [crossed(each % 5, 0) for each in range(10)])
+    got = running.outcome("hops-off", [crossed(each % 5, 0) for each in range(10)])
 
     assert len(got) == 10
     assert not any(name.startswith("_RF_BRIDGE") for each in got for name, _ in each.headers)
@@ -93,7 +93,7 @@ def test_size_0(running: Running) -> None:
 def test_ids_of_users(running: Running) -> None:
     """They count where the bridge does not say otherwise, once its hop is new. Duplicates by a hop are diverted without an original."""
     got = running.outcome(
-        "ids",
+        "hops-ids",
         [
             Sent(b"a", b"g", b"plain"),
             crossed(1, user_id=b"a"),
@@ -106,18 +106,18 @@ def test_ids_of_users(running: Running) -> None:
             Sent(b"new", b"g", b"of new"),
         ],
     )
-    diverted = running.read("ids.duplicates", 1)
+    diverted = running.read("hops-ids.duplicates", 1)
 
     assert values(got) == [b"plain", b"2", b"3", b"4", b"of c", b"of new"]
     assert [(each.value, dict(each.headers)["_RF_ORIGINAL"]) for each in diverted] == [
-        (b"1", b"ids/0/0"), (b"2", None), (b"of b", b"ids/0/2"),
+        (b"1", b"hops-ids/0/0"), (b"2", None), (b"of b", b"hops-ids/0/2"),
     ]  # fmt: skip
 
 
 def test_malformed(running: Running) -> None:
     """What no bridge writes goes to quarantine with the reason; it confirms nothing, and everything else flows."""
     got = running.outcome(
-        "malformed",
+        "hops-malformed",
         [
             Sent(None, b"g", b"no hop", (("_RF_BRIDGE_DUPL_ID", b"to-paris/9"),)),
             Sent(None, b"g", b"above", hop(7, 8)),
@@ -125,10 +125,12 @@ def test_malformed(running: Running) -> None:
             Sent(None, b"g", b"forged", (("_RF_HOPS", b"berlin"),)),
         ],
     )
-    reasons = [dict(each.headers)["_RF_REASON"] or b"" for each in running.read("malformed.quarantine", 1)]
+    reasons = [
+        dict(each.headers)["_RF_REASON"] or b"" for each in running.read("hops-malformed.quarantine", 1)
+    ]
 
     assert values(got) == [b"6", b"forged"]
-    assert got[1].headers == [("_RF_SOURCE", b"malformed/0/3")]
+    assert got[1].headers == [("_RF_SOURCE", b"hops-malformed/0/3")]
     assert reasons[0].startswith(b"_RF_BRIDGE_DUPL_ID is 'to-paris/9': a bridge writes <bridge>/")
     assert reasons[1].startswith(
         b"_RF_BRIDGE_CONFIRMED is 8, and _RF_BRIDGE_DUPL_ID says that this is offset 7"
@@ -153,13 +155,13 @@ def test_misplaced_and_killed(running: Running) -> None:
             records = [
                 crossed(step, known, key=key[step]) for step, known in part if place[key[step]] == partition
             ]
-            kafka.send(running.bootstrap, "misplaced", records, partition)
+            kafka.send(running.bootstrap, "hops-misplaced", records, partition)
         if part[0] == sent[0]:
-            wait_for(lambda: len(running.read("misplaced.accepted", 4)) > 200, running.worker.log)
+            wait_for(lambda: len(running.read("hops-misplaced.accepted", 4)) > 200, running.worker.log)
             running.worker.kill()
             running.worker.start()
             running.worker.wait_ready()
-    got = running.settled("misplaced")
+    got = running.settled("hops-misplaced")
 
     assert Counter(values(got)) == Counter(b"%d" % each for each in range(count))
     for group in groups:
