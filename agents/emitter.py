@@ -337,12 +337,16 @@ def changelog_batches(
 
     They carry the time of writing, not the messages': brokers refuse, and roll segments by, timestamps far off.
     """
+    entries = [*table.persisted(change), (META_KEY, encode_meta(change.meta))]
+    return batches_of(topic, partition, entries, new_builder)
+
+
+def batches_of(
+    topic: str, partition: int, entries: Iterable[tuple[bytes, bytes | None]], new_builder: NewBuilder
+) -> list[Outgoing]:
+    """Batches of changelog records, key and value, in their order; None = tombstone."""
     batches = []
     builder = new_builder()
-    entries: Sequence[tuple[bytes, bytes | None]] = [
-        *table.persisted(change),
-        (META_KEY, encode_meta(change.meta)),
-    ]
     for key, value in entries:
         if builder.append(timestamp=None, key=key, value=value, headers=[]) is None:
             batches.append(Outgoing(topic, partition, builder))

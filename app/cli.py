@@ -162,10 +162,16 @@ def rings() -> None:
 @click.option("--json", "as_json", is_flag=True, help="One JSON document for programs.")
 @config_option
 def rings_show(address: str | None, as_json: bool, config: Path) -> int:
-    """Size, capacity, oldest and newest ID of each lane's ring, of ADDRESS or of all."""
+    """Size, capacity, oldest and newest ID of each lane's ring, of ADDRESS or of all.
+
+    BRIDGE.ADDRESS shows what has come over bridges: source, where it arrived, floor, and how many offsets above it.
+    """
     settings = settings_with_addresses(config)
+    from app.verbs import hop_memory  # noqa: PLC0415
     from app.verbs import rings as rings_module  # noqa: PLC0415
 
+    if address is not None and (bridged := hop_memory.address_of(settings, address)) is not None:
+        return hop_memory.show(settings, bridged, as_json)
     return rings_module.show(settings, address, as_json)
 
 
@@ -181,11 +187,15 @@ def rings_find(address: str, identifier: str, of: str | None, as_json: bool, con
     """Is ID known to ADDRESS, and where is its original? Exit code 1 if it is not known.
 
     ID is text, or hex:… or base64:… for other bytes, or digest:… as `rings show` names a long one; text:… for a text
-    that begins so.
+    that begins so. With BRIDGE.ADDRESS it is a hop, <bridge>/<ID of its source topic>/<partition>/<offset>: has it come?
     """
     settings = settings_with_addresses(config)
-    from app.verbs import ring_find  # noqa: PLC0415
+    from app.verbs import hop_memory, ring_find  # noqa: PLC0415
 
+    if (bridged := hop_memory.address_of(settings, address)) is not None:
+        if of is not None:
+            raise click.UsageError("--of is of duplicate IDs; a hop names its source itself: leave it out")
+        return hop_memory.find(settings, bridged, identifier, as_json)
     return ring_find.find(settings, address, identifier, as_json, of)
 
 
@@ -193,7 +203,10 @@ def rings_find(address: str, identifier: str, of: str | None, as_json: bool, con
 @click.argument("address")
 @config_option
 def rings_clear(address: str, config: Path) -> int:
-    """Forget all IDs of ADDRESS. Running workers take notice at their next message; resends pass from there on."""
+    """Forget all IDs of ADDRESS. Running workers take notice at their next message; resends pass from there on.
+
+    BRIDGE.ADDRESS: forget what has come over bridges instead. IDs stay known.
+    """
     settings = settings_with_addresses(config)
     from app.verbs import ring_clear  # noqa: PLC0415
 

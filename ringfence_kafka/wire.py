@@ -121,6 +121,10 @@ def lane_name(address: str, partition: int) -> str:
     return f"{address}-{partition}"
 
 
+HOP_MEMORY: Final = "BRIDGE."
+"""What the name of an address's hop memory begins with, as HornetQ 37.3 names that cache; the address follows."""
+
+
 def bridge_group(app_id: str, bridge: str) -> str:
     """Consumer group of a bridge, on its source."""
     return f"{app_id}-bridge-{bridge}"

@@ -11,9 +11,9 @@ from aiokafka.errors import KafkaError
 
 from agents.bridge.committing import Committer
 from agents.bridge.flow import POLL_S, Flow
+from agents.bridge.joining import Permit
 from agents.bridge.life import Life, LifeEndedError
 from agents.bridge.load import Loader, RefusedError
-from agents.bridge.note import Map
 from agents.bridge.partitions import Partitions
 from agents.bridge.plan import Plan
 from agents.bridge.source import Read, SourceConsumer
@@ -53,7 +53,7 @@ class Bridge:
         instance: str,
         web: str = "",
         ends: Mapping[int, int] | None = None,
-        shared: Map | None = None,
+        permit: Permit | None = None,
     ) -> None:
         """Nothing is connected yet.
 
@@ -62,7 +62,7 @@ class Bridge:
             instance: Of this process, by which others see it.
             web: Where its pages are.
             ends: Where to stop, by source partition; None = never.
-            shared: The members of its strict connection.
+            permit: Tells the members of its strict connection; None = it belongs to none.
         """
         self.plan = plan
         self.state = BridgeState(plan.name)
@@ -70,7 +70,7 @@ class Bridge:
         self.window = self._flow.window
         self._committer = Committer(self.state, self.window, instance, web)
         self._instance = instance
-        self._shared = shared
+        self._permit = permit
         self._stopping = asyncio.Event()
         self._cluster: Cluster
         self._partitions: Partitions
@@ -114,11 +114,12 @@ class Bridge:
     async def _connected(self) -> AsyncIterator[None]:
         """A member of the group, until the end."""
         self.state.assigned = None
+        shared = None if self._permit is None else await self._unless_stopped(self._permit.get())
         self._cluster = Cluster(self.plan.source, self.plan.group)
         async with contextlib.AsyncExitStack() as stack:
             await self._unless_stopped(self._cluster.start())
             stack.push_async_callback(self._cluster.stop)
-            self._partitions = Partitions(self.plan, self._cluster, self.window, self.state, self._shared)
+            self._partitions = Partitions(self.plan, self._cluster, self.window, self.state, shared)
             self._watch = TopicWatch(self._cluster)
             self._watch.tell(self.plan.source_topic, self._compare)
             consumer = SourceConsumer(

@@ -147,3 +147,21 @@ def _refusal(share: Share, topic: str, refused: Refuse, top: Map | None) -> str:
         f"{topic}/{refused.partition} ({apart}): messages between would go to nobody or to two. Stop all its processes, run 'ringfence bridge "
         f"{share.connection} --drain' with the former members, then start it with the new ones"
     )
+
+
+class Permit:
+    """:func:`join`, asked once for all bridges of one connection and address in this process."""
+
+    def __init__(self, plan: Plan, *, drain: bool) -> None:
+        """``plan``: of any of them."""
+        self._plan = plan
+        self._drain = drain
+        self._map: Map | None = None
+        self._asking = asyncio.Lock()
+
+    async def get(self) -> Map:
+        """As :func:`join`, which may be tried again."""
+        async with self._asking:
+            if self._map is None:
+                self._map = await join(self._plan, drain=self._drain)
+            return self._map

@@ -11,7 +11,7 @@ from agents.bridge.sharing import Owner
 from agents.bridge.translation import Forwarded, Header
 from agents.bridge.window import Cycle, Place
 from agents.home import Home
-from agents.verdict import Reader
+from agents.verdict import Reader, is_envelope
 from ringfence_kafka import wire
 from ringfence_kafka.hop import Hop, Source, encode
 from ringfence_kafka.producer import Builder
@@ -114,7 +114,7 @@ class Loader:
                 found.filtered[number] = len(those) - len(translated)
             confirmed = b"%d" % place.confirmed
             source = Source(self._plan.name, place.topic_id, number)
-            for each, group in zip(translated, self._reader.groups(translated), strict=True):
+            for each, group in zip(translated, self._groups(translated), strict=True):
                 hop = encode(Hop(source, each.offset))
                 reason = malformed.get((number, each.offset)) or self._refused.get((number, each.offset))
                 if reason is None and each.key is None and self._target.compacted:
@@ -131,6 +131,15 @@ class Loader:
         cycle.records = records
         cycle.pending = len(found.batches)
         return found
+
+    def _groups(self, translated: Sequence[Forwarded]) -> list[bytes | None]:
+        """As the target reads them: an envelope's is its key in any case."""
+        groups = self._reader.groups(translated)
+        if self._plan.address.group_header:
+            for number, each in enumerate(translated):
+                if is_envelope(each):
+                    groups[number] = each.key
+        return groups
 
     def _translate(self, place: Place, those: Sequence[Any]) -> list[Forwarded]:
         translate, owner = self._plan.translator.translate, self._owner
@@ -187,7 +196,7 @@ class Loader:
     def _key(self, record: Forwarded, hop: bytes) -> bytes:
         """What says where a message without a group is at home."""
         if self._ids_count:
-            ((own_id,), _) = self._reader.ids([record])
+            own_id = self._reader.ids([record])[0][0]
             if own_id is not None:
                 return own_id[1:]
         return hop

@@ -1,72 +1,51 @@
-"""Makes the bridges of a process; those of a strict connection only if its members may be what they are."""
+"""Which bridges a process runs; those of a strict connection only if its members may be what they are."""
 
-import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Final
 
-from agents.bridge.bridge import Bridge
-from agents.bridge.joining import join
-from agents.bridge.note import Map
+from agents.bridge.joining import Permit
 from agents.bridge.plan import Plan, with_members
-from ringfence_kafka.errors import BrokerUnavailableError, ConfigurationError, RingfenceError
-from ringfence_kafka.waiting import back_off, set_within
+from ringfence_kafka.errors import ConfigurationError, RingfenceError
 
 log: Final = logging.getLogger("ringfence.bridge")
 
-AGAIN_FIRST_S: Final = 0.5
-AGAIN_MOST_S: Final = 5.0
+Permitted = tuple[Plan, Permit | None]
 
 
-async def prepare(
-    plans: Sequence[Plan],
-    make: Callable[[Plan, Map | None], Bridge],
-    stopping: asyncio.Event,
-    *,
-    drain: bool,
-) -> list[Bridge]:
-    """Bridges of these plans.
+async def permitted(plans: Sequence[Plan], *, drain: bool) -> list[Permitted]:
+    """The bridges to run, each with the permit that it goes by, which it asks for again where it was not given.
 
     Raises:
         ConfigurationError: none may run.
         BrokerUnavailableError: a drain finds no source.
     """
-    bridges = [make(each, None) for each in plans if each.share is None]
+    found: list[Permitted] = [(each, None) for each in plans if each.share is None]
     strict: dict[tuple[str, str], list[Plan]] = {}
     for each in plans:
         if each.share is not None:
             strict.setdefault((each.connection, each.source_topic), []).append(each)
-    refused: list[RingfenceError] = []
+    refused = []
     for those in strict.values():
+        permit, members = Permit(those[0], drain=drain), None
         try:
-            shared = await _join(those[0], stopping, drain=drain)
-        except ConfigurationError as error:
-            refused.append(error)
-            continue
-        if shared is None:
-            break
-        bridges += [
-            make(with_members(each, shared.members), shared)
-            for each in those
-            if each.share is not None and each.share.member in shared.members
-        ]
-    if refused and not bridges:
-        raise ConfigurationError("\n".join(map(str, refused)))
-    for error in refused:
-        log.error("%s", error)
-    return bridges
-
-
-async def _join(plan: Plan, stopping: asyncio.Event, *, drain: bool) -> Map | None:
-    """Waits for the source; None = somebody asked to stop meanwhile."""
-    attempt = 0
-    while True:
-        try:
-            return await join(plan, drain=drain)
-        except BrokerUnavailableError as error:
+            members = (await permit.get()).members
+        except RingfenceError as error:
             if drain:
                 raise
-            attempt += 1
-            log.warning("cluster connection %s: %s", plan.connection, error)
-        if await set_within(stopping, back_off(attempt, AGAIN_FIRST_S, AGAIN_MOST_S)):
-            return None
+            if isinstance(error, ConfigurationError):
+                refused.append(str(error))
+            else:
+                log.warning("cluster connection %s: %s", those[0].connection, error)
+        found += _with(those, members, permit)
+    if refused and len(refused) == len(strict) and all(permit is not None for _, permit in found):
+        raise ConfigurationError("\n".join(refused))
+    return found
+
+
+def _with(those: Sequence[Plan], members: tuple[str, ...] | None, permit: Permit) -> list[Permitted]:
+    """None = it is not known yet: as configured."""
+    if members is None:
+        return [(each, permit) for each in those]
+    wanted = [each for each in those if each.share is not None and each.share.member in members]
+    return [(with_members(each, members), permit) for each in wanted]

@@ -1,5 +1,6 @@
 """``GET /metrics`` of a process of bridges. Read when asked: counting costs nothing meanwhile."""
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Final
 
@@ -43,7 +44,7 @@ class _Collector(Collector):
             for bridge in self._bridges:
                 shown = set(bridge.state.totals) | set(bridge.state.partitions)
                 for number in sorted(shown):
-                    counted = bridge.state.totals.get(number, {})
+                    counted = bridge.state.totals.get(number, Counter())
                     family.add_metric([bridge.plan.name, str(number)], counted.get(name, 0))
             yield family
         lag = GaugeMetricFamily(

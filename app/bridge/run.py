@@ -13,7 +13,8 @@ from typing import Final
 from agents.bridge.bridge import Bridge
 from agents.bridge.inspection import faults
 from agents.bridge.plan import Plan, plans
-from app.bridge import connections, drains, web
+from app.bridge import drains, web
+from app.bridge.connections import permitted
 from ringfence_client.web import advertised
 from ringfence_kafka import collector, failpoints, insides, logs, records
 from ringfence_kafka.config.settings import Settings
@@ -58,12 +59,10 @@ async def _run(found: Sequence[Plan], listener: socket.socket | None, url: str, 
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopping.set)
     ends = await drains.ends_of(found) if drain else {}
-    bridges = await connections.prepare(
-        found,
-        lambda plan, shared: Bridge(plan, instance, url, ends.get(plan.name), shared),
-        stopping,
-        drain=drain,
-    )
+    bridges = [
+        Bridge(plan, instance, url, ends.get(plan.name), permit)
+        for plan, permit in await permitted(found, drain=drain)
+    ]
     async with contextlib.AsyncExitStack() as stack:
         if listener is not None:
             await stack.enter_async_context(web.serving(bridges, listener))
@@ -71,16 +70,16 @@ async def _run(found: Sequence[Plan], listener: socket.socket | None, url: str, 
         log.info("%d bridges begin: %s", len(bridges), ", ".join(each.plan.name for each in bridges))
         await _until(bridges, stopping, drain=drain)
     if drain:
-        await drains.require_at(found, ends)
+        await drains.require_at([each.plan for each in bridges], ends)
 
 
 async def _until(bridges: Sequence[Bridge], stopping: asyncio.Event, *, drain: bool) -> None:
     running = [asyncio.create_task(each.run(), name=each.plan.name) for each in bridges]
     try:
         while not await set_within(stopping, LOOK_S if drain else LIVE_S):
-            for each in running:
-                if each.done():
-                    each.result()
+            for task in running:
+                if task.done():
+                    task.result()
             if drain and all(each.drained for each in bridges):
                 break
     finally:

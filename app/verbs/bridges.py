@@ -97,22 +97,19 @@ async def _all(wanted: Iterable[Plan]) -> list[Shown]:
 
 
 async def _one(plan: Plan) -> Shown:
-    shown = Shown(plan.name, plan.group, plan.source_topic, plan.target_topic)
     try:
         async with Cluster(plan.source, plan.group) as cluster:
-            return await _read(plan, shown, cluster)
+            return await _read(plan, cluster)
     except TopicAuthorizationFailedError as error:
         fault = f"topic {error.args[0]}: this user may not see it: allow Describe on it"
     except RingfenceError as error:
         fault = " ".join(str(error).split())
     except (KafkaError, OSError, TimeoutError) as error:
         fault = f"the source does not answer: {' '.join(named(error).split())}"
-    return Shown(
-        *(getattr(shown, each) for each in ("bridge", "group", "source_topic", "target_topic")), fault=fault
-    )
+    return Shown(plan.name, plan.group, plan.source_topic, plan.target_topic, fault=fault)
 
 
-async def _read(plan: Plan, shown: Shown, cluster: Cluster) -> Shown:
+async def _read(plan: Plan, cluster: Cluster) -> Shown:
     topic = plan.source_topic
     counts = await cluster.partition_counts([topic])
     if topic not in counts:

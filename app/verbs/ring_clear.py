@@ -1,26 +1,28 @@
-"""``ringfence rings clear``: forget all IDs of an address, at one definite point of each lane, exactly-once too.
+"""``ringfence rings clear``: forget all IDs of an address, or what has come over bridges, at one definite point of each lane.
 
-The floor is written as the lane itself: who runs it is fenced, opens again, and finds the floor. A lane under traffic
+Exactly-once too: the floor, or the tombstones, are written as the lane itself: who runs it is fenced, opens again, and finds them. A lane under traffic
 fences back as soon as it has opened; so nearly all is read before the fence, and who is fenced tries again.
 """
 
 import asyncio
 from collections.abc import Callable
-from typing import Final
+from typing import Final, NamedTuple
 
 import click
 from aiokafka.errors import KafkaError
 
 from agents import journal
+from agents.emitter import batches_of
 from agents.topic_faults import missing_journal
-from app.verbs import rings
+from app.verbs import hop_memory, rings
 from ringfence_kafka import wire
 from ringfence_kafka.cluster import Cluster
 from ringfence_kafka.config.settings import AddressSettings, Settings
 from ringfence_kafka.errors import BrokerUnavailableError, MissingTopicError, RingfenceError, TopicError
 from ringfence_kafka.log_reader import LogStalledError
-from ringfence_kafka.producer import FencedError, Outgoing, TransactionalProducer
+from ringfence_kafka.producer import FencedError, TransactionalProducer
 from tables import codec
+from tables.restore import Restore
 
 FENCE_LIMIT_S: Final = 30.0
 TRIES: Final = 20
@@ -31,8 +33,12 @@ class ContestedError(RingfenceError):
     """Workers take a lane back before its floor is written."""
 
 
-def clear(settings: Settings, address: str) -> int:
-    """Forget all IDs of an address. Says of each lane when it is done: what failed later does not undo it.
+def clear(settings: Settings, name: str) -> int:
+    """Forget all IDs of an address, or what has come over bridges. Says of each lane when it is done: what failed later does not undo it.
+
+    Args:
+        settings: The addresses.
+        name: One of them, or ``BRIDGE.<address>``.
 
     Raises:
         ConfigurationError: unknown address.
@@ -40,11 +46,46 @@ def clear(settings: Settings, address: str) -> int:
         ContestedError: a lane is too busy.
         BrokerUnavailableError: the cluster does not answer, or refuses.
     """
-    asyncio.run(_clear(settings, settings.configured(address), click.echo))
+    bridged = hop_memory.address_of(settings, name)
+    order = _IDS if bridged is None else _HOPS
+    asyncio.run(_clear(settings, bridged or settings.configured(name), order, click.echo))
     return 0
 
 
-async def _clear(settings: Settings, address: AddressSettings, say: Callable[[str], None]) -> None:
+class Forgetting(NamedTuple):
+    """What a lane is to forget."""
+
+    count: Callable[[Restore], int]
+    """How much of it there is."""
+    what: str
+    """In a line that says so."""
+    entries: Callable[[Restore], list[tuple[bytes, bytes | None]]]
+    """Changelog records that make it forget, without the meta record; None = tombstone."""
+    meta: Callable[[codec.Meta], codec.Meta]
+    """The meta record, which closes the transaction."""
+    name: Callable[[str], str]
+    """By which the journal knows it, from the address's name."""
+
+
+_IDS: Final = Forgetting(
+    lambda restore: len(rings.live_slots(restore)),
+    "IDs",
+    lambda _: [],
+    lambda meta: meta._replace(floor=meta.head),
+    lambda address: address,
+)
+_HOPS: Final = Forgetting(
+    lambda restore: len({codec.decode_hops(*each)[0].source for each in restore.hops.items()}),
+    "sources of bridges",
+    lambda restore: [(key, None) for key in restore.hops],
+    lambda meta: meta,
+    lambda address: wire.HOP_MEMORY + address,
+)
+
+
+async def _clear(
+    settings: Settings, address: AddressSettings, order: Forgetting, say: Callable[[str], None]
+) -> None:
     async with Cluster(settings.kafka, settings.app.id) as cluster:
         count = await rings.lanes(settings, address, cluster)
         await _require_journal(settings, cluster)
@@ -52,7 +93,7 @@ async def _clear(settings: Settings, address: AddressSettings, say: Callable[[st
             lane = wire.lane_name(address.name, number)
             try:
                 forgotten = await _clear_lane(
-                    settings, address, rings.LaneView(settings, address, cluster, number)
+                    settings, address, rings.LaneView(settings, address, cluster, number), order
                 )
             except TopicError as error:
                 raise TopicError(f"{lane} is not cleared: {error}. Lanes named before it are") from error
@@ -61,7 +102,7 @@ async def _clear(settings: Settings, address: AddressSettings, say: Callable[[st
                     f"{lane} is not cleared: {str(error) or type(error).__name__}. Lanes named before it are; look at the "
                     "brokers and at this user's rights, and run it again"
                 ) from error
-            say(f"cleared  {lane}  {forgotten} IDs forgotten")
+            say(f"cleared  {lane}  {forgotten} {order.what} forgotten")
 
 
 async def _require_journal(settings: Settings, cluster: Cluster) -> None:
@@ -71,8 +112,10 @@ async def _require_journal(settings: Settings, cluster: Cluster) -> None:
         raise MissingTopicError(missing_journal(settings.app.id))
 
 
-async def _clear_lane(settings: Settings, address: AddressSettings, view: rings.LaneView) -> int:
-    """Returns how many IDs were live."""
+async def _clear_lane(
+    settings: Settings, address: AddressSettings, view: rings.LaneView, order: Forgetting
+) -> int:
+    """Returns how much there was to forget."""
     for _ in range(TRIES):
         await view.read_on()
         producer = TransactionalProducer(
@@ -86,33 +129,37 @@ async def _clear_lane(settings: Settings, address: AddressSettings, view: rings.
             restore = await view.read_on()
             if restore.meta is None:
                 return 0
-            await _write_floor(settings, address, producer, view.partition, restore.meta)
-            return len(rings.live_slots(restore))
+            count = order.count(restore)
+            await _write(settings, address, producer, view.partition, restore, restore.meta, order)
+            return count
         except FencedError:
             continue
         finally:
             await producer.discard()
     raise ContestedError(
         f"{wire.lane_name(address.name, view.partition)} is not cleared: its worker took it back {TRIES} times before its "
-        f"IDs were forgotten. Lanes named before it are; stop the workers of {address.name}, or its producers, and run "
+        f"{order.what} were forgotten. Lanes named before it are; stop the workers of {address.name}, or its producers, and run "
         "it again"
     )
 
 
-async def _write_floor(
+async def _write(
     settings: Settings,
     address: AddressSettings,
     producer: TransactionalProducer,
     partition: int,
+    restore: Restore,
     known: codec.Meta,
+    order: Forgetting,
 ) -> None:
-    builder = producer.builder()
-    meta = known._replace(floor=known.head)
-    builder.append(timestamp=None, key=codec.META_KEY, value=codec.encode_meta(meta), headers=[])
+    topic = wire.changelog_topic(settings.app.id, address.name)
+    meta = order.meta(known)
+    entries = [*order.entries(restore), (codec.META_KEY, codec.encode_meta(meta))]
     told = journal.outgoing(
-        producer.builder(), settings.app.id, journal.RingEvent.CLEARED, address.name, partition,
+        producer.builder(), settings.app.id, journal.RingEvent.CLEARED, order.name(address.name), partition,
         (meta.capacity, meta.capacity), meta.next_offsets,
     )  # fmt: skip
-    topic = wire.changelog_topic(settings.app.id, address.name)
     async with asyncio.timeout(FENCE_LIMIT_S):
-        await producer.transact([Outgoing(topic, partition, builder), told], {}, settings.app.id)
+        await producer.transact(
+            [*batches_of(topic, partition, entries, producer.builder), told], {}, settings.app.id
+        )

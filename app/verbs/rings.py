@@ -51,10 +51,12 @@ class RingReport:
     newest: Entry | None
     seconds_covered: float | None
     """Between the records of the oldest and the newest ID."""
+    bridged: int
+    """What its hop memory holds: pairs of a bridge's source partition and the input partition that it comes into."""
 
 
 def show(settings: Settings, address: str | None, as_json: bool) -> int:
-    """Print the rings of one address, or of all.
+    """Print the rings of one address, or of all; where something came over bridges, how to see that.
 
     Raises:
         ConfigurationError: unknown address.
@@ -68,6 +70,10 @@ def show(settings: Settings, address: str | None, as_json: bool) -> int:
         print(json.dumps({"addresses": document}, indent=2))  # noqa: T201 - the document is the output
     else:
         _print_tables(reports)
+        for name, lanes in reports.items():
+            if any(each.bridged for each in lanes):
+                bridged = wire.HOP_MEMORY + name
+                print(f"{bridged}: what came over bridges: ringfence rings show {bridged}")  # noqa: T201 - as above
     return 0
 
 
@@ -157,12 +163,13 @@ def live_slots(restore: Restore) -> list[Slot]:
 
 def _report(address: AddressSettings, partition: int, restore: Restore) -> RingReport:
     if restore.meta is None:
-        return RingReport(partition, 0, address.id_cache_size, None, None, None)
+        return RingReport(partition, 0, address.id_cache_size, None, None, None, 0)
     live = live_slots(restore)
     oldest = entry(address, min(live, key=_sequence, default=None))
     newest = entry(address, max(live, key=_sequence, default=None))
     covered = (newest.timestamp - oldest.timestamp) / 1000 if oldest and newest else None
-    return RingReport(partition, len(live), restore.meta.capacity, oldest, newest, covered)
+    capacity, bridged = restore.meta.capacity, len(restore.hops)
+    return RingReport(partition, len(live), capacity, oldest, newest, covered, bridged)
 
 
 def _sequence(slot: Slot) -> int:

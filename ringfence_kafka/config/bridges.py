@@ -39,8 +39,9 @@ class BridgeSettings(Section):
     """False: no hop headers; what is sent again after a failure comes twice (HornetQ: use-duplicate-detection)."""
     start: Literal["earliest", "latest"] = "earliest"
     """Where a bridge begins that has never run."""
-    window: int = Field(default=5_000, ge=1, le=1_000_000)
-    """Offsets of a source partition that may be under way (HornetQ: confirmation-window-size, there in bytes)."""
+    window: int = Field(default=5_000, ge=1, le=65_536)
+    """Offsets of a source partition that may be under way (HornetQ: confirmation-window-size, there in bytes). The
+    target must remember as many: keep it below the ``id_cache_size`` there."""
     filter_header: str = ""
     filter_values: tuple[str, ...] = ()
     """Only messages whose header has one of these values are forwarded."""

@@ -2,76 +2,26 @@
 
 import signal
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import pytest
 
 from app.embedded.broker import EmbeddedBroker
 from tests.support import bridges, kafka
-from tests.support.bridges import hop_of, messages
-from tests.support.kafka import Got, Sent
-
-PARTITIONS: Final = 3
-
-
-@dataclass(frozen=True)
-class Two:
-    """A source and a target cluster."""
-
-    source: str
-    target: str
+from tests.support.bridges import PARTITIONS, Two, hop_of, messages, prepare
 
 
 @pytest.fixture(scope="module")
 def two(broker: EmbeddedBroker, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Two]:
     """The run's broker is the source."""
-    forever = {"log.retention.ms": "-1"}
-    with EmbeddedBroker(tmp_path_factory.mktemp("target"), properties=forever) as target:
+    with EmbeddedBroker(tmp_path_factory.mktemp("target"), properties=bridges.FOREVER) as target:
         yield Two(broker.bootstrap_servers, target.bootstrap_servers)
-
-
-@dataclass(frozen=True)
-class Set:
-    """A bridge's topics and configuration."""
-
-    two: Two
-    config: Path
-    name: str
-    topic: str
-    address: str
-
-    @property
-    def group(self) -> str:
-        return f"{self.name}-app-bridge-{self.name}"
-
-    def send(self, records: list[Sent], partition: int = 0) -> None:
-        kafka.send(self.two.source, self.topic, records, partition)
-
-    def got(self) -> list[Got]:
-        return kafka.read_all(self.two.target, self.address, PARTITIONS)
-
-    def settled(self, ends: list[int]) -> list[Got]:
-        bridges.confirmed_at(self.two.source, self.group, self.topic, ends)
-        return self.got()
-
-
-def _set(two: Two, tmp_path: Path, source_partitions: int = 1, **keys: Any) -> Set:
-    name = kafka.unique("bridge")
-    topic, address = f"{name}-source", f"{name}-address"
-    kafka.create_topics(two.source, {topic: (source_partitions, {})})
-    kafka.create_topics(two.target, {address: (PARTITIONS, {})})
-    config = bridges.configure(
-        tmp_path, two.source, two.target,
-        app_id=f"{name}-app", name=name, source_topic=topic, address=address, **keys,
-    )  # fmt: skip
-    return Set(two, config, name, topic, address)
 
 
 def test_forwards_as_it_is(two: Two, tmp_path: Path) -> None:
     """Key, value, headers and timestamp stay; each record names its hop; each group is in one partition, in order."""
-    given = _set(two, tmp_path, source_partitions=2)
+    given = prepare(two, tmp_path, source_partitions=2)
     sent = messages(500)
     given.send(sent[:250], 0)
     given.send(sent[250:], 1)
@@ -94,7 +44,7 @@ def test_forwards_as_it_is(two: Two, tmp_path: Path) -> None:
 
 def test_offset_set_back(two: Two, tmp_path: Path) -> None:
     """B1: 100 of 1,000 are forwarded, the group's offset is set to 0: exactly the other 900 pass, in order."""
-    given = _set(two, tmp_path)
+    given = prepare(two, tmp_path)
     sent = messages(1_000)
     given.send(sent[:100])
     with bridges.bridge(given.config, given.name) as process:
@@ -116,7 +66,7 @@ def test_offset_set_back(two: Two, tmp_path: Path) -> None:
 @pytest.mark.parametrize("point", ["before-send", "mid-send", "after-send", "before-commit", "after-commit"])
 def test_killed(two: Two, tmp_path: Path, point: str) -> None:
     """B3: killed at each point; the next process goes on, nothing is lost, nothing passes twice."""
-    given = _set(two, tmp_path, window=100)
+    given = prepare(two, tmp_path, window=100)
     given.send(messages(400))
     process = bridges.BridgeProcess(given.config, given.name)
     try:
@@ -133,7 +83,7 @@ def test_killed(two: Two, tmp_path: Path, point: str) -> None:
 
 def test_rest_behind_markers(two: Two, tmp_path: Path) -> None:
     """Aborted transactions and markers at the end leave no lag; what was aborted is not forwarded."""
-    given = _set(two, tmp_path)
+    given = prepare(two, tmp_path)
     kafka.send_in_transaction(two.source, given.topic, messages(5), commit=True)
     kafka.send_in_transaction(two.source, given.topic, messages(5, first=5), commit=False)
     with bridges.bridge(given.config, given.name):

@@ -2,7 +2,8 @@
 
 import contextlib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,74 @@ from tests.support.worker import RingfenceProcess, run_verb, wait_for
 
 HOP = "_RF_BRIDGE_DUPL_ID"
 CONFIRMED = "_RF_BRIDGE_CONFIRMED"
+
+
+PARTITIONS = 3
+"""Of the target's topics."""
+FOREVER = {"log.retention.ms": "-1"}
+"""Of a broker: messages here carry timestamps of long ago."""
+
+
+@dataclass(frozen=True)
+class Two:
+    """A source and a target cluster."""
+
+    source: str
+    target: str
+
+
+@dataclass(frozen=True)
+class Set:
+    """A bridge's topics and configuration."""
+
+    two: Two
+    config: Path
+    name: str
+    topic: str
+    address: str
+
+    @property
+    def group(self) -> str:
+        """The bridge's, at the source."""
+        return f"{self.name}-app-bridge-{self.name}"
+
+    def send(self, records: Sequence[Sent], partition: int = 0) -> None:
+        """To the source."""
+        kafka.send(self.two.source, self.topic, records, partition)
+
+    def got(self) -> list[Got]:
+        """What is at the target."""
+        return kafka.read_all(self.two.target, self.address, PARTITIONS)
+
+    def settled(self, ends: list[int], limit_s: float = 60.0) -> list[Got]:
+        """The same once all is confirmed up to there."""
+        confirmed_at(self.two.source, self.group, self.topic, ends, limit_s)
+        return self.got()
+
+
+def prepare(
+    two: Two,
+    folder: Path,
+    source_partitions: int = 1,
+    target: str = "",
+    settings: Mapping[str, str] | None = None,
+    **keys: Any,
+) -> Set:
+    """Topics and a configuration; the bridge reaches its target at ``target``, if that is another way in."""
+    name = kafka.unique("bridge")
+    topic, address = f"{name}-source", f"{name}-address"
+    kafka.create_topics(two.source, {topic: (source_partitions, {})})
+    kafka.create_topics(two.target, {address: (PARTITIONS, dict(settings or {}))})
+    config = configure(
+        folder, two.source, target or two.target,
+        app_id=f"{name}-app", name=name, source_topic=topic, address=address, **keys,
+    )  # fmt: skip
+    return Set(two, config, name, topic, address)
+
+
+def numbers(got: Iterable[Got]) -> list[int]:
+    """The values of :func:`messages`."""
+    return [int(each.value or b"") for each in got]
 
 
 def table(heading: str, keys: Mapping[str, Any]) -> str:

@@ -1,0 +1,291 @@
+"""What bridges bring, through a worker on a real broker: each step once, whatever becomes of the worker and its state."""
+
+import json
+import random
+import shutil
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ringfence_kafka.hop import Hop, Source, encode
+from tests.support import kafka
+from tests.support.kafka import Got, Sent, at_home
+from tests.support.running import Running
+from tests.support.worker import WorkerProcess, configure, run_verb, wait_for, worker
+
+APP = "hops"
+TOPIC_ID = "AbC_-67890123456789012"
+SOURCE = Source("to-paris", TOPIC_ID, 3)
+IGNORE = ("_RF_BRIDGE_IDS", b"ignore")
+ADDRESSES: list[dict[str, Any]] = [
+    {"name": "no-ids", "partitions": 1},
+    {"name": "off", "partitions": 1, "id_cache_size": 0},
+    {"name": "ids", "partitions": 1, "duplicates": "divert"},
+    {"name": "malformed", "partitions": 1},
+    {"name": "misplaced", "partitions": 4},
+]
+
+
+def hop(step: int, confirmed: int = 0, source: Source = SOURCE) -> tuple[tuple[str, bytes], ...]:
+    """The headers of a bridge."""
+    return (
+        ("_RF_BRIDGE_DUPL_ID", encode(Hop(source, step))),
+        ("_RF_BRIDGE_CONFIRMED", b"%d" % confirmed),
+    )
+
+
+def crossed(
+    step: int, confirmed: int = 0, *more: tuple[str, bytes], user_id: bytes | None = None, key: bytes = b"g"
+) -> Sent:
+    """A record as a bridge writes it."""
+    return Sent(user_id, key, b"%d" % step, (*hop(step, confirmed), *more))
+
+
+def values(got: list[Got]) -> list[bytes | None]:
+    return [each.value for each in got]
+
+
+@pytest.fixture(scope="module")
+def running(broker: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    """One worker over all addresses of this module."""
+    config = configure(tmp_path_factory.mktemp(APP), broker.bootstrap_servers, APP, ADDRESSES)
+    with worker(config, APP) as process:
+        yield Running(broker.bootstrap_servers, process, ADDRESSES, APP)
+
+
+def _metric(running: Running, name: str, address: str) -> float:
+    text = running.worker.page("/metrics")
+    return float(
+        next(
+            each.split()[-1]
+            for each in text.splitlines()
+            if each.startswith(f'{name}{{address="{address}"}}')
+        )
+    )
+
+
+def test_messages_without_ids(running: Running) -> None:
+    """A resend without a duplicate ID of its own is dropped, and counted; what is accepted names the members that it passed."""
+    first = [crossed(each, 0, ("_RF_HOPS", b"berlin"), ("h", b"1")) for each in range(10)]
+    running.outcome("no-ids", first)
+    got = running.outcome("no-ids", [*first[5:], crossed(10, 10), crossed(3), crossed(10, 10)])
+    counts = running.worker.health()[1]["lanes"]["no-ids-0"]
+
+    assert values(got) == [b"%d" % each for each in range(11)]
+    assert got[0].headers == [("h", b"1"), ("_RF_HOPS", b"berlin"), ("_RF_SOURCE", b"no-ids/0/0")]
+    assert {name: counts[name] for name in ("unchecked", "duplicates", "bridge_duplicates")} == {
+        "unchecked": 11, "duplicates": 7, "bridge_duplicates": 7,
+    }  # fmt: skip
+    assert _metric(running, "ringfence_bridge_duplicates_total", "no-ids") == 7
+
+
+def test_size_0(running: Running) -> None:
+    """With detection off everything passes: 10 of 10."""
+    got = running.outcome("off", [crossed(each % 5, 0) for each in range(10)])
+
+    assert len(got) == 10
+    assert not any(name.startswith("_RF_BRIDGE") for each in got for name, _ in each.headers)
+
+
+def test_ids_of_users(running: Running) -> None:
+    """They count where the bridge does not say otherwise, once its hop is new. Duplicates by a hop are diverted without an original."""
+    got = running.outcome(
+        "ids",
+        [
+            Sent(b"a", b"g", b"plain"),
+            crossed(1, user_id=b"a"),
+            crossed(2, user_id=b"b"),
+            crossed(3, 0, IGNORE, user_id=b"a"),
+            crossed(4, 0, IGNORE, user_id=b"c"),
+            crossed(2, user_id=b"new"),
+            Sent(b"b", b"g", b"of b"),
+            Sent(b"c", b"g", b"of c"),
+            Sent(b"new", b"g", b"of new"),
+        ],
+    )
+    diverted = running.read("ids.duplicates", 1)
+
+    assert values(got) == [b"plain", b"2", b"3", b"4", b"of c", b"of new"]
+    assert [(each.value, dict(each.headers)["_RF_ORIGINAL"]) for each in diverted] == [
+        (b"1", b"ids/0/0"), (b"2", None), (b"of b", b"ids/0/2"),
+    ]  # fmt: skip
+
+
+def test_malformed(running: Running) -> None:
+    """What no bridge writes goes to quarantine with the reason; it confirms nothing, and everything else flows."""
+    got = running.outcome(
+        "malformed",
+        [
+            Sent(None, b"g", b"no hop", (("_RF_BRIDGE_DUPL_ID", b"to-paris/9"),)),
+            Sent(None, b"g", b"above", hop(7, 8)),
+            crossed(6),
+            Sent(None, b"g", b"forged", (("_RF_HOPS", b"berlin"),)),
+        ],
+    )
+    reasons = [dict(each.headers)["_RF_REASON"] or b"" for each in running.read("malformed.quarantine", 1)]
+
+    assert values(got) == [b"6", b"forged"]
+    assert got[1].headers == [("_RF_SOURCE", b"malformed/0/3")]
+    assert reasons[0].startswith(b"_RF_BRIDGE_DUPL_ID is 'to-paris/9': a bridge writes <bridge>/")
+    assert reasons[1].startswith(
+        b"_RF_BRIDGE_CONFIRMED is 8, and _RF_BRIDGE_DUPL_ID says that this is offset 7"
+    )
+
+
+def test_misplaced_and_killed(running: Running) -> None:
+    """A bridge with another partitioner: three quarters are forwarded while later records, placed rightly, confirm them. None is lost."""
+    dice = random.Random(5)
+    count, groups = 3_000, [b"group-%d" % each for each in range(20)]
+    place = {each: dice.randrange(4) for each in groups}
+    key = [dice.choice(groups) for _ in range(count)]
+    sent: list[tuple[int, int]] = []
+    begin = 0
+    while (
+        begin < count
+    ):  # cycles of up to 200; what is confirmed when one is sent is what stood there; some are sent again
+        sent += [(each, max(0, begin - 200)) for each in range(begin, min(count, begin + 200))]
+        begin += 200 if dice.random() < 0.8 else -dice.randint(0, min(begin, 200))
+    for part in (sent[: len(sent) // 2], sent[len(sent) // 2 :]):
+        for partition in range(4):
+            records = [
+                crossed(step, known, key=key[step]) for step, known in part if place[key[step]] == partition
+            ]
+            kafka.send(running.bootstrap, "misplaced", records, partition)
+        if part[0] == sent[0]:
+            wait_for(lambda: len(running.read("misplaced.accepted", 4)) > 200, running.worker.log)
+            running.worker.kill()
+            running.worker.start()
+            running.worker.wait_ready()
+    got = running.settled("misplaced")
+
+    assert Counter(values(got)) == Counter(b"%d" % each for each in range(count))
+    for group in groups:
+        steps = [int(each.value or b"") for each in got if each.key == group]
+        assert steps == sorted(steps)
+
+
+# -- the worker's state ---------------------------------------------------------------------------------------------
+
+
+def test_restart_state_lost_and_cleared(bootstrap: str, tmp_path: Path) -> None:
+    """A restart and a lost disk forget nothing; ``rings clear`` does, from one point on, and leaves IDs alone; the verbs tell."""
+    name = kafka.unique("hops-state")
+    addresses = [{"name": name, "partitions": 1}]
+    config = configure(tmp_path, bootstrap, name, addresses)
+    bridged, other = f"BRIDGE.{name}", Source("to-paris", "x" * 22, 3)
+    elsewhere = Sent(None, b"g", b"other", hop(2, 0, other))
+    with worker(config, "w") as process:
+        running = Running(bootstrap, process, addresses, name)
+        running.outcome(name, [crossed(each, 4, user_id=b"%d" % each) for each in range(4, 8)] + [elsewhere])
+        process.kill()
+        process.start()
+        process.wait_ready()
+        after_kill = running.outcome(name, [crossed(6), crossed(3), crossed(8, 4)])
+        process.stop()
+        shutil.rmtree(tmp_path / "data")
+        process.start()
+        process.wait_ready()
+        after_loss = running.outcome(name, [crossed(8), crossed(2), elsewhere, crossed(9, 9)])
+        shown = json.loads(_verb(config, "show", bridged, "--json"))["addresses"][bridged]
+        overview = _verb(config, "show")
+        found = [
+            _verb(config, "find", bridged, encode(Hop(SOURCE, each)).decode(), code=code)
+            for each, code in ((8, 0), (9, 0), (10, 1))
+        ]
+        cleared = _verb(config, "clear", bridged)
+        after_clear = running.outcome(
+            name, [crossed(9, 9), crossed(9, 9), crossed(8), Sent(b"4", b"g", b"known ID")]
+        )
+        process.stop()
+        process.start()
+        process.wait_ready()
+        at_last = running.outcome(name, [crossed(9), crossed(10, 9)])
+    (told,) = [json.loads(each.value or b"") for each in kafka.read_all(bootstrap, f"{name}-journal", 1)]
+
+    assert values(after_kill) == [b"4", b"5", b"6", b"7", b"other", b"8"]
+    assert values(after_loss)[6:] == [b"9"]
+    assert {each["source"]: (each["lane"], each["arrived"], each["floor"], each["above"], each["highest"]) for each in shown} == {
+        f"to-paris/{TOPIC_ID}/3": (f"{name}-0", f"{name}/0", 9, 1, 9),
+        f"to-paris/{'x' * 22}/3": (f"{name}-0", f"{name}/0", 0, 1, 2),
+    }  # fmt: skip
+    assert f"ringfence rings show {bridged}" in overview
+    assert "below 9, which its bridge has confirmed" in found[0]
+    assert "it came" in found[1]
+    assert "not known" in found[2]
+    assert cleared == f"cleared  {name}-0  2 sources of bridges forgotten\n"
+    assert (told["event"], told["address"], told["next"][name]) == ("cleared", bridged, 12)
+    assert values(after_clear)[7:] == [b"9"]  # 8 is below what 9 has confirmed
+    assert values(at_last)[8:] == [b"10"]
+
+
+def _verb(config: Path, verb: str, *arguments: str, code: int = 0) -> str:
+    done = run_verb("rings", verb, *arguments, "--config", str(config), check=False)
+    assert done.returncode == code, done.stderr
+    return done.stdout
+
+
+def test_in_memory_only(bootstrap: str, tmp_path: Path) -> None:
+    """Without ``persist_id_cache`` it is forgotten with the process, and nothing of it is in the changelog."""
+    name = kafka.unique("hops-memory")
+    addresses = [{"name": name, "partitions": 1, "persist_id_cache": False}]
+    config = configure(tmp_path, bootstrap, name, addresses)
+    process = WorkerProcess(config, "w")
+    try:
+        process.start()
+        process.wait_ready()
+        running = Running(bootstrap, process, addresses, name)
+        before = running.outcome(name, [crossed(5), crossed(5), crossed(6, 6)])
+        process.stop()
+        process.start()
+        process.wait_ready()
+        after = running.outcome(name, [crossed(5), crossed(5)])
+    finally:
+        process.destroy()
+    changelog = kafka.read_all(bootstrap, f"{name}-{name}-changelog", 1)
+
+    assert values(before) == [b"5", b"6"]
+    assert values(after) == [b"5", b"6", b"5"]
+    assert {each.key for each in changelog} == {b"\x00"}
+
+
+def test_names_and_hops_that_are_none(bootstrap: str, tmp_path: Path) -> None:
+    """They are named, with the way out."""
+    name = kafka.unique("hops-errors")
+    config = configure(tmp_path, bootstrap, name, [{"name": name, "partitions": 1}])
+
+    def refused(*arguments: str) -> str:
+        done = run_verb("rings", *arguments, "--config", str(config), check=False)
+        assert (done.returncode, done.stdout) == (2, "")
+        return done.stderr
+
+    for verb in (["show"], ["find"], ["clear"]):
+        more = ["x"] if verb == ["find"] else []
+        assert f"BRIDGE.nobody: unknown address 'nobody': the configuration has {name}" in refused(
+            *verb, "BRIDGE.nobody", *more
+        )
+    for text in ("x", f"to-paris/{TOPIC_ID}/3", f"to-paris/{TOPIC_ID}/3/x", "to-paris/short/3/1"):
+        assert f"'{text}' is no hop: write <bridge>/<ID of its source topic>/" in refused(
+            "find", f"BRIDGE.{name}", text
+        )
+    assert "leave it out" in refused("find", f"BRIDGE.{name}", f"to-paris/{TOPIC_ID}/3/1", "--of", name)
+    assert "nothing has come over a bridge" in _verb(config, "show", f"BRIDGE.{name}")
+    assert "rings show BRIDGE" not in _verb(config, "show")
+    assert _verb(config, "clear", f"BRIDGE.{name}") == f"cleared  {name}-0  0 sources of bridges forgotten\n"
+
+
+def test_home_of_what_has_no_group(bootstrap: str, tmp_path: Path) -> None:
+    """A hop without a group and an ID that counts meets its resend in one lane, into whatever partition each was put."""
+    name = kafka.unique("hops-homes")
+    addresses = [{"name": name, "partitions": 2}]
+    config = configure(tmp_path, bootstrap, name, addresses)
+    records = [Sent(None, None, b"%d" % each, hop(each)) for each in range(20)]
+    records += [Sent(at_home(0, 2), None, b"%d" % each, (*hop(each), IGNORE)) for each in range(20, 40)]
+    with worker(config, "w") as process:
+        running = Running(bootstrap, process, addresses, name)
+        running.outcome(name, records, 0)
+        got = running.outcome(name, records, 1)
+
+    assert Counter(values(got)) == Counter(each.value for each in records)

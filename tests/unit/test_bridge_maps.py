@@ -1,0 +1,92 @@
+"""When the members of a strict connection may change, and who owns a group."""
+
+from collections import Counter
+
+from agents.bridge.maps import Adopt, Refuse, Run, Standing, decide
+from agents.bridge.note import Map
+from agents.bridge.sharing import Owner, owner
+
+TWO = ("berlin", "paris")
+THREE = ("berlin", "paris", "rome")
+ONE = Map(1, TWO)
+
+
+def _at(offset: int, shared: Map | None = ONE) -> Standing:
+    return {0: (offset, shared)}
+
+
+def test_first_start() -> None:
+    """Nothing was ever forwarded: all begin where the log does, and that is written down before any begins."""
+    assert decide(TWO, {}, {0: 3, 1: 0}) == Adopt(ONE, {0: 3, 1: 0})
+
+
+def test_same_members() -> None:
+    """As before, wherever each stands."""
+    assert decide(TWO, {"berlin": _at(5), "paris": _at(9)}, {0: 0}) == Run(ONE)
+
+
+def test_operator_commit() -> None:
+    """An offset that somebody set has no note, and changes no members."""
+    assert decide(TWO, {"berlin": _at(5, None), "paris": _at(9)}, {0: 0}) == Run(ONE)
+
+
+def test_changed_apart() -> None:
+    """What lies between would go to nobody or to two."""
+    found = {"berlin": _at(5), "paris": _at(9)}
+
+    assert decide(THREE, found, {0: 0}) == Refuse(TWO, 0, {"berlin": 5, "paris": 9})
+
+
+def test_changed_together() -> None:
+    """All begin where the former ones ended, also who is new."""
+    found = {"berlin": _at(9), "paris": _at(9)}
+
+    assert decide(THREE, found, {0: 0}) == Adopt(Map(2, THREE), {0: 9})
+
+
+def test_removed_member_counts() -> None:
+    """A member that goes must have got its share first."""
+    found = {"berlin": _at(9, Map(2, THREE)), "paris": _at(9, Map(2, THREE)), "rome": _at(5, Map(2, THREE))}
+
+    assert decide(TWO, found, {0: 0}) == Refuse(THREE, 0, {"berlin": 9, "paris": 9, "rome": 5})
+    assert decide(TWO, found | {"rome": _at(9, Map(2, THREE))}, {0: 0}) == Adopt(Map(3, TWO), {0: 9})
+
+
+def test_returned_member_is_not_asked() -> None:
+    """What it committed long ago, under other members, says nothing."""
+    now = Map(3, TWO)
+    found = {"berlin": _at(20, now), "paris": _at(20, now), "rome": _at(9, Map(2, THREE))}
+
+    assert decide(THREE, found, {0: 0}) == Adopt(Map(4, THREE), {0: 20})
+
+
+def test_cut_short() -> None:
+    """A change that was written down for some only is completed: nobody has forwarded by it."""
+    now = Map(2, THREE)
+    found = {"berlin": _at(9, now), "paris": _at(9), "rome": {}}
+
+    assert decide(THREE, found, {0: 0}) == Adopt(now, {0: 9})
+
+
+def test_partition_that_one_has_not_begun() -> None:
+    """One has forwarded of a new partition, another has not: they stand apart."""
+    found: dict[str, Standing] = {"berlin": {0: (9, ONE), 1: (2, ONE)}, "paris": {0: (9, ONE)}}
+
+    assert decide(THREE, found, {0: 0, 1: 0}) == Refuse(TWO, 1, {"berlin": 2, "paris": None})
+
+
+def test_each_group_has_one_owner() -> None:
+    """The same for every bridge, and spread evenly."""
+    groups = [b"g%d" % each for each in range(3_000)]
+    found = Owner(THREE)
+    counts = Counter(found[each] for each in groups)
+
+    assert all(found[each] == owner(reversed(THREE), each) for each in groups)
+    assert all(900 < counts[each] < 1_100 for each in THREE)
+
+
+def test_a_member_moves_its_share_alone() -> None:
+    """Who was another's before the third came is still, unless it is the third's."""
+    groups = [b"g%d" % each for each in range(3_000)]
+
+    assert all(owner(THREE, each) in {owner(TWO, each), "rome"} for each in groups)
