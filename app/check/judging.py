@@ -8,6 +8,7 @@ from app.check.records import (
     PART_HEADER,
     SOURCE_HEADER,
     Headers,
+    Hop,
     Id,
     Place,
     Record,
@@ -27,6 +28,8 @@ class Judgement:
     address: str
     sent: int = 0
     distinct: int = 0
+    resent: int = 0
+    """Records that their bridges sent again."""
     accepted: int = 0
     """Messages and transactions; of these the first part counts."""
     parts: int = 0
@@ -57,6 +60,7 @@ def judge(inputs: Mapping[str, Sequence[Record]], outputs: Mapping[str, Sequence
     everything = [unit(address, each) for address, records in inputs.items() for each in records]
     units = {each.place: each for each in everything}
     originals = _originals(everything)
+    _count_resent(everything, found)
     times = {
         place: dict.fromkeys(units[place].wanted, 0)
         for place, original in originals.items()
@@ -102,16 +106,52 @@ def _judge_whole(found: Judgement, original: Unit, counts: Mapping[str, int]) ->
         found.torn.append(f"{original}: accepted without part {', '.join(missing)}")
 
 
+def _count_resent(units: Iterable[Unit], found: Mapping[str, Judgement]) -> None:
+    hops = _Hops()
+    for each in units:
+        if each.hop is not None and hops.known(each.place, each.hop):
+            found[each.place[0]].resent += 1
+
+
 def _originals(units: Iterable[Unit]) -> dict[Place, Place]:
-    """For each input record the first one that it repeats: one that has an ID of it and repeats none itself; or itself."""
+    """For each input record the first one that it repeats: one that has an ID of it and repeats none itself; or itself.
+
+    What a bridge sends again repeats what it sent first, whatever IDs that has. It repeats what that repeats.
+    """
     first: dict[Id, Place] = {}
     originals: dict[Place, Place] = {}
+    hops = _Hops()
     for each in units:
+        sent = None if each.hop is None else hops.known(each.place, each.hop)
+        if sent is not None:
+            originals[each.place] = originals[sent]
+            continue
         known = next((first[one] for one in each.ids if one in first), None)
         originals[each.place] = known or each.place
         if known is None:
             first |= dict.fromkeys(each.ids, each.place)
     return originals
+
+
+class _Hops:
+    """What bridges have sent, in the order of partitions and offsets."""
+
+    def __init__(self) -> None:
+        self._first: dict[tuple[str, Hop], Place] = {}
+        self._confirmed: dict[tuple[str, int, tuple[str, str, str]], tuple[int, Place]] = {}
+
+    def known(self, place: Place, hop: Hop) -> Place | None:
+        """The record that it repeats; where its partition was told that it is there, and it is not, the one that said so. None = new."""
+        topic, partition, _ = place
+        way = topic, partition, hop.source
+        confirmed, told = self._confirmed.get(way, (0, place))
+        found = self._first.get((topic, hop._replace(confirmed=0)))
+        if found is None and hop.offset < confirmed:
+            found = told
+        self._first.setdefault((topic, hop._replace(confirmed=0)), found or place)
+        if hop.confirmed > confirmed:
+            self._confirmed[way] = hop.confirmed, place
+        return found
 
 
 class _Order:

@@ -9,6 +9,11 @@ ID_HEADER: Final = "_AMQ_DUPL_ID"
 SOURCE_HEADER: Final = "_RF_SOURCE"
 TRANSACTION_HEADER: Final = "_RF_TX"
 PART_HEADER: Final = "_RF_TX_PART"
+HOP_HEADER: Final = "_RF_BRIDGE_DUPL_ID"
+CONFIRMED_HEADER: Final = "_RF_BRIDGE_CONFIRMED"
+IGNORED_HEADER: Final = "_RF_BRIDGE_IDS"
+PASSED_HEADER: Final = "_RF_HOPS"
+_OF_BRIDGES: Final = "_RF_BRIDGE_"
 
 Place = tuple[str, int, int]
 """Topic, partition and offset of an input record."""
@@ -42,6 +47,16 @@ class Wanted(NamedTuple):
     timestamp: int
 
 
+class Hop(NamedTuple):
+    """The step over a bridge by which a record came."""
+
+    source: tuple[str, str, str]
+    """Bridge, source topic's ID, partition."""
+    offset: int
+    confirmed: int
+    """Of its source all below was at the target before it."""
+
+
 class Unit(NamedTuple):
     """An input record: a message, or a transaction, of which all parts are accepted or none."""
 
@@ -50,6 +65,7 @@ class Unit(NamedTuple):
     """What makes it the same as another one: one ID that both have."""
     wanted: dict[str, Wanted]
     """By part, ``i/N``; a message has one, without a name."""
+    hop: Hop | None = None
 
     def __str__(self) -> str:
         topic, partition, offset = self.place
@@ -65,20 +81,49 @@ def unit(topic: str, record: Record) -> Unit:
         CannotJudgeError: it says that it is a transaction, and is none.
     """
     place = (topic, record.partition, record.offset)
-    own = _ids(topic, record.headers)
-    if TRANSACTION_HEADER not in dict(record.headers):
-        return Unit(
-            place, own, {"": Wanted(topic, record.key, record.value, record.headers, record.timestamp)}
-        )
+    found = dict(record.headers)
+    hop = _hop(place, found)
+    # Of what it passed the last one stays, where it came over a bridge.
+    passed = ((PASSED_HEADER, found[PASSED_HEADER]),) if hop and PASSED_HEADER in found else ()
+    counted = hop is None or IGNORED_HEADER not in found
+    own = _ids(topic, record.headers) if counted else ()
+    if TRANSACTION_HEADER not in found:
+        headers = (*_without_bridges(record.headers), *passed)
+        wanted_one = Wanted(topic, record.key, record.value, headers, record.timestamp)
+        return Unit(place, own, {"": wanted_one}, hop)
     try:
-        parts = [_part(topic, each, record.timestamp) for each in json.loads(record.value or b"")["parts"]]
+        listed = json.loads(record.value or b"")["parts"]
+        parts = [_part(topic, each, record.timestamp) for each in listed]
+        own += tuple(_ids_of(parts)) if counted else ()
+        parts = [each._replace(headers=(*each.headers, *passed)) for each in parts]
         wanted = {f"{number}/{len(parts)}": each for number, each in enumerate(parts, 1)}
         [*_, _last] = parts
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise CannotJudgeError(
             f"{topic}/{record.partition}/{record.offset} is no transaction: {error!r}"
         ) from error
-    return Unit(place, own + tuple(_ids_of(parts)), wanted)
+    return Unit(place, own, wanted, hop)
+
+
+def _hop(place: Place, headers: dict[str, bytes | None]) -> Hop | None:
+    """None = it came over no bridge.
+
+    Raises:
+        CannotJudgeError: what it says of that cannot be read.
+    """
+    if HOP_HEADER not in headers:
+        return None
+    try:
+        bridge, topic_id, partition, offset = (headers[HOP_HEADER] or b"").decode().split("/")
+        return Hop(
+            (bridge, topic_id, partition), int(offset), int(headers.get(CONFIRMED_HEADER, b"0") or b"")
+        )
+    except ValueError as error:
+        raise CannotJudgeError(f"{'/'.join(map(str, place))} came over no bridge: {error!r}") from error
+
+
+def _without_bridges(headers: Headers) -> Headers:
+    return tuple(each for each in headers if not each[0].startswith(_OF_BRIDGES) and each[0] != PASSED_HEADER)
 
 
 def _part(topic: str, part: dict[str, Any], timestamp: int) -> Wanted:

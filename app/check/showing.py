@@ -47,6 +47,8 @@ def report(console: Console, judgements: Sequence[Judgement], seconds: float) ->
             console.print(
                 f"{each.accepted:,} transactions of {each.address} were accepted as {each.parts:,} parts."
             )
+        if each.resent:
+            console.print(f"{each.resent:,} records of {each.address} were sent again by their bridges.")
     if crossing:
         console.print(
             f"{crossing:,} resends came after the kill while their originals were consumed before it."

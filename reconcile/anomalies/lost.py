@@ -4,6 +4,8 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
 
 from reconcile.anomalies.name import Anomaly, rows
+from reconcile.night.evidence import ONCE
+from reconcile.spark.hops import MALFORMED
 from reconcile.spark.schemas import DIVERTED
 
 
@@ -24,7 +26,10 @@ def lost(missing: DataFrame, orphans: DataFrame, rules: DataFrame) -> DataFrame:
     """
     rule = F.broadcast(rules)
     # Where duplicates are diverted, and where IDs are not looked at, whatever is missing is missing.
-    plain = missing.join(rule, on="address", how="inner").where("divert or not detects or ids = 0")
+    by_hop = F.coalesce("resent", F.lit(False))
+    plain = missing.join(rule, on="address", how="inner").where(
+        F.expr("divert or not detects") | (~by_hop & (F.col("ids") == 0))
+    )
     others = (
         orphans.where("fate is null").join(rule, on="address", how="inner").where("not divert and detects")
     )
@@ -36,14 +41,27 @@ def lost(missing: DataFrame, orphans: DataFrame, rules: DataFrame) -> DataFrame:
 
 def _unknown() -> Column:
     """That no ring knew it."""
-    return F.when(F.col("ids") > 1, F.lit("the ring of its lane knew no other of any of its IDs")).otherwise(
-        F.lit("the ring of its lane knew no other of its ID")
+    ring = (
+        F.when(F.col("ids") > 1, F.lit("the ring of its lane knew no other of any of its IDs"))
+        .when(F.col("ids") > 0, F.lit("the ring of its lane knew no other of its ID"))
+        .otherwise(F.lit("it has no ID that is looked at"))
     )
+    return F.when(
+        F.col("hop_source") > MALFORMED, F.concat(F.lit("its lane did not know its hop, and "), ring)
+    ).otherwise(ring)
 
 
-def wrong_verdict(orphans: DataFrame, rules: DataFrame) -> DataFrame:
-    """Diverted duplicates of nothing: the trap of one that is called a duplicate of itself."""
-    found = orphans.where(F.col("fate") == DIVERTED).join(F.broadcast(rules), on="address", how="inner")
+def wrong_verdict(orphans: DataFrame, evidence: DataFrame, rules: DataFrame) -> DataFrame:
+    """Diverted duplicates of nothing: the trap of one that is called a duplicate of itself.
+
+    Args:
+        orphans: As :func:`lost` has them.
+        evidence: Of the night: what has no ID is a duplicate by its hop only.
+        rules: As :func:`lost` has them.
+    """
+    none = evidence.where(f"{ONCE} and ids = 0").where(~F.coalesce("resent", F.lit(False)))
+    duplicates = orphans.unionByName(none).where(F.col("fate") == DIVERTED)
+    found = duplicates.join(F.broadcast(rules), on="address", how="inner")
     why = F.when(F.col("original").isNull(), _unknown())
     return unknown_where_gone(
         found.withColumn(
@@ -64,7 +82,7 @@ def unknown_where_gone(found: DataFrame, anomaly: Anomaly) -> DataFrame:
     """The anomaly, or GAP where the evidence that would tell is deleted."""
     gone = (
         F.col("outputs_gone")
-        | (F.col("ids_gone") & (F.col("ids") > 0))
+        | (F.col("ids_gone") & ((F.col("ids") > 0) | (F.col("hop_source") > MALFORMED)))
         | (F.col("targets_gone") & F.coalesce(F.col("parts") > 0, F.lit(False)))
     )
     return rows(

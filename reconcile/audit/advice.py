@@ -26,6 +26,7 @@ def notes(audit: Audit) -> list[str]:
         _compacted,
         _meaning,
         _transactions,
+        _bridges,
         _instead,
         _across,
         _partitioner,
@@ -324,6 +325,27 @@ def _limits(audit: Audit) -> Iterator[str]:
 
 def _short(name: str) -> str:
     return name if len(name) <= _NAME_MAX else f"{name[:_NAME_MAX]}…"
+
+
+def _bridges(audit: Audit) -> Iterator[str]:
+    found = audit.bridges
+    if found.records:
+        named = list(found.bridges)
+        yield (
+            f"{_many(found.records, 'record')} came over {'a bridge' if len(named) == 1 else 'bridges'} "
+            f"({', '.join(named[:_NAMED_MAX])}), of which {found.resends:,} had been sent before. Ringfence knows these by their hop, "
+            "and needs no ring for it."
+        )
+    if found.ids_ignored:
+        yield (
+            f"Of {_many(found.ids_ignored, 'record')} that came over bridges the own ID is not to be looked at. Here it counts as any "
+            "other, so the resends by ID are an upper bound."
+        )
+    if found.malformed:
+        yield (
+            f"{_many(found.malformed, 'record')} with the header _RF_BRIDGE_DUPL_ID, of which no bridge has written what it says: "
+            "Ringfence would refuse them. No other producer may set it."
+        )
 
 
 def _many(count: int, noun: str) -> str:

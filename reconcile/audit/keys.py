@@ -30,9 +30,10 @@ def by_partition(audit: Audit, records: DataFrame) -> Audit:
     told = F.when(F.col("timestamp") > 0, F.col("timestamp"))
     rows = records.groupBy("partition").agg(
         F.count(F.lit(1)).alias("records"), F.count("id").alias("with_id"), F.count_if("keyed").alias("keyed"),
-        F.count_if("tombstone").alias("tombstones"), F.count_if("envelope").alias("envelopes"), F.min(told).alias("first"), F.max(told).alias("last"),
+        F.count_if("tombstone").alias("tombstones"), F.count_if("envelope").alias("envelopes"), F.count("hop_source").alias("bridged"),
+        F.min(told).alias("first"), F.max(told).alias("last"),
     ).collect()  # fmt: skip
-    names = ("records", "with_id", "keyed", "tombstones", "envelopes")
+    names = ("records", "with_id", "keyed", "tombstones", "envelopes", "bridged")
     there = {row["partition"]: row for row in rows}
     empty = dict.fromkeys(names, 0)
     first_ms = min((row["first"] for row in rows if row["first"]), default=0)

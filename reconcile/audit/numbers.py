@@ -6,7 +6,7 @@ from typing import Final
 
 from pyspark.sql import DataFrame, SparkSession
 
-from reconcile.audit import frames, keys, resend_counts, transactions
+from reconcile.audit import bridges, frames, keys, resend_counts, transactions
 from reconcile.audit.frames import kept
 from reconcile.audit.result import Audit, Resends
 from reconcile.spark import read
@@ -55,6 +55,8 @@ class Counter:
             audit = replace(audit, groups=keys.groups(records))
             self.say(STEPS[2])
             audit = self._resends(audit, records)
+            if audit.sum("bridged"):
+                audit = replace(audit, bridges=bridges.counted(records))
         if audit.sum("envelopes"):
             scanned = read.scan(self.spark, self.options, ranges)
             name = audit.configured or audit.topic.name

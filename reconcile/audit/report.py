@@ -33,6 +33,7 @@ def _rows(audit: Audit) -> list[tuple[str, str]]:
         ("with an ID", f"{found.with_id:,}"),
         ("without", f"{audit.records - found.with_id:,}"),
         *_transactions(audit),
+        *_bridges(audit),
         ("resends", _of(found.resends, audit.records)),
         ("  to another partition", f"{found.other_partition:,}"),
         ("  of another group", f"{found.other_group:,}"),
@@ -60,6 +61,19 @@ def _transactions(audit: Audit) -> list[tuple[str, str]]:
         ("  parts", f"{found.parts:,}"),
         ("  parts with an ID", f"{found.part_ids:,}"),
         ("  without any ID", f"{found.without_id:,}"),
+        *([("  cannot be read: would be refused", f"{found.malformed:,}")] if found.malformed else []),
+    ]
+
+
+def _bridges(audit: Audit) -> list[tuple[str, str]]:
+    """Nothing where nothing came over any."""
+    found = audit.bridges
+    if not audit.sum("bridged"):
+        return []
+    return [
+        ("over bridges", f"{found.records:,}"),
+        ("  sent again by them", _of(found.resends, found.records)),
+        ("  own ID not looked at", f"{found.ids_ignored:,}"),
         *([("  cannot be read: would be refused", f"{found.malformed:,}")] if found.malformed else []),
     ]
 

@@ -37,6 +37,8 @@ class PartitionCount:
     tombstones: int
     envelopes: int = 0
     """Records that are transactions."""
+    bridged: int = 0
+    """Records that came over bridges."""
     resends: int = 0
 
 
@@ -133,6 +135,21 @@ class Transactions:
 
 
 @dataclass(frozen=True, slots=True)
+class Bridges:
+    """What came over bridges."""
+
+    records: int = 0
+    malformed: int = 0
+    """Others, whose hop cannot be read: Ringfence would refuse them."""
+    resends: int = 0
+    """Records whose hop was there already: Ringfence would drop them, whatever ring it has."""
+    ids_ignored: int = 0
+    """Records whose own ID is not to be looked at."""
+    bridges: Mapping[str, int] = field(default_factory=dict)
+    """Records by their bridge; of the bridges that have most."""
+
+
+@dataclass(frozen=True, slots=True)
 class Audit:
     """All of it."""
 
@@ -161,6 +178,7 @@ class Audit:
     """So many records were looked at for them."""
     moments: Sequence[Moment] = ()
     transactions: Transactions = Transactions()
+    bridges: Bridges = Bridges()
 
     @property
     def records(self) -> int:
@@ -227,6 +245,7 @@ def document(audit: Audit, notes: Sequence[str], snippet: str) -> dict[str, Any]
         "tombstones": audit.sum("tombstones"),
         "partitions": [asdict(each) for each in audit.partitions],
         "transactions": asdict(audit.transactions),
+        "bridges": asdict(audit.bridges),
         "resends": _resends(audit, found),
         "instead": [_resends(audit, each) for each in audit.others],
         "groups": {

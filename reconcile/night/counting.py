@@ -53,7 +53,7 @@ BACKLOG_READ_MAX: Final = 1_000_000
 """Of a longer backlog the offsets are counted, those of markers and aborted records too."""
 COUNTED: Final = (
     "input", "accepted", "diverted", "quarantined", "unchecked", "forwarded", "waiting", "unmatched", "dropped",
-    "parts",
+    "bridge_diverted", "bridge_dropped", "parts",
 )  # fmt: skip
 
 
@@ -76,16 +76,20 @@ def count(
     accepted = once & (fate == ACCEPTED)
     dropping = F.col("address").isin(sorted(found.dropping)) if found.dropping else F.lit(False)
     identified = F.col("ids") > 0
+    missing = once & fate.isNull() & ~F.col("waiting")
+    diverted, by_hop = once & (fate == DIVERTED), F.col("resent")
     counted = (
         once,
         accepted,
-        once & (fate == DIVERTED),
+        diverted & ~by_hop,
         once & (fate == QUARANTINED),
         accepted & (~identified | (F.get(capacities, F.col("address")) == 0)),
         once & F.col("forward_offset").isNotNull(),
         once & F.col("waiting"),
-        once & fate.isNull() & ~F.col("waiting"),
-        once & fate.isNull() & ~F.col("waiting") & identified & dropping,
+        missing,
+        missing & ~by_hop & identified & dropping,
+        diverted & by_hop,
+        missing & by_hop & dropping,
     )
     dated = F.when(once & (F.col("timestamp") > 0), F.col("timestamp"))
     rows, since = _since(frames, evidence, told)

@@ -101,7 +101,7 @@ def moments(
         dropping: Whether a record without an output is a duplicate, at its address.
     """
     fate = F.col("fate")
-    dropped = fate.isNull() & ~F.col("waiting") & (F.col("ids") > 0) & dropping
+    dropped = fate.isNull() & ~F.col("waiting") & ((F.col("ids") > 0) | F.col("resent")) & dropping
     rows = evidence.where(F.expr(ONCE)).select(
         "address",
         "timestamp",

@@ -101,7 +101,8 @@ def _columns() -> list[Column]:
     # A null value has size 0 there.
     stands_in = quarantined & F.col("out_value_bytes").eqNullSafe(F.coalesce("value_bytes", F.lit(0)))
     value_changed = (F.col("value_digest") != F.col("out_value_digest")) & ~stands_in
-    headers_changed = F.col("headers_digest") != F.col("out_headers_digest")
+    passed_changed = accepted & ~F.col("passed_digest").eqNullSafe(F.col("out_passed_digest"))
+    headers_changed = (F.col("headers_digest") != F.col("out_headers_digest")) | passed_changed
     somewhere = (F.col("partition") >= 0) | (F.col("offset") >= 0)
     special: dict[str, Column] = {
         "partition": F.when(somewhere, F.col("partition")),
@@ -121,10 +122,12 @@ def _columns() -> list[Column]:
         "came": F.lit(None),
         "ids": F.col("id").isNotNull().cast("int"),
         "home_digest": F.xxhash64("group"),
+        "resent": F.lit(False),
         "key_digest": _other_side("key_digest"),
         "value_digest": _other_side("value_digest"),
         "value_bytes": _other_side("value_bytes"),
         "headers_digest": _other_side("headers_digest"),
+        "passed_digest": _other_side("passed_digest"),
         "group_digest": F.when(~has_input, F.col("out_group_digest")),
     }
     return [
@@ -144,7 +147,7 @@ def carried_inputs(evidence: DataFrame) -> DataFrame:
     """Inputs that are still on their way to their home lane, as the next night takes them up."""
     return evidence.where("waiting and has_input").select(
         *PLACE, "parts", "part_address", "timestamp", "id", "group", "key_digest", "value_digest", F.col("value_bytes").cast("int").alias("value_bytes"),
-        "headers_digest", "lane", "forward_offset",
+        "headers_digest", "hop_source", "hop_offset", "hop_confirmed", "passed_digest", "lane", "forward_offset",
     )  # fmt: skip
 
 
@@ -163,6 +166,7 @@ def carried_outputs(ahead: DataFrame) -> DataFrame:
         F.col("value_digest").alias("out_value_digest"),
         F.col("value_bytes").alias("out_value_bytes"),
         F.col("headers_digest").alias("out_headers_digest"),
+        F.col("passed_digest").alias("out_passed_digest"),
         "original", "original_partition", "original_offset",
     )  # fmt: skip
 

@@ -24,6 +24,7 @@ from reconcile.spark.schemas import (
     EVIDENCE,
     FORWARD_COMMITTED,
     FORWARDS,
+    HOPS,
     IDS,
     INPUTS,
     INT,
@@ -95,6 +96,11 @@ class Frames(Sources):
     def ahead(self, base: Night | None) -> DataFrame | None:
         """What last night saw of inputs beyond its cut."""
         carried = self._carried(base, "ahead", EVIDENCE)
+        return read.concatenated(carried) if carried else None
+
+    def hops(self, base: Night | None) -> DataFrame | None:
+        """:data:`reconcile.spark.schemas.HOPS` that the last night has kept; None = there are none."""
+        carried = self._carried(base, "hops", HOPS)
         return read.concatenated(carried) if carried else None
 
     def carries(self, base: Night | None) -> bool:

@@ -53,6 +53,11 @@ def told(events: DataFrame | None) -> Journal:
     return found
 
 
+def of_rings(events: DataFrame | None) -> DataFrame | None:
+    """Those of :data:`reconcile.spark.schemas.EVENTS` that happened to rings themselves."""
+    return None if events is None else events.where(~F.coalesce("of_hops", F.lit(False)))
+
+
 def capacities(addresses: Sequence[AddressSettings], told: Journal, chain: Sequence[Night]) -> list[int]:
     """As :func:`largest`; 0 where it is off now."""
     sizes = largest(addresses, told, chain)

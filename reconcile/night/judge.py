@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
 
-from reconcile.anomalies import fates, lost, order, originals, repeated, torn
+from reconcile.anomalies import bridged, fates, lost, order, originals, repeated, torn
 from reconcile.anomalies.name import Anomaly, doubted, rows
-from reconcile.night import counting, distributions, journal, resends, units
+from reconcile.night import counting, distributions, hops, journal, resends, units
 from reconcile.night import evidence as ev
 from reconcile.night import rules as kept_rules
 from reconcile.night.counting import Judgement
@@ -59,7 +59,8 @@ class Judge:
         """Judge everything, and write it below the night's folders; nothing of it counts before the night is committed."""
         found = Judgement()
         self.say(STEPS[0])
-        evidence = self._evidence(base)
+        evidence, followed = self._with_hops(self._evidence(base), base, events)
+        events = journal.of_rings(events)
         self.say(STEPS[1])
         told = journal.told(events)
         addresses, cuts = self.frames.addresses, self.frames.cuts
@@ -77,7 +78,11 @@ class Judge:
         doubts = kept_rules.doubts(addresses, cuts, base)
         orphans = self._orphans(evidence, ids, rules, events)
         # One after the other: each plan stays small, and each gets all of the memory.
-        for each in self._anomalies(evidence, ids, orphans, several, events, rules, chain, found):
+        promised = resends.by_lane(kept_rules.promised(addresses, cuts, chain))
+        again = self._again(followed, promised)
+        for each in self._anomalies(
+            evidence, ids, orphans, several, events, rules, chain, found, again, promised
+        ):
             self._write(self.frames.topics_named(doubted(each, doubts)), "anomalies", "append")
         counting.count_anomalies(self._read("anomalies"), found)
         self.say(STEPS[4])
@@ -87,6 +92,9 @@ class Judge:
         self._measure(evidence, orphans, found)
         self.say(STEPS[5])
         self._hand_on(evidence, found)
+        if followed is not None:
+            most = distributions.by_address([min(each, hops.KEPT_MAX) for each in sizes])
+            self._write(self.frames.named(hops.kept_on(followed, most)), "hops")
         return found
 
     # -- evidence --------------------------------------------------------------------------------------------------
@@ -109,6 +117,18 @@ class Judge:
             return matched
         joined = self._scratch("units", units.joined(envelopes).unionByName(units.as_plain(matched)))
         return matched.where(f"not ({units.OF_UNITS})").unionByName(joined)
+
+    def _with_hops(
+        self, evidence: DataFrame, base: Night | None, events: DataFrame | None
+    ) -> tuple[DataFrame, DataFrame | None]:
+        """The evidence, in which what came over bridges is told apart by what its lane knew of hops; and that, where there are any."""
+        bridged_ones = evidence.where(hops.OF_HOPS)
+        kept = self.frames.hops(base)
+        if kept is None and bridged_ones.isEmpty():
+            return evidence, None
+        followed = self._scratch("hops", hops.followed(bridged_ones, kept, events))
+        others = evidence.where(~F.coalesce(F.expr(hops.OF_HOPS), F.lit(False)))
+        return others.unionByName(hops.evidence_of(followed)), followed
 
     def _scratch(self, name: str, frame: DataFrame) -> DataFrame:
         path = self.files.at(SCRATCH, name)
@@ -150,7 +170,7 @@ class Judge:
     ) -> DataFrame:
         """What is not accepted, and a duplicate of nothing."""
         candidates = evidence.where(
-            f"{FIRST} and id is not null and ((whole is null and not waiting) or whole = {DIVERTED})"
+            f"{FIRST} and id is not null and not resent and ((whole is null and not waiting) or whole = {DIVERTED})"
         )
         found = originals.without_original(candidates, ids, rules, events, self.number)
         found = self._scratch("without_original", found)
@@ -169,9 +189,10 @@ class Judge:
         rules: DataFrame,
         chain: list[Night],
         found: Judgement,
+        again: DataFrame | None,
+        promised: Column,
     ) -> list[DataFrame]:
         spans = self.frames.spans()
-        promised = resends.by_lane(kept_rules.promised(self.frames.addresses, self.frames.cuts, chain))
         missing = lost.unmatched(evidence)
         looked_at = [
             self._gaps(),
@@ -180,6 +201,7 @@ class Judge:
             fates.phantom(evidence, spans),
             fates.beyond_memory(evidence, spans),
             fates.corrupted(evidence),
+            bridged.unread(evidence),
         ]
         transactions = found.total("parts") > 0
         if transactions:
@@ -187,7 +209,7 @@ class Judge:
             looked_at.append(torn.torn(evidence, rules, topics))
         frames = [
             concatenated(looked_at),
-            concatenated([lost.lost(missing, orphans, rules), lost.wrong_verdict(orphans, rules)]),
+            concatenated([lost.lost(missing, orphans, rules), lost.wrong_verdict(orphans, evidence, rules)]),
             order.reordered(evidence, transactions=transactions),
         ]
         base = chain[0] if chain else None
@@ -201,8 +223,19 @@ class Judge:
             between = repeated.between(pairs, ranked)
             judged = repeated.promised(between, events, rules, promised)
             inputs = [each.input_topic for each in self.frames.addresses]
-            frames += [repeated.remembered(judged), repeated.cross_lane(several, self.number, rules, inputs)]
-        return frames
+            by_id = [repeated.remembered(judged), repeated.cross_lane(several, self.number, rules, inputs)]
+            frames += by_id if again is None else [bridged.others(each, again) for each in by_id]
+        return frames if again is None else [again, *frames]
+
+    def _again(self, followed: DataFrame | None, promised: Column) -> DataFrame | None:
+        """What is wrong with hops that were accepted again; None = nothing."""
+        if followed is None:
+            return None
+        again = self._scratch("hops_again", bridged.again(followed, promised))
+        if again.isEmpty():
+            return None
+        found = [bridged.forgotten(again, followed), bridged.apart(again, followed)]
+        return self._scratch("hops_found", concatenated(found))
 
     def _gaps(self) -> DataFrame:
         """Evidence that is gone, a row a stretch of a partition."""

@@ -7,7 +7,7 @@ whatever else a crashed run left is removed by the next one.
 
     nights/000003.json             a finished night: cut, verdict, summary
     nights/000003.acknowledged     a person has seen its anomalies: the next night begins where it ended
-    results/000003/                Parquet: anomalies, counts, resends, and what waits for the next night (inputs, ahead)
+    results/000003/                Parquet: anomalies, counts, resends, and what the next night needs (inputs, ahead, hops)
     accepted/date=…/night=3/       Parquet: accepted IDs, a folder an address
     scratch/                       of the run under way
 """
@@ -22,9 +22,9 @@ from reconcile.night.cut import Position, TopicCut
 from reconcile.spark.files import Files
 from ringfence_kafka.errors import ConfigurationError, PrerequisiteError
 
-FORMAT: Final = 6
-READ: Final = frozenset({1, 2, 3, 4, 5, FORMAT})
-"""1 knew no ``held``, 2 neither ``consumed`` nor ``earliest``, 3 nothing from ``rules`` on, 4 no ``cluster``, 5 no parts."""
+FORMAT: Final = 7
+READ: Final = frozenset({1, 2, 3, 4, 5, 6, FORMAT})
+"""1 knew no ``held``, 2 neither ``consumed`` nor ``earliest``, 3 nothing from ``rules`` on, 4 no ``cluster``, 5 no parts, 6 no hops."""
 NIGHTS: Final = "nights"
 RESULTS: Final = "results"
 ACCEPTED: Final = "accepted"

@@ -37,9 +37,11 @@ def seen(evidence: DataFrame, detects: Collection[int], dropping: Collection[int
     """
     whole = F.col("whole")
     dropped = whole.isNull() & ~F.col("waiting") & among("address", dropping)
+    # What was known by its hop no ring has caught.
+    by_hop = F.col("resent")
     return (
         evidence.where(F.expr(FIRST) & F.col("id").isNotNull() & among("address", detects))
-        .where(whole.isin(ACCEPTED, DIVERTED) | dropped)
+        .where((whole == ACCEPTED) | (((whole == DIVERTED) | dropped) & ~by_hop))
         .select(
             *_LANE, "offset", "part_number", "forward_offset", F.col("part_address").alias("id_address"), "id", "timestamp",
             "out_address", "out_partition", "out_offset",

@@ -20,6 +20,8 @@ _EVENT_FORMAT: Final = 1
 _EVENT: Final = (
     "format int, event string, address string, lane int, before bigint, after bigint, next map<string,bigint>"
 )
+_OF_HOPS: Final = "BRIDGE."
+"""Before the name of an address: an event of what its lanes know of hops. HornetQ's name of that cache."""
 
 
 @dataclass(slots=True)
@@ -132,18 +134,26 @@ class Sources:
         later = F.raise_error(
             F.lit("the journal is of a later version of the workers: use its ringfence reconcile")
         ).cast(LONG)
+        # An address may be named so itself.
+        own = F.col("told.address").isin([each.name for each in self.addresses])
+        of_hops = F.coalesce(F.col("told.address").startswith(_OF_HOPS) & ~own, F.lit(False))
+        bare = F.substr("told.address", F.lit(len(_OF_HOPS) + 1))
+        address = F.when(of_hops, bare).otherwise(F.col("told.address"))
+        named = told.withColumns({"address": address, "of_hops": of_hops})
         next_input, next_forward = (
-            self._by_name({each.name: F.lit(topic(each)) for each in self.addresses}, F.col("told.address"))
+            self._by_name({each.name: F.lit(topic(each)) for each in self.addresses}, F.col("address"))
             for topic in (lambda each: each.input_topic, lambda each: self.cuts[each.name].forward.topic)
         )
-        numbered = told.select(
-            self._by_name({each.name: F.lit(n) for n, each in enumerate(self.addresses)}, F.col("told.address")).alias("address"),
+        numbered = named.select(
+            self._by_name({each.name: F.lit(n) for n, each in enumerate(self.addresses)}, F.col("address")).alias("address"),
             F.col("told.lane").alias("lane"),
             F.when(F.col("told.format") > _EVENT_FORMAT, later).otherwise(F.col("offset")).alias("number"),
             F.coalesce(F.try_element_at("told.next", next_input), F.lit(0)).alias("input_next"),
             F.coalesce(F.try_element_at("told.next", next_forward), F.lit(0)).alias("forward_next"),
             F.col("told.before").alias("before"),
             F.col("told.after").alias("after"),
+            F.col("told.event").alias("event"),
+            "of_hops",
         )  # fmt: skip
         from_ = by_address([begins.get(each.name, 0) for each in self.addresses])
         return numbered.where(F.col("address").isNotNull() & (F.col("number") >= from_)).select(*EVENTS.names)

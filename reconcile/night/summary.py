@@ -11,7 +11,11 @@ CLEAN: Final = "clean"
 ANOMALIES: Final = "anomalies"
 GAP: Final = "gap"
 EXIT_CODES: Final = {CLEAN: 0, ANOMALIES: 1, GAP: 3}
-COUNTS: Final = ("input", "accepted", "duplicates", "quarantined", "unchecked", "forwarded", "in_flight")
+COUNTS: Final = (
+    "input", "accepted", "duplicates", "bridge_duplicates", "quarantined", "unchecked", "forwarded", "in_flight",
+)  # fmt: skip
+BRIDGED: Final = "bridge_duplicates"
+"""Shown to people where there are any."""
 _ALLOWED: Final = frozenset({Anomaly.OVERRUN, Anomaly.GAP})
 """Neither makes a night one of anomalies: a ring promises no more, and what is gone is unknown."""
 
@@ -30,17 +34,20 @@ def address_counts(
     """One address of the document.
 
     Args:
-        counted: input, accepted, diverted, quarantined, unchecked, forwarded, waiting, unmatched, backlog.
+        counted: input, accepted, diverted, quarantined, unchecked, forwarded, waiting, unmatched, backlog, bridge_diverted,
+            bridge_dropped.
         anomalies: Name → count, zeros may be missing; ``UNKNOWN`` counts those that are GAP instead of LOST.
         ring: Capacity, and what the advisor says.
         divert: Duplicates have a topic. Else what is missing and not lost is a duplicate.
     """
     missing = anomalies.get(Anomaly.LOST, 0) + anomalies.get("UNKNOWN", 0)
-    dropped = 0 if divert else max(0, counted.get("unmatched", 0) - missing)
+    by_hop = counted.get("bridge_dropped", 0)
+    dropped = 0 if divert else max(0, counted.get("unmatched", 0) - by_hop - missing)
     return {
         "input": counted.get("input", 0),
         "accepted": counted.get("accepted", 0),
         "duplicates": counted.get("diverted", 0) + dropped,
+        BRIDGED: counted.get("bridge_diverted", 0) + by_hop,
         "quarantined": counted.get("quarantined", 0),
         "unchecked": counted.get("unchecked", 0),
         "forwarded": counted.get("forwarded", 0),
@@ -48,6 +55,12 @@ def address_counts(
         "ring": dict(ring),
         "anomalies": {each.value: anomalies.get(each, 0) for each in Anomaly},
     }
+
+
+def shown(addresses: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """The counts that people are shown: what came over bridges is left out where nothing of the kind was a duplicate."""
+    bridged = any(each.get(BRIDGED) for each in addresses.values())
+    return [each for each in COUNTS if bridged or each != BRIDGED]
 
 
 def cut_document(addresses: Mapping[str, AddressSettings], cuts: Mapping[str, AddressCut]) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from reconcile.night.distributions import (
     STRAYS,
 )
 from reconcile.night.nights import LaneCounts, Night
-from reconcile.night.summary import COUNTS
+from reconcile.night.summary import shown
 from reconcile.page import advice
 from reconcile.page.advice import Seen
 from reconcile.page.escapes import as_text
@@ -141,7 +141,9 @@ def figures(
         addresses=[
             AddressFigures(
                 name=each.name,
-                counts={name: document["addresses"][each.name][name] for name in COUNTS},
+                counts={
+                    name: document["addresses"][each.name][name] for name in shown(document["addresses"])
+                },
                 ring=rings[each.name],
                 step_ms=step_ms(*found.times.get(each.name, (0, 0))),
                 **_drawn(numbers, number),
@@ -203,7 +205,10 @@ def _lanes(
                 lane,
                 here.get("input", 0),
                 here.get("accepted", 0),
-                here.get("diverted", 0) + dropped,
+                here.get("diverted", 0)
+                + dropped
+                + here.get("bridge_diverted", 0)
+                + here.get("bridge_dropped", 0),
                 here.get("waiting", 0) + here.get("backlog", 0),
                 used.get(lane, 0),
                 *apart,

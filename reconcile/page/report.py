@@ -11,7 +11,7 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedCo
 from rich.table import Table
 
 from reconcile.anomalies.name import Anomaly
-from reconcile.night.summary import ANOMALIES, CLEAN, COUNTS
+from reconcile.night.summary import ANOMALIES, CLEAN, shown
 from reconcile.spark.failures import SPARK
 
 WIDTH_MIN: Final = 140
@@ -83,7 +83,8 @@ def show(document: Mapping[str, Any], advice: Iterable[str], console: Console) -
     """A row an address, the anomalies that were found, what a ring would need, the verdict."""
     table = Table(title=f"Run {document['night']}: what went in against what came out")
     table.add_column("address")
-    for each in COUNTS:
+    counts = shown(document["addresses"])
+    for each in counts:
         table.add_column(each.replace("_", " "), justify="right")
     table.add_column("anomalies")
     for name, each in document["addresses"].items():
@@ -91,7 +92,7 @@ def show(document: Mapping[str, Any], advice: Iterable[str], console: Console) -
         alarming = any(count for anomaly, count in each["anomalies"].items() if anomaly != Anomaly.OVERRUN)
         table.add_row(
             name,
-            *(f"{each[count]:,}" for count in COUNTS),
+            *(f"{each[count]:,}" for count in counts),
             f"[bold red]{found}[/]" if alarming else found or "none",
         )
     console.print(table)

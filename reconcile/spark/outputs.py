@@ -6,6 +6,7 @@ from typing import Final, NamedTuple
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
 
+from reconcile.spark.hops import left_behind
 from reconcile.spark.read import address_of, header, headers_digest, place, topic_of
 from reconcile.spark.schemas import ACCEPTED, DIVERTED, QUARANTINED
 from ringfence_kafka import wire
@@ -60,8 +61,10 @@ def _outputs(
     stand_in: Column = nothing.cast("bigint")
     # What is refused, or ignored, is so whole: whatever headers it had, it speaks for all parts.
     part: Column = nothing.cast("struct<number:int,parts:int>")
+    passed: Column = nothing.cast("bigint")
     if fate == ACCEPTED:
         part = _part()
+        passed = left_behind()
     if fate == DIVERTED:
         named = header(wire.HEADER_ORIGINAL).cast("string")
         original = place(wire.HEADER_ORIGINAL, topic_of(input_topics))
@@ -93,6 +96,7 @@ def _outputs(
         F.xxhash64("value").alias("out_value_digest"),
         stand_in.alias("out_value_bytes"),
         headers_digest().alias("out_headers_digest"),
+        passed.alias("out_passed_digest"),
         named.alias("original"),
         F.col("named.partition").alias("original_partition"),
         F.col("named.offset").alias("original_offset"),

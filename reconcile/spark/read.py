@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
 
-from reconcile.spark import envelopes
+from reconcile.spark import envelopes, hops
 from ringfence_kafka import wire
 from ringfence_kafka.config.settings import AddressSettings
 
@@ -90,8 +90,9 @@ def inputs(
         targets: Topic → its address, and those that parts of its envelopes may be for.
     """
     others = {each.name: each for several in targets.values() for each in several.others}
+    # Parts have what is said of their envelope's hop.
     rows = envelopes.opened(
-        records,
+        hops.with_hops(records),
         _mapped({topic: F.lit(each.name) for topic, each in targets.items()}),
         _mapped({topic: _names(each.others) for topic, each in targets.items()}),
     ).withColumn("address", address_of(numbers))
@@ -108,12 +109,16 @@ def inputs(
         "parts",
         "part_address",
         F.unix_millis("timestamp").alias("timestamp"),
-        _of_part(_id, dialect, others.values()).alias("id"),
+        F.when(~F.col("ids_ignored"), _of_part(_id, dialect, others.values())).alias("id"),
         F.when(itself, F.col("key")).otherwise(_of_part(_group, dialect, others.values())).alias("group"),
         F.xxhash64("key").alias("key_digest"),
         F.xxhash64("value").alias("value_digest"),
         F.length("value").alias("value_bytes"),
         headers_digest().alias("headers_digest"),
+        "hop_source",
+        "hop_offset",
+        "hop_confirmed",
+        "passed_digest",
     )
 
 
@@ -136,7 +141,7 @@ def _of_part(read: Callable[[Dialect], Column], own: Dialect, others: Iterable[T
 def audited(records: DataFrame, dialect: Dialect) -> DataFrame:
     """:data:`reconcile.spark.schemas.AUDITED`, of one topic. Long IDs are kept as digests, as in a ring."""
     found = _id(dialect)
-    return records.select(
+    return hops.with_hops(records).select(
         "partition",
         "offset",
         F.unix_millis("timestamp").alias("timestamp"),
@@ -147,6 +152,9 @@ def audited(records: DataFrame, dialect: Dialect) -> DataFrame:
         F.col("key").isNotNull().alias("keyed"),
         F.col("value").isNull().alias("tombstone"),
         envelopes.is_envelope().alias("envelope"),
+        "hop_source",
+        "hop_offset",
+        "ids_ignored",
     )
 
 

@@ -40,6 +40,10 @@ INPUTS: Final = _schema(
     value_digest=LONG,
     value_bytes=INT,
     headers_digest=LONG,
+    hop_source=TEXT,  # of a record that came over a bridge, and of its parts: bridge/topic ID/partition; empty = it cannot be read
+    hop_offset=LONG,
+    hop_confirmed=LONG,  # all of that source below it had been acknowledged
+    passed_digest=LONG,  # of the members that it says it has passed, where it came over a bridge; null = none
 )
 """What came in."""
 
@@ -53,6 +57,9 @@ AUDITED: Final = _schema(
     keyed=FLAG,  # there is a key
     tombstone=FLAG,  # there is no value
     envelope=FLAG,  # its value lists the parts of a transaction
+    hop_source=TEXT,  # it came over a bridge; empty = its hop cannot be read
+    hop_offset=LONG,
+    ids_ignored=FLAG,
 )
 """What stands in an audited topic."""
 
@@ -106,6 +113,7 @@ OUTPUTS: Final = _schema(
     out_value_digest=LONG,
     out_value_bytes=LONG,  # what a quarantine's stand-in says of the value's size
     out_headers_digest=LONG,
+    out_passed_digest=LONG,  # of what is left of a bridge's headers; null = nothing
     original=TEXT,  # what a diverted duplicate names as its original
     original_partition=INT,
     original_offset=LONG,
@@ -146,11 +154,16 @@ EVIDENCE: Final = _schema(
     came=INT,  # parts that were accepted
     ids=INT,  # IDs: a part has none that its envelope, or a part before it, has too
     home_digest=LONG,  # of what leads it to its lane
+    hop_source=TEXT,
+    hop_offset=LONG,
+    hop_confirmed=LONG,
+    resent=FLAG,  # its lane knew its hop: a duplicate, whatever IDs it has
     # Kept where the other side is missing, for the next night.
     key_digest=LONG,
     value_digest=LONG,
     value_bytes=LONG,
     headers_digest=LONG,
+    passed_digest=LONG,
     group_digest=LONG,
 )
 """Inputs beside what came of them; a row an output, or a row an input of which no output tells."""
@@ -175,6 +188,38 @@ IDS: Final = _schema(
 )
 """Accepted IDs, with where and when."""
 
+HOPS: Final = _schema(
+    address=INT,
+    lane=INT,
+    hop_source=TEXT,
+    partition=INT,  # where it came in: with the three above its way
+    offset=LONG,
+    forward_offset=LONG,
+    hop_offset=LONG,  # null: this row only tells what was confirmed
+    hop_confirmed=LONG,  # of all rows of a way the largest counts
+    accepted=FLAG,
+)
+"""What lanes know of hops: of each way what was confirmed, and the hops that are not below it."""
+
+FOLLOWED: Final = _schema(
+    **{each.name: each.dataType for each in EVIDENCE},
+    kept=FLAG,  # a night before has judged it
+    accepted=FLAG,
+    capacity=LONG,  # of the lane's ring then; null = nothing tells
+    hop_epoch=INT,  # how often its lane had forgotten all hops before it
+    sure_epoch=INT,  # how often it may have forgotten some
+    confirmed_way=LONG,  # the largest that its way was told, before it or later
+    # Of its way, before it: the first of the same hop, and the largest that was confirmed. Since its lane last forgot; since it may
+    # have forgotten some; ever.
+    same_known=LONG,
+    confirmed_known=LONG,
+    same_sure=LONG,
+    confirmed_sure=LONG,
+    same_ever=LONG,
+    confirmed_ever=LONG,
+)
+"""Evidence on records that came over bridges, and their parts, beside what their lanes knew."""
+
 RESENDS: Final = _schema(
     address=INT,
     lane=INT,
@@ -195,6 +240,8 @@ EVENTS: Final = _schema(
     forward_next=LONG,
     before=LONG,  # the ring's capacity
     after=LONG,
+    event=TEXT,
+    of_hops=FLAG,  # not to the ring, but to what the lane knew of hops
 )
 """What happened to rings: of a lane, all its inputs below the two offsets were judged before it."""
 

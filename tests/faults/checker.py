@@ -4,7 +4,8 @@ A checker that shared code with the checked would share its mistakes. Homes come
 implementation that is not Ringfence's.
 
 What it takes as given: the topics were read whole (save for what ``log_starts`` says of the input), after all came to
-rest; the ring's capacity was the same throughout, no ring was cleared, and IDs have no maximum age. An attempt that
+rest; the ring's capacity was the same throughout, nothing was cleared, and IDs have no maximum age. Where anything came over
+bridges, all of the input is there: outputs do not tell their hops. An attempt that
 its client wrote twice (retries without idempotence) is two inputs, and no anomaly.
 """
 
@@ -16,6 +17,7 @@ from tests.faults.content import corrupted
 from tests.faults.evidence import Evidence, Input, shown
 from tests.faults.finding import Anomaly, Finding, counts
 from tests.faults.history import History, Outcome, Place, Send
+from tests.faults.hops import Bridged, said_once
 from tests.faults.order import reordered
 from tests.faults.ring import Originals, Standing, remembered
 
@@ -27,14 +29,14 @@ _RANK: Final = {each: number for number, each in enumerate(Anomaly)}
 def check(history: History) -> list[Finding]:
     """All anomalies of a run, by name in the order of :class:`Anomaly`. Linear but for sorting."""
     evidence = Evidence(history)
-    originals = Originals(evidence)
+    originals, bridged = Originals(evidence), Bridged(evidence)
     unfound, findings = _producers(evidence)
     if not any(history.log_starts.values()):
         findings += [_lost_send(each) for each in unfound]
     findings += evidence.phantoms
-    findings += _fates(evidence, originals)
+    findings += _fates(evidence, originals, bridged)
     findings += reordered(evidence)
-    findings += remembered(evidence, originals)
+    findings += said_once([*bridged.again()], remembered(evidence, originals))
     findings += corrupted(evidence)
     findings += _gaps(evidence, len(unfound))
     return sorted(findings, key=lambda each: _RANK[each.anomaly])
@@ -80,7 +82,7 @@ def _lost_send(send: Send) -> Finding:
 # -- what became of each input -------------------------------------------------------------------------------------
 
 
-def _fates(evidence: Evidence, originals: Originals) -> Iterable[Finding]:
+def _fates(evidence: Evidence, originals: Originals, bridged: Bridged) -> Iterable[Finding]:
     for each in evidence.inputs():
         if each.whole and each.again is None and not (each.diverted or each.quarantined):
             continue
@@ -92,7 +94,7 @@ def _fates(evidence: Evidence, originals: Originals) -> Iterable[Finding]:
         if each.accepted is not None:
             yield from _torn(each)
         elif each.quarantined is None and each.fates() < 2:
-            yield from _duplicate(evidence, each, originals)
+            yield from _duplicate(evidence, each, originals, bridged)
 
 
 def _torn(each: Input) -> Iterable[Finding]:
@@ -104,7 +106,7 @@ def _torn(each: Input) -> Iterable[Finding]:
     yield Finding(Anomaly.TORN, places, f"{each.describe()} was accepted without its parts {missing}")
 
 
-def _duplicate(evidence: Evidence, each: Input, originals: Originals) -> Iterable[Finding]:
+def _duplicate(evidence: Evidence, each: Input, originals: Originals, bridged: Bridged) -> Iterable[Finding]:
     """An input that was not accepted must be a duplicate, and be seen as one where duplicates are diverted."""
     history = evidence.history
     if history.divert and each.diverted is None:
@@ -112,11 +114,16 @@ def _duplicate(evidence: Evidence, each: Input, originals: Originals) -> Iterabl
             Anomaly.LOST, (each.place,), f"{each.describe()} is neither accepted, diverted nor quarantined"
         )
         return
+    named = each.diverted is not None and (wire.HEADER_ORIGINAL, None) not in each.diverted.headers
+    if bridged.known(each) and not named:
+        return
     standing = originals.standing(each) if history.capacity else Standing.NONE
     if standing is Standing.NONE and each.diverted is None:
         why = "no other of its ID was accepted in its lane" if each.ids else "has no ID"
         if each.ids and not history.capacity:
             why = "IDs are not checked"
+        if each.hop is not None:
+            why = f"its hop was not known, and {why}"
         why = each.malformed or why
         yield Finding(
             Anomaly.LOST, (each.place,), f"{each.describe()} is neither accepted nor quarantined, and {why}"

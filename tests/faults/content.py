@@ -4,7 +4,7 @@ import json
 from hashlib import blake2b
 
 from ringfence_kafka import wire
-from tests.faults import transactions
+from tests.faults import hops, transactions
 from tests.faults.evidence import Evidence, Fate, Input
 from tests.faults.finding import Anomaly, Finding
 from tests.faults.history import Headers, Record
@@ -55,6 +55,16 @@ def _accepted(each: Input, output: Record) -> list[str]:
         wrong.append(f"{transactions.PLACE} that is not its own")
     if transactions.is_envelope(output):
         wrong.append(f"{transactions.HEADER}, as if it were an envelope")
+    return wrong + _bridged(each, output)
+
+
+def _bridged(each: Input, output: Record) -> list[str]:
+    """Of what a bridge wrote only the members stay that it passed."""
+    wrong = []
+    if not each.deleted and _all(output, wire.HEADER_HOPS) != hops.passed(each.record, each.hop):
+        wrong.append(f"another {wire.HEADER_HOPS} than its input has")
+    if any(name.startswith(hops.OF_BRIDGES) for name, _ in output.headers):
+        wrong.append("headers of the bridge that it came over")
     return wrong
 
 

@@ -9,9 +9,10 @@ from operator import itemgetter
 from typing import Final, NamedTuple
 
 from ringfence_kafka import wire
-from tests.faults import transactions
+from tests.faults import hops, transactions
 from tests.faults.finding import Anomaly, Finding
 from tests.faults.history import History, Place, Record
+from tests.faults.hops import MalformedHopError, Step
 from tests.faults.transactions import MalformedError, Part
 
 ID_BYTES_MAX: Final = 256
@@ -41,7 +42,9 @@ class Input:
     parts: list[Part | None] | None = None
     """Of a transaction; each None = known by its number alone. None = a plain message, or a malformed envelope."""
     malformed: str = ""
-    """Why an envelope is refused."""
+    """Why an envelope, or what came over a bridge, is refused."""
+    hop: Step | None = None
+    """What the bridge says that it came over; None = over none."""
     accepted: Record | None = None
     """The first in the order of the output, whichever part it is; so the next two."""
     diverted: Record | None = None
@@ -138,18 +141,28 @@ class Evidence:
 
     def _input(self, record: Record) -> Input:
         own, group = self.history.id_of(record), self.history.group_of(record)
+        try:
+            step = hops.read(record)
+        except MalformedHopError as error:
+            lane = self._lane(record, group, own)
+            return Input(record, (), group, lane, malformed=f"malformed: {error}")
+        # Of what came over a bridge the hop leads where no ID does.
+        last = None if step is None else record.header(wire.HEADER_HOP)
+        own = None if step is not None and step.ids_ignored else own
         if not transactions.is_envelope(record):
-            return Input(record, () if own is None else (own,), group, self._lane(record, group, own))
+            lane = self._lane(record, group, last if own is None else own)
+            return Input(record, () if own is None else (own,), group, lane, hop=step)
         # The key of an envelope decides its home, whatever groups its address has.
-        lane = self._lane(record, record.key, own)
+        lane = self._lane(record, record.key, last if own is None else own)
         try:
             parts = transactions.read(self.history, record)
         except MalformedError as error:
-            return Input(record, (), record.key, lane, malformed=f"malformed: {error}")
-        ids = tuple(dict.fromkeys(each for each in (own, *(part.id for part in parts)) if each is not None))
+            return Input(record, (), record.key, lane, malformed=f"malformed: {error}", hop=step)
+        named = () if step is not None and step.ids_ignored else (own, *(part.id for part in parts))
+        ids = tuple(dict.fromkeys(each for each in named if each is not None))
         if record.key is None and own is None and ids:
             lane = self._lane(record, None, ids[0])
-        return Input(record, ids, record.key, lane, parts=[*parts])
+        return Input(record, ids, record.key, lane, parts=[*parts], hop=step)
 
     def _lane(self, record: Record, group: bytes | None, known: Hashable) -> int:
         """Home: where the group, or without one the ID, hashes to; with neither, where it is."""
@@ -201,7 +214,8 @@ class Evidence:
     def _number(self, each: Input, record: Record) -> tuple[int, str]:
         """Which part of a transaction an output is; and why it is none, if it is none."""
         if each.parts is None:
-            return 0, f"an envelope that is {each.malformed}"
+            what = "an envelope" if transactions.is_envelope(each.record) else "a record"
+            return 0, f"{what} that is {each.malformed}"
         found = transactions.number_of(record)
         if found is None or found[1] != len(each.parts):
             return (

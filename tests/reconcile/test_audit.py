@@ -405,6 +405,35 @@ def test_envelopes(lab: Lab) -> None:
     assert document["partitions"][0]["envelopes"] == 5
 
 
+def test_bridges(lab: Lab) -> None:
+    """What came over them, and what they sent again, whatever was confirmed; IDs count as always."""
+
+    def hop(of: bytes, *more: tuple[str, bytes]) -> Sent:
+        return Sent(b"1", b"k", headers=(("_RF_BRIDGE_DUPL_ID", of), *more))
+
+    source = b"A" * 22 + b"/0"
+    records = [
+        Sent(b"1", b"k"),
+        *(hop(b"to-paris/%b/7" % source, ("_RF_BRIDGE_CONFIRMED", b"%d" % each)) for each in (0, 5, 5)),
+        hop(b"to-paris/%b/3" % source),
+        hop(b"to-rome/%b/7" % source, ("_RF_BRIDGE_IDS", b"ignore")),
+        hop(b"to-paris/%b/x" % source),
+    ]
+    audit = lab.audit(lab.topic("bridges", 1, [At(0, each) for each in records]))
+    found = audit.bridges
+    said = lab.said(audit)
+    document: Any = job.told(audit)
+
+    assert (audit.records, audit.sum("bridged"), audit.found.resends) == (7, 6, 6)
+    assert (found.records, found.malformed, found.resends, found.ids_ignored) == (5, 1, 2, 1)
+    assert found.bridges == {"to-paris": 4, "to-rome": 1}
+    assert "5 records came over bridges (to-paris, to-rome), of which 2 had been sent before" in said
+    assert "Of 1 record that came over bridges the own ID is not to be looked at" in said
+    assert "1 record with the header _RF_BRIDGE_DUPL_ID" in said
+    assert document["bridges"]["resends"] == 2
+    assert document["partitions"][0]["bridged"] == 6
+
+
 def test_deleted_while_reading(lab: Lab) -> None:
     """Retention passes what is about to be read: exit code 3, never a number that is too low."""
     topic = lab.topic("deleted", 1, [At(0, Sent(b"%d" % number)) for number in range(10)])

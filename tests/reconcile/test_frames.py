@@ -56,7 +56,7 @@ def test_what_the_journal_tells(spark: SparkSession) -> None:
         (0, 0, 1, 5, 6, 20, 20), (0, 0, 3, 7, 8, 20, 20), (0, 0, 4, 9, 9, 20, 4), (0, 1, 2, 5, 5, 4, 400),
         (2, 0, 5, 0, 0, 2, 2), (2, None, 6, 0, 0, 9, 9),
     ]  # fmt: skip
-    found = journal.told(spark.createDataFrame(rows, EVENTS))
+    found = journal.told(spark.createDataFrame([(*each, None, False) for each in rows], EVENTS))
 
     assert {address: sorted(each) for address, each in found.items()} == {
         0: [Told(0, 20, Emptied(7, 8)), Told(1, 400, None)],

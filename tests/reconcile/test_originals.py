@@ -43,7 +43,7 @@ def test_originals(frames: Frames) -> None:
         ("LOST", 6),
         ("LOST", 9),
     ]
-    assert named(lost.wrong_verdict(orphans, frames.rules())) == [("WRONG-VERDICT", 8)]
+    assert named(lost.wrong_verdict(orphans, evidence, frames.rules())) == [("WRONG-VERDICT", 8)]
     assert len(named(lost.lost(missing, orphans, frames.rules(divert=True)))) == 4
     assert {name for name, _ in named(lost.lost(missing, orphans, frames.rules(ids_gone=True)))} == {"GAP"}
 

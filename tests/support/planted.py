@@ -53,6 +53,8 @@ class Transaction(NamedTuple):
     parts: tuple[Part, ...]
 
 
+SOURCE: Final = b"to-paris/AAAAAAAAAAAAAAAAAAAAAA/0"
+"""What a bridge reads: one partition of a topic."""
 SENT_AT: Final = 1_795_219_200_000
 """When transactions are sent: an output says the same."""
 
@@ -107,6 +109,28 @@ class World:
         own: Headers = () if id is None else (("_AMQ_DUPL_ID", id),)
         return In(address, partition, offset, id, key, value, headers + own)
 
+    def bridge(
+        self,
+        name: str,
+        offset: int,
+        confirmed: int | None = 0,
+        *,
+        ids: bytes | None = None,
+        passed: bytes | None = None,
+        source: bytes = SOURCE,
+        more: Headers = (),
+        **kept: Any,
+    ) -> In:
+        """A record comes in over a bridge: that of this offset of its source. ``ids``, ``passed``: headers, None = they are not there."""
+        told = {
+            "_RF_BRIDGE_DUPL_ID": b"%b/%d" % (source, offset),
+            "_RF_BRIDGE_CONFIRMED": None if confirmed is None else b"%d" % confirmed,
+            "_RF_BRIDGE_IDS": ids,
+            "_RF_HOPS": passed,
+        }
+        hop = tuple((each, value) for each, value in told.items() if value is not None)
+        return self.arrive(name, headers=(("trace", b"1"), *more, *hop), **kept)
+
     def transact(
         self,
         name: str,
@@ -114,8 +138,9 @@ class World:
         id: bytes | None = None,  # noqa: A002 - its name
         key: bytes | None = b"g",
         partition: int = 0,
+        more: Headers = (),
     ) -> Transaction:
-        """An envelope comes in."""
+        """An envelope comes in; ``more``: headers."""
         written = [
             {
                 "key": each.key,
@@ -126,7 +151,7 @@ class World:
             for each in parts
         ]
         value = json.dumps({"parts": written}).encode()
-        headers: Headers = (("_RF_TX", b"json/1"),)
+        headers: Headers = (("_RF_TX", b"json/1"), *more)
         return Transaction(name, self.arrive(name, id, key, partition, value, headers, SENT_AT), parts)
 
     def accept_parts(self, transaction: Transaction, *numbers: int, **changes: Any) -> None:
@@ -157,7 +182,9 @@ class World:
     def accept(self, *records: In, partition: int = 0, **changes: Any) -> None:
         """As a worker writes it, but for the changes."""
         for each in records:
-            self._out(f"{each.address}.accepted", partition, self._written(each, (), changes))
+            left = tuple(header for header in each.headers if not header[0].startswith("_RF_BRIDGE_"))
+            kept = {"headers": left, **changes}
+            self._out(f"{each.address}.accepted", partition, self._written(each, (), kept))
 
     def divert(self, record: In, original: In | None) -> None:
         """A duplicate, to its topic."""
@@ -175,12 +202,22 @@ class World:
         topic = f"{self.app_id}-{record.address}-forward"
         self._out(topic, lane, self._written(record, (("_RF_TIMESTAMP", bytes(8)),), {}))
 
-    def tell(self, name: str, lane: int, before: int, after: int, offset: int, forward: int = 0) -> None:
-        """The journal's record of what happened to a ring."""
+    def tell(
+        self,
+        name: str,
+        lane: int,
+        before: int,
+        after: int,
+        offset: int,
+        forward: int = 0,
+        of: str = "",
+        event: str = "cleared",
+    ) -> None:
+        """The journal's record of what happened to a ring; ``of``: what stands before the name of its address."""
         address = self.names[name]
         following = {address: offset, f"{self.app_id}-{address}-forward": forward}
         told = {
-            "format": 1, "event": "cleared", "address": address, "lane": lane, "before": before, "after": after,
+            "format": 1, "event": event, "address": f"{of}{address}", "lane": lane, "before": before, "after": after,
             "next": following,
         }  # fmt: skip
         self._out(self.journal, 0, Sent(None, b"lane", json.dumps(told).encode()))

@@ -302,6 +302,65 @@ def test_no_transaction(value: bytes | None) -> None:
         _judge_transfers([], [], MOVED._replace(value=value))
 
 
+def _bridged(record: Record, hop: int, confirmed: int = 0, **more: bytes | None) -> Record:
+    """The record, as a bridge has forwarded it."""
+    told = {
+        "_RF_BRIDGE_DUPL_ID": b"to-paris/topic/0/%d" % hop,
+        "_RF_BRIDGE_CONFIRMED": b"%d" % confirmed,
+        **more,
+    }
+    return record._replace(headers=(*record.headers, *told.items()))
+
+
+def _arrived(record: Record) -> Record:
+    """What is to be accepted of it."""
+    return record._replace(headers=tuple(each for each in record.headers if "BRIDGE" not in each[0]))
+
+
+def test_sent_again_over_a_bridge() -> None:
+    """It repeats what its bridge sent first, whatever IDs it has, and what was confirmed; another hop is another message."""
+    first, again = _bridged(FIRST, 0), _bridged(RESEND._replace(headers=FIRST.headers), 0)
+    other, below = _bridged(_input(4, None), 9, 5), _bridged(_input(5, "6"), 3)
+    exact = judge(
+        "orders", [first, SECOND, again, other, below], _outputs(*map(_arrived, (first, SECOND, other)))
+    )
+
+    assert exact.exact
+    assert (exact.sent, exact.distinct, exact.accepted, exact.resent) == (5, 3, 3, 2)
+    found = judge("orders", [first, other, again], _outputs(*map(_arrived, (first, other, again))))
+    assert _faults(found) == (0, 1, 0, 0)
+    found = judge("orders", [first, other, below], _outputs(*map(_arrived, (first, other, below))))
+    assert _faults(found) == (0, 1, 0, 0)
+    assert _faults(judge("orders", [first, again], [])) == (1, 0, 0, 0)
+
+
+def test_ids_of_what_came_over_a_bridge() -> None:
+    """One that is known makes a duplicate, of which a resend is one as well; where it is not looked at none counts."""
+    known, again = _bridged(RESEND, 0), _bridged(_input(4, "1"), 0)
+    ignored = _bridged(_input(5, "1"), 1, _RF_BRIDGE_IDS=b"ignore")
+
+    assert judge("orders", [FIRST, known, again], _outputs(FIRST)).exact
+    assert judge("orders", [FIRST, known, ignored], _outputs(FIRST, _arrived(ignored))).exact
+    assert _faults(judge("orders", [FIRST, ignored], _outputs(FIRST))) == (1, 0, 0, 0)
+
+
+def test_headers_of_bridges() -> None:
+    """They end here; the members that it passed stay, where it came over a bridge."""
+    over = _bridged(FIRST, 0, _RF_HOPS=b"berlin")
+    forged = SECOND._replace(headers=(*SECOND.headers, ("_RF_HOPS", b"paris")))
+
+    assert judge("orders", [over, forged], _outputs(_arrived(over), SECOND)).exact
+    assert _faults(judge("orders", [over], _outputs(over))) == (0, 0, 0, 1)
+    assert _faults(judge("orders", [over], _outputs(FIRST))) == (0, 0, 0, 1)
+    assert _faults(judge("orders", [forged], _outputs(forged))) == (0, 0, 0, 1)
+
+
+def test_what_no_bridge_wrote() -> None:
+    """The demo's producers write no such thing."""
+    with pytest.raises(CannotJudgeError, match="orders/0/0 came over no bridge"):
+        judge("orders", [FIRST._replace(headers=(("_RF_BRIDGE_DUPL_ID", b"x"),))], [])
+
+
 def test_text() -> None:
     """Bytes that are no text are shown, too."""
     assert text(b"\xff") == "\N{REPLACEMENT CHARACTER}"

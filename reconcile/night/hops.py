@@ -1,0 +1,165 @@
+"""Hops: what a lane knew of those that came over bridges before. What came over none is not looked at.
+
+A **way** is a bridge, a partition of its source, the input partition in which its records arrive, and the lane that judges them. A
+record of a way is known if an earlier one of it has the same hop, or says that all up to beyond it is confirmed; or if the same hop
+came to its lane by another way. Then it is a duplicate, whatever IDs it has. Two of one way are in the order of their input; of two
+ways nobody saw which was first.
+"""
+
+from typing import Final
+
+from pyspark.sql import Column, DataFrame, Window, WindowSpec
+from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
+
+from reconcile.night.evidence import ONCE
+from reconcile.spark.hops import MALFORMED
+from reconcile.spark.schemas import ACCEPTED, DIVERTED, EVIDENCE, FOLLOWED, HOPS, QUARANTINED
+
+OF_HOPS: Final = f"has_input and hop_source is not null and hop_source != '{MALFORMED}'"
+"""Of the evidence: what came over bridges, and parts of it."""
+SOURCE: Final = ["address", "lane", "hop_source"]
+WAY: Final = [*SOURCE, "partition"]
+KEPT_MAX: Final = 65_536
+"""Of one way a lane keeps no more hops, whatever its ring's size."""
+_FORGOTTEN: Final = "forgotten"
+"""The journal's word for a ring that was in memory only; what the lane knew of hops went with it."""
+
+
+def followed(evidence: DataFrame, kept: DataFrame | None, events: DataFrame | None) -> DataFrame:
+    """:data:`reconcile.spark.schemas.FOLLOWED` of the rows :data:`OF_HOPS`, and of what nights before have kept.
+
+    Args:
+        evidence: Those rows.
+        kept: :data:`reconcile.spark.schemas.HOPS`; None = nothing.
+        events: :data:`reconcile.spark.schemas.EVENTS`; None = there are none.
+    """
+    rows = evidence.withColumns(
+        {"kept": F.lit(False), "accepted": F.coalesce(F.col("whole") == ACCEPTED, F.lit(False))}
+    )
+    if kept is not None:
+        rows = rows.unionByName(kept.withColumn("kept", F.lit(True)), allowMissingColumns=True)
+    # A kept one came first, also where its topic has lost its tail since.
+    rows = rows.withColumns(
+        {
+            "at": F.when(F.col("kept"), F.lit(-1)).otherwise(F.col("offset")),
+            "noted": F.col("kept") | (~F.col("waiting") & ~F.coalesce(F.col("whole") == QUARANTINED, F.lit(False))),
+        }
+    )  # fmt: skip
+    rows = _forgotten(rows, events)
+    # The first window is the widest: the others need no shuffle of their own.
+    rows = rows.withColumns(_elsewhere([*SOURCE, "hop_epoch", "hop_offset"]))
+    rows = rows.withColumn("confirmed_way", F.max("hop_confirmed").over(Window.partitionBy(*WAY)))
+    for name, epoch in (("known", ["hop_epoch"]), ("sure", ["hop_epoch", "sure_epoch"]), ("ever", [])):
+        rows = rows.withColumns(_before(name, [*WAY, *epoch]))
+    known = (
+        F.col("same_known").isNotNull()
+        | (F.col("hop_offset") < F.col("confirmed_known"))
+        | F.col("elsewhere")
+    )
+    ignored = F.col("whole").isNull() | ((F.col("whole") == DIVERTED) & F.col("original").isNull())
+    on = F.coalesce(F.col("capacity") > 0, F.lit(True))
+    resent = F.coalesce(known & ignored & on & ~F.col("waiting"), F.lit(False))
+    return rows.withColumn("resent", resent).select(
+        *(F.col(each.name).cast(each.dataType) for each in FOLLOWED)
+    )
+
+
+def _forgotten(rows: DataFrame, events: DataFrame | None) -> DataFrame:
+    """The rows, with how often their lane had forgotten all hops before (``hop_epoch``), or may have lost some (``sure_epoch``)."""
+    if events is None:
+        nothing = {"hop_epoch": F.lit(0), "sure_epoch": F.lit(0), "capacity": F.lit(None).cast("bigint")}
+        return rows.withColumns(nothing)
+    event = F.struct("number", "input_next", "forward_next", "before", "after", "event", "of_hops")
+    told = events.groupBy("address", "lane").agg(F.array_sort(F.collect_list(event)).alias("told"))
+    with_told = rows.join(F.broadcast(told), on=["address", "lane"], how="left")
+
+    def later(each: Column) -> Column:
+        forwarded = F.col("forward_offset").isNotNull()
+        return F.when(forwarded, F.col("forward_offset") >= each["forward_next"]).otherwise(
+            F.col("offset") >= each["input_next"]
+        )
+
+    def all_of_it(each: Column) -> Column:
+        return F.coalesce(each["of_hops"] | (each["event"] == _FORGOTTEN), F.lit(False))
+
+    def resized(each: Column) -> Column:
+        return ~_of_hops(each) & (each["before"] != each["after"])
+
+    past, to_come = F.filter("told", later), F.filter("told", lambda each: ~later(each))
+    sizes, next_sizes = (F.filter(each, lambda one: ~_of_hops(one)) for each in (past, to_come))
+    counted = {
+        "hop_epoch": F.size(F.filter(past, all_of_it)),
+        "sure_epoch": F.size(F.filter(past, resized)),
+    }
+    known = F.col("told").isNotNull()
+    return with_told.withColumns(
+        {
+            **{name: F.when(known, each).otherwise(0) for name, each in counted.items()},
+            "capacity": F.coalesce(
+                F.get(F.reverse(sizes), F.lit(0))["after"], F.get(next_sizes, F.lit(0))["before"]
+            ),
+        }
+    ).drop("told")
+
+
+def _of_hops(event: Column) -> Column:
+    return F.coalesce(event["of_hops"], F.lit(False))
+
+
+def _elsewhere(same_hop: list[str]) -> dict[str, Column]:
+    """Whether the same hop came to the lane in another input partition too, and something tells of it."""
+    window = Window.partitionBy(*same_hop)
+    told = F.col("kept") | F.coalesce(F.col("whole").isin(ACCEPTED, DIVERTED), F.lit(False))
+    there = F.when(told & F.col("noted"), F.col("partition"))
+    first, last = F.min(there).over(window), F.max(there).over(window)
+    found = F.coalesce((first != F.col("partition")) | (last != F.col("partition")), F.lit(False))
+    return {"elsewhere": found & F.col("hop_offset").isNotNull()}
+
+
+def _before(name: str, way: list[str]) -> dict[str, Column]:
+    """What came before by the way; parts of one envelope are not before each other."""
+    noted = F.col("noted")
+    return {
+        f"same_{name}": F.min(F.when(noted & F.col("hop_offset").isNotNull(), F.col("offset"))).over(
+            _earlier(Window.partitionBy(*way, "hop_offset"))
+        ),
+        f"confirmed_{name}": F.max(F.when(noted, F.col("hop_confirmed"))).over(
+            _earlier(Window.partitionBy(*way))
+        ),
+    }
+
+
+def _earlier(window: WindowSpec) -> WindowSpec:
+    return window.orderBy("at").rangeBetween(Window.unboundedPreceding, -1)
+
+
+def evidence_of(followed: DataFrame) -> DataFrame:
+    """The night's own rows, as evidence."""
+    return followed.where(~F.col("kept")).select(*EVIDENCE.names)
+
+
+def kept_on(followed: DataFrame, most: Column) -> DataFrame:
+    """:data:`reconcile.spark.schemas.HOPS`: what later nights have to know, so that a resend is known then too.
+
+    Of each way the largest that was confirmed, since its lane last forgot; and the hops that are not below it, the highest
+    ``most`` of an address: a lane keeps no more.
+    """
+    judged = f"kept or ({ONCE} and not waiting and (whole is null or whole != {QUARANTINED}))"
+    latest = F.max("hop_epoch").over(Window.partitionBy(*WAY))
+    rows = followed.where(judged).withColumn("latest", latest).where("hop_epoch = latest")
+    rows = rows.withColumn("floor", F.max("hop_confirmed").over(Window.partitionBy(*WAY)))
+    place = F.struct("offset", "forward_offset")
+    floors = rows.groupBy(*WAY).agg(
+        F.max("floor").alias("hop_confirmed"),
+        F.max_by(place, F.struct("hop_confirmed", "offset")).alias("place"),
+    )
+    above = (
+        rows.where("hop_offset >= floor")
+        .groupBy(*WAY, "hop_offset")
+        .agg(F.min(place).alias("place"), F.max("accepted").alias("accepted"))
+    )
+    rank = F.row_number().over(Window.partitionBy(*WAY).orderBy(F.desc("hop_offset")))
+    highest = above.withColumn("rank", rank).where(F.col("rank") <= most)
+    both = highest.unionByName(floors, allowMissingColumns=True)
+    found = both.withColumns({each: F.col(f"place.{each}") for each in ("offset", "forward_offset")})
+    return found.select(*(F.col(each.name).cast(each.dataType) for each in HOPS))

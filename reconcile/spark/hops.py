@@ -1,0 +1,102 @@
+"""Reads what bridges say of a record: which hop it is, what was confirmed, and whether its own ID counts.
+
+Workers read the same headers with code of their own.
+"""
+
+from typing import Final
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
+
+from reconcile.spark.envelopes import last
+from ringfence_kafka import wire
+
+MALFORMED: Final = ""
+"""The source of a hop that cannot be read: what has one belongs into quarantine."""
+_OF_BRIDGES: Final = "_RF_BRIDGE_"
+"""Headers that begin so end at the address that a bridge leads to."""
+_OFFSET: Final = "(0|[1-9][0-9]{0,18})"
+_HOP: Final = rf"\A[a-zA-Z0-9._-]{{1,200}}/[a-zA-Z0-9_-]{{22}}/(0|[1-9][0-9]{{0,9}})/{_OFFSET}\z"
+_NUMBER: Final = rf"\A{_OFFSET}\z"
+OFFSET_MAX: Final = 2**63 - 1
+"""No record stands there: its successor has an offset too."""
+_TEXTS: Final = 3
+"""Of what stands in a hop, so many tell its source."""
+
+
+def with_hops(records: DataFrame) -> DataFrame:
+    """The records, with ``hop_source``, ``hop_offset``, ``hop_confirmed``, ``ids_ignored`` and ``passed_digest``.
+
+    Of what came over no bridge all are null, but ``ids_ignored``. Of a hop that cannot be read ``hop_source`` is
+    :data:`MALFORMED`, and its own ID does not count.
+    """
+    # Few records have headers of ours, and those have few.
+    ours = records.withColumn("ours", _ours())
+    hop = F.when(_has("ours", wire.HEADER_HOP), _hop())
+    read = ours.withColumn("hop", hop)
+    there = F.col("hop").isNotNull()
+    ignored = last("ours", wire.HEADER_USER_IDS).isNotNull() | (F.col("hop.source") == MALFORMED)
+    return read.select(
+        *records.columns,
+        F.col("hop.source").alias("hop_source"),
+        F.col("hop.offset").alias("hop_offset"),
+        F.col("hop.confirmed").alias("hop_confirmed"),
+        F.coalesce(there & ignored, F.lit(False)).alias("ids_ignored"),
+        F.when(there, _digest(F.slice(_named(wire.HEADER_HOPS), -1, 1))).alias("passed_digest"),
+    )
+
+
+def left_behind() -> Column:
+    """Of an accepted record: a digest of the headers of bridges that it still has. Only the members that it passed may stand there."""
+    kept = F.filter(
+        _ours(), lambda each: (each["key"] == wire.HEADER_HOPS) | each["key"].startswith(_OF_BRIDGES)
+    )
+    return _digest(kept)  # fmt: skip
+
+
+def _ours() -> Column:
+    return F.filter("headers", lambda each: each["key"].startswith(wire.RESERVED_PREFIX))
+
+
+def _has(headers: str, name: str) -> Column:
+    return F.exists(headers, lambda each: each["key"] == name)
+
+
+def _named(name: str) -> Column:
+    return F.filter("ours", lambda each: each["key"] == name)
+
+
+def _digest(headers: Column) -> Column:
+    """Null = there are none. A digest skips nulls, so that it is told where they are."""
+    told = F.transform(headers, lambda each: F.struct(each["key"], each["value"].isNull(), each["value"]))
+    return F.when(F.size(headers) > 0, F.xxhash64(told))
+
+
+def _hop() -> Column:
+    """Source, offset, confirmed; where one cannot be read, the source says so."""
+    text = last("ours", wire.HEADER_HOP).cast("string")
+    partition = F.regexp_extract(text, _HOP, 1).try_cast("int")
+    offset = F.regexp_extract(text, _HOP, 2).try_cast("bigint")
+    confirmed = F.when(
+        _has("ours", wire.HEADER_CONFIRMED),
+        F.regexp_extract(last("ours", wire.HEADER_CONFIRMED).cast("string"), _NUMBER, 1).try_cast("bigint"),
+    ).otherwise(F.lit(0))
+    ids = F.when(
+        _has("ours", wire.HEADER_USER_IDS),
+        last("ours", wire.HEADER_USER_IDS) == F.lit(bytearray(wire.USER_IDS_IGNORED)),
+    ).otherwise(F.lit(True))
+    # A bridge confirms nothing beyond what it sends.
+    sound = (
+        partition.isNotNull() & (confirmed <= offset) & (offset < OFFSET_MAX) & F.coalesce(ids, F.lit(False))
+    )
+    source = F.substring_index(text, "/", _TEXTS)
+    return F.when(
+        F.coalesce(sound, F.lit(False)),
+        F.struct(source.alias("source"), offset.alias("offset"), confirmed.alias("confirmed")),
+    ).otherwise(
+        F.struct(
+            F.lit(MALFORMED).alias("source"),
+            F.lit(None).cast("bigint").alias("offset"),
+            F.lit(None).cast("bigint").alias("confirmed"),
+        )
+    )

@@ -1,0 +1,146 @@
+"""The fault tests' checker on runs with bridges, as the real path makes them: silent on each, loud on one planted fault.
+
+So what a lane knows of hops, and what the checker says that it must, are the same, though they share no code.
+"""
+
+import random
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Final
+
+import pytest
+
+from tests.faults.checker import Anomaly, check
+from tests.faults.history import History, Record
+from tests.support.bridged import BridgedRun
+
+RUNS: Final = 600
+_ALLOWED: Final = {Anomaly.CROSS_LANE, Anomaly.OVERRUN}
+"""What producers and small rings bring about."""
+
+
+def test_silent_on_correct_runs() -> None:
+    """Whatever is sent, by whatever way, and however lanes take turns."""
+    fates: set[str] = set()
+    for seed in range(RUNS):
+        run = BridgedRun("orders", seed)
+        run.run()
+        findings = [str(each) for each in check(run.history) if each.anomaly not in _ALLOWED]
+        assert findings == [], seed
+        for name in ("accepted", "diverted", "quarantined"):
+            fates |= {name} if getattr(run.history, name) else set()
+
+    assert fates == {"accepted", "diverted", "quarantined"}
+
+
+def _bridged(record: Record) -> bool:
+    return record.header("_RF_BRIDGE_DUPL_ID") is not None
+
+
+def _lose(history: History, dice: random.Random) -> tuple[History, Record] | None:
+    """A hop that came once is missing, and nothing had confirmed it before."""
+    hops = [each.header("_RF_BRIDGE_DUPL_ID") for each in history.inputs]
+    alone = [
+        each
+        for each in history.inputs
+        if _bridged(each) and hops.count(each.header("_RF_BRIDGE_DUPL_ID")) == 1 and not _known(history, each)
+    ]
+    victim = _pick(
+        dice, [each for each in alone if any(one.source == each.place for one in history.accepted)]
+    )
+    if victim is None or victim.header("_AMQ_DUPL_ID") is not None or victim.header("_RF_TX") is not None:
+        return None
+    left = [each for each in history.accepted if each.source != victim.place]
+    return replace(history, accepted=left), victim
+
+
+def _known(history: History, record: Record) -> bool:
+    """Whether anything of its source says that it is confirmed."""
+    source, _, offset = (record.header("_RF_BRIDGE_DUPL_ID") or b"").rpartition(b"/")
+    return any(
+        (each.header("_RF_BRIDGE_DUPL_ID") or b"").startswith(source + b"/")
+        and int(each.header("_RF_BRIDGE_CONFIRMED") or 0) > int(offset)
+        for each in history.inputs
+    )
+
+
+def _forget(history: History, dice: random.Random) -> tuple[History, Record] | None:
+    """What was dropped for its hop was accepted instead."""
+    if history.capacity < 1_000 or history.divert:
+        return None
+    seen: set[tuple[bytes | None, int]] = set()
+    again = []
+    for each in sorted(history.inputs, key=lambda one: (one.partition, one.offset)):
+        way = each.header("_RF_BRIDGE_DUPL_ID"), each.partition
+        if way in seen and each.header("_RF_TX") is None and not _came(history, each):
+            again.append(each)
+        seen.add(way)
+    checked = [
+        each for each in again if each.header("_AMQ_DUPL_ID") and each.header("_RF_BRIDGE_IDS") is None
+    ]
+    victim = _pick(dice, [each for each in again if _bridged(each) and each not in checked])
+    if victim is None:
+        return None
+    return replace(history, accepted=[*history.accepted, _accepted(history, victim)]), victim
+
+
+def _came(history: History, record: Record) -> bool:
+    return any(each.source == record.place for each in (*history.accepted, *history.quarantined))
+
+
+def _accepted(history: History, record: Record) -> Record:
+    """Behind all, as a lane would have written it."""
+    kept = tuple(each for each in record.headers if not each[0].startswith("_RF_BRIDGE_"))
+    headers = (*kept, ("_RF_SOURCE", str(record.place).encode()))
+    places = {each.key: each.partition for each in history.accepted}
+    return record._replace(
+        topic="orders.accepted", partition=places.get(record.key, 0), offset=10_000, headers=headers
+    )
+
+
+def _leave(history: History, dice: random.Random) -> tuple[History, Record] | None:
+    """A header of its bridge is left, or one of a cluster connection is made up or lost."""
+    victim = _pick(dice, history.accepted)
+    if victim is None:
+        return None
+    there = victim.header("_RF_HOPS") is not None
+    other = tuple(each for each in victim.headers if each[0] != "_RF_HOPS")
+    headers = dice.choice(
+        [
+            (*victim.headers, ("_RF_BRIDGE_CONFIRMED", b"1")),
+            other if there else (*other, ("_RF_HOPS", b"forged")),
+            (*victim.headers, ("_RF_HOPS", b"forged")),
+        ]
+    )
+    accepted = [victim._replace(headers=headers) if each is victim else each for each in history.accepted]
+    found = next(each for each in history.inputs if each.place == victim.source)
+    return replace(history, accepted=accepted), found
+
+
+def _pick(dice: random.Random, records: list[Record]) -> Record | None:
+    return dice.choice(records) if records else None
+
+
+Fault = Callable[[History, random.Random], tuple[History, Record] | None]
+
+
+@pytest.mark.parametrize(
+    ("fault", "anomaly"),
+    [(_lose, Anomaly.LOST), (_forget, Anomaly.FORGOTTEN), (_leave, Anomaly.CORRUPTED)],
+)
+def test_loud_on_one_fault(fault: Fault, anomaly: Anomaly) -> None:
+    """Planted anywhere in such a run, the checker names it, at its place, and no other; one that comes so late is out of order, too."""
+    planted = 0
+    for seed in range(RUNS):
+        run = BridgedRun("orders", seed)
+        run.run()
+        made = fault(run.history, random.Random(seed))
+        if made is None:
+            continue
+        planted += 1
+        history, victim = made
+        late = {Anomaly.REORDERED} if fault is _forget else set()
+        found = [each for each in check(history) if each.anomaly not in _ALLOWED | late]
+        assert [(each.anomaly, each.places[0]) for each in found] == [(anomaly, victim.place)], seed
+
+    assert planted > RUNS / 20

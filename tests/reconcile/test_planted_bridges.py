@@ -1,0 +1,277 @@
+"""What goes wrong with records that came over bridges, planted by hand in real topics, is found: exactly it, once, and no other."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from app.embedded.broker import EmbeddedBroker
+from tests.reconcile.test_nights import Scheduler
+from tests.support.judged import judged_night
+from tests.support.planted import SOURCE, Part, World, anomalies
+
+pytestmark = pytest.mark.timeout(300)
+
+Planted = Callable[[World, str], None]
+IGNORE: dict[str, Any] = {"ids": b"ignore"}
+OTHER = b"to-paris/BBBBBBBBBBBBBBBBBBBBBB/0"
+
+
+def _clean(world: World, at: str) -> None:
+    """Sent again, late, from the start; an own ID that is known; one that is not looked at; passed members; another source; forwarded."""
+    first = world.bridge(at, 0, id=b"1")
+    second = world.bridge(at, 1, passed=b"berlin", more=(("_RF_HOPS", b"of repeats the last"),), **IGNORE)
+    world.bridge(at, 0, id=b"1")
+    third = world.bridge(at, 4, 4, id=b"1", passed=b"berlin,paris", **IGNORE)
+    world.bridge(at, 1, **IGNORE)
+    world.bridge(at, 3, id=b"5")  # below what was confirmed
+    world.bridge(at, 5, 4, id=b"1")
+    world.bridge(at, 5, 4, id=b"fresh")
+    other = world.bridge(at, 0, source=OTHER)
+    own = world.arrive(at, b"2", headers=(("_RF_HOPS", b"forged"),))
+    unconfirmed = world.bridge(at, 6, None, source=OTHER)
+    world.accept(first)
+    world.accept(second, headers=(second.headers[0], second.headers[-1]))
+    world.accept(third, other)
+    world.accept(own, headers=own.headers[1:])
+    world.accept(unconfirmed)
+    moved, again = (world.bridge(at, 7, 7, key=b"k", partition=1, id=b"7") for _ in range(2))
+    for each in (moved, again):
+        world.forward(each, 0)
+    world.accept(moved)
+    world.quarantine(world.arrive(at, headers=(("_RF_BRIDGE_DUPL_ID", b"nonsense"),)))
+
+
+def _lost(world: World, at: str) -> None:
+    """New, without an ID that counts; known to another lane, another source, another bridge only; first of two of which none came."""
+    world.accept(world.bridge(at, 0, 0, key=b"other", partition=1), partition=1)
+    world.bridge(at, 0, 0)
+    world.accept(world.bridge(at, 1, 1, source=OTHER))
+    world.bridge(at, 1, 0, id=b"1", **IGNORE)
+    world.bridge(at, 1, 0, id=b"1", **IGNORE)
+    world.accept(world.bridge(at, 9, 2, id=b"2"))
+    world.bridge(at, 2, 2, id=b"3", **IGNORE)
+
+
+def _lost_behind(world: World, at: str) -> None:
+    """What a later one confirms, or what came by another partition and says that it is confirmed, makes no duplicate."""
+    world.bridge(at, 3, 0)
+    world.accept(world.bridge(at, 9, 8))
+    world.accept(moved := world.bridge(at, 20, 20, partition=1))
+    world.forward(moved, 0)
+    world.bridge(at, 12, 9)
+
+
+def _off(world: World, at: str) -> None:
+    """Size 0: all pass, also twice; what is missing is lost."""
+    world.accept(*(world.bridge(at, 0) for _ in range(2)))
+    world.bridge(at, 0)
+
+
+def _forgotten(world: World, at: str) -> None:
+    """The same hop again; below what was confirmed; with an own ID; noted though its ID was known."""
+    world.accept(*(world.bridge(at, 0) for _ in range(2)))
+    world.accept(world.bridge(at, 9, 8), world.bridge(at, 3, 0))
+    world.accept(*(world.bridge(at, 10, 8, id=b"1") for _ in range(2)))
+    world.bridge(at, 11, 8, id=b"1")
+    world.accept(world.bridge(at, 11, 8, **IGNORE))
+
+
+def _by_id(world: World, at: str) -> None:
+    """Hops of two sources, one ID: that is looked at, unless it says that it is not to be."""
+    world.accept(world.bridge(at, 0, id=b"1"), world.bridge(at, 0, id=b"1", source=OTHER))
+    world.accept(world.bridge(at, 1, id=b"1", source=OTHER, **IGNORE), world.arrive(at, b"2"))
+    world.accept(world.bridge(at, 2, id=b"2", source=OTHER, **IGNORE))
+
+
+def _overrun(world: World, at: str) -> None:
+    """Nothing is confirmed, and more lie above than a ring of two has IDs; what is confirmed is known for ever."""
+    world.accept(*(world.bridge(at, each) for each in (0, 1, 2, 0)))
+    world.accept(
+        *(world.bridge(at, each, 3, source=OTHER) for each in (3, 4, 5, 6)), world.bridge(at, 1, source=OTHER)
+    )
+
+
+def _told(world: World, at: str) -> None:
+    """Cleared in between: allowed. That of the IDs does not matter to hops, nor the other way round."""
+    world.accept(*(world.bridge(at, 0, id=b"1") for _ in range(2)))
+    world.tell(at, 0, 20_000, 20_000, 1, of="BRIDGE.")
+    world.accept(*(world.bridge(at, 1) for _ in range(2)))
+    world.tell(at, 0, 20_000, 20_000, 3)
+
+
+def _told_too_early(world: World, at: str) -> None:
+    """What was cleared is not known any more: what is missing then is lost."""
+    world.accept(world.bridge(at, 0))
+    world.tell(at, 0, 20_000, 20_000, 1, of="BRIDGE.")
+    world.bridge(at, 0)
+    world.bridge(at, 0)
+
+
+def _reopened(world: World, at: str) -> None:
+    """In memory only, and opened anew; another size loses nothing that was confirmed, and need not be seen as keeping the rest."""
+    world.accept(*(world.bridge(at, 0) for _ in range(2)))
+    world.tell(at, 0, 20_000, 20_000, 1, event="forgotten")
+    world.accept(*(world.bridge(at, 5, source=OTHER) for _ in range(2)))
+    world.bridge(at, 5, source=OTHER)
+    world.tell(at, 0, 20_000, 10_000, 3, event="resized")
+
+
+def _apart(world: World, at: str) -> None:
+    """In two lanes; by two partitions of one lane; by one that had been told that it is confirmed."""
+    world.accept(world.bridge(at, 0), world.bridge(at, 0, key=b"h", partition=1), partition=0)
+    for offset in (1, 2):
+        world.accept(
+            one := world.bridge(at, offset, key=b"k", partition=1), world.bridge(at, offset, 1, key=b"k")
+        )
+        world.forward(one, 0)
+    world.accept(told := world.bridge(at, 9, 2, key=b"k", partition=1))
+    world.forward(told, 0)
+
+
+def _diverted(world: World, at: str) -> None:
+    """By its hop: without an original. By its ID: with it. One is of nothing; one is missing; one is called a duplicate of its own ID."""
+    world.accept(one := world.bridge(at, 0, id=b"1"))
+    world.divert(world.bridge(at, 0, id=b"1"), None)
+    world.divert(world.bridge(at, 1, id=b"1"), one)
+    world.divert(world.bridge(at, 1, **IGNORE), None)
+    world.divert(world.bridge(at, 2, **IGNORE), None)
+    world.divert(world.bridge(at, 3, id=b"3"), None)
+    world.bridge(at, 0, id=b"1")
+
+
+def _corrupted(world: World, at: str) -> None:
+    """Headers of bridges are left, members that it passed are missing, changed, or forged."""
+    records = [world.bridge(at, each, passed=b"berlin", key=b"g%d" % each) for each in range(3)]
+    plain = world.arrive(at, b"1", b"plain")
+    world.accept(records[0], headers=records[0].headers)
+    world.accept(records[1], headers=records[1].headers[:1])
+    world.accept(records[2], headers=(*records[2].headers[:1], ("_RF_HOPS", b"paris")))
+    world.accept(plain, headers=(*plain.headers, ("_RF_HOPS", b"berlin")))
+
+
+def _malformed(world: World, at: str) -> None:
+    """Believed, or dropped, instead of refused. Beyond what a bridge can have confirmed; an unknown word; no offset; no topic's ID."""
+    hops = [
+        (("_RF_BRIDGE_DUPL_ID", b"%b/5" % SOURCE), ("_RF_BRIDGE_CONFIRMED", b"6")),
+        (("_RF_BRIDGE_DUPL_ID", b"%b/5" % SOURCE), ("_RF_BRIDGE_IDS", b"perhaps")),
+        (("_RF_BRIDGE_DUPL_ID", b"%b/05" % SOURCE),),
+        (("_RF_BRIDGE_DUPL_ID", b"to-paris/short/0/5"),),
+    ]
+    for each in hops:
+        world.accept(world.arrive(at, headers=each))
+    world.arrive(at, b"1", headers=hops[0])
+    world.accept(world.arrive(at, b"1"))
+
+
+def _transactions(world: World, at: str) -> None:
+    """An envelope is one hop, whatever IDs its parts have; their IDs are not looked at where that is said."""
+    own = Part("g", headers=(("_AMQ_DUPL_ID", "1"),))
+
+    def hop(offset: int, *more: tuple[str, bytes]) -> Any:
+        return {"more": (("_RF_BRIDGE_DUPL_ID", b"%b/%d" % (SOURCE, offset)), *more)}
+
+    world.accept_parts(world.transact(at, own, Part("h"), **hop(0)))
+    world.transact(at, own, Part("h"), **hop(0))
+    world.transact(at, own, **hop(1))
+    world.accept_parts(world.transact(at, own, **hop(2, ("_RF_BRIDGE_IDS", b"ignore"))))
+    world.transact(at, own, **hop(3, ("_RF_BRIDGE_IDS", b"ignore")))
+    world.accept_parts(world.transact(at, Part("i"), **hop(2)))
+
+
+PLANTED: dict[str, tuple[Planted, dict[str, Any], dict[str, int]]] = {
+    "clean": (_clean, {}, {}),
+    "lost": (_lost, {}, {"LOST": 3}),
+    "lost-behind": (_lost_behind, {}, {"LOST": 2}),
+    "off": (_off, {"id_cache_size": 0}, {"LOST": 1}),
+    "forgotten": (_forgotten, {}, {"FORGOTTEN": 4}),
+    "by-id": (_by_id, {}, {"FORGOTTEN": 1}),
+    "overrun": (_overrun, {"id_cache_size": 2}, {"OVERRUN": 1, "FORGOTTEN": 1}),
+    "told": (_told, {}, {"OVERRUN": 1, "FORGOTTEN": 2}),
+    "told-too-early": (_told_too_early, {}, {"LOST": 1}),
+    "reopened": (_reopened, {}, {"OVERRUN": 2}),
+    "apart": (_apart, {}, {"CROSS-LANE": 1, "FORGOTTEN": 1, "OVERRUN": 1}),
+    "diverted": (_diverted, {"duplicates": "divert"}, {"WRONG-VERDICT": 2, "LOST": 1}),
+    "corrupted": (_corrupted, {}, {"CORRUPTED": 4}),
+    "malformed": (_malformed, {}, {"PHANTOM": 4, "LOST": 1}),
+    "transactions": (_transactions, {}, {"LOST": 1, "FORGOTTEN": 1}),
+}
+
+
+@pytest.fixture(scope="module")
+def judged(
+    broker: EmbeddedBroker, spark: SparkSession, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[World, dict[str, Any], list[Any]]:
+    """One night of all of them: an address each."""
+    folder = tmp_path_factory.mktemp("bridges")
+    world = World(broker.bootstrap_servers, folder, {name: keys for name, (_, keys, _) in PLANTED.items()})
+    for name, (plant, _, _) in PLANTED.items():
+        plant(world, name)
+    world.commit()
+    document, found = judged_night(spark, world.settings, folder / "out")
+    return world, document, found.collect()
+
+
+@pytest.mark.parametrize("name", PLANTED)
+def test_planted(judged: tuple[World, dict[str, Any], list[Any]], name: str) -> None:
+    """What was planted is found, as often as it was planted, and nothing else."""
+    world, document, rows = judged
+
+    found = [
+        (each["anomaly"], each["offset"], each["detail"])
+        for each in rows
+        if each["address"] == world.names[name]
+    ]
+    assert anomalies(document, world)[name] == PLANTED[name][2], found
+
+
+def test_counts(judged: tuple[World, dict[str, Any], list[Any]]) -> None:
+    """What is a duplicate by its hop is told apart from those of IDs; no ring has caught it."""
+    world, document, _ = judged
+    clean, diverted = (document["addresses"][world.names[each]] for each in ("clean", "diverted"))
+    names = ("input", "accepted", "duplicates", "bridge_duplicates", "quarantined", "unchecked")
+
+    assert tuple(clean[each] for each in names) == (14, 7, 1, 5, 1, 4)
+    assert clean["ring"]["resend_distance_p99"] == 1
+    assert tuple(diverted[each] for each in names[:4]) == (7, 1, 3, 2)
+
+
+def test_nights(broker: EmbeddedBroker, spark: SparkSession, tmp_path: Path) -> None:
+    """What a lane was told, and what is above it, the next nights know: a resend is no loss, and one that is accepted is named."""
+    world = World(broker.bootstrap_servers, tmp_path, {"a": {}})
+    scheduler = Scheduler(spark, world)
+    world.accept(world.bridge("a", 0), world.bridge("a", 7, 3, **IGNORE, id=b"1"))
+    waits = world.bridge("a", 5, 3, key=b"k", partition=1)
+    world.forward(waits, 0)
+    world.commit(forward=0)
+    assert scheduler.night(input=3, accepted=2, in_flight=1) == {}
+
+    world.accept(waits)
+    world.forward(world.bridge("a", 5, 3, key=b"k", partition=1), 0)
+    world.bridge("a", 2)
+    world.accept(world.arrive("a", b"1"))
+    world.commit()
+    assert scheduler.night(input=4, accepted=2, duplicates=0, bridge_duplicates=2, in_flight=0) == {}
+
+    world.bridge("a", 7, 3, id=b"1", **IGNORE)
+    world.accept(world.bridge("a", 1), world.bridge("a", 7, 3, **IGNORE))
+    world.forward(late := world.bridge("a", 5, 0, key=b"k", partition=1), 0)
+    world.accept(late)
+    world.bridge("a", 5, 3)
+    world.bridge("a", 6, 3, **IGNORE)
+    world.commit()
+    found = {"FORGOTTEN": 3, "LOST": 1}
+    assert scheduler.night(input=6, accepted=3, bridge_duplicates=2) == found
+    assert scheduler.nights.acknowledge() is not None
+
+    # A night without any: what was kept goes on. What was cleared is forgotten.
+    world.accept(world.arrive("a", b"2"))
+    world.commit()
+    assert scheduler.night(input=1, bridge_duplicates=0) == {}
+    world.bridge("a", 1)
+    world.tell("a", 0, 20_000, 20_000, 11, of="BRIDGE.")
+    world.accept(world.bridge("a", 1))
+    world.commit()
+    assert scheduler.night(input=2, accepted=1, bridge_duplicates=1) == {"OVERRUN": 1}

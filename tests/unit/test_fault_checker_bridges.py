@@ -1,0 +1,195 @@
+"""The fault tests' checker on what came over bridges: what a lane knew by its hop, and hops that were accepted again."""
+
+from typing import Any
+
+import pytest
+
+from tests.faults.history import Headers, Record
+from tests.support.histories import accept, arrive, divert, found, only, quarantine, story
+
+SOURCE = b"to-paris/AAAAAAAAAAAAAAAAAAAAAA/0"
+OTHER = b"to-paris/AAAAAAAAAAAAAAAAAAAAAA/1"
+G1 = b"g1"
+"""A group of lane 1."""
+IGNORED: Headers = (("_RF_BRIDGE_IDS", b"ignore"),)
+
+
+def bridge(
+    offset: int,
+    hop: int,
+    confirmed: int = 0,
+    id: bytes | None = None,  # noqa: A002 - its name
+    source: bytes = SOURCE,
+    headers: Headers = (),
+    **more: Any,
+) -> Record:
+    """A record of the input that came over a bridge."""
+    told: Headers = (
+        ("_RF_BRIDGE_DUPL_ID", b"%b/%d" % (source, hop)),
+        ("_RF_BRIDGE_CONFIRMED", b"%d" % confirmed),
+    )
+    return arrive(offset, id, headers=(*told, *headers), **more)
+
+
+def taken(*records: Record, partition: int = 0) -> list[Record]:
+    """As a faultless lane accepts them: what bridges wrote is gone."""
+    return [
+        each._replace(headers=tuple(one for one in each.headers if not one[0].startswith("_RF_BRIDGE_")))
+        for each in accept(*records, partition=partition)
+    ]
+
+
+def test_sent_again() -> None:
+    """By the same hop, or below what was confirmed; another source, and what no one has confirmed, is new."""
+    first, second, other = bridge(0, 0), bridge(1, 9, 8), bridge(2, 3, source=OTHER)
+    resends = [bridge(3, 0), bridge(4, 3), bridge(5, 9)]
+
+    assert found(story([first, second, other, *resends], taken(first, second, other))) == {}
+    assert found(story([first, second, *resends, bridge(6, 8, 8)], taken(first, second))) == {"LOST": 1}
+
+
+def test_order_decides_within_a_way() -> None:
+    """What a later one confirms is no duplicate for that; what another partition was told says nothing here, and what it has does."""
+    early, late = bridge(0, 3), bridge(1, 9, 8)
+    assert found(story([early, late], taken(late))) == {"LOST": 1}
+
+    told = bridge(0, 9, 8, partition=1)
+    assert found(story([told, bridge(0, 3)], taken(told))) == {"LOST": 1}
+    assert found(story([told, bridge(0, 9)], taken(told))) == {}
+    assert found(story([bridge(0, 9, partition=1), bridge(0, 9)], [])) == {"LOST": 2}
+
+
+def test_lanes_know_for_themselves() -> None:
+    """What another one had is not known."""
+    there = bridge(0, 3, group=G1)
+
+    assert found(story([there, bridge(1, 3)], taken(there))) == {"LOST": 1}
+
+
+def test_own_ids() -> None:
+    """Looked at where the hop is new, and it says nothing else; then also added."""
+    first, second = bridge(0, 0, id=b"a"), bridge(1, 1, id=b"a")
+    ignored = bridge(2, 2, id=b"a", headers=IGNORED)
+    later = arrive(3, b"a")
+    assert found(story([first, second, ignored, later], taken(first, ignored))) == {}
+    assert found(story([ignored, later], taken(ignored))) == {"LOST": 1}
+    assert found(story([ignored, later], taken(ignored, later))) == {}
+    assert found(story([first, ignored, bridge(4, 2, id=b"a", headers=IGNORED)], taken(first))) == {"LOST": 1}
+
+
+def test_accepted_again() -> None:
+    """Of one hop; below what was confirmed; one whose first was a duplicate by its ID. Said once, whatever its own ID is."""
+    first, again = bridge(0, 5, id=b"a"), bridge(1, 5, id=b"a")
+    assert found(story([first, again], taken(first, again))) == {"FORGOTTEN": 1}
+
+    told, below = bridge(2, 9, 8), bridge(3, 1)
+    finding = only(story([told, below], taken(told, below)))
+    assert str(finding).endswith("hop to-paris/AAAAAAAAAAAAAAAAAAAAAA/0/1 all below 8 had been confirmed")
+
+    own, noted, free = arrive(0, b"a"), bridge(1, 5, id=b"a"), bridge(2, 5, id=b"b")
+    assert found(story([own, noted, free], taken(own, free))) == {"FORGOTTEN": 1}
+
+
+def test_beyond_the_promise() -> None:
+    """More than the ring's size above it, none confirmed: allowed. What is confirmed stays known, and in a ring of none all pass."""
+    several = [bridge(each, each) for each in range(4)]
+    again = bridge(4, 0)
+
+    def within(capacity: int) -> dict[str, int]:
+        return found(story([*several, again], taken(*several, again), capacity=capacity))
+
+    assert within(3) == {"OVERRUN": 1}
+    assert within(4) == {"FORGOTTEN": 1}
+    assert within(0) == {}
+    assert found(story([*several, again], taken(*several), capacity=3)) == {}
+    assert found(story([*several, again], taken(*several), capacity=0)) == {"LOST": 1}
+
+
+def test_two_ways() -> None:
+    """By another lane; by another partition of one lane, and where that need not know it any more."""
+    here, there = bridge(0, 1), bridge(1, 1, group=G1)
+    moved = taken(there, partition=1)
+    assert found(story([here, there], taken(here) + moved)) == {"CROSS-LANE": 1}
+
+    other, told = bridge(0, 1, partition=1), bridge(1, 9, 2, partition=1)
+    assert found(story([here, other], taken(here, other))) == {"FORGOTTEN": 1}
+    assert found(story([here, other, told], taken(here, other, told))) == {"OVERRUN": 1}
+
+
+def test_without_a_group_the_hop_leads() -> None:
+    """Where no ID does: the lane is that of the hop's bytes."""
+    first = bridge(0, 1, group=None, partition=1)
+    again = bridge(1, 1, group=None, partition=1)
+    other = bridge(0, 1, group=None)
+
+    assert found(story([first, again], taken(first))) == {}
+    assert found(story([first, other], taken(first))) == {}
+
+
+def test_diverted() -> None:
+    """By its hop without an original; that of nothing is a wrong verdict, and so is one that names an original of another ID."""
+    first, again = bridge(0, 0, id=b"a"), bridge(1, 0, id=b"a")
+    accepted = taken(first)
+    assert found(story([first, again], accepted, divert=True, diverted=[divert(again, None)])) == {}
+    assert found(story([first, again], accepted, divert=True)) == {"LOST": 1}
+
+    new = bridge(1, 1, id=b"b")
+    assert found(story([first, new], accepted, divert=True, diverted=[divert(new, None)])) == {
+        "WRONG-VERDICT": 1
+    }
+    silent = bridge(1, 0, headers=IGNORED)
+    wrong = divert(silent, first)
+    assert found(story([first, silent], accepted, divert=True, diverted=[wrong])) == {"WRONG-VERDICT": 1}
+
+
+def test_refused() -> None:
+    """What is refused was not judged: the same hop is new again."""
+    large, again = bridge(0, 0), bridge(1, 0)
+    refused = [quarantine(large)]
+
+    assert found(story([large, again], taken(again), quarantined=refused)) == {}
+    assert found(story([large, again], [], quarantined=refused)) == {"LOST": 1}
+
+
+@pytest.mark.parametrize(
+    ("headers", "why"),
+    [
+        ((("_RF_BRIDGE_DUPL_ID", None),), "its hop"),
+        ((("_RF_BRIDGE_DUPL_ID", SOURCE),), "its hop"),
+        ((("_RF_BRIDGE_DUPL_ID", b"b/short/0/1"),), "its bridge, or its source"),
+        ((("_RF_BRIDGE_DUPL_ID", SOURCE + b"/01"),), "'01' is no number"),
+        ((("_RF_BRIDGE_DUPL_ID", SOURCE + b"/9223372036854775807"),), "its source, or its offset"),
+        ((("_RF_BRIDGE_DUPL_ID", SOURCE + b"/1"), ("_RF_BRIDGE_CONFIRMED", None)), "'' is no number"),
+        ((("_RF_BRIDGE_DUPL_ID", SOURCE + b"/1"), ("_RF_BRIDGE_CONFIRMED", b"2")), "what is confirmed"),
+        ((("_RF_BRIDGE_DUPL_ID", SOURCE + b"/1"), ("_RF_BRIDGE_IDS", b"check")), "what it says of its ID"),
+    ],
+)
+def test_malformed(headers: Headers, why: str) -> None:
+    """It belongs into quarantine: accepted it is made up, dropped it is lost."""
+    record = arrive(0, None, headers=headers)
+    history = story([record], [], quarantined=[quarantine(record)])
+
+    assert found(history) == {}
+    assert str(only(story([record], []))).endswith(f"and malformed: {why}")
+    assert found(story([record], taken(record))) == {"PHANTOM": 1, "LOST": 1}
+
+
+def test_headers() -> None:
+    """Of what came over a bridge the members stay that it passed, the last of several; of all else they go; its hop goes always."""
+    passed: Headers = (("_RF_HOPS", b"of repeats the last"), ("_RF_HOPS", b"berlin"))
+    over, plain = bridge(0, 0, headers=passed), arrive(1, None, headers=passed)
+    [kept, stripped] = taken(over, plain)
+    kept = kept._replace(headers=tuple(each for each in kept.headers if each != passed[0]))
+    none = tuple(each for each in stripped.headers if each[0] != "_RF_HOPS")
+    stripped = stripped._replace(headers=none)
+
+    assert found(story([over, plain], [kept, stripped])) == {}
+    lost = tuple(each for each in kept.headers if each[0] != "_RF_HOPS")
+    left = (*kept.headers, ("_RF_BRIDGE_IDS", b"ignore"))
+    forged = (*stripped.headers, passed[1])
+    for wrong in (
+        [kept._replace(headers=lost), stripped],
+        [kept._replace(headers=left), stripped],
+        [kept, stripped._replace(headers=forged)],
+    ):
+        assert found(story([over, plain], wrong)) == {"CORRUPTED": 1}
