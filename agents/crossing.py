@@ -3,13 +3,14 @@
 The ID of a step is never the message's own: HornetQ 37.3 has it in a header, and in a cache, of its own.
 """
 
+import functools
 from collections.abc import Iterable, Mapping, Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from agents.batch import Content, Record
 from agents.envelope import shown
 from ringfence_kafka import hop, wire
-from ringfence_kafka.hop import Hop
+from ringfence_kafka.hop import Hop, Source
 from tables.codec import Way
 from tables.hops import Arrival
 
@@ -34,7 +35,18 @@ class Crossing(NamedTuple):
 
     def arrival(self, source: bytes) -> Arrival:
         """As the hop memory judges it; ``source``: the value of ``_RF_SOURCE``."""
-        return Arrival(Way(self.hop.source, int(source.rsplit(b"/", 2)[1])), self.hop.offset, self.confirmed)
+        step, offset = self.hop
+        return Arrival(_way(step, source[: source.rindex(b"/")]), offset, self.confirmed)
+
+
+@functools.lru_cache(hop.SOURCES_REMEMBERED)
+def _way(source: Source, place: bytes) -> Way:
+    """Of ``<topic>/<partition>`` of the input."""
+    return Way(source, int(place.rpartition(b"/")[2]))
+
+
+_decode_confirmed: Final = functools.lru_cache(hop.SOURCES_REMEMBERED)(hop.decode_offset)
+"""Thousands of records in a row confirm the same."""
 
 
 def read(record: Content) -> Crossing:
@@ -68,7 +80,7 @@ def _confirmed(headers: Mapping[str, bytes | None], offset: int) -> int:
     if wire.HEADER_CONFIRMED not in headers:
         return 0  # nothing is: the memory is a ring
     stated = headers[wire.HEADER_CONFIRMED]
-    confirmed = hop.decode_offset(stated)
+    confirmed = _decode_confirmed(stated)
     if confirmed is None:
         raise MalformedHopError(
             f"{wire.HEADER_CONFIRMED} is {_quoted(stated)}: a bridge writes an offset; no other producer may set it"

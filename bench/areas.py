@@ -47,7 +47,10 @@ RULES: Final = (
     Rule(FETCH, "aiokafka/coordinator/"),
     Rule(VERDICTS, "agents/verdict"),
     Rule(VERDICTS, "agents/path"),
+    Rule(VERDICTS, "agents/judging"),
+    Rule(VERDICTS, "agents/crossing"),
     Rule(VERDICTS, "tables/ring"),
+    Rule(VERDICTS, "tables/hops"),
     Rule(VERDICTS, "tables/index"),
     Rule(VERDICTS, "tables/table", frozenset({"check", "record", "admit"})),
     Rule(

@@ -13,7 +13,8 @@ OFFSET_MAX: Final = 2**63 - 1
 SOURCES_REMEMBERED: Final = 4_096
 
 _SOURCE: Final = re.compile(rb"([a-zA-Z0-9._-]{1,200})/([a-zA-Z0-9_-]{22})/(0|[1-9][0-9]{0,9})")
-_NUMBER: Final = re.compile(rb"0|[1-9][0-9]{0,18}")
+_DIGITS_MAX: Final = 19
+_ZERO: Final = ord("0")
 
 
 class Source(NamedTuple):
@@ -69,7 +70,12 @@ def decode_source(value: bytes) -> Source | None:
 
 def decode_offset(value: bytes | None) -> int | None:
     """The value of :data:`ringfence_kafka.wire.HEADER_CONFIRMED`; None = nothing that a bridge writes."""
-    if value is None or _NUMBER.fullmatch(value) is None:
+    if (
+        value is None
+        or not value.isdigit()
+        or len(value) > _DIGITS_MAX
+        or (value[0] == _ZERO and len(value) > 1)
+    ):
         return None
     number = int(value)
     return number if number <= OFFSET_MAX else None

@@ -93,7 +93,8 @@ class Held:
             place = bisect_left(above, offset, self._begin)
             if place == len(above) or above[place] != offset:
                 above.insert(place, offset)
-        self._begin = max(self._begin, len(above) - capacity)
+        if len(above) - self._begin > capacity:
+            self._begin = len(above) - capacity
 
     def tidy(self) -> None:
         """Remove what is forgotten."""
@@ -169,7 +170,11 @@ class HopMemory:
                 held = changed[way] = ways[arrived] = Held() if former is None else former.copy()
             else:
                 ways = sources[way.source]
-            known.append(offset < held.floor or any(offset in each for each in ways.values()))
+            known.append(
+                offset < held.floor
+                or offset in held
+                or (len(ways) > 1 and any(offset in each for each in ways.values()))
+            )
             held.note(offset, confirmed, self.capacity)
         for held in changed.values():
             held.tidy()

@@ -203,7 +203,7 @@ class Bridge:
         life = Life(self.plan.name, producer)
         try:
             await self._unless_stopped(producer.start())
-            self._life = life
+            self._life, self.state.reached = life, True
             flow = self._flow
             loader = Loader(self.plan, target, producer.builder, flow.records_max, flow.refused)
             await self._forward(life, loader, target.partitions)
@@ -219,7 +219,7 @@ class Bridge:
             life.check()
             life.moved.clear()
             self._partitions.consumer.keep()
-            if await flow.settle(life) or (not self.window.busy and time.monotonic() - began > SETTLED_S):
+            if await flow.settle() or (not self.window.busy and time.monotonic() - began > SETTLED_S):
                 self.state.recover(TARGET)
             there = life.producer.partitions(topic)
             if there not in {0, partitions}:

@@ -10,7 +10,7 @@ from agents.bridge.load import Load, Loader
 from agents.bridge.plan import Plan
 from agents.bridge.source import DRAIN_LIMIT_S, Read
 from agents.bridge.state import BridgeState
-from agents.bridge.window import CYCLES_MAX, Cycle, Window
+from agents.bridge.window import CYCLES_MAX, Cycle, Place, Window
 from ringfence_kafka.failpoints import reach
 from ringfence_kafka.waiting import set_within
 
@@ -29,6 +29,8 @@ class Flow:
         """Of a batch, by the target's partition, while it is found out which record it refuses."""
         self.refused: dict[tuple[int, int], str] = {}
         """Why, by source partition and offset, of records that the target does not take."""
+        self._until: dict[int, dict[Place, int]] = {}
+        """How long that is so: until these are confirmed."""
         self._plan = plan
         self._state = state
         self._ends = ends
@@ -75,20 +77,12 @@ class Flow:
             if number in found.records:
                 found.records[number] = [each for each in found.records[number] if each.offset < end]
 
-    async def settle(self, life: Life) -> bool:
+    async def settle(self) -> bool:
         """Confirm what is acknowledged; returns whether that was something."""
-        batches, life.acknowledged = life.acknowledged, []
-        for batch in batches:
-            limit = self.records_max.get(batch.partition)
-            if limit is not None and batch.topic == self._plan.target_topic:
-                # It takes these: back to whole batches by and by.
-                self.records_max[batch.partition] = limit * 2
-                if limit * 2 > self.window.take:
-                    del self.records_max[batch.partition]
         done = self.window.settle()
         for cycle in done:
             self._count(cycle, self._loads.pop(cycle))
-        if done and self.refused:
+        if done and (self.refused or self._until):
             self._forget_refused()
         sent = any(sum(cycle.records.values()) for cycle in done)
         if sent:
@@ -106,7 +100,13 @@ class Flow:
             log.warning("bridge %s: to %s: %s", self._plan.name, self._plan.quarantine_topic, reason)
 
     def _forget_refused(self) -> None:
+        """What is confirmed is not sent again. Until then it stays: else two partitions would make each other forget."""
         places = self.window.places
+        for partition, ends in list(self._until.items()):
+            if all(
+                each.confirmed >= end or places.get(each.partition) is not each for each, end in ends.items()
+            ):
+                del self._until[partition], self.records_max[partition]
         old = [
             (number, offset)
             for number, offset in self.refused
@@ -120,7 +120,7 @@ class Flow:
         deadline = time.monotonic() + DRAIN_LIMIT_S
         while self.window.busy and not life.ended and time.monotonic() < deadline:
             life.moved.clear()
-            await self.settle(life)
+            await self.settle()
             if self.window.busy:
                 await set_within(life.moved, POLL_S)
 
@@ -131,6 +131,7 @@ class Flow:
             return False
         if batch.count > 1:
             self.records_max[batch.partition] = batch.count // 2
+            self._until[batch.partition] = dict(batch.cycle.ends)
         else:
             self.refused[batch.first] = str(error)
         return True

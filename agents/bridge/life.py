@@ -51,8 +51,6 @@ class Life:
         self.producer = producer
         self.moved = asyncio.Event()
         """Set when a batch was acknowledged, and when it ended."""
-        self.acknowledged: list[Batch] = []
-        """Since they were taken last."""
         self._name = name
         self._ended: LifeEndedError | None = None
         self._queues: dict[tuple[str, int], deque[Batch]] = {}
@@ -99,7 +97,6 @@ class Life:
                 return
             queue.popleft()
             batch.cycle.pending -= 1
-            self.acknowledged.append(batch)
             self.moved.set()
 
     def end(self, reason: LifeEndedError) -> None:

@@ -5,7 +5,7 @@ import contextlib
 import logging
 from collections.abc import Collection
 from dataclasses import replace
-from typing import Final, Literal
+from typing import Final
 
 from aiokafka.errors import KafkaError
 
@@ -55,7 +55,7 @@ class Partitions:
         self._state.assigned = set(numbers)
         log.info("bridge %s: %d partitions of %s", self._plan.name, len(numbers), self._plan.source_topic)
         for number in numbers:
-            self._begin(number, "opening", self._plan.start)
+            self._begin(number, "opening")
 
     def drop(self) -> None:
         """All are given away."""
@@ -75,12 +75,12 @@ class Partitions:
         if tasks:
             await asyncio.wait(tasks)
 
-    def reopen(self, number: int, why: str, wait_s: float = 0.0, *, recreated: bool = False) -> None:
+    def reopen(self, number: int, why: str, wait_s: float = 0.0) -> None:
         """Begin anew in a partition, where what is committed and the log say."""
         self.epoch += 1
         self._window.close([number])
         self.consumer.pause(number)
-        self._begin(number, why, "earliest" if recreated else self._plan.start, wait_s)
+        self._begin(number, why, wait_s)
 
     def compare(self, identity: TopicIdentity) -> None:
         """Which topic it is now."""
@@ -93,27 +93,25 @@ class Partitions:
                 self._plan.name, self._plan.source_topic,
             )  # fmt: skip
         for number in old:
-            self.reopen(number, "opening: the topic is another one", recreated=True)
+            self.reopen(number, "opening: the topic is another one")
 
-    def _begin(
-        self, number: int, why: str, start: Literal["earliest", "latest"], wait_s: float = 0.0
-    ) -> None:
+    def _begin(self, number: int, why: str, wait_s: float = 0.0) -> None:
         former = self._openings.pop(number, None)
         if former is not None:
             former.cancel()
         self._state.waiting[number] = why
         self._state.partitions.pop(number, None)
         self._openings[number] = asyncio.create_task(
-            self._open(number, start, wait_s), name=f"opening of {self._plan.source_topic}/{number}"
+            self._open(number, wait_s), name=f"opening of {self._plan.source_topic}/{number}"
         )
 
-    async def _open(self, number: int, start: Literal["earliest", "latest"], wait_s: float) -> None:
+    async def _open(self, number: int, wait_s: float) -> None:
         await asyncio.sleep(wait_s)
         attempt = 0
         while True:
             with contextlib.suppress(StoppedError):
                 try:
-                    found, committed, topic_log = await self._look(number, start)
+                    found, committed, topic_log = await self._look(number)
                     break
                 except (KafkaError, OSError, TimeoutError) as error:
                     self._state.waiting[number] = f"opening: {' '.join(named(error).split())}"
@@ -130,10 +128,8 @@ class Partitions:
         self.consumer.go_on(number, found.offset)
         self._openings.pop(number, None)
 
-    async def _look(
-        self, number: int, start: Literal["earliest", "latest"]
-    ) -> tuple[Beginning, Committed | None, SourceLog]:
-        topic = self._plan.source_topic
+    async def _look(self, number: int) -> tuple[Beginning, Committed | None, SourceLog]:
+        topic, start = self._plan.source_topic, self._plan.start
         identity = await self._cluster.identity(topic)  # before the rest
         committed = await self._cluster.noted(topic, number)
         first, stable, end = await asyncio.gather(
@@ -141,13 +137,17 @@ class Partitions:
             self._cluster.stable_end(topic, number),
             self._cluster.high_watermark(topic, number),
         )
+        present = as_printed(identity.topic_id)
+        self._state.first_topic_id = self._state.first_topic_id or present
+        if present != self._state.first_topic_id:
+            start = "earliest"  # it was created beneath us: all of it came after we began
         others: list[Note] = []
         if committed is None and start == "latest":
             asked = await asyncio.gather(
                 *(self._cluster.noted(topic, each) for each in range(identity.partitions))
             )
             others = [note for each in asked if each is not None and (note := decode(each.note)) is not None]
-        topic_log = SourceLog(as_printed(identity.topic_id), identity.partitions, first, stable, end)
+        topic_log = SourceLog(present, identity.partitions, first, stable, end)
         known = None if committed is None else decode(committed.note)
         offset = None if committed is None else committed.offset
         return begin(number, topic_log, offset, known, others, start), committed, topic_log
@@ -167,7 +167,7 @@ class Partitions:
             with contextlib.suppress(KafkaError, OSError, TimeoutError, StoppedError):
                 if await self._cluster.noted(topic, number) != committed:
                     self._openings.pop(number, None)
-                    self._begin(number, "opening", self._plan.start)
+                    self._begin(number, "opening")
                     return
 
     def _say(self, number: int, found: Beginning) -> None:

@@ -51,6 +51,10 @@ class BridgeState:
         self.unreadable: dict[int, str] = {}
         self.assigned: set[int] | None = None
         """None = the group has not given out partitions yet."""
+        self.first_topic_id = ""
+        """Of the source, when this process began."""
+        self.reached = False
+        """Whether a producer is at the target, or was when something failed."""
         self.source_faults: list[str] = []
         """What is wrong with the source topic."""
         self._faults: dict[str, Standing] = {}
@@ -104,6 +108,8 @@ class BridgeState:
             found.setdefault("all", "source: " + "; ".join(self.source_faults))
         if self.assigned is None:
             found.setdefault("all", "no partitions yet: joining the consumer group at the source")
+        if not self.reached:
+            found.setdefault("all", "connecting to the target")
         return found | {str(each): why for each, why in sorted((self.unreadable | self.waiting).items())}
 
 

@@ -45,11 +45,18 @@ class Row:
     web: str | None
     recreated: bool = False
     """What was committed is of a topic of that name that was deleted."""
+    rebalancing: bool = False
+    """The group gives out its partitions at this moment."""
 
     @property
     def standing(self) -> bool:
         """Whether somebody has to look."""
-        return self.error is not None or (self.lag > 0 and self.member is None)
+        return self.error is not None or self.abandoned
+
+    @property
+    def abandoned(self) -> bool:
+        """Whether messages wait and nobody forwards them."""
+        return self.lag > 0 and self.member is None and not self.rebalancing
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,6 +169,7 @@ def _row(
         member=group.assigned.get((topic, number)),
         web=note.web or None,
         recreated=recreated,
+        rebalancing="REBALANC" in group.state,
     )
 
 
@@ -189,7 +197,7 @@ def _standing(shown: Shown) -> list[str]:
             told.setdefault(f"FAULT since {row.since} ({_ago(row.since)}): {row.error}", []).append(
                 row.partition
             )
-        if row.lag and row.member is None:
+        if row.abandoned:
             told.setdefault("NOBODY forwards it, and messages wait: run 'ringfence bridge'", []).append(
                 row.partition
             )

@@ -71,7 +71,7 @@ def show(settings: Settings, address: AddressSettings, as_json: bool) -> int:
     for each in found:
         highest = "" if each.highest is None else f"{each.highest}"
         table.add_row(each.lane, each.source, each.arrived, f"{each.floor}", f"{each.above:,}", highest)
-    Console().print(table if found else f"{name}: nothing has come over a bridge, or it was cleared")
+    Console().print(table if found else f"{name}: nothing has come over a bridge{_unless(address)}")
     return 0
 
 
@@ -104,10 +104,16 @@ def find(settings: Settings, address: AddressSettings, text: str, as_json: bool)
         click.echo(f"known  lane {each.lane}  where it arrives in {each.arrived}: {why}")
     if not found:
         click.echo(
-            f"not known  {text} in {name}: it never came, or was forgotten among more than {address.id_cache_size} that nothing "
-            "confirmed, or cleared"
+            f"not known  {text} in {name}: it never came{_unless(address)}, or was forgotten among more than "
+            f"{address.id_cache_size} that nothing confirmed"
         )
     return 0 if found else 1
+
+
+def _unless(address: AddressSettings) -> str:
+    """Why nobody may know, though it came."""
+    kept = "" if address.persist_id_cache else ", or only workers' memory has it: persist_id_cache = false"
+    return f"{kept}, or it was cleared"
 
 
 def parse(text: str) -> Hop:

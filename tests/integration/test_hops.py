@@ -180,10 +180,10 @@ def test_restart_state_lost_and_cleared(bootstrap: str, tmp_path: Path) -> None:
     with worker(config, "w") as process:
         running = Running(bootstrap, process, addresses, name)
         running.outcome(name, [crossed(each, 4, user_id=b"%d" % each) for each in range(4, 8)] + [elsewhere])
-        process.kill()
+        process.stop()
         process.start()
         process.wait_ready()
-        after_kill = running.outcome(name, [crossed(6), crossed(3), crossed(8, 4)])
+        after_restart = running.outcome(name, [crossed(6), crossed(3), crossed(8, 4)])
         process.stop()
         shutil.rmtree(tmp_path / "data")
         process.start()
@@ -205,7 +205,7 @@ def test_restart_state_lost_and_cleared(bootstrap: str, tmp_path: Path) -> None:
         at_last = running.outcome(name, [crossed(9), crossed(10, 9)])
     (told,) = [json.loads(each.value or b"") for each in kafka.read_all(bootstrap, f"{name}-journal", 1)]
 
-    assert values(after_kill) == [b"4", b"5", b"6", b"7", b"other", b"8"]
+    assert values(after_restart) == [b"4", b"5", b"6", b"7", b"other", b"8"]
     assert values(after_loss)[6:] == [b"9"]
     assert {each["source"]: (each["lane"], each["arrived"], each["floor"], each["above"], each["highest"]) for each in shown} == {
         f"to-paris/{TOPIC_ID}/3": (f"{name}-0", f"{name}/0", 9, 1, 9),

@@ -169,8 +169,8 @@ MUTANTS: Final = (
         (
             Patch(
                 _EMITTER,
-                "        (META_KEY, encode_meta(change.meta)),\n",
-                "        *([(META_KEY, encode_meta(change.meta))] if change.slots else []),\n",
+                "change), (META_KEY, encode_meta(change.meta))]",
+                "change), *([(META_KEY, encode_meta(change.meta))] if change.slots else [])]",
             ),
         ),
         f"{_EMITTER_TESTS}::test_changelog_without_new_ids",

@@ -4,8 +4,10 @@ from typing import Final
 
 from tests.mutants import (
     bugs_in_attempts,
+    bugs_in_bridges,
     bugs_in_groups,
     bugs_in_handover,
+    bugs_in_hops,
     bugs_in_lanes,
     bugs_in_opening,
     bugs_in_reconciled_transactions,
@@ -22,6 +24,8 @@ CATALOG: Final[tuple[Mutant, ...]] = (
     *bugs_in_state.MUTANTS,
     *bugs_in_the_path.MUTANTS,
     *bugs_in_transactions.MUTANTS,
+    *bugs_in_bridges.MUTANTS,
+    *bugs_in_hops.MUTANTS,
     *bugs_in_groups.MUTANTS,
     *bugs_in_handover.MUTANTS,
     *bugs_in_attempts.MUTANTS,

@@ -86,7 +86,13 @@ def numbers(got: Iterable[Got]) -> list[int]:
 
 def table(heading: str, keys: Mapping[str, Any]) -> str:
     """A table of a configuration file."""
-    return "\n".join([heading, *(f"{key} = {json.dumps(value)}" for key, value in keys.items())]) + "\n"
+    return "\n".join([heading, *(f"{key} = {_toml(value)}" for key, value in keys.items())]) + "\n"
+
+
+def _toml(value: Any) -> str:
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{key} = {_toml(each)}" for key, each in value.items()) + "}"
+    return json.dumps(value)
 
 
 def configure(
@@ -123,12 +129,14 @@ class BridgeProcess(RingfenceProcess):
 
 @contextlib.contextmanager
 def bridge(config: Path, name: str, *arguments: str, **environment: str) -> Iterator[BridgeProcess]:
-    """A process of bridges that is ready, and gone at the end."""
+    """A process of bridges that is ready, and ends in order, if it has not ended yet."""
     process = BridgeProcess(config, name, *arguments, environment=environment)
     try:
         process.start()
         process.wait_ready()
         yield process
+        if process.running:
+            assert process.stop() == 0, process.log()
     finally:
         process.destroy()
 

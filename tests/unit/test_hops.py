@@ -135,7 +135,7 @@ def test_off() -> None:
     """Size 0: everything passes, and nothing is noted."""
     memory = HopMemory(0)
 
-    assert _known(memory, (1, 1), (1, 1)) == [False, False]
+    assert _known(memory, (1, 1), (1, 1), (0, 0)) == [False] * 3
     assert memory.ways == {}
 
 

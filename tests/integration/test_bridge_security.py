@@ -1,0 +1,132 @@
+"""Bridges into and out of secured clusters: TLS at one side, a login at the other, and no more rights than docs/security.md lists."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import pytest
+from confluent_kafka.admin import AclOperation, ResourcePatternType, ResourceType
+
+from tests.support import bridges, kafka
+from tests.support.bridges import BridgeProcess, messages, numbers, table
+from tests.support.secured import PASSWORD, PASSWORD_VARIABLE, Access, Right, SecuredBroker
+from tests.support.worker import run_verb
+
+LITERAL: Final = ResourcePatternType.LITERAL
+TOPIC: Final = ResourceType.TOPIC
+
+
+@pytest.fixture(scope="module")
+def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredBroker]:
+    """One broker is both: its listeners are two ways in."""
+    broker = SecuredBroker(tmp_path_factory.mktemp("secured"))
+    try:
+        broker.start()
+        yield broker
+    finally:
+        broker.stop()
+
+
+def _rights(name: str) -> dict[str, Right]:
+    """What docs/security.md lists, by what it is for."""
+    return {
+        "source": (TOPIC, f"{name}-source", LITERAL, AclOperation.READ),
+        "group": (ResourceType.GROUP, f"{name}-app-bridge-{name}", LITERAL, AclOperation.READ),
+        "target": (TOPIC, f"{name}-target", LITERAL, AclOperation.WRITE),
+        "target's settings": (TOPIC, f"{name}-target", LITERAL, AclOperation.DESCRIBE_CONFIGS),
+        "quarantine": (TOPIC, f"{name}.quarantine", LITERAL, AclOperation.WRITE),
+        "quarantine's settings": (TOPIC, f"{name}.quarantine", LITERAL, AclOperation.DESCRIBE_CONFIGS),
+        "quarantine's making": (TOPIC, f"{name}.quarantine", LITERAL, AclOperation.CREATE),
+    }
+
+
+def _configure(secured: SecuredBroker, folder: Path, name: str, source: Access, target: Access) -> Path:
+    kafka.create_topics(secured.plaintext, {f"{name}-source": (1, {}), f"{name}-target": (1, {})})
+    own = {"name": name, "source_topic": f"{name}-source", "target_address": f"{name}-target"}
+    config = folder / "ringfence.toml"
+    config.write_text(
+        table("[app]", {"id": f"{name}-app", "data_dir": str(folder / "data")})
+        + table("[[bridges]]", own)
+        + table("[bridges.source]", source.section)
+        + table("[bridges.target]", target.section)
+    )
+    return config
+
+
+def _forwards(secured: SecuredBroker, config: Path, name: str, environment: dict[str, str]) -> str:
+    """Runs it until all is there; returns its log."""
+    kafka.send(
+        secured.plaintext, f"{name}-source", [*messages(50), messages(1)[0]._replace(value=b"x" * 900_000)]
+    )
+    process = BridgeProcess(config, name, environment=environment)
+    try:
+        process.start()
+        process.wait_ready()
+        bridges.confirmed_at(secured.plaintext, f"{name}-app-bridge-{name}", f"{name}-source", [51])
+        assert process.stop() == 0
+    finally:
+        process.destroy()
+    return process.log()
+
+
+def test_tls_to_a_login(secured: SecuredBroker, tmp_path: Path) -> None:
+    """B16: a client certificate at the source, a password at the target; it is nowhere in the log."""
+    name = kafka.unique("b16")
+    config = _configure(secured, tmp_path, name, secured.tls, secured.scram)
+    log = _forwards(secured, config, name, dict(secured.scram.environment))
+
+    assert sorted(numbers(kafka.read_all(secured.plaintext, f"{name}-target", 1)[:50])) == list(range(50))
+    assert PASSWORD not in log
+
+
+def test_least_rights(secured: SecuredBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With what docs/security.md lists, and nothing else, it forwards, and status tells how far it is."""
+    name = kafka.unique("least")
+    secured.add_user(name, _rights(name).values())
+    access = secured.scram.with_user(name)
+    config = _configure(secured, tmp_path, name, access, access)
+    monkeypatch.setenv(PASSWORD_VARIABLE, PASSWORD)
+    _forwards(secured, config, name, dict(access.environment))
+
+    assert len(kafka.read_all(secured.plaintext, f"{name}-target", 1)) == 51
+    assert bridges.status(config, code=0)["bridges"][name]["partitions"][0]["lag"] == 0
+
+
+@pytest.mark.parametrize(
+    ("lacking", "said"),
+    [
+        ("source", "topic {}-source: this user may not read it: allow Read on it"),
+        ("group", "group {0}-app-bridge-{0}: this user may not use it: allow Read on it"),
+        ("target", "topic {}-target: this user may not write to it: allow Write and DescribeConfigs on it"),
+        (
+            "target's settings",
+            "{}-target: the cluster does not tell its configuration: allow this user DescribeConfigs on the topic",
+        ),
+    ],
+)
+def test_missing_right(
+    secured: SecuredBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lacking: str, said: str
+) -> None:
+    """Each right that is missing is named before anything is read, and the exit code is 2."""
+    name = kafka.unique("lacking")
+    secured.add_user(name, [right for what, right in _rights(name).items() if what != lacking])
+    access = secured.scram.with_user(name)
+    config = _configure(secured, tmp_path, name, access, access)
+    monkeypatch.setenv(PASSWORD_VARIABLE, PASSWORD)
+    done = run_verb("bridge", "--web-port", "0", "--config", str(config), check=False)
+
+    assert done.returncode == 2
+    assert said.format(name) in done.stderr
+
+
+def test_wrong_password(secured: SecuredBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is no cluster that is away: it says so, without the password, and ends."""
+    name = kafka.unique("wrong")
+    config = _configure(secured, tmp_path, name, secured.tls, secured.scram)
+    monkeypatch.setenv(PASSWORD_VARIABLE, "not-the-horse")
+    done = run_verb("bridge", "--web-port", "0", "--config", str(config), check=False)
+
+    assert done.returncode == 2
+    assert "target: the broker at" in done.stderr
+    assert "refuses the password" in done.stderr
+    assert "not-the-horse" not in done.stderr

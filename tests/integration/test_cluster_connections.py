@@ -1,0 +1,232 @@
+"""Cluster connections over three clusters: bridges between all of them, each with a process of its own, and a worker at each."""
+
+import contextlib
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Self
+
+import pytest
+from aiokafka.partitioner import murmur2
+
+from agents.bridge.sharing import owner
+from app.embedded.broker import EmbeddedBroker
+from tests.support import bridges, kafka
+from tests.support.bridges import BridgeProcess, messages, numbers, table
+from tests.support.worker import WorkerProcess, run_verb, wait_for
+
+PARTITIONS = 2
+MEMBERS = ("berlin", "paris", "rome")
+
+
+@pytest.fixture(scope="module")
+def clusters(
+    broker: EmbeddedBroker, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[dict[str, EmbeddedBroker]]:
+    """The run's broker is berlin."""
+    with contextlib.ExitStack() as stack:
+        others = {
+            name: stack.enter_context(
+                EmbeddedBroker(tmp_path_factory.mktemp(name), properties=bridges.FOREVER)
+            )
+            for name in MEMBERS[1:]
+        }
+        yield {"berlin": broker, **others}
+
+
+class Connected:
+    """Workers and bridges of one connection, one of each at each member."""
+
+    def __init__(
+        self,
+        clusters: Mapping[str, EmbeddedBroker],
+        folder: Path,
+        address: str,
+        members: Mapping[str, Sequence[str]] | None = None,
+        **keys: Any,
+    ) -> None:
+        """``members``: as each member's configuration lists them."""
+        self.address = address
+        self.servers = {name: each.bootstrap_servers for name, each in clusters.items()}
+        self._folder = folder
+        self._keys = keys
+        self._stack = contextlib.ExitStack()
+        self.bridges: dict[str, BridgeProcess] = {}
+        shared = [f"{address}.shared"] if keys.get("load_balancing") == "strict" else []
+        for name in MEMBERS:
+            config = self.configure(name, (members or {}).get(name, MEMBERS))
+            run_verb("topics", "create", "--config", str(config))
+            worker = WorkerProcess(config, f"worker-{name}")
+            self._stack.callback(worker.destroy)
+            worker.start()
+            worker.wait_ready()
+            self.bridges[name] = BridgeProcess(config, f"bridge-{name}")
+            self._stack.callback(self.bridges[name].destroy)
+        self.outputs = shared or [address]
+
+    def configure(self, this: str, members: Sequence[str]) -> Path:
+        """Of one member."""
+        names = [self.address]
+        if self._keys.get("load_balancing") == "strict":
+            names.append(f"{self.address}.shared")
+        config = self._folder / f"{this}.toml"
+        config.write_text(
+            table("[kafka]", {"bootstrap_servers": self.servers[this]})
+            + table("[app]", {"id": f"app-{self.address}", "data_dir": str(self._folder / f"data-{this}")})
+            + "".join(table("[[addresses]]", {"name": name, "partitions": PARTITIONS}) for name in names)
+            + table(
+                "[[cluster_connections]]",
+                {"name": "eu", "this": this, "addresses": [self.address], **self._keys},
+            )
+            + "".join(
+                table(
+                    "[[cluster_connections.members]]", {"name": name, "bootstrap_servers": self.servers[name]}
+                )
+                for name in members
+            )
+        )
+        return config
+
+    def start(self, *names: str) -> None:
+        """Bridges of these members, or of all."""
+        for name in names or self.bridges:
+            self.bridges[name].start()
+        for name in names or self.bridges:
+            self.bridges[name].wait_ready()
+
+    def send(self, member: str, count: int, first: int = 0) -> None:
+        """To a member's input, keyed."""
+        sent = messages(count, first=first)
+        for partition in range(PARTITIONS):
+            at_home = [each for each in sent if _home(each.key or b"") == partition]
+            kafka.send(self.servers[member], self.address, at_home, partition)
+
+    def accepted(self, member: str, address: str = "") -> list[int]:
+        """Values, in order of their partitions."""
+        topic = f"{address or self.address}.accepted"
+        return numbers(kafka.read_all(self.servers[member], topic, PARTITIONS))
+
+    def wait_accepted(self, member: str, count: int, address: str = "") -> None:
+        """Until so many are there."""
+        wait_for(
+            lambda: len(self.accepted(member, address)) >= count,
+            lambda: (
+                f"{member}: {len(self.accepted(member, address))} of {count}\n{[each.log() for each in self.bridges.values()]}"
+            ),
+        )
+
+    def idle(self) -> None:
+        """Until no bridge has anything to do."""
+        for name in self.bridges:
+            config = self._folder / f"{name}.toml"
+            wait_for(lambda config=config: _idle(config), lambda config=config: str(bridges.status(config)))  # type: ignore[misc]
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+
+def _idle(config: Path) -> bool:
+    shown = bridges.status(config)["bridges"].values()
+    return all(row["lag"] == 0 for each in shown for row in each["partitions"])
+
+
+def _home(key: bytes) -> int:
+    return int(murmur2(key) & 0x7FFFFFFF) % PARTITIONS
+
+
+def test_all(clusters: dict[str, EmbeddedBroker], tmp_path: Path) -> None:
+    """L1, L4: each member has all, none twice, no echo; a member that is down misses nothing and holds up nobody."""
+    with Connected(clusters, tmp_path, kafka.unique("all")) as connected:
+        connected.start()
+        for number, name in enumerate(MEMBERS):
+            connected.send(name, 100, first=number * 100)
+        for name in MEMBERS:
+            connected.wait_accepted(name, 300)
+        clusters["rome"].stop()
+        connected.send("berlin", 50, first=300)
+        connected.wait_accepted("paris", 350)
+        wait_for(lambda: connected.bridges["berlin"].health()[0] == 503, connected.bridges["berlin"].log)
+        clusters["rome"].start()
+        connected.wait_accepted("rome", 350)
+        connected.idle()
+
+        for name in MEMBERS:
+            assert sorted(connected.accepted(name)) == list(range(350)), name
+
+
+@pytest.mark.parametrize("max_hops", [1, 2])
+def test_chain(clusters: dict[str, EmbeddedBroker], tmp_path: Path, max_hops: int) -> None:
+    """L2: berlin knows paris alone, which knows rome. With two hops rome has what berlin sent, with one it has not."""
+    chain = {"berlin": MEMBERS[:2], "rome": MEMBERS[1:]}
+    with Connected(clusters, tmp_path, kafka.unique("hops"), chain, max_hops=max_hops) as connected:
+        connected.start()
+        connected.send("berlin", 60)
+        connected.send("paris", 10, first=60)
+        connected.wait_accepted("paris", 70)
+        connected.wait_accepted("rome", 70 if max_hops > 1 else 10)
+        connected.wait_accepted("berlin", 70)
+        connected.idle()
+
+        assert sorted(connected.accepted("berlin")) == list(range(70))
+        assert sorted(connected.accepted("paris")) == list(range(70))
+        assert sorted(connected.accepted("rome")) == list(range(70) if max_hops > 1 else range(60, 70))
+        topic = f"{connected.address}.accepted"
+        hops = Counter(
+            dict(each.headers).get("_RF_HOPS")
+            for each in kafka.read_all(connected.servers["rome"], topic, PARTITIONS)
+        )
+        assert hops == ({b"berlin,paris": 60, b"paris": 10} if max_hops > 1 else {b"paris": 10})
+
+
+def test_strict(clusters: dict[str, EmbeddedBroker], tmp_path: Path) -> None:
+    """L3, L5: each group on one member, one copy; other members are refused until all is drained, and then exact."""
+    address = kafka.unique("strict")
+    shared = f"{address}.shared"
+    with Connected(clusters, tmp_path, address, load_balancing="strict") as connected:
+        config = connected.configure("berlin", MEMBERS[:2])
+        process = connected.bridges["berlin"]
+        connected.send("berlin", 200)
+        connected.start("berlin")
+        _wait_shares(connected, shared, 200)
+        _require_shares(connected, shared, MEMBERS[:2], range(200))
+        assert process.stop() == 0
+        clusters["paris"].stop()
+        connected.send("berlin", 100, first=200)
+        process.start()
+        wait_for(lambda: len(connected.accepted("berlin", shared)) > 100, process.log)
+        assert process.stop() == 0
+        connected.configure("berlin", MEMBERS)
+        done = run_verb("bridge", "--config", str(config), check=False)
+        assert done.returncode == 2
+        assert "run 'ringfence bridge eu --drain'" in done.stderr
+        clusters["paris"].start()
+        done = run_verb("bridge", "eu", "--drain", "--config", str(config), check=False)
+        assert done.returncode == 0, done.stderr
+        _wait_shares(connected, shared, 300)
+        _require_shares(connected, shared, MEMBERS[:2], range(300))
+        process.start()
+        process.wait_ready()
+        connected.send("berlin", 100, first=300)
+        _wait_shares(connected, shared, 400)
+        for name in MEMBERS:
+            new = [each for each in connected.accepted(name, shared) if each >= 300]
+            assert all(owner(MEMBERS, b"g%d" % (each % 10)) == name for each in new)
+        everything = [each for name in MEMBERS for each in connected.accepted(name, shared)]
+        assert sorted(everything) == list(range(400))
+
+
+def _wait_shares(connected: Connected, shared: str, count: int) -> None:
+    wait_for(
+        lambda: sum(len(connected.accepted(name, shared)) for name in MEMBERS) >= count,
+        lambda: str({name: len(connected.accepted(name, shared)) for name in MEMBERS}),
+    )
+
+
+def _require_shares(connected: Connected, shared: str, members: Sequence[str], expected: range) -> None:
+    found = {name: connected.accepted(name, shared) for name in members}
+    assert sorted(each for those in found.values() for each in those) == list(expected)
+    for name, those in found.items():
+        assert all(owner(members, b"g%d" % (each % 10)) == name for each in those)

@@ -1,0 +1,192 @@
+"""Bugs in bridges: what is confirmed, what is sent again, what is forwarded to whom."""
+
+from typing import Final
+
+from tests.mutants.mutant import Mutant, Patch
+
+_WINDOW: Final = "agents/bridge/window.py"
+_LOAD: Final = "agents/bridge/load.py"
+_LIFE: Final = "agents/bridge/life.py"
+_FLOW: Final = "agents/bridge/flow.py"
+_BRIDGE: Final = "agents/bridge/bridge.py"
+_PARTITIONS: Final = "agents/bridge/partitions.py"
+_TRANSLATION: Final = "agents/bridge/translation.py"
+_SHARING: Final = "agents/bridge/sharing.py"
+_MAPS: Final = "agents/bridge/maps.py"
+_WINDOW_TESTS: Final = "tests/unit/test_bridge_window.py"
+_LOAD_TESTS: Final = "tests/unit/test_bridge_load.py"
+_TRANSLATION_TESTS: Final = "tests/unit/test_bridge_translation.py"
+_MAPS_TESTS: Final = "tests/unit/test_bridge_maps.py"
+_TROUBLES: Final = "tests/integration/test_bridge_troubles.py"
+_MODEL: Final = "tests/property/test_bridge_model.py::test_once_and_in_order"
+
+MUTANTS: Final = (
+    Mutant(
+        "bridge-commits-before-ack",
+        "A process that dies then has committed over messages that never arrived.",
+        (Patch(_WINDOW, "while self._cycles and not self._cycles[0].pending:", "while self._cycles:"),),
+        f"{_WINDOW_TESTS}::test_confirmed_by_acknowledgement_alone",
+        (f"{_WINDOW_TESTS}::test_confirmed_in_order",),
+    ),
+    Mutant(
+        "bridge-confirms-what-is-fetched",
+        "What is sent counts as confirmed: the target believes none of it, and where it did it would drop what is sent again.",
+        (Patch(_LOAD, 'confirmed = b"%d" % place.confirmed', 'confirmed = b"%d" % place.next'),),
+        f"{_LOAD_TESTS}::test_hop_and_confirmed",
+    ),
+    Mutant(
+        "bridge-names-the-topic",
+        "A source that was deleted and created again has hops that the target knows: its new messages are dropped.",
+        (
+            Patch(
+                _LOAD,
+                "Source(self._plan.name, place.topic_id, number)",
+                'Source(self._plan.name, self._plan.source_topic.ljust(22, "_"), number)',
+            ),
+        ),
+        f"{_LOAD_TESTS}::test_hop_and_confirmed",
+    ),
+    Mutant(
+        "bridge-next-batch-before-ack",
+        "A batch is lost, the next one arrives: groups lose their order.",
+        (
+            Patch(
+                _LIFE,
+                "            place = (each.topic, each.partition)\n",
+                "            place = (each.topic, each.partition, id(each))\n",
+            ),
+        ),
+        _MODEL,
+    ),
+    Mutant(
+        "bridge-goes-on-after-failure",
+        "What was read and not acknowledged is stepped over.",
+        (Patch(_WINDOW, "            place.next = place.confirmed\n", "            pass\n"),),
+        f"{_WINDOW_TESTS}::test_failure",
+        (_MODEL,),
+    ),
+    Mutant(
+        "bridge-keeps-its-producer",
+        "After a refused batch aiokafka's sequence numbers have a gap, and nothing is taken any more.",
+        (
+            Patch(
+                _BRIDGE,
+                "producer = IdempotentProducer(self.plan.target, self._instance, bytes_max)",
+                'producer = self.__dict__.setdefault("kept", IdempotentProducer(self.plan.target, self._instance, bytes_max))',
+            ),
+        ),
+        f"{_TROUBLES}::test_refused_by_the_broker",
+    ),
+    Mutant(
+        "bridge-gives-away-without-drain",
+        "What was under way is sent again by the next owner: nothing passes twice, and work is done twice.",
+        (
+            Patch(
+                _BRIDGE,
+                "            await self._flow.drain(life)\n            if self.window.busy:\n",
+                "            if self.window.busy:\n",
+            ),
+        ),
+        f"{_TROUBLES}::test_partitions_change_hands",
+    ),
+    Mutant(
+        "bridge-filter-holds-confirmed-back",
+        "Where nothing is to be forwarded nothing is confirmed, and the window fills up.",
+        (
+            Patch(
+                _WINDOW,
+                "                place.confirmed = max(place.confirmed, end)\n",
+                "                place.confirmed = max(place.confirmed, end) if cycle.records.get(place) else place.confirmed\n",
+            ),
+        ),
+        _MODEL,
+    ),
+    Mutant(
+        "bridge-window-ignored",
+        "More is under way than the target remembers.",
+        (
+            Patch(
+                _WINDOW,
+                "(place.next - place.confirmed) >= self.take",
+                "(place.next - place.confirmed) >= -self.take",
+            ),
+        ),
+        f"{_WINDOW_TESTS}::test_no_more_than_the_limit",
+        (f"{_WINDOW_TESTS}::test_smallest_window",),
+    ),
+    Mutant(
+        "bridge-refused-not-learned",
+        "One message that the target does not take holds up its partition for ever.",
+        (Patch(_FLOW, "            self.refused[batch.first] = str(error)\n", "            pass\n"),),
+        _MODEL,
+    ),
+    Mutant(
+        "bridge-forgets-which-is-refused",
+        "Two partitions with such a message each make the other's be looked for again, for ever.",
+        (
+            Patch(_FLOW, "if done and (self.refused or self._until):", "if self.refused or self._until:"),
+            Patch(
+                _FLOW,
+                "            if all(\n                each.confirmed >= end or",
+                "            if True or all(\n                each.confirmed >= end or",
+            ),
+        ),
+        _MODEL,
+    ),
+    Mutant(
+        "bridge-believes-clients-hops",
+        "A client keeps its message from members by a header.",
+        (
+            Patch(
+                _TRANSLATION,
+                "passed = ours.get(wire.HEADER_HOPS) if accepted or wire.HEADER_HOP in ours else None",
+                "passed = ours.get(wire.HEADER_HOPS)",
+            ),
+        ),
+        f"{_TRANSLATION_TESTS}::test_hops_of_a_client",
+        (f"{_TRANSLATION_TESTS}::test_a_forged_hop_keeps_nothing_back",),
+    ),
+    Mutant(
+        "bridge-echo",
+        "What came from a member goes back to it.",
+        (Patch(_TRANSLATION, "if self._member in members or len(members)", "if len(members)"),),
+        f"{_TRANSLATION_TESTS}::test_no_echo",
+    ),
+    Mutant(
+        "bridge-owner-by-index",
+        "A member that comes moves nearly all groups.",
+        (
+            Patch(
+                _SHARING,
+                "    return max(members, key=lambda member: (_weight(member.encode(), group), member))\n",
+                '    there = sorted(members)\n    return there[int.from_bytes(_weight(b"", group), "big") % len(there)]\n',
+            ),
+        ),
+        f"{_MAPS_TESTS}::test_a_member_moves_its_share_alone",
+    ),
+    Mutant(
+        "bridge-strict-to-all",
+        "Each member gets every message.",
+        (
+            Patch(
+                _LOAD,
+                'if owner[f"{where}{each.offset}".encode() if each.key is None else each.key] == member',
+                "if member",
+            ),
+        ),
+        f"{_LOAD_TESTS}::test_share",
+    ),
+    Mutant(
+        "bridge-map-changed-apart",
+        "Messages between where two members' bridges stand go to nobody or to two.",
+        (Patch(_MAPS, "if others or first is None:", "if first is None:"),),
+        f"{_MAPS_TESTS}::test_changed_apart",
+        (f"{_MAPS_TESTS}::test_removed_member_counts",),
+    ),
+    Mutant(
+        "bridge-recreated-at-latest",
+        "What came into a source that was created again beneath the bridge is never forwarded.",
+        (Patch(_PARTITIONS, "if present != self._state.first_topic_id:", "if not present:"),),
+        f"{_TROUBLES}::test_source_recreated_under_it",
+    ),
+)

@@ -1,0 +1,205 @@
+"""What a cycle's record batches hold, and where they go."""
+
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import pytest
+
+from agents.bridge.load import Load, Loader, RefusedError, Target
+from agents.bridge.plan import Plan, plans
+from agents.bridge.sharing import owner
+from agents.bridge.window import Window
+from agents.home import Home
+from ringfence_kafka.config.load import validate
+
+TOPIC_ID = "AbC_-67890123456789012"
+MEMBERS = ("berlin", "paris", "rome")
+
+
+class Record(NamedTuple):
+    """As a consumer reads it."""
+
+    offset: int
+    key: bytes | None = b"g"
+    value: bytes | None = b"v"
+    headers: tuple[tuple[str, bytes | None], ...] = ()
+    timestamp: int = 5
+
+
+@dataclass
+class Builder:
+    """A record batch of at most three records, or one that is large."""
+
+    records: list[dict[str, Any]] = field(default_factory=list)
+
+    def append(self, **record: Any) -> object | None:
+        if len(self.records) == 3 or (self.records and len(record["value"] or b"") > 100):
+            return None
+        self.records.append(record)
+        return record
+
+    def size(self) -> int:
+        return sum(
+            len(each["value"] or b"") + sum(len(value or b"") for _, value in each["headers"])
+            for each in self.records
+        )
+
+
+def _plan(address: dict[str, Any] | None = None, **keys: Any) -> Plan:
+    own = {
+        "name": "b",
+        "source_topic": "s",
+        "target_address": "t",
+        "target": {"bootstrap_servers": "x:1"},
+        **keys,
+    }
+    addresses = {} if address is None else {"addresses": [{"name": "t", **address}]}
+    (plan,) = plans(validate({"bridges": [own], **addresses}))
+    return plan
+
+
+def _load(
+    plan: Plan,
+    records: list[Record],
+    target: Target = Target(4, 500, compacted=False, quarantine_bytes_max=500),  # noqa: B008 - frozen
+    records_max: dict[int, int] | None = None,
+    refused: dict[tuple[int, int], str] | None = None,
+    malformed: dict[tuple[int, int], str] | None = None,
+) -> Load:
+    window = Window(1_000)
+    window.open(2, TOPIC_ID, 10)
+    loader = Loader(plan, target, Builder, records_max or {}, refused or {})
+    cycle = window.begin({2: records[-1].offset + 1})
+    return loader.load(cycle, {window.places[2]: records}, malformed or {})
+
+
+def _headers(load: Load) -> list[dict[str, bytes]]:
+    return [dict(each["headers"]) for batch in load.batches for each in batch.builder.records]
+
+
+def test_hop_and_confirmed() -> None:
+    """Bridge, topic's ID, partition, offset; what was confirmed when it went out; nothing of IDs where they count."""
+    load = _load(_plan(), [Record(12), Record(14)])
+
+    assert _headers(load) == [
+        {"_RF_BRIDGE_DUPL_ID": f"b/{TOPIC_ID}/2/{each}".encode(), "_RF_BRIDGE_CONFIRMED": b"10"}
+        for each in (12, 14)
+    ]
+    assert (load.cycle.pending, sum(load.cycle.records.values())) == (1, 2)
+
+
+def test_ids_ignored() -> None:
+    """It says so in each record."""
+    assert _headers(_load(_plan(user_ids="ignore"), [Record(12)]))[0]["_RF_BRIDGE_IDS"] == b"ignore"
+
+
+def test_without_detection() -> None:
+    """No header of ours."""
+    assert _headers(_load(_plan(use_duplicate_detection=False), [Record(12)])) == [{}]
+
+
+@pytest.mark.parametrize(
+    ("keys", "headers", "key", "place"),
+    [
+        ({}, (), b"g7", b"g7"),
+        ({}, (("_AMQ_DUPL_ID", b"id"),), None, b"id"),
+        ({}, (), None, f"b/{TOPIC_ID}/2/12".encode()),
+        ({"user_ids": "ignore"}, (("_AMQ_DUPL_ID", b"id"),), None, f"b/{TOPIC_ID}/2/12".encode()),
+    ],
+)
+def test_home(keys: dict[str, Any], headers: Any, key: bytes | None, place: bytes) -> None:
+    """By the group; without one by the ID, if that counts; else by the hop, which a resend has again."""
+    (batch,) = _load(_plan(**keys), [Record(12, key, headers=headers)]).batches
+
+    assert batch.partition == Home(4)[place]
+
+
+def test_home_by_the_targets_rules() -> None:
+    """Partitioner and group header are the target's; an envelope's group is its key."""
+    plan = _plan({"partitioner": "crc32", "group_header": "X"})
+    load = _load(
+        plan, [Record(12, b"k", headers=(("X", b"g1"),)), Record(13, b"e", headers=(("_RF_TX", b"json/1"),))]
+    )
+    home = Home(4, "crc32")
+
+    assert {each.partition for each in load.batches} == {home[b"g1"], home[b"e"]}
+
+
+def test_order() -> None:
+    """Batches of one partition stand in order, also over full ones."""
+    load = _load(_plan(), [Record(each, b"g", b"%d" % each) for each in range(10, 20)])
+
+    assert [each["value"] for batch in load.batches for each in batch.builder.records] == [
+        b"%d" % each for each in range(10, 20)
+    ]
+    assert [each.count for each in load.batches] == [3, 3, 3, 1]
+
+
+def test_smaller_batches() -> None:
+    """Where the target refused one, they are no larger than is asked for."""
+    partition = Home(4)[b"g"]
+    load = _load(_plan(), [Record(each) for each in range(10, 15)], records_max={partition: 2})
+
+    assert [(each.first, each.count) for each in load.batches] == [((2, 10), 2), ((2, 12), 2), ((2, 14), 1)]
+
+
+def test_quarantine() -> None:
+    """What is too large, refused or malformed goes there with the reason, and counts as under way; the rest flows."""
+    records = [Record(12), Record(13, value=b"x" * 480), Record(14), Record(15)]
+    load = _load(_plan(), records, refused={(2, 14): "no"}, malformed={(2, 15): "bad"})
+    kept = [each for each in load.batches if each.topic == "b.quarantine"]
+
+    assert [dict(each.builder.records[0]["headers"])["_RF_SOURCE"] for each in kept] == [
+        b"s/2/13",
+        b"s/2/14",
+        b"s/2/15",
+    ]
+    assert load.quarantined == {2: 3}
+    assert load.cycle.pending == 4
+    assert (
+        kept[0].builder.records[0]["value"].startswith(b'{"bytes": 480')
+    )  # by size and digest: it does not fit there either
+
+
+def test_compacted_target() -> None:
+    """It takes no record without a key."""
+    target = Target(4, 500, compacted=True, quarantine_bytes_max=500)
+    load = _load(_plan(), [Record(12, None), Record(13)], target)
+
+    assert load.quarantined == {2: 1}
+
+
+def test_no_quarantine() -> None:
+    """Nothing is left out in silence."""
+    with pytest.raises(RefusedError, match="create it at the target") as caught:
+        _load(
+            _plan(), [Record(12, value=b"x" * 600)], Target(4, 500, compacted=False, quarantine_bytes_max=0)
+        )
+
+    assert caught.value.partition == 2
+
+
+def test_share() -> None:
+    """Each record goes to exactly one member, also those without a group."""
+    members = [
+        {"name": "berlin"},
+        *({"name": each, "bootstrap_servers": f"{each}:1"} for each in MEMBERS[1:]),
+    ]
+    connection = {
+        "name": "eu",
+        "this": "berlin",
+        "addresses": ["o"],
+        "load_balancing": "strict",
+        "members": members,
+    }
+    records = [Record(each, None if each % 3 == 0 else b"g%d" % each) for each in range(10, 70)]
+    found = {}
+    for plan in plans(validate({"cluster_connections": [connection]})):
+        assert plan.share is not None
+        load = _load(plan, records)
+        hops = [each["_RF_BRIDGE_DUPL_ID"] for each in _headers(load)]
+        found[plan.share.member] = {int(each.rpartition(b"/")[2]) for each in hops}
+
+    assert sorted(each for those in found.values() for each in those) == list(range(10, 70))
+    assert all(found.values())
+    assert all(each in found[owner(MEMBERS, b"g%d" % each)] for each in range(10, 70) if each % 3)

@@ -1,0 +1,109 @@
+"""What is under way and what is confirmed: by acknowledgements alone, in order."""
+
+import pytest
+
+from agents.bridge.window import Cycle, Window
+from ringfence_kafka.errors import InvariantError
+
+
+def _window(limit: int = 10, cycles_max: int = 2) -> Window:
+    window = Window(limit, cycles_max)
+    window.open(0, "T", 100)
+    return window
+
+
+def _begin(window: Window, end: int, pending: int = 1) -> Cycle:
+    cycle = window.begin({0: end})
+    cycle.pending = pending
+    return cycle
+
+
+def test_confirmed_by_acknowledgement_alone() -> None:
+    """What is read, and what is handed over, confirms nothing."""
+    window = _window()
+    cycle = _begin(window, 105)
+    window.settle()
+
+    assert (window.places[0].next, window.places[0].confirmed) == (105, 100)
+    cycle.pending = 0
+    assert window.settle() == [cycle]
+    assert window.places[0].confirmed == 105
+
+
+def test_confirmed_in_order() -> None:
+    """A later cycle that is acknowledged first waits for the one before it."""
+    window = _window()
+    first, second = _begin(window, 103), _begin(window, 106)
+    second.pending = 0
+
+    assert window.settle() == []
+    assert window.places[0].confirmed == 100
+    first.pending = 0
+    assert window.settle() == [first, second]
+    assert window.places[0].confirmed == 106
+
+
+def test_no_more_than_the_limit() -> None:
+    """A partition takes part only while all that a cycle may bring fits into its window."""
+    window = _window(limit=10)
+    window.open(1, "T", 0)
+
+    assert window.take == 5
+    _begin(window, 105)
+    assert window.wanted() == {0: 105, 1: 0}
+    _begin(window, 106)
+    assert window.wanted() == {1: 0}
+
+
+def test_one_at_a_time() -> None:
+    """With one cycle at most, the next waits for its acknowledgement."""
+    window = _window(cycles_max=1)
+    assert (window.take, window.full) == (10, False)
+    cycle = _begin(window, 110)
+    assert window.full
+    cycle.pending = 0
+    window.settle()
+    assert not window.full
+
+
+def test_smallest_window() -> None:
+    """One message at a time."""
+    window = _window(limit=1)
+    assert window.take == 1
+    cycle = _begin(window, 101)
+    assert window.wanted() == {}
+    cycle.pending = 0
+    window.settle()
+    assert window.wanted() == {0: 101}
+
+
+def test_failure() -> None:
+    """All that is not confirmed is read again, and counted."""
+    window = _window()
+    first, second = _begin(window, 103), _begin(window, 107)
+    place = window.places[0]
+    first.pending, first.records, second.records = 0, {place: 3}, {place: 4}
+    window.settle()
+
+    assert window.reset() == {place: 4}
+    assert (place.next, place.confirmed, window.busy) == (103, 103, False)
+
+
+def test_given_away() -> None:
+    """What comes back of a former opening confirms nothing in the next."""
+    window = _window()
+    cycle = _begin(window, 108)
+    window.close([0])
+    window.open(0, "U", 0)
+    cycle.pending = 0
+    window.settle()
+
+    assert window.places[0].confirmed == 0
+
+
+def test_never_backwards() -> None:
+    """Reading backwards without a new opening is a fault of ours."""
+    window = _window()
+
+    with pytest.raises(InvariantError):
+        window.begin({0: 99})
