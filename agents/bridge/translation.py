@@ -5,8 +5,9 @@ members that a message has passed, as long as a bridge or a lane wrote it.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
+from agents.batch import Record
 from ringfence_kafka import wire
 
 Header = tuple[str, bytes | None]
@@ -21,11 +22,14 @@ _GOES: Final = frozenset(
         wire.HEADER_HOPS,
     }
 )
+_RESERVED: Final = wire.RESERVED_PREFIX
+_RESERVED_LENGTH: Final = len(_RESERVED)
+_SOURCE_ALONE: Final = [wire.HEADER_SOURCE]
 _GOES_OF_ACCEPTED: Final = _GOES | {wire.HEADER_PART}
 
 
 class Forwarded(NamedTuple):
-    """A record on its way."""
+    """A record on its way that is another one than at the source."""
 
     offset: int
     """At the source."""
@@ -66,11 +70,26 @@ class Translator:
         self._this = this.encode()
         self._member = member.encode()
         self._max_hops = max_hops
+        self._adds = bool(add_headers or this)
 
-    def translate(self, record: Any) -> Forwarded | None:
-        """As it goes to the target; None = it does not."""
-        if self._filter_header and not self._lets_through(record.headers):
+    def translate(self, record: Record) -> Record | None:
+        """As it goes to the target: the same record where nothing changes; None = it does not."""
+        headers = record.headers
+        if self._filter_header and not self._lets_through(headers):
             return None
+        if self._adds:
+            return self._changed(record)
+        # Most records have nothing of ours, and most of the others their source alone.
+        ours = [name for name, _ in headers if name[:_RESERVED_LENGTH] == _RESERVED]
+        if not ours:
+            return record
+        if ours == _SOURCE_ALONE:
+            kept = [each for each in headers if each[0] != wire.HEADER_SOURCE]
+            return Forwarded(record.offset, record.key, record.value, kept, record.timestamp)
+        return self._changed(record)
+
+    def _changed(self, record: Record) -> Record | None:
+        """The same, header by header."""
         key, kept = record.key, []
         ours: dict[str, bytes | None] = {}
         for header in record.headers:
