@@ -173,7 +173,7 @@ class Loader:
         return groups
 
     def _translate(self, place: Place, those: Sequence[Record]) -> list[Record]:
-        translate, owner = self._plan.translator.translate, self._owner
+        owner = self._owner
         if owner is not None and self._plan.share is not None:
             member, where = self._plan.share.member, f"{self._plan.source_topic}/{place.partition}/"
             those = [
@@ -181,7 +181,7 @@ class Loader:
                 for each in those
                 if owner[f"{where}{each.offset}".encode() if each.key is None else each.key] == member
             ]
-        return [found for each in those if (found := translate(each)) is not None]
+        return self._plan.translator.translate_all(those)
 
     def _add(
         self,

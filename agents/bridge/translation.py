@@ -24,7 +24,6 @@ _GOES: Final = frozenset(
 )
 _RESERVED: Final = wire.RESERVED_PREFIX
 _RESERVED_LENGTH: Final = len(_RESERVED)
-_SOURCE_ALONE: Final = [wire.HEADER_SOURCE]
 _GOES_OF_ACCEPTED: Final = _GOES | {wire.HEADER_PART}
 
 
@@ -72,6 +71,32 @@ class Translator:
         self._max_hops = max_hops
         self._adds = bool(add_headers or this)
 
+    def translate_all(self, records: Sequence[Record]) -> list[Record]:
+        """Those that go to the target, as :meth:`translate` has each."""
+        translate = self.translate
+        if self._filter_header or self._adds:
+            return [each for record in records if (each := translate(record)) is not None]
+        found: list[Record] = []
+        # A call for each message would cost as much as these looks: most have nothing of ours, and most of the others, at the end, their
+        # source alone.
+        for record in records:
+            headers = record.headers
+            for at, (name, _) in enumerate(headers, 1):  # noqa: B007 - read behind the loop
+                if name[:_RESERVED_LENGTH] == _RESERVED:
+                    break
+            else:
+                found.append(record)
+                continue
+            if name == wire.HEADER_SOURCE and at == len(headers):
+                found.append(
+                    Forwarded(record.offset, record.key, record.value, headers[:-1], record.timestamp)
+                )
+            else:
+                changed = translate(record)
+                if changed is not None:
+                    found.append(changed)
+        return found
+
     def translate(self, record: Record) -> Record | None:
         """As it goes to the target: the same record where nothing changes; None = it does not."""
         headers = record.headers
@@ -79,13 +104,8 @@ class Translator:
             return None
         if self._adds:
             return self._changed(record)
-        # Most records have nothing of ours, and most of the others their source alone.
-        ours = [name for name, _ in headers if name[:_RESERVED_LENGTH] == _RESERVED]
-        if not ours:
+        if not any(name[:_RESERVED_LENGTH] == _RESERVED for name, _ in headers):
             return record
-        if ours == _SOURCE_ALONE:
-            kept = [each for each in headers if each[0] != wire.HEADER_SOURCE]
-            return Forwarded(record.offset, record.key, record.value, kept, record.timestamp)
         return self._changed(record)
 
     def _changed(self, record: Record) -> Record | None:
