@@ -127,14 +127,16 @@ class BrokenBridgeLink(_OfBridge):
 class CutAgainAndAgain(_OfBridge):
     """All links to the target are cut and whole in turns, faster than some attempts take."""
 
-    def __init__(self, system: System, rng: random.Random) -> None:
+    def __init__(self, system: System, rng: random.Random, times: int = 0) -> None:
+        """``times``: 0 = as the dice say."""
         super().__init__("links of a bridge, cut again and again", system, rng)
+        self._times = times or rng.randint(5, 12)
 
     def strike(self) -> None:
         """The pace is the fault."""
         links = self._origin.target_links
         before = sum(each.connections_cut for each in links)
-        for _ in range(self._rng.randint(5, 12)):
+        for _ in range(self._times):
             for each in links:
                 each.cut()
             time.sleep(self._rng.uniform(*CUT_S))
