@@ -14,6 +14,7 @@ from rich.console import Console
 
 from app.embedded.broker import EmbeddedBroker
 from bench import (
+    bridging,
     consume,
     handover,
     latency,
@@ -33,6 +34,7 @@ from bench.traffic import Plan
 from ringfence_kafka.errors import RingfenceError
 
 RESULTS: Final = Path(__file__).parent / "results" / "latest.json"
+BRIDGE_RESULTS: Final = RESULTS.with_name("bridge.json")
 RECOVERY_RESULTS: Final = RESULTS.with_name("recovery.json")
 CONSUME_RESULTS: Final = RESULTS.with_name("consume.json")
 HANDOVER_RESULTS: Final = RESULTS.with_name("handover.json")
@@ -242,6 +244,32 @@ def memory_command(partitions: int, seconds: float, options: tuple[str, ...]) ->
         found = memory.run(broker.bootstrap_servers, folder, partitions, seconds, options, console.print)
     memory.show(found, console)
     memory.save(found, MEMORY_RESULTS)
+
+
+@main.command("bridge")
+@click.option("--messages", type=click.IntRange(min=_MESSAGES_MIN), default=1_000_000, show_default=True)
+@click.option("--rounds", type=click.IntRange(min=1), default=3, show_default=True)
+@click.option(
+    "--rtt-ms",
+    type=click.FloatRange(min=0),
+    default=50.0,
+    show_default=True,
+    help="Of the slow link; 0: none.",
+)
+@click.option("--partitions", type=click.IntRange(min=1), default=4, show_default=True)
+@click.option("--only", type=click.Choice(list(bridging.CONTENDERS)), multiple=True, help="May be repeated.")
+def bridge_command(messages: int, rounds: int, rtt_ms: float, partitions: int, only: tuple[str, ...]) -> None:
+    """Measure a bridge beside a worker's lanes and beside MirrorMaker 2, also over a slow link."""
+    console = Console()
+    chosen = [bridging.CONTENDERS[each] for each in only or bridging.CONTENDERS]
+    with tempfile.TemporaryDirectory(prefix="ringfence-bench-") as name:
+        found = bridging.run(
+            Path(name), Plan(messages, partitions), rounds, rtt_ms / 1000, chosen, console.print
+        )
+    bridging.show(found, console)
+    bridging.save(found, BRIDGE_RESULTS)
+    if found.failures or not all(found.exact(each) for each in chosen):
+        sys.exit(EXIT_NOT_WELL)
 
 
 @main.command("handover")

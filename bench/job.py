@@ -11,11 +11,19 @@ from typing import Final
 from bench import measure, topics
 from bench.errors import BenchError
 from bench.measure import Child, Reading
-from bench.topics import Committed, Progress
+from bench.topics import Committed, Progress, Written
 
 POLL_S: Final = 0.05
 STALL_LIMIT_S: Final = 90.0
 """Without any commit. Longer than a session time-out and a rebalance."""
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Another cluster."""
+
+    bootstrap: str
+    broker_pid: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +32,7 @@ class Job:
 
     contender: str
     command: tuple[str, ...]
-    """After ``python``; runs in ``folder`` until SIGTERM."""
+    """After ``program``; runs in ``folder`` until SIGTERM."""
     group: str
     input: str
     output: str
@@ -39,6 +47,9 @@ class Job:
     """Messages that a record of the input holds: those of a transaction are what is counted."""
     folder: Path = measure.ROOT
     """Root of the project, or of another version of it."""
+    program: str = sys.executable
+    target: Target | None = None
+    """Where the output stands, and what stands there is its progress; None = on the input's cluster, and what its group commits is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +90,7 @@ class _Sample:
     position: int
     """Grows although none was finished, when what had been forwarded was consumed."""
     contender: Reading
-    broker: Reading
+    brokers_cpu_s: float
 
 
 def perform(job: Job, bootstrap: str, broker_pid: int, log: Path) -> Run:
@@ -87,7 +98,7 @@ def perform(job: Job, bootstrap: str, broker_pid: int, log: Path) -> Run:
 
     The clock runs from the first progress that is seen to the last, and what was finished in between is what
     counts. So start-up, joining the group and stopping are left out, for all alike. Progress is what the group
-    has committed, or what the contender reports. What is forwarded of the messages before the first progress is
+    has committed, or what the contender reports, or what stands in another cluster. What is forwarded of the messages before the first progress is
     consumed within the measured time: it counts as cost and not as messages.
 
     Raises:
@@ -95,22 +106,25 @@ def perform(job: Job, bootstrap: str, broker_pid: int, log: Path) -> Run:
     """
     try:
         with (
-            measure.child([sys.executable, *job.command], log, job.folder) as child,
-            Progress(bootstrap, job.group, job.input, job.partitions, job.forward) as progress,
+            measure.child([job.program, *job.command], log, job.folder) as child,
+            _progress(job, bootstrap) as progress,
         ):
             ends = _ends(job, bootstrap)
-            first, last, peak_rss_bytes = _follow(job, child, broker_pid, progress, ends)
+            brokers = [broker_pid] if job.target is None else [broker_pid, job.target.broker_pid]
+            first, last, peak_rss_bytes = _follow(job, child, brokers, progress, ends)
             life_cpu_s = child.stop()
     except BenchError as error:
         raise BenchError(f"{job.contender}: {error}") from error
-    counted = topics.count(bootstrap, job.output, job.partitions)
+    counted = topics.count(
+        bootstrap if job.target is None else job.target.bootstrap, job.output, job.partitions
+    )
     forwarded = topics.count(bootstrap, job.forward, job.partitions).records if job.forward else None
     return Run(
         contender=job.contender,
         measured=(last.finished - first.finished) * job.parts,
         seconds=last.contender.moment_s - first.contender.moment_s,
         cpu_s=last.contender.cpu_s - first.contender.cpu_s,
-        broker_cpu_s=last.broker.cpu_s - first.broker.cpu_s,
+        broker_cpu_s=last.brokers_cpu_s - first.brokers_cpu_s,
         life_cpu_s=life_cpu_s,
         peak_rss_bytes=peak_rss_bytes,
         outputs=counted.records,
@@ -118,6 +132,12 @@ def perform(job: Job, bootstrap: str, broker_pid: int, log: Path) -> Run:
         out_of_order=counted.out_of_order,
         forwarded=forwarded,
     )
+
+
+def _progress(job: Job, bootstrap: str) -> Progress | Written:
+    if job.target is not None:
+        return Written(job.target.bootstrap, job.output, job.partitions)
+    return Progress(bootstrap, job.group, job.input, job.partitions, job.forward)
 
 
 def _ends(job: Job, bootstrap: str) -> Callable[[], Sequence[int]]:
@@ -128,7 +148,11 @@ def _ends(job: Job, bootstrap: str) -> Callable[[], Sequence[int]]:
 
 
 def _follow(
-    job: Job, child: Child, broker_pid: int, progress: Progress, forward_ends: Callable[[], Sequence[int]]
+    job: Job,
+    child: Child,
+    brokers: Sequence[int],
+    progress: Progress | Written,
+    forward_ends: Callable[[], Sequence[int]],
 ) -> tuple[_Sample, _Sample, int]:
     """First and last sample that show progress, and peak RSS, once all is committed; gives up on a long silence."""
     first = last = None
@@ -141,7 +165,7 @@ def _follow(
             finished,
             finished if job.reports else committed.position,
             child.read(),
-            measure.read(broker_pid),
+            sum(measure.read(each).cpu_s for each in brokers),
         )
         if now.position > position:
             position = now.position

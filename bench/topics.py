@@ -136,6 +136,39 @@ class Progress:
         self._consumer.close()
 
 
+class Written:
+    """How much stands in a topic without transactions."""
+
+    def __init__(self, bootstrap: str, topic: str, partitions: int) -> None:
+        self._consumer = Consumer(
+            {"bootstrap.servers": bootstrap, "group.id": "bench-count", "log_level": LOG_LEVEL}
+        )
+        self._partitions = [TopicPartition(topic, each) for each in range(partitions)]
+
+    def committed(self) -> Committed:
+        """What stands there now.
+
+        Raises:
+            KafkaException: the broker did not answer well for :data:`LIMIT_S`.
+        """
+        deadline = time.monotonic() + LIMIT_S
+        while True:
+            try:
+                ends = [self._consumer.get_watermark_offsets(each, LIMIT_S) for each in self._partitions]
+            except KafkaException:  # a topic that was just made has no leader for a moment
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(0.1)
+            else:
+                return Committed(sum(end for _, end in ends))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._consumer.close()
+
+
 def count(bootstrap: str, topic: str, partitions: int) -> Counted:
     """Read all committed records of a topic, to its end.
 
@@ -150,6 +183,7 @@ def count(bootstrap: str, topic: str, partitions: int) -> Counted:
         records += 1
         headers: dict[str, Header] = dict(message.headers() or ())
         source, part = headers.get(wire.HEADER_SOURCE), headers.get(wire.HEADER_PART)
+        source = headers.get(wire.HEADER_HOP) if source is None else source
         distinct.add(headers.get(ID_HEADER) if part is None else f"{source!r} {part!r}")
         if isinstance(source, bytes):
             place, _, offset = source.rpartition(b"/")

@@ -19,6 +19,7 @@ from agents.bridge.plan import Plan
 from agents.bridge.source import Read, SourceConsumer
 from agents.bridge.state import SOURCE, TARGET, BridgeState, said
 from agents.bridge.targeting import look
+from agents.bridge.window import CYCLE_RECORDS_MAX
 from ringfence_client.topic_watch import TopicWatch
 from ringfence_kafka.cluster import NO_TOPIC, Cluster, TopicIdentity
 from ringfence_kafka.errors import RingfenceError
@@ -238,7 +239,7 @@ class Bridge:
         """What has come; None = nothing that may be taken."""
         epoch = self._partitions.epoch
         try:
-            found = await self._partitions.consumer.read(wanted, self.window.take, POLL_S)
+            found = await self._partitions.consumer.read(wanted, self.window.take, CYCLE_RECORDS_MAX, POLL_S)
         except (KafkaError, OSError) as error:
             self._read_again(wanted)
             self.state.fail(SOURCE, f"source: {said(error)}")

@@ -4,16 +4,17 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
-from typing import Any, Final
+from typing import Final
 
+from agents.batch import Record
 from agents.bridge.plan import Plan
 from agents.bridge.sharing import Owner
-from agents.bridge.translation import Forwarded, Header
+from agents.bridge.translation import Header
 from agents.bridge.window import Cycle, Place
 from agents.home import Home
 from agents.verdict import Reader, is_envelope
 from ringfence_kafka import wire
-from ringfence_kafka.hop import Hop, Source, encode
+from ringfence_kafka.hop import Source, encode_source
 from ringfence_kafka.producer import Builder
 
 NewBuilder = Callable[[], Builder]
@@ -97,7 +98,7 @@ class Loader:
         self._owner = None if plan.share is None else Owner(plan.share.members)
 
     def load(
-        self, cycle: Cycle, read: Mapping[Place, Sequence[Any]], malformed: Mapping[tuple[int, int], str]
+        self, cycle: Cycle, read: Mapping[Place, Sequence[Record]], malformed: Mapping[tuple[int, int], str]
     ) -> Load:
         """Everything that was read, translated, in order.
 
@@ -108,31 +109,61 @@ class Loader:
         records: dict[Place, int] = {}
         open_batches: dict[int, Batch] = {}
         for place, those in read.items():
-            number, sent = place.partition, 0
             translated = self._translate(place, those)
             if len(translated) < len(those):
-                found.filtered[number] = len(those) - len(translated)
-            confirmed = b"%d" % place.confirmed
-            source = Source(self._plan.name, place.topic_id, number)
-            for each, group in zip(translated, self._groups(translated), strict=True):
-                hop = encode(Hop(source, each.offset))
-                reason = malformed.get((number, each.offset)) or self._refused.get((number, each.offset))
-                if reason is None and each.key is None and self._target.compacted:
-                    reason = f"it has no key, and {self._plan.target_topic} is compacted"
-                if reason is None:
-                    reason = self._add(found, open_batches, place, each, group, hop, confirmed)
-                if reason is not None:
-                    found.batches.append(self._quarantine(cycle, number, each, hop, confirmed, reason))
-                    found.quarantined[number] = found.quarantined.get(number, 0) + 1
-                    found.reasons.append(f"{self._plan.source_topic}/{number} offset {each.offset}: {reason}")
-                sent += 1
-            records[place] = sent
+                found.filtered[place.partition] = len(those) - len(translated)
+            self._fill(found, open_batches, place, translated, malformed)
+            records[place] = len(translated)
         found.batches += open_batches.values()
         cycle.records = records
         cycle.pending = len(found.batches)
         return found
 
-    def _groups(self, translated: Sequence[Forwarded]) -> list[bytes | None]:
+    def _fill(
+        self,
+        found: Load,
+        open_batches: dict[int, Batch],
+        place: Place,
+        translated: Sequence[Record],
+        malformed: Mapping[tuple[int, int], str],
+    ) -> None:
+        """Put what was read of a partition into batches, or into quarantine."""
+        number, home, detection = place.partition, self._home, self._plan.detection
+        source = encode_source(Source(self._plan.name, place.topic_id, number))
+        ours = self._ours(place)
+        # Nearly always nothing is to be looked at but the record itself.
+        usual = not (malformed or self._refused or self._records_max or self._target.compacted)
+        for each, group in zip(translated, self._groups(translated), strict=True):
+            hop = b"%b/%d" % (source, each.offset)
+            partition = home[self._key(each, hop) if group is None else group]
+            headers = [*each.headers, (wire.HEADER_HOP, hop), *ours] if detection else list(each.headers)
+            batch = open_batches.get(partition)
+            if (
+                usual
+                and batch is not None
+                and batch.builder.append(
+                    timestamp=each.timestamp, key=each.key, value=each.value, headers=headers
+                )
+                is not None
+            ):
+                batch.count += 1
+                continue
+            reason = malformed.get((number, each.offset)) or self._refused.get((number, each.offset))
+            if reason is None and each.key is None and self._target.compacted:
+                reason = f"it has no key, and {self._plan.target_topic} is compacted"
+            if reason is None:
+                reason = self._add(found, open_batches, number, each, partition, headers)
+            if reason is not None:
+                found.batches.append(self._quarantine(found.cycle, number, each, headers, hop, reason))
+                found.quarantined[number] = found.quarantined.get(number, 0) + 1
+                found.reasons.append(f"{self._plan.source_topic}/{number} offset {each.offset}: {reason}")
+
+    def _ours(self, place: Place) -> list[Header]:
+        """What stands behind the hop."""
+        confirmed: list[Header] = [(wire.HEADER_CONFIRMED, b"%d" % place.confirmed)]
+        return confirmed if self._ids_count else [*confirmed, (wire.HEADER_USER_IDS, wire.USER_IDS_IGNORED)]
+
+    def _groups(self, translated: Sequence[Record]) -> list[bytes | None]:
         """As the target reads them: an envelope's is its key in any case."""
         groups = self._reader.groups(translated)
         if self._plan.address.group_header:
@@ -141,8 +172,8 @@ class Loader:
                     groups[number] = each.key
         return groups
 
-    def _translate(self, place: Place, those: Sequence[Any]) -> list[Forwarded]:
-        translate, owner = self._plan.translator.translate, self._owner
+    def _translate(self, place: Place, those: Sequence[Record]) -> list[Record]:
+        owner = self._owner
         if owner is not None and self._plan.share is not None:
             member, where = self._plan.share.member, f"{self._plan.source_topic}/{place.partition}/"
             those = [
@@ -150,29 +181,18 @@ class Loader:
                 for each in those
                 if owner[f"{where}{each.offset}".encode() if each.key is None else each.key] == member
             ]
-        return [found for each in those if (found := translate(each)) is not None]
-
-    def _headers(self, record: Forwarded, hop: bytes, confirmed: bytes) -> list[Header]:
-        if not self._plan.detection:
-            return list(record.headers)
-        headers = [*record.headers, (wire.HEADER_HOP, hop), (wire.HEADER_CONFIRMED, confirmed)]
-        if not self._ids_count:
-            headers.append((wire.HEADER_USER_IDS, wire.USER_IDS_IGNORED))
-        return headers
+        return self._plan.translator.translate_all(those)
 
     def _add(
         self,
         found: Load,
         open_batches: dict[int, Batch],
-        place: Place,
-        record: Forwarded,
-        group: bytes | None,
-        hop: bytes,
-        confirmed: bytes,
+        number: int,
+        record: Record,
+        partition: int,
+        headers: list[Header],
     ) -> str | None:
         """Put a record into its partition's batch; returns why it cannot be."""
-        partition = self._home[self._key(record, hop) if group is None else group]
-        headers = self._headers(record, hop, confirmed)
         batch = open_batches.get(partition)
         if batch is not None:
             limit = self._records_max.get(partition, batch.count + 1)
@@ -189,11 +209,11 @@ class Loader:
         builder.append(timestamp=record.timestamp, key=record.key, value=record.value, headers=headers)
         if builder.size() > self._target.bytes_max:
             return f"{builder.size()} bytes, {self._plan.target_topic} takes max.message.bytes = {self._target.bytes_max}"
-        first = (place.partition, record.offset)
+        first = (number, record.offset)
         open_batches[partition] = Batch(self._plan.target_topic, partition, builder, found.cycle, first)
         return None
 
-    def _key(self, record: Forwarded, hop: bytes) -> bytes:
+    def _key(self, record: Record, hop: bytes) -> bytes:
         """What says where a message without a group is at home."""
         if self._ids_count:
             own_id = self._reader.ids([record])[0][0]
@@ -202,23 +222,23 @@ class Loader:
         return hop
 
     def _quarantine(
-        self, cycle: Cycle, number: int, record: Forwarded, hop: bytes, confirmed: bytes, reason: str
+        self, cycle: Cycle, number: int, record: Record, headers: list[Header], hop: bytes, reason: str
     ) -> Batch:
         """With what is wrong with it and where it stands; what does not fit even there is named by size and digest."""
         ours = [
             (wire.HEADER_REASON, reason.encode()),
             (wire.HEADER_SOURCE, f"{self._plan.source_topic}/{number}/{record.offset}".encode()),
         ]
-        whole = [*self._headers(record, hop, confirmed), *ours]
+        whole = [*headers, *ours]
         forms: Sequence[tuple[bytes | None, bytes | None, list[Header]]] = (
             (record.key, record.value, whole),
             (record.key, _digest(record), whole),
             (None, _digest(record), [*ours, (wire.HEADER_HOP, hop)]),
         )
         topic, bytes_max = self._plan.quarantine_topic, self._target.quarantine_bytes_max
-        for key, value, headers in forms:
+        for key, value, carried in forms:
             builder = self._new()
-            builder.append(timestamp=record.timestamp, key=key, value=value, headers=headers)
+            builder.append(timestamp=record.timestamp, key=key, value=value, headers=carried)
             if builder.size() <= bytes_max:
                 return Batch(topic, QUARANTINE_PARTITION, builder, cycle, (number, record.offset))
         way_out = f"raise its max.message.bytes = {bytes_max}" if bytes_max else "create it at the target"
@@ -229,7 +249,7 @@ class Loader:
         )
 
 
-def _digest(record: Forwarded) -> bytes:
+def _digest(record: Record) -> bytes:
     """What stands for a value that is too large."""
     value = record.value or b""
     return json.dumps(

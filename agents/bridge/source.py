@@ -80,6 +80,8 @@ class SourceConsumer:
         """
         self._topic = plan.source_topic
         self._resting: dict[int, float] = {}
+        self._last = -1
+        """The partition of which something was taken last."""
         self._consumer = AIOKafkaConsumer(
             **client_options(plan.source),
             group_id=plan.group,
@@ -146,25 +148,31 @@ class SourceConsumer:
         insides.keep_fetching(self._consumer._fetcher)  # noqa: SLF001
         insides.keep_member(self._consumer)
 
-    async def read(self, partitions: Mapping[int, int], records_max: int, limit_s: float) -> Read:
-        """What has come of these partitions, at most so many records; waits for some for so long.
+    async def read(self, partitions: Mapping[int, int], share: int, records_max: int, limit_s: float) -> Read:
+        """What has come of these partitions; waits for some for so long.
 
-        ``partitions``: up to where each was read.
+        Args:
+            partitions: Up to where each was read.
+            share: Records of one partition, at most.
+            records_max: Of all.
+            limit_s: Seconds.
 
         Raises:
             KafkaError: the group, or all brokers.
         """
-        found = await self._take(partitions, records_max)
+        found = await self._take(partitions, share, records_max)
         if not (found.records or found.reached or found.lost or found.unreadable):
             await insides.await_fetched(self._consumer, limit_s)
-            found = await self._take(partitions, records_max)
+            found = await self._take(partitions, share, records_max)
         return found
 
-    async def _take(self, partitions: Mapping[int, int], records_max: int) -> Read:
+    async def _take(self, partitions: Mapping[int, int], share: int, records_max: int) -> Read:
+        """They take turns: where not all can have their share, the others begin next time."""
         found, left = Read(), records_max
         now = asyncio.get_running_loop().time()
         self._consumer._coordinator.check_errors()  # noqa: SLF001 - as aiokafka's own getmany
-        for number, begun in partitions.items():
+        for number in sorted(partitions, key=lambda each: (each <= self._last, each)):
+            begun = partitions[number]
             tp = TopicPartition(self._topic, number)
             if (
                 not left
@@ -173,7 +181,7 @@ class SourceConsumer:
             ):
                 continue
             try:
-                records, malformed = await insides.take_fetched(self._consumer, tp, left)
+                records, malformed = await insides.take_fetched(self._consumer, tp, min(left, share))
             except OffsetOutOfRangeError:
                 found.lost.append(number)
                 continue
@@ -188,6 +196,7 @@ class SourceConsumer:
             if records:
                 found.records[number] = records
                 left -= len(records)
+                self._last = number
                 found.malformed |= {
                     (number, offset): reason
                     for offset, reason in malformed.items()

@@ -5,8 +5,9 @@ members that a message has passed, as long as a bridge or a lane wrote it.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
+from agents.batch import Record
 from ringfence_kafka import wire
 
 Header = tuple[str, bytes | None]
@@ -21,11 +22,13 @@ _GOES: Final = frozenset(
         wire.HEADER_HOPS,
     }
 )
+_RESERVED: Final = wire.RESERVED_PREFIX
+_RESERVED_LENGTH: Final = len(_RESERVED)
 _GOES_OF_ACCEPTED: Final = _GOES | {wire.HEADER_PART}
 
 
 class Forwarded(NamedTuple):
-    """A record on its way."""
+    """A record on its way that is another one than at the source."""
 
     offset: int
     """At the source."""
@@ -66,11 +69,47 @@ class Translator:
         self._this = this.encode()
         self._member = member.encode()
         self._max_hops = max_hops
+        self._adds = bool(add_headers or this)
 
-    def translate(self, record: Any) -> Forwarded | None:
-        """As it goes to the target; None = it does not."""
-        if self._filter_header and not self._lets_through(record.headers):
+    def translate_all(self, records: Sequence[Record]) -> list[Record]:
+        """Those that go to the target, as :meth:`translate` has each."""
+        translate = self.translate
+        if self._filter_header or self._adds:
+            return [each for record in records if (each := translate(record)) is not None]
+        found: list[Record] = []
+        # A call for each message would cost as much as these looks: most have nothing of ours, and most of the others, at the end, their
+        # source alone.
+        for record in records:
+            headers = record.headers
+            for at, (name, _) in enumerate(headers, 1):  # noqa: B007 - read behind the loop
+                if name[:_RESERVED_LENGTH] == _RESERVED:
+                    break
+            else:
+                found.append(record)
+                continue
+            if name == wire.HEADER_SOURCE and at == len(headers):
+                found.append(
+                    Forwarded(record.offset, record.key, record.value, headers[:-1], record.timestamp)
+                )
+            else:
+                changed = translate(record)
+                if changed is not None:
+                    found.append(changed)
+        return found
+
+    def translate(self, record: Record) -> Record | None:
+        """As it goes to the target: the same record where nothing changes; None = it does not."""
+        headers = record.headers
+        if self._filter_header and not self._lets_through(headers):
             return None
+        if self._adds:
+            return self._changed(record)
+        if not any(name[:_RESERVED_LENGTH] == _RESERVED for name, _ in headers):
+            return record
+        return self._changed(record)
+
+    def _changed(self, record: Record) -> Record | None:
+        """The same, header by header."""
         key, kept = record.key, []
         ours: dict[str, bytes | None] = {}
         for header in record.headers:

@@ -15,7 +15,9 @@ from ringfence_kafka.errors import require
 CYCLES_MAX: Final = 2
 """While one is acknowledged the next is built."""
 RECORDS_MAX: Final = 5_000
-"""Of one cycle."""
+"""Of one partition in one cycle."""
+CYCLE_RECORDS_MAX: Final = 10_000
+"""Of all partitions in one cycle. Each partition of the target takes one batch a round trip: what goes at once decides how much that is."""
 
 
 @dataclass(eq=False, slots=True)
@@ -56,7 +58,7 @@ class Window:
         self._cycles_max = cycles_max
         self._cycles: deque[Cycle] = deque()
         self.take: Final = max(1, min(RECORDS_MAX, limit // cycles_max))
-        """Records of one cycle, at most: then no partition's unconfirmed ones exceed the limit."""
+        """Records of a partition in one cycle, at most: then its unconfirmed ones do not exceed the limit."""
 
     def open(self, partition: int, topic_id: str, offset: int) -> None:
         """Forward this partition from here on."""
@@ -78,7 +80,7 @@ class Window:
         return len(self._cycles) >= self._cycles_max
 
     def wanted(self) -> dict[int, int]:
-        """Partitions of which a cycle may take :attr:`take` records now, and up to where they were read."""
+        """Partitions of which a cycle may take :attr:`take` records each now, and up to where they were read."""
         return {
             number: place.next
             for number, place in self.places.items()

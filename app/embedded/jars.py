@@ -11,6 +11,7 @@ import shutil
 import subprocess
 import tempfile
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
@@ -23,12 +24,30 @@ from ringfence_kafka.errors import PrerequisiteError
 KAFKA_VERSION: Final = "4.1.0"
 SCALA_VERSION: Final = "2.13"
 
-_DEPENDENCIES: Final = (
-    ("org.apache.kafka", f"kafka_{SCALA_VERSION}", KAFKA_VERSION),
-    # Kafka logs through slf4j 1.7 and leaves the binding to its distribution: this one fits the log4j-core
-    # that it brings. Without it the broker says nothing.
-    ("org.apache.logging.log4j", "log4j-slf4j-impl", "2.24.3"),
+LOGGING: Final = ("org.apache.logging.log4j", "log4j-slf4j-impl", "2.24.3")
+"""Kafka logs through slf4j 1.7 and leaves the binding to its distribution: this one fits the log4j-core that it brings. Without it the
+broker says nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bundle:
+    """Jars that belong together, with what they need."""
+
+    title: str
+    folder: str
+    """In the cache."""
+    dependencies: tuple[tuple[str, str, str], ...]
+    """Organisation, name and revision; the first one's jar must be there in the end."""
+    megabytes: int
+
+
+KAFKA: Final = Bundle(
+    f"Kafka {KAFKA_VERSION}",
+    f"kafka-{KAFKA_VERSION}",
+    (("org.apache.kafka", f"kafka_{SCALA_VERSION}", KAFKA_VERSION), LOGGING),
+    45,
 )
+"""The broker, and Kafka's tools."""
 _IVY_TIMEOUT_S: Final = 900
 _LINES_SHOWN: Final = 15
 
@@ -42,8 +61,8 @@ def cache_directory(environ: Mapping[str, str] = os.environ) -> Path:
     return Path.home() / ".cache" / "ringfence"
 
 
-def resolve(environ: Mapping[str, str] = os.environ) -> Path:
-    """The folder with the jars; fetches them the first time, about 45 MB.
+def resolve(environ: Mapping[str, str] = os.environ, bundle: Bundle = KAFKA) -> Path:
+    """The folder with the jars; fetches them the first time.
 
     The folder appears by a rename when it is complete, so its existence is the proof that it is. Of two
     processes that come at once, one fetches and the other waits for it.
@@ -52,14 +71,14 @@ def resolve(environ: Mapping[str, str] = os.environ) -> Path:
         PrerequisiteError: no Java, no Ivy, nowhere to write, or the jars could not be fetched.
     """
     cache = cache_directory(environ)
-    target = cache / f"kafka-{KAFKA_VERSION}"
+    target = cache / bundle.folder
     if target.is_dir():
         return target
     try:
         cache.mkdir(parents=True, exist_ok=True)
         with _locked(cache / f".{target.name}.lock"):
             if not target.is_dir():
-                _fetch(target, cache / "ivy", environ)
+                _fetch(bundle, target, cache / f"ivy-{bundle.folder}", environ)
     except OSError as error:
         raise PrerequisiteError(
             f"{error.filename or cache}: {error.strerror or error}: make {cache} writable, "
@@ -68,41 +87,42 @@ def resolve(environ: Mapping[str, str] = os.environ) -> Path:
     return target
 
 
-def class_path(environ: Mapping[str, str] = os.environ) -> str:
-    """Class path of the broker and of Kafka's tools. Raises as :func:`resolve` does."""
+def class_path(environ: Mapping[str, str] = os.environ, bundle: Bundle = KAFKA) -> str:
+    """Class path of the broker and of Kafka's tools, or of others' jars. Raises as :func:`resolve` does."""
     # Java expands the star itself: 45 paths in the process list would hide what a person looks for there.
-    return str(resolve(environ) / "*")
+    return str(resolve(environ, bundle) / "*")
 
 
-def _fetch(target: Path, ivy_cache: Path, environ: Mapping[str, str]) -> None:
+def _fetch(bundle: Bundle, target: Path, ivy_cache: Path, environ: Mapping[str, str]) -> None:
     program, ivy = java.find(environ), _ivy_jar()
     for abandoned in target.parent.glob(
         f".{target.name}-*"
     ):  # by a process that was killed: we hold the lock
         shutil.rmtree(abandoned, ignore_errors=True)
-    click.echo(f"Fetching Kafka {KAFKA_VERSION} (45 MB, once) into {target} ...", err=True)
+    click.echo(f"Fetching {bundle.title} ({bundle.megabytes} MB, once) into {target} ...", err=True)
     with tempfile.TemporaryDirectory(prefix=f".{target.name}-", dir=target.parent) as scratch:
         jars = Path(scratch) / "jars"
         jars.mkdir()
         description = Path(scratch) / "ivy.xml"
-        description.write_text(_ivy_description(), "utf-8")
+        description.write_text(_ivy_description(bundle), "utf-8")
         command = [
             str(program), "-cp", str(ivy), "org.apache.ivy.Main", "-ivy", str(description), "-confs", "default",
             "-cache", str(ivy_cache), "-retrieve", f"{jars}/[artifact]-[revision](-[classifier]).[ext]",
         ]  # fmt: skip
         if settings := environ.get("RINGFENCE_IVY_SETTINGS"):
             command += ["-settings", settings]
-        _run_ivy(command)
-        if not (jars / f"kafka_{SCALA_VERSION}-{KAFKA_VERSION}.jar").is_file():
+        _run_ivy(bundle, command)
+        _, name, revision = bundle.dependencies[0]
+        if not (jars / f"{name}-{revision}.jar").is_file():
             raise PrerequisiteError(
-                f"Ivy reported success, yet Kafka's jar is not in {jars}: remove {ivy_cache}, retry"
+                f"Ivy reported success, yet {name}-{revision}.jar is not in {jars}: remove {ivy_cache}, retry"
             )
         jars.rename(target)
-    # Kept on failure, so that the next try goes on where this one stopped; now it is 45 MB twice.
+    # Kept on failure, so that the next try goes on where this one stopped; now all of it is there twice.
     shutil.rmtree(ivy_cache, ignore_errors=True)
 
 
-def _run_ivy(command: list[str]) -> None:
+def _run_ivy(bundle: Bundle, command: list[str]) -> None:
     try:
         done = subprocess.run(  # noqa: S603 - arguments are our own
             command,
@@ -115,26 +135,26 @@ def _run_ivy(command: list[str]) -> None:
         )
     except subprocess.TimeoutExpired as error:
         raise PrerequisiteError(
-            f"Kafka's jars could not be fetched within {_IVY_TIMEOUT_S} s: check the network and run again, it goes "
+            f"The jars of {bundle.title} could not be fetched within {_IVY_TIMEOUT_S} s: check the network and run again, it goes "
             "on where it stopped; for a mirror set RINGFENCE_IVY_SETTINGS to an Ivy settings file"
         ) from error
     if done.returncode != 0:
         last = "\n".join(f"  {line}" for line in done.stdout.strip().splitlines()[-_LINES_SHOWN:])
         raise PrerequisiteError(
-            f"Kafka's jars could not be fetched (Ivy ended with {done.returncode}): check the network and proxy "
+            f"The jars of {bundle.title} could not be fetched (Ivy ended with {done.returncode}): check the network and proxy "
             "(JAVA_TOOL_OPTIONS=-Dhttps.proxyHost=...), or set RINGFENCE_IVY_SETTINGS to an Ivy settings file that "
             f"names a mirror, and run again. Ivy's last lines:\n{last}"
         )
 
 
-def _ivy_description() -> str:
+def _ivy_description(bundle: Bundle) -> str:
     dependencies = "\n".join(
         f'    <dependency org="{org}" name="{name}" rev="{revision}" conf="default->default"/>'
-        for org, name, revision in _DEPENDENCIES
+        for org, name, revision in bundle.dependencies
     )
     return (
         '<ivy-module version="2.0">\n'
-        '  <info organisation="ringfence" module="embedded-broker"/>\n'
+        '  <info organisation="ringfence" module="jars"/>\n'
         '  <configurations><conf name="default"/></configurations>\n'
         f"  <dependencies>\n{dependencies}\n  </dependencies>\n"
         "</ivy-module>\n"
@@ -169,7 +189,7 @@ def main() -> None:
     except PrerequisiteError as error:
         click.echo(str(error), err=True)
         raise SystemExit(error.exit_code) from error
-    click.echo(f"Kafka {KAFKA_VERSION}: {len(list(folder.glob('*.jar')))} jars in {folder}")
+    click.echo(f"{KAFKA.title}: {len(list(folder.glob('*.jar')))} jars in {folder}")
 
 
 if __name__ == "__main__":

@@ -12,15 +12,16 @@ from pathlib import Path
 from typing import Final
 
 from tests.faults.checker import check, counts
-from tests.faults.history import attributed
+from tests.faults.history import History, attributed
 from tests.faults.nemeses.catalogue import NEMESES
 from tests.faults.order import apart
+from tests.faults.origin import crossed
 from tests.faults.system import System
-from tests.faults.workloads.catalogue import FORWARDING, KINDS, Workload, transfers
+from tests.faults.workloads.catalogue import FORWARDING, KINDS, ON_REQUEST, Workload, transfers
 
 PAUSE_S: Final = (0.5, 3.0)
 """Between strikes."""
-_WANT_PROGRESS: Final = ("kill-at-", "freeze-in-", "output-", "right-")
+_WANT_PROGRESS: Final = ("kill-at-", "bridge-kill-at-", "freeze-in-", "output-", "right-")
 """Nemeses that strike what a worker does, and so wait until one does it."""
 
 
@@ -60,7 +61,7 @@ def workloads(rng: random.Random, wanted: str = "") -> list[Workload]:
         wanted: The kind of the third, whatever the seed says.
     """
     forwarding = rng.choice(FORWARDING)
-    kinds = [forwarding, *rng.sample([each for each in KINDS if each not in {forwarding, "transfers"}], 2)]
+    kinds = [forwarding, *rng.sample([each for each in KINDS if each not in {forwarding, *ON_REQUEST}], 2)]
     seeds = [rng.random() for _ in kinds]
     kinds[-1] = wanted or rng.choice(["transfers", kinds[-1]])
     *plain, last = ((each, random.Random(seed)) for each, seed in zip(kinds, seeds, strict=True))
@@ -134,6 +135,17 @@ def _judge(system: System, verdict: Verdict) -> None:
         if bad := {name: each for name, each in found.items() if name not in workload.allowed}:
             first = next(each for each in findings if each.anomaly.value in bad)
             verdict.faults.append(f"{workload.name}: {bad}, such as {first}")
+        if workload.user_ids:
+            _judge_crossing(system, history, verdict)
         if not history.accepted:
             verdict.faults.append(f"{workload.name}: nothing was accepted")
     verdict.faults += [str(each) for each in apart(histories)]
+
+
+def _judge_crossing(system: System, history: History, verdict: Verdict) -> None:
+    """By the source's own records."""
+    origin = system.origin
+    assert origin is not None
+    findings = crossed(system.source, history, ids_ignored=origin.user_ids == "ignore")
+    if findings:
+        verdict.faults.append(f"from the source: {len(findings)} findings, such as {findings[0]}")

@@ -11,7 +11,7 @@ from pathlib import Path
 import click
 
 from tests.faults import rounds
-from tests.faults.nemeses.catalogue import NEMESES
+from tests.faults.nemeses.catalogue import fitting
 from tests.faults.workloads.catalogue import KINDS
 
 
@@ -34,8 +34,9 @@ def soak(
 ) -> None:
     """Exits with 1 when a round failed; ``--seed N --minutes 0`` runs the round of that seed alone."""
     names = [each for each in nemeses.split(",") if each]
-    if unknown := [each for each in names if each not in NEMESES]:
-        raise click.BadParameter(f"{', '.join(unknown)}: known are {', '.join(NEMESES)}")
+    possible = fitting(workload or "")
+    if unknown := [each for each in names if each not in possible]:
+        raise click.BadParameter(f"{', '.join(unknown)}: possible are {', '.join(possible)}")
     # What a round has started is ended on the way out.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     deadline = time.monotonic() + minutes * 60
@@ -47,11 +48,10 @@ def soak(
     while True:
         if not names and len(remaining) < strikes:
             # Every nemesis comes up before any comes again.
-            remaining += chooser.sample(list(NEMESES), len(NEMESES))
-        # Every round has its kills.
-        chosen, remaining = (
-            (names, []) if names else (["kill-loop", *remaining[:strikes]], remaining[strikes:])
-        )
+            remaining += chooser.sample(possible, len(possible))
+        # Every round has its kills; across clusters also its cuts.
+        always = ["kill-loop", "bridge-link-cuts"] if workload == "bridged" else ["kill-loop"]
+        chosen, remaining = (names, []) if names else ([*always, *remaining[:strikes]], remaining[strikes:])
         verdict = rounds.run(seed, chosen, keep, workload or "")
         print(verdict.line(), flush=True)
         totals.update(rounds=1, sent=verdict.sent, accepted=verdict.accepted, kills=verdict.kills)

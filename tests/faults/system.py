@@ -12,6 +12,7 @@ from types import TracebackType
 from typing import Self
 
 from tests.faults.history import History, Record, Target
+from tests.faults.origin import PROCESSES, Origin
 from tests.faults.workloads import journal
 from tests.faults.workloads.catalogue import AMPLE, Workload
 from tests.faults.workloads.plan import Plan
@@ -89,22 +90,39 @@ class System:
         self._stack = contextlib.ExitStack()
         self.broker: LinkedBroker
         self.config: Path
+        self.origin: Origin | None = None
+        """Where a bridge brings one of the workloads from."""
+        self.source: list[Record] = []
+        """What stood there in the end."""
         self.workers: list[WorkerProcess] = []
         self.producers: list[ProducerProcess] = []
 
     def __enter__(self) -> Self:
+        across = next((each for each in self.workloads if each.user_ids), None)
         with contextlib.ExitStack() as stack:
+            links = self._workers + (PROCESSES if across else 0)
             self.broker = stack.enter_context(
-                linked_broker(self.folder / "broker", links=self._workers, properties=_AUTHORIZER)
+                linked_broker(self.folder / "broker", links=links, properties=_AUTHORIZER)
             )
             settings = [each.settings(self.partitions) for each in self.workloads]
             self.config = configure(self.folder, self.bootstrap, APP_ID, settings)
             stack.callback(self._destroy)
-            for number, link in enumerate(self.broker.links):
+            for number, link in enumerate(self.broker.links[: self._workers]):
                 environment = {"RINGFENCE_KAFKA__BOOTSTRAP_SERVERS": link.bootstrap, _SIZE: str(AMPLE)}
                 self.workers.append(WorkerProcess(self.config, f"w{number}", environment))
+            if across is not None:
+                folder = self.folder / "origin"
+                folder.mkdir()
+                self.origin = Origin(
+                    folder,
+                    across.name,
+                    self.partitions,
+                    across.user_ids,
+                    self.broker.links[self._workers :],
+                    stack,
+                )
             self.producers = [
-                ProducerProcess(self.folder, self.bootstrap, plan)
+                ProducerProcess(self.folder, self._bootstrap_of(each), plan)
                 for each in self.workloads
                 for plan in each.plans
             ]
@@ -121,15 +139,23 @@ class System:
         """The broker itself, past all links: for producers, and for who judges."""
         return self.broker.broker.bootstrap_servers
 
+    def _bootstrap_of(self, workload: Workload) -> str:
+        """Where its producers send."""
+        return self.origin.bootstrap if workload.user_ids and self.origin else self.bootstrap
+
     def start(self) -> None:
-        """Start workers and producers; returns when something was accepted at every address."""
+        """Start workers, bridges and producers; returns when something was accepted wherever producers send."""
         for worker in self.workers:
             worker.start()
         for worker in self.workers:
             worker.wait_ready()
+        if self.origin is not None:
+            self.origin.start()
         for producer in self.producers:
             producer.start()
         for each in self.workloads:
+            if not each.plans:
+                continue
             topic = f"{each.name}.accepted"
             wait_for(
                 lambda topic=topic: any(kafka.end_offsets(self.bootstrap, topic, self.partitions)),  # type: ignore[misc]
@@ -145,6 +171,8 @@ class System:
 
     def drain(self) -> list[History]:
         """Wait until all input is processed, and only then read what came of it: outputs stand in other addresses too."""
+        if self.origin is not None:
+            self.source = self.origin.drain()
         inputs = [self._processed(each.name) for each in self.workloads]
         for each in self.workloads:
             self._processed(f"{APP_ID}-{each.name}-forward")
@@ -198,7 +226,8 @@ class System:
 
     def report(self) -> str:
         """The ends of the workers' logs, and their health."""
-        return "\n".join(f"{each.health()}\n{each.log()[-3_000:]}" for each in self.workers)
+        told = [f"{each.health()}\n{each.log()[-3_000:]}" for each in self.workers]
+        return "\n".join(told if self.origin is None else [*told, self.origin.report()])
 
     def some_worker(self, rng: random.Random) -> WorkerProcess:
         """One that runs; where none does, one is started."""
@@ -213,8 +242,8 @@ class System:
 
     @property
     def kills(self) -> int:
-        """SIGKILLs that ended workers."""
-        return sum(each.kills for each in self.workers)
+        """SIGKILLs that ended workers, and processes of the bridge."""
+        return sum(each.kills for each in self.workers) + (self.origin.kills if self.origin else 0)
 
     def state_folder(self, worker: WorkerProcess) -> Path:
         """Where a worker keeps its lanes' RocksDB."""

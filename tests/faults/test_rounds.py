@@ -10,6 +10,12 @@ from tests.faults import rounds
     ("seed", "nemeses", "workload"),
     [
         (1, ["kill", "kill-at-re-slotting", "link-blackhole"], "transfers"),
+        pytest.param(
+            4,
+            ["bridge-link-cuts", "bridge-kill-at-after-send", "kill", "kill-broker", "bridge-freeze"],
+            "bridged",
+            marks=pytest.mark.long,
+        ),
         pytest.param(2, ["freeze-in-transaction", "storm", "state-lost"], "", marks=pytest.mark.long),
         pytest.param(
             3, ["storm", "kill-producers", "storm", "output-small"], "transfers", marks=pytest.mark.long

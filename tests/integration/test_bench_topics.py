@@ -56,6 +56,22 @@ def test_count_sees_the_order_in_a_group(broker: Any, offsets: list[int], out_of
     assert topics.count(bootstrap, topic, 1) == Counted(9, 3, out_of_order)
 
 
+def test_count_sees_the_order_by_hops(broker: Any) -> None:
+    """What came over a bridge names its source in its hop."""
+    bootstrap, topic = broker.bootstrap_servers, kafka.unique("bench-hops")
+    kafka.create_topics(bootstrap, {topic: (1, {})})
+    hops = [b"b/%b/0/%d" % (b"A" * 22, offset) for offset in (1, 3, 2)]
+    records = [
+        Sent(b"%d" % number, b"a", headers=(("_RF_BRIDGE_DUPL_ID", each),))
+        for number, each in enumerate(hops)
+    ]
+    kafka.send(bootstrap, topic, records)
+
+    assert topics.count(bootstrap, topic, 1) == Counted(3, 3, 1)
+    with topics.Written(bootstrap, topic, 1) as written:
+        assert written.committed() == Committed(3)
+
+
 def _commit(bootstrap: str, group: str, offsets: list[tuple[str, int, int]]) -> None:
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": group})
     try:

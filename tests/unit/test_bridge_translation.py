@@ -29,7 +29,8 @@ def test_as_it_is() -> None:
     found = Translator().translate(Record(None, None, headers))
 
     assert found is not None
-    assert found == (7, None, None, list(headers), 1_234)
+    assert (found.offset, found.key, found.value, found.timestamp) == (7, None, None, 1_234)
+    assert list(found.headers) == list(headers)
 
 
 def test_accepted_record() -> None:

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
+from tests.faults.nemeses import bridges
 from tests.faults.nemeses.broker import BrokerWentBack, FrozenBroker, KilledBroker
 from tests.faults.nemeses.disk import FilledDisk, SealedFolder
 from tests.faults.nemeses.links import BrokenLink
@@ -55,7 +56,7 @@ def _busiest(system: System) -> tuple[WorkerProcess, Path]:
     return worker, lane
 
 
-NEMESES: Final[dict[str, Maker]] = {
+_OF_LANES: Final[dict[str, Maker]] = {
     "kill": KilledWorkers,
     "kill-loop": KillLoop,
     "kill-producers": KilledProducers,
@@ -82,4 +83,14 @@ NEMESES: Final[dict[str, Maker]] = {
     f"kill-at-{point}": lambda system, rng, point=point: KilledAtPoint(system, rng, point)  # type: ignore[misc]
     for point in (*OPENING_POINTS, *BATCH_POINTS, "re-slotting")
 }
+NEMESES: Final[dict[str, Maker]] = {**_OF_LANES, **bridges.NEMESES}
 """By the names that ``--nemeses`` takes."""
+NOT_BRIDGED: Final = ("broker-goes-back",)
+"""What the target had acknowledged to a bridge must stay there."""
+
+
+def fitting(workload: str) -> list[str]:
+    """Those that a round with this workload may have; empty = any that needs no other cluster."""
+    if workload == "bridged":
+        return [each for each in NEMESES if each not in NOT_BRIDGED]
+    return list(_OF_LANES)

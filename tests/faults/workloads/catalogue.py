@@ -30,6 +30,8 @@ class Workload:
     """Anomalies that this workload provokes and Ringfence does not promise to prevent."""
     targets: tuple[str, ...] = ()
     """Other addresses that parts of its transactions go to."""
+    user_ids: str = ""
+    """``check`` or ``ignore``: a bridge brings it all from another cluster, and does so with IDs; empty = its producers send here."""
 
     def settings(self, partitions: int) -> dict[str, Any]:
         """Its entry in the configuration."""
@@ -122,6 +124,20 @@ def crc32(name: str, rng: random.Random) -> Workload:
     return Workload(name, [plan], partitioner="crc32")
 
 
+def bridged(name: str, rng: random.Random) -> Workload:
+    """Producers on another cluster, with resends, transactions that abort, and messages without an ID; a bridge brings it all."""
+    plans = [
+        Plan(
+            name, f"{name}.{each}", f"b{each}", rng.randrange(2**31), 400, Groups.ZIPF if each else Groups.MANY,
+            without_id_every=7, transactional=each == 2,
+        )
+        for each in range(3)
+    ]  # fmt: skip
+    # A target that reads keys otherwise than the bridge does forwards most of what arrives.
+    partitioner, user_ids = rng.choice(["murmur2", "crc32"]), rng.choice(["check", "ignore"])
+    return Workload(name, plans, partitioner=partitioner, divert=rng.random() < 0.5, user_ids=user_ids)
+
+
 def transfers(name: str, rng: random.Random, targets: tuple[str, ...] = ()) -> Workload:
     """Fifteen producers of transactions with parts for all addresses, killed by others; they resend everything in doubt.
 
@@ -146,8 +162,10 @@ def _fields(plan: Plan) -> dict[str, Any]:
 KINDS: Final[dict[str, Callable[[str, random.Random], Workload]]] = {
     each.__name__: each
     for each in (
-        resending, twins, transactional, extreme, duplicates, overflow, few, ungrouped, misplaced, crc32, transfers,
+        resending, twins, transactional, extreme, duplicates, overflow, few, ungrouped, misplaced, crc32, transfers, bridged,
     )
 }  # fmt: skip
+ON_REQUEST: Final = ("transfers", "bridged")
+"""Those that take more than an address of their own."""
 FORWARDING: Final = ("ungrouped", "misplaced")
 """Those whose records are forwarded."""

@@ -1,0 +1,43 @@
+"""Two brokers, and a slow link to the second one."""
+
+import contextlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from app.embedded import listeners
+from app.embedded.broker import EmbeddedBroker
+from app.embedded.link import TcpProxy
+from app.embedded.listeners import Listener
+
+_LINK: Final = "LINK"
+
+
+@dataclass(frozen=True, slots=True)
+class Clusters:
+    """Both run."""
+
+    source: EmbeddedBroker
+    target: EmbeddedBroker
+    link: TcpProxy
+    """To the target; clients that begin there stay on it."""
+
+
+@contextlib.contextmanager
+def clusters(folder: Path, round_trip_s: float) -> Iterator[Clusters]:
+    """Start them; they are gone at the end.
+
+    Args:
+        folder: Theirs.
+        round_trip_s: Over the link, half of it each way.
+    """
+    plain, controller, inner, outer = listeners.free_ports(4)
+    properties = listeners.properties(plain, controller, {_LINK: Listener(inner, advertised_port=outer)})
+    with (
+        EmbeddedBroker(folder / "source") as source,
+        EmbeddedBroker(folder / "target", plain, properties=properties) as target,
+        TcpProxy(inner, outer) as link,
+    ):
+        link.delay(round_trip_s / 2)
+        yield Clusters(source, target, link)

@@ -1,0 +1,108 @@
+"""B17: so many groups of ten messages cross a bridge whose links, processes and target are struck again and again: exactly those arrive."""
+
+import itertools
+import random
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+import pytest
+from confluent_kafka import Producer
+
+from tests.faults.checker import check
+from tests.faults.history import ID_HEADER, TOKEN_HEADER
+from tests.faults.nemeses.bridges import CutAgainAndAgain, KilledBridge
+from tests.faults.nemeses.catalogue import NEMESES, Maker
+from tests.faults.origin import crossed
+from tests.faults.system import System
+from tests.faults.workloads.catalogue import Workload
+
+EACH: Final = 10
+FLUSH_S: Final = 60.0
+CHUNK: Final = 100
+
+
+class Feed(threading.Thread):
+    """Round after round, a message for every group, at a pace; what the source has in the end is known."""
+
+    def __init__(self, bootstrap: str, topic: str, groups: int, rate: int) -> None:
+        super().__init__(daemon=True)
+        self._producer = Producer(
+            {"bootstrap.servers": bootstrap, "enable.idempotence": True, "partitioner": "murmur2_random", "log_level": 0}
+        )  # fmt: skip
+        self._topic = topic
+        self._groups = groups
+        self._rate = rate
+        self.left = -1
+        """Messages that were not acknowledged in the end."""
+
+    def run(self) -> None:
+        """All of it."""
+        began = time.monotonic()
+        for count, (number, group) in enumerate(itertools.product(range(EACH), range(self._groups)), 1):
+            name = b"%d/%d" % (group, number)
+            self._producer.produce(
+                self._topic, b"%d" % number, b"%d" % group, headers=[(ID_HEADER, name), (TOKEN_HEADER, name)]
+            )
+            if count % CHUNK == 0:
+                self._producer.poll(0)
+                time.sleep(max(0.0, began + count / self._rate - time.monotonic()))  # a pace
+        self.left = self._producer.flush(FLUSH_S)
+
+
+def _cross(folder: Path, groups: int, rate: int, strikes: Sequence[Maker], *, again: bool, seed: int) -> None:
+    """Strike in this order while messages flow, ``again`` and again as long as they do, and judge."""
+    rng = random.Random(seed)
+    load = Workload("bridged", [], partitioner="crc32" if seed % 2 else "murmur2", user_ids="check")
+    with System(folder, [load], partitions=4, workers=1) as system:
+        system.start()
+        assert system.origin is not None
+        feed = Feed(system.origin.bootstrap, load.name, groups, rate)
+        feed.start()
+        for make in itertools.cycle(strikes) if again else strikes:
+            nemesis = make(system, rng)
+            try:
+                nemesis.strike()
+            finally:
+                nemesis.heal()
+            assert nemesis.struck, nemesis.name
+            if again and not feed.is_alive():
+                break
+        feed.join()
+        assert feed.left == 0
+        (history,) = system.drain()
+        source = system.source
+
+    assert len(source) == groups * EACH
+    assert len(history.accepted) == groups * EACH
+    by_group: defaultdict[bytes | None, list[int]] = defaultdict(list)
+    for each in sorted(history.accepted, key=lambda record: (record.partition, record.offset)):
+        by_group[each.key].append(int(each.value or b""))
+    assert len(by_group) == groups
+    assert all(each == list(range(EACH)) for each in by_group.values())
+    assert check(history) == []
+    assert crossed(source, history, ids_ignored=False) == []
+
+
+@pytest.mark.timeout(200)
+def test_exactly_ten_thousand(tmp_path: Path) -> None:
+    """While they flow a process of the bridge is killed, and the links are cut again and again."""
+    strikes: list[Maker] = [
+        lambda system, rng: KilledBridge(system, rng, times=1),
+        lambda system, rng: CutAgainAndAgain(system, rng, times=5),
+    ]
+    _cross(tmp_path, 1_000, 700, strikes, again=False, seed=1)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(900)
+def test_exactly_a_hundred_thousand(tmp_path: Path) -> None:
+    """As long as messages flow: cuts, kills of bridge and worker, of both brokers, a process that sleeps and wakes."""
+    names = [
+        "bridge-link-cuts", "bridge-kill", "kill-broker", "kill", "bridge-link-lose-answers", "bridge-kill-at-after-send",
+        "bridge-source-killed", "bridge-freeze", "bridge-link-blackhole",
+    ]  # fmt: skip
+    _cross(tmp_path, 10_000, 1_000, [NEMESES[each] for each in names], again=True, seed=2)
