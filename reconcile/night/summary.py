@@ -15,7 +15,7 @@ COUNTS: Final = (
     "input", "accepted", "duplicates", "bridge_duplicates", "quarantined", "unchecked", "forwarded", "in_flight",
 )  # fmt: skip
 BRIDGED: Final = "bridge_duplicates"
-"""Shown to people where there are any."""
+"""Each is one of the duplicates, too. Shown to people where there are any."""
 _ALLOWED: Final = frozenset({Anomaly.OVERRUN, Anomaly.GAP})
 """Neither makes a night one of anomalies: a ring promises no more, and what is gone is unknown."""
 
@@ -42,12 +42,13 @@ def address_counts(
     """
     missing = anomalies.get(Anomaly.LOST, 0) + anomalies.get("UNKNOWN", 0)
     by_hop = counted.get("bridge_dropped", 0)
+    bridged = counted.get("bridge_diverted", 0) + by_hop
     dropped = 0 if divert else max(0, counted.get("unmatched", 0) - by_hop - missing)
     return {
         "input": counted.get("input", 0),
         "accepted": counted.get("accepted", 0),
-        "duplicates": counted.get("diverted", 0) + dropped,
-        BRIDGED: counted.get("bridge_diverted", 0) + by_hop,
+        "duplicates": counted.get("diverted", 0) + dropped + bridged,
+        BRIDGED: bridged,
         "quarantined": counted.get("quarantined", 0),
         "unchecked": counted.get("unchecked", 0),
         "forwarded": counted.get("forwarded", 0),
