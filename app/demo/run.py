@@ -2,17 +2,15 @@
 
 import contextlib
 import json
-import shutil
-import sys
-import tempfile
 import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from app.demo.display import Display
+from app.demo.folder import in_folder
 from app.demo.judges import DemoError, Judges, reports_folder
-from app.demo.processes import Child, InterruptedDemoError, Interruption, WorkerProcess
+from app.demo.processes import Child, Interruption, WorkerProcess
 from app.demo.publish import Publisher
 from app.demo.traffic import ADDRESSES, PLAIN, Plan
 from app.demo.watch import Positions, Watch
@@ -58,22 +56,12 @@ def run(messages: int = MESSAGES, keep: bool = False, seed: int = SEED) -> int:
         RingfenceError: could not run. Nothing is left running.
     """
     plan = Plan(messages, seed)
-    directory = Path(tempfile.mkdtemp(prefix="ringfence-demo-"))
-    evidence = True
-    try:
-        with Interruption() as interruption, Display(messages) as display, contextlib.ExitStack() as stack:
-            code = Demo(plan, directory, display, interruption, stack).run()
-        evidence = code != 0
-        return code
-    except InterruptedDemoError as interrupted:
-        evidence = False
-        sys.stderr.write("interrupted: broker and worker are ended, nothing was judged\n")
-        return 128 + interrupted.number
-    finally:
-        if keep or evidence:
-            sys.stderr.write(f"configuration, logs and data are in {directory}\n")
-        else:
-            shutil.rmtree(directory, ignore_errors=True)
+
+    def work(directory: Path, interruption: Interruption) -> int:
+        with Display(messages) as display, contextlib.ExitStack() as stack:
+            return Demo(plan, directory, display, interruption, stack).run()
+
+    return in_folder("ringfence-demo-", keep, work)
 
 
 @dataclass

@@ -175,7 +175,7 @@ def test_interrupted(demo: RunningDemo, number: signal.Signals, moment: str) -> 
 
     demo.signal(number)
     assert demo.end() == 128 + number, demo.output
-    assert "interrupted: broker and worker are ended" in demo.output
+    assert "interrupted: what was started is ended" in demo.output
     assert demo.left_behind == []
 
 

@@ -1,9 +1,6 @@
 """``ringfence demo --bridge``: two brokers, a bridge that is killed twice, a link that is cut, a producer that fails over."""
 
 import contextlib
-import shutil
-import sys
-import tempfile
 import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -12,8 +9,9 @@ from typing import Final
 from app.demo.bridged import traffic
 from app.demo.bridged.clusters import ADDRESS, BRIDGE, ORIGIN, PARTITIONS, TARGET, Clusters, Ends, Sender
 from app.demo.display import Display
+from app.demo.folder import in_folder
 from app.demo.judges import CHECK_LIMIT_S, DemoError
-from app.demo.processes import Child, InterruptedDemoError, Interruption, WorkerProcess
+from app.demo.processes import Child, Interruption, WorkerProcess
 from app.demo.watch import Watch
 from app.embedded import ports
 from app.embedded.broker import HOST
@@ -44,25 +42,13 @@ def run(messages: int = MESSAGES, keep: bool = False, seed: int = 1) -> int:
     Raises:
         RingfenceError: could not run. Nothing is left running.
     """
-    plan = traffic.Plan(messages, seed)
-    directory = Path(tempfile.mkdtemp(prefix="ringfence-demo-bridge-"))
-    evidence = True
-    try:
-        with Interruption() as interruption, contextlib.ExitStack() as stack:
-            everything = plan.all()
-            with Display(traffic.distinct(everything)) as display:
-                code = _Demo(everything, directory, display, interruption, stack).run()
-        evidence = code != 0
-        return code
-    except InterruptedDemoError as interrupted:
-        evidence = False
-        sys.stderr.write("interrupted: all that was started is ended, nothing was judged\n")
-        return 128 + interrupted.number
-    finally:
-        if keep or evidence:
-            sys.stderr.write(f"configuration, logs and data are in {directory}\n")
-        else:
-            shutil.rmtree(directory, ignore_errors=True)
+    everything = traffic.Plan(messages, seed).all()
+
+    def work(directory: Path, interruption: Interruption) -> int:
+        with Display(traffic.distinct(everything)) as display, contextlib.ExitStack() as stack:
+            return _Demo(everything, directory, display, interruption, stack).run()
+
+    return in_folder("ringfence-demo-bridge-", keep, work)
 
 
 class _Demo:
