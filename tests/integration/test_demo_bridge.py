@@ -1,0 +1,90 @@
+"""The demo of a bridge as a person runs it: it is exact, it sees what is not, and it leaves nothing behind."""
+
+import re
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from tests.support.demo import RunningDemo
+
+DEMO: Final = "import sys; from app.demo.bridged import run; sys.exit(run(20_000))"
+WITHOUT_MEMORY: Final = """
+import sys
+from app.demo.bridged import clusters, run
+exact = clusters.Clusters.configuration
+def forgetful(self, name, web_port):
+    path = exact(self, name, web_port)
+    text = path.read_text("utf-8")
+    if name == clusters.TARGET:
+        text = text.replace("id_cache_size = 40000", "id_cache_size = 0")
+    path.write_text(text, "utf-8")
+    return path
+clusters.Clusters.configuration = forgetful
+sys.exit(run(20_000))
+"""
+COLUMNS: Final = (
+    "sent to origin", "sent to target", "distinct", "accepted", "lost", "doubled", "out of order", "changed",
+)  # fmt: skip
+pytestmark = pytest.mark.timeout(300)
+
+
+@pytest.fixture
+def demo(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[RunningDemo]:
+    """A demo of 20,000 messages, or of the program that the test names."""
+    running = RunningDemo(getattr(request, "param", DEMO), tmp_path)
+    yield running
+    running.kill()
+
+
+def _row(output: str) -> dict[str, int]:
+    """The check's table."""
+    [*_, row] = re.findall(r"^│((?: +[\d,]+ │){8})$", output, re.MULTILINE)
+    numbers = [cell.strip().replace(",", "") for cell in row.split("│")[:-1]]
+    return dict(zip(COLUMNS, map(int, numbers), strict=True))
+
+
+def test_a_short_demo(demo: RunningDemo) -> None:
+    """Exit code 0, nothing lost or doubled, what was struck was struck; no process and no folder stays behind."""
+    assert demo.end() == 0, demo.output
+    row = _row(demo.output)
+    assert (row["sent to origin"], row["sent to target"]) == (14_000, 11_000)
+    assert 17_000 < row["distinct"] == row["accepted"] < 19_000
+    assert [row[each] for each in COLUMNS[4:]] == [0, 0, 0, 0]
+    found = re.search(r"([\d,]+) messages came both ways", demo.output)
+    assert found is not None
+    assert int(found[1].replace(",", "")) > 4_000
+    assert "Killed twice, cut off for 3 s, failed over once" in demo.output
+    assert demo.started >= 8  # two brokers, topics twice, two workers, three bridges, the check
+    assert demo.left_behind == []
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("demo", [WITHOUT_MEMORY], indirect=True)
+def test_a_target_without_memory(demo: RunningDemo) -> None:
+    """A demo that could not fail would prove nothing: exit code 1, doubled, the evidence kept."""
+    demo.wait_for(lambda: "bridge started again" in demo.output or demo.ended)
+
+    assert demo.end() == 1, demo.output
+    row = _row(demo.output)
+    assert row["doubled"] > 4_000
+    assert [row[each] for each in ("lost", "changed")] == [0, 0]
+    [kept] = demo.left_behind
+    assert f"configuration, logs and data are in {kept}" in demo.output
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("number", "moment"),
+    [(signal.SIGINT, "topics, a worker on each side"), (signal.SIGTERM, "link cut for")],
+)
+def test_interrupted(demo: RunningDemo, number: signal.Signals, moment: str) -> None:
+    """Ctrl-C and SIGTERM end it whatever it is about: no process and no folder stays behind."""
+    demo.wait_for(lambda: moment in demo.output)
+
+    demo.signal(number)
+    assert demo.end() == 128 + number, demo.output
+    assert "interrupted: what was started is ended" in demo.output
+    assert demo.left_behind == []

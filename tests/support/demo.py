@@ -1,0 +1,79 @@
+"""A demo as a person runs it: a process, and what it starts and leaves behind."""
+
+import contextlib
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+import psutil
+
+LIMIT_S: Final = 240.0
+"""The nightly job at its end starts Spark."""
+ROOT: Final = Path(__file__).resolve().parents[2]
+
+
+class RunningDemo:
+    """A demo in a process of its own, with every process that it was seen to start."""
+
+    def __init__(self, program: str, folder: Path) -> None:
+        self._output = folder / "output.txt"
+        self._temporary = folder / "temporary"
+        self._temporary.mkdir()
+        with self._output.open("w") as output:
+            self._process = psutil.Popen(
+                [sys.executable, "-c", program],
+                stdout=output,
+                stderr=output,
+                cwd=folder,
+                env={**os.environ, "TMPDIR": str(self._temporary), "PYTHONPATH": str(ROOT)},
+            )
+        self._seen: set[psutil.Process] = set()
+
+    def wait_for(self, condition: Callable[[], bool]) -> None:
+        """Wait, and note the processes that run meanwhile."""
+        deadline = time.monotonic() + LIMIT_S
+        while not condition():
+            assert time.monotonic() < deadline, self.output
+            with contextlib.suppress(psutil.NoSuchProcess):
+                self._seen |= set(self._process.children(recursive=True))
+            time.sleep(0.02)
+
+    def end(self) -> int:
+        """Wait for its end and return the exit code."""
+        self.wait_for(lambda: self._process.poll() is not None)
+        return int(self._process.returncode)
+
+    @property
+    def ended(self) -> bool:
+        """Whether it has."""
+        return self._process.poll() is not None
+
+    def signal(self, number: signal.Signals) -> None:
+        """Send it."""
+        self._process.send_signal(number)
+
+    @property
+    def output(self) -> str:
+        """Both streams."""
+        return self._output.read_text("utf-8")
+
+    @property
+    def left_behind(self) -> list[str]:
+        """Processes and folders that are still there: none should be."""
+        processes = [str(each) for each in self._seen if each.is_running() and each.status() != "zombie"]
+        return processes + [str(each) for each in self._temporary.iterdir()]
+
+    @property
+    def started(self) -> int:
+        """How many processes it was seen to start."""
+        return len(self._seen)
+
+    def kill(self) -> None:
+        """Leave nothing behind, whatever the test found."""
+        for each in (*self._seen, self._process):
+            if each.is_running():
+                each.kill()
