@@ -52,12 +52,12 @@ def run(settings: Settings, names: Sequence[str], web_port: int | None, *, drain
 
 
 async def _run(found: Sequence[Plan], listener: socket.socket | None, url: str, *, drain: bool) -> None:
-    await _inspect(found)
     instance = f"{socket.gethostname()}-{os.getpid()}-{uuid.uuid4().hex[:8]}"
     stopping = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopping.set)
+    await _inspect(found)
     ends = await drains.ends_of(found) if drain else {}
     bridges = [
         Bridge(plan, instance, url, ends.get(plan.name), permit)

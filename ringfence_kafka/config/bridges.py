@@ -15,6 +15,8 @@ NAME_CHARACTERS_MAX: Final = 200
 """Of a bridge, as :mod:`ringfence_kafka.hop` takes it; its group and its quarantine topic fit Kafka then."""
 NO_NAME: Final = "status"
 """``ringfence bridge status`` is a verb."""
+STRICT_NAMES_MAX: Final = 2_000
+"""Characters of all members' names: they stand beside each committed offset, in Kafka's 4,096 bytes."""
 ADDRESS: Final = "{address}"
 """Stands for an address's name in ``target``."""
 
@@ -158,9 +160,19 @@ class ConnectionSettings(Section):
         for each in self.members:
             if each.name != self.this and "bootstrap_servers" not in each.model_fields_set:
                 raise ValueError(f"members: {each.name!r} needs bootstrap_servers: add it")
+        return self
+
+    @model_validator(mode="after")
+    def _balancing_fits(self) -> Self:
+        names = [each.name for each in self.members]
         if self.load_balancing == "strict" and "max_hops" in self.model_fields_set:
             raise ValueError(
                 "max_hops has no effect with load_balancing = 'strict', which goes one step: remove it"
+            )
+        if self.load_balancing == "strict" and sum(map(len, names)) > STRICT_NAMES_MAX:
+            raise ValueError(
+                f"members: their names have {sum(map(len, names))} characters: with load_balancing = 'strict' at most {STRICT_NAMES_MAX} fit beside "
+                "an offset; choose shorter ones"
             )
         if ADDRESS in (target := self.target_template):
             target = target.replace(ADDRESS, "")

@@ -194,9 +194,10 @@ def test_strict(clusters: dict[str, EmbeddedBroker], tmp_path: Path) -> None:
         _require_shares(connected, shared, MEMBERS[:2], range(200))
         assert process.stop() == 0
         clusters["paris"].stop()
+        before = len(connected.accepted("berlin", shared))
         connected.send("berlin", 100, first=200)
         process.start()
-        wait_for(lambda: len(connected.accepted("berlin", shared)) > 100, process.log)
+        wait_for(lambda: len(connected.accepted("berlin", shared)) > before, process.log)
         assert process.stop() == 0
         connected.configure("berlin", MEMBERS)
         done = run_verb("bridge", "--config", str(config), check=False)

@@ -116,6 +116,13 @@ def test_added_header_that_is_an_id() -> None:
         ({"addresses": []}, "needs at least one address"),
         ({"load_balancing": "strict", "max_hops": 2}, "max_hops has no effect"),
         ({"load_balancing": "strict", "target": "{address}"}, "a copy would stay at berlin"),
+        (
+            {
+                "load_balancing": "strict",
+                "members": [{"name": "berlin"}, *({"name": f"{each:060}", **PARIS} for each in range(40))],
+            },
+            "at most 2000 fit beside an offset",
+        ),
         ({"target": "{adress}"}, "only {address} is replaced"),
         ({"name": "x" * 60, "addresses": ["y" * 140]}, "200 are possible"),
         ({"load_balancing": "some"}, "must be 'all' or 'strict'"),

@@ -72,7 +72,7 @@ def test_no_addresses(content: str, tmp_path: Path, capsys: pytest.CaptureFixtur
     """Without an address, or with patterns alone, every verb that works on addresses ends with 2 and says what is missing."""
     path = tmp_path / "ringfence.toml"
     path.write_text(content)
-    without = {"audit", "broker", "demo"}
+    without = {"audit", "bridge", "broker", "demo"}
     arguments = {
         **{key: ["orders"] for key in ("send", "rings clear", "groups show")},
         "rings find": ["orders", "1"],
@@ -194,3 +194,19 @@ def test_exit_code_of_the_verb(code: int, config: str, monkeypatch: pytest.Monke
     monkeypatch.setattr(app.verbs.topics, "check", lambda _settings: code)
 
     assert _run("topics", "check", "--config", config) == code
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("bridge", "status", "--config", "{}"),
+        ("bridge", "--config", "{}", "status"),
+        ("bridge", "--config", "{}", "status", "--json"),
+    ],
+)
+def test_bridge_status_is_a_verb(
+    arguments: tuple[str, ...], config: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Wherever among the options it stands; here there is no bridge to tell of."""
+    assert _run(*(each.format(config) for each in arguments)) == 2
+    assert capsys.readouterr().err.startswith("ringfence: no bridges: add a [[bridges]]")
