@@ -14,13 +14,14 @@ from ringfence_kafka import insides
 from ringfence_kafka.access import client_options
 from ringfence_kafka.config.kafka import KafkaSettings
 from ringfence_kafka.producer import (
-    BATCH_BYTES_MAX,
     DISCARD_TIMEOUT_S,
     REQUEST_BYTES_MAX,
     Builder,
     end_sender,
 )
 
+BATCH_BYTES_MAX: Final = 2**20
+"""Of one record batch, where the topic takes as much. A partition takes one a round trip, and over a slow link that is the throughput."""
 START_LIMIT_S: Final = 20.0
 ACKNOWLEDGED_WITHIN_S: Final = 20.0
 """After which a batch counts as lost: twice the time of a request, so that one lost answer does not end the producer."""

@@ -18,6 +18,7 @@ from aiokafka.errors import (
 from aiokafka.structs import OffsetAndMetadata
 
 from agents.bridge.plan import Plan
+from agents.bridge.window import in_turn
 from ringfence_client.assignor import KeepingAssignor
 from ringfence_kafka import insides
 from ringfence_kafka.access import client_options
@@ -171,7 +172,7 @@ class SourceConsumer:
         found, left = Read(), records_max
         now = asyncio.get_running_loop().time()
         self._consumer._coordinator.check_errors()  # noqa: SLF001 - as aiokafka's own getmany
-        for number in sorted(partitions, key=lambda each: (each <= self._last, each)):
+        for number in in_turn(partitions, self._last):
             begun = partitions[number]
             tp = TopicPartition(self._topic, number)
             if (

@@ -43,6 +43,11 @@ class Cycle:
     """Batches that are not acknowledged."""
 
 
+def in_turn(partitions: Collection[int], last: int) -> list[int]:
+    """In the order in which they get their share: those behind ``last``, of which something was taken last, begin."""
+    return sorted(partitions, key=lambda each: (each <= last, each))
+
+
 class Window:
     """All partitions of one bridge in one process."""
 

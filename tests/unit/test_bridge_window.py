@@ -1,8 +1,10 @@
 """What is under way and what is confirmed: by acknowledgements alone, in order."""
 
+from collections import Counter
+
 import pytest
 
-from agents.bridge.window import Cycle, Window
+from agents.bridge.window import Cycle, Window, in_turn
 from ringfence_kafka.errors import InvariantError
 
 
@@ -99,6 +101,19 @@ def test_given_away() -> None:
     window.settle()
 
     assert window.places[0].confirmed == 0
+
+
+def test_in_turn() -> None:
+    """Where only some get a share at a time, all get as many; those that come later too."""
+    served: Counter[int] = Counter()
+    last = -1
+    for _ in range(10):
+        for number in in_turn(range(5), last)[:2]:
+            served[number] += 1
+            last = number
+    assert served == dict.fromkeys(range(5), 4)
+    assert in_turn({0, 3, 7}, 3) == [7, 0, 3]
+    assert in_turn({0, 3}, 7) == [0, 3]
 
 
 def test_never_backwards() -> None:
