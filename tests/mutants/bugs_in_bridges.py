@@ -17,6 +17,7 @@ _WINDOW_TESTS: Final = "tests/unit/test_bridge_window.py"
 _LOAD_TESTS: Final = "tests/unit/test_bridge_load.py"
 _TRANSLATION_TESTS: Final = "tests/unit/test_bridge_translation.py"
 _MAPS_TESTS: Final = "tests/unit/test_bridge_maps.py"
+_BRIDGE_TESTS: Final = "tests/integration/test_bridge.py"
 _TROUBLES: Final = "tests/integration/test_bridge_troubles.py"
 _MODEL_TESTS: Final = "tests/property/test_bridge_model.py"
 _MODEL: Final = f"{_MODEL_TESTS}::test_once_and_in_order"
@@ -62,7 +63,7 @@ MUTANTS: Final = (
             ),
         ),
         _MODEL,
-        (f"{_TROUBLES}::test_too_large",),
+        (f"{_BRIDGE_TESTS}::test_too_large",),
     ),
     Mutant(
         "bridge-names-the-topic",
@@ -105,7 +106,7 @@ MUTANTS: Final = (
                 'producer = self.__dict__.setdefault("kept", IdempotentProducer(self.plan.target, self._instance, bytes_max))',
             ),
         ),
-        f"{_TROUBLES}::test_refused_by_the_broker",
+        f"{_BRIDGE_TESTS}::test_refused_by_the_broker",
     ),
     Mutant(
         "bridge-gives-away-without-drain",
