@@ -1,6 +1,8 @@
 """A bridge between two clusters: what comes out, and what does not come out twice. The target's input is judged by the rule of hops."""
 
+import asyncio
 import signal
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -8,8 +10,10 @@ from typing import Any
 import pytest
 
 from app.embedded.broker import EmbeddedBroker
-from tests.support import bridges, kafka
-from tests.support.bridges import PARTITIONS, Two, hop_of, messages, prepare
+from tests.support import bridges, kafka, malformed
+from tests.support.bridges import PARTITIONS, Two, hop_of, messages, numbers, prepare
+from tests.support.kafka import Sent
+from tests.support.worker import run_verb
 
 
 @pytest.fixture(scope="module")
@@ -92,3 +96,132 @@ def test_rest_behind_markers(two: Two, tmp_path: Path) -> None:
     assert [each.value for each in sorted(got, key=lambda each: int(each.value or b""))] == [
         b"%d" % each for each in range(5)
     ]
+
+
+def test_too_large(two: Two, tmp_path: Path) -> None:
+    """B12: what the target does not take goes to quarantine there, by size and digest where it must; the rest flows."""
+    given = prepare(two, tmp_path, settings={"max.message.bytes": "20000"})
+    given.send([*messages(5), Sent(b"large", b"g1", b"x" * 50_000), *messages(5, first=5)])
+    with bridges.bridge(given.config, given.name) as process:
+        got = given.settled([11])
+        assert (
+            f'ringfence_bridge_quarantined_total{{bridge="{given.name}",partition="0"}} 1.0'
+            in process.page("/metrics")
+        )
+    (kept,) = kafka.read_all(two.target, f"{given.name}.quarantine", 1)
+
+    assert sorted(numbers(got)) == list(range(10))
+    assert (kept.key, kept.value, kept.source) == (b"g1", b"x" * 50_000, f"{given.topic}/0/5")
+    assert b"takes max.message.bytes = 20000" in (dict(kept.headers)["_RF_REASON"] or b"")
+
+
+def test_refused_by_the_broker(two: Two, tmp_path: Path) -> None:
+    """What only the broker knows, such as a timestamp, is found among hundreds and set aside."""
+    given = prepare(two, tmp_path, settings={"message.timestamp.before.max.ms": "3600000"})
+    now = round(time.time() * 1000)
+    records = [Sent(b"%d" % each, b"g", b"%d" % each, timestamp=now) for each in range(300)]
+    records[137] = records[137]._replace(timestamp=1_600_000_000_000)
+    given.send(records)
+    with bridges.bridge(given.config, given.name) as process:
+        got = given.settled([300])
+        process.wait_ready()
+    (kept,) = kafka.read_all(two.target, f"{given.name}.quarantine", 1)
+
+    assert numbers(bridges.passed(got)) == [each for each in range(300) if each != 137]
+    assert kept.source == f"{given.topic}/0/137"
+
+
+def test_header_name_that_is_not_utf_8(two: Two, tmp_path: Path) -> None:
+    """B12: it cannot be written as it is: to quarantine, with the reason."""
+    given = prepare(two, tmp_path)
+    given.send(messages(3))
+    asyncio.run(malformed.send(two.source, given.topic, [malformed.MALFORMED]))
+    given.send(messages(3, first=3))
+    with bridges.bridge(given.config, given.name):
+        got = given.settled([7])
+    (kept,) = kafka.read_all(two.target, f"{given.name}.quarantine", 1)
+
+    assert sorted(numbers(got)) == list(range(6))
+    assert b"is not UTF-8" in (dict(kept.headers)["_RF_REASON"] or b"")
+
+
+def test_filter_and_headers(two: Two, tmp_path: Path) -> None:
+    """Only what has one of the values is forwarded, with what is to be added; the rest is confirmed and counted."""
+    given = prepare(
+        two, tmp_path, filter_header="land", filter_values=["fr", "be"], add_headers={"by": "bridge"}
+    )
+    lands = [b"fr", b"de", b"be", None]
+    given.send(
+        [Sent(None, b"g", b"%d" % each, (("land", lands[each % 4]), ("by", b"me"))) for each in range(40)]
+    )
+    with bridges.bridge(given.config, given.name):
+        got = given.settled([40])
+    (row,) = bridges.status(given.config, code=0)["bridges"][given.name]["partitions"]
+
+    assert numbers(got) == [each for each in range(40) if each % 2 == 0]
+    assert {tuple(value for name, value in each.headers if name == "by") for each in got} == {(b"bridge",)}
+    assert (row["filtered"], row["forwarded"], row["lag"]) == (20, 20, 0)
+
+
+def test_drain(two: Two, tmp_path: Path) -> None:
+    """--drain forwards what is there, stops exactly there, and ends."""
+    given = prepare(two, tmp_path, source_partitions=2)
+    given.send(messages(500), 0)
+    kafka.send_in_transaction(two.source, given.topic, messages(10, first=500), commit=True, partition=1)
+    done = run_verb(
+        "bridge", given.name, "--drain", "--web-port", "0", "--config", str(given.config), check=False
+    )
+
+    assert done.returncode == 0, done.stderr
+    assert kafka.committed(two.source, given.group, given.topic, 2) == kafka.end_offsets(
+        two.source, given.topic, 2
+    )
+    assert sorted(numbers(given.got())) == list(range(510))
+
+
+def test_killed_is_seen(two: Two, tmp_path: Path) -> None:
+    """Messages wait and nobody forwards them: status says so, for people too, and its exit code is 1."""
+    given = prepare(two, tmp_path)
+    with bridges.bridge(given.config, given.name) as process:
+        given.send(messages(10))
+        given.settled([10])
+        assert process.stop() == 0
+    assert bridges.status(given.config, code=0)["bridges"][given.name]["partitions"][0]["member"] is None
+    given.send(messages(7, first=10))
+    done = run_verb("bridge", "status", "--config", str(given.config), check=False)
+
+    assert done.returncode == 1
+    assert "NOBODY forwards it, and messages wait: run 'ringfence bridge'" in done.stdout
+    assert bridges.status(given.config)["bridges"][given.name]["partitions"][0]["lag"] == 7
+
+
+def test_target_topic_missing_and_made(two: Two, tmp_path: Path) -> None:
+    """Missing at the start: one line that says what to do, exit code 2."""
+    given = prepare(two, tmp_path)
+    kafka.delete_topics(two.target, [given.address])
+    done = run_verb("bridge", "--config", str(given.config), check=False)
+
+    assert done.returncode == 2
+    (line,) = [each for each in done.stderr.splitlines() if each.startswith("ringfence:")]
+    assert f"{given.address} does not exist" in line
+    assert "run 'ringfence topics create' there" in line
+
+
+def test_source_topic_missing(two: Two, tmp_path: Path) -> None:
+    """The same of the source."""
+    given = prepare(two, tmp_path)
+    kafka.delete_topics(two.source, [given.topic])
+    done = run_verb("bridge", "--config", str(given.config), check=False)
+
+    assert done.returncode == 2
+    assert f"{given.topic} does not exist" in done.stderr
+
+
+def test_names(two: Two, tmp_path: Path) -> None:
+    """An unknown name is told with those that there are; without bridges it says so."""
+    given = prepare(two, tmp_path)
+    done = run_verb("bridge", "other", "--config", str(given.config), check=False)
+
+    assert (done.returncode, done.stderr) == (
+        2, f"ringfence: unknown bridge 'other': the configuration has {given.name}\n",
+    )  # fmt: skip

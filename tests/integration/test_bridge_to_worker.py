@@ -1,5 +1,8 @@
 """Bridges with workers at their ends: what comes out of the target's lane is what the source has, once."""
 
+import asyncio
+import signal
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -7,13 +10,17 @@ from typing import Any
 import pytest
 
 from app.embedded.broker import EmbeddedBroker
+from ringfence_kafka import failpoints
 from tests.support import bridges, kafka
-from tests.support.bridges import Two, messages, numbers
+from tests.support.bridges import BridgeProcess, Two, messages, numbers
 from tests.support.envelopes import envelope, part
 from tests.support.kafka import Got, Sent
 from tests.support.worker import configure, wait_for, worker
 
 PARTITIONS = 2
+MORE = 4
+"""Of the address whose bridge goes by the wrong partitioner."""
+BOTH_LIMIT_S = 20.0
 SIZES = {"plain": 2_000, "off": 0}
 
 
@@ -24,6 +31,7 @@ def two(broker: EmbeddedBroker, tmp_path_factory: pytest.TempPathFactory) -> Ite
         found = Two(broker.bootstrap_servers, target.bootstrap_servers)
         extras: dict[str, dict[str, Any]] = {
             "plain": {}, "off": {"id_cache_size": 0}, "check": {}, "ignore": {}, "parts": {"group_header": "G"},
+            "twice": {}, "wrong": {"partitions": MORE},
         }  # fmt: skip
         addresses: list[dict[str, Any]] = [
             {"name": f"to-worker-{name}", "partitions": PARTITIONS, **extra} for name, extra in extras.items()
@@ -45,18 +53,27 @@ def _group(name: str) -> str:
     return f"to-worker-bridge-{name}"
 
 
-def _accepted(bootstrap: str, address: str, count: int) -> list[Got]:
-    """What the lanes have accepted, once their input is processed."""
+def _accepted(bootstrap: str, address: str, count: int, partitions: int = PARTITIONS) -> list[Got]:
+    """What the lanes have accepted, once what came and what they forwarded is processed."""
+    waiting = [address, f"to-worker-{address}-forward"]
     wait_for(
         lambda: (
-            kafka.consumed(bootstrap, "to-worker", address, PARTITIONS)
-            and len(kafka.read_all(bootstrap, f"{address}.accepted", PARTITIONS)) >= count
+            all(kafka.consumed(bootstrap, "to-worker", each, partitions) for each in waiting)
+            and len(kafka.read_all(bootstrap, f"{address}.accepted", partitions)) >= count
         ),
         lambda: (
-            f"{len(kafka.read_all(bootstrap, f'{address}.accepted', PARTITIONS))} of {count} in {address}"
+            f"{len(kafka.read_all(bootstrap, f'{address}.accepted', partitions))} of {count} in {address}"
         ),
     )
-    return kafka.read_all(bootstrap, f"{address}.accepted", PARTITIONS)
+    return kafka.read_all(bootstrap, f"{address}.accepted", partitions)
+
+
+def _require_exact(got: list[Got], count: int) -> None:
+    """Each once, and each group in order."""
+    assert sorted(numbers(got)) == list(range(count))
+    for group in {each.key for each in got}:
+        found = numbers(each for each in got if each.key == group)
+        assert found == sorted(found)
 
 
 @pytest.mark.parametrize("address", SIZES)
@@ -78,9 +95,7 @@ def test_offset_set_back(two: Two, tmp_path: Path, address: str) -> None:
     again = [] if SIZES[address] else range(100)
     assert sorted(numbers(got)) == sorted([*range(1_000), *again])
     if SIZES[address]:
-        for each in range(10):
-            found = [number for number in numbers(got) if number % 10 == each]
-            assert found == sorted(found)
+        _require_exact(got, 1_000)
 
 
 @pytest.mark.parametrize("user_ids", ["check", "ignore"])
@@ -156,3 +171,79 @@ def test_envelopes(two: Two, tmp_path: Path) -> None:
         f"{each}{half}".encode() for each in range(30) for half in "ab"
     )
     assert {dict(each.headers)["_RF_TX_PART"] for each in got} == {b"1/2", b"2/2"}
+
+
+class Both:
+    """A fail point where each of two waits for the other."""
+
+    def __init__(self) -> None:
+        self.met = 0
+        self._barrier = asyncio.Barrier(2)
+
+    async def __call__(self, point: str, name: str) -> None:
+        async with asyncio.timeout(BOTH_LIMIT_S):
+            await self._barrier.wait()
+        self.met += 1
+
+
+async def test_two_at_one_instant(two: Two, tmp_path: Path) -> None:
+    """B2: two instances of one bridge hold each message until both have it, and again until both have sent it."""
+    name, topic, address, count = "twice", "twice-source", "to-worker-twice", 60
+    kafka.create_topics(two.source, {topic: (1, {})})
+    kafka.send(two.source, topic, [each._replace(id=None) for each in messages(count)])
+    configs = []
+    for app in ("one", "other"):  # two groups, so that both are given the partition
+        (tmp_path / app).mkdir()
+        configs.append(
+            bridges.configure(
+                tmp_path / app, two.source, two.target, app_id=app, name=name, source_topic=topic, address=address,
+                window=2,
+            )
+        )  # fmt: skip
+    points = {point: Both() for point in ("before-send", "mid-send")}
+    remove = [failpoints.install(point, name, both) for point, both in points.items()]
+    try:
+        async with bridges.in_this_process(*configs):
+            for app in ("one", "other"):
+                await asyncio.to_thread(
+                    bridges.confirmed_at, two.source, f"{app}-bridge-{name}", topic, [count]
+                )
+    finally:
+        for each in remove:
+            each()
+    got = await asyncio.to_thread(_accepted, two.target, address, count)
+    arrived = numbers(kafka.read_all(two.target, address, PARTITIONS))
+
+    assert {point: both.met for point, both in points.items()} == dict.fromkeys(points, 2 * count)
+    assert Counter(arrived) == dict.fromkeys(range(count), 2)
+    _require_exact(got, count)
+
+
+def test_wrong_partitioner_and_killed(two: Two, tmp_path: Path) -> None:
+    """B10: lanes forward most of what the bridge puts; it dies with messages sent, and with messages confirmed. None is lost or doubled."""
+    name, topic, address, count = "wrong", "wrong-source", "to-worker-wrong", 3_000
+    kafka.create_topics(two.source, {topic: (2, {})})
+    sent = [each._replace(id=None) for each in messages(count, groups=40)]
+    config = _bridge(tmp_path, two.source, two.target, name, topic, address, window=200)
+    config.write_text(
+        config.read_text() + bridges.table("[[addresses]]", {"name": address, "partitioner": "crc32"})
+    )
+    process = BridgeProcess(config, name)
+    try:
+        for partition in range(2):
+            kafka.send(two.source, topic, sent[partition::2], partition)
+        for point in ("mid-send=kill@5", "after-send=kill@4", "before-commit=kill@2"):
+            where, _, what = point.partition("=")
+            process.start(RINGFENCE_FAILPOINTS=f"{where}:{name}={what}")
+            assert process.wait_end() == -signal.SIGKILL, process.log()
+        process.start()
+        bridges.confirmed_at(two.source, _group(name), topic, [count // 2] * 2)
+    finally:
+        process.destroy()
+    got = _accepted(two.target, address, count, MORE)
+    arrived = kafka.read_all(two.target, address, MORE)
+    forwarded = kafka.read_all(two.target, f"to-worker-{address}-forward", MORE)
+
+    assert len(arrived) > count
+    assert len(forwarded) > len(arrived) / 2
+    _require_exact(got, count)

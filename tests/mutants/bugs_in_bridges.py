@@ -17,8 +17,10 @@ _WINDOW_TESTS: Final = "tests/unit/test_bridge_window.py"
 _LOAD_TESTS: Final = "tests/unit/test_bridge_load.py"
 _TRANSLATION_TESTS: Final = "tests/unit/test_bridge_translation.py"
 _MAPS_TESTS: Final = "tests/unit/test_bridge_maps.py"
+_BRIDGE_TESTS: Final = "tests/integration/test_bridge.py"
 _TROUBLES: Final = "tests/integration/test_bridge_troubles.py"
-_MODEL: Final = "tests/property/test_bridge_model.py::test_once_and_in_order"
+_MODEL_TESTS: Final = "tests/property/test_bridge_model.py"
+_MODEL: Final = f"{_MODEL_TESTS}::test_once_and_in_order"
 
 MUTANTS: Final = (
     Mutant(
@@ -31,8 +33,37 @@ MUTANTS: Final = (
     Mutant(
         "bridge-confirms-what-is-fetched",
         "What is sent counts as confirmed: the target believes none of it, and where it did it would drop what is sent again.",
-        (Patch(_LOAD, 'confirmed = b"%d" % place.confirmed', 'confirmed = b"%d" % place.next'),),
+        (Patch(_LOAD, 'b"%d" % place.confirmed', 'b"%d" % place.next'),),
         f"{_LOAD_TESTS}::test_hop_and_confirmed",
+    ),
+    Mutant(
+        "bridge-confirms-what-is-sent",
+        "What went to quarantine or to another partition, and never arrived, is dropped where it comes at last: a silent loss.",
+        (
+            Patch(
+                _LOAD,
+                "headers = [*each.headers, (wire.HEADER_HOP, hop), *ours] if detection",
+                'headers = [*each.headers, (wire.HEADER_HOP, hop), (ours[0][0], b"%d" % each.offset), *ours[1:]] if detection',
+            ),
+        ),
+        f"{_MODEL_TESTS}::test_taken_after_all",
+        (f"{_MODEL_TESTS}::test_partitioner_changed",),
+    ),
+    Mutant(
+        "bridge-quarantined-not-confirmed",
+        "What is in quarantine is sent there again at each start, and a source that ends with it keeps its lag.",
+        (
+            Patch(
+                _FLOW,
+                "            quarantined = load.quarantined.get(place.partition, 0)\n",
+                "            quarantined = load.quarantined.get(place.partition, 0)\n"
+                "            if quarantined:\n"
+                "                of_it = [each for each in load.batches if each.topic == self._plan.quarantine_topic]\n"
+                "                place.confirmed = min(each.first[1] for each in of_it if each.first[0] == place.partition)\n",
+            ),
+        ),
+        _MODEL,
+        (f"{_BRIDGE_TESTS}::test_too_large",),
     ),
     Mutant(
         "bridge-names-the-topic",
@@ -75,7 +106,7 @@ MUTANTS: Final = (
                 'producer = self.__dict__.setdefault("kept", IdempotentProducer(self.plan.target, self._instance, bytes_max))',
             ),
         ),
-        f"{_TROUBLES}::test_refused_by_the_broker",
+        f"{_BRIDGE_TESTS}::test_refused_by_the_broker",
     ),
     Mutant(
         "bridge-gives-away-without-drain",

@@ -1,13 +1,17 @@
 """Bridges between embedded brokers, as their operator runs them; and what their target has got."""
 
+import asyncio
 import contextlib
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from agents.bridge.bridge import Bridge
+from agents.bridge.plan import plans
 from ringfence_kafka import hop
+from ringfence_kafka.config.load import load
 from tests.support import kafka
 from tests.support.kafka import Got, Sent
 from tests.support.worker import RingfenceProcess, run_verb, wait_for
@@ -52,6 +56,10 @@ class Set:
     def got(self) -> list[Got]:
         """What is at the target."""
         return kafka.read_all(self.two.target, self.address, PARTITIONS)
+
+    def ends(self) -> list[int]:
+        """Of the target's partitions."""
+        return kafka.end_offsets(self.two.target, self.address, PARTITIONS)
 
     def settled(self, ends: list[int], limit_s: float = 60.0) -> list[Got]:
         """The same once all is confirmed up to there."""
@@ -139,6 +147,23 @@ def bridge(config: Path, name: str, *arguments: str, **environment: str) -> Iter
             assert process.stop() == 0, process.log()
     finally:
         process.destroy()
+
+
+@contextlib.asynccontextmanager
+async def in_this_process(*configs: Path) -> AsyncIterator[list[Bridge]]:
+    """The bridges of these configurations, where a test can act at their fail points; they end in order."""
+    found = [
+        Bridge(plan, f"instance-{number}")
+        for number, each in enumerate(configs)
+        for plan in plans(load(each))
+    ]
+    tasks = [asyncio.create_task(each.run()) for each in found]
+    try:
+        yield found
+    finally:
+        for each in found:
+            each.stop()
+        await asyncio.gather(*tasks)
 
 
 def messages(count: int, groups: int = 10, first: int = 0) -> list[Sent]:

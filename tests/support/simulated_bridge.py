@@ -1,0 +1,269 @@
+"""Instances of a bridge that live, fail, are frozen and die, before a target that loses batches, answers, or gets both late.
+
+The real window, loader, producer's life and flow; the source, the target's log and the group's offsets are simulated.
+"""
+
+import asyncio
+import random
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, NamedTuple, cast
+
+from aiokafka.errors import KafkaTimeoutError, MessageSizeTooLargeError
+
+from agents.bridge.flow import Flow
+from agents.bridge.life import Life, LifeEndedError
+from agents.bridge.load import Loader, Target
+from agents.bridge.plan import Plan, plans
+from agents.bridge.source import Read
+from agents.bridge.state import BridgeState
+from ringfence_kafka.config.load import validate
+from ringfence_kafka.idempotent import IdempotentProducer
+
+TOPIC_ID: Final = "A" * 22
+STEPS_MAX: Final = 4_000
+
+
+class Message(NamedTuple):
+    """A record of the source."""
+
+    offset: int
+    key: bytes | None
+    value: bytes
+    headers: tuple[tuple[str, bytes], ...]
+    timestamp: int = 0
+
+
+@dataclass
+class Builder:
+    """A record batch."""
+
+    records: list[dict[str, Any]] = field(default_factory=list)
+
+    def append(self, **record: Any) -> object:
+        """It is never full."""
+        self.records.append(record)
+        return record
+
+    def size(self) -> int:
+        """In bytes; what is too large is only known at the target."""
+        return 100
+
+
+@dataclass
+class Outstanding:
+    """A batch that somebody has handed over."""
+
+    topic: str
+    partition: int
+    builder: Builder
+    answer: "asyncio.Future[None]"
+
+
+class Producer:
+    """In place of aiokafka's."""
+
+    def __init__(self) -> None:
+        self.outstanding: list[Outstanding] = []
+
+    async def send(self, topic: str, partition: int, builder: Builder) -> None:
+        """Until the simulation says what became of it."""
+        answer: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.outstanding.append(Outstanding(topic, partition, builder, answer))
+        await answer
+
+    async def discard(self) -> None:
+        """Nothing is connected."""
+
+
+class Instance:
+    """One process."""
+
+    def __init__(self, system: "System") -> None:
+        self.plan = system.chance.choice(system.plans)
+        self.flow = Flow(self.plan, BridgeState(self.plan.name), None)
+        for partition, offset in system.committed.items():
+            self.flow.window.open(partition, TOPIC_ID, offset)
+        self.system = system
+        self.begin()
+
+    def begin(self) -> None:
+        """A producer's next life."""
+        self.producer = Producer()
+        self.life = Life(self.plan.name, cast("IdempotentProducer", self.producer))
+        self.loader = Loader(self.plan, self.system.target, Builder, self.flow.records_max, self.flow.refused)
+
+    async def read(self, count: int) -> None:
+        """One cycle, if the window lets."""
+        window = self.flow.window
+        wanted = {} if window.full else self.flow.wanted()
+        found = Read()
+        for partition, begun in wanted.items():
+            records = self.system.source[partition][begun : begun + min(count, window.take)]
+            if records:
+                found.records[partition] = list(records)
+                found.reached[partition] = begun + len(records)
+        if wanted:
+            await self.flow.send(self.life, self.loader, wanted, found)
+
+    async def settle(self) -> None:
+        """What was acknowledged, or that it has ended."""
+        await self.flow.settle()
+        try:
+            self.life.check()
+        except LifeEndedError as error:
+            self.flow.learn(error)
+            await self.end()
+            self.flow.start_over()
+            self.begin()
+
+    async def end(self) -> None:
+        """What is out may still arrive."""
+        self.system.late += [each for each in self.producer.outstanding if not each.answer.done()]
+        await self.life.discard()
+
+    def commit(self) -> None:
+        """What is confirmed, whatever others have committed."""
+        for partition, place in self.flow.window.places.items():
+            self.system.committed[partition] = place.confirmed
+
+    @property
+    def done(self) -> bool:
+        """Whether all is confirmed."""
+        places = self.flow.window.places
+        return all(each.confirmed == len(self.system.source[number]) for number, each in places.items())
+
+
+class System:
+    """Source, target and group of one run."""
+
+    def __init__(self, chance: random.Random, partitioners: Sequence[str] = ("murmur2",)) -> None:
+        """``partitioners``: as instances are configured, each with one of them."""
+        self.chance = chance
+        self.partitions = chance.randint(1, 3)
+        window, user_ids = chance.choice([2, 3, 6, 12, 40]), chance.choice(["check", "ignore"])
+        self.plans = [_plan(window, user_ids, each) for each in partitioners]
+        self.plan = self.plans[0]
+        self.target = Target(self.partitions, 1_000, compacted=False, quarantine_bytes_max=1_000)
+        self.source = [_source(chance, chance.randint(0, 40)) for _ in range(chance.randint(1, 3))]
+        self.committed = dict.fromkeys(range(len(self.source)), 0)
+        self.logs: dict[tuple[str, int], list[dict[str, Any]]] = defaultdict(list)
+        self.late: list[Outstanding] = []
+        self.refuses = True
+        """Whether poison is too large: somebody may raise the limit."""
+
+    def arrive(self, batch: Outstanding) -> bool:
+        """Append a batch; False: the target does not take it."""
+        poisoned = batch.topic == self.plan.target_topic and any(
+            each["value"] == b"poison" for each in batch.builder.records
+        )
+        taken = not (poisoned and self.refuses)
+        if taken:
+            self.logs[batch.topic, batch.partition] += batch.builder.records
+        return taken
+
+    def answer(self, batch: Outstanding) -> None:
+        """One of the things that may become of a batch."""
+        fate = self.chance.random()
+        if fate < 0.1:
+            batch.answer.set_exception(KafkaTimeoutError("lost"))
+            if self.chance.random() < 0.5:
+                self.late.append(batch)
+        elif not self.arrive(batch):
+            batch.answer.set_exception(MessageSizeTooLargeError("too large"))
+        elif fate < 0.2:
+            batch.answer.set_exception(KafkaTimeoutError("its answer is lost"))
+        else:
+            batch.answer.set_result(None)
+
+
+def _plan(window: int, user_ids: str, partitioner: str) -> Plan:
+    bridge = {
+        "name": "b", "source_topic": "s", "target_address": "t", "window": window, "user_ids": user_ids,
+        "filter_header": "pass", "filter_values": ["y"], "target": {"bootstrap_servers": "other:1"},
+    }  # fmt: skip
+    (plan,) = plans(validate({"bridges": [bridge], "addresses": [{"name": "t", "partitioner": partitioner}]}))
+    return plan
+
+
+def _source(chance: random.Random, count: int) -> list[Message]:
+    return [
+        Message(
+            offset,
+            chance.choice([None, b"g1", b"g2", b"g3", b"g4"]),
+            b"poison" if chance.random() < 0.04 else b"m%d" % offset,
+            (("pass", b"n" if chance.random() < 0.15 else b"y"),),
+        )
+        for offset in range(count)
+    ]
+
+
+async def run(system: System) -> System:
+    """Whatever happens, and then one instance that does the rest. What is late arrives at the end."""
+    chance = system.chance
+    instances = [Instance(system)]
+    for _ in range(chance.randint(50, 400)):
+        act = chance.random()
+        if act < 0.03 or not instances:
+            if len(instances) < 2:
+                instances.append(Instance(system))
+        elif act < 0.06:
+            await instances.pop(chance.randrange(len(instances))).end()
+        elif act < 0.08:
+            partition = chance.randrange(len(system.source))
+            system.committed[partition] = chance.randint(0, system.committed[partition])
+        elif act < 0.13 and system.late:
+            system.arrive(system.late.pop(chance.randrange(len(system.late))))
+        elif act < 0.133:
+            system.refuses = False
+        else:
+            await _step(chance.choice(instances), chance)
+    for each in instances:
+        await each.end()
+    await finish(system)
+    for batch in system.late:
+        system.arrive(batch)
+    return system
+
+
+async def _step(instance: Instance, chance: random.Random) -> None:
+    act = chance.random()
+    if act < 0.35:
+        await instance.read(chance.randint(1, 6))
+    elif act < 0.75:
+        waiting = [each for each in instance.producer.outstanding if not each.answer.done()]
+        if waiting:
+            instance.system.answer(chance.choice(waiting))
+    elif act < 0.9:
+        await instance.settle()
+    else:
+        instance.commit()
+    for _ in range(3):
+        await asyncio.sleep(0)
+
+
+async def serve(instance: Instance, topics: Sequence[str]) -> None:
+    """Nothing happens to what goes to these topics but refusals; what goes to others stays on its way."""
+    await instance.read(6)
+    await asyncio.sleep(0)
+    for each in instance.producer.outstanding:
+        if each.topic in topics and not each.answer.done():
+            if instance.system.arrive(each):
+                each.answer.set_result(None)
+            else:
+                each.answer.set_exception(MessageSizeTooLargeError("too large"))
+    for _ in range(3):
+        await asyncio.sleep(0)
+    await instance.settle()
+
+
+async def finish(system: System) -> None:
+    """One that nothing happens to but refusals."""
+    last = Instance(system)
+    for _ in range(STEPS_MAX):
+        await serve(last, [system.plan.target_topic, system.plan.quarantine_topic])
+        if last.done:
+            break
+    assert last.done, "stuck"
+    await last.end()
