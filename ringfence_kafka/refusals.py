@@ -4,11 +4,12 @@ from ringfence_kafka.config.settings import KafkaSettings
 from ringfence_kafka.errors import BrokerUnavailableError
 
 
-def nobody(kafka: KafkaSettings, reason: str = "") -> BrokerUnavailableError:
-    """Where no broker answers; ``reason`` in brackets, with a space before it."""
+def nobody(
+    kafka: KafkaSettings, reason: str = "", key: str = "kafka.bootstrap_servers"
+) -> BrokerUnavailableError:
+    """Where no broker answers; ``reason`` in brackets, with a space before it; ``key`` as it stands in the file."""
     return BrokerUnavailableError(
-        f"no broker answers at kafka.bootstrap_servers = {kafka.bootstrap_servers!r}{reason}: "
-        "start it, or fix the address"
+        f"no broker answers at {key} = {kafka.bootstrap_servers!r}{reason}: start it, or fix the address"
     )
 
 

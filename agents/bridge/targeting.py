@@ -33,7 +33,7 @@ async def look(plan: Plan) -> Target:
         return await _look(plan)
     except (KafkaError, OSError, TimeoutError) as error:
         raise await refusal(plan.target) or nobody(
-            plan.target, f" ({' '.join(named(error).split())})"
+            plan.target, f" ({' '.join(named(error).split())})", "bootstrap_servers"
         ) from error
 
 
