@@ -43,9 +43,11 @@ class Connected:
         folder: Path,
         address: str,
         members: Mapping[str, Sequence[str]] | None = None,
+        *,
+        workers: bool = True,
         **keys: Any,
     ) -> None:
-        """``members``: as each member's configuration lists them."""
+        """``members``: as each member's configuration lists them. Without ``workers`` what is accepted is sent by the test."""
         self.address = address
         self.servers = {name: each.bootstrap_servers for name, each in clusters.items()}
         self._folder = folder
@@ -56,10 +58,11 @@ class Connected:
         for name in MEMBERS:
             config = self.configure(name, (members or {}).get(name, MEMBERS))
             run_verb("topics", "create", "--config", str(config))
-            worker = WorkerProcess(config, f"worker-{name}")
-            self._stack.callback(worker.destroy)
-            worker.start()
-            worker.wait_ready()
+            if workers:
+                worker = WorkerProcess(config, f"worker-{name}")
+                self._stack.callback(worker.destroy)
+                worker.start()
+                worker.wait_ready()
             self.bridges[name] = BridgeProcess(config, f"bridge-{name}")
             self._stack.callback(self.bridges[name].destroy)
         self.outputs = shared or [address]
@@ -94,12 +97,16 @@ class Connected:
         for name in names or self.bridges:
             self.bridges[name].wait_ready()
 
-    def send(self, member: str, count: int, first: int = 0) -> None:
-        """To a member's input, keyed."""
+    def send(self, member: str, count: int, first: int = 0, topic: str = "") -> None:
+        """To a member's input, or to another topic, keyed."""
         sent = messages(count, first=first)
         for partition in range(PARTITIONS):
             at_home = [each for each in sent if _home(each.key or b"") == partition]
-            kafka.send(self.servers[member], self.address, at_home, partition)
+            kafka.send(self.servers[member], topic or self.address, at_home, partition)
+
+    def arrived(self, member: str, address: str) -> list[int]:
+        """Values that bridges have brought into an address, without what its lanes would drop."""
+        return numbers(bridges.passed(kafka.read_all(self.servers[member], address, PARTITIONS)))
 
     def accepted(self, member: str, address: str = "") -> list[int]:
         """Values, in order of their partitions."""
@@ -115,9 +122,9 @@ class Connected:
             ),
         )
 
-    def idle(self) -> None:
-        """Until no bridge has anything to do."""
-        for name in self.bridges:
+    def idle(self, *names: str) -> None:
+        """Until no bridge of these members, or of any, has anything to do."""
+        for name in names or self.bridges:
             config = self._folder / f"{name}.toml"
             wait_for(lambda config=config: _idle(config), lambda config=config: str(bridges.status(config)))  # type: ignore[misc]
 
@@ -138,11 +145,25 @@ def _home(key: bytes) -> int:
 
 
 def test_all(clusters: dict[str, EmbeddedBroker], tmp_path: Path) -> None:
-    """L1, L4: each member has all, none twice, no echo; a member that is down misses nothing and holds up nobody."""
+    """L1: each member has all, none twice, no echo."""
     with Connected(clusters, tmp_path, kafka.unique("all")) as connected:
         connected.start()
         for number, name in enumerate(MEMBERS):
             connected.send(name, 100, first=number * 100)
+        for name in MEMBERS:
+            connected.wait_accepted(name, 300)
+        connected.idle()
+
+        for name in MEMBERS:
+            assert sorted(connected.accepted(name)) == list(range(300)), name
+
+
+@pytest.mark.long
+def test_member_down(clusters: dict[str, EmbeddedBroker], tmp_path: Path) -> None:
+    """L4: a member that is down misses nothing and holds up nobody."""
+    with Connected(clusters, tmp_path, kafka.unique("down")) as connected:
+        connected.start()
+        connected.send("berlin", 300)
         for name in MEMBERS:
             connected.wait_accepted(name, 300)
         clusters["rome"].stop()
@@ -157,7 +178,7 @@ def test_all(clusters: dict[str, EmbeddedBroker], tmp_path: Path) -> None:
             assert sorted(connected.accepted(name)) == list(range(350)), name
 
 
-@pytest.mark.parametrize("max_hops", [1, 2])
+@pytest.mark.parametrize("max_hops", [pytest.param(1, marks=pytest.mark.long), 2])
 def test_chain(clusters: dict[str, EmbeddedBroker], tmp_path: Path, max_hops: int) -> None:
     """L2: berlin knows paris alone, which knows rome. With two hops rome has what berlin sent, with one it has not."""
     chain = {"berlin": MEMBERS[:2], "rome": MEMBERS[1:]}
@@ -181,6 +202,34 @@ def test_chain(clusters: dict[str, EmbeddedBroker], tmp_path: Path, max_hops: in
         assert hops == ({b"berlin,paris": 60, b"paris": 10} if max_hops > 1 else {b"paris": 10})
 
 
+def test_strict_shares(clusters: dict[str, EmbeddedBroker], tmp_path: Path) -> None:
+    """L3: each group comes to one member, in one copy. L5: other members are refused, in a line that names the way out."""
+    address = kafka.unique("shares")
+    shared = f"{address}.shared"
+    with Connected(clusters, tmp_path, address, workers=False, load_balancing="strict") as connected:
+        connected.send("berlin", 200, topic=f"{address}.accepted")
+        connected.start("berlin")
+
+        def there() -> dict[str, list[int]]:
+            return {name: connected.arrived(name, shared) for name in MEMBERS}
+
+        wait_for(lambda: sum(map(len, there().values())) >= 200, lambda: str(there()))
+        connected.idle("berlin")
+        found = there()
+        assert connected.bridges["berlin"].stop() == 0
+        behind = f"app-{address}-bridge-eu.berlin.rome.{address}"
+        kafka.commit(connected.servers["berlin"], behind, f"{address}.accepted", 5)
+        done = run_verb("bridge", "--config", str(connected.configure("berlin", MEMBERS[:2])), check=False)
+
+        assert sorted(each for those in found.values() for each in those) == list(range(200))
+        for name, those in found.items():
+            assert those
+            assert all(owner(MEMBERS, b"g%d" % (each % 10)) == name for each in those)
+        assert done.returncode == 2
+        assert "run 'ringfence bridge eu --drain'" in done.stderr
+
+
+@pytest.mark.long
 def test_strict(clusters: dict[str, EmbeddedBroker], tmp_path: Path) -> None:
     """L3, L5: each group on one member, one copy; other members are refused until all is drained, and then exact."""
     address = kafka.unique("strict")
