@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable
 from typing import Final
 
+from app.embedded.link import TcpProxy
 from tests.faults.nemeses.links import DELAY_S, HOLD_S, How
 from tests.faults.nemeses.nemesis import Nemesis
 from tests.faults.nemeses.processes import FREEZE_S, POINT_LIMIT_S
@@ -14,6 +15,8 @@ from tests.support.bridges import BridgeProcess
 from tests.support.worker import wait_for
 
 POINTS: Final = ("before-send", "mid-send", "after-send", "before-commit", "after-commit")
+ATTEMPTS: Final = 8
+CONNECT_S: Final = 2.0
 CUT_S: Final = (0.05, 1.5)
 WHOLE_S: Final = (0.05, 3.0)
 
@@ -109,6 +112,17 @@ class BrokenBridgeLink(_OfBridge):
         links = origin.target_links if self._rng.random() < 0.75 else origin.broker.links
         link = links[number]
         before = link.struck
+        for _ in range(ATTEMPTS):
+            self._break(link)
+            time.sleep(self._rng.uniform(*HOLD_S))
+            if link.struck > before:
+                self.struck += 1
+                return
+            # A process that has just been started is not on its link yet.
+            link.open()
+            time.sleep(CONNECT_S)
+
+    def _break(self, link: TcpProxy) -> None:
         match self._how:
             case "cut":
                 link.cut()
@@ -120,8 +134,6 @@ class BrokenBridgeLink(_OfBridge):
                 link.lose_answers()
             case "hold":
                 link.hold()
-        time.sleep(self._rng.uniform(*HOLD_S))
-        self.struck += link.struck > before
 
 
 class CutAgainAndAgain(_OfBridge):
