@@ -10,15 +10,15 @@ import pytest
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
 
+from agents.bridge.bridge import Bridge
 from tests.support import bridges, kafka
 from tests.support.bridges import PARTITIONS, Set, Two, messages, numbers, prepare
+from tests.support.lanes import until
 from tests.support.linked import LinkedBroker, linked_broker
 from tests.support.worker import wait_for
 
 SHORT_SESSION_S = 6
 """The shortest that brokers allow by default."""
-REQUEST_BYTES = 2_000
-"""More than anything that a producer asks; what it sends is more."""
 
 
 @pytest.fixture(scope="module")
@@ -44,63 +44,62 @@ def _passed(given: Set, count: int) -> None:
         assert found == sorted(found)
 
 
-def test_order_of_groups_under_retries(two: Two, linked: LinkedBroker, tmp_path: Path) -> None:
-    """B13: again and again the link breaks with requests on their way, or answers: 50 groups arrive in order, each message once."""
+async def test_order_of_groups_under_retries(
+    two: Two, linked: LinkedBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """B13: producers die of what comes too late, or of lost answers, again and again: 50 groups arrive in order, each message once."""
+    monkeypatch.setattr("ringfence_kafka.idempotent.ACKNOWLEDGED_WITHIN_S", 1.0)
     given = prepare(two, tmp_path, source_partitions=2, target=linked.links[0].bootstrap, window=200)
     link = linked.links[0]
-    with bridges.bridge(given.config, given.name):
-        for turn in range(6):
-            sent = messages(500, groups=50, first=500 * turn)
-            before, withheld = sum(given.ends()), link.bytes_withheld
+    async with bridges.in_this_process(given.config) as (bridge,):
+        for turn in range(4):
+            await until(lambda: bridge.state.ready, lambda: str(bridge.state.reasons))
             (link.lose_answers if turn % 2 else link.hold)()
             for partition in range(2):
-                given.send(sent[partition::2], partition)
-            if turn % 2:
-                wait_for(lambda least=before: sum(given.ends()) > least, lambda: str(given.ends()))  # type: ignore[misc]
-            least = withheld + (0 if turn % 2 else REQUEST_BYTES)
-            wait_for(lambda least=least: link.bytes_withheld > least, lambda: str(link.bytes_withheld))  # type: ignore[misc]
-            link.cut()
-            link.open()
-            got = given.settled([250 * (turn + 1)] * 2)
-        rows = bridges.status(given.config, code=0)["bridges"][given.name]["partitions"]
+                given.send(messages(500, groups=50, first=500 * turn)[partition::2], partition)
+            await until(lambda: "not acknowledged" in _fault(bridge), lambda: _fault(bridge))
+            link.open()  # what was held arrives now, after its producer has died
+            got = await asyncio.to_thread(given.settled, [250 * (turn + 1)] * 2)
 
-    assert len(got) > 3_000
-    assert sum(row["retried"] for row in rows) >= len(got) - 3_000
+    assert len(got) > 2_000
     passed = bridges.passed(got)
-    assert sorted(numbers(passed)) == list(range(3_000))
+    assert sorted(numbers(passed)) == list(range(2_000))
     for group in range(50):
         found = numbers(each for each in passed if each.key == b"g%d" % group)
         assert found == sorted(found)
 
 
+def _fault(bridge: Bridge) -> str:
+    return "" if bridge.state.fault is None else bridge.state.fault.text
+
+
 async def test_target_silent_past_time_outs(
-    two: Two, linked: LinkedBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    two: Two,
+    linked: LinkedBroker,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     """B5, with shorter time-outs: the target falls silent for longer than a request, a producer and a session may take. Nothing but lag."""
     monkeypatch.setattr("ringfence_kafka.access.REQUEST_TIMEOUT_MS", 2_000)
     monkeypatch.setattr("ringfence_kafka.idempotent.ACKNOWLEDGED_WITHIN_S", 3.0)
     monkeypatch.setattr("ringfence_kafka.idempotent.START_LIMIT_S", 3.0)
     monkeypatch.setattr("agents.bridge.source.SESSION_TIMEOUT_MS", SHORT_SESSION_S * 1_000)
+    caplog.set_level("INFO", "ringfence.bridge")
     given = prepare(two, tmp_path, target=linked.links[0].bootstrap, window=200)
     given.send(messages(100))
     async with bridges.in_this_process(given.config) as (bridge,):
         await asyncio.to_thread(given.settled, [100])
         given.send(messages(300, first=100))
         linked.links[0].lose_answers()
-        began = time.monotonic()
-        faults: set[str] = set()
-
-        def silent() -> bool:
-            faults.add("" if bridge.state.fault is None else bridge.state.fault.text)
-            return time.monotonic() - began > 1.5 * SHORT_SESSION_S
-
-        await asyncio.to_thread(wait_for, silent, lambda: str(faults))
+        await asyncio.sleep(1.5 * SHORT_SESSION_S)  # how long it is silent, not a wait for anything
+        assert not bridge.state.ready
         linked.links[0].open()
         await asyncio.to_thread(given.settled, [400])
         row = bridges.status(given.config, code=0)["bridges"][given.name]["partitions"][0]
 
-    assert any("not acknowledged within 3 s" in each for each in faults)
-    assert any("no broker answers" in each for each in faults)
+    assert "not acknowledged within 3 s" in caplog.text
+    assert caplog.text.count(f"partitions of {given.topic}") == 1  # given out once: it stayed a member
     assert row["retried"] > 0
     assert len(given.got()) > 400
     _passed(given, 400)
@@ -116,12 +115,12 @@ def test_target_away_past_every_time_out(two: Two, linked: LinkedBroker, tmp_pat
         given.settled([100])
         linked.broker.pause()
         given.send(messages(300, first=100))
-        wait_for(lambda: "not acknowledged within 20 s" in _fault(process, given.name), process.log)
+        wait_for(lambda: "not acknowledged within 20 s" in _shown_fault(process, given.name), process.log)
         shown = bridges.status(given.config, code=1)["bridges"][given.name]["partitions"][0]
         assert "not acknowledged" in shown["error"]
         assert shown["lag"] == 300
         member = shown["member"]
-        wait_for(lambda: "no broker answers" in _fault(process, given.name), process.log)
+        wait_for(lambda: "no broker answers" in _shown_fault(process, given.name), process.log)
         linked.broker.kill()
         given.send(messages(300, first=400))
         time.sleep(2 * 10.0)  # how long it is away: twice a session, not a wait for anything
@@ -135,7 +134,7 @@ def test_target_away_past_every_time_out(two: Two, linked: LinkedBroker, tmp_pat
     _passed(given, 700)
 
 
-def _fault(process: bridges.BridgeProcess, name: str) -> str:
+def _shown_fault(process: bridges.BridgeProcess, name: str) -> str:
     code, report = process.health()
     return str(report["bridges"][name]["reasons"].get("all", "")) if code == 503 else ""
 
@@ -165,14 +164,14 @@ def test_partitions_change_hands(two: Two, tmp_path: Path) -> None:
     """Who gives partitions away waits for what is under way: nothing is sent twice when a second process comes and goes."""
     given = prepare(two, tmp_path, source_partitions=4, window=300)
     with bridges.bridge(given.config, "first"):
-        for turn in range(3):
+        for turn in range(2):
             for partition in range(4):
                 given.send(messages(500, first=turn * 2_000 + partition * 500), partition)
             with bridges.bridge(given.config, "second") as second:
                 assert second.stop() == 0
-        got = given.settled([1_500] * 4)
+        got = given.settled([1_000] * 4)
 
-    assert sorted(numbers(got)) == list(range(6_000))
+    assert sorted(numbers(got)) == list(range(4_000))
 
 
 def test_target_away_at_start(two: Two, linked: LinkedBroker, tmp_path: Path) -> None:
@@ -194,6 +193,7 @@ def test_target_away_at_start(two: Two, linked: LinkedBroker, tmp_path: Path) ->
     _passed(given, 50)
 
 
+@pytest.mark.long
 def test_source_recreated_under_it(two: Two, tmp_path: Path) -> None:
     """B11: the source is deleted and created again: its messages are others, and all are forwarded, also where it began at the latest."""
     given = prepare(two, tmp_path, start="latest")

@@ -138,6 +138,7 @@ def test_malformed(running: Running) -> None:
     )
 
 
+@pytest.mark.long
 def test_misplaced_and_killed(running: Running) -> None:
     """A bridge with another partitioner: three quarters are forwarded while later records, placed rightly, confirm them. None is lost."""
     dice = random.Random(5)
