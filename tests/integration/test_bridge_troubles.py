@@ -139,6 +139,7 @@ def _shown_fault(process: bridges.BridgeProcess, name: str) -> str:
     return str(report["bridges"][name]["reasons"].get("all", "")) if code == 503 else ""
 
 
+@pytest.mark.long
 def test_stopped_with_messages_in_hand(two: Two, linked: LinkedBroker, tmp_path: Path) -> None:
     """B4: stopped before a cycle goes out; another takes over and forwards all; woken, what it had in hand is known."""
     given = prepare(two, tmp_path, window=100)

@@ -178,7 +178,8 @@ def test_member_down(clusters: dict[str, EmbeddedBroker], tmp_path: Path) -> Non
             assert sorted(connected.accepted(name)) == list(range(350)), name
 
 
-@pytest.mark.parametrize("max_hops", [pytest.param(1, marks=pytest.mark.long), 2])
+@pytest.mark.long
+@pytest.mark.parametrize("max_hops", [1, 2])
 def test_chain(clusters: dict[str, EmbeddedBroker], tmp_path: Path, max_hops: int) -> None:
     """L2: berlin knows paris alone, which knows rome. With two hops rome has what berlin sent, with one it has not."""
     chain = {"berlin": MEMBERS[:2], "rome": MEMBERS[1:]}

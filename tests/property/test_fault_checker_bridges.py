@@ -14,7 +14,7 @@ from tests.faults.checker import Anomaly, check
 from tests.faults.history import History, Record
 from tests.support.bridged import BridgedRun
 
-RUNS: Final = 300
+RUNS: Final = 600
 _ALLOWED: Final = {Anomaly.CROSS_LANE, Anomaly.OVERRUN}
 """What producers and small rings bring about."""
 

@@ -246,6 +246,7 @@ def test_counts(judged: tuple[World, dict[str, Any], list[Any]]) -> None:
     assert tuple(diverted[each] for each in names[:4]) == (7, 1, 5, 2)
 
 
+@pytest.mark.long
 def test_nights(broker: EmbeddedBroker, spark: SparkSession, tmp_path: Path) -> None:
     """What a lane was told, and what is above it, the next nights know: a resend is no loss, and one that is accepted is named."""
     world = World(broker.bootstrap_servers, tmp_path, {"a": {}})
