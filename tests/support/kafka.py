@@ -17,7 +17,7 @@ from confluent_kafka.admin import (
 )
 
 _numbers = itertools.count(1)
-WAIT_S = 30.0
+WAIT_S = 90.0
 
 
 class Sent(NamedTuple):
