@@ -1,13 +1,17 @@
-"""While a program loads. Nothing but the standard library, so that it comes before all that is loaded."""
+"""While a program loads, and how it ends when it was interrupted. Nothing but the standard library: it comes first."""
 
+import atexit
 import os
 import signal
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
 EXIT_INTERRUPTED: Final = 130
 """As a shell reports SIGINT."""
+
+_interrupted = False
 
 
 @contextmanager
@@ -19,3 +23,23 @@ def quiet_interrupt() -> Iterator[None]:
     yield
     if heeded:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def interrupted() -> int:
+    """The exit code of a program whose interrupt was caught; it is kept, see :func:`_leave`."""
+    global _interrupted  # noqa: PLW0603 - what the interpreter does at its end is as global
+    _interrupted = True
+    return EXIT_INTERRUPTED
+
+
+@atexit.register  # before all others, so that it runs after them
+def _leave() -> None:
+    """End with the exit code in spite of the interpreter.
+
+    CPython remembers that a KeyboardInterrupt left code which an extension ran (``run_eval_code_obj``), forgets
+    it never, although it was caught further out, and then ends by the signal instead of with the code.
+    """
+    if _interrupted:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(EXIT_INTERRUPTED)

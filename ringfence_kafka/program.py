@@ -14,7 +14,7 @@ from ringfence_kafka.config.load import load
 from ringfence_kafka.config.names import require_consumer_group
 from ringfence_kafka.config.settings import Settings
 from ringfence_kafka.errors import ConfigurationError, RingfenceError, unforeseen
-from ringfence_kafka.loading import EXIT_INTERRUPTED
+from ringfence_kafka.loading import interrupted
 
 DEFAULT_CONFIG: Final = Path("conf/ringfence.toml")
 PORT: Final = click.IntRange(0, 65535)
@@ -40,7 +40,7 @@ def run(command: click.Command, arguments: Sequence[str] | None, name: str) -> N
         error.show()
         code = 2
     except (click.Abort, KeyboardInterrupt):
-        code = EXIT_INTERRUPTED
+        code = interrupted()
     except Exception as error:  # noqa: BLE001 - 1 would say that what was checked is not ok
         click.echo(f"{traceback.format_exc()}ringfence: {unforeseen(error)}", err=True)
         code = RingfenceError.exit_code

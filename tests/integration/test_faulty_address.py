@@ -138,6 +138,7 @@ async def test_topic_made_compacted_while_lanes_run(bootstrap: str, scene: Scene
     """An open lane that loses the ground under it stops, says what ``topics check`` says, and goes on when that is undone."""
     accepted = f"{scene.faulty}.accepted"
     await scene.assign()
+    await scene.until_state(scene.sound, "open")
     await scene.until_state(scene.faulty, "open")
     kafka.alter_topic(bootstrap, accepted, "cleanup.policy", "compact,delete")
     await scene.lanes.look_at_topics()
@@ -161,6 +162,7 @@ async def test_right_that_is_missing(scene: Scene) -> None:
         return denied
 
     await scene.assign(known=dict(denied), denied=dict(denied), ask_denied=ask)
+    await scene.until_state(scene.sound, "open")
     await scene.until_state(scene.faulty, "refused")
     await scene.lanes.look_at_topics()
     refused = scene.state(scene.faulty)

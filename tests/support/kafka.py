@@ -17,7 +17,7 @@ from confluent_kafka.admin import (
 )
 
 _numbers = itertools.count(1)
-WAIT_S = 30.0
+WAIT_S = 90.0
 
 
 class Sent(NamedTuple):
@@ -132,7 +132,8 @@ def send(bootstrap: str, topic: str, records: Iterable[Sent], partition: int = 0
     producer = Producer({"bootstrap.servers": bootstrap, "enable.idempotence": True, **options})
     for each in records:
         produce(producer, topic, each, partition)
-    assert producer.flush(WAIT_S) == 0
+    left = producer.flush(WAIT_S)
+    assert left == 0, f"{left} records were not acknowledged within {WAIT_S:g} s"
 
 
 def send_in_transaction(
@@ -144,7 +145,8 @@ def send_in_transaction(
     producer.begin_transaction()
     for each in records:
         produce(producer, topic, each, partition)
-    assert producer.flush(WAIT_S) == 0
+    left = producer.flush(WAIT_S)
+    assert left == 0, f"{left} records were not acknowledged within {WAIT_S:g} s"
     if commit:
         producer.commit_transaction(WAIT_S)
     else:

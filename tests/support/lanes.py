@@ -19,7 +19,7 @@ from ringfence_kafka.config.load import validate
 from ringfence_kafka.config.settings import Settings
 from tests.support import kafka
 
-LIMIT_S = 30.0
+LIMIT_S = 60.0
 NOW = 10**9
 """More rewinds than any test makes."""
 

@@ -1,0 +1,41 @@
+"""How a program ends whose interrupt was caught."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+_PROGRAM = """
+import atexit, ctypes, click
+from ringfence_kafka import program
+
+FILE_INPUT = 257  # Py_file_input
+
+@click.command()
+def command():
+    atexit.register(print, "last words")
+    {body}
+
+program.run(command, [], "it")
+"""
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "raise KeyboardInterrupt",
+        "ctypes.pythonapi.PyRun_String(b'raise KeyboardInterrupt', FILE_INPUT, *2 * [ctypes.py_object(globals())])",
+    ],
+    ids=["in Python", "in what an extension runs"],
+)
+def test_interrupt_is_an_exit_code(tmp_path: Path, body: str) -> None:
+    """Whoever started the program learns of it by the code, also where the interpreter remembers an interrupt for ever."""
+    (tmp_path / "it.py").write_text(_PROGRAM.format(body=body))
+
+    ended = subprocess.run(
+        [sys.executable, "-m", "it"],
+        cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+
+    assert (ended.returncode, ended.stdout, ended.stderr.strip()) == (130, "last words\n", "")
