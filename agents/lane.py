@@ -8,15 +8,18 @@ producer, opens again, reads the batch again from the log, trims it to the new o
 batches, already queued, would otherwise commit over the failed one.
 
 *State follows the commit.* See :mod:`agents.transactions`.
+
+What comes next is decided by :mod:`ringfence_kafka.tenure`. A rebalance does not close a lane: it stands still until the group has
+decided, and a lane that stays goes on with ring, RocksDB and producer as they are.
 """
 
 import asyncio
 import logging
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from enum import StrEnum
-from typing import Final
+from typing import Any, Final
 
 from aiokafka.errors import KafkaError
 
@@ -37,6 +40,7 @@ from agents.transactions import Observe, Transactions
 from ringfence_kafka.errors import RingfenceError, named
 from ringfence_kafka.log_reader import LogStalledError
 from ringfence_kafka.producer import FencedError
+from ringfence_kafka.tenure import Step, Tenure
 from ringfence_kafka.waiting import back_off, is_cancelled, set_within
 from tables.store import DamagedStoreError
 
@@ -70,6 +74,8 @@ class LaneState(StrEnum):
 
     CLOSED = "closed"
     OPENING = "opening"
+    SUSPENDED = "suspended"
+    """A rebalance is under way: nothing is begun, what is open stays open."""
     OPEN = "open"
     RETRYING = "retrying"
     """Something is refused or away; the lane keeps its batch and tries again."""
@@ -99,7 +105,11 @@ class Lane:
         self._kept: FetchedBatch | None = None
         self._wake = asyncio.Event()
         self._room = asyncio.Event()
-        self._closing = asyncio.Event()
+        self._tenure: Tenure[Ownership] = Tenure()
+        self._standing = asyncio.Event()
+        """Nothing is under way, nor will be until :meth:`start` or :meth:`close`."""
+        self._ours: asyncio.Task[None] | None = None
+        """What ends when the right to it does."""
         self._task: asyncio.Task[None] | None = None
         self._opened: Opened | None = None
         self._cursors: dict[str, Cursor] = {}
@@ -167,30 +177,42 @@ class Lane:
     # -- what its owner calls ------------------------------------------------------------------------------
 
     def start(self, ownership: Ownership) -> None:
-        """Open and work until :meth:`close`. The predecessor must be closed."""
-        if self._task is not None:
+        """The group gave us the lane: open it, or go on with it, until :meth:`suspend` or :meth:`close`."""
+        if self._task is not None and not self._standing.is_set():
             raise AssertionError(f"lane {self.name} is started while it runs")
-        self._closing.clear()
         self._mail.clear()
-        self._kept = self._distrust = self._warn_at = None
+        self._kept = self._warn_at = None
+        self._tenure.assigned(ownership)
         self._set(LaneState.OPENING)
-        self._task = asyncio.create_task(self._run(ownership), name=f"lane {self.name}")
+        self._disturb()
+        if self._task is None:
+            self._distrust = None
+            self._task = asyncio.create_task(self._run(), name=f"lane {self.name}")
+
+    async def suspend(self) -> None:
+        """A rebalance has begun: finish the transaction under way, and begin nothing until :meth:`start`."""
+        if self._task is None:
+            return
+        self._tenure.revoked()
+        self._disturb()
+        standing = asyncio.create_task(self._standing.wait())
+        await asyncio.wait({standing, self._task}, timeout=DRAIN_LIMIT_S, return_when=asyncio.FIRST_COMPLETED)
+        standing.cancel()
+        if not self._standing.is_set():
+            await self._leave_to_the_fence(self._task)
+            self._task = None
+        self._set(LaneState.CLOSED if self._opened is None else LaneState.SUSPENDED)
 
     async def close(self) -> None:
         """Finish the transaction under way, then stop. RocksDB stays open for the next :meth:`start`."""
         task, self._task = self._task, None
         if task is None:
             return
-        self._closing.set()
-        self._wake.set()
-        self._room.set()
-        if not self._busy:
-            task.cancel()  # opening or waiting: nothing is half-done that the next fence does not end
+        self._tenure.ended()
+        self._disturb()
         done, _ = await asyncio.wait([task], timeout=DRAIN_LIMIT_S)
         if not done:
-            log.warning("lane %s: its transaction does not end; left to the next owner's fence", self.name)
-            task.cancel()
-            await asyncio.wait([task])
+            await self._leave_to_the_fence(task)
         self._set(LaneState.CLOSED)
         log.info("lane %s closed at offset %d", self.name, self.next)
 
@@ -200,51 +222,115 @@ class Lane:
         self._opening.table.close()
 
     async def offer(self, batch: FetchedBatch) -> None:
-        """Hand over a batch; waits while the lane is busy. A closed lane drops it: it will be fetched again."""
-        while self._task is not None and not self._closing.is_set():
+        """Hand over a batch; waits while the lane is busy. One that may begin nothing drops it: it will be fetched again."""
+        while self._task is not None and self._tenure.right is not None:
             if self._mail.add(batch):
                 self._wake.set()
                 return
             self._room.clear()
             await self._room.wait()
 
+    def _disturb(self) -> None:
+        """Have whatever waits look at what has changed. An opening is half-done, but nothing of it that the next fence does not end."""
+        self._standing.clear()
+        self._wake.set()
+        self._room.set()
+        if self._ours is not None:
+            self._ours.cancel()
+
+    async def _leave_to_the_fence(self, task: "asyncio.Task[None]") -> None:
+        log.warning("lane %s: its transaction does not end; left to the next owner's fence", self.name)
+        task.cancel()
+        await asyncio.wait([task])
+
     # -- the task ------------------------------------------------------------------------------------------
 
-    async def _run(self, ownership: Ownership) -> None:
-        """Open, work; on any failure begin again. Nothing but cancellation leaves here."""
-        attempt = 0
-        while not self._closing.is_set():
+    async def _run(self) -> None:
+        """Step by step. On any failure what is open is given up and opened anew; nothing but cancellation leaves here."""
+        steps: Mapping[Step, Callable[[], Coroutine[Any, Any, None]]] = {
+            Step.OPEN: lambda: self._while_ours(self._open()),
+            Step.REGAIN: lambda: self._while_ours(self._regain()),
+            Step.WORK: self._work,
+            Step.REST: self._rest,
+            Step.STAND: self._stand,
+        }
+        try:
+            while (step := self._tenure.step(time.monotonic())) is not Step.END:
+                try:
+                    await steps[step]()
+                except LaneRefusedError as error:
+                    await self._discard()  # as below
+                    if (self.state, self.reason) != (LaneState.REFUSED, str(error)):
+                        log.error("lane %s stopped: %s", self.name, error)
+                    self._set(LaneState.REFUSED, str(error))
+                    self._tenure.failed(time.monotonic() + REFUSED_AGAIN_S)
+                except BaseException as error:
+                    # A lane that dies loses its partition in silence: so does one that takes for its own cancellation that
+                    # of something it waited for, or that meets a panic of RocksDB's bindings, which is no Exception.
+                    if is_cancelled() or isinstance(error, KeyboardInterrupt | SystemExit):
+                        raise
+                    await self._failed(error)
+        finally:
+            self._busy = False
+            await self._discard()
+
+    async def _while_ours(self, step: Coroutine[Any, Any, None]) -> None:
+        """Do it as long as the right lasts that it was begun under."""
+        task = self._ours = asyncio.create_task(step)
+        try:
+            await asyncio.wait([task])
+        finally:
+            self._ours = None
+            if not task.done():
+                task.cancel()
+                await asyncio.wait([task])
+        if not (task.cancelled() and task.cancelling()):
+            task.result()
+
+    async def _open(self) -> None:
+        ownership = self._tenure.require_right()
+        self._opened = await self._opening.open(ownership)
+        self._cursors, self._warn_at, self._distrust = self._opened.cursors, None, None
+        await self._read_held_again(self._opened)
+        self._tenure.confirmed(ownership)
+        if self._kept is None:
+            self._set(LaneState.OPEN)
+
+    async def _regain(self) -> None:
+        ownership = self._tenure.require_right()
+        try:
+            await self._opening.regain(ownership, self._require_opened())
+        except NotOwnerError as error:
+            delay = self._back_off()
+            self._tenure.failed(time.monotonic() + delay, keeps=True)
+            self._set(LaneState.RETRYING, str(error))
+            self._say_waits(error)
+            return
+        self._tenure.confirmed(ownership)
+        self._warn_at = None
+        self._set(LaneState.OPEN)
+        log.info("lane %s goes on at offset %d", self.name, self.next)
+
+    async def _work(self) -> None:
+        ownership, opened = self._tenure.require_right(), self._require_opened()
+        while (batch := await self._take()) is not None:
+            self._busy = True
             try:
-                self._opened = await self._opening.open(ownership)
-                self._cursors, self._warn_at, self._distrust = self._opened.cursors, None, None
-                await self._read_held_again(self._opened)
-                if self._kept is None:
-                    self._set(LaneState.OPEN)
-                while (batch := await self._take()) is not None:
-                    self._busy = True
-                    rest = await self.transactions.run(batch, self._opened, ownership)
-                    self._busy, self._kept = False, rest
-                    attempt, self._reported = 0, FencedError
-                    self._set(LaneState.OPEN)
-            except LaneRefusedError as error:
-                await self._discard()  # as below
-                if (self.state, self.reason) != (LaneState.REFUSED, str(error)):
-                    log.error("lane %s stopped: %s", self.name, error)
-                self._set(LaneState.REFUSED, str(error))
-                await set_within(self._closing, REFUSED_AGAIN_S)
-            except BaseException as error:
-                # A lane that dies loses its partition in silence: so does one that takes for its own cancellation that of
-                # something it waited for, or that meets a panic of RocksDB's bindings, which is no Exception.
-                if is_cancelled() or isinstance(error, KeyboardInterrupt | SystemExit):
-                    raise
-                attempt += 1
-                await (
-                    self._discard()
-                )  # before the wait: an open transaction holds back readers of the outputs
-                await self._retry_later(error, attempt)
+                self._kept = await self.transactions.run(batch, opened, ownership)
             finally:
                 self._busy = False
-                await self._discard()
+            self._tenure.succeeded()
+            self._reported = FencedError
+            self._set(LaneState.OPEN)
+
+    async def _rest(self) -> None:
+        self._wake.clear()
+        await set_within(self._wake, max(0.0, self._tenure.rests_until - time.monotonic()))
+
+    async def _stand(self) -> None:
+        self._wake.clear()
+        self._standing.set()
+        await self._wake.wait()
 
     def _set(self, state: LaneState, reason: str = "") -> None:
         if (state, reason) != (self.state, self.reason):
@@ -256,8 +342,18 @@ class Lane:
         if opened is not None:
             await opened.producer.discard()
 
-    async def _retry_later(self, error: BaseException, attempt: int) -> None:
-        delay = back_off(attempt, BACKOFF_FIRST_S, BACKOFF_MAX_S)
+    def _require_opened(self) -> Opened:
+        if self._opened is None:
+            raise AssertionError(f"lane {self.name} is not open")
+        return self._opened
+
+    def _back_off(self) -> float:
+        return back_off(self._tenure.attempts + 1, BACKOFF_FIRST_S, BACKOFF_MAX_S)
+
+    async def _failed(self, error: BaseException) -> None:
+        await self._discard()  # at once: an open transaction holds back readers of the outputs
+        delay = self._back_off()
+        self._tenure.failed(time.monotonic() + delay)
         self._set(LaneState.RETRYING, self._said(error))
         self.counts["fenced" if isinstance(error, FencedError) else "retries"] += 1
         if isinstance(error, FencedError):
@@ -265,6 +361,7 @@ class Lane:
         elif isinstance(error, NotOwnerError):
             self._say_waits(error)
         else:
+            attempt = self._tenure.attempts
             log.warning("lane %s retrying in %.1f s (attempt %d): %s", self.name, delay, attempt, self.reason)
             if not isinstance(error, (*_EXPECTED, self._reported)):
                 self._reported = type(error)
@@ -273,7 +370,6 @@ class Lane:
                     self.name,
                     exc_info=error,
                 )
-        await set_within(self._closing, delay)
 
     def _said(self, error: BaseException) -> str:
         """What is repaired in one way is said in one, wherever it is found."""
@@ -303,8 +399,8 @@ class Lane:
         self._warn_at = now + WAIT_UNUSUAL_S
 
     async def _take(self) -> FetchedBatch | None:
-        """The kept batch, else the next one; None when the lane is to close."""
-        while not self._closing.is_set():
+        """The kept batch, else the next one; None when there is something else to do."""
+        while self._tenure.step(time.monotonic()) is Step.WORK:
             if self._distrust is not None:
                 error, self._distrust = self._distrust, None
                 raise error

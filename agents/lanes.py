@@ -21,6 +21,7 @@ from ringfence_kafka import wire
 from ringfence_kafka.cluster import Cluster
 from ringfence_kafka.config.settings import Settings
 from ringfence_kafka.errors import RingfenceError
+from ringfence_kafka.slices import Slices
 from tables.codec import Meta
 
 log: Final = logging.getLogger("ringfence.worker")
@@ -32,10 +33,7 @@ Partition = tuple[str, int]
 
 
 class Lanes:
-    """Every assignment closes all lanes and opens those it names: a lane never outlives its assignment.
-
-    RocksDB of a lane that comes back stays open in between.
-    """
+    """A rebalance has all lanes stand still; the assignment that follows has those go on that it names, and closes the others."""
 
     def __init__(
         self,
@@ -71,6 +69,7 @@ class Lanes:
         """Says why."""
         self._unreadable: dict[Partition, tuple[float, str]] = {}
         """Partitions whose fetch was refused: when last, by the monotonic clock, and why."""
+        self._slices = Slices()
         self._lock = asyncio.Lock()
         self._assigned = False
         self._was_ready = False
@@ -86,24 +85,27 @@ class Lanes:
             if self._explaining is not None:
                 self._explaining.cancel()
             self._explaining = asyncio.create_task(self._explain_halves()) if self._halves else None
-            await asyncio.gather(*(lane.close() for lane in self._lanes.values()))
-            for each in self._lanes.keys() - mine:
-                await self._dismiss(each)
-            for each in sorted(mine):
-                lane = self._lanes.get(each)
-                if lane is None:
-                    lane = self._lanes[each] = self._new(each)
+            await self._suspend()  # a lost generation may bring an assignment that no revocation went before
+            stay = self._lanes.keys() & mine
+            for each in sorted(stay):
+                self._lanes[each].start(ownership)
+            await asyncio.gather(*(self._dismiss(each) for each in self._lanes.keys() - mine))
+            for each in sorted(mine - stay):
+                lane = self._lanes[each] = self._new(each)
                 lane.start(ownership)
             self._assigned = True
             self._state_changed()
             log.info("assigned %d lanes: %s", len(mine), ", ".join(sorted(self._names())) or "none")
 
     async def revoked(self) -> None:
-        """Close all lanes, their transactions finished; a new assignment follows."""
+        """All lanes stand still, their transactions finished; a new assignment follows."""
         async with self._lock:
             if self._lanes:
-                log.info("rebalance: closing %d lanes", len(self._lanes))
-            await asyncio.gather(*(lane.close() for lane in self._lanes.values()))
+                log.info("rebalance: %d lanes stand still", len(self._lanes))
+            await self._suspend()
+
+    async def _suspend(self) -> None:
+        await asyncio.gather(*(lane.suspend() for lane in self._lanes.values()))
 
     async def stop(self) -> None:
         """Close all lanes for good."""
@@ -329,5 +331,6 @@ class Lanes:
             self._cluster,
             doubtful=address.name in self.faults.by_address,
             denied=lambda: self.faults.denied.get(address.name, ()),
+            slices=self._slices,
         )
         return Lane(opening, self._state_changed, functools.partial(self._observe, address.name))

@@ -17,7 +17,7 @@ from aiokafka.errors import KafkaTimeoutError
 
 from agents import journal
 from agents.batch import FetchedBatch
-from agents.cursor import Cursor
+from agents.cursor import Cursor, TopicRecreatedError
 from agents.emitter import Emitter, Outputs
 from agents.ownership import Ownership
 from agents.path import Path
@@ -37,6 +37,7 @@ from ringfence_kafka.config.settings import AddressSettings, Settings
 from ringfence_kafka.errors import ForeignChangelogError
 from ringfence_kafka.failpoints import reach
 from ringfence_kafka.producer import TransactionalProducer
+from ringfence_kafka.slices import Slices
 from ringfence_kafka.topics import TopicDescription
 from tables.codec import FormatError, Meta
 from tables.restore import ChangelogBounds, require_own
@@ -100,6 +101,7 @@ class Opening:
         *,
         doubtful: bool = False,
         denied: Callable[[], Sequence[str]] = tuple,
+        slices: Slices | None = None,
     ) -> None:
         """Nothing happens yet.
 
@@ -110,6 +112,7 @@ class Opening:
             cluster: Is asked.
             doubtful: Something was found wrong with the address: look at the changelog before the first fence.
             denied: Rights that are known to be missing, a line each.
+            slices: Of the process: however many lanes open, those that are open go on.
         """
         app_id = settings.app.id
         self._doubtful = doubtful
@@ -128,7 +131,7 @@ class Opening:
             app=app_id,
             address=address.name,
         )
-        self.table = LaneTable(settings.state_dir / self.name, options)
+        self.table = LaneTable(settings.state_dir / self.name, options, slices)
         self._targets = settings.transaction_targets(address)
         """Other addresses that parts of its transactions may go to."""
         self._kafka = settings.kafka
@@ -166,9 +169,7 @@ class Opening:
                 for topic in (self.address.input_topic, self.forward_topic)
             }
             await self._tell_journal(producer, cursors)
-            async with asyncio.timeout(QUESTION_LIMIT_S):
-                for cursor in cursors.values():
-                    await cursor.begin(ownership)
+            await self._begin(cursors, ownership)
         except BaseException as error:
             await producer.discard()
             self._doubtful = isinstance(error, LaneRefusedError | FormatError | ForeignChangelogError)
@@ -199,6 +200,30 @@ class Opening:
             self._cluster,
             facts.outputs,
         )
+
+    async def regain(self, ownership: Ownership, opened: Opened) -> None:
+        """Go on with what stayed open over a rebalance, by a new assignment.
+
+        Whether somebody had the lane in between is not asked: who had it has fenced the producer, and what we write next is
+        refused. What is decided until then is decided by state that nothing has followed.
+
+        Raises:
+            NotOwnerError: the group does not confirm the assignment; it will be made anew.
+            TopicRecreatedError: an input is another topic of that name.
+            Exception: anything that may pass.
+        """
+        await self._confirm(ownership)
+        async with asyncio.timeout(QUESTION_LIMIT_S):
+            topic_ids = await self._cluster.topic_ids(list(opened.cursors))
+        for topic, known in opened.topic_ids.items():
+            if topic_ids.get(topic, known) != known:
+                raise TopicRecreatedError(f"{topic} was deleted and created again")
+        await self._begin(opened.cursors, ownership)
+
+    async def _begin(self, cursors: Mapping[str, Cursor], ownership: Ownership) -> None:
+        async with asyncio.timeout(QUESTION_LIMIT_S):
+            for cursor in cursors.values():
+                await cursor.begin(ownership)
 
     async def read_again(self, held: FetchedBatch) -> FetchedBatch | None:
         """What was fetched before, as it stands in the log now; None = left to the consumer."""

@@ -8,6 +8,7 @@ none of this is needed for right verdicts: it keeps the changelog bounded.
 from collections.abc import Sequence
 from typing import Final
 
+from ringfence_kafka.slices import Steps
 from tables import codec
 from tables.codec import Meta
 from tables.restore import Restore
@@ -17,14 +18,14 @@ TOMBSTONES_MAX: Final = 1_000
 """With one transaction."""
 
 
-def make_ring(
+def making_ring(
     capacity: int,
     restore: Restore,
     index: Index | None = None,
     *,
     max_age_ms: int = 0,
     persistent: bool = True,
-) -> Ring:
+) -> Steps[Ring]:
     """The ring as the changelog tells it, at the configured capacity.
 
     A change of capacity moves the floor: shrinking keeps the newest N, and what was evicted under the smaller size
@@ -41,7 +42,9 @@ def make_ring(
     ring = Ring(capacity, meta.head, floor, index, max_age_ms)
     if index is None:
         entries = codec.ring_entries(restore.occupants.values())
-        ring.index = ResidentIndex.rebuild(entries, ring.low, ring.head, capacity if max_age_ms else 0)
+        ring.index = yield from ResidentIndex.rebuilding(
+            entries, ring.low, ring.head, capacity if max_age_ms else 0
+        )
     return ring
 
 

@@ -2,14 +2,17 @@
 
 import time
 from collections.abc import Callable, Sequence
+from itertools import islice
 from typing import Any, Final, NamedTuple, cast
 
 from ringfence_kafka.errors import ForeignChangelogError
+from ringfence_kafka.slices import Steps
 from tables import codec
 from tables.codec import FormatError, Meta, Slot
+from tables.ring import STEP
 from tables.store import Store, StoredState, Writes
 
-FLUSH_RECORDS: Final = 50_000
+FLUSH_RECORDS: Final = 5_000
 """RocksDB is written in WriteBatches of about so many records."""
 
 
@@ -94,9 +97,9 @@ class Restore:
         self._verified = state is None
         self._epoch = epoch
         self._resident = resident
-        self.occupants: dict[bytes, bytes] = dict(store.slots()) if store and resident else {}
+        self.occupants: dict[bytes, bytes] = {}
         """Ring key → ring value, not decoded: most are needed once. Filled only when the index is resident."""
-        self.hops: dict[bytes, bytes] = dict(store.hops()) if store else {}
+        self.hops: dict[bytes, bytes] = {}
         """The hops records, key → value; not decoded: of each way only the last is needed."""
         self._pending_hops: dict[bytes, bytes | None] = {}
         self._pending: dict[bytes, bytes | None] = {}
@@ -104,6 +107,16 @@ class Restore:
         self._newest = cast("dict[bytes, bytes | None]", self.occupants) if resident else self._pending
         """By this it is decided whether a record applies; without the resident slots RocksDB's own decide when the rest
         is written."""
+
+    def load(self) -> Steps[None]:
+        """What the store holds: before the first record."""
+        if self.store is None:
+            return
+        slots = self.store.slots() if self._resident else iter(())
+        while some := list(islice(slots, STEP)):
+            self.occupants.update(some)
+            yield
+        self.hops.update(self.store.hops())
 
     def slots(self) -> list[Slot]:
         """The occupants, decoded."""
@@ -135,6 +148,12 @@ class Restore:
         self.count += len(records)
         if len(self._pending) >= FLUSH_RECORDS:
             self._flush()
+
+    def consuming(self, records: Sequence[Any]) -> Steps[None]:
+        """The same, in steps."""
+        for begin in range(0, len(records), STEP):
+            self.consume(records[begin : begin + STEP])
+            yield
 
     def _verify(self, record: Any) -> None:
         """The first record read must be the very one that RocksDB's position follows."""

@@ -17,10 +17,14 @@ from array import array
 from collections import deque
 from collections.abc import Iterable, Sequence
 from enum import IntEnum
-from itertools import repeat
-from typing import NamedTuple, Protocol, cast
+from itertools import islice, repeat
+from typing import Final, NamedTuple, Protocol, cast
 
 from ringfence_kafka.errors import require
+from ringfence_kafka.slices import Steps
+
+STEP: Final = 1_000
+"""IDs that are worked on at once where a million of them would hold up others."""
 
 
 class Verdict(IntEnum):
@@ -75,22 +79,28 @@ class ResidentIndex:
         self._times = array("q", bytes(8 * capacity))
 
     @classmethod
-    def rebuild(
+    def rebuilding(
         cls, entries: Iterable[tuple[int, bytes, int]], low: int, head: int, capacity: int = 0
-    ) -> "ResidentIndex":
+    ) -> "Steps[ResidentIndex]":
         """From (sequence, ID, timestamp) in any order; those outside ``low <= sequence < head`` are dead."""
         index = cls(low, capacity)
         order: list[bytes | None] = [None] * (head - low)
-        for sequence, each, time in entries:
-            if low <= sequence < head:
-                order[sequence - low] = each
-                if capacity:
-                    index._times[sequence % capacity] = time
-        index._order.extend(order)
+        entries = iter(entries)
+        while some := list(islice(entries, STEP)):
+            for sequence, each, time in some:
+                if low <= sequence < head:
+                    order[sequence - low] = each
+                    if capacity:
+                        index._times[sequence % capacity] = time
+            yield
+        sequences = cast("dict[bytes | None, int]", index._sequences)
         # In order of sequence, so that of two entries of one ID the later stands.
-        sequences = dict(zip(order, range(low, head), strict=True))
+        for begin in range(low, head, STEP):
+            some_ids = order[begin - low : begin - low + STEP]
+            index._order.extend(some_ids)
+            sequences.update(zip(some_ids, range(begin, head), strict=False))
+            yield
         sequences.pop(None, None)
-        index._sequences = cast("dict[bytes, int]", sequences)
         return index
 
     def lookup(self, ids: Sequence[bytes]) -> list[int | None]:

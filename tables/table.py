@@ -17,11 +17,12 @@ from ringfence_kafka import log_reader
 from ringfence_kafka.config.settings import KafkaSettings
 from ringfence_kafka.errors import require
 from ringfence_kafka.failpoints import reach
+from ringfence_kafka.slices import Slices
 from tables import codec
 from tables.codec import FormatError, Meta, Origin, Slot
 from tables.hops import NOTHING, Arrival, HopMemory, Judged, changelog_records
 from tables.index import StoredIndex
-from tables.resize import collect_garbage, make_ring, older_capacities
+from tables.resize import collect_garbage, making_ring, older_capacities
 from tables.restore import ChangelogBounds, Restore, UntrustedError, require_own, trusted_start
 from tables.ring import Checked, Ring
 from tables.store import DamagedStoreError, Store, StoredState, Writes
@@ -73,8 +74,9 @@ class TableOptions:
 class LaneTable:
     """Ring and store of one lane. Not safe for concurrent use: a lane is serial."""
 
-    def __init__(self, path: Path, options: TableOptions) -> None:
-        """``path`` is the lane's RocksDB folder."""
+    def __init__(self, path: Path, options: TableOptions, slices: Slices | None = None) -> None:
+        """``path`` is the lane's RocksDB folder; ``slices`` are those of the process, for what takes long."""
+        self._slices = slices or Slices()
         self._path = path
         self._options = options
         self._resident = options.capacity <= options.resident_ids_max or not options.persistent
@@ -119,7 +121,7 @@ class LaneTable:
             restore = await self._restore(
                 self._store, kafka, topic, partition, bounds.start, bounds.high_watermark
             )
-        self._begin(self._store, restore)
+        await self._begin(self._store, restore)
         return self._store.epoch, Restored(restore.count, time.monotonic() - began, reused)
 
     def _sound_store(self) -> Store:
@@ -143,9 +145,10 @@ class LaneTable:
         restore = Restore(store, store.begin_epoch(), resident=self._resident, check=check)
 
         async def consume(records: Sequence[Any]) -> None:
-            restore.consume(records)
+            await self._slices.run(restore.consuming(records))
             await reach("mid-restore", self._path.name)
 
+        await self._slices.run(restore.load())
         await log_reader.read(kafka, topic, partition, start, high_watermark, consume)
         restore.finish()
         # In memory only: forgotten at every opening, as the ring is.
@@ -153,7 +156,7 @@ class LaneTable:
         self.hops = HopMemory.restored(self._options.capacity, known)
         return restore
 
-    def _begin(self, store: Store, restore: Restore) -> None:
+    async def _begin(self, store: Store, restore: Restore) -> None:
         """Take over what was restored, at the configured capacity."""
         options = self._options
         self.meta, self.position = restore.meta, restore.position
@@ -161,13 +164,14 @@ class LaneTable:
         self._older = older_capacities(options.capacity, self.meta)
         self._volatile = {}
         self._stored_index = None if self._resident else StoredIndex(store, options.capacity, self.find)
-        self.ring = make_ring(
+        steps = making_ring(
             options.capacity,
             restore,
             self._stored_index,
             max_age_ms=options.max_age_ms,
             persistent=options.persistent,
         )
+        self.ring = await self._slices.run(steps)
 
     def check(self, ids: Sequence[bytes | None], times: Sequence[int]) -> Checked:
         """Verdicts for a batch of encoded IDs and record timestamps (ms). Changes nothing."""

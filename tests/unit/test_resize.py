@@ -4,9 +4,10 @@ import pytest
 
 from tables import resize
 from tables.codec import Meta, Origin, Slot, ring_key, ring_value
-from tables.resize import collect_garbage, make_ring, older_capacities
+from tables.resize import collect_garbage, older_capacities
 from tables.restore import Restore
 from tables.ring import ResidentIndex, Ring, Verdict
+from tests.support.at_once import make_ring, rebuild
 
 META = Meta(
     capacity=10,
@@ -148,7 +149,7 @@ def test_times_take_no_room_without_an_age() -> None:
 @pytest.mark.parametrize("meta", [None, _meta()])
 def test_index_that_is_given(meta: Meta | None) -> None:
     """An index that lives elsewhere is used as it is and not built."""
-    index = ResidentIndex.rebuild([(20, b"x", 0)], 15, 25)
+    index = rebuild([(20, b"x", 0)], 15, 25)
 
     ring = make_ring(10, _restored(meta, range(15, 25)), index)
 

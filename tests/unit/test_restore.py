@@ -9,14 +9,15 @@ import pytest
 from ringfence_kafka import log_reader
 from ringfence_kafka.config.settings import KafkaSettings
 from ringfence_kafka.errors import ForeignChangelogError
+from ringfence_kafka.slices import at_once
 from tables import codec
 from tables.codec import FormatError, Meta, Origin, Slot
 from tables.index import StoredIndex
-from tables.resize import make_ring
 from tables.restore import ChangelogBounds, Restore, UntrustedError, require_own, trusted_start
 from tables.ring import Ring, Verdict
 from tables.store import DamagedStoreError, Store, StoredState, Writes
 from tables.table import LaneTable, Restored, TableOptions
+from tests.support.at_once import make_ring
 
 ALPHABET = [codec.encode_id(b"%c" % letter) for letter in b"abcdefghijklmnopqrstuvwxyz"]
 DAY_S = 86_400.0
@@ -103,6 +104,7 @@ def restored(log: Log, store: Store | None, *, resident: bool = True, fetch: int
     state = store.state() if store else None
     start = trusted_start(state, log.bounds(), indexed=not resident)
     restore = Restore(store, store.begin_epoch() if store else 0, resident=resident)
+    at_once(restore.load())
     records = [each for each in log.records if start <= each.offset < log.end]
     for begin in range(0, len(records), fetch):
         restore.consume(records[begin : begin + fetch])
@@ -284,6 +286,7 @@ def test_killed_while_restoring(
     for piece in pieces:
         store = new_store()
         killed = Restore(store, store.begin_epoch(), resident=resident)
+        at_once(killed.load())
         for begin in range(0, piece, fetch):
             killed.consume(log.records[begin : min(begin + fetch, piece)])
         written.add(tuple(sorted(codec.decode_ring(*each).sequence for each in store.slots())))
@@ -516,6 +519,7 @@ def test_position_stays_behind_a_meta_record(store: Store, resident: bool) -> No
     cut = log.cuts[3]
     half = [each for each in log.records if each.offset < cut + 1]  # one slot of the next transaction
     restore = Restore(store, store.begin_epoch(), resident=resident)
+    at_once(restore.load())
     restore.consume(half)
     restore.finish()
 

@@ -6,6 +6,7 @@ import pytest
 
 from ringfence_kafka.errors import InvariantError
 from tables.ring import Checked, ResidentIndex, Ring, Verdict
+from tests.support.at_once import rebuild
 
 ACCEPTED, DUPLICATE, UNCHECKED = Verdict.ACCEPTED, Verdict.DUPLICATE, Verdict.UNCHECKED
 
@@ -252,7 +253,7 @@ def test_low(capacity: int, head: int, floor: int, low: int) -> None:
 
 def test_below_the_floor_is_dead() -> None:
     """What lies below the floor is accepted again although the ring has room for it."""
-    index = ResidentIndex.rebuild([(0, b"a", 0), (1, b"b", 0), (2, b"c", 0)], 0, 3)
+    index = rebuild([(0, b"a", 0), (1, b"b", 0), (2, b"c", 0)], 0, 3)
     ring = Ring(10, head=3, floor=2, index=index)
 
     checked = ring.check(_ids("abc"))
@@ -263,7 +264,7 @@ def test_below_the_floor_is_dead() -> None:
 
 def test_floor_is_overtaken() -> None:
     """A floor holds until the ring has moved past it; then the capacity decides."""
-    index = ResidentIndex.rebuild([(4, b"e", 0)], 4, 5)
+    index = rebuild([(4, b"e", 0)], 4, 5)
     ring = Ring(3, head=5, floor=4, index=index)
 
     assert _accept(ring, "ab") == "AA"
@@ -309,14 +310,14 @@ def test_rebuild_in_any_order(order: Sequence[int]) -> None:
     """Entries come from RocksDB in no order; of two of one ID the later stands."""
     entries = [(10, b"a", 0), (11, b"b", 0), (12, b"a", 0), (13, b"c", 0)]
 
-    index = ResidentIndex.rebuild([entries[each] for each in order], 10, 14)
+    index = rebuild([entries[each] for each in order], 10, 14)
 
     assert _known(index, "abc") == {"a": 12, "b": 11, "c": 13}
 
 
 def test_rebuild_forgets_in_order() -> None:
     """A rebuilt index forgets by sequence, and keeps an ID whose older sequence goes."""
-    index = ResidentIndex.rebuild([(13, b"c", 0), (12, b"a", 0), (10, b"a", 0), (11, b"b", 0)], 10, 14)
+    index = rebuild([(13, b"c", 0), (12, b"a", 0), (10, b"a", 0), (11, b"b", 0)], 10, 14)
 
     index.add(14, [b"d"], [0], 11)
     assert _known(index, "abcd") == {"a": 12, "b": 11, "c": 13, "d": 14}
@@ -326,7 +327,7 @@ def test_rebuild_forgets_in_order() -> None:
 
 def test_rebuild_with_missing_sequences() -> None:
     """Sequences that nobody knows any more are gaps: what follows them is forgotten at its own time."""
-    index = ResidentIndex.rebuild([(12, b"c", 0), (15, b"f", 0)], 10, 17)
+    index = rebuild([(12, b"c", 0), (15, b"f", 0)], 10, 17)
 
     index.add(17, [b"h"], [0], 12)
     assert _known(index, "cfh") == {"c": 12, "f": 15, "h": 17}
@@ -340,7 +341,7 @@ def test_rebuild_leaves_out_the_dead() -> None:
     """Entries below low or from head on are dead, also where they name an ID that lives."""
     entries = [(9, b"x"), (10, b"a"), (11, b"b"), (9, b"b"), (12, b"a"), (12, b"y"), (99, b"z"), (-1, b"w")]
 
-    index = ResidentIndex.rebuild([(*each, 0) for each in entries], 10, 12)
+    index = rebuild([(*each, 0) for each in entries], 10, 12)
 
     assert _known(index, "abwxyz") == {"a": 10, "b": 11}
     assert len(index) == 2
@@ -348,7 +349,7 @@ def test_rebuild_leaves_out_the_dead() -> None:
 
 def test_index_may_forget_more_than_it_has() -> None:
     """An index whose low leaps over its end, as a clearing makes it, goes on from there."""
-    index = ResidentIndex.rebuild([(3, b"a", 0)], 3, 4)
+    index = rebuild([(3, b"a", 0)], 3, 4)
 
     index.add(4, [], [], 9)
     index.add(9, [b"b", b"c"], [0, 0], 9)
@@ -360,7 +361,7 @@ def test_index_may_forget_more_than_it_has() -> None:
 
 def test_rebuild_of_nothing() -> None:
     """An empty index is one that forgets properly from where it begins."""
-    index = ResidentIndex.rebuild([], 5, 5)
+    index = rebuild([], 5, 5)
     ring = Ring(2, head=5, floor=5, index=index)
 
     assert _accept(ring, "abcab") == "AAAAA"
@@ -381,7 +382,7 @@ def test_rebuilt_ring_goes_on_the_same(cut: int) -> None:
     letters = [b"%c" % each for each in b"abcdefgh"]
     found = zip(running.index.lookup(letters), letters, strict=True)
     entries = [(sequence, each, 0) for sequence, each in found if sequence is not None]
-    index = ResidentIndex.rebuild(entries, running.low, running.head)
+    index = rebuild(entries, running.low, running.head)
     rebuilt = Ring(6, running.head, running.floor, index)
 
     for _ in range(200):
@@ -506,7 +507,7 @@ def test_age_after_rebuild() -> None:
         (9, b"x", 900),
         (14, b"y", 900),
     ]
-    index = ResidentIndex.rebuild(entries, 10, 14, capacity=5)
+    index = rebuild(entries, 10, 14, capacity=5)
     ring = Ring(5, head=14, floor=10, index=index, max_age_ms=1_000)
 
     assert index.times([10, 11, 12, 13]) == [100, 0, 300, 900]
@@ -562,7 +563,7 @@ def test_aged_ring_goes_on_after_rebuild(capacity: int) -> None:
         ids = _ids("".join(source.choice("abcdefgh.") for _ in range(source.randint(0, 6))))
         times = [step * 10 + source.randint(-20, 20) for _ in ids]
         shuffled = source.sample(slots, len(slots))
-        index = ResidentIndex.rebuild(shuffled, running.low, running.head, capacity)
+        index = rebuild(shuffled, running.low, running.head, capacity)
         rebuilt = Ring(capacity, running.head, running.floor, index, max_age_ms=40)
 
         checked = running.check(ids, times)
