@@ -21,10 +21,9 @@ from collections.abc import Callable, Coroutine, Iterable, Mapping
 from enum import StrEnum
 from typing import Any, Final
 
-from aiokafka.errors import KafkaError
-
 from agents.batch import FetchedBatch
-from agents.cursor import ClusterWentBackError, Cursor, TopicRecreatedError
+from agents.cursor import ClusterWentBackError, Cursor
+from agents.failures import Failures
 from agents.mail import Mail
 from agents.opening import (
     LaneRefusedError,
@@ -32,17 +31,12 @@ from agents.opening import (
     Opened,
     Opening,
     TopicChangedError,
-    TopicMissingError,
 )
 from agents.ownership import Ownership
-from agents.topic_faults import denied
 from agents.transactions import Observe, Transactions
-from ringfence_kafka.errors import RingfenceError, named
-from ringfence_kafka.log_reader import LogStalledError
 from ringfence_kafka.producer import FencedError
 from ringfence_kafka.tenure import Step, Tenure
 from ringfence_kafka.waiting import back_off, is_cancelled, set_within
-from tables.store import DamagedStoreError
 
 log: Final = logging.getLogger("ringfence.lane")
 
@@ -52,21 +46,6 @@ BACKOFF_FIRST_S: Final = 0.1
 BACKOFF_MAX_S: Final = 5.0
 REFUSED_AGAIN_S: Final = 10.0
 """How soon a lane that must not run asks whether it may now."""
-WAIT_UNUSUAL_S: Final = 10.0
-"""A rebalance that takes longer than this to confirm an assignment is worth a warning."""
-_EXPECTED: Final = (
-    TopicRecreatedError,
-    ClusterWentBackError,
-    KafkaError,
-    OSError,
-    TimeoutError,
-    TopicChangedError,
-    TopicMissingError,
-    LogStalledError,
-    DamagedStoreError,
-    RingfenceError,
-)
-"""What a cluster and a disk do; anything else shows its trace once."""
 
 
 class LaneState(StrEnum):
@@ -117,10 +96,7 @@ class Lane:
         """A batch is being processed."""
         self._distrust: Exception | None = None
         """Found between batches: why the lane must be opened anew, or not be open."""
-        self._reported: type[BaseException] = FencedError
-        """What was shown with its trace last; a fence never is."""
-        self._warn_at: float | None = None
-        """When waiting for the group becomes unusual; None = it does not wait."""
+        self._failures = Failures(opening)
 
     @property
     def next(self) -> int:
@@ -181,7 +157,8 @@ class Lane:
         if self._task is not None and not self._standing.is_set():
             raise AssertionError(f"lane {self.name} is started while it runs")
         self._mail.clear()
-        self._kept = self._warn_at = None
+        self._kept = None
+        self._failures.waited()
         self._tenure.assigned(ownership)
         self._set(LaneState.OPENING)
         self._disturb()
@@ -290,7 +267,8 @@ class Lane:
     async def _open(self) -> None:
         ownership = self._tenure.require_right()
         self._opened = await self._opening.open(ownership)
-        self._cursors, self._warn_at, self._distrust = self._opened.cursors, None, None
+        self._cursors, self._distrust = self._opened.cursors, None
+        self._failures.waited()
         await self._read_held_again(self._opened)
         self._tenure.confirmed(ownership)
         if self._kept is None:
@@ -303,11 +281,11 @@ class Lane:
         except NotOwnerError as error:
             delay = self._back_off()
             self._tenure.failed(time.monotonic() + delay, keeps=True)
-            self._set(LaneState.RETRYING, str(error))
-            self._say_waits(error)
+            self._set(LaneState.RETRYING, self._failures.reason(error))
+            self._failures.say(error, delay, self._tenure.attempts)
             return
         self._tenure.confirmed(ownership)
-        self._warn_at = None
+        self._failures.waited()
         self._set(LaneState.OPEN)
         log.info("lane %s goes on at offset %d", self.name, self.next)
 
@@ -320,7 +298,7 @@ class Lane:
             finally:
                 self._busy = False
             self._tenure.succeeded()
-            self._reported = FencedError
+            self._failures.succeeded()
             self._set(LaneState.OPEN)
 
     async def _rest(self) -> None:
@@ -354,28 +332,9 @@ class Lane:
         await self._discard()  # at once: an open transaction holds back readers of the outputs
         delay = self._back_off()
         self._tenure.failed(time.monotonic() + delay)
-        self._set(LaneState.RETRYING, self._said(error))
+        self._set(LaneState.RETRYING, self._failures.reason(error))
         self.counts["fenced" if isinstance(error, FencedError) else "retries"] += 1
-        if isinstance(error, FencedError):
-            log.warning("lane %s fenced: %s; opening again in %.1f s", self.name, error, delay)
-        elif isinstance(error, NotOwnerError):
-            self._say_waits(error)
-        else:
-            attempt = self._tenure.attempts
-            log.warning("lane %s retrying in %.1f s (attempt %d): %s", self.name, delay, attempt, self.reason)
-            if not isinstance(error, (*_EXPECTED, self._reported)):
-                self._reported = type(error)
-                log.error(
-                    "lane %s: internal error, please report it; the batch is kept and tried again",
-                    self.name,
-                    exc_info=error,
-                )
-
-    def _said(self, error: BaseException) -> str:
-        """What is repaired in one way is said in one, wherever it is found."""
-        if isinstance(error, TopicMissingError | TopicChangedError):
-            return str(error)
-        return denied(self._opening.group_id, self._opening.address, error) or named(error)
+        self._failures.say(error, delay, self._tenure.attempts)
 
     async def _read_held_again(self, opened: Opened) -> None:
         """After a failure: the failed batch, as it stands in the log now. Those behind it are fetched again."""
@@ -386,17 +345,6 @@ class Lane:
         except TimeoutError:
             again = None  # the consumer brings it, sooner or later
         self._kept = again and opened.cursors[again.topic].renew(again)
-
-    def _say_waits(self, error: NotOwnerError) -> None:
-        """Once an assignment, as it is part of every rebalance; a warning when it lasts."""
-        now = time.monotonic()
-        if self._warn_at is None:
-            log.info("lane %s waits: %s", self.name, error)
-        elif now >= self._warn_at:
-            log.warning("lane %s still waits: %s", self.name, error)
-        else:
-            return
-        self._warn_at = now + WAIT_UNUSUAL_S
 
     async def _take(self) -> FetchedBatch | None:
         """The kept batch, else the next one; None when there is something else to do."""

@@ -26,6 +26,7 @@ class Slices:
                 async with self._turn:
                     until = time.perf_counter() + self._slice_s
                     try:
+                        next(steps)
                         while time.perf_counter() < until:
                             next(steps)
                     except StopIteration as end:

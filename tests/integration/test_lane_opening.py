@@ -54,7 +54,7 @@ async def test_waiting_for_the_group_is_said_once(
 
         assert said() == ["INFO", "INFO"]
         await lane.close()
-        monkeypatch.setattr("agents.lane.WAIT_UNUSUAL_S", 0.5)
+        monkeypatch.setattr("agents.failures.WAIT_UNUSUAL_S", 0.5)
         lane.start(group)
         await until(lambda: "WARNING" in said(), lambda: f"asked {group.asked} times: {said()}")
 

@@ -136,7 +136,7 @@ async def test_made_smaller_while_lanes_run(bootstrap: str, scene: Scene) -> Non
 async def test_missing_at_the_opening(bootstrap: str, scene: Scene) -> None:
     """Who needs it waits and says so; it comes back, and all go on by themselves."""
     accepted = f"{scene.payments}.accepted"
-    await scene.lanes.revoked()
+    await scene.lanes.assigned(set(), Group())
     kafka.delete_topics(bootstrap, [accepted])
     await scene.assign()
     for each in (scene.transfers, scene.payments):

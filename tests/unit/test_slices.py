@@ -1,0 +1,80 @@
+"""Long computations beside others on one loop."""
+
+import asyncio
+import itertools
+from collections.abc import Generator
+
+import pytest
+
+from ringfence_kafka.slices import Slices, at_once
+
+
+def _counting(steps: int, seen: list[str], name: str) -> Generator[None, None, str]:
+    try:
+        for _ in range(steps):
+            seen.append(name)
+            yield
+    finally:
+        seen.append(f"{name} let go")
+    return name
+
+
+async def test_one_slice_a_turn_of_all_together() -> None:
+    """However many there are, others on the loop have their turn between any two slices."""
+    seen: list[str] = []
+    slices = Slices(slice_s=0.0)
+    with_no_time = [_counting(3, seen, "a"), _counting(3, seen, "b")]
+
+    async def others() -> None:
+        while True:
+            seen.append("-")
+            await asyncio.sleep(0)
+
+    beside = asyncio.create_task(others())
+    results = await asyncio.wait_for(asyncio.gather(*map(slices.run, with_no_time)), 10)
+    beside.cancel()
+
+    assert results == ["a", "b"]
+    work = [each for each in seen if each in {"a", "b"}]
+    assert sorted(work) == ["a"] * 3 + ["b"] * 3
+    pairs = [
+        (one, other) for one, other in itertools.pairwise(seen) if one in {"a", "b"} and other in {"a", "b"}
+    ]
+    assert pairs == []
+
+
+async def test_cancelled_between_two_slices() -> None:
+    """What the computation holds is let go at once, and the next has its turn."""
+    seen: list[str] = []
+    slices = Slices()
+
+    def endless() -> Generator[None, None, None]:
+        try:
+            while True:
+                yield
+        finally:
+            seen.append("let go")
+
+    task = asyncio.create_task(slices.run(endless()))
+    await asyncio.sleep(0.02)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+    assert seen == ["let go"]
+    assert await slices.run(_counting(2, [], "next")) == "next"
+
+
+async def test_failure_leaves_no_turn_behind() -> None:
+    def failing() -> Generator[None, None, None]:
+        yield
+        raise ValueError("no")
+
+    slices = Slices()
+    with pytest.raises(ValueError, match="no"):
+        await slices.run(failing())
+    assert await slices.run(_counting(1, [], "next")) == "next"
+
+
+def test_at_once() -> None:
+    assert at_once(_counting(5, [], "it")) == "it"
