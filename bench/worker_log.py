@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import Final, NamedTuple
 
-REBALANCE: Final = "rebalance: closing "
+REBALANCE: Final = "rebalance: "
 ASSIGNED: Final = "assigned "
 READY: Final = "ready: "
 NOT_READY: Final = "not ready: "

@@ -127,7 +127,7 @@ class Pair:
     def troubles(self) -> int:
         """How often the first worker's lanes were closed or failed."""
         log = self.struck.log()
-        return log.count("rebalance: closing") + log.count("retrying in") + log.count("fenced")
+        return log.count("rebalance: ") + log.count("retrying in") + log.count("fenced")
 
     def judge(self) -> None:
         """Every input accepted once, in order, with its own source, and nothing else; both workers still there."""

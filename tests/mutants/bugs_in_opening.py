@@ -6,6 +6,7 @@ from tests.mutants.mutant import Mutant, Patch
 
 _OPENING: Final = "agents/opening.py"
 _OPENING_TESTS: Final = "tests/integration/test_lane_opening.py"
+_STAYS_TESTS: Final = "tests/integration/test_lane_stays.py"
 _AFTER_THE_FENCE: Final = f"{_OPENING_TESTS}::test_next_and_state_are_read_after_the_fence"
 _FENCE: Final = """\
             await reach("before-fence", self.name)
@@ -207,11 +208,11 @@ MUTANTS: Final = (
     ),
     Mutant(
         "started-while-it-runs",
-        "Two tasks of one process work in the same lane.",
+        "A lane is given another assignment in the middle of its work under the last one.",
         (
             Patch(
                 "agents/lane.py",
-                "        if self._task is not None:\n            raise AssertionError",
+                "        if self._task is not None and not self._standing.is_set():\n            raise AssertionError",
                 "        if self._task is None and self._kept:\n            raise AssertionError",
             ),
         ),
@@ -223,12 +224,53 @@ MUTANTS: Final = (
         (
             Patch(
                 "agents/lanes.py",
-                "            await asyncio.gather(*(lane.close() for lane in self._lanes.values()))\n"
-                "            for each in self._lanes.keys() - mine:\n",
-                "            for each in self._lanes.keys() - mine:\n",
+                "            await self._suspend()  # a lost generation",
+                "            # a lost generation",
             ),
         ),
         f"{_OPENING_TESTS}::test_assignment_closes_what_ran",
+    ),
+    Mutant(
+        "regained-unconfirmed",
+        "A lane goes on after a rebalance although the group does not know its process.",
+        (
+            Patch(
+                _OPENING,
+                "        await self._confirm(ownership)\n        async with asyncio.timeout(QUESTION_LIMIT_S):\n            topic_ids",
+                "        async with asyncio.timeout(QUESTION_LIMIT_S):\n            topic_ids",
+            ),
+        ),
+        f"{_STAYS_TESTS}::test_not_confirmed",
+    ),
+    Mutant(
+        "regained-unasked",
+        "A lane that stays begins with the next batch, whatever is known of its assignment and of what was fetched before.",
+        (
+            Patch(
+                "ringfence_kafka/tenure.py",
+                "Step.WORK if self._held_by is self.right else Step.REGAIN",
+                "Step.WORK",
+            ),
+        ),
+        f"{_STAYS_TESTS}::test_goes_on_as_it_is",
+    ),
+    Mutant(
+        "regained-in-another-topic",
+        "An input that was created again during a rebalance is read from the offset that the old one had reached.",
+        (
+            Patch(
+                _OPENING,
+                "            if topic_ids.get(topic, known) != known:\n",
+                "            if topic_ids.get(topic, known) == b'':\n",
+            ),
+        ),
+        f"{_STAYS_TESTS}::test_input_created_again_in_between",
+    ),
+    Mutant(
+        "failed-and-gone-on-with",
+        "What was refused once is gone on with: a fenced lane never opens again.",
+        (Patch("ringfence_kafka/tenure.py", "        if not keeps:\n", "        if keeps:\n"),),
+        "tests/unit/test_tenure.py::test_competing_processes",
     ),
     Mutant(
         "half-a-lane",
