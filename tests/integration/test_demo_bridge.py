@@ -52,6 +52,7 @@ def _count(pattern: str, output: str) -> int:
     return int(found[1].replace(",", ""))
 
 
+@pytest.mark.long
 def test_a_short_demo(demo: RunningDemo) -> None:
     """Exit code 0, nothing lost or doubled, though the bridge sent again what was under way; no process and no folder stays behind."""
     assert demo.end() == 0, demo.output
@@ -80,10 +81,12 @@ def test_a_target_without_memory(demo: RunningDemo) -> None:
     assert f"configuration, logs and data are in {kept}" in demo.output
 
 
-@pytest.mark.long
 @pytest.mark.parametrize(
     ("number", "moment"),
-    [(signal.SIGINT, "topics, a worker on each side"), (signal.SIGTERM, "link cut for")],
+    [
+        (signal.SIGINT, "topics, a worker on each side"),
+        pytest.param(signal.SIGTERM, "link cut for", marks=pytest.mark.long),
+    ],
 )
 def test_interrupted(demo: RunningDemo, number: signal.Signals, moment: str) -> None:
     """Ctrl-C and SIGTERM end it whatever it is about: no process and no folder stays behind."""
