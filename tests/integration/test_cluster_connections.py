@@ -4,6 +4,7 @@ import contextlib
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 from typing import Any, Self
@@ -26,14 +27,15 @@ MEMBERS = ("berlin", "paris", "rome")
 def clusters(
     broker: EmbeddedBroker, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[dict[str, EmbeddedBroker]]:
-    """The run's broker is berlin."""
-    with contextlib.ExitStack() as stack:
+    """The run's broker is berlin; the others start at the same time."""
+    with contextlib.ExitStack() as stack, ThreadPoolExecutor() as pool:
         others = {
-            name: stack.enter_context(
-                EmbeddedBroker(tmp_path_factory.mktemp(name), properties=bridges.FOREVER)
-            )
+            name: EmbeddedBroker(tmp_path_factory.mktemp(name), properties=bridges.FOREVER)
             for name in MEMBERS[1:]
         }
+        for each in others.values():
+            stack.callback(each.stop)
+        list(pool.map(EmbeddedBroker.start, others.values()))
         yield {"berlin": broker, **others}
 
 
