@@ -4,6 +4,7 @@ import contextlib
 import datetime as dt
 import json
 import tempfile
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -60,12 +61,31 @@ class Judges:
     def _ended(self, arguments: list[str], name: str, limit_s: float) -> int:
         child = Child(arguments, None)
         self.stack.callback(child.kill)
-        code = child.wait(limit_s, self.interruption.check)
-        if code is None:
-            raise DemoError(
-                f"the {name} did not end within {limit_s:g} s: run it on a machine that is less busy"
-            )
-        return code
+        return ended(child, name, limit_s, self.interruption.check)
+
+
+def ended(child: Child, name: str, limit_s: float, look: Callable[[], None]) -> int:
+    """Wait for what judges or prepares; its exit code, 0 or more.
+
+    Args:
+        child: The process.
+        name: What it is, for errors.
+        limit_s: How long it may take.
+        look: Called meanwhile.
+
+    Raises:
+        DemoError: it did not end, or a signal ended it: what it would have said nobody knows.
+    """
+    code = child.wait(limit_s, look)
+    if code is None:
+        raise DemoError(f"the {name} did not end within {limit_s:g} s: run it on a machine that is less busy")
+    if code < 0:
+        tail = child.log_tail()
+        raise DemoError(
+            f"signal {-code} ended the {name}: look whether memory ran out, and run it again"
+            + (f"\n{tail}" if tail else "")
+        )
+    return code
 
 
 def reports_folder() -> Path:

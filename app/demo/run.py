@@ -124,7 +124,7 @@ class Demo:
             self._display.say(f"the worker's log ends so:\n{_log(self._worker)}")
         if not stopped:
             self._display.say(
-                f"the worker did not stop within {STOP_LIMIT_S:g} s of SIGTERM:\n{_log(self._worker)}"
+                f"the worker did not stop in order within {STOP_LIMIT_S:g} s of SIGTERM:\n{_log(self._worker)}"
             )
         return code if stopped else max(code, 1)
 
@@ -217,7 +217,7 @@ class Demo:
     def _stop_worker(self) -> bool:
         """Whether it ended in order."""
         self._worker.terminate()
-        stopped = self._worker.wait(STOP_LIMIT_S, self._interruption.check) is not None
+        stopped = self._worker.wait(STOP_LIMIT_S, self._interruption.check) == 0
         self._worker.kill()
         return stopped
 

@@ -2,13 +2,14 @@
 
 import fnmatch
 from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
-from typing import Annotated, Final, Literal, NamedTuple, Self
+from collections.abc import Collection
+from typing import Annotated, Final, Literal, Self
 
 from pydantic import Field, StringConstraints, field_validator, model_validator
 
 from ringfence_kafka import wire
 from ringfence_kafka.config.kafka import KafkaSettings
+from ringfence_kafka.config.patterns import has_wildcard
 from ringfence_kafka.config.section import Section, TopicName
 
 NAME_CHARACTERS_MAX: Final = 200
@@ -24,6 +25,12 @@ BridgeName = Annotated[str, StringConstraints(pattern=r"^[a-zA-Z0-9._-]+$", max_
 MemberName = Annotated[str, StringConstraints(pattern=r"^[a-zA-Z0-9_-]+$", max_length=60)]
 """No dots: it is part of bridges' names. No commas: headers list members."""
 UserIds = Literal["check", "ignore"]
+
+
+def _require_no_verb(value: str) -> str:
+    if value == NO_NAME:
+        raise ValueError(f"'ringfence bridge {NO_NAME}' is a verb: choose another name")
+    return value
 
 
 class BridgeSettings(Section):
@@ -53,12 +60,7 @@ class BridgeSettings(Section):
     """None = ``[kafka]``."""
     target: KafkaSettings | None = None
 
-    @field_validator("name")
-    @classmethod
-    def _no_verb(cls, value: str) -> str:
-        if value == NO_NAME:
-            raise ValueError(f"'ringfence bridge {NO_NAME}' is a verb: choose another name")
-        return value
+    _no_verb = field_validator("name")(_require_no_verb)
 
     @field_validator("filter_values", mode="before")
     @classmethod
@@ -133,6 +135,8 @@ class ConnectionSettings(Section):
     user_ids: UserIds = "ignore"
     members: tuple[MemberSettings, ...]
 
+    _no_verb = field_validator("name")(_require_no_verb)
+
     @field_validator("addresses", "members", mode="before")
     @classmethod
     def _lists(cls, value: object) -> object:
@@ -204,116 +208,14 @@ class ConnectionSettings(Section):
         return [each.name for each in self.members if own or each.name != self.this]
 
     def names(self, configured: Collection[str]) -> list[str]:
-        """Its addresses: those that match, and those that are named, in order."""
-        found: dict[str, None] = {}
+        """Its addresses: those that are named, and those that match and that it does not itself bring here, in order."""
+        named: dict[str, bool] = {}
         for each in self.addresses:
-            if any(sign in each for sign in "*?["):
-                found |= dict.fromkeys(name for name in configured if fnmatch.fnmatchcase(name, each))
+            if has_wildcard(each):
+                for name in configured:
+                    if fnmatch.fnmatchcase(name, each):
+                        named.setdefault(name, False)
             else:
-                found[each] = None
-        return list(found)
-
-
-class Addressed(NamedTuple):
-    """What of an address a bridge to it must not disturb."""
-
-    input_topic: str
-    accepted_topic: str
-    quarantine_topic: str
-    id_headers: tuple[str, ...]
-
-
-def same_cluster(one: KafkaSettings, other: KafkaSettings) -> bool:
-    """Whether both name a server of the other's."""
-    return not _servers(one).isdisjoint(_servers(other))
-
-
-def _servers(kafka: KafkaSettings) -> set[str]:
-    return {each.strip() for each in kafka.bootstrap_servers.split(",")}
-
-
-def bridge_faults(
-    bridges: Sequence[BridgeSettings],
-    connections: Sequence[ConnectionSettings],
-    addresses: dict[str, Addressed],
-    kafka: KafkaSettings,
-) -> Iterator[str]:
-    """What does not fit together among tables, a line a fault with the way out. Pure.
-
-    ``addresses``: those that are configured, by name.
-    """
-    names = [(each.name, f"bridges: {each.name!r}") for each in bridges]
-    for bridge in bridges:
-        yield from _topic_faults(bridge, addresses, kafka)
-    for each, count in Counter(each.name for each in connections).items():
-        if count > 1:
-            yield f"cluster_connections: {each!r} stands {count} times; keep one entry of it"
-    for connection in connections:
-        yield from _connection_faults(connection, addresses, kafka)
-        names += [
-            (connection.bridge_name(member, address), f"cluster_connections: {connection.name!r}")
-            for member in connection.targets
-            for address in connection.names(addresses)
-        ]
-        if connection.name in {each.name for each in bridges}:
-            yield f"cluster_connections: {connection.name!r} is also a bridge's name: rename one, 'ringfence bridge NAME' must tell them apart"
-    for name, count in Counter(name for name, _ in names).items():
-        if count > 1:
-            yield f"bridges: {name!r} stands {count} times; keep one [[bridges]] entry of it"
-    for name, place in names:
-        if len(name) > NAME_CHARACTERS_MAX:
-            yield (
-                f"{place} would have the bridge {name!r} of {len(name)} characters: {NAME_CHARACTERS_MAX} are possible; choose shorter names"
-            )
-
-
-def _topic_faults(
-    bridge: BridgeSettings, addresses: dict[str, Addressed], kafka: KafkaSettings
-) -> Iterator[str]:
-    place = f"bridges: {bridge.name!r}"
-    address = addresses.get(bridge.target_address)
-    target = bridge.target_topic or (address.input_topic if address else bridge.target_address)
-    here = same_cluster(bridge.source or kafka, bridge.target or kafka)
-    if here and target == bridge.source_topic:
-        yield f"{place} would forward {target} to itself: name another source_topic, target_address or [bridges.target]"
-    accepted = address.accepted_topic if address else wire.accepted_topic(bridge.target_address)
-    if here and bridge.source_topic == accepted:
-        yield (
-            f"{place} would forward {accepted} to {target}, of which it is made, for ever: name another source_topic, target_address or "
-            "[bridges.target]"
-        )
-    quarantine = wire.bridge_quarantine_topic(bridge.name)
-    own = address.quarantine_topic if address else wire.quarantine_topic(bridge.target_address)
-    if quarantine in {own, target} or (here and quarantine == bridge.source_topic):
-        yield f"{place} would write what is refused to {quarantine}, which is used for something else: choose another name"
-    ids = address.id_headers if address else ()
-    for name in bridge.add_headers:
-        if name in ids:
-            yield (
-                f"{place}: add_headers = {{{name!r}: …}} would give all messages one duplicate ID, and the target would accept one of them: "
-                "remove it"
-            )
-
-
-def _connection_faults(
-    connection: ConnectionSettings, addresses: dict[str, Addressed], kafka: KafkaSettings
-) -> Iterator[str]:
-    place = f"cluster_connections: {connection.name!r}"
-    for pattern in connection.addresses:
-        if any(sign in pattern for sign in "*?[") and not fnmatch.filter(addresses, pattern):
-            known = ", ".join(sorted(addresses)) or "none"
-            yield f"{place}: addresses: {pattern!r} matches no [[addresses]] entry (there are {known}): fix it, or add one"
-    here = connection.member(connection.this).kafka() or kafka
-    for member in connection.members:
-        if member.name != connection.this and same_cluster(here, member.kafka() or kafka):
-            yield (
-                f"{place}: members {connection.this!r} and {member.name!r} have the same bootstrap_servers: each member is a cluster of its "
-                "own; fix one"
-            )
-    for name in connection.names(addresses):
-        target = connection.target_address(name)
-        if connection.load_balancing == "strict" and target == name:
-            yield (
-                f"{place}: target = {connection.target!r} is the same address, and with load_balancing = 'strict' a copy would stay at "
-                f"{connection.this}: name another, such as '{ADDRESS}.shared', or leave it out"
-            )
+                named[each] = True
+        brought = {target for each in named if (target := self.target_address(each)) != each}
+        return [name for name, plainly in named.items() if plainly or name not in brought]

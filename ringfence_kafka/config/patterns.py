@@ -36,7 +36,12 @@ def resolve(defaults: Mapping[str, Any], entries: Sequence[Any]) -> tuple[Any, .
 def is_pattern(entry: object) -> bool:
     """Whether an entry's name has a wildcard: ``*``, ``?`` or ``[``."""
     name = entry.get("name") if isinstance(entry, dict) else None
-    return isinstance(name, str) and bool(_WILDCARDS & set(name))
+    return isinstance(name, str) and has_wildcard(name)
+
+
+def has_wildcard(name: str) -> bool:
+    """Whether a name stands for all that match."""
+    return not _WILDCARDS.isdisjoint(name)
 
 
 def can_match(pattern: str) -> bool:

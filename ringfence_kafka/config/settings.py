@@ -8,10 +8,12 @@ import socket
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Final, Literal, Self
+from typing import Annotated, Any, Final, Self
 
 from pydantic import (
     Field,
+    ModelWrapValidatorHandler,
+    PrivateAttr,
     StringConstraints,
     ValidationError,
     field_validator,
@@ -20,14 +22,12 @@ from pydantic import (
 
 from ringfence_kafka import wire
 from ringfence_kafka.config import patterns
-from ringfence_kafka.config.bridges import Addressed, BridgeSettings, ConnectionSettings, bridge_faults
+from ringfence_kafka.config.addresses import AddressDefaults, AddressSettings
+from ringfence_kafka.config.bridge_faults import Addressed, bridge_faults
+from ringfence_kafka.config.bridges import BridgeSettings, ConnectionSettings
 from ringfence_kafka.config.kafka import KafkaSettings
 from ringfence_kafka.config.section import Section, TopicName
 from ringfence_kafka.errors import ConfigurationError
-
-MAX_PARTITIONS: Final = 100_000
-MAX_ID_CACHE_SIZE: Final = 2**31 - 1
-"""Slots are numbered with 31 bits in the changelog's keys."""
 
 TOPIC_CHARACTERS_MAX: Final = 249
 """Kafka's limit."""
@@ -37,7 +37,6 @@ KAFKA_INTERNAL: Final = frozenset(
 )
 """Topics of the cluster itself."""
 
-DEFAULT_GROUP: Final = "qpid.no-group"
 NIGHTS_FOLDER: Final = "reconcile"
 """Below ``app.data_dir``, beside the folders of workers."""
 
@@ -81,105 +80,6 @@ class AppSettings(Section):
         return self.instance or f"{socket.gethostname()}-{self.web_port}"
 
 
-class AddressDefaults(Section):
-    """Keys that may stand in ``[address_defaults]`` and in each ``[[addresses]]``."""
-
-    partitions: int = Field(default=4, ge=1, le=MAX_PARTITIONS)
-    """For topics that Ringfence creates; an existing topic keeps its count."""
-    replication_factor: int = Field(default=0, ge=0, le=32767)
-    """0 = the smaller of 3 and the number of brokers."""
-    id_cache_size: int = Field(default=20_000, ge=0, le=MAX_ID_CACHE_SIZE)
-    """Duplicate IDs that each lane remembers; 0 = no detection (ActiveMQ Artemis: id-cache-size)."""
-    duplicate_id_headers: tuple[str, ...] = ("_AMQ_DUPL_ID", "_HQ_DUPL_ID")
-    """The first of these that is present with a value is the duplicate ID."""
-    id_max_age: float = Field(default=0, ge=0, allow_inf_nan=False)
-    """Seconds, by the records' timestamps; an older ID no longer counts; 0 = no limit."""
-    persist_id_cache: bool = True
-    """False = the ring is in memory only: forgotten at restart and at every assignment."""
-    duplicate_id_from: Literal["header", "key", "value"] = "header"
-    """``value``: the digest of the record's value is its ID, for producers that nobody can change."""
-    group_header: str = ""
-    """The header that names the group (Qpid: qpid.group_header_key); empty = the record key does."""
-    default_group: str = Field(default=DEFAULT_GROUP, min_length=1)
-    """Group of messages whose group header is missing or empty (Qpid: qpid.no-group)."""
-    partitioner: Literal["murmur2", "crc32"] = "murmur2"
-    """How producers choose partitions: ``murmur2`` (Java, aiokafka) or ``crc32`` (librdkafka's default)."""
-    duplicates: Literal["drop", "divert"] = "drop"
-
-    @field_validator("duplicate_id_headers", mode="before")
-    @classmethod
-    def _list_of_names(cls, value: object) -> object:
-        return tuple(value) if isinstance(value, list) else value
-
-    @field_validator("duplicate_id_headers")
-    @classmethod
-    def _usable_names(cls, value: tuple[str, ...]) -> tuple[str, ...]:
-        if not value:
-            raise ValueError("needs at least one header name; to switch detection off set id_cache_size = 0")
-        for name in value:
-            if not name:
-                raise ValueError("an empty header name can match nothing; remove it")
-            if name.startswith(wire.RESERVED_PREFIX):
-                raise ValueError(
-                    f"{name!r} begins with {wire.RESERVED_PREFIX}, which Ringfence itself writes"
-                )
-        return value
-
-
-class AddressSettings(AddressDefaults):
-    """One logical destination: an input topic, an accepted topic, a ring a lane."""
-
-    name: TopicName
-    input_topic: TopicName
-    accepted_topic: TopicName
-    duplicates_topic: TopicName
-    quarantine_topic: TopicName
-    transaction_addresses: tuple[str, ...] = ()
-    """Other addresses that parts of its transactions may go to."""
-
-    @field_validator("transaction_addresses", mode="before")
-    @classmethod
-    def _list_of_addresses(cls, value: object) -> object:
-        return tuple(value) if isinstance(value, list) else value
-
-    @model_validator(mode="before")
-    @classmethod
-    def _topics_follow_the_name(cls, data: object) -> object:
-        if not isinstance(data, dict):
-            return data
-        name = data.get("name")
-        if not isinstance(name, str):
-            name = "unnamed"  # the name itself is reported
-        if "duplicates_topic" in data and data.get("duplicates", "drop") == "drop":
-            raise ValueError(
-                f"duplicates_topic = {data['duplicates_topic']!r} has no effect with duplicates = 'drop': "
-                "remove it, or set 'divert'"
-            )
-        if data.get("default_group", DEFAULT_GROUP) != DEFAULT_GROUP and not data.get("group_header"):
-            raise ValueError(
-                f"default_group = {data['default_group']!r} has no effect without group_header: "
-                "remove it, or name the header"
-            )
-        return {
-            "input_topic": wire.input_topic(name),
-            "accepted_topic": wire.accepted_topic(name),
-            "duplicates_topic": wire.duplicates_topic(name),
-            "quarantine_topic": wire.quarantine_topic(name),
-            **data,
-        }
-
-    def topics(self, app_id: str) -> dict[str, str]:
-        """All topics of the address by their role."""
-        roles = {
-            "input topic": self.input_topic,
-            "accepted topic": self.accepted_topic,
-            "quarantine topic": self.quarantine_topic,
-            "changelog": wire.changelog_topic(app_id, self.name),
-            "forward topic": wire.forward_topic(app_id, self.name),
-        }
-        return roles | ({"duplicates topic": self.duplicates_topic} if self.duplicates == "divert" else {})
-
-
 class ReconcileSettings(Section):
     """The nightly job."""
 
@@ -204,6 +104,16 @@ class Settings(Section):
     bridges: tuple[BridgeSettings, ...] = ()
     cluster_connections: tuple[ConnectionSettings, ...] = ()
     reconcile: ReconcileSettings = Field(default_factory=ReconcileSettings)
+    _patterns: tuple[dict[str, Any], ...] = PrivateAttr(default=())
+    """Entries of ``[[addresses]]`` that only set defaults: they hold for addresses of other clusters too."""
+
+    @model_validator(mode="wrap")
+    @classmethod
+    def _keeps_patterns(cls, data: object, handler: ModelWrapValidatorHandler[Self]) -> Self:
+        settings = handler(data)
+        if isinstance(data, dict):
+            settings._patterns = tuple(filter(patterns.is_pattern, data.get("addresses", ())))  # noqa: SLF001 - its own
+        return settings
 
     @field_validator("bridges", "cluster_connections", mode="before")
     @classmethod
@@ -284,20 +194,38 @@ class Settings(Section):
     @model_validator(mode="after")
     def _bridges_lead_somewhere(self) -> Self:
         addressed = {
-            each.name: Addressed(
-                each.input_topic, each.accepted_topic, each.quarantine_topic, each.duplicate_id_headers
-            )
+            each.name: Addressed(each.input_topic, each.accepted_topic, each.duplicate_id_headers)
             for each in self.addresses
         }
-        for fault in bridge_faults(self.bridges, self.cluster_connections, addressed, self.kafka):
+        topics = dict(self._topics())
+        for fault in bridge_faults(self.bridges, self.cluster_connections, addressed, topics, self.kafka):
             raise ValueError(fault)
+        targets = {f"bridges: {each.name!r}": [each.target_address] for each in self.bridges}
+        for connection in self.cluster_connections:
+            names = connection.names(addressed)
+            targets[f"cluster_connections: {connection.name!r}"] = [
+                *names,
+                *map(connection.target_address, names),
+            ]
+        for place, names in targets.items():
+            for name in names:
+                try:
+                    self.target(name)
+                except ValidationError as error:
+                    said = error.errors()[0]["msg"].removeprefix("Value error, ")
+                    raise ValueError(
+                        f"{place}: by [address_defaults] and patterns its address {name!r} has {said}"
+                    ) from error
         return self
 
     def target(self, name: str) -> AddressSettings:
-        """An address of another cluster: as the one of that name is configured here, else by the defaults."""
+        """An address of another cluster: as the one of that name is configured here, else by patterns and defaults."""
         found = self.address(name)
+        if found is not None:
+            return found
         defaults = {key: getattr(self.address_defaults, key) for key in AddressDefaults.model_fields}
-        return found or AddressSettings.model_validate({"name": name, **defaults})
+        (resolved,) = patterns.resolve(defaults, [*self._patterns, {"name": name}])
+        return AddressSettings.model_validate(resolved)
 
     def transaction_targets(self, address: AddressSettings) -> tuple[AddressSettings, ...]:
         """The other addresses that parts of its transactions may go to."""

@@ -13,7 +13,7 @@ from app.embedded.broker import EmbeddedBroker
 from tests.support import bridges, kafka, malformed
 from tests.support.bridges import PARTITIONS, Two, hop_of, messages, numbers, prepare
 from tests.support.kafka import Sent
-from tests.support.worker import run_verb
+from tests.support.worker import run_verb, wait_for
 
 
 @pytest.fixture(scope="module")
@@ -51,12 +51,11 @@ def test_offset_set_back(two: Two, tmp_path: Path) -> None:
     given = prepare(two, tmp_path)
     sent = messages(1_000)
     given.send(sent[:100])
-    with bridges.bridge(given.config, given.name) as process:
+    with bridges.quick(given.config):
         given.settled([100])
-        assert process.stop() == 0
     kafka.commit(two.source, given.group, given.topic, 0)
     given.send(sent[100:])
-    with bridges.bridge(given.config, given.name) as process:
+    with bridges.quick(given.config):
         got = given.settled([1_000])
 
     assert len(got) == 1_100
@@ -98,7 +97,7 @@ def test_rest_behind_markers(two: Two, tmp_path: Path) -> None:
     given = prepare(two, tmp_path)
     kafka.send_in_transaction(two.source, given.topic, messages(5), commit=True)
     kafka.send_in_transaction(two.source, given.topic, messages(5, first=5), commit=False)
-    with bridges.bridge(given.config, given.name):
+    with bridges.quick(given.config):
         got = given.settled(kafka.end_offsets(two.source, given.topic))
 
     assert [each.value for each in sorted(got, key=lambda each: int(each.value or b""))] == [
@@ -130,9 +129,9 @@ def test_refused_by_the_broker(two: Two, tmp_path: Path) -> None:
     records = [Sent(b"%d" % each, b"g", b"%d" % each, timestamp=now) for each in range(300)]
     records[137] = records[137]._replace(timestamp=1_600_000_000_000)
     given.send(records)
-    with bridges.bridge(given.config, given.name) as process:
+    with bridges.quick(given.config) as (bridge,):
         got = given.settled([300])
-        process.wait_ready()
+        wait_for(lambda: bridge.state.ready, lambda: str(bridge.state.reasons))
     (kept,) = kafka.read_all(two.target, f"{given.name}.quarantine", 1)
 
     assert numbers(bridges.passed(got)) == [each for each in range(300) if each != 137]
@@ -162,7 +161,7 @@ def test_filter_and_headers(two: Two, tmp_path: Path) -> None:
     given.send(
         [Sent(None, b"g", b"%d" % each, (("land", lands[each % 4]), ("by", b"me"))) for each in range(40)]
     )
-    with bridges.bridge(given.config, given.name):
+    with bridges.quick(given.config):
         got = given.settled([40])
     (row,) = bridges.status(given.config, code=0)["bridges"][given.name]["partitions"]
 

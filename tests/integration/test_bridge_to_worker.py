@@ -31,7 +31,7 @@ def two(broker: EmbeddedBroker, tmp_path_factory: pytest.TempPathFactory) -> Ite
         found = Two(broker.bootstrap_servers, target.bootstrap_servers)
         extras: dict[str, dict[str, Any]] = {
             "plain": {}, "off": {"id_cache_size": 0}, "check": {}, "ignore": {}, "parts": {"group_header": "G"},
-            "twice": {}, "wrong": {"partitions": MORE},
+            "twice": {}, "set-back": {"partitions": MORE}, "killed": {"partitions": MORE},
         }  # fmt: skip
         addresses: list[dict[str, Any]] = [
             {"name": f"to-worker-{name}", "partitions": PARTITIONS, **extra} for name, extra in extras.items()
@@ -84,11 +84,11 @@ def test_offset_set_back(two: Two, tmp_path: Path, address: str) -> None:
     sent = [each._replace(id=None) for each in messages(1_000)]
     kafka.send(two.source, topic, sent[:100])
     config = _bridge(tmp_path, two.source, two.target, name, topic, target)
-    with bridges.bridge(config, name):
+    with bridges.quick(config):
         bridges.confirmed_at(two.source, _group(name), topic, [100])
     kafka.commit(two.source, _group(name), topic, 0)
     kafka.send(two.source, topic, sent[100:])
-    with bridges.bridge(config, name):
+    with bridges.quick(config):
         bridges.confirmed_at(two.source, _group(name), topic, [1_000])
     got = _accepted(two.target, target, 1_000 if SIZES[address] else 1_100)
 
@@ -117,7 +117,7 @@ def test_there_and_back(two: Two, tmp_path: Path, user_ids: str) -> None:
         tmp_path / "back", two.target, two.source, f"back-{user_ids}", f"{address}.accepted", address,
         user_ids=user_ids, target_topic=address, filter_header="turn", filter_values=["1"],
     )  # fmt: skip
-    with bridges.bridge(out, "out"):
+    with bridges.quick(out):
         kafka.send(
             two.source,
             address,
@@ -127,7 +127,7 @@ def test_there_and_back(two: Two, tmp_path: Path, user_ids: str) -> None:
             ],
         )
         assert sorted(numbers(_accepted(two.target, address, 20))) == list(range(20))
-    with bridges.bridge(back, "back"):
+    with bridges.quick(back):
         ends = kafka.data_ends(two.target, f"{address}.accepted", PARTITIONS)
         wait_for(
             lambda: all(
@@ -159,11 +159,11 @@ def test_envelopes(two: Two, tmp_path: Path) -> None:
     ]
     kafka.send(two.source, topic, sent[:20])
     config = _bridge(tmp_path, two.source, two.target, name, topic, address)
-    with bridges.bridge(config, name):
+    with bridges.quick(config):
         bridges.confirmed_at(two.source, _group(name), topic, [20])
     kafka.commit(two.source, _group(name), topic, 5)
     kafka.send(two.source, topic, sent[20:])
-    with bridges.bridge(config, name):
+    with bridges.quick(config):
         bridges.confirmed_at(two.source, _group(name), topic, [30])
     got = _accepted(two.target, address, 60)
 
@@ -219,25 +219,28 @@ async def test_two_at_one_instant(two: Two, tmp_path: Path) -> None:
     _require_exact(got, count)
 
 
-def test_wrong_partitioner_and_killed(two: Two, tmp_path: Path) -> None:
-    """B10: lanes forward most of what the bridge puts; it is killed with messages on their way. None is lost or doubled."""
-    name, topic, address, count = "wrong", "wrong-source", "to-worker-wrong", 3_000
+@pytest.mark.parametrize("how", ["set back", pytest.param("killed", marks=pytest.mark.long)])
+def test_wrong_partitioner(two: Two, tmp_path: Path, how: str) -> None:
+    """B10: lanes forward most of what the bridge puts; it is killed with messages on their way, or its offset is set back. None is lost or doubled."""
+    name, address, count = f"wrong-{how.replace(' ', '-')}", f"to-worker-{how.replace(' ', '-')}", 3_000
+    topic = f"{name}-source"
     kafka.create_topics(two.source, {topic: (2, {})})
     sent = [each._replace(id=None) for each in messages(count, groups=40)]
     config = _bridge(tmp_path, two.source, two.target, name, topic, address, window=200)
     config.write_text(
         config.read_text() + bridges.table("[[addresses]]", {"name": address, "partitioner": "crc32"})
     )
-    process = BridgeProcess(config, name)
-    try:
+    for partition in range(2):
+        kafka.send(two.source, topic, sent[partition::2], partition)
+    if how == "killed":
+        _kill_on_the_way(config, name)
+    else:
+        with bridges.quick(config):
+            bridges.confirmed_at(two.source, _group(name), topic, [count // 2] * 2)
         for partition in range(2):
-            kafka.send(two.source, topic, sent[partition::2], partition)
-        process.start(RINGFENCE_FAILPOINTS=f"mid-send:{name}=kill@20")
-        assert process.wait_end() == -signal.SIGKILL, process.log()
-        process.start()
+            kafka.commit(two.source, _group(name), topic, 700, partition)
+    with bridges.quick(config):
         bridges.confirmed_at(two.source, _group(name), topic, [count // 2] * 2)
-    finally:
-        process.destroy()
     got = _accepted(two.target, address, count, MORE)
     arrived = kafka.read_all(two.target, address, MORE)
     forwarded = kafka.read_all(two.target, f"to-worker-{address}-forward", MORE)
@@ -245,3 +248,12 @@ def test_wrong_partitioner_and_killed(two: Two, tmp_path: Path) -> None:
     assert len(arrived) > count
     assert len(forwarded) > len(arrived) / 2
     _require_exact(got, count)
+
+
+def _kill_on_the_way(config: Path, name: str) -> None:
+    process = BridgeProcess(config, name)
+    try:
+        process.start(RINGFENCE_FAILPOINTS=f"mid-send:{name}=kill@20")
+        assert process.wait_end() == -signal.SIGKILL, process.log()
+    finally:
+        process.destroy()

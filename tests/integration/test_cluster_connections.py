@@ -1,8 +1,11 @@
 """Cluster connections over three clusters: bridges between all of them, each with a process of its own, and a worker at each."""
 
 import contextlib
+import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any, Self
 
@@ -11,9 +14,10 @@ from aiokafka.partitioner import murmur2
 
 from agents.bridge.sharing import owner
 from app.embedded.broker import EmbeddedBroker
+from ringfence_kafka import wire
 from tests.support import bridges, kafka
 from tests.support.bridges import BridgeProcess, messages, numbers, table
-from tests.support.worker import WorkerProcess, run_verb, wait_for
+from tests.support.worker import LIMIT_S, WorkerProcess, run_verb, wait_for
 
 PARTITIONS = 2
 MEMBERS = ("berlin", "paris", "rome")
@@ -23,14 +27,15 @@ MEMBERS = ("berlin", "paris", "rome")
 def clusters(
     broker: EmbeddedBroker, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[dict[str, EmbeddedBroker]]:
-    """The run's broker is berlin."""
-    with contextlib.ExitStack() as stack:
+    """The run's broker is berlin; the others start at the same time."""
+    with contextlib.ExitStack() as stack, ThreadPoolExecutor() as pool:
         others = {
-            name: stack.enter_context(
-                EmbeddedBroker(tmp_path_factory.mktemp(name), properties=bridges.FOREVER)
-            )
+            name: EmbeddedBroker(tmp_path_factory.mktemp(name), properties=bridges.FOREVER)
             for name in MEMBERS[1:]
         }
+        for each in others.values():
+            stack.callback(each.stop)
+        list(pool.map(EmbeddedBroker.start, others.values()))
         yield {"berlin": broker, **others}
 
 
@@ -52,31 +57,28 @@ class Connected:
         self.servers = {name: each.bootstrap_servers for name, each in clusters.items()}
         self._folder = folder
         self._keys = keys
-        self._stack = contextlib.ExitStack()
-        self.bridges: dict[str, BridgeProcess] = {}
         shared = [f"{address}.shared"] if keys.get("load_balancing") == "strict" else []
-        for name in MEMBERS:
-            config = self.configure(name, (members or {}).get(name, MEMBERS))
-            run_verb("topics", "create", "--config", str(config))
-            if workers:
-                worker = WorkerProcess(config, f"worker-{name}")
-                self._stack.callback(worker.destroy)
-                worker.start()
-                worker.wait_ready()
-            self.bridges[name] = BridgeProcess(config, f"bridge-{name}")
-            self._stack.callback(self.bridges[name].destroy)
-        self.outputs = shared or [address]
+        self._addresses = [address, *shared]
+        self._configs = {name: self.configure(name, (members or {}).get(name, MEMBERS)) for name in MEMBERS}
+        self._workers = (
+            {name: WorkerProcess(config, f"worker-{name}") for name, config in self._configs.items()}
+            if workers
+            else {}
+        )
+        self.bridges = {
+            name: BridgeProcess(config, f"bridge-{name}") for name, config in self._configs.items()
+        }
+        self._stack = contextlib.ExitStack()
 
     def configure(self, this: str, members: Sequence[str]) -> Path:
         """Of one member."""
-        names = [self.address]
-        if self._keys.get("load_balancing") == "strict":
-            names.append(f"{self.address}.shared")
         config = self._folder / f"{this}.toml"
         config.write_text(
             table("[kafka]", {"bootstrap_servers": self.servers[this]})
-            + table("[app]", {"id": f"app-{self.address}", "data_dir": str(self._folder / f"data-{this}")})
-            + "".join(table("[[addresses]]", {"name": name, "partitions": PARTITIONS}) for name in names)
+            + table("[app]", {"id": self._app_id, "data_dir": str(self._folder / f"data-{this}")})
+            + "".join(
+                table("[[addresses]]", {"name": name, "partitions": PARTITIONS}) for name in self._addresses
+            )
             + table(
                 "[[cluster_connections]]",
                 {"name": "eu", "this": this, "addresses": [self.address], **self._keys},
@@ -117,18 +119,59 @@ class Connected:
         """Until so many are there."""
         wait_for(
             lambda: len(self.accepted(member, address)) >= count,
-            lambda: (
-                f"{member}: {len(self.accepted(member, address))} of {count}\n{[each.log() for each in self.bridges.values()]}"
-            ),
+            lambda: f"{member}: {len(self.accepted(member, address))} of {count}\n{self._logs()}",
         )
 
     def idle(self, *names: str) -> None:
-        """Until no bridge of these members, or of any, has anything to do."""
-        for name in names or self.bridges:
-            config = self._folder / f"{name}.toml"
-            wait_for(lambda config=config: _idle(config), lambda config=config: str(bridges.status(config)))  # type: ignore[misc]
+        """Until nothing is under way: no bridge of these members, or of any, has anything to do, and no lane of any.
+
+        What was read first stands as it was when the last of them has nothing to do: so nothing came in between.
+        """
+        deadline = time.monotonic() + LIMIT_S
+        while True:
+            before = self._ends()
+            wait_for(self._judged, lambda: f"{self._ends()} are not consumed")
+            for name in names or self.bridges:
+                config = self._configs[name]
+                wait_for(partial(_idle, config), lambda: "a bridge has lag\n" + self._logs())
+            if self._ends() == before:
+                return
+            assert time.monotonic() < deadline, f"it does not come to rest: {self._ends()}"
+
+    def _logs(self) -> str:
+        return "\n".join(each.log() for each in self.bridges.values() if each.log_file.exists())
+
+    def _topics(self) -> Iterator[tuple[str, str]]:
+        """Those that lanes read, each with its server."""
+        for name in self._workers:
+            for address in self._addresses:
+                yield self.servers[name], address
+                yield self.servers[name], wire.forward_topic(self._app_id, address)
+
+    def _ends(self) -> list[list[int]]:
+        return [kafka.end_offsets(server, topic, PARTITIONS) for server, topic in self._topics()]
+
+    def _judged(self) -> bool:
+        return all(
+            kafka.consumed(server, self._app_id, topic, PARTITIONS) for server, topic in self._topics()
+        )
+
+    @property
+    def _app_id(self) -> str:
+        return f"app-{self.address}"
 
     def __enter__(self) -> Self:
+        """Topics and workers; whatever fails on the way, nothing is left running."""
+        with self._stack:
+            for name, config in self._configs.items():
+                run_verb("topics", "create", "--config", str(config))
+                self._stack.callback(self.bridges[name].destroy)
+            for worker in self._workers.values():
+                self._stack.callback(worker.destroy)
+                worker.start()
+            for worker in self._workers.values():
+                worker.wait_ready()
+            self._stack = self._stack.pop_all()
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -241,6 +284,7 @@ def test_strict(clusters: dict[str, EmbeddedBroker], tmp_path: Path) -> None:
         connected.send("berlin", 200)
         connected.start("berlin")
         _wait_shares(connected, shared, 200)
+        connected.idle("berlin")
         _require_shares(connected, shared, MEMBERS[:2], range(200))
         assert process.stop() == 0
         clusters["paris"].stop()
@@ -257,11 +301,13 @@ def test_strict(clusters: dict[str, EmbeddedBroker], tmp_path: Path) -> None:
         done = run_verb("bridge", "eu", "--drain", "--config", str(config), check=False)
         assert done.returncode == 0, done.stderr
         _wait_shares(connected, shared, 300)
+        connected.idle("berlin")
         _require_shares(connected, shared, MEMBERS[:2], range(300))
         process.start()
         process.wait_ready()
         connected.send("berlin", 100, first=300)
         _wait_shares(connected, shared, 400)
+        connected.idle("berlin")
         for name in MEMBERS:
             new = [each for each in connected.accepted(name, shared) if each >= 300]
             assert all(owner(MEMBERS, b"g%d" % (each % 10)) == name for each in new)

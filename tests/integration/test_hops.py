@@ -177,49 +177,55 @@ def test_misplaced_and_killed(running: Running) -> None:
 def test_restart_state_lost_and_cleared(bootstrap: str, tmp_path: Path) -> None:
     """A lost disk forgets nothing; ``rings clear`` does, from one point on, a restart included, and leaves IDs alone; the verbs tell."""
     name = kafka.unique("hops-state")
-    addresses = [{"name": name, "partitions": 1}]
+    lost, cleared = f"{name}-lost", f"{name}-cleared"
+    addresses = [{"name": each, "partitions": 1} for each in (lost, cleared)]
     config = configure(tmp_path, bootstrap, name, addresses)
-    bridged, other = f"BRIDGE.{name}", Source("to-paris", "x" * 22, 3)
+    other = Source("to-paris", "x" * 22, 3)
     elsewhere = Sent(None, b"g", b"other", hop(2, 0, other))
     with worker(config, "w") as process:
         running = Running(bootstrap, process, addresses, name)
-        running.outcome(name, [crossed(each, 4, user_id=b"%d" % each) for each in range(4, 8)] + [elsewhere])
-        after = running.outcome(name, [crossed(6), crossed(3), crossed(8, 4)])
-        process.stop()
-        shutil.rmtree(tmp_path / "data")
-        process.start()
-        process.wait_ready()
-        after_loss = running.outcome(name, [crossed(8), crossed(2), elsewhere, crossed(9, 9)])
-        shown = json.loads(_verb(config, "show", bridged, "--json"))["addresses"][bridged]
-        overview = _verb(config, "show")
-        found = [
-            _verb(config, "find", bridged, encode(Hop(SOURCE, each)).decode(), code=code)
-            for each, code in ((8, 0), (9, 0), (10, 1))
-        ]
-        cleared = _verb(config, "clear", bridged)
+        for each in (lost, cleared):
+            first = [crossed(step, 4, user_id=b"%d" % step) for step in range(4, 8)]
+            running.outcome(each, [*first, elsewhere])
+            after = running.outcome(each, [crossed(6), crossed(3), crossed(8, 4)])
+            assert values(after) == [b"4", b"5", b"6", b"7", b"other", b"8"]
+        said = _verb(config, "clear", f"BRIDGE.{cleared}")
         after_clear = running.outcome(
-            name, [crossed(9, 9), crossed(9, 9), crossed(8), Sent(b"4", b"g", b"known ID")]
+            cleared, [crossed(8, 8), crossed(8, 8), crossed(7), Sent(b"4", b"g", b"known ID")]
         )
         process.stop()
+        shutil.rmtree(tmp_path / "data" / "w" / f"{lost}-0")
         process.start()
         process.wait_ready()
-        at_last = running.outcome(name, [crossed(9), crossed(10, 9)])
+        after_loss = running.outcome(lost, [crossed(8), crossed(2), elsewhere, crossed(9, 9)])
+        at_last = running.outcome(cleared, [crossed(8), crossed(7), crossed(9, 9)])
+        _require_told(config, lost, other)
     (told,) = [json.loads(each.value or b"") for each in kafka.read_all(bootstrap, f"{name}-journal", 1)]
 
-    assert values(after) == [b"4", b"5", b"6", b"7", b"other", b"8"]
+    assert said == f"cleared  {cleared}-0  2 sources of bridges forgotten\n"
+    assert (told["event"], told["address"], told["next"][cleared]) == ("cleared", f"BRIDGE.{cleared}", 8)
+    assert values(after_clear)[6:] == [b"8"]  # 7 is below what 8 has confirmed
     assert values(after_loss)[6:] == [b"9"]
+    assert values(at_last)[7:] == [b"9"]
+
+
+def _require_told(config: Path, name: str, other: Source) -> None:
+    """What the verbs tell: 9 is above the floor, which is 9; of another source there is one."""
+    bridged = f"BRIDGE.{name}"
+    shown = json.loads(_verb(config, "show", bridged, "--json"))["addresses"][bridged]
+    found = [
+        _verb(config, "find", bridged, encode(Hop(SOURCE, each)).decode(), code=code)
+        for each, code in ((8, 0), (9, 0), (10, 1))
+    ]
+
     assert {each["source"]: (each["lane"], each["arrived"], each["floor"], each["above"], each["highest"]) for each in shown} == {
         f"to-paris/{TOPIC_ID}/3": (f"{name}-0", f"{name}/0", 9, 1, 9),
-        f"to-paris/{'x' * 22}/3": (f"{name}-0", f"{name}/0", 0, 1, 2),
+        f"{other.bridge}/{other.topic_id}/3": (f"{name}-0", f"{name}/0", 0, 1, 2),
     }  # fmt: skip
-    assert f"ringfence rings show {bridged}" in overview
+    assert f"ringfence rings show {bridged}" in _verb(config, "show")
     assert "below 9, which its bridge has confirmed" in found[0]
     assert "it came" in found[1]
     assert "not known" in found[2]
-    assert cleared == f"cleared  {name}-0  2 sources of bridges forgotten\n"
-    assert (told["event"], told["address"], told["next"][name]) == ("cleared", bridged, 12)
-    assert values(after_clear)[7:] == [b"9"]  # 8 is below what 9 has confirmed
-    assert values(at_last)[8:] == [b"10"]
 
 
 def _verb(config: Path, verb: str, *arguments: str, code: int = 0) -> str:

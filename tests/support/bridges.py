@@ -3,7 +3,9 @@
 import asyncio
 import contextlib
 import json
+import threading
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,7 +16,7 @@ from ringfence_kafka import hop
 from ringfence_kafka.config.load import load
 from tests.support import kafka
 from tests.support.kafka import Got, Sent
-from tests.support.worker import RingfenceProcess, run_verb, wait_for
+from tests.support.worker import LIMIT_S, RingfenceProcess, run_verb, wait_for
 
 HOP = "_RF_BRIDGE_DUPL_ID"
 CONFIRMED = "_RF_BRIDGE_CONFIRMED"
@@ -164,6 +166,33 @@ async def in_this_process(*configs: Path) -> AsyncIterator[list[Bridge]]:
         for each in found:
             each.stop()
         await asyncio.gather(*tasks)
+
+
+@contextlib.contextmanager
+def quick(config: Path) -> Iterator[list[Bridge]]:
+    """The bridges of a configuration in a thread, which starts sooner than a process; ready at first, ended in order at last."""
+    ready, over = threading.Event(), threading.Event()
+    found: list[Bridge] = []
+
+    async def run() -> None:
+        async with in_this_process(config) as those:
+            found[:] = those
+            while not over.is_set():
+                if all(each.state.ready for each in those):
+                    ready.set()
+                await asyncio.sleep(0.02)
+
+    with ThreadPoolExecutor(1) as pool:
+        ended = pool.submit(asyncio.run, run())
+        try:
+            wait_for(
+                lambda: ready.is_set() or ended.done(), lambda: str([each.state.reasons for each in found])
+            )
+            if ready.is_set():
+                yield found
+        finally:
+            over.set()
+            ended.result(LIMIT_S)
 
 
 def messages(count: int, groups: int = 10, first: int = 0) -> list[Sent]:

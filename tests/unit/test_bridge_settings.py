@@ -62,6 +62,42 @@ def test_target_as_configured_here() -> None:
     assert settings.target("others").group_header == "X"
 
 
+def test_target_by_patterns() -> None:
+    """A pattern among the addresses sets defaults for addresses of other clusters too; what is nearer wins."""
+    data = _bridge() | {
+        "addresses": [
+            {"name": "orders-*", "partitioner": "crc32", "group_header": "Y"},
+            {"name": "orders-a*", "group_header": "Z"},
+        ],
+        "address_defaults": {"group_header": "X"},
+    }
+    settings = validate(data).model_copy()
+
+    found = {name: settings.target(name) for name in ("orders-x", "orders-a", "others")}
+    assert {name: (each.name, each.partitioner, each.group_header) for name, each in found.items()} == {
+        "orders-x": ("orders-x", "crc32", "Y"),
+        "orders-a": ("orders-a", "crc32", "Z"),
+        "others": ("others", "murmur2", "X"),
+    }
+
+
+@pytest.mark.parametrize(
+    "tables",
+    [
+        _bridge(),
+        _bridge() | {"addresses": [{"name": "ord*", "default_group": "none"}]},
+        _connection(addresses=["orders"]) | {"addresses": []},
+        _connection(addresses=["a"], target="orders") | {"addresses": [{"name": "a", "group_header": "X"}]},
+    ],
+)
+def test_target_that_does_not_fit(tables: dict[str, Any]) -> None:
+    """What the defaults make of an address elsewhere is looked at before anything starts."""
+    found = _fault(tables | {"address_defaults": {"default_group": "none"}})
+
+    assert "its address 'orders' has default_group = 'none' has no effect without group_header" in found
+    assert "\n" not in found
+
+
 @pytest.mark.parametrize(
     ("keys", "said"),
     [
@@ -80,6 +116,7 @@ def test_target_as_configured_here() -> None:
         ({"target": None, "source_topic": "orders"}, "would forward orders to itself"),
         ({"target": None}, "of which it is made, for ever"),
         ({"name": "orders"}, "would write what is refused to orders.quarantine"),
+        ({"target_topic": "to-paris.quarantine"}, "which is used for something else"),
         ({"start": "newest"}, "must be 'earliest' or 'latest'"),
     ],
 )
@@ -87,6 +124,26 @@ def test_faulty_bridge(keys: dict[str, Any], said: str) -> None:
     """Each fault is one line that names it, and the way out."""
     found = _fault(_bridge(**keys))
 
+    assert said in found
+    assert "\n" not in found
+
+
+@pytest.mark.parametrize(
+    ("tables", "said"),
+    [
+        ({"addresses": [{"name": "payments"}]}, "payments.quarantine is the quarantine topic of address 'payments'"),
+        ({"addresses": [{"name": "orders", "quarantine_topic": "payments_quarantine"}]}, "payments_quarantine is the quarantine"),
+        ({"addresses": [{"name": "payments.quarantine"}]}, "is the input topic of address 'payments.quarantine'"),
+        (_connection(addresses=["payments"]), "the quarantine topic of address 'payments'"),
+    ],
+)  # fmt: skip
+def test_quarantine_of_another(tables: dict[str, Any], said: str) -> None:
+    """What the target refuses is never put where something else is kept."""
+    found = _fault(tables | _bridge(name="payments"))
+
+    assert found.startswith(
+        "settings: bridges: 'payments' would write what is refused to payments.quarantine, but "
+    )
     assert said in found
     assert "\n" not in found
 
@@ -123,6 +180,13 @@ def test_added_header_that_is_an_id() -> None:
             },
             "at most 2000 fit beside an offset",
         ),
+        ({"name": "status"}, "is a verb: choose another name"),
+        ({"addresses": ["or ders"]}, "addresses: 'or ders' can be no address: use letters"),
+        ({"addresses": [""]}, "addresses: '' can be no address: use letters"),
+        ({"addresses": ["."]}, "addresses: '.' can be no address"),
+        ({"addresses": ["y" * 201]}, "it has 201 characters"),
+        ({"target": "x/{address}"}, "target = 'x/{address}': 'x/orders-a' can be no address: use letters"),
+        ({"addresses": ["y" * 150], "target": "{address}.{address}"}, "it has 301 characters"),
         ({"target": "{adress}"}, "only {address} is replaced"),
         ({"name": "x" * 60, "addresses": ["y" * 140]}, "200 are possible"),
         ({"load_balancing": "some"}, "must be 'all' or 'strict'"),
@@ -144,6 +208,33 @@ def test_connection_names() -> None:
     assert connection.targets == ["paris"]
     assert connection.target_address("orders-a") == "orders-a"
     assert connection.bridge_name("paris", "orders-a") == "eu.berlin.paris.orders-a"
+
+
+@pytest.mark.parametrize(
+    ("keys", "configured", "names"),
+    [
+        (
+            {"load_balancing": "strict"},
+            ["orders-a", "orders-a.shared", "orders-a.shared.shared"],
+            ["orders-a"],
+        ),
+        ({"load_balancing": "strict"}, ["orders-a.shared"], ["orders-a.shared"]),
+        (
+            {"load_balancing": "strict", "addresses": ["b", "*"]},
+            ["a", "a.shared", "b.shared", "c"],
+            ["b", "a", "c"],
+        ),
+        ({"load_balancing": "strict", "addresses": ["*", "a.shared"]}, ["a", "a.shared"], ["a", "a.shared"]),
+        ({"target": "all"}, ["orders-a", "orders-b", "orders-all"], ["orders-a", "orders-b", "orders-all"]),
+        ({"target": "all", "addresses": ["*"]}, ["a", "all"], ["a"]),
+        ({"addresses": ["*"]}, ["a", "b"], ["a", "b"]),
+    ],
+)
+def test_patterns_leave_out_targets(keys: dict[str, Any], configured: list[str], names: list[str]) -> None:
+    """What a connection itself brings here is forwarded only if it is named: consumers read it here."""
+    (connection,) = validate(_connection(**keys)).cluster_connections
+
+    assert connection.names(configured) == names
 
 
 def test_strict_includes_this() -> None:

@@ -10,7 +10,7 @@ from app.demo.bridged import traffic
 from app.demo.bridged.clusters import ADDRESS, BRIDGE, ORIGIN, PARTITIONS, TARGET, Clusters, Ends, Sender
 from app.demo.display import Display
 from app.demo.folder import in_folder
-from app.demo.judges import CHECK_LIMIT_S, DemoError
+from app.demo.judges import CHECK_LIMIT_S, DemoError, ended
 from app.demo.processes import Child, Interruption, WorkerProcess
 from app.demo.watch import Watch
 from app.embedded import ports
@@ -25,6 +25,7 @@ CUT_S: Final = 3.0
 ACTS: Final = (0.30, 0.50, traffic.FAIL_OVER)
 """Shares of the traffic: what is sent before the bridge is killed, before the link is cut, before the producer fails over."""
 _LOOK_EVERY_S: Final = 0.02
+_STATUS: Final = "status of the bridge"
 
 
 def run(messages: int = MESSAGES, keep: bool = False, seed: int = 1) -> int:
@@ -96,10 +97,13 @@ class _Demo:
         seconds = time.monotonic() - began
         say("check: another program compares what both clusters were sent with what paris accepted")
         self._display.close()
-        status = self._child(["-m", "app", "bridge", "status", "--config", str(self._configs[ORIGIN])])
+        status = self._child(
+            _STATUS, ["-m", "app", "bridge", "status", "--config", str(self._configs[ORIGIN])]
+        )
         stopped = [self._stop(each) for each in (self._bridge, *workers)]
         bootstraps = (self._clusters.origin.bootstrap_servers, self._clusters.target.bootstrap_servers)
         code = self._child(
+            "check",
             [
                 "-m",
                 "app.check.bridged",
@@ -109,15 +113,15 @@ class _Demo:
                 bootstraps[1],
                 "--address",
                 ADDRESS,
-            ]
+            ],
         )
         self._display.say(
             f"Killed twice, cut off for {CUT_S:g} s, failed over once: all took {seconds:.1f} s."
         )
-        for each, ended in zip((BRIDGE, ORIGIN, TARGET), stopped, strict=True):
-            if ended != 0:
+        for each, left in zip((BRIDGE, ORIGIN, TARGET), stopped, strict=True):
+            if left != 0:
                 self._display.say(
-                    f"{each} did not stop in order within {STOP_LIMIT_S:g} s of SIGTERM: {ended}"
+                    f"{each} did not stop in order within {STOP_LIMIT_S:g} s of SIGTERM: {left}"
                 )
         return max(code, status, *(int(each != 0) for each in stopped))
 
@@ -204,7 +208,7 @@ class _Demo:
         deadline = time.monotonic() + LIMIT_S
         while True:
             quiet = self._child(
-                ["-m", "app", "bridge", "status", "--config", config], self._directory / "status.log"
+                _STATUS, ["-m", "app", "bridge", "status", "--config", config], self._directory / "status.log"
             )
             if quiet == 0 and self._written.committed() >= self._written.written():
                 return
@@ -228,16 +232,13 @@ class _Demo:
         if watch is not None:
             self._display.update(self._sent, watch.accepted, watch.accepted, watch.duplicates)
 
-    def _child(self, arguments: list[str], log: Path | None = None) -> int:
+    def _child(self, name: str, arguments: list[str], log: Path | None = None) -> int:
         child = Child(arguments, log)
         self._stack.callback(child.kill)
-        code = child.wait(CHECK_LIMIT_S, self._interruption.check)
-        if code is None:
-            raise DemoError(f"{' '.join(arguments[1:4])} did not end within {CHECK_LIMIT_S:g} s")
-        return code
+        return ended(child, name, CHECK_LIMIT_S, self._interruption.check)
 
     def _stop(self, child: WorkerProcess) -> int | None:
-        """Its exit code; None = it did not end."""
+        """Its exit code, below 0 the signal's that ended it; None = it did not end."""
         child.terminate()
         code = child.wait(STOP_LIMIT_S, self._interruption.check)
         child.kill()

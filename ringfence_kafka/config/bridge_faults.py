@@ -1,0 +1,175 @@
+"""What does not fit together among ``[[bridges]]``, ``[[cluster_connections]]`` and ``[[addresses]]``."""
+
+import fnmatch
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Final, NamedTuple
+
+from pydantic import TypeAdapter, ValidationError
+
+from ringfence_kafka import wire
+from ringfence_kafka.config.bridges import (
+    ADDRESS,
+    NAME_CHARACTERS_MAX,
+    BridgeSettings,
+    ConnectionSettings,
+)
+from ringfence_kafka.config.kafka import KafkaSettings
+from ringfence_kafka.config.patterns import has_wildcard
+from ringfence_kafka.config.section import TopicName
+
+_TOPIC_NAME: Final = TypeAdapter(TopicName)
+
+
+class Addressed(NamedTuple):
+    """What of an address a bridge to it must not disturb."""
+
+    input_topic: str
+    accepted_topic: str
+    id_headers: tuple[str, ...]
+
+
+def same_cluster(one: KafkaSettings, other: KafkaSettings) -> bool:
+    """Whether both name a server of the other's."""
+    return not _servers(one).isdisjoint(_servers(other))
+
+
+def _servers(kafka: KafkaSettings) -> set[str]:
+    return {each.strip() for each in kafka.bootstrap_servers.split(",")}
+
+
+def bridge_faults(
+    bridges: Sequence[BridgeSettings],
+    connections: Sequence[ConnectionSettings],
+    addresses: Mapping[str, Addressed],
+    topics: Mapping[str, str],
+    kafka: KafkaSettings,
+) -> Iterator[str]:
+    """What does not fit together among tables, a line a fault with the way out. Pure.
+
+    Args:
+        bridges: All of them.
+        connections: All of them.
+        addresses: Those that are configured, by name.
+        topics: What each topic is that belongs to them or to the application.
+        kafka: The cluster of those that name none.
+    """
+    names = [(each.name, f"bridges: {each.name!r}") for each in bridges]
+    for bridge in bridges:
+        yield from _topic_faults(bridge, addresses, kafka)
+    for each, count in Counter(each.name for each in connections).items():
+        if count > 1:
+            yield f"cluster_connections: {each!r} stands {count} times; keep one entry of it"
+    for connection in connections:
+        yield from _connection_faults(connection, addresses, kafka)
+        yield from _unfit_addresses(connection, addresses)
+        names += [
+            (connection.bridge_name(member, address), f"cluster_connections: {connection.name!r}")
+            for member in connection.targets
+            for address in connection.names(addresses)
+        ]
+        if connection.name in {each.name for each in bridges}:
+            yield f"cluster_connections: {connection.name!r} is also a bridge's name: rename one, 'ringfence bridge NAME' must tell them apart"
+    yield from _name_faults(names)
+    reached = {each.target_address for each in bridges}
+    for connection in connections:
+        reached |= set(map(connection.target_address, connection.names(addresses)))
+    own = {
+        wire.quarantine_topic(each): f"the quarantine topic of address {each!r}"
+        for each in reached - set(addresses)
+    }
+    yield from _quarantine_faults(names, {**own, **topics})
+
+
+def _name_faults(names: Sequence[tuple[str, str]]) -> Iterator[str]:
+    for name, count in Counter(name for name, _ in names).items():
+        if count > 1:
+            yield f"bridges: {name!r} stands {count} times; keep one [[bridges]] entry of it"
+    for name, place in names:
+        if len(name) > NAME_CHARACTERS_MAX:
+            yield (
+                f"{place} would have the bridge {name!r} of {len(name)} characters: {NAME_CHARACTERS_MAX} are possible; choose shorter names"
+            )
+
+
+def _quarantine_faults(names: Iterable[tuple[str, str]], topics: Mapping[str, str]) -> Iterator[str]:
+    """Bridges whose quarantine topic is another's: Kafka takes dots and underscores for the same."""
+    owners = {topic.replace(".", "_"): f"{topic} is {owner}" for topic, owner in topics.items()}
+    for name, place in names:
+        quarantine = wire.bridge_quarantine_topic(name)
+        if owner := owners.get(quarantine.replace(".", "_")):
+            yield f"{place} would write what is refused to {quarantine}, but {owner}: choose another name"
+
+
+def _unfit_addresses(connection: ConnectionSettings, addresses: Mapping[str, Addressed]) -> Iterator[str]:
+    """Names that no topic can have: of addresses here, and of those at the members."""
+    place = f"cluster_connections: {connection.name!r}"
+    for name in connection.names(addresses):
+        if fault := _unfit(name):
+            yield f"{place}: addresses: {name!r} can be no address: {fault}"
+        elif fault := _unfit(target := connection.target_address(name)):
+            yield f"{place}: target = {connection.target!r}: {target!r} can be no address: {fault}"
+
+
+def _unfit(name: str) -> str:
+    """Why no address can be called so, and the way out; empty = it can."""
+    try:
+        _TOPIC_NAME.validate_python(name)
+    except ValidationError as error:
+        if error.errors()[0]["type"] == "string_too_long":
+            return f"it has {len(name)} characters: choose a shorter one"
+        return "use letters, digits, ., _ and -"
+    return ""
+
+
+def _topic_faults(
+    bridge: BridgeSettings, addresses: Mapping[str, Addressed], kafka: KafkaSettings
+) -> Iterator[str]:
+    place = f"bridges: {bridge.name!r}"
+    address = addresses.get(bridge.target_address)
+    target = bridge.target_topic or (address.input_topic if address else bridge.target_address)
+    here = same_cluster(bridge.source or kafka, bridge.target or kafka)
+    if here and target == bridge.source_topic:
+        yield f"{place} would forward {target} to itself: name another source_topic, target_address or [bridges.target]"
+    accepted = address.accepted_topic if address else wire.accepted_topic(bridge.target_address)
+    if here and bridge.source_topic == accepted:
+        yield (
+            f"{place} would forward {accepted} to {target}, of which it is made, for ever: name another source_topic, target_address or "
+            "[bridges.target]"
+        )
+    quarantine = wire.bridge_quarantine_topic(bridge.name)
+    if quarantine in {wire.quarantine_topic(bridge.target_address), target} or (
+        here and quarantine == bridge.source_topic
+    ):
+        yield f"{place} would write what is refused to {quarantine}, which is used for something else: choose another name"
+    ids = address.id_headers if address else ()
+    for name in bridge.add_headers:
+        if name in ids:
+            yield (
+                f"{place}: add_headers = {{{name!r}: …}} would give all messages one duplicate ID, and the target would accept one of them: "
+                "remove it"
+            )
+
+
+def _connection_faults(
+    connection: ConnectionSettings, addresses: Mapping[str, Addressed], kafka: KafkaSettings
+) -> Iterator[str]:
+    place = f"cluster_connections: {connection.name!r}"
+    for pattern in connection.addresses:
+        if has_wildcard(pattern) and not fnmatch.filter(addresses, pattern):
+            known = ", ".join(sorted(addresses)) or "none"
+            yield f"{place}: addresses: {pattern!r} matches no [[addresses]] entry (there are {known}): fix it, or add one"
+    here = connection.member(connection.this).kafka() or kafka
+    for member in connection.members:
+        if member.name != connection.this and same_cluster(here, member.kafka() or kafka):
+            yield (
+                f"{place}: members {connection.this!r} and {member.name!r} have the same bootstrap_servers: each member is a cluster of its "
+                "own; fix one"
+            )
+    for name in connection.names(addresses):
+        target = connection.target_address(name)
+        if connection.load_balancing == "strict" and target == name:
+            yield (
+                f"{place}: target = {connection.target!r} is the same address, and with load_balancing = 'strict' a copy would stay at "
+                f"{connection.this}: name another, such as '{ADDRESS}.shared', or leave it out"
+            )
