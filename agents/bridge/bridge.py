@@ -4,8 +4,8 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import AsyncIterator, Collection, Coroutine, Mapping
-from typing import Any, Final, TypeVar
+from collections.abc import AsyncIterator, Collection, Mapping
+from typing import Final
 
 from aiokafka.errors import KafkaError
 
@@ -18,7 +18,9 @@ from agents.bridge.partitions import Partitions
 from agents.bridge.plan import Plan
 from agents.bridge.source import Read, SourceConsumer
 from agents.bridge.state import SOURCE, TARGET, BridgeState, said
+from agents.bridge.stopping import StoppingError, cancelled, unless
 from agents.bridge.targeting import look
+from agents.bridge.upkeep import keep, measure
 from agents.bridge.window import CYCLE_RECORDS_MAX
 from ringfence_client.topic_watch import TopicWatch
 from ringfence_kafka.cluster import NO_TOPIC, Cluster, TopicIdentity
@@ -35,14 +37,7 @@ SETTLED_S: Final = 2.0
 """A producer that lives so long and has nothing to do is well."""
 LASTED_S: Final = 5.0
 """What fails after so long fails for the first time."""
-MEASURE_EVERY_S: Final = 2.0
 REST_S: Final = 5.0
-
-T = TypeVar("T")
-
-
-class StoppingError(Exception):
-    """Somebody asked to stop."""
 
 
 class Bridge:
@@ -115,10 +110,10 @@ class Bridge:
     async def _connected(self) -> AsyncIterator[None]:
         """A member of the group, until the end."""
         self.state.assigned = None
-        shared = None if self._permit is None else await self._unless_stopped(self._permit.get())
+        shared = None if self._permit is None else await unless(self._stopping, self._permit.get())
         self._cluster = Cluster(self.plan.source, self.plan.group)
         async with contextlib.AsyncExitStack() as stack:
-            await self._unless_stopped(self._cluster.start())
+            await unless(self._stopping, self._cluster.start())
             stack.push_async_callback(self._cluster.stop)
             self._partitions = Partitions(self.plan, self._cluster, self.window, self.state, shared)
             self._watch = TopicWatch(self._cluster)
@@ -134,9 +129,13 @@ class Bridge:
             self._partitions.consumer = consumer
             stack.push_async_callback(self._partitions.stop)
             stack.push_async_callback(consumer.stop)
-            await self._unless_stopped(consumer.start())
-            for work in (self._watch.run(), self._measure()):
-                stack.push_async_callback(_cancelled, asyncio.create_task(work))
+            await unless(self._stopping, consumer.start())
+            for work in (
+                self._watch.run(),
+                keep(consumer, self.state),
+                measure(self.plan.source_topic, self._cluster, self._watch, self.window, self.state),
+            ):
+                stack.push_async_callback(cancelled, asyncio.create_task(work))
             yield
 
     def _assigned(self, numbers: Collection[int]) -> None:
@@ -161,13 +160,15 @@ class Bridge:
         """Before all partitions are given away: what is under way is waited for, and committed."""
         self._handing_over = True
         life = self._life
-        if life is not None:
-            await self._flow.drain(life)
-            if self.window.busy:
-                life.end(LifeEndedError("partitions were given away while messages were under way"))
-        await self._committer.commit(self._partitions.consumer)
-        self._flow.start_over()
-        self._partitions.drop()
+        try:
+            if life is not None:
+                await self._flow.drain(life)
+                if self.window.busy:
+                    life.end(LifeEndedError("partitions were given away while messages were under way"))
+            await self._committer.commit(self._partitions.consumer)
+        finally:
+            self._flow.start_over()
+            self._partitions.drop()
 
     # -- the target ----------------------------------------------------------------------------------------
 
@@ -194,16 +195,15 @@ class Bridge:
             await self._committer.commit(self._partitions.consumer)
             if not at_once:
                 await set_within(self._stopping, back_off(attempt, AGAIN_FIRST_S, AGAIN_MOST_S))
-            self._partitions.consumer.keep()
 
     async def _one_life(self) -> None:
         """Until it fails, or somebody asks to stop."""
-        target = await self._unless_stopped(look(self.plan))
+        target = await unless(self._stopping, look(self.plan))
         bytes_max = min(target.bytes_max, target.quarantine_bytes_max or target.bytes_max)
         producer = IdempotentProducer(self.plan.target, self._instance, bytes_max)
         life = Life(self.plan.name, producer)
         try:
-            await self._unless_stopped(producer.start())
+            await unless(self._stopping, producer.start())
             self._life, self.state.reached = life, True
             flow = self._flow
             loader = Loader(self.plan, target, producer.builder, flow.records_max, flow.refused)
@@ -219,7 +219,6 @@ class Bridge:
         while not self._stopping.is_set():
             life.check()
             life.moved.clear()
-            self._partitions.consumer.keep()
             if await flow.settle() or (not self.window.busy and time.monotonic() - began > SETTLED_S):
                 self.state.recover(TARGET)
             there = life.producer.partitions(topic)
@@ -279,40 +278,3 @@ class Bridge:
         """From what is confirmed."""
         for number, offset in self._flow.start_over():
             self._partitions.consumer.go_on(number, offset)
-
-    async def _measure(self) -> None:
-        """Keep what is shown a few seconds old at most."""
-        topic = self.plan.source_topic
-        while True:
-            numbers = list(self.window.places)
-            with contextlib.suppress(KafkaError, OSError, TimeoutError, StoppedError):
-                ends = await self._cluster.stable_ends([(topic, each) for each in numbers])
-                for number in numbers:
-                    place = self.window.places.get(number)
-                    if place is not None:
-                        self.state.lags[number] = max(0, ends[topic, number] - place.confirmed)
-            self.state.source_faults = self._watch.faults
-            await asyncio.sleep(MEASURE_EVERY_S)
-
-    async def _unless_stopped(self, work: Coroutine[Any, Any, T]) -> T:
-        """Wait for something that may take long.
-
-        Raises:
-            StoppingError: somebody asked to stop meanwhile.
-        """
-        task, stopping = asyncio.create_task(work), asyncio.create_task(self._stopping.wait())
-        try:
-            await asyncio.wait([task, stopping], return_when=asyncio.FIRST_COMPLETED)
-            if not task.done():
-                raise StoppingError
-            return task.result()
-        finally:
-            stopping.cancel()
-            await _cancelled(task)
-
-
-async def _cancelled(task: "asyncio.Task[Any]") -> None:
-    task.cancel()
-    await asyncio.wait([task])
-    if not task.cancelled():
-        task.exception()

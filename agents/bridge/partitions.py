@@ -60,6 +60,7 @@ class Partitions:
     def drop(self) -> None:
         """All are given away."""
         self.epoch += 1
+        self._state.assigned = None
         for task in self._openings.values():
             task.cancel()
         self._openings.clear()

@@ -145,9 +145,14 @@ class SourceConsumer:
             self._consumer.resume(tp)
 
     def keep(self) -> None:
-        """Have aiokafka go on where an error ended one of its tasks."""
+        """Have aiokafka go on where an error ended one of its tasks, or made it wait. To be called again and again, whatever is read.
+
+        Raises:
+            KafkaError: what was in the way of the membership; it is tried again.
+        """
         insides.keep_fetching(self._consumer._fetcher)  # noqa: SLF001
         insides.keep_member(self._consumer)
+        insides.keep_asking(self._consumer)
 
     async def read(self, partitions: Mapping[int, int], share: int, records_max: int, limit_s: float) -> Read:
         """What has come of these partitions; waits for some for so long.
@@ -159,7 +164,7 @@ class SourceConsumer:
             limit_s: Seconds.
 
         Raises:
-            KafkaError: the group, or all brokers.
+            KafkaError: fetching was refused altogether.
         """
         found = await self._take(partitions, share, records_max)
         if not (found.records or found.reached or found.lost or found.unreadable):
@@ -171,7 +176,6 @@ class SourceConsumer:
         """They take turns: where not all can have their share, the others begin next time."""
         found, left = Read(), records_max
         now = asyncio.get_running_loop().time()
-        self._consumer._coordinator.check_errors()  # noqa: SLF001 - as aiokafka's own getmany
         for number in in_turn(partitions, self._last):
             begun = partitions[number]
             tp = TopicPartition(self._topic, number)

@@ -14,6 +14,7 @@ log: Final = logging.getLogger("ringfence.bridge")
 SOURCE: Final = "source"
 TARGET: Final = "target"
 COMMIT: Final = "commit"
+MEMBERSHIP: Final = "membership"
 """Kinds of faults: each ends for reasons of its own."""
 
 

@@ -3,10 +3,11 @@
 import asyncio
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
+from aiokafka.errors import GroupAuthorizationFailedError
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
 
@@ -80,11 +81,12 @@ async def test_target_silent_past_time_outs(
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """B5, with shorter time-outs: the target falls silent for longer than a request, a producer and a session may take. Nothing but lag."""
+    """B5, with shorter time-outs: the target falls silent for longer than requests, producers, sessions and idle consumers may take."""
     monkeypatch.setattr("ringfence_kafka.access.REQUEST_TIMEOUT_MS", 2_000)
     monkeypatch.setattr("ringfence_kafka.idempotent.ACKNOWLEDGED_WITHIN_S", 3.0)
     monkeypatch.setattr("ringfence_kafka.idempotent.START_LIMIT_S", 3.0)
     monkeypatch.setattr("agents.bridge.source.SESSION_TIMEOUT_MS", SHORT_SESSION_S * 1_000)
+    monkeypatch.setattr("agents.bridge.source.POLL_INTERVAL_MAX_MS", 2_000)
     caplog.set_level("INFO", "ringfence.bridge")
     given = prepare(two, tmp_path, target=linked.links[0].bootstrap, window=200)
     given.send(messages(100))
@@ -103,6 +105,40 @@ async def test_target_silent_past_time_outs(
     assert row["retried"] > 0
     assert len(given.got()) > 400
     _passed(given, 400)
+
+
+async def test_standby_meets_an_error(
+    two: Two, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Who has no partitions, and is refused by the group once, says so, joins again, and takes over. Nobody leaves because nobody asks it."""
+    monkeypatch.setattr("agents.bridge.source.POLL_INTERVAL_MAX_MS", 1_500)
+    given = prepare(two, tmp_path)
+    given.send(messages(10))
+    async with bridges.in_this_process(given.config, given.config) as found:
+        await asyncio.to_thread(given.settled, [10])
+        await until(lambda: _shared_out(found) == [0, 1], lambda: str([each.state.reasons for each in found]))
+        standby, busy = sorted(found, key=lambda each: len(each.state.assigned or ()))
+        coordinator = standby._partitions.consumer._consumer._coordinator
+        well = coordinator._do_heartbeat
+
+        async def refused() -> bool:
+            coordinator._do_heartbeat = well
+            raise GroupAuthorizationFailedError(given.group)
+
+        coordinator._do_heartbeat = refused
+        await until(
+            lambda: "again: source: GroupAuthorizationFailedError" in caplog.text, lambda: caplog.text
+        )
+        busy.stop()
+        await until(lambda: standby.state.assigned == {0}, lambda: str(standby.state.reasons))
+        given.send(messages(10, first=10))
+        await asyncio.to_thread(given.settled, [20])
+
+    _passed(given, 20)
+
+
+def _shared_out(found: Sequence[Bridge]) -> list[int]:
+    return sorted(len(each.state.assigned or ()) for each in found if each.state.ready)
 
 
 @pytest.mark.long
