@@ -13,11 +13,11 @@ from agents.bridge.committing import Committer
 from agents.bridge.flow import POLL_S, Flow
 from agents.bridge.joining import Permit
 from agents.bridge.life import Life, LifeEndedError
-from agents.bridge.load import Loader, RefusedError
+from agents.bridge.load import Loader
 from agents.bridge.partitions import Partitions
 from agents.bridge.plan import Plan
 from agents.bridge.source import Read, SourceConsumer
-from agents.bridge.state import SOURCE, TARGET, BridgeState, said
+from agents.bridge.state import SOURCE, TARGET, UNREADABLE, BridgeState, said
 from agents.bridge.stopping import StoppingError, cancelled, unless
 from agents.bridge.targeting import look
 from agents.bridge.upkeep import keep, measure
@@ -38,6 +38,7 @@ SETTLED_S: Final = 2.0
 LASTED_S: Final = 5.0
 """What fails after so long fails for the first time."""
 REST_S: Final = 5.0
+"""After so long it is looked whether the target takes what it has refused."""
 
 
 class Bridge:
@@ -182,9 +183,6 @@ class Bridge:
                 return
             except (RingfenceError, KafkaError, OSError, TimeoutError) as error:
                 fault = said(error)
-            except RefusedError as error:
-                log.error("bridge %s: %s", self.plan.name, error)
-                self._partitions.reopen(error.partition, str(error), REST_S)
             except LifeEndedError as error:
                 at_once = self._flow.learn(error)
                 fault = "" if at_once else str(error)
@@ -206,13 +204,35 @@ class Bridge:
             await unless(self._stopping, producer.start())
             self._life, self.state.reached = life, True
             flow = self._flow
+            flow.looked(target)
             loader = Loader(self.plan, target, producer.builder, flow.records_max, flow.refused)
-            await self._forward(life, loader, target.partitions)
+            looking = asyncio.create_task(self._look_again(loader))
+            try:
+                await self._forward(life, loader, target.partitions)
+            finally:
+                await cancelled(looking)
             await flow.drain(life)
             await self._committer.commit(self._partitions.consumer)
         finally:
             self._life = None
             await life.discard()
+
+    async def _look_again(self, loader: Loader) -> None:
+        """While partitions wait for the target to take a record: others go on meanwhile."""
+        while True:
+            await asyncio.sleep(REST_S)
+            if not self._flow.stopped:
+                continue
+            try:
+                loader.target = await look(self.plan)
+            except Exception as error:  # noqa: BLE001 - the producer meets it, too
+                log.debug("bridge %s: the target cannot be looked at: %r", self.plan.name, error)
+                continue
+            waiting = list(self._flow.stopped)
+            self._flow.looked(loader.target)
+            for place in waiting:
+                if self.window.places.get(place.partition) is place:
+                    self._partitions.consumer.go_on(place.partition, place.next)
 
     async def _forward(self, life: Life, loader: Loader, partitions: int) -> None:
         began, flow, topic = time.monotonic(), self._flow, self.plan.target_topic
@@ -265,14 +285,14 @@ class Bridge:
 
     def _note_unreadable(self, found: Read) -> None:
         for number in found.reached:
-            self.state.unreadable.pop(number, None)
+            self.state.go_on(UNREADABLE, number)
         for number, why in found.unreadable.items():
-            if number not in self.state.unreadable:
-                log.error(
-                    "bridge %s: %s/%d cannot be read: its messages from there on wait, other partitions go on: %s",
-                    self.plan.name, self.plan.source_topic, number, why,
-                )  # fmt: skip
-            self.state.unreadable[number] = f"cannot be read: {why}"
+            at = self.window.places[number].next
+            self.state.stop(
+                UNREADABLE,
+                number,
+                f"stopped: {self.plan.source_topic}/{number} cannot be read from {at} on: {why}",
+            )
 
     def _start_over(self) -> None:
         """From what is confirmed."""

@@ -75,7 +75,7 @@ class Committer:
 
     def _note(self, number: int) -> Note:
         shown = self._state.partitions[number]
-        fault = self._state.fault
+        fault = self._state.stops.get(number) or self._state.fault
         counted = {
             name: getattr(shown.note, name) + shown.counts[name]
             for name in ("forwarded", "retried", "filtered", "quarantined")

@@ -60,14 +60,12 @@ class Partitions:
     def drop(self) -> None:
         """All are given away."""
         self.epoch += 1
-        self._state.assigned = None
         for task in self._openings.values():
             task.cancel()
         self._openings.clear()
         self._window.reset()
         self._window.close(list(self._window.places))
-        for shown in (self._state.partitions, self._state.waiting, self._state.unreadable, self._state.lags):
-            shown.clear()
+        self._state.close()
 
     async def stop(self) -> None:
         """Open nothing any more."""

@@ -3,7 +3,7 @@
 import logging
 import time
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from agents.bridge.note import Note
@@ -16,6 +16,11 @@ TARGET: Final = "target"
 COMMIT: Final = "commit"
 MEMBERSHIP: Final = "membership"
 """Kinds of faults: each ends for reasons of its own."""
+
+LOST: Final = "lost"
+REFUSED: Final = "refused"
+UNREADABLE: Final = "unreadable"
+"""Kinds of what stops one partition: its log has lost its end, nothing takes its next record, or that cannot be read."""
 
 
 @dataclass(slots=True)
@@ -49,7 +54,7 @@ class BridgeState:
         self.lags: dict[int, int] = {}
         self.waiting: dict[int, str] = {}
         """Partitions that are given to us and are not forwarded, and why."""
-        self.unreadable: dict[int, str] = {}
+        self._stops: dict[str, dict[int, Standing]] = {kind: {} for kind in (UNREADABLE, REFUSED, LOST)}
         self.assigned: set[int] | None = None
         """None = the group has not given out partitions yet."""
         self.first_topic_id = ""
@@ -92,6 +97,38 @@ class BridgeState:
                 log.info("bridge %s: forwards again", self.name)
             self._touch()
 
+    def stop(self, kind: str, partition: int, text: str) -> None:
+        """A partition goes no further, and others do. It is logged once, and began with the first of several in a row."""
+        standing = self._stops[kind].get(partition)
+        if standing is not None and standing.text == text:
+            return
+        since = Standing(text) if standing is None else replace(standing, text=text)
+        self._stops[kind][partition] = since
+        log.error("bridge %s: partition %d goes no further, others go on: %s", self.name, partition, text)
+        if partition in self.partitions:
+            self.partitions[partition].dirty = True
+
+    def go_on(self, kind: str, partition: int) -> None:
+        """It does again."""
+        if self._stops[kind].pop(partition, None) is not None:
+            log.info("bridge %s: partition %d goes on", self.name, partition)
+            if partition in self.partitions:
+                self.partitions[partition].dirty = True
+
+    def close(self) -> None:
+        """All partitions are given away."""
+        self.assigned = None
+        self.partitions.clear()
+        self.waiting.clear()
+        self.lags.clear()
+        for stops in self._stops.values():
+            stops.clear()
+
+    @property
+    def stops(self) -> dict[int, Standing]:
+        """Partitions that go no further, and why."""
+        return self._stops[UNREADABLE] | self._stops[REFUSED] | self._stops[LOST]
+
     def _touch(self) -> None:
         for each in self.partitions.values():
             each.dirty = True
@@ -111,7 +148,8 @@ class BridgeState:
             found.setdefault("all", "no partitions yet: joining the consumer group at the source")
         if not self.reached:
             found.setdefault("all", "connecting to the target")
-        return found | {str(each): why for each, why in sorted((self.unreadable | self.waiting).items())}
+        stops = {number: each.text for number, each in self.stops.items()}
+        return found | {str(each): why for each, why in sorted((self.waiting | stops).items())}
 
 
 def said(error: BaseException) -> str:

@@ -64,6 +64,7 @@ async def _look(plan: Plan) -> Target:
             bytes_max=found.message_bytes_max,
             compacted="compact" in found.cleanup_policy,
             quarantine_bytes_max=0 if kept is None else kept.message_bytes_max,
+            settings=str([sorted((each.config or {}).items()) for each in (found, kept) if each is not None]),
         )
     finally:
         await admin.close()

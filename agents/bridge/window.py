@@ -35,7 +35,7 @@ class Place:
 class Cycle:
     """What was read at once."""
 
-    ends: Mapping[Place, int]
+    ends: dict[Place, int]
     """Up to where, of each partition."""
     records: Mapping[Place, int] = field(default_factory=dict)
     """How many are sent."""
@@ -103,6 +103,10 @@ class Window:
         cycle = Cycle(ends)
         self._cycles.append(cycle)
         return cycle
+
+    def cut(self, cycle: Cycle, place: Place, offset: int) -> None:
+        """Of this partition only what lies below goes out with the cycle."""
+        place.next = cycle.ends[place] = offset
 
     def settle(self) -> list[Cycle]:
         """Confirm what is acknowledged, oldest cycle first; returns those."""

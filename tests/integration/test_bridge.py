@@ -13,7 +13,7 @@ from app.embedded.broker import EmbeddedBroker
 from tests.support import bridges, kafka, malformed
 from tests.support.bridges import PARTITIONS, Two, hop_of, messages, numbers, prepare
 from tests.support.kafka import Sent
-from tests.support.worker import run_verb
+from tests.support.worker import run_verb, wait_for
 
 
 @pytest.fixture(scope="module")
@@ -121,6 +121,34 @@ def test_too_large(two: Two, tmp_path: Path) -> None:
     assert sorted(numbers(bridges.passed(got))) == list(range(10))
     assert (kept.key, kept.value, kept.source) == (b"g1", b"x" * 50_000, f"{given.topic}/0/5")
     assert b"takes max.message.bytes = 20000" in (dict(kept.headers)["_RF_REASON"] or b"")
+
+
+def test_nothing_takes_it(two: Two, tmp_path: Path) -> None:
+    """Too large for the quarantine, too: its partition waits and says so, others flow; when the target takes it, all goes on."""
+    given = prepare(two, tmp_path, source_partitions=2, settings={"max.message.bytes": "20000"})
+    kafka.create_topics(two.target, {f"{given.name}.quarantine": (1, {"max.message.bytes": "100"})})
+    large = Sent(b"large", b"g1", b"7" * 50_000)
+    given.send([*messages(5), large, *messages(5, first=5)])
+    with bridges.bridge(given.config, given.name) as process:
+        bridges.confirmed_at(two.source, given.group, given.topic, [5, 0])
+        wait_for(lambda: process.health()[0] == 503, process.log)
+        for first in range(100, 600, 100):
+            given.send(messages(100, first=first), 1)
+            bridges.confirmed_at(two.source, given.group, given.topic, [5, first])
+        stopped, well = bridges.status(given.config, code=1)["bridges"][given.name]["partitions"]
+        assert (
+            "raise its max.message.bytes = 100" in process.health()[1]["bridges"][given.name]["reasons"]["0"]
+        )
+        assert stopped["retried"] + well["retried"] == 0
+        kafka.alter_topic(two.target, given.address, "max.message.bytes", "100000")
+        got = given.settled([11, 500])
+        process.wait_ready()
+
+    assert "offset 5 is refused for good" in stopped["error"]
+    assert stopped["since"] is not None
+    assert (stopped["lag"], well["error"]) == (6, None)
+    assert len(got) == 511
+    assert bridges.status(given.config, code=0)["bridges"][given.name]["partitions"][0]["error"] is None
 
 
 def test_refused_by_the_broker(two: Two, tmp_path: Path) -> None:

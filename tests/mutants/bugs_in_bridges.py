@@ -114,8 +114,8 @@ MUTANTS: Final = (
         (
             Patch(
                 _BRIDGE,
-                "            await self._flow.drain(life)\n            if self.window.busy:\n",
-                "            if self.window.busy:\n",
+                "                await self._flow.drain(life)\n                if self.window.busy:\n",
+                "                if self.window.busy:\n",
             ),
         ),
         f"{_TROUBLES}::test_partitions_change_hands",
@@ -148,14 +148,28 @@ MUTANTS: Final = (
     Mutant(
         "bridge-refused-not-learned",
         "One message that the target does not take holds up its partition for ever.",
-        (Patch(_FLOW, "            self.refused[batch.first] = str(error)\n", "            pass\n"),),
+        (
+            Patch(
+                _FLOW, "            self.refused.by_target[batch.first] = str(error)\n", "            pass\n"
+            ),
+        ),
         _MODEL,
+    ),
+    Mutant(
+        "bridge-steps-over-what-nothing-takes",
+        "Without a quarantine topic a message that the target does not take is lost in silence.",
+        (Patch(_FLOW, "                self.window.cut(cycle, place, error.offset)\n", ""),),
+        "tests/unit/test_bridge_flow.py::test_what_nothing_takes_stops_its_partition_alone",
     ),
     Mutant(
         "bridge-forgets-which-is-refused",
         "Two partitions with such a message each make the other's be looked for again, for ever.",
         (
-            Patch(_FLOW, "if done and (self.refused or self._until):", "if self.refused or self._until:"),
+            Patch(
+                _FLOW,
+                "if done and (self.refused.by_target or self._until):",
+                "if self.refused.by_target or self._until:",
+            ),
             Patch(
                 _FLOW,
                 "            if all(\n                each.confirmed >= end or",
