@@ -14,31 +14,33 @@ from agents.bridge.flow import POLL_S, Flow
 from agents.bridge.joining import Permit
 from agents.bridge.life import Life, LifeEndedError
 from agents.bridge.load import Loader
-from agents.bridge.partitions import Partitions
-from agents.bridge.plan import Plan
+from agents.bridge.partitions import OUTDATED, Partitions
+from agents.bridge.plan import AGAIN_FIRST_S, AGAIN_MOST_S, Plan
 from agents.bridge.source import Read, SourceConsumer
-from agents.bridge.state import SOURCE, TARGET, UNREADABLE, BridgeState, said
+from agents.bridge.state import SOURCE, TARGET, UNREADABLE, BridgeState
 from agents.bridge.stopping import StoppingError, cancelled, unless
 from agents.bridge.targeting import look
 from agents.bridge.upkeep import keep, measure
 from agents.bridge.window import CYCLE_RECORDS_MAX
 from ringfence_client.topic_watch import TopicWatch
 from ringfence_kafka.cluster import NO_TOPIC, Cluster, TopicIdentity
-from ringfence_kafka.errors import RingfenceError
+from ringfence_kafka.errors import RingfenceError, said, unforeseen
 from ringfence_kafka.idempotent import IdempotentProducer
 from ringfence_kafka.together import StoppedError
 from ringfence_kafka.waiting import back_off, set_within
 
 log: Final = logging.getLogger("ringfence.bridge")
 
-AGAIN_FIRST_S: Final = 0.1
-AGAIN_MOST_S: Final = 5.0
 SETTLED_S: Final = 2.0
 """A producer that lives so long and has nothing to do is well."""
 LASTED_S: Final = 5.0
 """What fails after so long fails for the first time."""
 REST_S: Final = 5.0
 """After so long it is looked whether the target takes what it has refused."""
+
+
+class OutdatedError(RingfenceError):
+    """What the bridge goes by is not true any more: it is asked for again, before anything is forwarded."""
 
 
 class Bridge:
@@ -100,9 +102,11 @@ class Bridge:
                     await self._live()
             except StoppingError:
                 return
-            except (RingfenceError, KafkaError, OSError, TimeoutError, StoppedError) as error:
+            except Exception as error:  # noqa: BLE001 - it ends neither this bridge nor the others
                 attempt = 1 if time.monotonic() - began > LASTED_S else attempt + 1
-                self.state.fail(SOURCE, f"source: {said(error)}")
+                if isinstance(error, OutdatedError) and self._permit is not None:
+                    self._permit.forget()
+                self.state.fail(SOURCE, f"source: {self._told(error)}")
                 await set_within(self._stopping, back_off(attempt, AGAIN_FIRST_S, AGAIN_MOST_S))
 
     # -- the source ----------------------------------------------------------------------------------------
@@ -127,7 +131,7 @@ class Bridge:
                 self._assigned,
                 self._doubt,
             )
-            self._partitions.consumer = consumer
+            self._partitions.consumer, self._partitions.committer = consumer, self._committer
             stack.push_async_callback(self._partitions.stop)
             stack.push_async_callback(consumer.stop)
             await unless(self._stopping, consumer.start())
@@ -141,7 +145,6 @@ class Bridge:
 
     def _assigned(self, numbers: Collection[int]) -> None:
         self._handing_over = False
-        self._committer.begin()
         self._partitions.assigned(numbers)
 
     def _doubt(self) -> None:
@@ -177,15 +180,18 @@ class Bridge:
         """Lives of producers, one after the other."""
         attempt = 0
         while not self._stopping.is_set():
+            self._require_members()
             began, fault, at_once = time.monotonic(), "", False
             try:
                 await self._one_life()
                 return
-            except (RingfenceError, KafkaError, OSError, TimeoutError) as error:
-                fault = said(error)
+            except (OutdatedError, StoppingError):
+                raise
             except LifeEndedError as error:
                 at_once = self._flow.learn(error)
                 fault = "" if at_once else str(error)
+            except Exception as error:  # noqa: BLE001 - whatever it is, nothing was skipped
+                fault = self._told(error)
             attempt = 1 if at_once or time.monotonic() - began > LASTED_S else attempt + 1
             self._start_over()
             if fault:
@@ -238,6 +244,7 @@ class Bridge:
         began, flow, topic = time.monotonic(), self._flow, self.plan.target_topic
         while not self._stopping.is_set():
             life.check()
+            self._require_members()
             life.moved.clear()
             if await flow.settle() or (not self.window.busy and time.monotonic() - began > SETTLED_S):
                 self.state.recover(TARGET)
@@ -247,12 +254,33 @@ class Bridge:
             if self._committer.due or not self.window.busy:
                 await self._committer.commit(self._partitions.consumer)
             halted = self._handing_over or self._partitions.doubted or self.window.full
-            wanted = {} if halted else flow.wanted()
+            wanted = {} if halted else self._wanted()
             found = await self._read(wanted) if wanted else None
             if found is not None:
                 await flow.send(life, loader, wanted, found)
             elif not wanted:
                 await set_within(life.moved, POLL_S)
+
+    def _told(self, error: Exception) -> str:
+        """What is shown of it; of what nobody has foreseen the trace is logged, once in a row."""
+        if isinstance(error, RingfenceError | KafkaError | OSError | StoppedError):
+            return said(error)
+        text = unforeseen(error)
+        if self.state.fault is None or text not in self.state.fault.text:
+            log.error("bridge %s: %s", self.plan.name, text, exc_info=error)
+        return text
+
+    def _require_members(self) -> None:
+        if self._partitions.outdated:
+            raise OutdatedError(OUTDATED)
+
+    def _wanted(self) -> dict[int, int]:
+        """Of a partition that was just opened nothing before it is written down where that was: whoever opens it next begins there."""
+        return {
+            number: at
+            for number, at in self._flow.wanted().items()
+            if self._committer.stands(number) is not None
+        }
 
     async def _read(self, wanted: Mapping[int, int]) -> Read | None:
         """What has come; None = nothing that may be taken."""
@@ -268,11 +296,15 @@ class Bridge:
         if epoch != self._partitions.epoch or self._partitions.doubted or self._handing_over:
             self._read_again(wanted)
             return None
-        for number in found.lost:
+        for number, missing in found.lost.items():
             log.warning(
-                "bridge %s: %s/%d: the next offset is gone", self.plan.name, self.plan.source_topic, number
+                "bridge %s: %s/%d: there is no offset %d",
+                self.plan.name,
+                self.plan.source_topic,
+                number,
+                missing,
             )
-            self._partitions.reopen(number, "opening: the next offset is gone")
+            self._partitions.reopen(number, f"opening: there is no offset {missing}", missing)
         self._note_unreadable(found)
         return found
 

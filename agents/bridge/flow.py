@@ -62,6 +62,7 @@ class Flow:
         places = self.window.places
         read = {places[number]: records for number, records in found.records.items() if number in reached}
         cycle = self.window.begin(reached)
+        cycle.pending = 1  # until its batches are counted: else it could be confirmed where loading failed
         load = self._loads[cycle] = loader.load(cycle, read, found.malformed)
         for place in cycle.ends:
             error = load.stopped.get(place)

@@ -12,7 +12,7 @@ from agents.bridge.maps import Adopt, Refuse, Run, Standing, decide, former
 from agents.bridge.note import Map, Note, decode, encode
 from agents.bridge.plan import Plan, Share
 from ringfence_kafka.cluster import Cluster
-from ringfence_kafka.errors import BrokerUnavailableError, ConfigurationError, named
+from ringfence_kafka.errors import BrokerUnavailableError, ConfigurationError, said
 from ringfence_kafka.group_offsets import Committed
 from ringfence_kafka.hop import as_printed
 
@@ -49,9 +49,7 @@ async def join(plan: Plan, *, drain: bool) -> Map:
             "it again"
         ) from error
     except (KafkaError, OSError, TimeoutError) as error:
-        raise BrokerUnavailableError(
-            f"the source does not answer ({' '.join(named(error).split())})"
-        ) from error
+        raise BrokerUnavailableError(f"the source does not answer ({said(error)})") from error
     raise AssertionError("a try ends otherwise")
 
 
@@ -165,3 +163,7 @@ class Permit:
             if self._map is None:
                 self._map = await join(self._plan, drain=self._drain)
             return self._map
+
+    def forget(self) -> None:
+        """Ask again: others have changed the members."""
+        self._map = None

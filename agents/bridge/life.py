@@ -20,7 +20,7 @@ from aiokafka.errors import (
 )
 
 from agents.bridge.load import Batch
-from ringfence_kafka.errors import named
+from ringfence_kafka.errors import named, said
 from ringfence_kafka.failpoints import reach
 from ringfence_kafka.idempotent import IdempotentProducer
 
@@ -87,10 +87,10 @@ class Life:
                 await self.producer.send(batch.topic, batch.partition, batch.builder)
                 await reach("mid-send", self._name)
             except FOR_GOOD as error:
-                self.end(LifeEndedError(f"{batch.topic}/{batch.partition}: {_said(error)}", batch))
+                self.end(LifeEndedError(f"{batch.topic}/{batch.partition}: {said(error)}", batch))
                 return
             except (KafkaError, OSError, TimeoutError) as error:
-                self.end(LifeEndedError(f"{batch.topic}/{batch.partition}: {_said(error)}"))
+                self.end(LifeEndedError(f"{batch.topic}/{batch.partition}: {said(error)}"))
                 return
             except Exception as error:  # noqa: BLE001 - whatever it is, the batch is not acknowledged
                 self.end(LifeEndedError(f"{batch.topic}/{batch.partition}: {named(error)}"))

@@ -45,6 +45,8 @@ class Note:
     since_ms: int = 0
     """When that began."""
     map: Map | None = None
+    lost_end: int = 0
+    """Everything that was forwarded lies below, and the log ended before: it stands until somebody sets the offset. 0 = it does not."""
 
 
 def encode(note: Note) -> str:

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from agents.bridge.note import Note
-from ringfence_kafka.errors import RingfenceError, named
 
 log: Final = logging.getLogger("ringfence.bridge")
 
@@ -150,8 +149,3 @@ class BridgeState:
             found.setdefault("all", "connecting to the target")
         stops = {number: each.text for number, each in self.stops.items()}
         return found | {str(each): why for each, why in sorted((self.waiting | stops).items())}
-
-
-def said(error: BaseException) -> str:
-    """On one line; our own say enough without their class."""
-    return " ".join((str(error) if isinstance(error, RingfenceError) else named(error)).split())

@@ -7,10 +7,11 @@ from typing import Final
 from aiokafka.errors import KafkaError
 
 from agents.bridge.source import SourceConsumer
-from agents.bridge.state import MEMBERSHIP, BridgeState, said
+from agents.bridge.state import MEMBERSHIP, BridgeState
 from agents.bridge.window import Window
 from ringfence_client.topic_watch import TopicWatch
 from ringfence_kafka.cluster import Cluster
+from ringfence_kafka.errors import said
 from ringfence_kafka.together import StoppedError
 
 log: Final = logging.getLogger("ringfence.bridge")

@@ -29,6 +29,13 @@ class Place:
     confirmed: int
     next: int
     """Up to where it was read."""
+    sent: int = 0
+    """Up to where it was read before a failure: the target may have got that."""
+
+    @property
+    def reached(self) -> int:
+        """Everything that the target may have got lies below."""
+        return max(self.next, self.sent)
 
 
 @dataclass(eq=False, slots=True)
@@ -130,5 +137,6 @@ class Window:
                 lost[place] = lost.get(place, 0) + count
         self._cycles.clear()
         for place in self.places.values():
+            place.sent = place.reached
             place.next = place.confirmed
         return lost

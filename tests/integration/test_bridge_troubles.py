@@ -5,6 +5,7 @@ import signal
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 from aiokafka.errors import GroupAuthorizationFailedError
@@ -316,10 +317,11 @@ def test_offsets_deleted(two: Two, tmp_path: Path) -> None:
 
 
 def test_offset_beyond_the_end(two: Two, tmp_path: Path) -> None:
-    """The log ends before what was confirmed: it stops, says what to do, and other partitions go on; set back, it goes on."""
+    """The log ends before what was confirmed: it stops, status says so too, others go on. Grown beyond, it still stands; set, it goes on."""
     given = prepare(two, tmp_path, source_partitions=2)
     given.send(messages(10), 0)
     kafka.commit(two.source, given.group, given.topic, 50)
+    assert "which ends at 10" in _row(given)["error"]
     process = bridges.BridgeProcess(given.config, given.name)
     try:
         process.start()
@@ -327,11 +329,27 @@ def test_offset_beyond_the_end(two: Two, tmp_path: Path) -> None:
         assert process.health()[0] == 503
         given.send(messages(10, first=10), 1)
         wait_for(lambda: kafka.committed(two.source, given.group, given.topic, 2)[1] == 10, process.log)
-        given.send(messages(90, first=100), 0)  # beyond where it stands: still not believed
+        wait_for(lambda: _row(given)["since"] is not None, process.log)
+        assert process.stop() == 0
+        given.send(messages(90, first=100), 0)
+        assert "which ends at 10" in _row(given)["error"]
+        process.start()
+        wait_for(lambda: "which ends at 10" in str(process.health()[1]), process.log)
+        assert process.stop() == 0
+        assert sorted(numbers(given.got())) == list(range(10, 20))
+        kafka.commit(two.source, given.group, given.topic, 60)
+        process.start()
+        got = given.settled([100, 10])
         assert process.stop() == 0
     finally:
         process.destroy()
-    assert sorted(numbers(given.got())) == list(range(10, 20))
+    assert sorted(numbers(got)) == [*range(10, 20), *range(150, 190)]
+    assert bridges.status(given.config, code=0)["bridges"][given.name]["partitions"][0]["error"] is None
+
+
+def _row(given: Set) -> dict[str, Any]:
+    found: dict[str, Any] = bridges.status(given.config, code=1)["bridges"][given.name]["partitions"][0]
+    return found
 
 
 def test_without_detection(two: Two, linked: LinkedBroker, tmp_path: Path) -> None:

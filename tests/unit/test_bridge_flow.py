@@ -30,7 +30,7 @@ class _Loader:
 
     def load(self, cycle: Cycle, read: dict[Any, list[Any]], malformed: object) -> Load:
         self.read += [[each.offset for each in records] for records in read.values()]
-        load = Load(cycle)
+        load, cycle.pending = Load(cycle), 0
         for place, end in cycle.ends.items():
             if self._stops is not None and self._stops < end:
                 load.stopped[place] = RefusedError(self._stops, "nothing takes it")
