@@ -65,6 +65,7 @@ class Bridge:
         """
         self.plan = plan
         self.state = BridgeState(plan.name)
+        self._ends = ends
         self._flow = Flow(plan, self.state, ends)
         self.window = self._flow.window
         self._committer = Committer(self.state, self.window, instance, web)
@@ -120,7 +121,9 @@ class Bridge:
         async with contextlib.AsyncExitStack() as stack:
             await unless(self._stopping, self._cluster.start())
             stack.push_async_callback(self._cluster.stop)
-            self._partitions = Partitions(self.plan, self._cluster, self.window, self.state, shared)
+            self._partitions = Partitions(
+                self.plan, self._cluster, self.window, self.state, shared, self._ends
+            )
             self._watch = TopicWatch(self._cluster)
             self._watch.tell(self.plan.source_topic, self._compare)
             consumer = SourceConsumer(
@@ -135,6 +138,7 @@ class Bridge:
             stack.push_async_callback(self._partitions.stop)
             stack.push_async_callback(consumer.stop)
             await unless(self._stopping, consumer.start())
+            self.state.joined()
             for work in (
                 self._watch.run(),
                 keep(consumer, self.state),
@@ -218,7 +222,7 @@ class Bridge:
             finally:
                 await cancelled(looking)
             await flow.drain(life)
-            await self._committer.commit(self._partitions.consumer)
+            await self._committer.commit(self._partitions.consumer, last=True)
         finally:
             self._life = None
             await life.discard()
@@ -271,8 +275,11 @@ class Bridge:
         return text
 
     def _require_members(self) -> None:
+        """While this process stood still others may have drained the connection, and given it other members."""
         if self._partitions.outdated:
             raise OutdatedError(OUTDATED)
+        if self._permit is not None and not self.state.looks_awake():
+            raise OutdatedError("this process was stopped for a while: the members are asked for again")
 
     def _wanted(self) -> dict[int, int]:
         """Of a partition that was just opened nothing before it is written down where that was: whoever opens it next begins there."""

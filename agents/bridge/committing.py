@@ -7,7 +7,7 @@ from typing import Final
 
 from aiokafka.errors import CommitFailedError, KafkaError
 
-from agents.bridge.note import Note, encode
+from agents.bridge.note import AT_REST, Note, encode
 from agents.bridge.source import SourceConsumer
 from agents.bridge.state import COMMIT, BridgeState
 from agents.bridge.window import Place, Window
@@ -42,14 +42,15 @@ class Committer:
         """Whether the last commit is long ago."""
         return time.monotonic() - self._at >= EVERY_S
 
-    async def commit(self, consumer: SourceConsumer) -> None:
-        """Of partitions where something has changed. Never raises what Kafka says: it is tried again."""
+    async def commit(self, consumer: SourceConsumer, *, last: bool = False) -> None:
+        """Of partitions where something has changed, or of all if it is the ``last``. Never raises what Kafka says: it is tried again."""
         offsets: dict[int, tuple[int, str]] = {}
         places: list[Place] = []
         for number, place in self._window.places.items():
             shown = self._state.partitions.get(number)
-            if shown is not None and (shown.dirty or self._offsets.get(place) != place.confirmed):
-                offsets[number] = (place.confirmed, encode(self._note(number)))
+            still = AT_REST if last and place.reached <= place.confirmed else ""
+            if shown is not None and (last or shown.dirty or self._offsets.get(place) != place.confirmed):
+                offsets[number] = (place.confirmed, encode(replace(self._note(number), still=still)))
                 places.append(place)
         self._at = time.monotonic()
         if not offsets:

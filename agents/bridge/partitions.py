@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import logging
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -47,9 +47,15 @@ class Partitions:
     """Of one bridge in this process."""
 
     def __init__(
-        self, plan: Plan, cluster: Cluster, window: Window, state: BridgeState, shared: Map | None
+        self,
+        plan: Plan,
+        cluster: Cluster,
+        window: Window,
+        state: BridgeState,
+        shared: Map | None,
+        ends: Mapping[int, int] | None,
     ) -> None:
-        """``shared``: the members of a strict connection, for the notes."""
+        """``shared``: the members of a strict connection, for the notes. ``ends``: where a drain is to stop."""
         self.epoch = 0
         """Grows whenever what was read may be of another opening."""
         self.doubted = False
@@ -63,6 +69,7 @@ class Partitions:
         self._window = window
         self._state = state
         self._map = shared
+        self._ends = ends
         self._openings: dict[int, asyncio.Task[None]] = {}
 
     def assigned(self, numbers: Collection[int]) -> None:
@@ -150,7 +157,10 @@ class Partitions:
         self._state.go_on(LOST, number)
         self._state.partitions[number] = PartitionState(replace(found.note, map=ours))
         self._state.count(number, "gap_records", found.gap)
-        self._window.open(number, seen.log.topic_id, found.offset)
+        sent = 0 if found.note.still else seen.log.stable
+        if self._ends is not None:
+            sent = min(sent, self._ends.get(number, 0))  # asked when nobody else ran it any more
+        self._window.open(number, seen.log.topic_id, found.offset, sent)
         self.consumer.go_on(number, found.offset)
         self._openings.pop(number, None)
 

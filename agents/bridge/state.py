@@ -16,6 +16,9 @@ COMMIT: Final = "commit"
 MEMBERSHIP: Final = "membership"
 """Kinds of faults: each ends for reasons of its own."""
 
+ASLEEP_S: Final = 5.0
+"""Half of what the group waits for a member."""
+
 LOST: Final = "lost"
 REFUSED: Final = "refused"
 UNREADABLE: Final = "unreadable"
@@ -62,6 +65,9 @@ class BridgeState:
         """Whether a producer is at the target, or was when something failed."""
         self.source_faults: list[str] = []
         """What is wrong with the source topic."""
+        self.seen_awake = time.monotonic()
+        """When this process last ran, as is noted twice a second while it is connected."""
+        self._slept = False
         self._faults: dict[str, Standing] = {}
 
     def count(self, partition: int, what: str, number: int) -> None:
@@ -131,6 +137,17 @@ class BridgeState:
     def _touch(self) -> None:
         for each in self.partitions.values():
             each.dirty = True
+
+    def looks_awake(self) -> bool:
+        """Whether this process has run all the time since :meth:`joined`: one that was stopped may have been replaced."""
+        now = time.monotonic()
+        self._slept = self._slept or now - self.seen_awake > ASLEEP_S
+        self.seen_awake = now
+        return not self._slept
+
+    def joined(self) -> None:
+        """It has joined the group just now."""
+        self._slept, self.seen_awake = False, time.monotonic()
 
     @property
     def ready(self) -> bool:

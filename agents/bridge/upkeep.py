@@ -23,6 +23,7 @@ MEASURE_EVERY_S: Final = 2.0
 async def keep(consumer: SourceConsumer, state: BridgeState) -> None:
     """Stay a member of the group: also while the target is away, and while others have all partitions, so that nothing is read."""
     while True:
+        state.looks_awake()
         try:
             consumer.keep()
         except Exception as error:  # noqa: BLE001 - whatever it was, it is tried again from here on

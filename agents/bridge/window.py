@@ -30,7 +30,7 @@ class Place:
     next: int
     """Up to where it was read."""
     sent: int = 0
-    """Up to where it was read before a failure: the target may have got that."""
+    """Up to where it was read before a failure, or by who had it before: the target may have got that."""
 
     @property
     def reached(self) -> int:
@@ -72,9 +72,9 @@ class Window:
         self.take: Final = max(1, min(RECORDS_MAX, limit // cycles_max))
         """Records of a partition in one cycle, at most: then its unconfirmed ones do not exceed the limit."""
 
-    def open(self, partition: int, topic_id: str, offset: int) -> None:
-        """Forward this partition from here on."""
-        self.places[partition] = Place(partition, topic_id, offset, offset)
+    def open(self, partition: int, topic_id: str, offset: int, sent: int = 0) -> None:
+        """Forward this partition from here on; others may have ``sent`` more, up to there."""
+        self.places[partition] = Place(partition, topic_id, offset, offset, sent)
 
     def close(self, partitions: Collection[int]) -> None:
         """Forward nothing of these any more; what is under way of them confirms nothing."""

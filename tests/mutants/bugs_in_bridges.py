@@ -13,6 +13,8 @@ _PARTITIONS: Final = "agents/bridge/partitions.py"
 _TRANSLATION: Final = "agents/bridge/translation.py"
 _SHARING: Final = "agents/bridge/sharing.py"
 _MAPS: Final = "agents/bridge/maps.py"
+_BEGIN: Final = "agents/bridge/begin.py"
+_BEGIN_TESTS: Final = "tests/unit/test_bridge_begin.py"
 _WINDOW_TESTS: Final = "tests/unit/test_bridge_window.py"
 _LOAD_TESTS: Final = "tests/unit/test_bridge_load.py"
 _TRANSLATION_TESTS: Final = "tests/unit/test_bridge_translation.py"
@@ -224,9 +226,33 @@ MUTANTS: Final = (
     Mutant(
         "bridge-map-changed-apart",
         "Messages between where two members' bridges stand go to nobody or to two.",
-        (Patch(_MAPS, "if others or first is None:", "if first is None:"),),
+        (Patch(_MAPS, "if others or first is None or not all(", "if first is None or not all("),),
         f"{_MAPS_TESTS}::test_changed_apart",
         (f"{_MAPS_TESTS}::test_removed_member_counts",),
+    ),
+    Mutant(
+        "bridge-lost-offset-taken-for-a-change",
+        "The group of one member has lost its offsets: its backlog is skipped.",
+        (Patch(_MAPS, "if not all(each.still == NOT_BEGUN", "if not all(each.still is not None"),),
+        f"{_MAPS_TESTS}::test_lost_offset_is_no_change_cut_short",
+    ),
+    Mutant(
+        "bridge-map-changed-after-a-crash",
+        "What a bridge has sent and not committed is sent again, to other members.",
+        (Patch(_MAPS, "all(each.still or each.map is None for", "all(each.still is not None for"),),
+        f"{_MAPS_TESTS}::test_died_at_one_offset",
+    ),
+    Mutant(
+        "bridge-forgets-a-lost-end",
+        "A source that lost its end and has grown is forwarded, with offsets that the target knows: it drops what is new.",
+        (Patch(_BEGIN, "if note.lost_end or reached", "if reached"),),
+        f"{_BEGIN_TESTS}::test_stands_until_somebody_acts",
+    ),
+    Mutant(
+        "bridge-judges-a-lost-end-by-its-commit",
+        "What was sent and not committed has offsets that the target knows: it drops what is new there.",
+        (Patch(_BEGIN, "max(confirmed, before.reached)", "confirmed"),),
+        f"{_BEGIN_TESTS}::test_lost_end_under_it",
     ),
     Mutant(
         "bridge-recreated-at-latest",
