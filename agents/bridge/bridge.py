@@ -85,11 +85,22 @@ class Bridge:
     @property
     def drained(self) -> bool:
         """Whether all that it has been given stands at the ends that it was to stop at, and that is committed."""
-        places = self.window.places
+        return self.state.assigned is not None and all(map(self._at_end, self.state.assigned))
+
+    @property
+    def standing(self) -> list[str]:
+        """Why it will not be drained, where all but what goes no further is."""
+        stops, assigned = self.state.stops, self.state.assigned
+        if assigned is None or not all(number in stops or self._at_end(number) for number in assigned):
+            return []
+        return [each.text for number, each in sorted(stops.items()) if not self._at_end(number)]
+
+    def _at_end(self, number: int) -> bool:
+        place = self.window.places.get(number)
         return (
-            places.keys() == self.state.assigned
-            and self._flow.at_ends
-            and all(self._committer.stands(number) == each.confirmed for number, each in places.items())
+            place is not None
+            and self._flow.is_at_end(place)
+            and self._committer.stands(number) == place.confirmed
         )
 
     async def run(self) -> None:

@@ -45,13 +45,9 @@ class Flow:
         wanted = {each: at for each, at in self.window.wanted().items() if places[each] not in self.stopped}
         return wanted if ends is None else {each: at for each, at in wanted.items() if at < ends.get(each, 0)}
 
-    @property
-    def at_ends(self) -> bool:
-        """Whether all that is open is confirmed up to where it is to stop."""
-        ends = self._ends
-        return ends is not None and all(
-            each.confirmed >= ends.get(number, 0) for number, each in self.window.places.items()
-        )
+    def is_at_end(self, place: Place) -> bool:
+        """Whether it is confirmed up to where it is to stop."""
+        return self._ends is not None and place.confirmed >= self._ends.get(place.partition, 0)
 
     async def send(self, life: Life, loader: Loader, wanted: Mapping[int, int], found: Read) -> None:
         """Hand over what was read. A partition with a record that nothing takes goes no further than that; the others do not notice."""

@@ -9,7 +9,11 @@ from typing import Any
 
 import pytest
 
+from agents.bridge.plan import plans
+from app.bridge import drains
 from app.embedded.broker import EmbeddedBroker
+from ringfence_kafka.config.load import load
+from ringfence_kafka.errors import MissingTopicError
 from tests.support import bridges, kafka, malformed
 from tests.support.bridges import PARTITIONS, Two, hop_of, messages, numbers, prepare
 from tests.support.kafka import Sent
@@ -213,6 +217,39 @@ def test_drain(two: Two, tmp_path: Path) -> None:
         two.source, given.topic, 2
     )
     assert sorted(numbers(given.got())) == list(range(510))
+
+
+def test_drain_with_what_stands(two: Two, tmp_path: Path) -> None:
+    """A partition that goes no further ends the drain with its reason, when all others are drained."""
+    given = prepare(two, tmp_path, source_partitions=2)
+    given.send(messages(10), 0)
+    given.send(messages(10, first=10), 1)
+    kafka.commit(two.source, given.group, given.topic, 50)
+    done = run_verb("bridge", "--drain", "--web-port", "0", "--config", str(given.config), check=False)
+
+    assert done.returncode == 1, done.stderr
+    assert (
+        f"ringfence: bridge {given.name}: not drained: stopped: group {given.group} stands at 50"
+        in done.stderr
+    )
+    assert kafka.committed(two.source, given.group, given.topic, 2) == [50, 10]
+
+
+async def test_drain_of_others(two: Two, tmp_path: Path) -> None:
+    """It has ended when all partitions are where they were to stop, whoever has them. A source that is not there is an error."""
+    given = prepare(two, tmp_path, source_partitions=2)
+    given.send(messages(10), 0)
+    given.send(messages(20), 1)
+    found = plans(load(given.config))
+    ends = await drains.ends_of(found)
+    assert ends == {given.name: {0: 10, 1: 20}}
+    kafka.commit(two.source, given.group, given.topic, 10)
+    assert not await drains.reached(found, ends)
+    kafka.commit(two.source, given.group, given.topic, 20, 1)
+    assert await drains.reached(found, ends)
+    kafka.delete_topics(two.source, [given.topic])
+    with pytest.raises(MissingTopicError, match="nothing to drain"):
+        await drains.ends_of(found)
 
 
 def test_killed_is_seen(two: Two, tmp_path: Path) -> None:

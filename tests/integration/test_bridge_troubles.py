@@ -2,6 +2,7 @@
 
 import asyncio
 import signal
+import struct
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -13,6 +14,8 @@ from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from agents.bridge.bridge import Bridge
+from agents.bridge.state import BridgeState
+from ringfence_kafka.errors import InvariantError
 from tests.support import bridges, kafka
 from tests.support.bridges import PARTITIONS, Set, Two, messages, numbers, prepare
 from tests.support.lanes import until
@@ -138,6 +141,41 @@ async def test_standby_meets_an_error(
     _passed(given, 20)
 
 
+async def test_unforeseen(
+    two: Two, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """What nobody has foreseen is a fault of this bridge, with its trace once, and tried again; no message is skipped."""
+    given = prepare(two, tmp_path)
+    given.send(messages(10))
+    failing = ["before-send"] * 3 + ["joined"] * 3
+
+    async def fail(point: str, _: str) -> None:
+        if point in failing:
+            failing.remove(point)
+            raise struct.error("int too large")
+
+    def joined(state: BridgeState) -> None:
+        if failing[-1:] == ["joined"]:
+            failing.pop()
+            raise InvariantError("no such thing")
+        well(state)
+
+    well = BridgeState.joined
+    monkeypatch.setattr("agents.bridge.flow.reach", fail)
+    monkeypatch.setattr(BridgeState, "joined", joined)
+    async with bridges.in_this_process(given.config) as (bridge,):
+        got = await asyncio.to_thread(given.settled, [10])
+        await until(lambda: bridge.state.ready, lambda: str(bridge.state.reasons))
+
+    assert failing == []
+    assert sorted(numbers(got)) == list(range(10))
+    assert caplog.text.count("Traceback") == 2
+    assert (
+        "target: internal error, please report it with what stands above: error: int too large" in caplog.text
+    )
+    assert "source: internal error, please report it with what stands above: InvariantError" in caplog.text
+
+
 def _shared_out(found: Sequence[Bridge]) -> list[int]:
     return sorted(len(each.state.assigned or ()) for each in found if each.state.ready)
 
@@ -229,6 +267,22 @@ def test_target_away_at_start(two: Two, linked: LinkedBroker, tmp_path: Path) ->
         process.destroy()
 
     _passed(given, 50)
+
+
+def test_stopped_while_it_looks_around(two: Two, linked: LinkedBroker, tmp_path: Path) -> None:
+    """A target that takes connections and says nothing: its pages answer, and it can be asked to stop."""
+    given = prepare(two, tmp_path, target=linked.links[0].bootstrap)
+    linked.links[0].hold()
+    process = bridges.BridgeProcess(given.config, given.name)
+    try:
+        process.start()
+        wait_for(lambda: "looking around" in str(process.health()[1]), process.log)
+        assert process.health()[0] == 503
+        assert process.page("/live") == '{"live": true}'
+        assert process.stop() == 0
+        assert "bridges begin" not in process.log()
+    finally:
+        process.destroy()
 
 
 @pytest.mark.long
