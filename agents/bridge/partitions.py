@@ -60,6 +60,8 @@ class Partitions:
         """Grows whenever what was read may be of another opening."""
         self.doubted = False
         """It is to be found out whether the topic is still the same: nothing is read."""
+        self.handing_over = False
+        """They are being given away: nothing is read."""
         self.outdated = False
         """Others have changed the members of the connection meanwhile: nothing may be opened by ours."""
         self.consumer: SourceConsumer
@@ -75,6 +77,7 @@ class Partitions:
     def assigned(self, numbers: Collection[int]) -> None:
         """The group gave us these."""
         self.epoch += 1
+        self.handing_over = False
         self._state.assigned = set(numbers)
         log.info("bridge %s: %d partitions of %s", self._plan.name, len(numbers), self._plan.source_topic)
         for number in numbers:

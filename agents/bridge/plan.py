@@ -13,6 +13,8 @@ from ringfence_kafka.errors import ConfigurationError
 AGAIN_FIRST_S: Final = 0.1
 AGAIN_MOST_S: Final = 5.0
 """Between attempts, whatever it is that fails."""
+LASTED_S: Final = 5.0
+"""What fails after so long fails for the first time."""
 
 
 @dataclass(frozen=True, slots=True)

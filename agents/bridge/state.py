@@ -6,7 +6,11 @@ from collections import Counter
 from dataclasses import dataclass, field, replace
 from typing import Final
 
+from aiokafka.errors import KafkaError
+
 from agents.bridge.note import Note
+from ringfence_kafka.errors import RingfenceError, said, unforeseen
+from ringfence_kafka.together import StoppedError
 
 log: Final = logging.getLogger("ringfence.bridge")
 
@@ -94,6 +98,15 @@ class BridgeState:
             return
         log.warning("bridge %s: nothing is lost, it is tried again: %s", self.name, text)
         self._touch()
+
+    def told(self, error: Exception) -> str:
+        """What is shown of it; of what nobody has foreseen the trace is logged, once in a row."""
+        if isinstance(error, RingfenceError | KafkaError | OSError | StoppedError):
+            return said(error)
+        text = unforeseen(error)
+        if not any(text in each.text for each in self._faults.values()):
+            log.error("bridge %s: %s", self.name, text, exc_info=error)
+        return text
 
     def recover(self, kind: str) -> None:
         """This does not any more."""

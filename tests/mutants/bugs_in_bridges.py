@@ -7,6 +7,7 @@ from tests.mutants.mutant import Mutant, Patch
 _WINDOW: Final = "agents/bridge/window.py"
 _LOAD: Final = "agents/bridge/load.py"
 _LIFE: Final = "agents/bridge/life.py"
+_LIVES: Final = "agents/bridge/lives.py"
 _FLOW: Final = "agents/bridge/flow.py"
 _BRIDGE: Final = "agents/bridge/bridge.py"
 _PARTITIONS: Final = "agents/bridge/partitions.py"
@@ -21,6 +22,7 @@ _TRANSLATION_TESTS: Final = "tests/unit/test_bridge_translation.py"
 _MAPS_TESTS: Final = "tests/unit/test_bridge_maps.py"
 _BRIDGE_TESTS: Final = "tests/integration/test_bridge.py"
 _TROUBLES: Final = "tests/integration/test_bridge_troubles.py"
+_SOURCES: Final = "tests/integration/test_bridge_sources.py"
 _MODEL_TESTS: Final = "tests/property/test_bridge_model.py"
 _MODEL: Final = f"{_MODEL_TESTS}::test_once_and_in_order"
 
@@ -103,9 +105,9 @@ MUTANTS: Final = (
         "After a refused batch aiokafka's sequence numbers have a gap, and nothing is taken any more.",
         (
             Patch(
-                _BRIDGE,
-                "producer = IdempotentProducer(self.plan.target, self._instance, bytes_max)",
-                'producer = self.__dict__.setdefault("kept", IdempotentProducer(self.plan.target, self._instance, bytes_max))',
+                _LIVES,
+                "producer = IdempotentProducer(self._plan.target, self._instance, bytes_max)",
+                'producer = self.__dict__.setdefault("kept", IdempotentProducer(self._plan.target, self._instance, bytes_max))',
             ),
         ),
         f"{_BRIDGE_TESTS}::test_refused_by_the_broker",
@@ -258,6 +260,6 @@ MUTANTS: Final = (
         "bridge-recreated-at-latest",
         "What came into a source that was created again beneath the bridge is never forwarded.",
         (Patch(_PARTITIONS, "if present != self._state.first_topic_id:", "if not present:"),),
-        f"{_TROUBLES}::test_source_recreated_under_it",
+        f"{_SOURCES}::test_source_recreated_under_it",
     ),
 )
