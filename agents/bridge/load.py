@@ -14,7 +14,7 @@ from agents.bridge.window import Cycle, Place
 from agents.home import Home
 from agents.verdict import Reader, is_envelope
 from ringfence_kafka import wire
-from ringfence_kafka.hop import Source, encode_source
+from ringfence_kafka.hop import Source, encode_at, encode_source
 from ringfence_kafka.producer import Builder
 
 NewBuilder = Callable[[], Builder]
@@ -158,7 +158,7 @@ class Loader:
         refused = self._refused.by_target
         usual = not (malformed or refused or self._records_max or self.target.compacted)
         for each, group in zip(translated, self._groups(translated), strict=True):
-            hop = b"%b/%d" % (source, each.offset)
+            hop = encode_at(source, each.offset)
             partition = home[self._key(each, hop) if group is None else group]
             headers = [*each.headers, (wire.HEADER_HOP, hop), *ours] if detection else list(each.headers)
             batch = open_batches.get(partition)
