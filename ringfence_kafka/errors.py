@@ -75,6 +75,11 @@ def named(error: BaseException) -> str:
     return text if text.startswith(kind) else f"{kind}: {text}"  # aiokafka's begin with it
 
 
+def said(error: BaseException) -> str:
+    """On one line; our own say enough without their class."""
+    return " ".join((str(error) if isinstance(error, RingfenceError) else named(error)).split())
+
+
 def unforeseen(error: Exception) -> str:
     """The line below the trace of an error that nobody has foreseen."""
     return f"internal error, please report it with what stands above: {type(error).__name__}: {error}"

@@ -40,7 +40,12 @@ def as_printed(topic_id: str) -> str:
 
 def encode(hop: Hop) -> bytes:
     """The value of :data:`ringfence_kafka.wire.HEADER_HOP`."""
-    return b"%b/%d" % (encode_source(hop.source), hop.offset)
+    return encode_at(encode_source(hop.source), hop.offset)
+
+
+def encode_at(source: bytes, offset: int) -> bytes:
+    """The same, of a source that :func:`encode_source` wrote: once for many offsets."""
+    return b"%b/%d" % (source, offset)
 
 
 def decode(value: bytes | None) -> Hop | None:
@@ -55,7 +60,7 @@ def decode(value: bytes | None) -> Hop | None:
 
 
 def encode_source(source: Source) -> bytes:
-    """What a hop begins with; a slash and the offset follow."""
+    """What a hop begins with."""
     return "/".join((source.bridge, source.topic_id, str(source.partition))).encode()
 
 

@@ -8,7 +8,7 @@ import contextlib
 from typing import Any, Final
 
 from aiokafka import AIOKafkaProducer
-from aiokafka.errors import KafkaTimeoutError, UnknownTopicOrPartitionError
+from aiokafka.errors import KafkaTimeoutError
 
 from ringfence_kafka import insides
 from ringfence_kafka.access import client_options
@@ -18,6 +18,8 @@ from ringfence_kafka.producer import (
     REQUEST_BYTES_MAX,
     Builder,
     end_sender,
+    note_outcome,
+    require_partition,
 )
 
 BATCH_BYTES_MAX: Final = 2**20
@@ -79,9 +81,9 @@ class IdempotentProducer:
         Raises:
             KafkaError: it was refused, or its fate is unknown: this producer must be discarded.
         """
-        await self._require(topic, partition)
+        await require_partition(self._producer, topic, partition, wait=False)
         future: asyncio.Future[Any] = await self._producer.send_batch(builder, topic, partition=partition)
-        future.add_done_callback(_ask)
+        future.add_done_callback(note_outcome)
         try:
             async with asyncio.timeout(ACKNOWLEDGED_WITHIN_S):
                 await asyncio.shield(future)
@@ -90,25 +92,22 @@ class IdempotentProducer:
                 f"{topic}/{partition}: not acknowledged within {ACKNOWLEDGED_WITHIN_S:.0f} s"
             ) from error
 
-    async def _require(self, topic: str, partition: int) -> None:
-        """Of what is not in its metadata aiokafka would only assert that it is."""
-        for _ in range(2):
-            known = self._producer._metadata.partitions_for_topic(topic)  # noqa: SLF001
-            if known is not None and partition in known:
-                return
-            self._producer.client.add_topic(topic)
-            await self._producer.client.force_metadata_update()
-        raise UnknownTopicOrPartitionError(f"{topic}/{partition}")
-
     async def discard(self) -> None:
-        """End it within a few seconds, whatever state it and the brokers are in; what is under way may still arrive. Never raises."""
+        """End it within a few seconds, whatever state it and the brokers are in; what is under way may still arrive. Never raises.
+
+        Who is cancelled meanwhile still waits for the end: nothing else would close the connections.
+        """
+        ending = asyncio.create_task(self._end())
+        try:
+            await asyncio.wait([ending])
+        except asyncio.CancelledError:
+            await asyncio.wait([ending])
+            raise
+
+    async def _end(self) -> None:
         self._producer._closed = True  # noqa: SLF001
+        # Nobody cancels this task: a cancellation is that of a future that aiokafka waits for.
         with contextlib.suppress(Exception, asyncio.CancelledError):
             async with asyncio.timeout(DISCARD_TIMEOUT_S):
                 await self._producer.client.close()
         await end_sender(self._producer)
-
-
-def _ask(future: "asyncio.Future[Any]") -> None:
-    if not future.cancelled():
-        future.exception()

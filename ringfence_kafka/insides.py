@@ -191,6 +191,20 @@ def keep_member(consumer: Any) -> None:
         coordinator.request_rejoin()
 
 
+def keep_asking(consumer: Any) -> None:
+    """What aiokafka's own ``getmany`` does beside fetching, for those who take by :func:`take_fetched`.
+
+    A consumer that nobody asks for ``max_poll_interval_ms`` leaves its group, and does not come back. And one that met an error of the
+    group waits with everything until somebody has taken it.
+
+    Raises:
+        KafkaError: that error.
+    """
+    with consumer._subscription.fetch_context():  # noqa: SLF001
+        pass
+    consumer._coordinator.check_errors()  # noqa: SLF001
+
+
 def _ended_by(task: asyncio.Task[None] | None) -> BaseException | None:
     if task is None or not task.done() or task.cancelled():
         return None

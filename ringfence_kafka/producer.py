@@ -141,7 +141,7 @@ class TransactionalProducer:
             await reach("before-send", self._lane)
             try:
                 for topic, partition, builder, _ in batches:
-                    await self._require(topic, partition)
+                    await require_partition(self._producer, topic, partition, wait=True)
                     futures.append(await self._producer.send_batch(builder, topic, partition=partition))
                     await reach("mid-send", self._lane)
             except IllegalOperation:
@@ -170,7 +170,7 @@ class TransactionalProducer:
         finally:
             # Whoever gives up before they are answered: Python would print what becomes of them as never asked for.
             for future in futures:
-                future.add_done_callback(_ask)
+                future.add_done_callback(note_outcome)
         return bases
 
     async def prime(self, places: Iterable[tuple[str, int]]) -> None:
@@ -198,26 +198,13 @@ class TransactionalProducer:
         except ProducerFenced as error:
             raise FencedError(f"{self.transactional_id} is held by somebody else") from error
 
-    async def _require(self, topic: str, partition: int) -> None:
-        """Ask for metadata where they do not show the partition yet: the topic has got it since. aiokafka itself would only assert.
-
-        Raises:
-            UnknownTopicOrPartitionError: it does not exist.
-        """
-        for _ in range(2):
-            known = self._producer._metadata.partitions_for_topic(topic)  # noqa: SLF001
-            if known is None or partition in known:
-                return  # aiokafka waits for the metadata of what it does not know at all
-            await self._producer.client.force_metadata_update()
-        raise UnknownTopicOrPartitionError(f"{topic}/{partition}")
-
     async def _send_offsets(self, offsets: Mapping[TopicPartition, OffsetAndMetadata], group_id: str) -> None:
         try:
             await self._producer.send_offsets_to_transaction(offsets, group_id)
         except asyncio.CancelledError:
             # aiokafka's future stays, and gets an error when this producer is fenced: Python would print it as never asked for.
             for _, _, future in self._producer._txn_manager._pending_txn_offsets:  # noqa: SLF001
-                future.add_done_callback(_ask)
+                future.add_done_callback(note_outcome)
             raise
 
     async def discard(self) -> None:
@@ -237,7 +224,7 @@ class TransactionalProducer:
         # Nobody else asks aiokafka's transaction what ended it; Python would print that, with its trace, as never asked for.
         waiter: asyncio.Future[Any] | None = self._producer._txn_manager._transaction_waiter  # noqa: SLF001
         if waiter is not None and waiter.done():
-            _ask(waiter)
+            note_outcome(waiter)
         # Of a partition that was deleted meanwhile they would be tried for ever, and the abort would wait for them.
         self._producer._txn_manager._pending_txn_offsets.clear()  # noqa: SLF001
         # Nobody cancels this task: a cancellation is that of a future that aiokafka waits for, as a time limit leaves them behind.
@@ -304,9 +291,32 @@ def _refusing(
     return ", ".join(sorted(topics))
 
 
-def _ask(future: "asyncio.Future[Any]") -> None:
+def note_outcome(future: "asyncio.Future[Any]") -> None:
+    """Of who may give up before it: else Python prints what becomes of it as never asked for."""
     if not future.cancelled():
         future.exception()
+
+
+async def require_partition(producer: AIOKafkaProducer, topic: str, partition: int, *, wait: bool) -> None:
+    """Ask for metadata where they do not show the partition yet: the topic has got it since. aiokafka itself would only assert.
+
+    Args:
+        producer: Which is to write there.
+        topic: Where.
+        partition: Of it.
+        wait: Leave a topic that they do not show at all to aiokafka, which waits for it.
+
+    Raises:
+        UnknownTopicOrPartitionError: it does not exist.
+    """
+    for _ in range(2):
+        known = producer._metadata.partitions_for_topic(topic)  # noqa: SLF001
+        if (known is None and wait) or (known is not None and partition in known):
+            return
+        if known is None:
+            producer.client.add_topic(topic)
+        await producer.client.force_metadata_update()
+    raise UnknownTopicOrPartitionError(f"{topic}/{partition}")
 
 
 async def _all(awaitables: Sequence[Any]) -> list[Any]:

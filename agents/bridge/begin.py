@@ -5,6 +5,8 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from agents.bridge.note import Note
+from agents.bridge.plan import Plan
+from agents.bridge.window import Place
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +35,15 @@ class Beginning:
     gap: int = 0
     """Offsets that retention took before they were forwarded."""
     beyond: bool = False
-    """The offset is beyond the log's end: nothing may be forwarded before somebody has looked."""
+    """The log has lost its end: nothing may be forwarded before somebody has looked. The note says so, too."""
+
+
+@dataclass(frozen=True, slots=True)
+class Missing:
+    """An opening that ended because the next offset was not there."""
+
+    place: Place
+    offset: int
 
 
 def begin(
@@ -43,6 +53,7 @@ def begin(
     known: Note | None,
     others: Collection[Note],
     start: Literal["earliest", "latest"],
+    missing: Missing | None = None,
 ) -> Beginning:
     """What a commit says of the log as it is now.
 
@@ -53,9 +64,11 @@ def begin(
         known: What was noted beside it; None = nothing, or nothing of ours.
         others: What the group has noted of other partitions.
         start: Where a bridge begins that has never run.
+        missing: The opening before this one, if it ended so: it has confirmed and sent more than is committed.
     """
+    before = None if missing is None or missing.place.topic_id != log.topic_id else missing.place
     fresh = Note(log.topic_id, log.partitions)
-    if committed is None:
+    if committed is None and before is None:
         # Under 'latest' too a partition that was added since is forwarded from its beginning.
         added = any(each.topic_id == log.topic_id and 0 < each.partitions <= partition for each in others)
         return Beginning(log.stable if start == "latest" and not added else log.start, fresh)
@@ -64,9 +77,35 @@ def begin(
     note = replace(known or fresh, topic_id=log.topic_id)
     if not note.partitions:
         note = replace(note, partitions=log.partitions)
-    if committed > log.end:
-        return Beginning(committed, note, beyond=True)
-    gap = max(0, log.start - committed)
+    confirmed = max(at for at in (committed, None if before is None else before.confirmed) if at is not None)
+    reached = confirmed if before is None else max(confirmed, before.reached)
+    cut = before is not None and missing is not None and log.start <= missing.offset  # retention took nothing
+    if note.lost_end or reached > log.end or cut:
+        return Beginning(confirmed, replace(note, lost_end=max(note.lost_end, reached)), beyond=True)
+    gap = max(0, log.start - confirmed)
     if gap:
         note = replace(note, gap_records=note.gap_records + gap)
-    return Beginning(committed + gap, note, gap=gap)
+    return Beginning(confirmed + gap, note, gap=gap)
+
+
+def lost_end(plan: Plan, partition: int, end: int, committed: int, reached: int = 0) -> str:
+    """Why a partition stands still whose log ended before what was forwarded, and the way out.
+
+    Args:
+        plan: Of the bridge.
+        partition: Which.
+        end: Of the log.
+        committed: By the group.
+        reached: Up to where this bridge may have forwarded; 0 = that is not known, somebody has set the offset.
+    """
+    place = f"{plan.source_topic}/{partition}"
+    if reached:
+        return (
+            f"stopped: {place}, which ends at {end}, was forwarded up to {reached} and has lost its end since: messages that are written there "
+            "now have offsets that the target knows, and would be dropped. Give the bridge another name: nothing else loses none"
+        )
+    return (
+        f"stopped: group {plan.group} stands at {committed} of {place}, which ends at {end}. If this bridge has forwarded up to there, the log "
+        "has lost its end: give the bridge another name. If somebody set the offset, stop the bridge, set it again "
+        "(kafka-consumer-groups.sh --reset-offsets), and start it"
+    )

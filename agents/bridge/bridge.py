@@ -4,45 +4,25 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import AsyncIterator, Collection, Coroutine, Mapping
-from typing import Any, Final, TypeVar
-
-from aiokafka.errors import KafkaError
+from collections.abc import AsyncIterator, Mapping
+from typing import Final
 
 from agents.bridge.committing import Committer
-from agents.bridge.flow import POLL_S, Flow
+from agents.bridge.flow import Flow
 from agents.bridge.joining import Permit
-from agents.bridge.life import Life, LifeEndedError
-from agents.bridge.load import Loader, RefusedError
+from agents.bridge.life import LifeEndedError
+from agents.bridge.lives import Lives, OutdatedError
 from agents.bridge.partitions import Partitions
-from agents.bridge.plan import Plan
-from agents.bridge.source import Read, SourceConsumer
-from agents.bridge.state import SOURCE, TARGET, BridgeState, said
-from agents.bridge.targeting import look
-from agents.bridge.window import CYCLE_RECORDS_MAX
+from agents.bridge.plan import AGAIN_FIRST_S, AGAIN_MOST_S, LASTED_S, Plan
+from agents.bridge.source import SourceConsumer
+from agents.bridge.state import SOURCE, BridgeState
+from agents.bridge.stopping import StoppingError, cancelled, unless
+from agents.bridge.upkeep import keep, measure
 from ringfence_client.topic_watch import TopicWatch
 from ringfence_kafka.cluster import NO_TOPIC, Cluster, TopicIdentity
-from ringfence_kafka.errors import RingfenceError
-from ringfence_kafka.idempotent import IdempotentProducer
-from ringfence_kafka.together import StoppedError
 from ringfence_kafka.waiting import back_off, set_within
 
 log: Final = logging.getLogger("ringfence.bridge")
-
-AGAIN_FIRST_S: Final = 0.1
-AGAIN_MOST_S: Final = 5.0
-SETTLED_S: Final = 2.0
-"""A producer that lives so long and has nothing to do is well."""
-LASTED_S: Final = 5.0
-"""What fails after so long fails for the first time."""
-MEASURE_EVERY_S: Final = 2.0
-REST_S: Final = 5.0
-
-T = TypeVar("T")
-
-
-class StoppingError(Exception):
-    """Somebody asked to stop."""
 
 
 class Bridge:
@@ -67,6 +47,7 @@ class Bridge:
         """
         self.plan = plan
         self.state = BridgeState(plan.name)
+        self._ends = ends
         self._flow = Flow(plan, self.state, ends)
         self.window = self._flow.window
         self._committer = Committer(self.state, self.window, instance, web)
@@ -76,8 +57,7 @@ class Bridge:
         self._cluster: Cluster
         self._partitions: Partitions
         self._watch: TopicWatch
-        self._life: Life | None = None
-        self._handing_over = False
+        self._lives: Lives
 
     def stop(self) -> None:
         """Ask :meth:`run` to end: nothing more is read, what is under way is drained, offsets are committed."""
@@ -86,11 +66,22 @@ class Bridge:
     @property
     def drained(self) -> bool:
         """Whether all that it has been given stands at the ends that it was to stop at, and that is committed."""
-        places = self.window.places
+        return self.state.assigned is not None and all(map(self._at_end, self.state.assigned))
+
+    @property
+    def standing(self) -> list[str]:
+        """Why it will not be drained, where all but what goes no further is."""
+        stops, assigned = self.state.stops, self.state.assigned
+        if assigned is None or not all(number in stops or self._at_end(number) for number in assigned):
+            return []
+        return [each.text for number, each in sorted(stops.items()) if not self._at_end(number)]
+
+    def _at_end(self, number: int) -> bool:
+        place = self.window.places.get(number)
         return (
-            places.keys() == self.state.assigned
-            and self._flow.at_ends
-            and all(self._committer.stands(number) == each.confirmed for number, each in places.items())
+            place is not None
+            and self._flow.is_at_end(place)
+            and self._committer.stands(number) == place.confirmed
         )
 
     async def run(self) -> None:
@@ -101,26 +92,37 @@ class Bridge:
             try:
                 async with self._connected():
                     self.state.recover(SOURCE)
-                    await self._live()
+                    await self._lives.run()
             except StoppingError:
                 return
-            except (RingfenceError, KafkaError, OSError, TimeoutError, StoppedError) as error:
+            except Exception as error:  # noqa: BLE001 - it ends neither this bridge nor the others
                 attempt = 1 if time.monotonic() - began > LASTED_S else attempt + 1
-                self.state.fail(SOURCE, f"source: {said(error)}")
+                if isinstance(error, OutdatedError) and self._permit is not None:
+                    self._permit.forget()
+                self.state.fail(SOURCE, f"source: {self.state.told(error)}")
                 await set_within(self._stopping, back_off(attempt, AGAIN_FIRST_S, AGAIN_MOST_S))
-
-    # -- the source ----------------------------------------------------------------------------------------
 
     @contextlib.asynccontextmanager
     async def _connected(self) -> AsyncIterator[None]:
         """A member of the group, until the end."""
         self.state.assigned = None
-        shared = None if self._permit is None else await self._unless_stopped(self._permit.get())
+        shared = None if self._permit is None else await unless(self._stopping, self._permit.get())
         self._cluster = Cluster(self.plan.source, self.plan.group)
         async with contextlib.AsyncExitStack() as stack:
-            await self._unless_stopped(self._cluster.start())
+            await unless(self._stopping, self._cluster.start())
             stack.push_async_callback(self._cluster.stop)
-            self._partitions = Partitions(self.plan, self._cluster, self.window, self.state, shared)
+            self._partitions = Partitions(
+                self.plan, self._cluster, self.window, self.state, shared, self._ends
+            )
+            self._lives = Lives(
+                self.plan,
+                self._instance,
+                self.state,
+                self._flow,
+                self._committer,
+                self._partitions,
+                self._stopping,
+            )
             self._watch = TopicWatch(self._cluster)
             self._watch.tell(self.plan.source_topic, self._compare)
             consumer = SourceConsumer(
@@ -128,21 +130,22 @@ class Bridge:
                 self._instance,
                 lambda: self.window.places,
                 self._revoked,
-                self._assigned,
+                self._partitions.assigned,
                 self._doubt,
             )
-            self._partitions.consumer = consumer
+            self._partitions.consumer, self._partitions.committer = consumer, self._committer
+            stack.callback(self._flow.start_over)
             stack.push_async_callback(self._partitions.stop)
             stack.push_async_callback(consumer.stop)
-            await self._unless_stopped(consumer.start())
-            for work in (self._watch.run(), self._measure()):
-                stack.push_async_callback(_cancelled, asyncio.create_task(work))
+            await unless(self._stopping, consumer.start())
+            self.state.joined()
+            for work in (
+                self._watch.run(),
+                keep(consumer, self.state),
+                measure(self.plan.source_topic, self._cluster, self._watch, self.window, self.state),
+            ):
+                stack.push_async_callback(cancelled, asyncio.create_task(work))
             yield
-
-    def _assigned(self, numbers: Collection[int]) -> None:
-        self._handing_over = False
-        self._committer.begin()
-        self._partitions.assigned(numbers)
 
     def _doubt(self) -> None:
         """A broker does not know the topic any more, or not where it was."""
@@ -159,160 +162,14 @@ class Bridge:
 
     async def _revoked(self) -> None:
         """Before all partitions are given away: what is under way is waited for, and committed."""
-        self._handing_over = True
-        life = self._life
-        if life is not None:
-            await self._flow.drain(life)
-            if self.window.busy:
-                life.end(LifeEndedError("partitions were given away while messages were under way"))
-        await self._committer.commit(self._partitions.consumer)
-        self._flow.start_over()
-        self._partitions.drop()
-
-    # -- the target ----------------------------------------------------------------------------------------
-
-    async def _live(self) -> None:
-        """Lives of producers, one after the other."""
-        attempt = 0
-        while not self._stopping.is_set():
-            began, fault, at_once = time.monotonic(), "", False
-            try:
-                await self._one_life()
-                return
-            except (RingfenceError, KafkaError, OSError, TimeoutError) as error:
-                fault = said(error)
-            except RefusedError as error:
-                log.error("bridge %s: %s", self.plan.name, error)
-                self._partitions.reopen(error.partition, str(error), REST_S)
-            except LifeEndedError as error:
-                at_once = self._flow.learn(error)
-                fault = "" if at_once else str(error)
-            attempt = 1 if at_once or time.monotonic() - began > LASTED_S else attempt + 1
-            self._start_over()
-            if fault:
-                self.state.fail(TARGET, f"target: {fault}")
-            await self._committer.commit(self._partitions.consumer)
-            if not at_once:
-                await set_within(self._stopping, back_off(attempt, AGAIN_FIRST_S, AGAIN_MOST_S))
-            self._partitions.consumer.keep()
-
-    async def _one_life(self) -> None:
-        """Until it fails, or somebody asks to stop."""
-        target = await self._unless_stopped(look(self.plan))
-        bytes_max = min(target.bytes_max, target.quarantine_bytes_max or target.bytes_max)
-        producer = IdempotentProducer(self.plan.target, self._instance, bytes_max)
-        life = Life(self.plan.name, producer)
+        self._partitions.handing_over = True
+        life = self._lives.current
         try:
-            await self._unless_stopped(producer.start())
-            self._life, self.state.reached = life, True
-            flow = self._flow
-            loader = Loader(self.plan, target, producer.builder, flow.records_max, flow.refused)
-            await self._forward(life, loader, target.partitions)
-            await flow.drain(life)
+            if life is not None:
+                await self._flow.drain(life)
+                if self.window.busy:
+                    life.end(LifeEndedError("partitions were given away while messages were under way"))
             await self._committer.commit(self._partitions.consumer)
         finally:
-            self._life = None
-            await life.discard()
-
-    async def _forward(self, life: Life, loader: Loader, partitions: int) -> None:
-        began, flow, topic = time.monotonic(), self._flow, self.plan.target_topic
-        while not self._stopping.is_set():
-            life.check()
-            life.moved.clear()
-            self._partitions.consumer.keep()
-            if await flow.settle() or (not self.window.busy and time.monotonic() - began > SETTLED_S):
-                self.state.recover(TARGET)
-            there = life.producer.partitions(topic)
-            if there not in {0, partitions}:
-                raise LifeEndedError(f"{topic} has {there} partitions now, and had {partitions}")
-            if self._committer.due or not self.window.busy:
-                await self._committer.commit(self._partitions.consumer)
-            halted = self._handing_over or self._partitions.doubted or self.window.full
-            wanted = {} if halted else flow.wanted()
-            found = await self._read(wanted) if wanted else None
-            if found is not None:
-                await flow.send(life, loader, wanted, found)
-            elif not wanted:
-                await set_within(life.moved, POLL_S)
-
-    async def _read(self, wanted: Mapping[int, int]) -> Read | None:
-        """What has come; None = nothing that may be taken."""
-        epoch = self._partitions.epoch
-        try:
-            found = await self._partitions.consumer.read(wanted, self.window.take, CYCLE_RECORDS_MAX, POLL_S)
-        except (KafkaError, OSError) as error:
-            self._read_again(wanted)
-            self.state.fail(SOURCE, f"source: {said(error)}")
-            await set_within(self._stopping, 1.0)
-            return None
-        self.state.recover(SOURCE)
-        if epoch != self._partitions.epoch or self._partitions.doubted or self._handing_over:
-            self._read_again(wanted)
-            return None
-        for number in found.lost:
-            log.warning(
-                "bridge %s: %s/%d: the next offset is gone", self.plan.name, self.plan.source_topic, number
-            )
-            self._partitions.reopen(number, "opening: the next offset is gone")
-        self._note_unreadable(found)
-        return found
-
-    def _read_again(self, wanted: Mapping[int, int]) -> None:
-        """What was read of these and went nowhere."""
-        for number in wanted:
-            place = self.window.places.get(number)
-            if place is not None:
-                self._partitions.consumer.go_on(number, place.next)
-
-    def _note_unreadable(self, found: Read) -> None:
-        for number in found.reached:
-            self.state.unreadable.pop(number, None)
-        for number, why in found.unreadable.items():
-            if number not in self.state.unreadable:
-                log.error(
-                    "bridge %s: %s/%d cannot be read: its messages from there on wait, other partitions go on: %s",
-                    self.plan.name, self.plan.source_topic, number, why,
-                )  # fmt: skip
-            self.state.unreadable[number] = f"cannot be read: {why}"
-
-    def _start_over(self) -> None:
-        """From what is confirmed."""
-        for number, offset in self._flow.start_over():
-            self._partitions.consumer.go_on(number, offset)
-
-    async def _measure(self) -> None:
-        """Keep what is shown a few seconds old at most."""
-        topic = self.plan.source_topic
-        while True:
-            numbers = list(self.window.places)
-            with contextlib.suppress(KafkaError, OSError, TimeoutError, StoppedError):
-                ends = await self._cluster.stable_ends([(topic, each) for each in numbers])
-                for number in numbers:
-                    place = self.window.places.get(number)
-                    if place is not None:
-                        self.state.lags[number] = max(0, ends[topic, number] - place.confirmed)
-            self.state.source_faults = self._watch.faults
-            await asyncio.sleep(MEASURE_EVERY_S)
-
-    async def _unless_stopped(self, work: Coroutine[Any, Any, T]) -> T:
-        """Wait for something that may take long.
-
-        Raises:
-            StoppingError: somebody asked to stop meanwhile.
-        """
-        task, stopping = asyncio.create_task(work), asyncio.create_task(self._stopping.wait())
-        try:
-            await asyncio.wait([task, stopping], return_when=asyncio.FIRST_COMPLETED)
-            if not task.done():
-                raise StoppingError
-            return task.result()
-        finally:
-            stopping.cancel()
-            await _cancelled(task)
-
-
-async def _cancelled(task: "asyncio.Task[Any]") -> None:
-    task.cancel()
-    await asyncio.wait([task])
-    if not task.cancelled():
-        task.exception()
+            self._flow.start_over()
+            self._partitions.drop()

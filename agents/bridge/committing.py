@@ -7,10 +7,11 @@ from typing import Final
 
 from aiokafka.errors import CommitFailedError, KafkaError
 
-from agents.bridge.note import Note, encode
+from agents.bridge.note import AT_REST, Note, encode
 from agents.bridge.source import SourceConsumer
-from agents.bridge.state import COMMIT, BridgeState, said
-from agents.bridge.window import Window
+from agents.bridge.state import COMMIT, BridgeState
+from agents.bridge.window import Place, Window
+from ringfence_kafka.errors import said
 from ringfence_kafka.failpoints import reach
 
 EVERY_S: Final = 1.0
@@ -27,29 +28,30 @@ class Committer:
         self._window = window
         self._instance = instance
         self._web = web
-        self._offsets: dict[int, int] = {}
+        self._offsets: dict[Place, int] = {}
+        """Committed, of each opening."""
         self._at = 0.0
 
-    def begin(self) -> None:
-        """Partitions were given: what was committed before says nothing of them."""
-        self._offsets = {}
-
     def stands(self, number: int) -> int | None:
-        """What was committed of a partition since it was given; None = nothing yet."""
-        return self._offsets.get(number)
+        """What was committed of a partition since it was opened; None = nothing yet."""
+        place = self._window.places.get(number)
+        return None if place is None else self._offsets.get(place)
 
     @property
     def due(self) -> bool:
         """Whether the last commit is long ago."""
         return time.monotonic() - self._at >= EVERY_S
 
-    async def commit(self, consumer: SourceConsumer) -> None:
-        """Of partitions where something has changed. Never raises what Kafka says: it is tried again."""
-        offsets = {}
+    async def commit(self, consumer: SourceConsumer, *, last: bool = False) -> None:
+        """Of partitions where something has changed, or of all if it is the ``last``. Never raises what Kafka says: it is tried again."""
+        offsets: dict[int, tuple[int, str]] = {}
+        places: list[Place] = []
         for number, place in self._window.places.items():
             shown = self._state.partitions.get(number)
-            if shown is not None and (shown.dirty or self._offsets.get(number) != place.confirmed):
-                offsets[number] = (place.confirmed, encode(self._note(number)))
+            still = AT_REST if last and place.reached <= place.confirmed else ""
+            if shown is not None and (last or shown.dirty or self._offsets.get(place) != place.confirmed):
+                offsets[number] = (place.confirmed, encode(replace(self._note(number), still=still)))
+                places.append(place)
         self._at = time.monotonic()
         if not offsets:
             return
@@ -65,8 +67,23 @@ class Committer:
             self._state.fail(COMMIT, f"source: offsets are not committed: {said(error)}")
         else:
             self._state.recover(COMMIT)
-            self._offsets |= {number: offset for number, (offset, _) in offsets.items()}
+            stood = {
+                each: at
+                for each, at in self._offsets.items()
+                if self._window.places.get(each.partition) is each
+            }
+            self._offsets = stood | {each: offsets[each.partition][0] for each in places}
             await reach("after-commit", self._state.name)
+
+    async def stand(self, consumer: SourceConsumer, number: int, offset: int, note: Note) -> None:
+        """Note of a partition that is not open why it stands still; nothing else of it changes.
+
+        Raises:
+            KafkaError: it is refused, or nobody answers.
+        """
+        noted = encode(replace(note, instance=self._instance, web=self._web))
+        async with asyncio.timeout(LIMIT_S):
+            await consumer.commit({number: (offset, noted)})
 
     def _mark(self, numbers: dict[int, tuple[int, str]], *, dirty: bool) -> None:
         for number in numbers:
@@ -75,7 +92,7 @@ class Committer:
 
     def _note(self, number: int) -> Note:
         shown = self._state.partitions[number]
-        fault = self._state.fault
+        fault = self._state.stops.get(number) or self._state.fault
         counted = {
             name: getattr(shown.note, name) + shown.counts[name]
             for name in ("forwarded", "retried", "filtered", "quarantined")

@@ -6,10 +6,10 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 from agents.bridge.life import Life, LifeEndedError
-from agents.bridge.load import Load, Loader
+from agents.bridge.load import Load, Loader, Refused, RefusedError, Target
 from agents.bridge.plan import Plan
 from agents.bridge.source import DRAIN_LIMIT_S, Read
-from agents.bridge.state import BridgeState
+from agents.bridge.state import REFUSED, BridgeState
 from agents.bridge.window import CYCLES_MAX, Cycle, Place, Window
 from ringfence_kafka.failpoints import reach
 from ringfence_kafka.waiting import set_within
@@ -27,34 +27,30 @@ class Flow:
         self.window = Window(plan.window, CYCLES_MAX if plan.detection else 1)
         self.records_max: dict[int, int] = {}
         """Of a batch, by the target's partition, while it is found out which record it refuses."""
-        self.refused: dict[tuple[int, int], str] = {}
-        """Why, by source partition and offset, of records that the target does not take."""
+        self.refused = Refused()
+        self.stopped: dict[Place, RefusedError] = {}
+        """Partitions that wait before a record that nothing takes."""
         self._until: dict[int, dict[Place, int]] = {}
         """How long that is so: until these are confirmed."""
         self._plan = plan
         self._state = state
         self._ends = ends
         self._loads: dict[Cycle, Load] = {}
+        self._settings = ""
+        """Of the target, when it last was looked at."""
 
     def wanted(self) -> dict[int, int]:
         """Partitions of which a cycle may take something, and up to where they were read."""
-        ends, wanted = self._ends, self.window.wanted()
+        ends, places = self._ends, self.window.places
+        wanted = {each: at for each, at in self.window.wanted().items() if places[each] not in self.stopped}
         return wanted if ends is None else {each: at for each, at in wanted.items() if at < ends.get(each, 0)}
 
-    @property
-    def at_ends(self) -> bool:
-        """Whether all that is open is confirmed up to where it is to stop."""
-        ends = self._ends
-        return ends is not None and all(
-            each.confirmed >= ends.get(number, 0) for number, each in self.window.places.items()
-        )
+    def is_at_end(self, place: Place) -> bool:
+        """Whether it is confirmed up to where it is to stop."""
+        return self._ends is not None and place.confirmed >= self._ends.get(place.partition, 0)
 
     async def send(self, life: Life, loader: Loader, wanted: Mapping[int, int], found: Read) -> None:
-        """Hand over what was read.
-
-        Raises:
-            RefusedError: a record fits nowhere.
-        """
+        """Hand over what was read. A partition with a record that nothing takes goes no further than that; the others do not notice."""
         self._cut(found)
         reached = {number: offset for number, offset in found.reached.items() if offset > wanted[number]}
         if not reached:
@@ -62,7 +58,16 @@ class Flow:
         places = self.window.places
         read = {places[number]: records for number, records in found.records.items() if number in reached}
         cycle = self.window.begin(reached)
+        cycle.pending = 1  # until its batches are counted: else it could be confirmed where loading failed
         load = self._loads[cycle] = loader.load(cycle, read, found.malformed)
+        for place in cycle.ends:
+            error = load.stopped.get(place)
+            if error is None:
+                self._state.go_on(REFUSED, place.partition)
+            else:
+                self.stopped[place] = error
+                self.window.cut(cycle, place, error.offset)
+                self._state.stop(REFUSED, place.partition, f"stopped: {error}")
         if load.batches:
             await reach("before-send", self._plan.name)
             life.hand_over(load.batches)
@@ -82,7 +87,7 @@ class Flow:
         done = self.window.settle()
         for cycle in done:
             self._count(cycle, self._loads.pop(cycle))
-        if done and (self.refused or self._until):
+        if done and (self.refused.by_target or self._until):
             self._forget_refused()
         sent = any(sum(cycle.records.values()) for cycle in done)
         if sent:
@@ -107,13 +112,18 @@ class Flow:
                 each.confirmed >= end or places.get(each.partition) is not each for each, end in ends.items()
             ):
                 del self._until[partition], self.records_max[partition]
-        old = [
-            (number, offset)
-            for number, offset in self.refused
-            if number not in places or offset < places[number].confirmed
-        ]
-        for each in old:
-            del self.refused[each]
+        for known in (self.refused.by_target, self.refused.by_all):
+            for place, offset in list(known):
+                if places.get(place.partition) is not place or offset < place.confirmed:
+                    del known[place, offset]
+
+    def looked(self, target: Target) -> None:
+        """The target is like this now: what waited for it goes on; of what it has refused it is asked again, if it is not as it was."""
+        if target.settings != self._settings:
+            self._settings = target.settings
+            self.refused.by_target.clear()
+            self.refused.by_all.clear()
+        self.stopped.clear()
 
     async def drain(self, life: Life) -> None:
         """Wait for what is under way, within limits."""
@@ -127,18 +137,21 @@ class Flow:
     def learn(self, error: LifeEndedError) -> bool:
         """Which record it is that the target does not take: by smaller batches, until it is alone. False: it is something else."""
         batch = error.refused
-        if batch is None or batch.topic != self._plan.target_topic:
+        if batch is None:
             return False
-        if batch.count > 1:
+        if batch.topic != self._plan.target_topic:
+            self.refused.by_all[batch.first] = str(error)
+        elif batch.count > 1:
             self.records_max[batch.partition] = batch.count // 2
             self._until[batch.partition] = dict(batch.cycle.ends)
         else:
-            self.refused[batch.first] = str(error)
+            self.refused.by_target[batch.first] = str(error)
         return True
 
     def start_over(self) -> Iterable[tuple[int, int]]:
         """From what is confirmed; returns where that is, by partition."""
         self._loads.clear()
+        self.stopped.clear()
         for place, count in self.window.reset().items():
             self._state.count(place.partition, "retried", count)
         return [(number, place.confirmed) for number, place in self.window.places.items()]

@@ -2,17 +2,17 @@
 
 import asyncio
 import logging
-from collections.abc import Collection, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
 from aiokafka.errors import KafkaError, UnknownMemberIdError
 
-from agents.bridge.maps import Adopt, Refuse, Run, Standing, decide, former
-from agents.bridge.note import Map, Note, decode, encode
+from agents.bridge.maps import Adopt, Refuse, Run, Stand, Standing, decide, former
+from agents.bridge.note import AT_REST, NOT_BEGUN, Map, Note, decode, encode
 from agents.bridge.plan import Plan, Share
 from ringfence_kafka.cluster import Cluster
-from ringfence_kafka.errors import BrokerUnavailableError, ConfigurationError, named
+from ringfence_kafka.errors import BrokerUnavailableError, ConfigurationError, said
 from ringfence_kafka.group_offsets import Committed
 from ringfence_kafka.hop import as_printed
 
@@ -49,9 +49,7 @@ async def join(plan: Plan, *, drain: bool) -> Map:
             "it again"
         ) from error
     except (KafkaError, OSError, TimeoutError) as error:
-        raise BrokerUnavailableError(
-            f"the source does not answer ({' '.join(named(error).split())})"
-        ) from error
+        raise BrokerUnavailableError(f"the source does not answer ({said(error)})") from error
     raise AssertionError("a try ends otherwise")
 
 
@@ -67,11 +65,12 @@ async def _join(plan: Plan, *, drain: bool) -> Map:
                 strict=True,
             )
         )
-    found = {each: await _standing(plan, share.group(each), numbers) for each in share.members}
+    topic_id = as_printed(identity.topic_id)
+    found = {each: await _standing(plan, share.group(each), topic_id, starts) for each in share.members}
     top = former(share.members, found)
     for each in () if top is None else top.members:
         if each not in found:
-            found[each] = await _standing(plan, share.group(each), numbers)
+            found[each] = await _standing(plan, share.group(each), topic_id, starts)
     if drain and top is not None:
         _require_reachable(share, top)
         return top
@@ -80,7 +79,6 @@ async def _join(plan: Plan, *, drain: bool) -> Map:
         raise ConfigurationError(_refusal(share, topic, decision, top))
     if isinstance(decision, Run):
         return decision.map
-    topic_id = as_printed(identity.topic_id)
     await _adopt(plan, [share.group(each) for each in share.members], decision, topic_id)
     return decision.map
 
@@ -91,15 +89,25 @@ def _share(plan: Plan) -> Share:
     return plan.share
 
 
-async def _standing(plan: Plan, group: str, numbers: Collection[int]) -> Standing:
+async def _standing(plan: Plan, group: str, topic_id: str, starts: Mapping[int, int]) -> Standing:
     async with Cluster(plan.source, group) as cluster:
         await cluster.await_coordinator()
-        noted = await asyncio.gather(*(cluster.noted(plan.source_topic, each) for each in numbers))
+        noted = await asyncio.gather(*(cluster.noted(plan.source_topic, each) for each in starts))
     return {
-        number: (each.offset, None if (note := decode(each.note)) is None else note.map)
-        for number, each in zip(numbers, noted, strict=True)
+        number: stand(each, topic_id, starts[number])
+        for number, each in zip(starts, noted, strict=True)
         if each is not None
     }
+
+
+def stand(committed: Committed, topic_id: str, start: int) -> Stand:
+    """What a commit says of the topic that has this ID, and begins there: of one that was deleted it says the members alone."""
+    note = decode(committed.note)
+    if note is None:
+        return Stand(committed.offset, None, "")
+    if note.topic_id != topic_id:
+        return Stand(start, note.map, AT_REST)
+    return Stand(committed.offset, note.map, note.still)
 
 
 async def _adopt(
@@ -124,7 +132,7 @@ async def _adopt(
                     if known is not None and known.topic_id == topic_id
                     else Note(topic_id, len(decision.offsets))
                 )
-                offsets[number] = Committed(offset, encode(replace(note, map=decision.map)))
+                offsets[number] = Committed(offset, encode(replace(note, map=decision.map, still=NOT_BEGUN)))
             if offsets:
                 await cluster.note(plan.source_topic, offsets)
 
@@ -140,11 +148,16 @@ def _require_reachable(share: Share, top: Map) -> None:
 
 
 def _refusal(share: Share, topic: str, refused: Refuse, top: Map | None) -> str:
-    apart = ", ".join(f"{member} at {offset}" for member, offset in refused.offsets.items())
+    stand = ", ".join(f"{member} at {'none' if at is None else at}" for member, at in refused.offsets.items())
+    why = (
+        "stand apart"
+        if len(set(refused.offsets.values())) > 1
+        else "did not end in order and may have sent more than they have committed"
+    )
     before = "" if top is None or top.members == share.members else f" ran with {', '.join(top.members)} and"
     return (
-        f"cluster connection {share.connection}:{before} is to run with {', '.join(share.members)}, and its bridges stand apart at "
-        f"{topic}/{refused.partition} ({apart}): messages between would go to nobody or to two. Stop all its processes, run 'ringfence bridge "
+        f"cluster connection {share.connection}:{before} is to run with {', '.join(share.members)}, and its bridges {why} at "
+        f"{topic}/{refused.partition} ({stand}): messages between would go to nobody or to two. Stop all its processes, run 'ringfence bridge "
         f"{share.connection} --drain' with the former members, then start it with the new ones"
     )
 
@@ -165,3 +178,7 @@ class Permit:
             if self._map is None:
                 self._map = await join(self._plan, drain=self._drain)
             return self._map
+
+    def forget(self) -> None:
+        """Ask again: others have changed the members."""
+        self._map = None

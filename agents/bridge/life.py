@@ -5,14 +5,12 @@ later message would stand at the target without an earlier one.
 """
 
 import asyncio
-import contextlib
 from collections import deque
 from collections.abc import Iterable
 from typing import Final
 
 from aiokafka.errors import (
     InvalidTimestampError,
-    KafkaError,
     MessageSizeTooLargeError,
     PolicyViolationError,
     RecordListTooLargeError,
@@ -20,7 +18,7 @@ from aiokafka.errors import (
 )
 
 from agents.bridge.load import Batch
-from ringfence_kafka.errors import named
+from ringfence_kafka.errors import said
 from ringfence_kafka.failpoints import reach
 from ringfence_kafka.idempotent import IdempotentProducer
 
@@ -87,13 +85,10 @@ class Life:
                 await self.producer.send(batch.topic, batch.partition, batch.builder)
                 await reach("mid-send", self._name)
             except FOR_GOOD as error:
-                self.end(LifeEndedError(f"{batch.topic}/{batch.partition}: {_said(error)}", batch))
-                return
-            except (KafkaError, OSError, TimeoutError) as error:
-                self.end(LifeEndedError(f"{batch.topic}/{batch.partition}: {_said(error)}"))
+                self.end(LifeEndedError(f"{batch.topic}/{batch.partition}: {said(error)}", batch))
                 return
             except Exception as error:  # noqa: BLE001 - whatever it is, the batch is not acknowledged
-                self.end(LifeEndedError(f"{batch.topic}/{batch.partition}: {named(error)}"))
+                self.end(LifeEndedError(f"{batch.topic}/{batch.partition}: {said(error)}"))
                 return
             queue.popleft()
             batch.cycle.pending -= 1
@@ -111,12 +106,8 @@ class Life:
         tasks = [each for each in self._tasks.values() if not each.done()]
         for each in tasks:
             each.cancel()
-        if tasks:
-            with contextlib.suppress(Exception):
+        try:
+            if tasks:
                 await asyncio.wait(tasks)
-        await self.producer.discard()
-
-
-def _said(error: BaseException) -> str:
-    """One line: aiokafka's say what they are and mean."""
-    return " ".join(named(error).split())
+        finally:
+            await self.producer.discard()

@@ -14,7 +14,7 @@ from agents.bridge.window import Cycle, Place
 from agents.home import Home
 from agents.verdict import Reader, is_envelope
 from ringfence_kafka import wire
-from ringfence_kafka.hop import Source, encode_source
+from ringfence_kafka.hop import Source, encode_at, encode_source
 from ringfence_kafka.producer import Builder
 
 NewBuilder = Callable[[], Builder]
@@ -32,6 +32,8 @@ class Target:
     """It takes no record without a key."""
     quarantine_bytes_max: int
     """Of the quarantine topic; 0 = there is none."""
+    settings: str = ""
+    """All that was asked of both topics: what a topic has refused it may take when it is another one."""
 
 
 @dataclass(eq=False, slots=True)
@@ -42,17 +44,30 @@ class Batch:
     partition: int
     builder: Builder
     cycle: Cycle
-    first: tuple[int, int]
-    """Source partition and offset of its first record."""
+    first: "At"
+    """Its first record."""
     count: int = 1
+
+
+At = tuple[Place, int]
+"""A record: the opening of its source partition, and its offset. What is known of one says nothing of the next topic of that name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """Records that the target has refused, and why."""
+
+    by_target: dict[At, str] = field(default_factory=dict)
+    by_all: dict[At, str] = field(default_factory=dict)
+    """The quarantine topic does not take these either."""
 
 
 class RefusedError(Exception):
     """Nothing takes a record, not even the quarantine."""
 
-    def __init__(self, partition: int, text: str) -> None:
+    def __init__(self, offset: int, text: str) -> None:
         super().__init__(text)
-        self.partition = partition
+        self.offset = offset
 
 
 @dataclass(slots=True)
@@ -65,6 +80,8 @@ class Load:
     quarantined: dict[int, int] = field(default_factory=dict)
     reasons: list[str] = field(default_factory=list)
     """Of those."""
+    stopped: dict[Place, RefusedError] = field(default_factory=dict)
+    """Where a record came that nothing takes: it and what lies behind it is not in the batches."""
 
 
 class Loader:
@@ -76,7 +93,7 @@ class Loader:
         target: Target,
         new_builder: NewBuilder,
         records_max: Mapping[int, int],
-        refused: Mapping[tuple[int, int], str],
+        refused: Refused,
     ) -> None:
         """What it goes by.
 
@@ -85,10 +102,10 @@ class Loader:
             target: What its target takes.
             new_builder: Makes an empty record batch.
             records_max: Of a batch, by the target's partition, where it refused one: to find out which record it was.
-            refused: Why, by source partition and offset, of records that the target does not take.
+            refused: What the target does not take.
         """
         self._plan = plan
-        self._target = target
+        self.target = target
         self._new = new_builder
         self._records_max = records_max
         self._refused = refused
@@ -100,19 +117,21 @@ class Loader:
     def load(
         self, cycle: Cycle, read: Mapping[Place, Sequence[Record]], malformed: Mapping[tuple[int, int], str]
     ) -> Load:
-        """Everything that was read, translated, in order.
-
-        Raises:
-            RefusedError: a record fits nowhere: the quarantine topic is missing, or too small.
-        """
+        """Everything that was read, translated, in order; of a partition with a record that fits nowhere what stands before that."""
         found = Load(cycle)
         records: dict[Place, int] = {}
         open_batches: dict[int, Batch] = {}
-        for place, those in read.items():
+        for place, all_read in read.items():
+            those = all_read
             translated = self._translate(place, those)
+            try:
+                self._fill(found, open_batches, place, translated, malformed)
+            except RefusedError as error:
+                found.stopped[place] = error
+                those = [each for each in those if each.offset < error.offset]
+                translated = [each for each in translated if each.offset < error.offset]
             if len(translated) < len(those):
                 found.filtered[place.partition] = len(those) - len(translated)
-            self._fill(found, open_batches, place, translated, malformed)
             records[place] = len(translated)
         found.batches += open_batches.values()
         cycle.records = records
@@ -127,14 +146,19 @@ class Loader:
         translated: Sequence[Record],
         malformed: Mapping[tuple[int, int], str],
     ) -> None:
-        """Put what was read of a partition into batches, or into quarantine."""
+        """Put what was read of a partition into batches, or into quarantine.
+
+        Raises:
+            RefusedError: a record fits nowhere: the quarantine topic is missing, or too small, or has refused it.
+        """
         number, home, detection = place.partition, self._home, self._plan.detection
         source = encode_source(Source(self._plan.name, place.topic_id, number))
         ours = self._ours(place)
         # Nearly always nothing is to be looked at but the record itself.
-        usual = not (malformed or self._refused or self._records_max or self._target.compacted)
+        refused = self._refused.by_target
+        usual = not (malformed or refused or self._records_max or self.target.compacted)
         for each, group in zip(translated, self._groups(translated), strict=True):
-            hop = b"%b/%d" % (source, each.offset)
+            hop = encode_at(source, each.offset)
             partition = home[self._key(each, hop) if group is None else group]
             headers = [*each.headers, (wire.HEADER_HOP, hop), *ours] if detection else list(each.headers)
             batch = open_batches.get(partition)
@@ -148,13 +172,13 @@ class Loader:
             ):
                 batch.count += 1
                 continue
-            reason = malformed.get((number, each.offset)) or self._refused.get((number, each.offset))
-            if reason is None and each.key is None and self._target.compacted:
+            reason = malformed.get((number, each.offset)) or refused.get((place, each.offset))
+            if reason is None and each.key is None and self.target.compacted:
                 reason = f"it has no key, and {self._plan.target_topic} is compacted"
             if reason is None:
-                reason = self._add(found, open_batches, number, each, partition, headers)
+                reason = self._add(found, open_batches, place, each, partition, headers)
             if reason is not None:
-                found.batches.append(self._quarantine(found.cycle, number, each, headers, hop, reason))
+                found.batches.append(self._quarantine(found.cycle, place, each, headers, hop, reason))
                 found.quarantined[number] = found.quarantined.get(number, 0) + 1
                 found.reasons.append(f"{self._plan.source_topic}/{number} offset {each.offset}: {reason}")
 
@@ -187,7 +211,7 @@ class Loader:
         self,
         found: Load,
         open_batches: dict[int, Batch],
-        number: int,
+        place: Place,
         record: Record,
         partition: int,
         headers: list[Header],
@@ -207,9 +231,9 @@ class Loader:
             found.batches.append(open_batches.pop(partition))
         builder = self._new()
         builder.append(timestamp=record.timestamp, key=record.key, value=record.value, headers=headers)
-        if builder.size() > self._target.bytes_max:
-            return f"{builder.size()} bytes, {self._plan.target_topic} takes max.message.bytes = {self._target.bytes_max}"
-        first = (number, record.offset)
+        if builder.size() > self.target.bytes_max:
+            return f"{builder.size()} bytes, {self._plan.target_topic} takes max.message.bytes = {self.target.bytes_max}"
+        first = (place, record.offset)
         open_batches[partition] = Batch(self._plan.target_topic, partition, builder, found.cycle, first)
         return None
 
@@ -222,12 +246,20 @@ class Loader:
         return hop
 
     def _quarantine(
-        self, cycle: Cycle, number: int, record: Record, headers: list[Header], hop: bytes, reason: str
+        self, cycle: Cycle, place: Place, record: Record, headers: list[Header], hop: bytes, reason: str
     ) -> Batch:
         """With what is wrong with it and where it stands; what does not fit even there is named by size and digest."""
+        topic, bytes_max = self._plan.quarantine_topic, self.target.quarantine_bytes_max
+        where = f"{self._plan.source_topic}/{place.partition}"
+        refused = (
+            f"{where} offset {record.offset} is refused for good ({reason}) and {topic} does not take it"
+        )
+        if (place, record.offset) in self._refused.by_all:
+            why = self._refused.by_all[place, record.offset]
+            raise RefusedError(record.offset, f"{refused} ({why}): let one of the two topics take it")
         ours = [
             (wire.HEADER_REASON, reason.encode()),
-            (wire.HEADER_SOURCE, f"{self._plan.source_topic}/{number}/{record.offset}".encode()),
+            (wire.HEADER_SOURCE, f"{where}/{record.offset}".encode()),
         ]
         whole = [*headers, *ours]
         forms: Sequence[tuple[bytes | None, bytes | None, list[Header]]] = (
@@ -235,18 +267,13 @@ class Loader:
             (record.key, _digest(record), whole),
             (None, _digest(record), [*ours, (wire.HEADER_HOP, hop)]),
         )
-        topic, bytes_max = self._plan.quarantine_topic, self._target.quarantine_bytes_max
         for key, value, carried in forms:
             builder = self._new()
             builder.append(timestamp=record.timestamp, key=key, value=value, headers=carried)
             if builder.size() <= bytes_max:
-                return Batch(topic, QUARANTINE_PARTITION, builder, cycle, (number, record.offset))
+                return Batch(topic, QUARANTINE_PARTITION, builder, cycle, (place, record.offset))
         way_out = f"raise its max.message.bytes = {bytes_max}" if bytes_max else "create it at the target"
-        raise RefusedError(
-            number,
-            f"{self._plan.source_topic}/{number} offset {record.offset} is refused for good ({reason}) and {topic} does not take it: "
-            f"{way_out}",
-        )
+        raise RefusedError(record.offset, f"{refused}: {way_out}, or let {self._plan.target_topic} take it")
 
 
 def _digest(record: Record) -> bytes:

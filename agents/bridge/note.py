@@ -20,6 +20,12 @@ class Map:
     members: tuple[str, ...]
 
 
+NOT_BEGUN: Final = "not begun"
+"""These members were agreed upon, and nobody has opened the partition yet."""
+AT_REST: Final = "at rest"
+"""Who had it has ended in order, and nothing beyond the offset was sent."""
+
+
 @dataclass(frozen=True, slots=True)
 class Note:
     """Of one source partition."""
@@ -45,6 +51,10 @@ class Note:
     since_ms: int = 0
     """When that began."""
     map: Map | None = None
+    lost_end: int = 0
+    """Everything that was forwarded lies below, and the log ended before: it stands until somebody sets the offset. 0 = it does not."""
+    still: str = ""
+    """:data:`NOT_BEGUN` or :data:`AT_REST`; empty = it is open, or was when its bridge died: more may have been sent."""
 
 
 def encode(note: Note) -> str:

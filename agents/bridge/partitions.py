@@ -3,20 +3,21 @@
 import asyncio
 import contextlib
 import logging
-from collections.abc import Collection
-from dataclasses import replace
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
 from typing import Final
 
 from aiokafka.errors import KafkaError
 
-from agents.bridge.begin import Beginning, SourceLog, begin
+from agents.bridge.begin import Beginning, Missing, SourceLog, begin, lost_end
+from agents.bridge.committing import Committer
 from agents.bridge.note import Map, Note, decode
-from agents.bridge.plan import Plan
+from agents.bridge.plan import AGAIN_FIRST_S, AGAIN_MOST_S, Plan
 from agents.bridge.source import SourceConsumer
-from agents.bridge.state import BridgeState, PartitionState
+from agents.bridge.state import LOST, REFUSED, UNREADABLE, BridgeState, PartitionState
 from agents.bridge.window import Window
 from ringfence_kafka.cluster import Cluster, TopicIdentity
-from ringfence_kafka.errors import named
+from ringfence_kafka.errors import said, unforeseen
 from ringfence_kafka.group_offsets import Committed
 from ringfence_kafka.hop import as_printed
 from ringfence_kafka.together import StoppedError
@@ -24,34 +25,59 @@ from ringfence_kafka.waiting import back_off
 
 log: Final = logging.getLogger("ringfence.bridge")
 
-AGAIN_FIRST_S: Final = 0.1
-AGAIN_MOST_S: Final = 5.0
 LOOK_AGAIN_S: Final = 3.0
 """Whether somebody has set the offset of a partition that stands still."""
+
+
+OUTDATED: Final = "the members of the cluster connection were changed meanwhile"
+
+
+@dataclass(frozen=True, slots=True)
+class _Look:
+    """At one partition."""
+
+    found: Beginning
+    committed: Committed | None
+    known: Note | None
+    """What is noted there."""
+    log: SourceLog
 
 
 class Partitions:
     """Of one bridge in this process."""
 
     def __init__(
-        self, plan: Plan, cluster: Cluster, window: Window, state: BridgeState, shared: Map | None
+        self,
+        plan: Plan,
+        cluster: Cluster,
+        window: Window,
+        state: BridgeState,
+        shared: Map | None,
+        ends: Mapping[int, int] | None,
     ) -> None:
-        """``shared``: the members of a strict connection, for the notes."""
+        """``shared``: the members of a strict connection, for the notes. ``ends``: where a drain is to stop."""
         self.epoch = 0
         """Grows whenever what was read may be of another opening."""
         self.doubted = False
         """It is to be found out whether the topic is still the same: nothing is read."""
+        self.handing_over = False
+        """They are being given away: nothing is read."""
+        self.outdated = False
+        """Others have changed the members of the connection meanwhile: nothing may be opened by ours."""
         self.consumer: SourceConsumer
+        self.committer: Committer
         self._plan = plan
         self._cluster = cluster
         self._window = window
         self._state = state
         self._map = shared
+        self._ends = ends
         self._openings: dict[int, asyncio.Task[None]] = {}
 
     def assigned(self, numbers: Collection[int]) -> None:
         """The group gave us these."""
         self.epoch += 1
+        self.handing_over = False
         self._state.assigned = set(numbers)
         log.info("bridge %s: %d partitions of %s", self._plan.name, len(numbers), self._plan.source_topic)
         for number in numbers:
@@ -65,8 +91,7 @@ class Partitions:
         self._openings.clear()
         self._window.reset()
         self._window.close(list(self._window.places))
-        for shown in (self._state.partitions, self._state.waiting, self._state.unreadable, self._state.lags):
-            shown.clear()
+        self._state.close()
 
     async def stop(self) -> None:
         """Open nothing any more."""
@@ -75,12 +100,19 @@ class Partitions:
         if tasks:
             await asyncio.wait(tasks)
 
-    def reopen(self, number: int, why: str, wait_s: float = 0.0) -> None:
-        """Begin anew in a partition, where what is committed and the log say."""
+    def reopen(self, number: int, why: str, missing: int | None = None) -> None:
+        """Begin anew in a partition, where what is committed and the log say.
+
+        Args:
+            number: Which.
+            why: As it is shown.
+            missing: The next offset, if the log does not have that.
+        """
+        place = self._window.places.get(number)
         self.epoch += 1
         self._window.close([number])
         self.consumer.pause(number)
-        self._begin(number, why, wait_s)
+        self._begin(number, why, None if missing is None or place is None else Missing(place, missing))
 
     def compare(self, identity: TopicIdentity) -> None:
         """Which topic it is now."""
@@ -95,40 +127,62 @@ class Partitions:
         for number in old:
             self.reopen(number, "opening: the topic is another one")
 
-    def _begin(self, number: int, why: str, wait_s: float = 0.0) -> None:
+    def _begin(self, number: int, why: str, missing: Missing | None = None) -> None:
         former = self._openings.pop(number, None)
         if former is not None:
             former.cancel()
         self._state.waiting[number] = why
         self._state.partitions.pop(number, None)
+        for kind in (REFUSED, UNREADABLE):
+            self._state.go_on(kind, number)
         self._openings[number] = asyncio.create_task(
-            self._open(number, wait_s), name=f"opening of {self._plan.source_topic}/{number}"
+            self._open(number, missing), name=f"opening of {self._plan.source_topic}/{number}"
         )
 
-    async def _open(self, number: int, wait_s: float) -> None:
-        await asyncio.sleep(wait_s)
-        attempt = 0
+    async def _open(self, number: int, missing: Missing | None) -> None:
+        stands: _Look | None = None
         while True:
-            with contextlib.suppress(StoppedError):
-                try:
-                    found, committed, topic_log = await self._look(number)
-                    break
-                except (KafkaError, OSError, TimeoutError) as error:
-                    self._state.waiting[number] = f"opening: {' '.join(named(error).split())}"
-            attempt += 1
-            await asyncio.sleep(back_off(attempt, AGAIN_FIRST_S, AGAIN_MOST_S))
-        if found.beyond and committed is not None:
-            await self._stand_still(number, committed, topic_log)
+            seen = await self._seen(number, missing)
+            if seen.found.beyond:
+                stands, missing = seen, None
+            elif stands is None or seen.found.recreated or seen.committed != stands.committed:
+                break
+            await self._stand_still(number, stands)
+            await asyncio.sleep(LOOK_AGAIN_S)
+        found = seen.found
+        known, ours = found.note.map, self._map
+        if ours is not None and known is not None and known.number >= ours.number and known != ours:
+            self._state.waiting[number] = OUTDATED
+            self.outdated = True
             return
         self._say(number, found)
         self._state.waiting.pop(number, None)
-        self._state.partitions[number] = PartitionState(replace(found.note, map=self._map))
+        self._state.go_on(LOST, number)
+        self._state.partitions[number] = PartitionState(replace(found.note, map=ours))
         self._state.count(number, "gap_records", found.gap)
-        self._window.open(number, topic_log.topic_id, found.offset)
+        sent = 0 if found.note.still else seen.log.stable
+        if self._ends is not None:
+            sent = min(sent, self._ends.get(number, 0))  # asked when nobody else ran it any more
+        self._window.open(number, seen.log.topic_id, found.offset, sent)
         self.consumer.go_on(number, found.offset)
         self._openings.pop(number, None)
 
-    async def _look(self, number: int) -> tuple[Beginning, Committed | None, SourceLog]:
+    async def _seen(self, number: int, missing: Missing | None) -> "_Look":
+        """Asked until it is answered."""
+        attempt = 0
+        while True:
+            try:
+                return await self._look(number, missing)
+            except (KafkaError, OSError, TimeoutError, StoppedError) as error:
+                text = said(error)
+            except Exception as error:
+                text = unforeseen(error)
+                log.exception("bridge %s: %s/%d: %s", self._plan.name, self._plan.source_topic, number, text)
+            self._state.waiting[number] = f"opening: {text}"
+            attempt += 1
+            await asyncio.sleep(back_off(attempt, AGAIN_FIRST_S, AGAIN_MOST_S))
+
+    async def _look(self, number: int, missing: Missing | None) -> "_Look":
         topic, start = self._plan.source_topic, self._plan.start
         identity = await self._cluster.identity(topic)  # before the rest
         committed = await self._cluster.noted(topic, number)
@@ -150,25 +204,24 @@ class Partitions:
         topic_log = SourceLog(present, identity.partitions, first, stable, end)
         known = None if committed is None else decode(committed.note)
         offset = None if committed is None else committed.offset
-        return begin(number, topic_log, offset, known, others, start), committed, topic_log
-
-    async def _stand_still(self, number: int, committed: Committed, topic_log: SourceLog) -> None:
-        """The log ends before what was forwarded: it lost its end, and what is written there now is not what was forwarded."""
-        topic, group = self._plan.source_topic, self._plan.group
-        text = (
-            f"stopped: group {group} stands at {committed.offset} of {topic}/{number}, which ends at {topic_log.end}: the log has lost its end. "
-            "Stop the bridge, set the offset (kafka-consumer-groups.sh --reset-offsets) or give the bridge another name, which forwards all "
-            "again, and start it"
+        return _Look(
+            begin(number, topic_log, offset, known, others, start, missing), committed, known, topic_log
         )
-        log.error("bridge %s: %s", self._plan.name, text)
-        self._state.waiting[number] = text
-        while True:
-            await asyncio.sleep(LOOK_AGAIN_S)
-            with contextlib.suppress(KafkaError, OSError, TimeoutError, StoppedError):
-                if await self._cluster.noted(topic, number) != committed:
-                    self._openings.pop(number, None)
-                    self._begin(number, "opening")
-                    return
+
+    async def _stand_still(self, number: int, seen: "_Look") -> None:
+        """The log ended before what was forwarded: what is written there now is not that. Noted, so that nobody goes on when it has grown."""
+        found, known = seen.found, seen.known
+        if known is not None and known.lost_end:
+            self._state.stop(LOST, number, known.error)
+            return
+        reached = 0 if known is None else found.note.lost_end
+        text = lost_end(self._plan, number, seen.log.end, found.offset, reached)
+        self._state.stop(LOST, number, text)
+        since_ms = self._state.stops[number].since_ms
+        with contextlib.suppress(KafkaError, OSError, TimeoutError):  # tried again
+            await self.committer.stand(
+                self.consumer, number, found.offset, replace(found.note, error=text, since_ms=since_ms)
+            )
 
     def _say(self, number: int, found: Beginning) -> None:
         place = f"bridge {self._plan.name}: {self._plan.source_topic}/{number}"

@@ -2,13 +2,19 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Final, Literal
 
 from agents.bridge.translation import Translator
 from ringfence_kafka import wire
 from ringfence_kafka.config.bridges import BridgeSettings, ConnectionSettings
 from ringfence_kafka.config.settings import AddressSettings, KafkaSettings, Settings
 from ringfence_kafka.errors import ConfigurationError
+
+AGAIN_FIRST_S: Final = 0.1
+AGAIN_MOST_S: Final = 5.0
+"""Between attempts, whatever it is that fails."""
+LASTED_S: Final = 5.0
+"""What fails after so long fails for the first time."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,7 @@ from agents.bridge.window import in_turn
 from ringfence_client.assignor import KeepingAssignor
 from ringfence_kafka import insides
 from ringfence_kafka.access import client_options
-from ringfence_kafka.errors import named
+from ringfence_kafka.errors import said
 
 log: Final = logging.getLogger("ringfence.bridge")
 
@@ -52,8 +52,8 @@ class Read:
     """Up to where each partition was read, markers of transactions included."""
     malformed: dict[tuple[int, int], str] = field(default_factory=dict)
     """What is wrong with a record that could not be read as it is, by partition and offset."""
-    lost: list[int] = field(default_factory=list)
-    """Partitions of which the next offset is not there any more."""
+    lost: dict[int, int] = field(default_factory=dict)
+    """Partitions of which this offset, the next, is not there."""
     unreadable: dict[int, str] = field(default_factory=dict)
 
 
@@ -135,19 +135,29 @@ class SourceConsumer:
         tp = TopicPartition(self._topic, partition)
         if tp in self._consumer.assignment():
             self._consumer.pause(tp)
-            self._consumer.seek(tp, 0)
+            self._seek(tp, 0)
 
     def go_on(self, partition: int, offset: int) -> None:
         """Read from here."""
         tp = TopicPartition(self._topic, partition)
         if tp in self._consumer.assignment():
-            self._consumer.seek(tp, offset)
+            self._seek(tp, offset)
             self._consumer.resume(tp)
 
+    def _seek(self, tp: TopicPartition, offset: int) -> None:
+        """What was fetched before is dropped; aiokafka itself would keep an error, which is of another offset."""
+        insides.drop_fetched(self._consumer, [tp])
+        self._consumer.seek(tp, offset)
+
     def keep(self) -> None:
-        """Have aiokafka go on where an error ended one of its tasks."""
+        """Have aiokafka go on where an error ended one of its tasks, or made it wait. To be called again and again, whatever is read.
+
+        Raises:
+            KafkaError: what was in the way of the membership; it is tried again.
+        """
         insides.keep_fetching(self._consumer._fetcher)  # noqa: SLF001
         insides.keep_member(self._consumer)
+        insides.keep_asking(self._consumer)
 
     async def read(self, partitions: Mapping[int, int], share: int, records_max: int, limit_s: float) -> Read:
         """What has come of these partitions; waits for some for so long.
@@ -159,7 +169,7 @@ class SourceConsumer:
             limit_s: Seconds.
 
         Raises:
-            KafkaError: the group, or all brokers.
+            KafkaError: fetching was refused altogether.
         """
         found = await self._take(partitions, share, records_max)
         if not (found.records or found.reached or found.lost or found.unreadable):
@@ -171,7 +181,6 @@ class SourceConsumer:
         """They take turns: where not all can have their share, the others begin next time."""
         found, left = Read(), records_max
         now = asyncio.get_running_loop().time()
-        self._consumer._coordinator.check_errors()  # noqa: SLF001 - as aiokafka's own getmany
         for number in in_turn(partitions, self._last):
             begun = partitions[number]
             tp = TopicPartition(self._topic, number)
@@ -183,13 +192,13 @@ class SourceConsumer:
                 continue
             try:
                 records, malformed = await insides.take_fetched(self._consumer, tp, min(left, share))
-            except OffsetOutOfRangeError:
-                found.lost.append(number)
+            except OffsetOutOfRangeError as error:
+                found.lost[number] = error.args[0].get(tp, begun)
                 continue
             except UNREADABLE as error:
                 self._resting[number] = now + REST_S
-                self._consumer.seek(tp, begun)
-                found.unreadable[number] = " ".join(named(error).split())
+                self._seek(tp, begun)
+                found.unreadable[number] = said(error)
                 continue
             after = insides.position(self._consumer, tp)
             if after is not None and after > begun:  # markers alone move it before anything is taken

@@ -3,18 +3,30 @@
 import logging
 import time
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
+from aiokafka.errors import KafkaError
+
 from agents.bridge.note import Note
-from ringfence_kafka.errors import RingfenceError, named
+from ringfence_kafka.errors import RingfenceError, said, unforeseen
+from ringfence_kafka.together import StoppedError
 
 log: Final = logging.getLogger("ringfence.bridge")
 
 SOURCE: Final = "source"
 TARGET: Final = "target"
 COMMIT: Final = "commit"
+MEMBERSHIP: Final = "membership"
 """Kinds of faults: each ends for reasons of its own."""
+
+ASLEEP_S: Final = 5.0
+"""Half of what the group waits for a member."""
+
+LOST: Final = "lost"
+REFUSED: Final = "refused"
+UNREADABLE: Final = "unreadable"
+"""Kinds of what stops one partition: its log has lost its end, nothing takes its next record, or that cannot be read."""
 
 
 @dataclass(slots=True)
@@ -48,7 +60,7 @@ class BridgeState:
         self.lags: dict[int, int] = {}
         self.waiting: dict[int, str] = {}
         """Partitions that are given to us and are not forwarded, and why."""
-        self.unreadable: dict[int, str] = {}
+        self._stops: dict[str, dict[int, Standing]] = {kind: {} for kind in (UNREADABLE, REFUSED, LOST)}
         self.assigned: set[int] | None = None
         """None = the group has not given out partitions yet."""
         self.first_topic_id = ""
@@ -57,6 +69,9 @@ class BridgeState:
         """Whether a producer is at the target, or was when something failed."""
         self.source_faults: list[str] = []
         """What is wrong with the source topic."""
+        self.seen_awake = time.monotonic()
+        """When this process last ran, as is noted twice a second while it is connected."""
+        self._slept = False
         self._faults: dict[str, Standing] = {}
 
     def count(self, partition: int, what: str, number: int) -> None:
@@ -84,6 +99,15 @@ class BridgeState:
         log.warning("bridge %s: nothing is lost, it is tried again: %s", self.name, text)
         self._touch()
 
+    def told(self, error: Exception) -> str:
+        """What is shown of it; of what nobody has foreseen the trace is logged, once in a row."""
+        if isinstance(error, RingfenceError | KafkaError | OSError | StoppedError):
+            return said(error)
+        text = unforeseen(error)
+        if not any(text in each.text for each in self._faults.values()):
+            log.error("bridge %s: %s", self.name, text, exc_info=error)
+        return text
+
     def recover(self, kind: str) -> None:
         """This does not any more."""
         if self._faults.pop(kind, None) is not None:
@@ -91,9 +115,52 @@ class BridgeState:
                 log.info("bridge %s: forwards again", self.name)
             self._touch()
 
+    def stop(self, kind: str, partition: int, text: str) -> None:
+        """A partition goes no further, and others do. It is logged once, and began with the first of several in a row."""
+        standing = self._stops[kind].get(partition)
+        if standing is not None and standing.text == text:
+            return
+        since = Standing(text) if standing is None else replace(standing, text=text)
+        self._stops[kind][partition] = since
+        log.error("bridge %s: partition %d goes no further, others go on: %s", self.name, partition, text)
+        if partition in self.partitions:
+            self.partitions[partition].dirty = True
+
+    def go_on(self, kind: str, partition: int) -> None:
+        """It does again."""
+        if self._stops[kind].pop(partition, None) is not None:
+            log.info("bridge %s: partition %d goes on", self.name, partition)
+            if partition in self.partitions:
+                self.partitions[partition].dirty = True
+
+    def close(self) -> None:
+        """All partitions are given away."""
+        self.assigned = None
+        self.partitions.clear()
+        self.waiting.clear()
+        self.lags.clear()
+        for stops in self._stops.values():
+            stops.clear()
+
+    @property
+    def stops(self) -> dict[int, Standing]:
+        """Partitions that go no further, and why."""
+        return self._stops[UNREADABLE] | self._stops[REFUSED] | self._stops[LOST]
+
     def _touch(self) -> None:
         for each in self.partitions.values():
             each.dirty = True
+
+    def looks_awake(self) -> bool:
+        """Whether this process has run all the time since :meth:`joined`: one that was stopped may have been replaced."""
+        now = time.monotonic()
+        self._slept = self._slept or now - self.seen_awake > ASLEEP_S
+        self.seen_awake = now
+        return not self._slept
+
+    def joined(self) -> None:
+        """It has joined the group just now."""
+        self._slept, self.seen_awake = False, time.monotonic()
 
     @property
     def ready(self) -> bool:
@@ -110,9 +177,5 @@ class BridgeState:
             found.setdefault("all", "no partitions yet: joining the consumer group at the source")
         if not self.reached:
             found.setdefault("all", "connecting to the target")
-        return found | {str(each): why for each, why in sorted((self.unreadable | self.waiting).items())}
-
-
-def said(error: BaseException) -> str:
-    """On one line; our own say enough without their class."""
-    return " ".join((str(error) if isinstance(error, RingfenceError) else named(error)).split())
+        stops = {number: each.text for number, each in self.stops.items()}
+        return found | {str(each): why for each, why in sorted((self.waiting | stops).items())}

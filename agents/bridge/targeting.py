@@ -11,7 +11,7 @@ from agents.bridge.plan import Plan
 from ringfence_kafka import insides
 from ringfence_kafka.access import client_options, refusal
 from ringfence_kafka.describe import describe
-from ringfence_kafka.errors import PrerequisiteError, TopicError, named
+from ringfence_kafka.errors import PrerequisiteError, TopicError, said
 from ringfence_kafka.refusals import nobody
 from ringfence_kafka.topics import OUTPUT_CONFIG, TopicDescription, untold
 
@@ -33,7 +33,7 @@ async def look(plan: Plan) -> Target:
         return await _look(plan)
     except (KafkaError, OSError, TimeoutError) as error:
         raise await refusal(plan.target) or nobody(
-            plan.target, f" ({' '.join(named(error).split())})", "bootstrap_servers"
+            plan.target, f" ({said(error)})", "bootstrap_servers"
         ) from error
 
 
@@ -64,6 +64,7 @@ async def _look(plan: Plan) -> Target:
             bytes_max=found.message_bytes_max,
             compacted="compact" in found.cleanup_policy,
             quarantine_bytes_max=0 if kept is None else kept.message_bytes_max,
+            settings=str([sorted((each.config or {}).items()) for each in (found, kept) if each is not None]),
         )
     finally:
         await admin.close()

@@ -29,13 +29,20 @@ class Place:
     confirmed: int
     next: int
     """Up to where it was read."""
+    sent: int = 0
+    """Up to where it was read before a failure, or by who had it before: the target may have got that."""
+
+    @property
+    def reached(self) -> int:
+        """Everything that the target may have got lies below."""
+        return max(self.next, self.sent)
 
 
 @dataclass(eq=False, slots=True)
 class Cycle:
     """What was read at once."""
 
-    ends: Mapping[Place, int]
+    ends: dict[Place, int]
     """Up to where, of each partition."""
     records: Mapping[Place, int] = field(default_factory=dict)
     """How many are sent."""
@@ -65,9 +72,9 @@ class Window:
         self.take: Final = max(1, min(RECORDS_MAX, limit // cycles_max))
         """Records of a partition in one cycle, at most: then its unconfirmed ones do not exceed the limit."""
 
-    def open(self, partition: int, topic_id: str, offset: int) -> None:
-        """Forward this partition from here on."""
-        self.places[partition] = Place(partition, topic_id, offset, offset)
+    def open(self, partition: int, topic_id: str, offset: int, sent: int = 0) -> None:
+        """Forward this partition from here on; others may have ``sent`` more, up to there."""
+        self.places[partition] = Place(partition, topic_id, offset, offset, sent)
 
     def close(self, partitions: Collection[int]) -> None:
         """Forward nothing of these any more; what is under way of them confirms nothing."""
@@ -104,6 +111,10 @@ class Window:
         self._cycles.append(cycle)
         return cycle
 
+    def cut(self, cycle: Cycle, place: Place, offset: int) -> None:
+        """Of this partition only what lies below goes out with the cycle."""
+        place.next = cycle.ends[place] = offset
+
     def settle(self) -> list[Cycle]:
         """Confirm what is acknowledged, oldest cycle first; returns those."""
         done = []
@@ -126,5 +137,6 @@ class Window:
                 lost[place] = lost.get(place, 0) + count
         self._cycles.clear()
         for place in self.places.values():
+            place.sent = place.reached
             place.next = place.confirmed
         return lost

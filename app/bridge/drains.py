@@ -1,13 +1,17 @@
 """``ringfence bridge --drain``: all run to ends that are asked for once, and stop there."""
 
 import asyncio
-from collections.abc import Mapping, Sequence
+import logging
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
 
 from aiokafka.errors import KafkaError
 
 from agents.bridge.plan import Plan
 from ringfence_kafka.cluster import Cluster
-from ringfence_kafka.errors import BrokerUnavailableError, TopicError, named
+from ringfence_kafka.errors import BrokerUnavailableError, MissingTopicError, TopicError, said
+
+log: Final = logging.getLogger("ringfence.bridge")
 
 Ends = Mapping[int, int]
 
@@ -16,6 +20,7 @@ async def ends_of(plans: Sequence[Plan]) -> dict[str, Ends]:
     """By bridge; bridges of one source topic have the same.
 
     Raises:
+        MissingTopicError: a source topic is not there.
         BrokerUnavailableError: a source does not answer: nobody knows where its end is.
     """
     asked: dict[tuple[str, str], Ends] = {}
@@ -33,12 +38,37 @@ async def _ends(plan: Plan) -> Ends:
     try:
         async with Cluster(plan.source, plan.group) as cluster:
             counts = await cluster.partition_counts([topic])
-            ends = await cluster.stable_ends([(topic, each) for each in range(counts.get(topic, 0))])
+            if topic not in counts:
+                raise MissingTopicError(
+                    f"bridge {plan.name}: {topic} does not exist at {plan.source.bootstrap_servers}, so there is nothing to drain: fix "
+                    "source_topic, create it, or name the bridges to drain"
+                )
+            ends = await cluster.stable_ends([(topic, each) for each in range(counts[topic])])
     except (KafkaError, OSError, TimeoutError) as error:
         raise BrokerUnavailableError(
-            f"bridge {plan.name}: the source does not answer, and without its end there is nothing to drain to: {named(error)}"
+            f"bridge {plan.name}: the source does not answer, and without its end there is nothing to drain to: {said(error)}"
         ) from error
     return {number: end for (_, number), end in ends.items()}
+
+
+async def reached(plans: Sequence[Plan], ends: Mapping[str, Ends]) -> bool:
+    """Whether all have committed as far as they were to go: also partitions that other processes drain at the same time."""
+    try:
+        stood = [await _committed(plan, ends[plan.name]) for plan in plans]
+    except (KafkaError, OSError, TimeoutError) as error:
+        log.debug("how far the drain is cannot be told now: %r", error)
+        return False
+    return all(
+        stood_at[number] >= end
+        for plan, stood_at in zip(plans, stood, strict=True)
+        for number, end in ends[plan.name].items()
+    )
+
+
+async def _committed(plan: Plan, numbers: Iterable[int]) -> dict[int, int]:
+    async with Cluster(plan.source, plan.group) as cluster:
+        noted = await asyncio.gather(*(cluster.noted(plan.source_topic, each) for each in numbers))
+    return {number: 0 if each is None else each.offset for number, each in zip(numbers, noted, strict=True)}
 
 
 async def require_at(plans: Sequence[Plan], ends: Mapping[str, Ends]) -> None:
@@ -48,11 +78,8 @@ async def require_at(plans: Sequence[Plan], ends: Mapping[str, Ends]) -> None:
         TopicError: one does not, and why that may be.
     """
     for plan in plans:
-        async with Cluster(plan.source, plan.group) as cluster:
-            numbers = sorted(ends[plan.name])
-            noted = await asyncio.gather(*(cluster.noted(plan.source_topic, each) for each in numbers))
-        for number, each in zip(numbers, noted, strict=True):
-            at, end = 0 if each is None else each.offset, ends[plan.name][number]
+        for number, at in (await _committed(plan, ends[plan.name])).items():
+            end = ends[plan.name][number]
             if at < end:
                 raise TopicError(
                     f"bridge {plan.name}: not drained: it stands at {at} of {end} in {plan.source_topic}/{number}: run it again with --drain"

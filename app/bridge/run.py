@@ -7,18 +7,19 @@ import os
 import signal
 import socket
 import uuid
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from agents.bridge.bridge import Bridge
 from agents.bridge.inspection import faults
 from agents.bridge.plan import Plan, plans
+from agents.bridge.stopping import StoppingError, unless
 from app.bridge import drains, web
 from app.bridge.connections import permitted
 from ringfence_client.web import advertised
 from ringfence_kafka import collector, failpoints, insides, logs, records
 from ringfence_kafka.config.settings import Settings
-from ringfence_kafka.errors import PrerequisiteError
+from ringfence_kafka.errors import PrerequisiteError, TopicError
 from ringfence_kafka.waiting import set_within
 
 log: Final = logging.getLogger("ringfence.bridge")
@@ -57,35 +58,65 @@ async def _run(found: Sequence[Plan], listener: socket.socket | None, url: str, 
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopping.set)
-    await _inspect(found)
-    ends = await drains.ends_of(found) if drain else {}
-    bridges = [
-        Bridge(plan, instance, url, ends.get(plan.name), permit)
-        for plan, permit in await permitted(found, drain=drain)
-    ]
+    bridges: list[Bridge] = []
     async with contextlib.AsyncExitStack() as stack:
         if listener is not None:
             await stack.enter_async_context(web.serving(bridges, listener))
             log.info("web server at %s", url)
+        try:
+            ends = await unless(stopping, _prepare(found, bridges, (instance, url), drain=drain))
+        except StoppingError:
+            if drain:
+                raise TopicError("stopped before anything was drained: run it again with --drain") from None
+            return
         log.info("%d bridges begin: %s", len(bridges), ", ".join(each.plan.name for each in bridges))
-        await _until(bridges, stopping, drain=drain)
+        await _until(bridges, stopping, ends if drain else None)
     if drain:
         await drains.require_at([each.plan for each in bridges], ends)
 
 
-async def _until(bridges: Sequence[Bridge], stopping: asyncio.Event, *, drain: bool) -> None:
+async def _prepare(
+    found: Sequence[Plan], bridges: list[Bridge], here: tuple[str, str], *, drain: bool
+) -> dict[str, drains.Ends]:
+    """Look around, and add the bridges that may run; returns where a drain is to stop."""
+    await _inspect(found)
+    ends = await drains.ends_of(found) if drain else {}
+    allowed = await permitted(found, drain=drain)
+    bridges += [Bridge(plan, *here, ends.get(plan.name), permit) for plan, permit in allowed]
+    return ends
+
+
+async def _until(
+    bridges: Sequence[Bridge], stopping: asyncio.Event, ends: Mapping[str, drains.Ends] | None
+) -> None:
+    """Until somebody asks to stop, or a drain has ended.
+
+    Raises:
+        TopicError: a partition keeps the drain from ending.
+    """
     running = [asyncio.create_task(each.run(), name=each.plan.name) for each in bridges]
     try:
-        while not await set_within(stopping, LOOK_S if drain else LIVE_S):
+        while not await set_within(stopping, LIVE_S if ends is None else LOOK_S):
             for task in running:
                 if task.done():
                     task.result()
-            if drain and all(each.drained for each in bridges):
-                break
+            if ends is not None and all(each.drained or each.standing for each in bridges):
+                told = [
+                    f"bridge {each.plan.name}: not drained: {why}"
+                    for each in bridges
+                    for why in each.standing
+                ]
+                if told:
+                    raise TopicError("\n".join(told))
+                if await drains.reached([each.plan for each in bridges], ends):
+                    break
     finally:
         for each in bridges:
             each.stop()
-        await asyncio.gather(*running)
+        ended = await asyncio.gather(*running, return_exceptions=True)
+    for error in ended:
+        if error is not None:
+            raise error
 
 
 async def _inspect(found: Sequence[Plan]) -> None:

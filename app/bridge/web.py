@@ -12,7 +12,7 @@ from app.bridge.metrics import BridgeMetrics
 
 @asynccontextmanager
 async def serving(bridges: Sequence[Bridge], listener: socket.socket) -> AsyncIterator[None]:
-    """Answer on a socket that listens."""
+    """Answer on a socket that listens; ``bridges`` may still be empty, until it was looked around."""
     application = web.Application()
     pages = _Pages(bridges)
     application.add_routes(
@@ -42,9 +42,10 @@ class _Pages:
 
     async def health(self, _request: web.Request) -> web.Response:
         """503 until every bridge forwards all partitions that it has; names bridge, partition and reason."""
-        ready = all(each.state.ready for each in self._bridges)
+        ready = bool(self._bridges) and all(each.state.ready for each in self._bridges)
         report = {
             "ready": ready,
+            "reason": None if self._bridges else "looking around: clusters, topics and rights",
             "bridges": {
                 each.plan.name: {
                     "ready": each.state.ready,

@@ -4,7 +4,7 @@ import asyncio
 import json
 import time
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -13,11 +13,12 @@ from aiokafka.errors import KafkaError, TopicAuthorizationFailedError
 from rich.console import Console
 from rich.table import Table
 
+from agents.bridge.begin import lost_end
 from agents.bridge.note import Note, decode
 from agents.bridge.plan import Plan, plans
 from ringfence_kafka.cluster import Cluster, GroupDescription
 from ringfence_kafka.config.settings import Settings
-from ringfence_kafka.errors import BrokerUnavailableError, RingfenceError, named
+from ringfence_kafka.errors import BrokerUnavailableError, RingfenceError, said
 from ringfence_kafka.hop import as_printed
 
 NOT_WELL: Final = 1
@@ -112,7 +113,7 @@ async def _one(plan: Plan) -> Shown:
     except RingfenceError as error:
         fault = " ".join(str(error).split())
     except (KafkaError, OSError, TimeoutError) as error:
-        fault = f"the source does not answer: {' '.join(named(error).split())}"
+        fault = f"the source does not answer: {said(error)}"
     return Shown(plan.name, plan.group, plan.source_topic, plan.target_topic, fault=fault)
 
 
@@ -129,6 +130,13 @@ async def _read(plan: Plan, cluster: Cluster) -> Shown:
     ends = await cluster.stable_ends([(topic, each) for each in numbers])
     starts = await asyncio.gather(*(cluster.log_start(topic, each) for each in numbers))
     group = (await cluster.describe_groups([plan.group]))[plan.group]
+    marks = dict(
+        zip(
+            numbers,
+            await asyncio.gather(*(cluster.high_watermark(topic, each) for each in numbers)),
+            strict=True,
+        )
+    )
     rows = []
     for number, found in zip(numbers, committed, strict=True):
         note = Note() if found is None else decode(found.note) or Note()
@@ -137,6 +145,9 @@ async def _read(plan: Plan, cluster: Cluster) -> Shown:
         at = starts[number] if recreated or confirmed is None else max(starts[number], confirmed)
         if found is None and plan.start == "latest":
             at = ends[topic, number]
+        if not note.error and not recreated and confirmed is not None and confirmed > marks[number]:
+            reached = confirmed if note.topic_id else 0
+            note = replace(note, error=lost_end(plan, number, marks[number], confirmed, reached))
         rows.append(
             _row(number, confirmed, max(0, ends[topic, number] - at), note, group, topic, recreated=recreated)
         )
@@ -164,7 +175,7 @@ def _row(
         gap_records=note.gap_records,
         error=note.error or None,
         since=None
-        if not note.error
+        if not note.since_ms
         else datetime.fromtimestamp(note.since_ms / 1000, UTC).isoformat(timespec="seconds"),
         member=group.assigned.get((topic, number)),
         web=note.web or None,
@@ -194,9 +205,7 @@ def _standing(shown: Shown) -> list[str]:
     told: dict[str, list[int]] = {}
     for row in shown.partitions:
         if row.error:
-            told.setdefault(f"FAULT since {row.since} ({_ago(row.since)}): {row.error}", []).append(
-                row.partition
-            )
+            told.setdefault(f"FAULT{_since(row.since)}: {row.error}", []).append(row.partition)
         if row.abandoned:
             told.setdefault("NOBODY forwards it, and messages wait: run 'ringfence bridge'", []).append(
                 row.partition
@@ -216,9 +225,11 @@ def _standing(shown: Shown) -> list[str]:
     return [f"partition {', '.join(map(str, numbers))}: {text}" for text, numbers in told.items()]
 
 
-def _ago(since: str | None) -> str:
-    if since is None:
-        return ""
+def _since(since: str | None) -> str:
+    return "" if since is None else f" since {since} ({_ago(since)})"
+
+
+def _ago(since: str) -> str:
     seconds = max(0, round(time.time() - datetime.fromisoformat(since).timestamp()))
     if seconds < 120:  # noqa: PLR2004
         return f"{seconds} s ago"

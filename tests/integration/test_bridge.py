@@ -9,7 +9,11 @@ from typing import Any
 
 import pytest
 
+from agents.bridge.plan import plans
+from app.bridge import drains
 from app.embedded.broker import EmbeddedBroker
+from ringfence_kafka.config.load import load
+from ringfence_kafka.errors import MissingTopicError
 from tests.support import bridges, kafka, malformed
 from tests.support.bridges import PARTITIONS, Two, hop_of, messages, numbers, prepare
 from tests.support.kafka import Sent
@@ -122,6 +126,34 @@ def test_too_large(two: Two, tmp_path: Path) -> None:
     assert b"takes max.message.bytes = 20000" in (dict(kept.headers)["_RF_REASON"] or b"")
 
 
+def test_nothing_takes_it(two: Two, tmp_path: Path) -> None:
+    """Too large for the quarantine, too: its partition waits and says so, others flow; when the target takes it, all goes on."""
+    given = prepare(two, tmp_path, source_partitions=2, settings={"max.message.bytes": "20000"})
+    kafka.create_topics(two.target, {f"{given.name}.quarantine": (1, {"max.message.bytes": "100"})})
+    large = Sent(b"large", b"g1", b"7" * 50_000)
+    given.send([*messages(5), large, *messages(5, first=5)])
+    with bridges.bridge(given.config, given.name) as process:
+        bridges.confirmed_at(two.source, given.group, given.topic, [5, 0])
+        wait_for(lambda: process.health()[0] == 503, process.log)
+        for first in range(100, 600, 100):
+            given.send(messages(100, first=first), 1)
+            bridges.confirmed_at(two.source, given.group, given.topic, [5, first])
+        stopped, well = bridges.status(given.config, code=1)["bridges"][given.name]["partitions"]
+        assert (
+            "raise its max.message.bytes = 100" in process.health()[1]["bridges"][given.name]["reasons"]["0"]
+        )
+        assert stopped["retried"] + well["retried"] == 0
+        kafka.alter_topic(two.target, given.address, "max.message.bytes", "100000")
+        got = given.settled([11, 500])
+        process.wait_ready()
+
+    assert "offset 5 is refused for good" in stopped["error"]
+    assert stopped["since"] is not None
+    assert (stopped["lag"], well["error"]) == (6, None)
+    assert len(got) == 511
+    assert bridges.status(given.config, code=0)["bridges"][given.name]["partitions"][0]["error"] is None
+
+
 def test_refused_by_the_broker(two: Two, tmp_path: Path) -> None:
     """What only the broker knows, such as a timestamp, is found among hundreds and set aside."""
     given = prepare(two, tmp_path, settings={"message.timestamp.before.max.ms": "3600000"})
@@ -184,6 +216,39 @@ def test_drain(two: Two, tmp_path: Path) -> None:
         two.source, given.topic, 2
     )
     assert sorted(numbers(given.got())) == list(range(510))
+
+
+def test_drain_with_what_stands(two: Two, tmp_path: Path) -> None:
+    """A partition that goes no further ends the drain with its reason, when all others are drained."""
+    given = prepare(two, tmp_path, source_partitions=2)
+    given.send(messages(10), 0)
+    given.send(messages(10, first=10), 1)
+    kafka.commit(two.source, given.group, given.topic, 50)
+    done = run_verb("bridge", "--drain", "--web-port", "0", "--config", str(given.config), check=False)
+
+    assert done.returncode == 1, done.stderr
+    assert (
+        f"ringfence: bridge {given.name}: not drained: stopped: group {given.group} stands at 50"
+        in done.stderr
+    )
+    assert kafka.committed(two.source, given.group, given.topic, 2) == [50, 10]
+
+
+async def test_drain_of_others(two: Two, tmp_path: Path) -> None:
+    """It has ended when all partitions are where they were to stop, whoever has them. A source that is not there is an error."""
+    given = prepare(two, tmp_path, source_partitions=2)
+    given.send(messages(10), 0)
+    given.send(messages(20), 1)
+    found = plans(load(given.config))
+    ends = await drains.ends_of(found)
+    assert ends == {given.name: {0: 10, 1: 20}}
+    kafka.commit(two.source, given.group, given.topic, 10)
+    assert not await drains.reached(found, ends)
+    kafka.commit(two.source, given.group, given.topic, 20, 1)
+    assert await drains.reached(found, ends)
+    kafka.delete_topics(two.source, [given.topic])
+    with pytest.raises(MissingTopicError, match="nothing to drain"):
+        await drains.ends_of(found)
 
 
 def test_killed_is_seen(two: Two, tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """Cluster connections over three clusters: bridges between all of them, each with a process of its own, and a worker at each."""
 
+import asyncio
 import contextlib
 import time
 from collections import Counter
@@ -12,11 +13,17 @@ from typing import Any, Self
 import pytest
 from aiokafka.partitioner import murmur2
 
+from agents.bridge.bridge import Bridge
+from agents.bridge.joining import Permit
+from agents.bridge.note import Map
+from agents.bridge.plan import plans
 from agents.bridge.sharing import owner
 from app.embedded.broker import EmbeddedBroker
 from ringfence_kafka import wire
+from ringfence_kafka.config.load import load
 from tests.support import bridges, kafka
 from tests.support.bridges import BridgeProcess, messages, numbers, table
+from tests.support.lanes import until
 from tests.support.worker import LIMIT_S, WorkerProcess, run_verb, wait_for
 
 PARTITIONS = 2
@@ -271,6 +278,25 @@ def test_strict_shares(clusters: dict[str, EmbeddedBroker], tmp_path: Path) -> N
             assert all(owner(MEMBERS, b"g%d" % (each % 10)) == name for each in those)
         assert done.returncode == 2
         assert "run 'ringfence bridge eu --drain'" in done.stderr
+        asyncio.run(_with_old_members(connected.configure("berlin", MEMBERS), f"eu.berlin.paris.{address}"))
+
+
+async def _with_old_members(config: Path, name: str) -> None:
+    """A bridge that slept while its members were changed asks who they are, at the first partition, and when it wakes."""
+    (plan,) = plans(load(config), [name])
+    old, permit = Map(1, MEMBERS[:2]), Permit(plan, drain=False)
+    bridge = Bridge(plan, "woken", permit=permit)
+    permit._map = old
+    running = asyncio.create_task(bridge.run())
+    try:
+        await until(lambda: bridge.state.ready, lambda: str(bridge.state.reasons))
+        assert {each.note.map for each in bridge.state.partitions.values()} == {Map(1, MEMBERS)}
+        permit._map = old
+        bridge.state.seen_awake -= 60
+        await until(lambda: permit._map == Map(1, MEMBERS), lambda: str(bridge.state.reasons))
+    finally:
+        bridge.stop()
+        await running
 
 
 @pytest.mark.long

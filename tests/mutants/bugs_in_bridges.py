@@ -7,18 +7,22 @@ from tests.mutants.mutant import Mutant, Patch
 _WINDOW: Final = "agents/bridge/window.py"
 _LOAD: Final = "agents/bridge/load.py"
 _LIFE: Final = "agents/bridge/life.py"
+_LIVES: Final = "agents/bridge/lives.py"
 _FLOW: Final = "agents/bridge/flow.py"
 _BRIDGE: Final = "agents/bridge/bridge.py"
 _PARTITIONS: Final = "agents/bridge/partitions.py"
 _TRANSLATION: Final = "agents/bridge/translation.py"
 _SHARING: Final = "agents/bridge/sharing.py"
 _MAPS: Final = "agents/bridge/maps.py"
+_BEGIN: Final = "agents/bridge/begin.py"
+_BEGIN_TESTS: Final = "tests/unit/test_bridge_begin.py"
 _WINDOW_TESTS: Final = "tests/unit/test_bridge_window.py"
 _LOAD_TESTS: Final = "tests/unit/test_bridge_load.py"
 _TRANSLATION_TESTS: Final = "tests/unit/test_bridge_translation.py"
 _MAPS_TESTS: Final = "tests/unit/test_bridge_maps.py"
 _BRIDGE_TESTS: Final = "tests/integration/test_bridge.py"
 _TROUBLES: Final = "tests/integration/test_bridge_troubles.py"
+_SOURCES: Final = "tests/integration/test_bridge_sources.py"
 _MODEL_TESTS: Final = "tests/property/test_bridge_model.py"
 _MODEL: Final = f"{_MODEL_TESTS}::test_once_and_in_order"
 
@@ -101,9 +105,9 @@ MUTANTS: Final = (
         "After a refused batch aiokafka's sequence numbers have a gap, and nothing is taken any more.",
         (
             Patch(
-                _BRIDGE,
-                "producer = IdempotentProducer(self.plan.target, self._instance, bytes_max)",
-                'producer = self.__dict__.setdefault("kept", IdempotentProducer(self.plan.target, self._instance, bytes_max))',
+                _LIVES,
+                "producer = IdempotentProducer(self._plan.target, self._instance, bytes_max)",
+                'producer = self.__dict__.setdefault("kept", IdempotentProducer(self._plan.target, self._instance, bytes_max))',
             ),
         ),
         f"{_BRIDGE_TESTS}::test_refused_by_the_broker",
@@ -114,8 +118,8 @@ MUTANTS: Final = (
         (
             Patch(
                 _BRIDGE,
-                "            await self._flow.drain(life)\n            if self.window.busy:\n",
-                "            if self.window.busy:\n",
+                "                await self._flow.drain(life)\n                if self.window.busy:\n",
+                "                if self.window.busy:\n",
             ),
         ),
         f"{_TROUBLES}::test_partitions_change_hands",
@@ -148,14 +152,28 @@ MUTANTS: Final = (
     Mutant(
         "bridge-refused-not-learned",
         "One message that the target does not take holds up its partition for ever.",
-        (Patch(_FLOW, "            self.refused[batch.first] = str(error)\n", "            pass\n"),),
+        (
+            Patch(
+                _FLOW, "            self.refused.by_target[batch.first] = str(error)\n", "            pass\n"
+            ),
+        ),
         _MODEL,
+    ),
+    Mutant(
+        "bridge-steps-over-what-nothing-takes",
+        "Without a quarantine topic a message that the target does not take is lost in silence.",
+        (Patch(_FLOW, "                self.window.cut(cycle, place, error.offset)\n", ""),),
+        "tests/unit/test_bridge_flow.py::test_what_nothing_takes_stops_its_partition_alone",
     ),
     Mutant(
         "bridge-forgets-which-is-refused",
         "Two partitions with such a message each make the other's be looked for again, for ever.",
         (
-            Patch(_FLOW, "if done and (self.refused or self._until):", "if self.refused or self._until:"),
+            Patch(
+                _FLOW,
+                "if done and (self.refused.by_target or self._until):",
+                "if self.refused.by_target or self._until:",
+            ),
             Patch(
                 _FLOW,
                 "            if all(\n                each.confirmed >= end or",
@@ -210,14 +228,38 @@ MUTANTS: Final = (
     Mutant(
         "bridge-map-changed-apart",
         "Messages between where two members' bridges stand go to nobody or to two.",
-        (Patch(_MAPS, "if others or first is None:", "if first is None:"),),
+        (Patch(_MAPS, "if others or first is None or not all(", "if first is None or not all("),),
         f"{_MAPS_TESTS}::test_changed_apart",
         (f"{_MAPS_TESTS}::test_removed_member_counts",),
+    ),
+    Mutant(
+        "bridge-lost-offset-taken-for-a-change",
+        "The group of one member has lost its offsets: its backlog is skipped.",
+        (Patch(_MAPS, "if not all(each.still == NOT_BEGUN", "if not all(each.still is not None"),),
+        f"{_MAPS_TESTS}::test_lost_offset_is_no_change_cut_short",
+    ),
+    Mutant(
+        "bridge-map-changed-after-a-crash",
+        "What a bridge has sent and not committed is sent again, to other members.",
+        (Patch(_MAPS, "all(each.still or each.map is None for", "all(each.still is not None for"),),
+        f"{_MAPS_TESTS}::test_died_at_one_offset",
+    ),
+    Mutant(
+        "bridge-forgets-a-lost-end",
+        "A source that lost its end and has grown is forwarded, with offsets that the target knows: it drops what is new.",
+        (Patch(_BEGIN, "if note.lost_end or reached", "if reached"),),
+        f"{_BEGIN_TESTS}::test_stands_until_somebody_acts",
+    ),
+    Mutant(
+        "bridge-judges-a-lost-end-by-its-commit",
+        "What was sent and not committed has offsets that the target knows: it drops what is new there.",
+        (Patch(_BEGIN, "max(confirmed, before.reached)", "confirmed"),),
+        f"{_BEGIN_TESTS}::test_lost_end_under_it",
     ),
     Mutant(
         "bridge-recreated-at-latest",
         "What came into a source that was created again beneath the bridge is never forwarded.",
         (Patch(_PARTITIONS, "if present != self._state.first_topic_id:", "if not present:"),),
-        f"{_TROUBLES}::test_source_recreated_under_it",
+        f"{_SOURCES}::test_source_recreated_under_it",
     ),
 )

@@ -105,7 +105,7 @@ MUTANTS: Final = (
         (
             Patch(
                 "ringfence_kafka/producer.py",
-                "                    await self._require(topic, partition)\n",
+                "                    await require_partition(self._producer, topic, partition, wait=True)\n",
                 "",
             ),
         ),

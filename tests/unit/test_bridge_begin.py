@@ -4,8 +4,11 @@ from dataclasses import replace
 
 import pytest
 
-from agents.bridge.begin import SourceLog, begin
-from agents.bridge.note import BYTES_MAX, Map, Note, decode, encode
+from agents.bridge.begin import Missing, SourceLog, begin, lost_end
+from agents.bridge.note import BYTES_MAX, ERROR_CHARACTERS_MAX, Map, Note, decode, encode
+from agents.bridge.plan import plans
+from agents.bridge.window import Place
+from ringfence_kafka.config.load import validate
 
 LOG = SourceLog("T" * 22, 2, start=10, stable=90, end=100)
 NOTE = Note(LOG.topic_id, 2, forwarded=7)
@@ -56,6 +59,71 @@ def test_beyond_the_end() -> None:
     assert not begin(0, LOG, 100, NOTE, [], "earliest").beyond
 
 
+def _missing(offset: int, confirmed: int = 80, reached: int = 110, topic_id: str = LOG.topic_id) -> Missing:
+    return Missing(Place(0, topic_id, confirmed, offset, reached), offset)
+
+
+def test_lost_end_under_it() -> None:
+    """What was sent decides, and not what was committed last: new messages below that have offsets that the target knows."""
+    found = begin(0, LOG, 50, NOTE, [], "earliest", _missing(105))
+
+    assert (found.beyond, found.offset, found.note.lost_end) == (True, 80, 110)
+
+
+def test_lost_end_and_grown() -> None:
+    """The log did not have the offset; that it has it now makes it another record. The target may have got more than was read last."""
+    assert begin(0, LOG, 50, NOTE, [], "earliest", _missing(95, reached=95)).beyond
+
+
+def test_retention_under_it() -> None:
+    """What was confirmed and not committed yet is no gap."""
+    found = begin(0, replace(LOG, start=85), 50, NOTE, [], "earliest", _missing(82, reached=82))
+
+    assert (found.beyond, found.offset, found.gap) == (False, 85, 5)
+
+
+def test_recreated_under_it() -> None:
+    """What was known of the former topic says nothing of this one."""
+    found = begin(
+        0, LOG, 50, replace(NOTE, topic_id="U" * 22), [], "earliest", _missing(105, topic_id="U" * 22)
+    )
+
+    assert (found.beyond, found.recreated, found.offset) == (False, True, 10)
+
+
+def test_stands_until_somebody_acts() -> None:
+    """Also when the log has grown beyond: until the offset is set, which leaves no note, or the topic is another one."""
+    stands = replace(NOTE, lost_end=110, error="stopped: ...")
+    grown = replace(LOG, end=500)
+
+    assert begin(0, grown, 80, stands, [], "earliest").beyond
+    assert not begin(0, grown, 80, None, [], "earliest").beyond
+    assert not begin(0, grown, 80, replace(stands, topic_id="U" * 22), [], "earliest").beyond
+
+
+def test_way_out_of_a_lost_end() -> None:
+    """Setting the offset back is told only to who may have set it: the target would drop what is new there."""
+    (plan,) = plans(
+        validate(
+            {
+                "bridges": [
+                    {
+                        "name": "b",
+                        "source_topic": "s",
+                        "target_address": "t",
+                        "target": {"bootstrap_servers": "x:1"},
+                    }
+                ]
+            }
+        )
+    )
+
+    assert "another name" in lost_end(plan, 0, 100, 80, 110)
+    assert "--reset-offsets" not in lost_end(plan, 0, 100, 80, 110)
+    assert "--reset-offsets" in lost_end(plan, 0, 100, 120)
+    assert len(lost_end(plan, 0, 2**62, 2**62, 2**62)) < ERROR_CHARACTERS_MAX
+
+
 def test_operator_commit() -> None:
     """An offset without a note is an offset all the same."""
     found = begin(0, LOG, 20, None, [], "earliest")
@@ -65,7 +133,7 @@ def test_operator_commit() -> None:
 
 def test_note_round_trip() -> None:
     """What is written is what is read."""
-    note = Note("T" * 22, 3, "host-1", "http://h:1", 5, 4, 3, 2, 1, "target: away", 99, Map(2, ("a", "b")))
+    note = Note("T" * 22, 3, "host-1", "http://h:1", 5, 4, 3, 2, 1, "target: away", 99, Map(2, ("a", "b")), 7)
 
     assert decode(encode(note)) == note
     assert decode(encode(Note())) == Note()

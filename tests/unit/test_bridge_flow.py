@@ -1,10 +1,11 @@
 """What a drain stops at, and what is learned of a batch that the target refuses."""
 
+from dataclasses import replace
 from typing import Any, cast
 
 from agents.bridge.flow import Flow
 from agents.bridge.life import Life, LifeEndedError
-from agents.bridge.load import Batch, Load, Loader
+from agents.bridge.load import Batch, Load, Loader, RefusedError, Target
 from agents.bridge.plan import plans
 from agents.bridge.source import Read
 from agents.bridge.state import BridgeState
@@ -22,12 +23,18 @@ class _Record:
 class _Loader:
     """Keeps what it is given."""
 
-    def __init__(self) -> None:
+    def __init__(self, stops: int | None = None) -> None:
+        """``stops``: an offset that nothing takes."""
         self.read: list[list[int]] = []
+        self._stops = stops
 
     def load(self, cycle: Cycle, read: dict[Any, list[Any]], malformed: object) -> Load:
         self.read += [[each.offset for each in records] for records in read.values()]
-        return Load(cycle)
+        load, cycle.pending = Load(cycle), 0
+        for place, end in cycle.ends.items():
+            if self._stops is not None and self._stops < end:
+                load.stopped[place] = RefusedError(self._stops, "nothing takes it")
+        return load
 
 
 def _flow(ends: dict[int, int] | None = None) -> Flow:
@@ -44,17 +51,21 @@ async def _send(flow: Flow, loader: _Loader, reached: int) -> None:
     await flow.send(cast("Life", None), cast("Loader", loader), flow.wanted(), found)
 
 
+def _at_ends(flow: Flow) -> list[bool]:
+    return [flow.is_at_end(each) for each in flow.window.places.values()]
+
+
 async def test_drain_stops_at_the_end() -> None:
     """What came behind the ends is left; and what stands there is asked for no more."""
     flow, loader = _flow({0: 3, 1: 0}), _Loader()
     assert flow.wanted() == {0: 0}
-    assert not flow.at_ends
+    assert _at_ends(flow) == [False, True]
     await _send(flow, loader, 5)
     await flow.settle()
 
     assert loader.read == [[0, 1, 2]]
     assert flow.window.places[0].confirmed == 3
-    assert (flow.wanted(), flow.at_ends) == ({}, True)
+    assert (flow.wanted(), _at_ends(flow)) == ({}, [True, True])
 
 
 async def test_without_ends() -> None:
@@ -64,12 +75,12 @@ async def test_without_ends() -> None:
     await flow.settle()
 
     assert loader.read == [[0, 1, 2, 3, 4]]
-    assert (flow.wanted(), flow.at_ends) == ({0: 5, 1: 0}, False)
+    assert (flow.wanted(), _at_ends(flow)) == ({0: 5, 1: 0}, [False, False])
 
 
 def _refused(flow: Flow, count: int, topic: str = "t") -> bool:
     place = flow.window.places[0]
-    batch = Batch(topic, 7, None, Cycle({place: 10}), (0, 4), count)
+    batch = Batch(topic, 7, None, Cycle({place: 10}), (place, 4), count)
     return flow.learn(LifeEndedError("no", batch))
 
 
@@ -80,19 +91,54 @@ async def test_refused_batch_is_halved_until_confirmed() -> None:
     assert _refused(flow, 9)
     assert flow.records_max == {7: 4}
     assert _refused(flow, 1)
-    assert flow.refused == {(0, 4): "no"}
+    place = flow.window.places[0]
+    assert flow.refused.by_target == {(place, 4): "no"}
     await _send(flow, _Loader(), 4)
     await flow.settle()
-    assert (flow.records_max, flow.refused) == ({7: 4}, {(0, 4): "no"})
+    assert (flow.records_max, flow.refused.by_target) == ({7: 4}, {(place, 4): "no"})
     await _send(flow, _Loader(), 10)
     await flow.settle()
-    assert (flow.records_max, flow.refused) == ({}, {})
+    assert (flow.records_max, flow.refused.by_target) == ({}, {})
 
 
-def test_refused_quarantine_teaches_nothing() -> None:
-    """It is a fault like others: tried again, with a pause."""
+def test_refused_by_the_quarantine() -> None:
+    """It is known of this record; another fault teaches nothing."""
     flow = _flow()
 
-    assert not _refused(flow, 1, "b.quarantine")
+    assert _refused(flow, 1, "b.quarantine")
     assert not flow.learn(LifeEndedError("away"))
-    assert (flow.records_max, flow.refused) == ({}, {})
+    assert (flow.records_max, flow.refused.by_target) == ({}, {})
+    assert list(flow.refused.by_all.values()) == ["no"]
+
+
+TARGET = Target(4, 500, compacted=False, quarantine_bytes_max=0, settings="as it was")
+
+
+async def test_what_nothing_takes_stops_its_partition_alone() -> None:
+    """It is confirmed up to there, waits until the target was looked at, and the others are read on meanwhile."""
+    flow = _flow()
+    flow.looked(TARGET)
+    await _send(flow, _Loader(stops=3), 5)
+    await flow.settle()
+    place = flow.window.places[0]
+
+    assert (place.confirmed, place.next) == (3, 3)
+    assert flow.wanted() == {1: 0}
+    flow.looked(TARGET)
+    assert flow.wanted() == {0: 3, 1: 0}
+
+
+async def test_what_was_refused_is_tried_where_the_target_has_changed() -> None:
+    """Not before: else it would end the producer for all partitions again and again. And never of another topic of that name."""
+    flow = _flow()
+    flow.looked(TARGET)
+    assert _refused(flow, 1)
+    flow.looked(TARGET)
+    assert list(flow.refused.by_target.values()) == ["no"]
+    flow.looked(replace(TARGET, settings="it takes more"))
+    assert flow.refused.by_target == {}
+    assert _refused(flow, 1)
+    flow.window.close([0])
+    flow.window.open(0, "B" * 22, 0)
+
+    assert (flow.window.places[0], 4) not in flow.refused.by_target

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from agents.bridge.load import Load, Loader, RefusedError, Target
+from agents.bridge.load import Load, Loader, Refused, Target
 from agents.bridge.plan import Plan, plans
 from agents.bridge.sharing import owner
 from agents.bridge.window import Window
@@ -63,12 +63,17 @@ def _load(
     records: list[Record],
     target: Target = Target(4, 500, compacted=False, quarantine_bytes_max=500),  # noqa: B008 - frozen
     records_max: dict[int, int] | None = None,
-    refused: dict[tuple[int, int], str] | None = None,
+    refused: dict[int, str] | None = None,
     malformed: dict[tuple[int, int], str] | None = None,
+    refused_by_all: dict[int, str] | None = None,
 ) -> Load:
     window = Window(1_000)
     window.open(2, TOPIC_ID, 10)
-    loader = Loader(plan, target, Builder, records_max or {}, refused or {})
+    known = Refused(
+        {(window.places[2], offset): why for offset, why in (refused or {}).items()},
+        {(window.places[2], offset): why for offset, why in (refused_by_all or {}).items()},
+    )
+    loader = Loader(plan, target, Builder, records_max or {}, known)
     cycle = window.begin({2: records[-1].offset + 1})
     return loader.load(cycle, {window.places[2]: records}, malformed or {})
 
@@ -140,13 +145,13 @@ def test_smaller_batches() -> None:
     partition = Home(4)[b"g"]
     load = _load(_plan(), [Record(each) for each in range(10, 15)], records_max={partition: 2})
 
-    assert [(each.first, each.count) for each in load.batches] == [((2, 10), 2), ((2, 12), 2), ((2, 14), 1)]
+    assert [(each.first[1], each.count) for each in load.batches] == [(10, 2), (12, 2), (14, 1)]
 
 
 def test_quarantine() -> None:
     """What is too large, refused or malformed goes there with the reason, and counts as under way; the rest flows."""
     records = [Record(12), Record(13, value=b"x" * 480), Record(14), Record(15)]
-    load = _load(_plan(), records, refused={(2, 14): "no"}, malformed={(2, 15): "bad"})
+    load = _load(_plan(), records, refused={14: "no"}, malformed={(2, 15): "bad"})
     kept = [each for each in load.batches if each.topic == "b.quarantine"]
 
     assert [dict(each.builder.records[0]["headers"])["_RF_SOURCE"] for each in kept] == [
@@ -169,14 +174,53 @@ def test_compacted_target() -> None:
     assert load.quarantined == {2: 1}
 
 
-def test_no_quarantine() -> None:
-    """Nothing is left out in silence."""
-    with pytest.raises(RefusedError, match="create it at the target") as caught:
-        _load(
-            _plan(), [Record(12, value=b"x" * 600)], Target(4, 500, compacted=False, quarantine_bytes_max=0)
-        )
+NO_QUARANTINE = Target(4, 500, compacted=False, quarantine_bytes_max=0)
 
-    assert caught.value.partition == 2
+
+def test_no_quarantine() -> None:
+    """What fits nowhere stops its partition, and nothing else: what stands before it goes out, and nothing is left out in silence."""
+    window = Window(1_000)
+    for partition in (1, 2):
+        window.open(partition, TOPIC_ID, 10)
+    first, second = window.places[1], window.places[2]
+    loader = Loader(_plan(), NO_QUARANTINE, Builder, {}, Refused())
+    load = loader.load(
+        window.begin({1: 13, 2: 12}),
+        {
+            first: [Record(10), Record(11, value=b"x" * 600), Record(12)],
+            second: [Record(10, b"h"), Record(11, b"h")],
+        },
+        {},
+    )
+
+    assert {place: error.offset for place, error in load.stopped.items()} == {first: 11}
+    assert "create it at the target, or let t take it" in str(load.stopped[first])
+    assert load.cycle.records == {first: 1, second: 2}
+    assert sorted(each["_RF_BRIDGE_DUPL_ID"].decode()[25:] for each in _headers(load)) == [
+        "1/10",
+        "2/10",
+        "2/11",
+    ]
+
+
+def test_filtered_before_what_stops() -> None:
+    """Counted is what was looked at before it."""
+    plan = _plan(filter_header="pass", filter_values=["y"])
+    yes = (("pass", b"y"),)
+    records = [Record(10), Record(11, headers=yes), Record(12, value=b"x" * 600, headers=yes), Record(13)]
+    load = _load(plan, records, NO_QUARANTINE)
+
+    assert (load.filtered, list(load.cycle.records.values())) == ({2: 1}, [1])
+
+
+def test_refused_by_the_quarantine() -> None:
+    """What it has refused itself stops its partition, as where there is none."""
+    load = _load(_plan(), [Record(12), Record(13)], refused={13: "no"}, refused_by_all={13: "nor here"})
+    (error,) = load.stopped.values()
+
+    assert error.offset == 13
+    assert "(no) and b.quarantine does not take it (nor here)" in str(error)
+    assert [each.topic for each in load.batches] == ["t"]
 
 
 def test_share() -> None:

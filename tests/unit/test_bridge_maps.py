@@ -2,17 +2,19 @@
 
 from collections import Counter
 
-from agents.bridge.maps import Adopt, Refuse, Run, Standing, decide
-from agents.bridge.note import Map
+from agents.bridge.joining import stand
+from agents.bridge.maps import Adopt, Refuse, Run, Stand, Standing, decide
+from agents.bridge.note import AT_REST, NOT_BEGUN, Map, Note, encode
 from agents.bridge.sharing import Owner, owner
+from ringfence_kafka.group_offsets import Committed
 
 TWO = ("berlin", "paris")
 THREE = ("berlin", "paris", "rome")
 ONE = Map(1, TWO)
 
 
-def _at(offset: int, shared: Map | None = ONE) -> Standing:
-    return {0: (offset, shared)}
+def _at(offset: int, shared: Map | None = ONE, still: str = AT_REST) -> Standing:
+    return {0: Stand(offset, shared, still)}
 
 
 def test_first_start() -> None:
@@ -34,7 +36,7 @@ def test_changed_apart() -> None:
     """What lies between would go to nobody or to two."""
     found = {"berlin": _at(5), "paris": _at(9)}
 
-    assert decide(THREE, found, {0: 0}) == Refuse(TWO, 0, {"berlin": 5, "paris": 9})
+    assert decide(THREE, found, {0: 0}) == Refuse(0, {"berlin": 5, "paris": 9})
 
 
 def test_changed_together() -> None:
@@ -48,7 +50,7 @@ def test_removed_member_counts() -> None:
     """A member that goes must have got its share first."""
     found = {"berlin": _at(9, Map(2, THREE)), "paris": _at(9, Map(2, THREE)), "rome": _at(5, Map(2, THREE))}
 
-    assert decide(TWO, found, {0: 0}) == Refuse(THREE, 0, {"berlin": 9, "paris": 9, "rome": 5})
+    assert decide(TWO, found, {0: 0}) == Refuse(0, {"berlin": 9, "paris": 9, "rome": 5})
     assert decide(TWO, found | {"rome": _at(9, Map(2, THREE))}, {0: 0}) == Adopt(Map(3, TWO), {0: 9})
 
 
@@ -63,16 +65,45 @@ def test_returned_member_is_not_asked() -> None:
 def test_cut_short() -> None:
     """A change that was written down for some only is completed: nobody has forwarded by it."""
     now = Map(2, THREE)
-    found = {"berlin": _at(9, now), "paris": _at(9), "rome": {}}
+    found = {"berlin": _at(9, now, NOT_BEGUN), "paris": _at(9), "rome": {}}
 
     assert decide(THREE, found, {0: 0}) == Adopt(now, {0: 9})
 
 
+def test_lost_offset_is_no_change_cut_short() -> None:
+    """Who has begun says that the change was complete: at its offset the other's messages before would be skipped."""
+    for still in ("", AT_REST):
+        found = {"berlin": _at(1_000, ONE, still), "paris": {}}
+
+        assert decide(TWO, found, {0: 0}) == Refuse(0, {"berlin": 1_000, "paris": None})
+
+
+def test_died_at_one_offset() -> None:
+    """What they sent beyond it would be sent again, to other members: a drain comes first."""
+    found = {"berlin": _at(9), "paris": _at(9, still="")}
+
+    assert decide(THREE, found, {0: 0}) == Refuse(0, {"berlin": 9, "paris": 9})
+    assert decide(TWO, found, {0: 0}) == Run(ONE)
+
+
+def test_source_recreated_and_members_changed() -> None:
+    """Offsets of a topic that was deleted say nothing of the new one, which all begin at its start."""
+    old = Committed(1_000, encode(Note("T" * 22, 1, map=ONE, still=AT_REST)))
+    found = {each: {0: stand(old, "U" * 22, 3)} for each in TWO}
+
+    assert decide(THREE, found, {0: 3}) == Adopt(Map(2, THREE), {0: 3})
+    assert stand(old, "T" * 22, 3) == Stand(1_000, ONE, AT_REST)
+    assert stand(Committed(7, ""), "T" * 22, 3) == Stand(7, None, "")
+
+
 def test_partition_that_one_has_not_begun() -> None:
     """One has forwarded of a new partition, another has not: they stand apart."""
-    found: dict[str, Standing] = {"berlin": {0: (9, ONE), 1: (2, ONE)}, "paris": {0: (9, ONE)}}
+    found: dict[str, Standing] = {
+        "berlin": {0: Stand(9, ONE, AT_REST), 1: Stand(2, ONE, AT_REST)},
+        "paris": _at(9),
+    }
 
-    assert decide(THREE, found, {0: 0, 1: 0}) == Refuse(TWO, 1, {"berlin": 2, "paris": None})
+    assert decide(THREE, found, {0: 0, 1: 0}) == Refuse(1, {"berlin": 2, "paris": None})
 
 
 def test_each_group_has_one_owner() -> None:

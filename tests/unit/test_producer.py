@@ -3,6 +3,7 @@ import asyncio
 import pytest
 
 from ringfence_kafka.config.settings import KafkaSettings
+from ringfence_kafka.idempotent import IdempotentProducer
 from ringfence_kafka.producer import TransactionalProducer
 
 
@@ -23,3 +24,23 @@ async def test_discarded_whatever_was_cancelled(monkeypatch: pytest.MonkeyPatch,
     await producer.discard()
 
     assert called == ["abort_transaction", "stop"]
+
+
+async def test_discarded_by_who_is_cancelled(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its connections are closed all the same, and it is cancelled then."""
+    producer = IdempotentProducer(KafkaSettings(), "b")
+    closing, closed = asyncio.Event(), []
+
+    async def close() -> None:
+        closing.set()
+        await asyncio.sleep(0.01)
+        closed.append(True)
+
+    monkeypatch.setattr(producer._producer.client, "close", close)
+    discarding = asyncio.create_task(producer.discard())
+    await closing.wait()
+    discarding.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await discarding
+
+    assert closed == [True]

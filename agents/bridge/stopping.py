@@ -1,0 +1,36 @@
+"""What may take long, unless somebody asks to stop meanwhile."""
+
+import asyncio
+from collections.abc import Coroutine
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+
+class StoppingError(Exception):
+    """Somebody asked to stop."""
+
+
+async def unless(stopping: asyncio.Event, work: Coroutine[Any, Any, T]) -> T:
+    """Wait for it, but not beyond ``stopping``.
+
+    Raises:
+        StoppingError: that came first; the work was cancelled.
+    """
+    task, stopped = asyncio.create_task(work), asyncio.create_task(stopping.wait())
+    try:
+        await asyncio.wait([task, stopped], return_when=asyncio.FIRST_COMPLETED)
+        if not task.done():
+            raise StoppingError
+        return task.result()
+    finally:
+        stopped.cancel()
+        await cancelled(task)
+
+
+async def cancelled(task: "asyncio.Task[Any]") -> None:
+    """End a task whose outcome nobody wants, or has asked for before. Never raises what it raised."""
+    task.cancel()
+    await asyncio.wait([task])
+    if not task.cancelled():
+        task.exception()

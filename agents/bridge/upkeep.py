@@ -1,0 +1,54 @@
+"""What goes on beside the forwarding for as long as a bridge is connected to its source."""
+
+import asyncio
+import logging
+from typing import Final
+
+from aiokafka.errors import KafkaError
+
+from agents.bridge.source import SourceConsumer
+from agents.bridge.state import MEMBERSHIP, BridgeState
+from agents.bridge.window import Window
+from ringfence_client.topic_watch import TopicWatch
+from ringfence_kafka.cluster import Cluster
+from ringfence_kafka.errors import said
+from ringfence_kafka.together import StoppedError
+
+log: Final = logging.getLogger("ringfence.bridge")
+
+KEEP_EVERY_S: Final = 0.5
+MEASURE_EVERY_S: Final = 2.0
+
+
+async def keep(consumer: SourceConsumer, state: BridgeState) -> None:
+    """Stay a member of the group: also while the target is away, and while others have all partitions, so that nothing is read."""
+    while True:
+        state.looks_awake()
+        try:
+            consumer.keep()
+        except Exception as error:  # noqa: BLE001 - whatever it was, it is tried again from here on
+            state.fail(MEMBERSHIP, f"source: {said(error)}")
+        else:
+            state.recover(MEMBERSHIP)
+        await asyncio.sleep(KEEP_EVERY_S)
+
+
+async def measure(
+    topic: str, cluster: Cluster, watch: TopicWatch, window: Window, state: BridgeState
+) -> None:
+    """Keep what is shown a few seconds old at most."""
+    while True:
+        numbers = list(window.places)
+        try:
+            ends = await cluster.stable_ends([(topic, each) for each in numbers])
+        except (KafkaError, OSError, TimeoutError, StoppedError):
+            pass  # the watch says so
+        except Exception:
+            log.exception("bridge %s: its lag cannot be told", state.name)
+        else:
+            for number in numbers:
+                place = window.places.get(number)
+                if place is not None:
+                    state.lags[number] = max(0, ends[topic, number] - place.confirmed)
+        state.source_faults = watch.faults
+        await asyncio.sleep(MEASURE_EVERY_S)

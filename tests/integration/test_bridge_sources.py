@@ -1,0 +1,143 @@
+"""What may happen to a bridge's source: created again, cut, deleted, set back; what passes at the target is each message once, in order."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import TopicPartition
+from confluent_kafka.admin import AdminClient
+
+from app.embedded.broker import EmbeddedBroker
+from tests.support import bridges, kafka
+from tests.support.bridges import PARTITIONS, Set, Two, messages, numbers, prepare
+from tests.support.worker import wait_for
+
+
+@pytest.fixture(scope="module")
+def two(broker: EmbeddedBroker, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Two]:
+    """The run's broker is the source."""
+    with EmbeddedBroker(tmp_path_factory.mktemp("target"), properties=bridges.FOREVER) as target:
+        yield Two(broker.bootstrap_servers, target.bootstrap_servers)
+
+
+@pytest.mark.long
+def test_source_recreated_under_it(two: Two, tmp_path: Path) -> None:
+    """B11: the source is deleted and created again: its messages are others, and all are forwarded, also where it began at the latest."""
+    given = prepare(two, tmp_path, start="latest")
+    with bridges.bridge(given.config, given.name):
+        given.send(messages(100))
+        given.settled([100])
+        kafka.recreate_topic(two.source, given.topic)
+        given.send(messages(40, first=100))
+        bridges.wait_values(two.target, given.address, 140, PARTITIONS)
+        got = given.settled([40])
+
+    assert sorted(numbers(bridges.passed(got))) == list(range(140))
+    assert len({bridges.hop_of(each).source.topic_id for each in got}) == 2
+
+
+def test_latest(two: Two, tmp_path: Path) -> None:
+    """It begins with what comes from then on, and that is written down at once."""
+    given = prepare(two, tmp_path, start="latest")
+    given.send(messages(30))
+    with bridges.bridge(given.config, given.name):
+        given.settled([30])
+    given.send(messages(5, first=30))
+    with bridges.bridge(given.config, given.name):
+        got = given.settled([35])
+
+    assert sorted(numbers(got)) == list(range(30, 35))
+
+
+def test_partition_added(two: Two, tmp_path: Path) -> None:
+    """Under 'latest' too a partition that is added is forwarded from its beginning."""
+    given = prepare(two, tmp_path, start="latest")
+    with bridges.bridge(given.config, given.name):
+        given.settled([0])
+    kafka.grow_topic(two.source, given.topic, 2)
+    given.send(messages(20), 1)
+    with bridges.bridge(given.config, given.name):
+        got = given.settled([0, 20])
+
+    assert sorted(numbers(got)) == list(range(20))
+
+
+def test_gap(two: Two, tmp_path: Path) -> None:
+    """B11: retention took what was not forwarded yet: it says so, counts it, and goes on."""
+    given = prepare(two, tmp_path)
+    given.send(messages(50))
+    with bridges.bridge(given.config, given.name):
+        given.settled([50])
+    given.send(messages(50, first=50))
+    _delete_records(two.source, given.topic, 80)
+    with bridges.bridge(given.config, given.name) as process:
+        got = given.settled([100])
+        assert "GAP: retention deleted 30 offsets" in process.log()
+        assert (
+            f'ringfence_bridge_gap_records_total{{bridge="{given.name}",partition="0"}} 30.0'
+            in process.page("/metrics")
+        )
+
+    assert sorted(numbers(got)) == [*range(50), *range(80, 100)]
+    assert bridges.status(given.config, code=0)["bridges"][given.name]["partitions"][0]["gap_records"] == 30
+
+
+def _delete_records(bootstrap: str, topic: str, before: int) -> None:
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    for future in admin.delete_records([TopicPartition(topic, 0, before)]).values():
+        future.result(kafka.WAIT_S)
+
+
+def test_offsets_deleted(two: Two, tmp_path: Path) -> None:
+    """B11: without its offsets it begins at the start, and what comes again is known."""
+    given = prepare(two, tmp_path)
+    given.send(messages(60))
+    with bridges.bridge(given.config, given.name):
+        given.settled([60])
+    admin = AdminClient({"bootstrap.servers": two.source})
+    for future in admin.delete_consumer_groups([given.group]).values():
+        future.result(kafka.WAIT_S)
+    given.send(messages(10, first=60))
+    with bridges.bridge(given.config, given.name):
+        got = given.settled([70])
+
+    assert len(got) == 130
+    passed = numbers(bridges.passed(got))
+    assert sorted(passed) == list(range(70))
+
+
+def test_offset_beyond_the_end(two: Two, tmp_path: Path) -> None:
+    """The log ends before what was confirmed: it stops, status says so too, others go on. Grown beyond, it still stands; set, it goes on."""
+    given = prepare(two, tmp_path, source_partitions=2)
+    given.send(messages(10), 0)
+    kafka.commit(two.source, given.group, given.topic, 50)
+    assert "which ends at 10" in _row(given)["error"]
+    process = bridges.BridgeProcess(given.config, given.name)
+    try:
+        process.start()
+        wait_for(lambda: "which ends at 10" in str(process.health()[1]), process.log)
+        assert process.health()[0] == 503
+        given.send(messages(10, first=10), 1)
+        wait_for(lambda: kafka.committed(two.source, given.group, given.topic, 2)[1] == 10, process.log)
+        wait_for(lambda: _row(given)["since"] is not None, process.log)
+        assert process.stop() == 0
+        given.send(messages(90, first=100), 0)
+        assert "which ends at 10" in _row(given)["error"]
+        process.start()
+        wait_for(lambda: "which ends at 10" in str(process.health()[1]), process.log)
+        assert process.stop() == 0
+        assert sorted(numbers(given.got())) == list(range(10, 20))
+        kafka.commit(two.source, given.group, given.topic, 60)
+        process.start()
+        got = given.settled([100, 10])
+        assert process.stop() == 0
+    finally:
+        process.destroy()
+    assert sorted(numbers(got)) == [*range(10, 20), *range(150, 190)]
+    assert bridges.status(given.config, code=0)["bridges"][given.name]["partitions"][0]["error"] is None
+
+
+def _row(given: Set) -> dict[str, Any]:
+    found: dict[str, Any] = bridges.status(given.config, code=1)["bridges"][given.name]["partitions"][0]
+    return found
