@@ -5,7 +5,7 @@ The ID of a step is never the message's own: HornetQ 37.3 has it in a header, an
 
 import functools
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from agents.batch import Content, Record
 from agents.envelope import shown
@@ -45,10 +45,6 @@ def _way(source: Source, place: bytes) -> Way:
     return Way(source, int(place.rpartition(b"/")[2]))
 
 
-_decode_confirmed: Final = functools.lru_cache(hop.SOURCES_REMEMBERED)(hop.decode_offset)
-"""Thousands of records in a row confirm the same."""
-
-
 def read(record: Content) -> Crossing:
     """The step of a record that has :data:`ringfence_kafka.wire.HEADER_HOP`. Of repeated headers the last wins, as in Kafka.
 
@@ -80,7 +76,7 @@ def _confirmed(headers: Mapping[str, bytes | None], offset: int) -> int:
     if wire.HEADER_CONFIRMED not in headers:
         return 0  # nothing is: the memory is a ring
     stated = headers[wire.HEADER_CONFIRMED]
-    confirmed = _decode_confirmed(stated)
+    confirmed = hop.decode_offset(stated)
     if confirmed is None:
         raise MalformedHopError(
             f"{wire.HEADER_CONFIRMED} is {_quoted(stated)}: a bridge writes an offset; no other producer may set it"

@@ -1,4 +1,4 @@
-"""Verdicts of a batch: the hop memory is asked first, then the ring. Pure; nothing is changed."""
+"""Verdicts of a batch: the hop memory is asked first, then the ring. Nothing is changed."""
 
 from collections.abc import Mapping, Sequence
 from itertools import compress

@@ -201,16 +201,19 @@ def rings_find(address: str, identifier: str, of: str | None, as_json: bool, con
 
 @rings.command("clear")
 @click.argument("address")
+@click.option(
+    "--despite-lag", is_flag=True, help="Of BRIDGE.ADDRESS: also while lanes have not judged all that came."
+)
 @config_option
-def rings_clear(address: str, config: Path) -> int:
+def rings_clear(address: str, despite_lag: bool, config: Path) -> int:
     """Forget all IDs of ADDRESS. Running workers take notice at their next message; resends pass from there on.
 
-    BRIDGE.ADDRESS: forget what has come over bridges instead. IDs stay known.
+    BRIDGE.ADDRESS: forget what has come over bridges instead, once lanes have judged all that stands in the input. IDs stay known.
     """
     settings = settings_with_addresses(config)
     from app.verbs import ring_clear  # noqa: PLC0415
 
-    return ring_clear.clear(settings, address)
+    return ring_clear.clear(settings, address, despite_lag=despite_lag)
 
 
 @cli.command()

@@ -13,6 +13,7 @@ OFFSET_MAX: Final = 2**63 - 1
 SOURCES_REMEMBERED: Final = 4_096
 
 _SOURCE: Final = re.compile(rb"([a-zA-Z0-9._-]{1,200})/([a-zA-Z0-9_-]{22})/(0|[1-9][0-9]{0,9})")
+_SOURCE_BYTES_MAX: Final = 200 + 1 + 22 + 1 + 10
 _DIGITS_MAX: Final = 19
 _ZERO: Final = ord("0")
 
@@ -64,9 +65,15 @@ def encode_source(source: Source) -> bytes:
     return "/".join((source.bridge, source.topic_id, str(source.partition))).encode()
 
 
-@functools.lru_cache(SOURCES_REMEMBERED)  # thousands of hops in a row have one of a few
 def decode_source(value: bytes) -> Source | None:
     """What :func:`encode_source` wrote; None = nothing of the kind."""
+    return None if len(value) > _SOURCE_BYTES_MAX else _decode_source(value)
+
+
+@functools.lru_cache(
+    SOURCES_REMEMBERED
+)  # thousands of hops in a row have one of a few; what is remembered is short
+def _decode_source(value: bytes) -> Source | None:
     found = _SOURCE.fullmatch(value)
     if found is None or (partition := int(found[3])) >= 2**31:
         return None
@@ -75,12 +82,12 @@ def decode_source(value: bytes) -> Source | None:
 
 def decode_offset(value: bytes | None) -> int | None:
     """The value of :data:`ringfence_kafka.wire.HEADER_CONFIRMED`; None = nothing that a bridge writes."""
-    if (
-        value is None
-        or not value.isdigit()
-        or len(value) > _DIGITS_MAX
-        or (value[0] == _ZERO and len(value) > 1)
-    ):
+    return None if value is None or len(value) > _DIGITS_MAX else _decode_offset(value)
+
+
+@functools.lru_cache(SOURCES_REMEMBERED)  # thousands of records in a row confirm the same
+def _decode_offset(value: bytes) -> int | None:
+    if not value.isdigit() or (value[0] == _ZERO and len(value) > 1):
         return None
     number = int(value)
     return number if number <= OFFSET_MAX else None

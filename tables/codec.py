@@ -32,6 +32,8 @@ from ringfence_kafka.hop import Source
 from ringfence_kafka.runs import Run
 
 FORMAT_VERSION: Final = 1
+FORMAT_BRIDGED: Final = 2
+"""Of the meta record of a lane that has noted hops: what does not know them must not open it."""
 
 KIND_META: Final = b"\x00"
 KIND_RING: Final = b"\x01"
@@ -114,9 +116,11 @@ class Meta(NamedTuple):
     """Whose rings these are: the app's ID, and ..."""
     address: str = ""
     """... the address. Others may make the same topic name of theirs. Empty = written by a version that did not say."""
+    bridged: bool = False
+    """The lane has noted hops; said by the record's format. For good: tombstones of hops are hops records, too."""
 
 
-_META_KEYS: Final = frozenset(Meta._fields)
+_META_KEYS: Final = frozenset(Meta._fields) - {"bridged"}
 
 
 def encode_id(value: bytes) -> bytes:
@@ -277,7 +281,9 @@ def decode_hops(key: bytes, value: bytes) -> tuple[Way, int, list[Run]]:
 
 def encode_meta(meta: Meta) -> bytes:
     """Value of a meta record. JSON, so that an operator can read it with any Kafka tool."""
-    return json.dumps({"format": FORMAT_VERSION, **meta._asdict()}, separators=(",", ":")).encode()
+    fields = meta._asdict()
+    version = FORMAT_BRIDGED if fields.pop("bridged") else FORMAT_VERSION
+    return json.dumps({"format": version, **fields}, separators=(",", ":")).encode()
 
 
 def decode_meta(value: bytes) -> Meta:
@@ -289,9 +295,12 @@ def decode_meta(value: bytes) -> Meta:
     try:
         data: dict[str, Any] = json.loads(value)
         version = data["format"]
-        if version != FORMAT_VERSION:
-            raise FormatError(f"meta record of format {version}; this version reads format {FORMAT_VERSION}")
+        if version not in {FORMAT_VERSION, FORMAT_BRIDGED}:
+            raise FormatError(
+                f"meta record of format {version}; this version reads formats {FORMAT_VERSION} and {FORMAT_BRIDGED}"
+            )
         # What a later version adds under the same format may be left unread.
-        return Meta(**{key: data[key] for key in data.keys() & _META_KEYS})
+        known = {key: data[key] for key in data.keys() & _META_KEYS}
+        return Meta(**known, bridged=version == FORMAT_BRIDGED)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise FormatError(f"meta record is damaged: {error}") from error

@@ -119,12 +119,10 @@ NOTHING: Final = Judged((), {})
 class HopMemory:
     """That of one lane."""
 
-    def __init__(self, capacity: int, ways: Mapping[Way, Held] | None = None) -> None:
+    def __init__(self, capacity: int) -> None:
         """``capacity``: offsets above the floor, of each way; 0 = off."""
         self.capacity = min(capacity, OFFSETS_MAX)
         self._sources: dict[Source, dict[int, Held]] = {}
-        for way, held in (ways or {}).items():
-            self._sources.setdefault(way.source, {})[way.arrived] = held
 
     @classmethod
     def restored(cls, capacity: int, records: Iterable[tuple[bytes, bytes]]) -> Self:

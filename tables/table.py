@@ -245,6 +245,7 @@ class LaneTable:
             topic_ids=dict(topic_ids),
             app=self._options.app,
             address=self._options.address,
+            bridged=bool(judged.changed) or (self.meta is not None and self.meta.bridged),
         )
         return Change(
             checked, slots, removed, meta, judged, changelog_records(judged) if judged.changed else ()

@@ -15,6 +15,7 @@ from agents import journal
 from agents.emitter import batches_of
 from agents.topic_faults import missing_journal
 from app.verbs import hop_memory, rings
+from app.verbs.unread import await_judged
 from ringfence_kafka import wire
 from ringfence_kafka.cluster import Cluster
 from ringfence_kafka.config.settings import AddressSettings, Settings
@@ -33,21 +34,26 @@ class ContestedError(RingfenceError):
     """Workers take a lane back before its floor is written."""
 
 
-def clear(settings: Settings, name: str) -> int:
+def clear(settings: Settings, name: str, *, despite_lag: bool = False) -> int:
     """Forget all IDs of an address, or what has come over bridges. Says of each lane when it is done: what failed later does not undo it.
 
     Args:
         settings: The addresses.
         name: One of them, or ``BRIDGE.<address>``.
+        despite_lag: Forget what has come over bridges also while lanes have not judged all that did.
 
     Raises:
         ConfigurationError: unknown address.
+        UnreadError: lanes do not judge what has come.
         TopicError: there is no changelog, or no journal; or one of them takes no record of a lane's.
         ContestedError: a lane is too busy.
         BrokerUnavailableError: the cluster does not answer, or refuses.
     """
     bridged = hop_memory.address_of(settings, name)
     order = _IDS if bridged is None else _HOPS
+    if despite_lag and bridged is None:
+        raise click.UsageError(f"--despite-lag is for {wire.HOP_MEMORY}ADDRESS: leave it out")
+    order = order._replace(waits=order.waits and not despite_lag)
     asyncio.run(_clear(settings, bridged or settings.configured(name), order, click.echo))
     return 0
 
@@ -65,6 +71,8 @@ class Forgetting(NamedTuple):
     """The meta record, which closes the transaction."""
     name: Callable[[str], str]
     """By which the journal knows it, from the address's name."""
+    waits: bool = False
+    """Not before lanes have judged all that stands in their inputs."""
 
 
 _IDS: Final = Forgetting(
@@ -80,6 +88,7 @@ _HOPS: Final = Forgetting(
     lambda restore: [(key, None) for key in restore.hops],
     lambda meta: meta,
     lambda address: wire.HOP_MEMORY + address,
+    waits=True,
 )
 
 
@@ -89,12 +98,19 @@ async def _clear(
     async with Cluster(settings.kafka, settings.app.id) as cluster:
         count = await rings.lanes(settings, address, cluster)
         await _require_journal(settings, cluster)
-        for number in range(count):
-            lane = wire.lane_name(address.name, number)
+        views = [rings.LaneView(settings, address, cluster, number) for number in range(count)]
+        if order.waits:
             try:
-                forgotten = await _clear_lane(
-                    settings, address, rings.LaneView(settings, address, cluster, number), order
-                )
+                await await_judged(settings, address, cluster, views)
+            except (KafkaError, LogStalledError, TimeoutError) as error:
+                raise BrokerUnavailableError(
+                    f"nothing is cleared: what lanes have judged cannot be told ({str(error) or type(error).__name__}): look at the "
+                    "brokers and at this user's rights, and run it again"
+                ) from error
+        for view in views:
+            lane = wire.lane_name(address.name, view.partition)
+            try:
+                forgotten = await _clear_lane(settings, address, view, order)
             except TopicError as error:
                 raise TopicError(f"{lane} is not cleared: {error}. Lanes named before it are") from error
             except (KafkaError, LogStalledError, TimeoutError) as error:

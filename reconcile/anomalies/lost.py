@@ -26,7 +26,7 @@ def lost(missing: DataFrame, orphans: DataFrame, rules: DataFrame) -> DataFrame:
     """
     rule = F.broadcast(rules)
     # Where duplicates are diverted, and where IDs are not looked at, whatever is missing is missing.
-    by_hop = F.coalesce("resent", F.lit(False))
+    by_hop = F.col("resent")
     plain = missing.join(rule, on="address", how="inner").where(
         F.expr("divert or not detects") | (~by_hop & (F.col("ids") == 0))
     )
@@ -60,7 +60,7 @@ def wrong_verdict(orphans: DataFrame, evidence: DataFrame, rules: DataFrame) -> 
         rules: As :func:`lost` has them.
     """
     rule = F.broadcast(rules)
-    by_hop = F.coalesce("resent", F.lit(False))
+    by_hop = F.col("resent")
     others = evidence.where(f"{ONCE} and fate = {DIVERTED}").join(rule, on="address", how="inner")
     others = others.where((~by_hop & (F.col("ids") == 0)) | (by_hop & ~F.col("detects")))
     diverted = orphans.where(F.col("fate") == DIVERTED).join(rule, on="address", how="inner")

@@ -8,8 +8,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import click
 import pytest
 
+from app.verbs import ring_clear, unread
+from ringfence_kafka import wire
+from ringfence_kafka.config.load import load
 from ringfence_kafka.hop import Hop, Source, encode
 from tests.support import kafka
 from tests.support.kafka import Got, Sent, at_home
@@ -282,6 +286,40 @@ def test_names_and_hops_that_are_none(bootstrap: str, tmp_path: Path) -> None:
     assert "nothing has come over a bridge" in _verb(config, "show", f"BRIDGE.{name}")
     assert "rings show BRIDGE" not in _verb(config, "show")
     assert _verb(config, "clear", f"BRIDGE.{name}") == f"cleared  {name}-0  0 sources of bridges forgotten\n"
+
+
+def test_clear_waits_for_what_is_unread(
+    bootstrap: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What stands in the input or the forward topic would tell lanes again what was confirmed: nothing is cleared, unless one insists."""
+    name = kafka.unique("hops-unread")
+    config = configure(tmp_path, bootstrap, name, [{"name": name, "partitions": 2}])
+    settings, bridged, forward = load(config), f"BRIDGE.{name}", wire.forward_topic(name, name)
+    monkeypatch.setattr(unread, "WAIT_LIMIT_S", 0.5)
+
+    def unjudged(topic: str) -> None:
+        with pytest.raises(
+            unread.UnreadError, match=rf"{bridged} is not cleared: .* {topic}/1 up to 0 of 1, "
+        ):
+            ring_clear.clear(settings, bridged)
+
+    for topic in (name, forward):
+        kafka.send(bootstrap, topic, [crossed(9, 9)], 1)
+        unjudged(topic)
+        kafka.commit(bootstrap, name, topic, 1, 1)
+        # Nobody has to judge what was aborted, nor a marker.
+        kafka.send_in_transaction(bootstrap, topic, [crossed(9, 9)], commit=False, partition=1)
+        if topic == forward:
+            assert ring_clear.clear(settings, bridged) == 0
+    kafka.send(bootstrap, name, [crossed(10, 9)], 0)
+    with pytest.raises(unread.UnreadError):
+        ring_clear.clear(settings, bridged)
+    assert ring_clear.clear(settings, bridged, despite_lag=True) == 0
+    assert capsys.readouterr().out == 2 * "".join(
+        f"cleared  {name}-{each}  0 sources of bridges forgotten\n" for each in range(2)
+    )
+    with pytest.raises(click.UsageError, match=r"--despite-lag is for BRIDGE\.ADDRESS: leave it out"):
+        ring_clear.clear(settings, name, despite_lag=True)
 
 
 def test_home_of_what_has_no_group(running: Running) -> None:

@@ -107,7 +107,7 @@ def test_headers_that_are_left(spark: SparkSession) -> None:
 
 def _hop(offset: int, hop: int, confirmed: int = 0, **more: Any) -> dict[str, Any]:
     return {
-        "offset": offset, "hop_source": SOURCE, "hop_offset": hop, "hop_confirmed": confirmed, "id": None, "resent": False, **more,
+        "offset": offset, "hop_source": SOURCE, "hop_offset": hop, "hop_confirmed": confirmed, "id": None, **more,
     }  # fmt: skip
 
 

@@ -24,6 +24,7 @@ def _evidence(spark: SparkSession, *rows: dict[str, Any]) -> DataFrame:
         plain = {
             "address": 0, "partition": 0, "offset": number, "has_input": True, "timestamp": 1_000 * number, "lane": 0,
             "waiting": False, "fate": ACCEPTED, "group": b"g", "part_number": 0, "part_address": 0, "out_address": 0,
+            "resent": False,
         }  # fmt: skip
         found = plain | row
         found |= {"whole": found["fate"], "ids": int(found.get("id") is not None)}
@@ -73,6 +74,7 @@ def test_distances(spark: SparkSession) -> None:
         {"id": b"b"},  # 2
         _dropped(b"b"),  # 1
         _dropped(b"waits", waiting=True), _dropped(b"unknown"), _dropped(b"x"),
+        _dropped(b"a", resent=True), {"id": b"a", "fate": DIVERTED, "nth": 1, "resent": True},  # by their hops: no ring caught them
     )  # fmt: skip
 
     assert _apart(evidence, _earlier(spark)) == [(0, 1, 1), (0, 1, 1), (0, 1, 2), (0, 2, 8), (0, 3, 8)]

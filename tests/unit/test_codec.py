@@ -19,7 +19,7 @@ META = Meta(
     app="ringfence",
     address="orders",
 )
-OPTIONAL = tuple(Meta._field_defaults)
+OPTIONAL = tuple(each for each in Meta._field_defaults if each != "bridged")
 """Fields that a meta record may lack."""
 
 
@@ -214,10 +214,23 @@ def test_meta_round_trip(meta: Meta) -> None:
 
 def test_meta_of_another_version() -> None:
     """A later version's record is refused; the text names both versions."""
-    value = json.dumps({"format": 2, **META._asdict()}).encode()
+    value = json.dumps({"format": 3, **META._asdict()}).encode()
 
-    with pytest.raises(FormatError, match="meta record of format 2; this version reads format 1"):
+    with pytest.raises(FormatError, match="meta record of format 3; this version reads formats 1 and 2"):
         codec.decode_meta(value)
+
+
+def test_meta_of_a_lane_that_noted_hops() -> None:
+    """It has a format of its own, so that who knows only the first refuses it; else it is as any."""
+    plain, bridged = (json.loads(codec.encode_meta(META._replace(bridged=each))) for each in (False, True))
+
+    assert (plain.pop("format"), bridged.pop("format")) == (1, 2)
+    assert plain == bridged
+    assert "bridged" not in plain
+    assert codec.decode_meta(json.dumps({"format": 2, **plain}).encode()) == META._replace(bridged=True)
+
+
+FIELDS = tuple(each for each in Meta._fields if each != "bridged")
 
 
 def _without(key: str) -> bytes:
@@ -259,7 +272,7 @@ def test_meta_without_one_field(key: str) -> None:
         b'"text"',
         b"7",
         b"{}",
-        *(_without(key) for key in ("format", *META._fields) if key not in OPTIONAL),
+        *(_without(key) for key in ("format", *FIELDS) if key not in OPTIONAL),
     ],
 )
 def test_damaged_meta_record(value: bytes) -> None:

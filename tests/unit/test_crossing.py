@@ -1,11 +1,12 @@
 """The headers of a bridge: what is read of them, and what is not believed."""
 
+import tracemalloc
 from dataclasses import dataclass
 
 import pytest
 
 from agents.crossing import Crossing, Headers, MalformedHopError, read
-from ringfence_kafka.hop import Hop, Source
+from ringfence_kafka.hop import Hop, Source, encode
 from tables.codec import Way
 from tables.hops import Arrival
 
@@ -75,3 +76,29 @@ def test_malformed(headers: Headers, reason: str) -> None:
         _read(*headers)
 
     assert len(str(error.value)) < 300
+
+
+def test_long_headers_are_not_remembered() -> None:
+    """What is too long for a bridge is refused before anything keeps it: forged headers cannot fill the memory of a worker."""
+    long = [b"x" * 100_000 + b"%d" % each for each in range(200)]
+    tracemalloc.start()
+    try:
+        for each in long:
+            hop, digits = b"%b/7" % each, b"1" * 100_000 + each[-3:]
+            for headers in (
+                [("_RF_BRIDGE_DUPL_ID", hop)],
+                [("_RF_BRIDGE_DUPL_ID", VALUE), ("_RF_BRIDGE_CONFIRMED", digits)],
+            ):
+                with pytest.raises(MalformedHopError):
+                    _read(*headers)
+        kept, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+
+    assert kept < 1_000_000
+    longest = Source("b" * 200, "A" * 22, 2**31 - 1)
+    last = 2**63 - 2
+    read_back = _read(
+        ("_RF_BRIDGE_DUPL_ID", encode(Hop(longest, last))), ("_RF_BRIDGE_CONFIRMED", b"%d" % last)
+    )
+    assert (read_back.hop, read_back.confirmed) == (Hop(longest, last), last)

@@ -1,5 +1,6 @@
 """A lane's table with what came over bridges: written down with the batch, and back after every kind of loss."""
 
+import json
 import random
 import shutil
 from collections.abc import Callable, Iterator, Sequence
@@ -103,6 +104,33 @@ def _known(
     if stored:
         table.apply(epoch, change, position)
     return list(judged.known)
+
+
+async def test_who_knows_no_hops_is_kept_out(log: Log, tables: Callable[..., LaneTable]) -> None:
+    """From the first hop on the meta record, which an opening after a clean stop reads alone, has format 2; cleared or not."""
+
+    def formats() -> list[int]:
+        return [json.loads(each.value or b"")["format"] for each in log.records if each.key == codec.META_KEY]
+
+    table = tables()
+    epoch, _ = await _open(table, log)
+    _known(table, log, epoch, ids=[b"a"])
+    _known(table, log, epoch, Arrival(WAY, 7, 0))
+    _known(table, log, epoch, ids=[b"b"])
+    log.clear_hops([codec.hops_key(WAY)], codec.encode_meta(log_meta(table)))
+    table.close()
+    table = tables()
+    epoch, restored = await _open(table, log)
+    _known(table, log, epoch, ids=[b"c"])
+
+    assert restored.reused
+    assert formats() == [1, 2, 2, 2, 2]
+
+
+def log_meta(table: LaneTable) -> codec.Meta:
+    """As last committed."""
+    assert table.meta is not None
+    return table.meta
 
 
 async def test_restart_and_another_disk(log: Log, tables: Callable[..., LaneTable]) -> None:

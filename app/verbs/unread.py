@@ -1,0 +1,98 @@
+"""Whether lanes have judged all that stood in their inputs: what a bridge has sent says what was confirmed when it was sent.
+
+A lane that forgets hops and then judges such a record takes over its floor, and drops what its bridge sends again below.
+"""
+
+import asyncio
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from app.verbs.rings import LaneView
+from ringfence_kafka import log_reader, wire
+from ringfence_kafka.cluster import Cluster
+from ringfence_kafka.config.settings import AddressSettings, Settings
+from ringfence_kafka.errors import RingfenceError
+from ringfence_kafka.log_reader import LogStalledError
+
+WAIT_LIMIT_S: Final = 10.0
+"""So long lanes may judge nothing at all of what they still have to."""
+_ASK_AGAIN_S: Final = 0.3
+_LOOK_LIMIT_S: Final = 5.0
+"""An open transaction in the input holds a look up: what is behind it is not judged either."""
+
+
+class UnreadError(RingfenceError):
+    """Lanes have not judged all of their inputs."""
+
+
+class _FoundError(Exception):
+    """Ends a look at the first record."""
+
+
+async def await_judged(
+    settings: Settings, address: AddressSettings, cluster: Cluster, views: Sequence[LaneView]
+) -> None:
+    """Until what stood in the input, and then what was forwarded of it, has been judged. What comes meanwhile is not waited for.
+
+    Args:
+        settings: Whose app it is.
+        address: Its lanes are meant.
+        cluster: Asked.
+        views: Of all of its lanes, by their numbers.
+
+    Raises:
+        UnreadError: lanes do not move on.
+    """
+    # What is forwarded is there before its place in the input is passed: asked in this order nothing slips through.
+    for topic in (address.input_topic, wire.forward_topic(settings.app.id, address.name)):
+        ends = [await cluster.high_watermark(topic, each.partition) for each in views]
+        await _await(settings, address, cluster, topic, dict(zip(views, ends, strict=True)))
+
+
+async def _await(
+    settings: Settings, address: AddressSettings, cluster: Cluster, topic: str, ends: Mapping[LaneView, int]
+) -> None:
+    left = dict(ends)
+    reached: dict[int, int] = {}
+    moved_at = time.monotonic()
+    while True:
+        for view, end in list(left.items()):
+            begin = await _next(cluster, topic, view)
+            if begin != reached.get(view.partition):
+                reached[view.partition], moved_at = begin, time.monotonic()
+            if not await _any(settings, topic, view.partition, begin, end):
+                del left[view]
+        if not left:
+            return
+        if time.monotonic() - moved_at > WAIT_LIMIT_S:
+            (view, end), *_ = left.items()
+            raise UnreadError(
+                f"{wire.HOP_MEMORY}{address.name} is not cleared: lane {wire.lane_name(address.name, view.partition)} has judged "
+                f"{topic}/{view.partition} up to {reached[view.partition]} of {end}, and what a bridge has sent there would tell "
+                "it again what was confirmed; start the workers and wait until their lag is 0, or clear --despite-lag"
+            )
+        await asyncio.sleep(_ASK_AGAIN_S)
+
+
+async def _next(cluster: Cluster, topic: str, view: LaneView) -> int:
+    """The first offset that the lane has not judged."""
+    meta = (await view.read_on()).meta
+    committed, start = await asyncio.gather(
+        cluster.committed(topic, view.partition), cluster.log_start(topic, view.partition)
+    )
+    return max(meta.next_offsets.get(topic, 0) if meta else 0, committed or 0, start)
+
+
+async def _any(settings: Settings, topic: str, partition: int, begin: int, end: int) -> bool:
+    """Whether a record stands there: markers of transactions, and what was aborted, nobody has to judge."""
+
+    async def found(_: Sequence[Any]) -> None:
+        raise _FoundError
+
+    try:
+        async with asyncio.timeout(_LOOK_LIMIT_S):
+            await log_reader.read(settings.kafka, topic, partition, begin, end, found)
+    except (_FoundError, TimeoutError, LogStalledError):
+        return True
+    return False
