@@ -12,6 +12,7 @@ from typing import Final
 import pytest
 from confluent_kafka import Producer
 
+from ringfence_kafka import wire
 from tests.faults.checker import check
 from tests.faults.history import ID_HEADER, TOKEN_HEADER
 from tests.faults.nemeses.bridges import CutAgainAndAgain, KilledBridge
@@ -22,11 +23,12 @@ from tests.faults.workloads.catalogue import Workload
 
 EACH: Final = 10
 FLUSH_S: Final = 60.0
-CHUNK: Final = 100
+CHUNK: Final = 25
+DELAY_S: Final = 0.2
 
 
 class Feed(threading.Thread):
-    """Round after round, a message for every group, at a pace; what the source has in the end is known."""
+    """Round after round, a message for every group, at a pace until it is hurried; what the source has in the end is known."""
 
     def __init__(self, bootstrap: str, topic: str, groups: int, rate: int) -> None:
         super().__init__(daemon=True)
@@ -36,6 +38,7 @@ class Feed(threading.Thread):
         self._topic = topic
         self._groups = groups
         self._rate = rate
+        self._hurried = threading.Event()
         self.left = -1
         """Messages that were not acknowledged in the end."""
 
@@ -49,12 +52,19 @@ class Feed(threading.Thread):
             )
             if count % CHUNK == 0:
                 self._producer.poll(0)
-                time.sleep(max(0.0, began + count / self._rate - time.monotonic()))  # a pace
+                self._hurried.wait(max(0.0, began + count / self._rate - time.monotonic()))  # a pace
         self.left = self._producer.flush(FLUSH_S)
+
+    def hurry(self) -> None:
+        """What is left is sent at once."""
+        self._hurried.set()
 
 
 def _cross(folder: Path, groups: int, rate: int, strikes: Sequence[Maker], *, again: bool, seed: int) -> None:
-    """Strike in this order while messages flow, ``again`` and again as long as they do, and judge."""
+    """Strike in this order while messages flow, ``again`` and again as long as they do, and judge.
+
+    Not ``again``: they flow slowly enough for all strikes to come in the midst of them.
+    """
     rng = random.Random(seed)
     load = Workload("bridged", [], partitioner="crc32" if seed % 2 else "murmur2", user_ids="check")
     with System(folder, [load], partitions=4, workers=1) as system:
@@ -71,12 +81,16 @@ def _cross(folder: Path, groups: int, rate: int, strikes: Sequence[Maker], *, ag
             assert nemesis.struck, nemesis.name
             if again and not feed.is_alive():
                 break
+        assert again or feed.is_alive(), "all was sent before the last strike"
+        feed.hurry()
         feed.join()
         assert feed.left == 0
         (history,) = system.drain()
         source = system.source
 
-    assert len(source) == groups * EACH
+    hops = [each.header(wire.HEADER_HOP) for each in history.inputs]
+    assert len(source) == len(set(hops)) == groups * EACH
+    assert len(hops) > len(set(hops)), "nothing was sent again"
     assert len(history.accepted) == groups * EACH
     by_group: defaultdict[bytes | None, list[int]] = defaultdict(list)
     for each in sorted(history.accepted, key=lambda record: (record.partition, record.offset)):
@@ -87,14 +101,19 @@ def _cross(folder: Path, groups: int, rate: int, strikes: Sequence[Maker], *, ag
     assert crossed(source, history, ids_ignored=False) == []
 
 
+def _killed_in_the_midst(system: System, rng: random.Random) -> KilledBridge:
+    """Its answers take long: so something is always under way that it has not confirmed."""
+    assert system.origin is not None
+    for each in system.origin.target_links:
+        each.delay(DELAY_S)
+    return KilledBridge(system, rng, times=1)
+
+
 @pytest.mark.timeout(200)
 def test_exactly_five_thousand(tmp_path: Path) -> None:
-    """While they flow a process of the bridge is killed, and the links are cut again and again."""
-    strikes: list[Maker] = [
-        lambda system, rng: KilledBridge(system, rng, times=1),
-        lambda system, rng: CutAgainAndAgain(system, rng, times=3),
-    ]
-    _cross(tmp_path, 500, 600, strikes, again=False, seed=1)
+    """While they flow the links are cut again and again, and a process of the bridge is killed."""
+    strikes: list[Maker] = [lambda system, rng: CutAgainAndAgain(system, rng, times=3), _killed_in_the_midst]
+    _cross(tmp_path, 500, 250, strikes, again=False, seed=1)
 
 
 @pytest.mark.long

@@ -41,10 +41,10 @@ def test_latest(two: Two, tmp_path: Path) -> None:
     """It begins with what comes from then on, and that is written down at once."""
     given = prepare(two, tmp_path, start="latest")
     given.send(messages(30))
-    with bridges.bridge(given.config, given.name):
+    with bridges.quick(given.config):
         given.settled([30])
     given.send(messages(5, first=30))
-    with bridges.bridge(given.config, given.name):
+    with bridges.quick(given.config):
         got = given.settled([35])
 
     assert sorted(numbers(got)) == list(range(30, 35))
@@ -53,11 +53,11 @@ def test_latest(two: Two, tmp_path: Path) -> None:
 def test_partition_added(two: Two, tmp_path: Path) -> None:
     """Under 'latest' too a partition that is added is forwarded from its beginning."""
     given = prepare(two, tmp_path, start="latest")
-    with bridges.bridge(given.config, given.name):
+    with bridges.quick(given.config):
         given.settled([0])
     kafka.grow_topic(two.source, given.topic, 2)
     given.send(messages(20), 1)
-    with bridges.bridge(given.config, given.name):
+    with bridges.quick(given.config):
         got = given.settled([0, 20])
 
     assert sorted(numbers(got)) == list(range(20))
@@ -67,7 +67,7 @@ def test_gap(two: Two, tmp_path: Path) -> None:
     """B11: retention took what was not forwarded yet: it says so, counts it, and goes on."""
     given = prepare(two, tmp_path)
     given.send(messages(50))
-    with bridges.bridge(given.config, given.name):
+    with bridges.quick(given.config):
         given.settled([50])
     given.send(messages(50, first=50))
     _delete_records(two.source, given.topic, 80)
@@ -93,13 +93,13 @@ def test_offsets_deleted(two: Two, tmp_path: Path) -> None:
     """B11: without its offsets it begins at the start, and what comes again is known."""
     given = prepare(two, tmp_path)
     given.send(messages(60))
-    with bridges.bridge(given.config, given.name):
+    with bridges.quick(given.config):
         given.settled([60])
     admin = AdminClient({"bootstrap.servers": two.source})
     for future in admin.delete_consumer_groups([given.group]).values():
         future.result(kafka.WAIT_S)
     given.send(messages(10, first=60))
-    with bridges.bridge(given.config, given.name):
+    with bridges.quick(given.config):
         got = given.settled([70])
 
     assert len(got) == 130

@@ -49,12 +49,12 @@ def _passed(given: Set, count: int) -> None:
 async def test_order_of_groups_under_retries(
     two: Two, linked: LinkedBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """B13: producers die of what comes too late, or of lost answers, again and again: 50 groups arrive in order, each message once."""
+    """B13: producers die of what comes too late, or of lost answers, in turn: 50 groups arrive in order, each message once."""
     monkeypatch.setattr("ringfence_kafka.idempotent.ACKNOWLEDGED_WITHIN_S", 1.0)
     given = prepare(two, tmp_path, source_partitions=2, target=linked.links[0].bootstrap, window=200)
     link = linked.links[0]
     async with bridges.in_this_process(given.config) as (bridge,):
-        for turn in range(4):
+        for turn in range(2):
             await until(lambda: bridge.state.ready, lambda: str(bridge.state.reasons))
             (link.lose_answers if turn % 2 else link.hold)()
             for partition in range(2):
@@ -63,9 +63,9 @@ async def test_order_of_groups_under_retries(
             link.open()  # what was held arrives now, after its producer has died
             got = await asyncio.to_thread(given.settled, [250 * (turn + 1)] * 2)
 
-    assert len(got) > 2_000
+    assert len(got) > 1_000
     passed = bridges.passed(got)
-    assert sorted(numbers(passed)) == list(range(2_000))
+    assert sorted(numbers(passed)) == list(range(1_000))
     for group in range(50):
         found = numbers(each for each in passed if each.key == b"g%d" % group)
         assert found == sorted(found)
@@ -233,18 +233,27 @@ def test_stopped_with_messages_in_hand(two: Two, linked: LinkedBroker, tmp_path:
     _passed(given, 2_000)
 
 
-def test_partitions_change_hands(two: Two, tmp_path: Path) -> None:
-    """Who gives partitions away waits for what is under way: nothing is sent twice when a second process comes and goes."""
-    given = prepare(two, tmp_path, source_partitions=4, window=300)
-    with bridges.bridge(given.config, "first"):
-        for turn in range(2):
-            for partition in range(4):
-                given.send(messages(500, first=turn * 2_000 + partition * 500), partition)
-            with bridges.bridge(given.config, "second") as second:
-                assert second.stop() == 0
-        got = given.settled([1_000] * 4)
+async def test_partitions_change_hands(two: Two, linked: LinkedBroker, tmp_path: Path) -> None:
+    """Who gives partitions away waits for what is under way: nothing is sent twice when a second one comes and goes."""
+    given = prepare(two, tmp_path, source_partitions=4, target=linked.links[0].bootstrap, window=20)
+    async with bridges.in_this_process(given.config) as (first,):
+        await until(lambda: first.state.ready, lambda: str(first.state.reasons))
+        linked.links[0].delay(0.1)  # so that something is always under way
+        for partition in range(4):
+            given.send(messages(400, first=partition * 400), partition)
+        await until(lambda: first.window.busy, lambda: str(first.state.reasons))
+        async with bridges.in_this_process(given.config) as (second,):
+            await until(lambda: _counted(second, "forwarded") > 0, lambda: str(second.state.reasons))
+        linked.links[0].open()
+        got = await asyncio.to_thread(given.settled, [400] * 4)
 
-    assert sorted(numbers(got)) == list(range(4_000))
+    assert sorted(numbers(got)) == list(range(1_600))
+    assert _counted(first, "forwarded") + _counted(second, "forwarded") == 1_600
+    assert _counted(first, "retried") + _counted(second, "retried") == 0
+
+
+def _counted(bridge: Bridge, what: str) -> int:
+    return sum(each[what] for each in bridge.state.totals.values())
 
 
 def test_target_away_at_start(two: Two, linked: LinkedBroker, tmp_path: Path) -> None:
@@ -282,18 +291,27 @@ def test_stopped_while_it_looks_around(two: Two, linked: LinkedBroker, tmp_path:
         process.destroy()
 
 
-def test_without_detection(two: Two, linked: LinkedBroker, tmp_path: Path) -> None:
-    """B9: no hops; under a link that breaks nothing is lost."""
-    given = prepare(
-        two, tmp_path, target=linked.links[0].bootstrap, use_duplicate_detection=False, window=100
-    )
-    with bridges.bridge(given.config, given.name):
-        for first in range(0, 900, 300):
-            given.send(messages(300, first=first))
-            linked.links[0].cut()
-            time.sleep(0.3)  # how long it is away, not a wait for anything
-            linked.links[0].open()
-        got = given.settled([900])
+async def test_without_detection(
+    two: Two, linked: LinkedBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """B9: no hops; producers die of a link that breaks: nothing is lost, and what is sent again comes twice."""
+    monkeypatch.setattr("ringfence_kafka.idempotent.ACKNOWLEDGED_WITHIN_S", 1.0)
+    link = linked.links[0]
+    given = prepare(two, tmp_path, target=link.bootstrap, use_duplicate_detection=False, window=100)
+    async with bridges.in_this_process(given.config) as (bridge,):
+        for turn, strike in enumerate((link.cut, link.lose_answers)):
+            first = 300 * turn
+            given.send(messages(100, first=first))
+            await asyncio.to_thread(given.settled, [first + 100])  # a producer is there
+            before, harm = _counted(bridge, "retried"), link.struck
+            strike()
+            given.send(messages(200, first=first + 100))
+            await until(lambda: bridge.state.fault is not None, lambda: str(bridge.state.totals))
+            link.open()
+            got = await asyncio.to_thread(given.settled, [first + 300])
+            assert link.struck > harm
+            assert _counted(bridge, "retried") > before
 
-    assert set(numbers(got)) == set(range(900))
+    assert set(numbers(got)) == set(range(600))
+    assert len(got) > 600
     assert not [each for each in got if bridges.HOP in dict(each.headers)]
