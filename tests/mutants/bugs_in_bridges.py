@@ -255,7 +255,7 @@ MUTANTS: Final = (
     Mutant(
         "bridge-judges-a-lost-end-by-its-commit",
         "What was sent and not committed has offsets that the target knows: it drops what is new there.",
-        (Patch(_BEGIN, "max(confirmed, before.reached)", "confirmed"),),
+        (Patch(_BEGIN, "0 if before is None else before.reached)", "0)"),),
         f"{_BEGIN_TESTS}::test_lost_end_under_it",
     ),
     Mutant(
@@ -273,7 +273,7 @@ MUTANTS: Final = (
     Mutant(
         "bridge-at-rest-with-more-sent",
         "A predecessor died with messages under way, which go to other members once more.",
-        (Patch(_COMMITTING, "AT_REST if last and place.reached <= place.confirmed", "AT_REST if last"),),
+        (Patch(_COMMITTING, "AT_REST if last and not sent", "AT_REST if last"),),
         f"{_COMMITTING_TESTS}::test_at_rest",
     ),
     Mutant(

@@ -110,3 +110,4 @@ async def test_at_rest(given: _Bridge) -> None:
     await given.commit(last=True)
 
     assert [note.still for _, note in given.consumer.committed.values()] == [AT_REST, ""]
+    assert [note.sent for _, note in given.consumer.committed.values()] == [0, 9]
