@@ -78,7 +78,7 @@ def begin(
     if not note.partitions:
         note = replace(note, partitions=log.partitions)
     confirmed = max(at for at in (committed, None if before is None else before.confirmed) if at is not None)
-    reached = confirmed if before is None else max(confirmed, before.reached)
+    reached = max(confirmed, note.sent, 0 if before is None else before.reached)
     cut = before is not None and missing is not None and log.start <= missing.offset  # retention took nothing
     if note.lost_end or reached > log.end or cut:
         return Beginning(confirmed, replace(note, lost_end=max(note.lost_end, reached)), beyond=True)

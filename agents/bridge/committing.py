@@ -48,9 +48,13 @@ class Committer:
         places: list[Place] = []
         for number, place in self._window.places.items():
             shown = self._state.partitions.get(number)
-            still = AT_REST if last and place.reached <= place.confirmed else ""
+            sent = place.reached if place.reached > place.confirmed else 0
+            still = AT_REST if last and not sent else ""
             if shown is not None and (last or shown.dirty or self._offsets.get(place) != place.confirmed):
-                offsets[number] = (place.confirmed, encode(replace(self._note(number), still=still)))
+                offsets[number] = (
+                    place.confirmed,
+                    encode(replace(self._note(number), still=still, sent=sent)),
+                )
                 places.append(place)
         self._at = time.monotonic()
         if not offsets:

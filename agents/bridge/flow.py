@@ -117,9 +117,12 @@ class Flow:
                 if places.get(place.partition) is not place or offset < place.confirmed:
                     del known[place, offset]
 
-    def looked(self, target: Target) -> None:
-        """The target is like this now: what waited for it goes on; of what it has refused it is asked again, if it is not as it was."""
-        if target.settings != self._settings:
+    def looked(self, target: Target, *, again: bool = False) -> None:
+        """The target is like this now: what waited for it goes on.
+
+        Of what it has refused it is asked again if it is not as it was, or ``again`` in any case: rights do not show.
+        """
+        if again or target.settings != self._settings:
             self._settings = target.settings
             self.refused.by_target.clear()
             self.refused.by_all.clear()
@@ -139,7 +142,7 @@ class Flow:
         batch = error.refused
         if batch is None:
             return False
-        if batch.topic != self._plan.target_topic:
+        if batch.quarantine:
             self.refused.by_all[batch.first] = str(error)
         elif batch.count > 1:
             self.records_max[batch.partition] = batch.count // 2

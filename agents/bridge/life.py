@@ -14,6 +14,8 @@ from aiokafka.errors import (
     MessageSizeTooLargeError,
     PolicyViolationError,
     RecordListTooLargeError,
+    TopicAuthorizationFailedError,
+    UnknownTopicOrPartitionError,
     UnsupportedForMessageFormatError,
 )
 
@@ -30,6 +32,9 @@ FOR_GOOD: Final = (
     UnsupportedForMessageFormatError,
 )
 """What a topic says of a record that it will not take at the next attempt either."""
+
+DENIED: Final = (TopicAuthorizationFailedError, UnknownTopicOrPartitionError)
+"""What of the target concerns all its messages, and of the quarantine only those that go there."""
 
 
 class LifeEndedError(Exception):
@@ -84,11 +89,10 @@ class Life:
             try:
                 await self.producer.send(batch.topic, batch.partition, batch.builder)
                 await reach("mid-send", self._name)
-            except FOR_GOOD as error:
-                self.end(LifeEndedError(f"{batch.topic}/{batch.partition}: {said(error)}", batch))
-                return
             except Exception as error:  # noqa: BLE001 - whatever it is, the batch is not acknowledged
-                self.end(LifeEndedError(f"{batch.topic}/{batch.partition}: {said(error)}"))
+                kinds = (*FOR_GOOD, *DENIED) if batch.quarantine else FOR_GOOD
+                refused = batch if isinstance(error, kinds) else None
+                self.end(LifeEndedError(f"{batch.topic}/{batch.partition}: {said(error)}", refused))
                 return
             queue.popleft()
             batch.cycle.pending -= 1

@@ -29,6 +29,8 @@ SETTLED_S: Final = 2.0
 """A producer that lives so long and has nothing to do is well."""
 REST_S: Final = 5.0
 """After so long it is looked whether the target takes what it has refused."""
+AGAIN_S: Final = 60.0
+"""After so long it is tried, though nothing has changed that can be seen. That ends a producer."""
 
 
 class OutdatedError(RingfenceError):
@@ -113,6 +115,7 @@ class Lives:
 
     async def _look_again(self, loader: Loader) -> None:
         """While partitions wait for the target to take a record: others go on meanwhile."""
+        asked = time.monotonic()
         while True:
             await asyncio.sleep(REST_S)
             if not self._flow.stopped:
@@ -123,7 +126,9 @@ class Lives:
                 log.debug("bridge %s: the target cannot be looked at: %r", self._plan.name, error)
                 continue
             waiting = list(self._flow.stopped)
-            self._flow.looked(loader.target)
+            again = time.monotonic() - asked > AGAIN_S
+            asked = time.monotonic() if again else asked
+            self._flow.looked(loader.target, again=again)
             for place in waiting:
                 if self._window.places.get(place.partition) is place:
                     self._partitions.consumer.go_on(place.partition, place.next)

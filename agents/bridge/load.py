@@ -47,6 +47,8 @@ class Batch:
     first: "At"
     """Its first record."""
     count: int = 1
+    quarantine: bool = False
+    """Its one record is on its way there."""
 
 
 At = tuple[Place, int]
@@ -271,7 +273,9 @@ class Loader:
             builder = self._new()
             builder.append(timestamp=record.timestamp, key=key, value=value, headers=carried)
             if builder.size() <= bytes_max:
-                return Batch(topic, QUARANTINE_PARTITION, builder, cycle, (place, record.offset))
+                return Batch(
+                    topic, QUARANTINE_PARTITION, builder, cycle, (place, record.offset), quarantine=True
+                )
         way_out = f"raise its max.message.bytes = {bytes_max}" if bytes_max else "create it at the target"
         raise RefusedError(record.offset, f"{refused}: {way_out}, or let {self._plan.target_topic} take it")
 

@@ -53,6 +53,8 @@ class Note:
     map: Map | None = None
     lost_end: int = 0
     """Everything that was forwarded lies below, and the log ended before: it stands until somebody sets the offset. 0 = it does not."""
+    sent: int = 0
+    """The target may have got what lies below; 0 = nothing beyond the offset, as far as its bridge knew then."""
     still: str = ""
     """:data:`NOT_BEGUN` or :data:`AT_REST`; empty = it is open, or was when its bridge died: more may have been sent."""
 

@@ -133,6 +133,7 @@ class Partitions:
             former.cancel()
         self._state.waiting[number] = why
         self._state.partitions.pop(number, None)
+        self._state.lags.pop(number, None)
         for kind in (REFUSED, UNREADABLE):
             self._state.go_on(kind, number)
         self._openings[number] = asyncio.create_task(

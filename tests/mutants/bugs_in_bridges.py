@@ -16,6 +16,8 @@ _SHARING: Final = "agents/bridge/sharing.py"
 _MAPS: Final = "agents/bridge/maps.py"
 _BEGIN: Final = "agents/bridge/begin.py"
 _BEGIN_TESTS: Final = "tests/unit/test_bridge_begin.py"
+_COMMITTING: Final = "agents/bridge/committing.py"
+_COMMITTING_TESTS: Final = "tests/unit/test_bridge_committing.py"
 _WINDOW_TESTS: Final = "tests/unit/test_bridge_window.py"
 _LOAD_TESTS: Final = "tests/unit/test_bridge_load.py"
 _TRANSLATION_TESTS: Final = "tests/unit/test_bridge_translation.py"
@@ -253,8 +255,26 @@ MUTANTS: Final = (
     Mutant(
         "bridge-judges-a-lost-end-by-its-commit",
         "What was sent and not committed has offsets that the target knows: it drops what is new there.",
-        (Patch(_BEGIN, "max(confirmed, before.reached)", "confirmed"),),
+        (Patch(_BEGIN, "0 if before is None else before.reached)", "0)"),),
         f"{_BEGIN_TESTS}::test_lost_end_under_it",
+    ),
+    Mutant(
+        "bridge-reads-before-its-beginning-is-committed",
+        "Killed then, a bridge that begins at the latest begins later the next time: what came meanwhile is skipped.",
+        (Patch(_LIVES, "if self._committer.stands(number) is not None", "if number is not None"),),
+        f"{_COMMITTING_TESTS}::test_nothing_is_read_before_the_beginning_is_committed",
+    ),
+    Mutant(
+        "bridge-hides-what-stops-a-partition",
+        "A partition goes no further, and status shows nothing.",
+        (Patch(_COMMITTING, "self._state.stops.get(number) or self._state.fault", "self._state.fault"),),
+        f"{_COMMITTING_TESTS}::test_note_says_what_stops_the_partition",
+    ),
+    Mutant(
+        "bridge-at-rest-with-more-sent",
+        "A predecessor died with messages under way, which go to other members once more.",
+        (Patch(_COMMITTING, "AT_REST if last and not sent", "AT_REST if last"),),
+        f"{_COMMITTING_TESTS}::test_at_rest",
     ),
     Mutant(
         "bridge-recreated-at-latest",

@@ -70,6 +70,12 @@ def test_lost_end_under_it() -> None:
     assert (found.beyond, found.offset, found.note.lost_end) == (True, 80, 110)
 
 
+def test_lost_end_of_what_a_predecessor_sent() -> None:
+    """It died with messages under way, which the target may have."""
+    assert begin(0, LOG, 90, replace(NOTE, sent=101), [], "earliest").beyond
+    assert not begin(0, LOG, 90, replace(NOTE, sent=100), [], "earliest").beyond
+
+
 def test_lost_end_and_grown() -> None:
     """The log did not have the offset; that it has it now makes it another record. The target may have got more than was read last."""
     assert begin(0, LOG, 50, NOTE, [], "earliest", _missing(95, reached=95)).beyond
@@ -133,7 +139,23 @@ def test_operator_commit() -> None:
 
 def test_note_round_trip() -> None:
     """What is written is what is read."""
-    note = Note("T" * 22, 3, "host-1", "http://h:1", 5, 4, 3, 2, 1, "target: away", 99, Map(2, ("a", "b")), 7)
+    note = Note(
+        "T" * 22,
+        3,
+        "host-1",
+        "http://h:1",
+        5,
+        4,
+        3,
+        2,
+        1,
+        "target: away",
+        99,
+        Map(2, ("a", "b")),
+        7,
+        8,
+        "at rest",
+    )
 
     assert decode(encode(note)) == note
     assert decode(encode(Note())) == Note()

@@ -80,7 +80,7 @@ async def test_without_ends() -> None:
 
 def _refused(flow: Flow, count: int, topic: str = "t") -> bool:
     place = flow.window.places[0]
-    batch = Batch(topic, 7, None, Cycle({place: 10}), (place, 4), count)
+    batch = Batch(topic, 7, None, Cycle({place: 10}), (place, 4), count, topic != "t")
     return flow.learn(LifeEndedError("no", batch))
 
 
@@ -136,6 +136,9 @@ async def test_what_was_refused_is_tried_where_the_target_has_changed() -> None:
     flow.looked(TARGET)
     assert list(flow.refused.by_target.values()) == ["no"]
     flow.looked(replace(TARGET, settings="it takes more"))
+    assert flow.refused.by_target == {}
+    assert _refused(flow, 1)
+    flow.looked(replace(TARGET, settings="it takes more"), again=True)
     assert flow.refused.by_target == {}
     assert _refused(flow, 1)
     flow.window.close([0])

@@ -1,0 +1,113 @@
+"""What is committed, with which note, and what waits for it."""
+
+import asyncio
+from collections.abc import Mapping
+from typing import cast
+
+import pytest
+from aiokafka.errors import KafkaTimeoutError
+
+from agents.bridge.committing import Committer
+from agents.bridge.flow import Flow
+from agents.bridge.lives import Lives
+from agents.bridge.note import AT_REST, Note, decode
+from agents.bridge.partitions import Partitions
+from agents.bridge.plan import plans
+from agents.bridge.source import SourceConsumer
+from agents.bridge.state import REFUSED, TARGET, BridgeState, PartitionState
+from ringfence_kafka.config.load import validate
+
+TOPIC_ID = "A" * 22
+
+
+class _Consumer:
+    """Keeps what it is given."""
+
+    def __init__(self) -> None:
+        self.committed: dict[int, tuple[int, Note]] = {}
+        self.fails = False
+
+    async def commit(self, offsets: Mapping[int, tuple[int, str]]) -> None:
+        if self.fails:
+            raise KafkaTimeoutError("away")
+        for number, (offset, text) in offsets.items():
+            note = decode(text)
+            assert note is not None
+            self.committed[number] = offset, note
+
+
+class _Bridge:
+    def __init__(self) -> None:
+        bridge = {
+            "name": "b",
+            "source_topic": "s",
+            "target_address": "t",
+            "target": {"bootstrap_servers": "x:1"},
+        }
+        (plan,) = plans(validate({"bridges": [bridge]}))
+        self.state = BridgeState("b")
+        self.flow = Flow(plan, self.state, None)
+        self.committer = Committer(self.state, self.flow.window, "i", "")
+        self.consumer = _Consumer()
+        self.lives = Lives(
+            plan, "i", self.state, self.flow, self.committer, cast("Partitions", None), asyncio.Event()
+        )
+
+    def open(self, number: int, offset: int, sent: int = 0) -> None:
+        self.state.partitions[number] = PartitionState(Note(TOPIC_ID, 1))
+        self.flow.window.open(number, TOPIC_ID, offset, sent)
+
+    async def commit(self, *, last: bool = False) -> None:
+        await self.committer.commit(cast("SourceConsumer", self.consumer), last=last)
+
+
+@pytest.fixture
+async def given() -> _Bridge:
+    return _Bridge()
+
+
+async def test_nothing_is_read_before_the_beginning_is_committed(given: _Bridge) -> None:
+    """Else who opens the partition after a crash would begin elsewhere. Of each opening anew."""
+    given.open(0, 50)
+    given.consumer.fails = True
+    await given.commit()
+    assert given.lives._wanted() == {}
+    given.consumer.fails = False
+    await given.commit()
+    assert given.lives._wanted() == {0: 50}
+    assert given.consumer.committed[0][0] == 50
+    given.flow.window.close([0])
+    given.open(0, 70)
+
+    assert given.lives._wanted() == {}
+
+
+async def test_note_says_what_stops_the_partition(given: _Bridge) -> None:
+    """Its own reason before that of all; and none where it goes on again."""
+    given.open(0, 5)
+    given.open(1, 5)
+    given.state.fail(TARGET, "target: away")
+    given.state.stop(REFUSED, 1, "stopped: nothing takes it")
+    await given.commit()
+    assert [note.error for _, note in given.consumer.committed.values()] == [
+        "target: away",
+        "stopped: nothing takes it",
+    ]
+    assert given.consumer.committed[1][1].since_ms > 0
+    given.state.recover(TARGET)
+    given.state.go_on(REFUSED, 1)
+    await given.commit()
+
+    assert [note.error for _, note in given.consumer.committed.values()] == ["", ""]
+
+
+async def test_at_rest(given: _Bridge) -> None:
+    """Only the last commit says so, and only of what nobody has sent more of."""
+    given.open(0, 5)
+    given.open(1, 5, sent=9)
+    await given.commit()
+    assert [note.still for _, note in given.consumer.committed.values()] == ["", ""]
+    await given.commit(last=True)
+
+    assert [note.still for _, note in given.consumer.committed.values()] == [AT_REST, ""]
+    assert [note.sent for _, note in given.consumer.committed.values()] == [0, 9]

@@ -1,0 +1,46 @@
+"""What ends a producer's life, and what that says of the record that was on its way."""
+
+import asyncio
+from typing import cast
+
+import pytest
+from aiokafka.errors import (
+    KafkaError,
+    KafkaTimeoutError,
+    MessageSizeTooLargeError,
+    TopicAuthorizationFailedError,
+)
+
+from agents.bridge.life import Life, LifeEndedError
+from agents.bridge.load import Batch
+from agents.bridge.window import Cycle, Place
+from ringfence_kafka.idempotent import IdempotentProducer
+from tests.support.simulated_bridge import Producer
+
+
+@pytest.mark.parametrize(
+    ("error", "quarantine", "of_this_record"),
+    [
+        (MessageSizeTooLargeError("no"), False, True),
+        (MessageSizeTooLargeError("no"), True, True),
+        (TopicAuthorizationFailedError("t"), False, False),
+        (TopicAuthorizationFailedError("q"), True, True),
+        (KafkaTimeoutError("away"), True, False),
+    ],
+)
+async def test_what_a_refusal_is_about(error: KafkaError, quarantine: bool, of_this_record: bool) -> None:
+    """Who may not write to the target can forward nothing; who may not write to the quarantine only not what goes there."""
+    place = Place(0, "A" * 22, 0, 0)
+    batch = Batch("q" if quarantine else "t", 0, None, Cycle({place: 1}), (place, 0), quarantine=quarantine)
+    producer = Producer()
+    life = Life("b", cast("IdempotentProducer", producer))
+    life.hand_over([batch])
+    await asyncio.sleep(0)
+    (sent,) = producer.outstanding
+    sent.answer.set_exception(error)
+    await life.moved.wait()
+
+    with pytest.raises(LifeEndedError) as caught:
+        life.check()
+    assert (caught.value.refused is batch) == of_this_record
+    await life.discard()
