@@ -194,14 +194,23 @@ def keep_member(consumer: Any) -> None:
 def keep_asking(consumer: Any) -> None:
     """What aiokafka's own ``getmany`` does beside fetching, for those who take by :func:`take_fetched`.
 
-    A consumer that nobody asks for ``max_poll_interval_ms`` leaves its group, and does not come back. And one that met an error of the
-    group waits with everything until somebody has taken it.
+    A consumer that nobody asks for ``max_poll_interval_ms`` leaves its group, and does not come back. See also
+    :func:`take_error`.
 
     Raises:
         KafkaError: that error.
     """
     with consumer._subscription.fetch_context():  # noqa: SLF001
         pass
+    take_error(consumer)
+
+
+def take_error(consumer: Any) -> None:
+    """A consumer that met an error of its group waits with everything until somebody has taken it, and then goes on.
+
+    Raises:
+        KafkaError: that error.
+    """
     consumer._coordinator.check_errors()  # noqa: SLF001
 
 

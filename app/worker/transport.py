@@ -1,4 +1,4 @@
-"""Faust's aiokafka transport, changed in seven points. This file and records.py know Faust's insides.
+"""Faust's aiokafka transport, changed in eight points. This file and records.py know Faust's insides.
 
 What is known of aiokafka's stands here, there, and in pace.py, ringfence_kafka/insides.py, producer.py, clients.py and cluster.py.
 
@@ -9,13 +9,15 @@ What is known of aiokafka's stands here, there, and in pace.py, ringfence_kafka/
 4. Faust's own idea of what was read and of what is slow is off: lanes know better.
 5. No record ends the worker: a malformed one is named in its batch, and a damaged one holds up its partition alone.
 6. aiokafka's task that fetches is started again when an error has ended it: nobody else would notice.
-7. No wait lasts longer than what it is for: whoever wants other records than before wakes the thread that waits for them.
+7. No error of the consumer group ends the membership, or has it wait for somebody who takes the error.
+8. No wait lasts longer than what it is for: whoever wants other records than before wakes the thread that waits for them.
 
 ``tests/integration/test_transport.py`` fails when an upgrade breaks any of them.
 """
 
 import asyncio
 import contextlib
+import logging
 import math
 import time
 from collections import Counter
@@ -28,6 +30,7 @@ from aiokafka.errors import (
     ConsumerStoppedError,
     CorruptRecordException,
     GroupAuthorizationFailedError,
+    KafkaError,
     TopicAuthorizationFailedError,
     UnsupportedCodecError,
 )
@@ -38,11 +41,16 @@ from agents.batch import BATCH_RECORDS_MAX, FetchedBatch
 from app.worker.pace import FETCH_WAIT_MS, Pace
 from ringfence_kafka import insides
 from ringfence_kafka import records as lenient
+from ringfence_kafka.errors import named
 from ringfence_kafka.topics import lacking
 from ringfence_kafka.waiting import is_cancelled
 
+log: Final = logging.getLogger("ringfence.worker")
+
 FETCHED_WITHIN_S: Final = 1.0
 """How long the consumer's thread waits for records before it says that there are none."""
+KEPT_EVERY_S: Final = 1.0
+"""How often it is looked whether aiokafka goes on as a member of the group."""
 REST_S: Final = 1.0
 """How long a partition that cannot be read rests before it is fetched again. The broker says at once that it may not be."""
 FAILED_AGAIN_S: Final = 10.0
@@ -65,6 +73,21 @@ class BatchConsumerThread(driver.AIOKafkaConsumerThread):  # type: ignore[misc]
         """Connect; called in the thread."""
         await super().on_start()
         self._pace = Pace(self._ensure_consumer()._fetcher, self._is_wanted)  # noqa: SLF001
+        self._keeping = asyncio.create_task(self._keep_member())
+
+    async def _keep_member(self) -> None:
+        """See that membership goes on, whatever is read meanwhile, and also while nothing is: in a rebalance."""
+        while True:
+            await asyncio.sleep(KEPT_EVERY_S)
+            if self._consumer is None:
+                continue
+            try:
+                insides.keep_member(self._consumer)
+                insides.take_error(self._consumer)
+            except GroupAuthorizationFailedError as error:
+                self.transport.excluded(str(error))
+            except KafkaError as error:
+                log.warning("the consumer group refuses this worker, which tries again: %s", named(error))
 
     async def on_thread_stop(self) -> None:
         """Disconnect; called in the thread.
@@ -72,6 +95,7 @@ class BatchConsumerThread(driver.AIOKafkaConsumerThread):  # type: ignore[misc]
         While the broker is away aiokafka's stop ends as if we had been cancelled: by a fetch that it cancels between two
         attempts. The thread would be gone without a word, and Faust wait for it for a minute.
         """
+        self._keeping.cancel()
         try:
             await super().on_thread_stop()
         except asyncio.CancelledError:
@@ -118,7 +142,7 @@ class BatchConsumerThread(driver.AIOKafkaConsumerThread):  # type: ignore[misc]
                         return_when=asyncio.FIRST_COMPLETED,
                     )
                     if waiter.done():
-                        waiter.result()  # a refused authorisation shows here
+                        _raise_if_excluded(waiter)
                 finally:
                     waiter.cancel()
         return {}
@@ -218,6 +242,12 @@ class BatchConsumerThread(driver.AIOKafkaConsumerThread):  # type: ignore[misc]
 
     def verify_event_path(self, now: float, tp: TP) -> None:
         """Lanes report for themselves; Faust's watch of each event does not fit batches."""
+
+
+def _raise_if_excluded(waiter: "asyncio.Future[None]") -> None:
+    """What else the group refuses is said, and tried again, by :meth:`BatchConsumerThread._keep_member`."""
+    if isinstance(error := waiter.exception(), GroupAuthorizationFailedError):
+        raise error
 
 
 def _damaged(tp: TopicPartition, offset: int, error: CorruptRecordException) -> str:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from aiokafka.errors import TopicAuthorizationFailedError
+from aiokafka.errors import KafkaError, TopicAuthorizationFailedError, UnknownError
 from aiokafka.protocol.fetch import FetchRequest
 from faust.transport.drivers import aiokafka as driver
 from faust.types import TP
@@ -148,7 +148,7 @@ async def receiving(bootstrap: str, folder: Path) -> AsyncIterator[Received]:
 
 
 OURS = {
-    "_batch", "_batch_message", "_drain", "_hand_over", "_is_wanted", "_keep_fetching", "_next_messages", "_rest_left", "_wake",
+    "_batch", "_batch_message", "_drain", "_hand_over", "_is_wanted", "_keep_fetching", "_keep_member", "_next_messages", "_rest_left", "_wake",
     "is_active", "is_member", "rewind", "wake",
 }  # fmt: skip
 """Methods that Faust does not have."""
@@ -244,6 +244,55 @@ async def test_membership_is_asked_of_the_broker(bootstrap: str, tmp_path: Path)
         coordinator.member_id = member
 
     assert (present, other_generation, unknown) == (True, False, False)
+
+
+@pytest.mark.parametrize("flows", [True, False], ids=["while it reads", "in a rebalance"])
+async def test_membership_outlives_an_error_of_the_group(
+    bootstrap: str, tmp_path: Path, caplog: pytest.LogCaptureFixture, flows: bool
+) -> None:
+    """What an error of the group holds up goes on when somebody has taken the error; in a rebalance nobody reads."""
+    async with receiving(bootstrap, tmp_path) as received:
+        consumer, thread = received.app.consumer, received.thread
+        coordinator = thread._ensure_consumer()._coordinator
+        if not flows:
+            consumer.stop_flow()
+
+        async def refuse() -> None:
+            await coordinator._push_error_to_user(UnknownError("a refusal that nobody expected"))
+
+        refused = asyncio.run_coroutine_threadsafe(refuse(), thread.thread_loop)
+        await until(refused.done, lambda: "aiokafka still waits")
+        if not flows:
+            consumer.resume_flow()
+        kafka.send(bootstrap, received.name, records(0, 10))
+        await received.reaches(10)
+
+    assert received.offsets == list(range(10))
+    assert "a refusal that nobody expected" in caplog.text
+
+
+async def test_membership_that_ended_begins_anew(
+    bootstrap: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A task of aiokafka's that keeps the worker a member and ended by an error: it joins again, and goes on."""
+    async with receiving(bootstrap, tmp_path) as received:
+        coordinator = received.thread._ensure_consumer()._coordinator
+        generation = received.app.consumer_generation_id
+
+        async def fail() -> None:
+            raise KafkaError("a heartbeat that nobody understood")
+
+        async def replace() -> None:
+            coordinator._heartbeat_task.cancel()
+            coordinator._heartbeat_task = asyncio.create_task(fail())
+
+        asyncio.run_coroutine_threadsafe(replace(), received.thread.thread_loop).result(10)
+        await until(lambda: received.app.consumer_generation_id > generation, lambda: str(generation))
+        kafka.send(bootstrap, received.name, records(0, 10))
+        await received.reaches(10)
+
+    assert received.offsets == list(range(10))
+    assert "heartbeats of group" in caplog.text
 
 
 async def test_fetching_begins_anew(
