@@ -28,7 +28,8 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedBroker]
     """
     # Some tests send records of long ago, which retention would delete from under them.
     forever = {"log.retention.ms": "-1"}
-    with EmbeddedBroker(tmp_path_factory.mktemp("broker"), properties=forever) as running:
+    short_sessions = {"group.min.session.timeout.ms": "1000"}  # for tests that outlast one
+    with EmbeddedBroker(tmp_path_factory.mktemp("broker"), properties=forever | short_sessions) as running:
         kafka.settle(running.bootstrap_servers)
         yield running
 

@@ -109,6 +109,8 @@ def _killed_in_the_midst(system: System, rng: random.Random) -> KilledBridge:
     return KilledBridge(system, rng, times=1)
 
 
+# Beside it, and quicker: test_bridge.py and test_bridge_troubles.py have each of these faults alone.
+@pytest.mark.long
 @pytest.mark.timeout(200)
 def test_exactly_five_thousand(tmp_path: Path) -> None:
     """While they flow the links are cut again and again, and a process of the bridge is killed."""

@@ -94,7 +94,9 @@ def test_slow_handler_during_handover(bootstrap: str, tmp_path: Path) -> None:
     waited: dict[str, str] = {}
 
     def waiting() -> bool:
-        waited.update(second.health()[1].get("waiting", {}))
+        """The first one is told of its own assignment a moment earlier or later."""
+        told = second.health()[1].get("waiting", {})
+        waited.update({number: text for number, text in told.items() if "draining" in text})
         return bool(waited)
 
     with consumers(first, later=[second]):
@@ -102,7 +104,6 @@ def test_slow_handler_during_handover(bootstrap: str, tmp_path: Path) -> None:
         system.wait(lambda: len(system.runs()) == 6)
         second.start()
         system.wait(waiting)
-        # The first one is told of its own assignment a moment earlier or later.
         system.wait(lambda: list(first.health()[1]["draining"]) == list(waited))
         system.wait_ended(12)
         codes = [each.stop() for each in (first, second)]
