@@ -32,9 +32,9 @@ def opening_event(meta: Meta | None, capacity: int, *, persistent: bool) -> Ring
     """What an opening does to a ring that the changelog knows by ``meta``; None = nothing that anybody must know."""
     if meta is None:
         return None
-    if meta.capacity != capacity:
-        return RingEvent.RESIZED
-    return None if persistent and meta.persistent else RingEvent.FORGOTTEN
+    if not (persistent and meta.persistent):
+        return RingEvent.FORGOTTEN  # whatever became of its size: what the lane knew of hops went, too
+    return None if meta.capacity == capacity else RingEvent.RESIZED
 
 
 def outgoing(

@@ -15,7 +15,7 @@ from ringfence_kafka.config.settings import AddressSettings, Settings
 from ringfence_kafka.errors import ConfigurationError, RingfenceError
 from ringfence_kafka.hop import Hop
 from tables.codec import Way
-from tables.hops import Held, HopMemory
+from tables.hops import OFFSETS_MAX, Held, HopMemory
 from tables.restore import Restore
 
 
@@ -105,14 +105,18 @@ def find(settings: Settings, address: AddressSettings, text: str, as_json: bool)
     if not found:
         click.echo(
             f"not known  {text} in {name}: it never came{_unless(address)}, or was forgotten among more than "
-            f"{address.id_cache_size} that nothing confirmed"
+            f"{min(address.id_cache_size, OFFSETS_MAX)} that nothing confirmed"
         )
     return 0 if found else 1
 
 
 def _unless(address: AddressSettings) -> str:
     """Why nobody may know, though it came."""
-    kept = "" if address.persist_id_cache else ", or only workers' memory has it: persist_id_cache = false"
+    kept = ""
+    if not address.id_cache_size:
+        kept = ", or no lane looks: id_cache_size = 0"
+    elif not address.persist_id_cache:
+        kept = ", or only workers' memory has it: persist_id_cache = false"
     return f"{kept}, or it was cleared"
 
 
@@ -143,7 +147,9 @@ async def _ways(settings: Settings, address: AddressSettings) -> list[tuple[str,
 
 
 def _memory(address: AddressSettings, restore: Restore) -> HopMemory:
-    return HopMemory.restored(address.id_cache_size, restore.hops.items())
+    """As a lane of this configuration has it: what was written down before it was off, or in memory only, nobody looks at."""
+    looked_at = address.id_cache_size and address.persist_id_cache
+    return HopMemory.restored(address.id_cache_size, restore.hops.items() if looked_at else ())
 
 
 def _remembered(address: AddressSettings, lane: str, way: Way, held: Held) -> Remembered:

@@ -1,5 +1,7 @@
 """FORGOTTEN, OVERRUN, CROSS-LANE of hops: what came over a bridge, and was accepted again. PHANTOM of a hop that cannot be read."""
 
+import functools
+import operator
 from typing import Final
 
 from pyspark.sql import Column, DataFrame
@@ -7,7 +9,7 @@ from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
 
 from reconcile.anomalies.name import Anomaly, rows
 from reconcile.night.evidence import ONCE, RECORD
-from reconcile.night.hops import SOURCE
+from reconcile.night.hops import KEPT_MAX, SOURCE
 from reconcile.spark.hops import MALFORMED
 from reconcile.spark.schemas import ACCEPTED, ANOMALIES
 
@@ -17,7 +19,7 @@ _HOP: Final = ["address", "hop_source", "hop_offset"]
 def again(followed: DataFrame, promised: Column) -> DataFrame:
     """Hops that were accepted although their lane had them, or was told that they are confirmed; and those accepted several times.
 
-    A row a record, with ``capacity``; nothing where hops are not looked at. All rows of a hop that is there several times, those of
+    A row a record, with ``capacity``: how many hops of a way the lane keeps; nothing where hops are not looked at. All rows of a hop that is there several times, those of
     other nights too.
 
     Args:
@@ -25,7 +27,8 @@ def again(followed: DataFrame, promised: Column) -> DataFrame:
         promised: The size of the lane's ring where no event tells it.
     """
     accepted = followed.where(f"(kept and accepted) or ({ONCE} and fate = {ACCEPTED})")
-    sized = accepted.withColumn("capacity", F.coalesce("capacity", promised)).where("capacity > 0")
+    kept = F.least(F.coalesce("capacity", promised), F.lit(KEPT_MAX))
+    sized = accepted.withColumn("capacity", kept).where("capacity > 0")
     several = (
         sized.where("hop_offset is not null").groupBy(*_HOP)
         .agg(F.count(F.lit(1)).alias("times"), F.min("kept").alias("old"))
@@ -43,14 +46,18 @@ def _known() -> Column:
 def forgotten(again: DataFrame, followed: DataFrame) -> DataFrame:
     """FORGOTTEN by its way: within the promise. OVERRUN beyond it: hops were forgotten by order, or more than the ring's size since then.
 
-    What is below what was confirmed is known for ever; of all else a lane keeps as many as its ring has IDs, the highest.
+    What is below what was confirmed is known for ever, whatever size the ring is given; of all else a lane keeps as many as its ring
+    has IDs, the highest.
     """
-    found = _counted(again.where(_known()).withColumn("first_partition", F.col("partition")), followed)
-    below = F.coalesce(F.col("hop_offset") < F.col("confirmed_sure"), F.lit(False))
+    below = F.coalesce(F.col("hop_offset") < F.col("confirmed_kept"), F.lit(False))
     there = F.col("same_sure").isNotNull()
+    # Not more can be between two than their difference.
+    far = F.col("highest") - F.col("hop_offset") >= F.col("capacity")
+    known = again.where(_known()).withColumn("first_partition", F.col("partition"))
+    found = _counted(known, followed, ~below & there & far)
     kept = below | (there & (F.col("above") < F.col("capacity")))
     reason = (
-        F.when(below, _text("accepted although all below ", F.col("confirmed_sure"), " of its source was confirmed before"))
+        F.when(below, _text("accepted although all below ", F.col("confirmed_kept"), " of its source was confirmed before"))
         .when(kept, F.lit("accepted although known: its lane had it before"))
         .when(
             there,
@@ -68,9 +75,13 @@ def forgotten(again: DataFrame, followed: DataFrame) -> DataFrame:
     )
 
 
-def _counted(found: DataFrame, followed: DataFrame) -> DataFrame:
-    """With ``above``: how many higher hops came to its lane before, by its own way; with those of ``first_partition`` at most so many."""
-    f, h = found.alias("f"), followed.where("hop_offset is not null").alias("h")
+def _counted(found: DataFrame, followed: DataFrame, needed: Column) -> DataFrame:
+    """With ``above``: how many higher hops came to its lane before, by its own way; with those of ``first_partition`` at most so many.
+
+    Each is compared with all of its source, so it is only counted where it is ``needed``: not where a verdict rests on something else,
+    as of all that is sent again after what was known is cleared. 0 elsewhere.
+    """
+    f, h = found.where(needed).alias("f"), followed.where("hop_offset is not null").alias("h")
     same = [F.col(f"f.{each}") == F.col(f"h.{each}") for each in SOURCE]
     own = (F.col("f.partition") == F.col("h.partition")) & (
         F.col("h.kept") | (F.col("h.offset") < F.col("f.offset"))
@@ -93,7 +104,7 @@ def apart(again: DataFrame, followed: DataFrame) -> DataFrame:
     it need not keep the first: its way had been told that it is confirmed, or is beyond the promise as :func:`forgotten` has it.
     Which was first nobody saw, unless it was on a night before: the one that is first by its place is.
     """
-    epochs = ("hop_epoch", "sure_epoch")
+    epochs = ("hop_epoch", "kept_epoch", "sure_epoch")
     place = F.struct((~F.col("kept")).alias("new"), "partition", "offset", "lane", "confirmed_way", *epochs)
     first = (
         again.where(F.col("hop_offset").isNotNull() & ~_known())
@@ -101,19 +112,18 @@ def apart(again: DataFrame, followed: DataFrame) -> DataFrame:
         .agg(F.min(place).alias("first"))
     )
     later = again.where(~F.col("kept") & ~_known()).join(first, on=_HOP, how="inner")
-    found = _counted(
-        later.where("partition != first.partition or lane != first.lane")
-        .withColumn("first_partition", F.col("first.partition")),
-        followed,
-    )  # fmt: skip
     crossed = F.col("lane") != F.col("first.lane")
     confirmed = F.when(F.col("first.new"), F.greatest("first.confirmed_way", "confirmed_way")).otherwise(
         F.col("first.confirmed_way")
     )
     told = confirmed > F.col("hop_offset")
-    ordered = (F.col("hop_epoch") != F.col("first.hop_epoch")) | (
-        F.col("sure_epoch") != F.col("first.sure_epoch")
+    differs = [F.col(each) != F.col(f"first.{each}") for each in epochs]
+    ordered = functools.reduce(operator.or_, differs)
+    by_others = crossed | F.coalesce(told, F.lit(False)) | ordered
+    ways = later.where("partition != first.partition or lane != first.lane").withColumn(
+        "first_partition", F.col("first.partition")
     )
+    found = _counted(ways, followed, ~by_others)
     beyond = ordered | (F.col("above") >= F.col("capacity"))
     detail = (
         F.when(crossed, F.lit("accepted in another lane too: partitions or groups of the address were changed"))

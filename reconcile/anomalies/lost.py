@@ -82,10 +82,15 @@ def wrong_verdict(orphans: DataFrame, evidence: DataFrame, rules: DataFrame) -> 
 
 
 def unknown_where_gone(found: DataFrame, anomaly: Anomaly) -> DataFrame:
-    """The anomaly, or GAP where the evidence that would tell is deleted."""
+    """The anomaly, or GAP where the evidence that would tell is deleted.
+
+    A bridge sends in the order of its source: once a lower hop of the way was accepted, this one had not come while evidence was
+    deleted.
+    """
+    by_hop = (F.col("hop_source") > MALFORMED) & ~F.col("after_new")
     gone = (
         F.col("outputs_gone")
-        | (F.col("ids_gone") & ((F.col("ids") > 0) | (F.col("hop_source") > MALFORMED)))
+        | (F.col("ids_gone") & ((F.col("ids") > 0) | by_hop))
         | (F.col("targets_gone") & F.coalesce(F.col("parts") > 0, F.lit(False)))
     )
     return rows(

@@ -123,6 +123,7 @@ def _columns() -> list[Column]:
         "ids": F.col("id").isNotNull().cast("int"),
         "home_digest": F.xxhash64("group"),
         "resent": F.lit(False),
+        "after_new": F.lit(False),
         "key_digest": _other_side("key_digest"),
         "value_digest": _other_side("value_digest"),
         "value_bytes": _other_side("value_bytes"),

@@ -99,9 +99,19 @@ class Frames(Sources):
         return read.concatenated(carried) if carried else None
 
     def hops(self, base: Night | None) -> DataFrame | None:
-        """:data:`reconcile.spark.schemas.HOPS` that the last night has kept; None = there are none."""
-        carried = self._carried(base, "hops", HOPS)
-        return read.concatenated(carried) if carried else None
+        """:data:`reconcile.spark.schemas.HOPS` that the last night has kept; None = there are none.
+
+        A lane keeps them where its input is another one now. There, what was in the old one stands before all of it.
+        """
+        carried = self._carried(base, "hops", HOPS, self._left(base, [each.name for each in self.addresses]))
+        if not carried:
+            return None
+        same = self._same()
+        another = [n for n, each in enumerate(self.addresses) if each.name not in same]
+        gone = F.col("address").isin(another) if another else F.lit(False)
+        return read.concatenated(carried).withColumn(
+            "offset", F.when(gone, F.lit(-1)).otherwise(F.col("offset")).cast(LONG)
+        )
 
     def carries(self, base: Night | None) -> bool:
         """Whether something was handed on."""
@@ -111,17 +121,23 @@ class Frames(Sources):
 
     def left(self, base: Night | None) -> dict[int, set[str]]:
         """Night → addresses that it has left something for: the night before, or the last that had them."""
+        return self._left(base, self._same())
+
+    @staticmethod
+    def _left(base: Night | None, names: Collection[str]) -> dict[int, set[str]]:
         nights: dict[int, set[str]] = {}
         if base is None:
             return nights
-        for each in self._same():
+        for each in names:
             nights.setdefault(base.left_by(each), set()).add(each)
         return nights
 
-    def _carried(self, base: Night | None, name: str, schema: StructType) -> list[DataFrame]:
+    def _carried(
+        self, base: Night | None, name: str, schema: StructType, left: dict[int, set[str]] | None = None
+    ) -> list[DataFrame]:
         kept = [
             self._numbered(self._parquet(schema, self.files.at(results_folder(number), name)), names)
-            for number, names in sorted(self.left(base).items())
+            for number, names in sorted((self.left(base) if left is None else left).items())
             if name in self.files.names(results_folder(number))
         ]
         return [self._forwards_anew(each) for each in kept]

@@ -19,10 +19,12 @@ OF_HOPS: Final = f"has_input and hop_source is not null and hop_source != '{MALF
 """Of the evidence: what came over bridges, and parts of it."""
 SOURCE: Final = ["address", "lane", "hop_source"]
 WAY: Final = [*SOURCE, "partition"]
+_EPOCHS: Final = ("hop_epoch", "kept_epoch", "sure_epoch")
 KEPT_MAX: Final = 65_536
 """Of one way a lane keeps no more hops, whatever its ring's size."""
 _FORGOTTEN: Final = "forgotten"
-"""The journal's word for a ring that was in memory only; what the lane knew of hops went with it."""
+"""The journal's word for a ring that is, or was, in memory only. What the lane knew of hops went with it; but what it had written down
+before counts again once it is persistent again."""
 
 
 def followed(evidence: DataFrame, kept: DataFrame | None, events: DataFrame | None) -> DataFrame:
@@ -42,22 +44,25 @@ def followed(evidence: DataFrame, kept: DataFrame | None, events: DataFrame | No
     rows = rows.withColumns(
         {
             "at": F.when(F.col("kept"), F.lit(-1)).otherwise(F.col("offset")),
-            "noted": F.col("kept") | (~F.col("waiting") & ~F.coalesce(F.col("whole") == QUARANTINED, F.lit(False))),
         }
     )  # fmt: skip
     rows = _forgotten(rows, events)
+    refused = F.coalesce(F.col("whole") == QUARANTINED, F.lit(False))
+    on = F.coalesce(F.col("capacity") > 0, F.lit(True))
+    rows = rows.withColumn("noted", F.col("kept") | (~F.col("waiting") & ~refused & on))
     # The first window is the widest: the others need no shuffle of their own.
     rows = rows.withColumns(_elsewhere([*SOURCE, "hop_epoch", "hop_offset"]))
     rows = rows.withColumn("confirmed_way", F.max("hop_confirmed").over(Window.partitionBy(*WAY)))
-    for name, epoch in (("known", ["hop_epoch"]), ("sure", ["hop_epoch", "sure_epoch"]), ("ever", [])):
-        rows = rows.withColumns(_before(name, [*WAY, *epoch]))
+    epochs = ["hop_epoch", "kept_epoch", "sure_epoch"]
+    for name, several in (("known", epochs[:1]), ("kept", epochs[:2]), ("sure", epochs), ("ever", [])):
+        rows = rows.withColumns(_before(name, [*WAY, *several]))
+    rows = rows.withColumns(_highest_and_least())
     known = (
         F.col("same_known").isNotNull()
         | (F.col("hop_offset") < F.col("confirmed_known"))
         | F.col("elsewhere")
     )
     ignored = F.col("whole").isNull() | ((F.col("whole") == DIVERTED) & F.col("original").isNull())
-    on = F.coalesce(F.col("capacity") > 0, F.lit(True))
     resent = F.coalesce(known & ignored & on & ~F.col("waiting"), F.lit(False))
     return rows.withColumn("resent", resent).select(
         *(F.col(each.name).cast(each.dataType) for each in FOLLOWED)
@@ -65,10 +70,16 @@ def followed(evidence: DataFrame, kept: DataFrame | None, events: DataFrame | No
 
 
 def _forgotten(rows: DataFrame, events: DataFrame | None) -> DataFrame:
-    """The rows, with how often their lane had forgotten all hops before (``hop_epoch``), or may have lost some (``sure_epoch``)."""
+    """The rows, with the ``capacity`` then, and how often their lane had forgotten hops before.
+
+    ``hop_epoch``: all of them, by order. ``kept_epoch``: perhaps all, as they were in memory only. ``sure_epoch``: perhaps some, by
+    another size. What was kept of an input that was created again is known, and nothing is promised of it.
+    """
     if events is None:
-        nothing = {"hop_epoch": F.lit(0), "sure_epoch": F.lit(0), "capacity": F.lit(None).cast("bigint")}
-        return rows.withColumns(nothing)
+        found = rows.withColumns(
+            {**{each: F.lit(0) for each in _EPOCHS}, "capacity": F.lit(None).cast("bigint")}
+        )
+        return _of_another_input(found)
     event = F.struct("number", "input_next", "forward_next", "before", "after", "event", "of_hops")
     told = events.groupBy("address", "lane").agg(F.array_sort(F.collect_list(event)).alias("told"))
     with_told = rows.join(F.broadcast(told), on=["address", "lane"], how="left")
@@ -79,20 +90,18 @@ def _forgotten(rows: DataFrame, events: DataFrame | None) -> DataFrame:
             F.col("offset") >= each["input_next"]
         )
 
-    def all_of_it(each: Column) -> Column:
-        return F.coalesce(each["of_hops"] | (each["event"] == _FORGOTTEN), F.lit(False))
+    def in_memory(each: Column) -> Column:
+        return ~_of_hops(each) & F.coalesce(each["event"] == _FORGOTTEN, F.lit(False))
 
     def resized(each: Column) -> Column:
         return ~_of_hops(each) & (each["before"] != each["after"])
 
     past, to_come = F.filter("told", later), F.filter("told", lambda each: ~later(each))
     sizes, next_sizes = (F.filter(each, lambda one: ~_of_hops(one)) for each in (past, to_come))
-    counted = {
-        "hop_epoch": F.size(F.filter(past, all_of_it)),
-        "sure_epoch": F.size(F.filter(past, resized)),
-    }
+    orders = zip(_EPOCHS, (_of_hops, in_memory, resized), strict=True)
+    counted = {name: F.size(F.filter(past, each)) for name, each in orders}
     known = F.col("told").isNotNull()
-    return with_told.withColumns(
+    found = with_told.withColumns(
         {
             **{name: F.when(known, each).otherwise(0) for name, each in counted.items()},
             "capacity": F.coalesce(
@@ -100,6 +109,12 @@ def _forgotten(rows: DataFrame, events: DataFrame | None) -> DataFrame:
             ),
         }
     ).drop("told")
+    return _of_another_input(found)
+
+
+def _of_another_input(rows: DataFrame) -> DataFrame:
+    gone = F.col("kept") & (F.col("offset") < 0)
+    return rows.withColumns({each: F.when(gone, F.lit(-1)).otherwise(F.col(each)) for each in _EPOCHS[1:]})
 
 
 def _of_hops(event: Column) -> Column:
@@ -129,6 +144,18 @@ def _before(name: str, way: list[str]) -> dict[str, Column]:
     }
 
 
+def _highest_and_least() -> dict[str, Column]:
+    """Of its way, before it: the highest hop, and the lowest of those that were accepted in this night."""
+    before = _earlier(Window.partitionBy(*WAY))
+    new = F.col("accepted") & F.col("noted") & ~F.col("kept")
+    return {
+        "highest": F.max(F.when(F.col("noted"), F.col("hop_offset"))).over(before),
+        "after_new": F.coalesce(
+            F.min(F.when(new, F.col("hop_offset"))).over(before) < F.col("hop_offset"), F.lit(False)
+        ),
+    }
+
+
 def _earlier(window: WindowSpec) -> WindowSpec:
     return window.orderBy("at").rangeBetween(Window.unboundedPreceding, -1)
 
@@ -144,7 +171,8 @@ def kept_on(followed: DataFrame, most: Column) -> DataFrame:
     Of each way the largest that was confirmed, since its lane last forgot; and the hops that are not below it, the highest
     ``most`` of an address: a lane keeps no more.
     """
-    judged = f"kept or ({ONCE} and not waiting and (whole is null or whole != {QUARANTINED}))"
+    on = "(capacity is null or capacity > 0)"
+    judged = f"kept or ({ONCE} and not waiting and (whole is null or whole != {QUARANTINED}) and {on})"
     latest = F.max("hop_epoch").over(Window.partitionBy(*WAY))
     rows = followed.where(judged).withColumn("latest", latest).where("hop_epoch = latest")
     rows = rows.withColumn("floor", F.max("hop_confirmed").over(Window.partitionBy(*WAY)))

@@ -158,6 +158,7 @@ EVIDENCE: Final = _schema(
     hop_offset=LONG,
     hop_confirmed=LONG,
     resent=FLAG,  # its lane knew its hop: a duplicate, whatever IDs it has
+    after_new=FLAG,  # of its way a lower hop was accepted before it in this night, and so was new: this one had not come before that
     # Kept where the other side is missing, for the next night.
     key_digest=LONG,
     value_digest=LONG,
@@ -207,12 +208,16 @@ FOLLOWED: Final = _schema(
     accepted=FLAG,
     capacity=LONG,  # of the lane's ring then; null = nothing tells
     hop_epoch=INT,  # how often its lane had forgotten all hops before it
+    kept_epoch=INT,  # how often it may have
     sure_epoch=INT,  # how often it may have forgotten some
+    highest=LONG,  # the highest hop of its way before it
     confirmed_way=LONG,  # the largest that its way was told, before it or later
     # Of its way, before it: the first of the same hop, and the largest that was confirmed. Since its lane last forgot; since it may
-    # have forgotten some; ever.
+    # have; since it may have forgotten some; ever.
     same_known=LONG,
     confirmed_known=LONG,
+    same_kept=LONG,
+    confirmed_kept=LONG,
     same_sure=LONG,
     confirmed_sure=LONG,
     same_ever=LONG,

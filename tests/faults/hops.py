@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 OF_BRIDGES: Final = "_RF_BRIDGE_"
 """Headers that begin so end at the address that a bridge leads to."""
+KEPT_MAX: Final = 65_536
+"""Of one way a lane keeps no more hops, however large its ring is."""
 _NAME: Final = re.compile(r"[a-zA-Z0-9._-]{1,200}")
 _TOPIC_ID: Final = re.compile(r"[a-zA-Z0-9_-]{22}")
 _NUMBER: Final = re.compile(r"0|[1-9][0-9]*")
@@ -114,7 +116,7 @@ class Bridged:
         """By hop, in the order of the input."""
         self._told: dict[tuple[int, str, int], set[int]] = defaultdict(set)
         """Lane and hop → the input partitions in which something shows that they came."""
-        self._capacity = evidence.history.capacity
+        self._capacity = min(evidence.history.capacity, KEPT_MAX)
         for each in evidence.inputs():
             if each.hop is not None and self._capacity:
                 self._follow(each, each.hop)

@@ -15,7 +15,7 @@ _FENCE: Final = """\
             await self._confirm(ownership)
 """
 _BOUNDS: Final = "            bounds = await self._changelog_bounds(facts.delete_retention_s)\n"
-_BEGUN: Final = "                    await cursor.begin(ownership)\n"
+_BEGUN: Final = "            await self._begin(cursors, ownership)\n"
 _CURSORS_MADE: Final = f"{_BEGUN}        except BaseException as error:\n"
 _KNOWN: Final = "            known = [each for each in (committed, recorded) if each is not None]\n"
 
@@ -79,7 +79,7 @@ MUTANTS: Final = (
     Mutant(
         "opening-does-not-rewind",
         "What came between two openings was dropped, and its records wait until later ones come.",
-        (Patch(_OPENING, _BEGUN, "                    assert cursor\n"),),
+        (Patch(_OPENING, _BEGUN, ""),),
         "tests/integration/test_lane_path.py::test_what_came_while_closed_is_fetched_again",
     ),
     Mutant(

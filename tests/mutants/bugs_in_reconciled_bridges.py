@@ -8,6 +8,7 @@ _READ: Final = "reconcile/spark/hops.py"
 _HOPS: Final = "reconcile/night/hops.py"
 _BRIDGED: Final = "reconcile/anomalies/bridged.py"
 _TESTS: Final = "tests/reconcile/test_hops.py"
+_TWO_NIGHTS: Final = "tests/reconcile/test_planted_bridges.py::test_two_nights"
 
 MUTANTS: Final = (
     Mutant(
@@ -55,13 +56,13 @@ MUTANTS: Final = (
     Mutant(
         "night-quarantined-hops-noted",
         "What is sent again after it was refused, and is lost then, passes for a duplicate.",
-        (Patch(_HOPS, '& ~F.coalesce(F.col("whole") == QUARANTINED, F.lit(False))', ""),),
+        (Patch(_HOPS, "& ~refused & on", "& on"),),
         f"{_TESTS}::test_a_way",
     ),
     Mutant(
         "night-cleared-hops-known",
         "After 'rings clear BRIDGE.<address>' what was lost is called a duplicate of what its lane had forgotten.",
-        (Patch(_HOPS, 'each["of_hops"] | (each["event"] == _FORGOTTEN)', 'each["event"] == _FORGOTTEN'),),
+        (Patch(_HOPS, "zip(_EPOCHS, (_of_hops, in_memory", "zip(_EPOCHS, (in_memory, in_memory"),),
         f"{_TESTS}::test_orders",
     ),
     Mutant(
@@ -87,6 +88,30 @@ MUTANTS: Final = (
             ),
         ),
         f"{_TESTS}::test_accepted_again",
+    ),
+    Mutant(
+        "night-hops-not-written",
+        "No later run knows what this one has seen: a resend of it is called lost.",
+        (
+            Patch(
+                "reconcile/night/judge.py",
+                'self._write(self.frames.named(hops.kept_on(followed, most)), "hops")',
+                "hops.kept_on(followed, most)",
+            ),
+        ),
+        _TWO_NIGHTS,
+    ),
+    Mutant(
+        "night-hops-of-what-waits-not-handed-on",
+        "What was on its way to its home lane when a run began is judged by the next one as if it came over no bridge.",
+        (
+            Patch(
+                "reconcile/night/evidence.py",
+                '"headers_digest", "hop_source", "hop_offset", "hop_confirmed", "passed_digest", "lane"',
+                '"headers_digest", "passed_digest", "lane"',
+            ),
+        ),
+        _TWO_NIGHTS,
     ),
     Mutant(
         "night-wrong-verdict-without-an-id",

@@ -71,7 +71,7 @@ def _evidence(number: int, row: dict[str, Any]) -> dict[str, Any]:
     plain: dict[str, Any] = {
         "address": 0, "partition": 0, "offset": number, "part_number": 0, "has_input": True, "timestamp": 0, "id": b"%d" % number,
         "group": b"g", "lane": 0, "waiting": False, "fate": ACCEPTED, "nth": 1, "out_address": row.get("address", 0), "out_partition": 0,
-        "out_offset": number, "part_address": row.get("address", 0), "resent": False,
+        "out_offset": number, "part_address": row.get("address", 0), "resent": False, "after_new": False,
         **{each: False for each in EVIDENCE.names if each.endswith("_changed")},
     }  # fmt: skip
     made = plain | row

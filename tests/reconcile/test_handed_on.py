@@ -13,7 +13,17 @@ from reconcile.night.kept_ids import address_folder
 from reconcile.night.nights import Night, ids_folder, results_folder
 from reconcile.night.rules import kept
 from reconcile.spark.files import LocalFiles
-from reconcile.spark.schemas import ACCEPTED, ADDRESSES, DIVERTED, EVIDENCE, FORWARDS, IDS, INPUTS, OUTPUTS
+from reconcile.spark.schemas import (
+    ACCEPTED,
+    ADDRESSES,
+    DIVERTED,
+    EVIDENCE,
+    FORWARDS,
+    HOPS,
+    IDS,
+    INPUTS,
+    OUTPUTS,
+)
 from reconcile.spark.small import small
 from ringfence_kafka.config.load import validate
 
@@ -103,6 +113,19 @@ def test_what_waited_for_an_address_that_was_away(state: State) -> None:
     found = state.frames().inputs(base).collect()
     assert sorted((row["address"], row["offset"], row["forward_offset"]) for row in found) == [
         (0, 1, 9), (1, 2, -1),
+    ]  # fmt: skip
+
+
+def test_hops_of_an_input_that_was_created_again(state: State) -> None:
+    """Its lanes keep them, and so do runs; what was in the old input stands before all of the new one."""
+    rows = ({"address": each, "lane": 0, "offset": 9, "hop_offset": 5} for each in NAMES)
+    state.rows(HOPS, *rows).write.parquet(state.files.at(results_folder(1), "hops"))
+    state.cuts["007"].input.recreated = True
+
+    found = state.frames().hops(_night(1))
+    assert found is not None
+    assert sorted((row["address"], row["offset"], row["hop_offset"]) for row in found.collect()) == [
+        (0, 9, 5), (1, -1, 5),
     ]  # fmt: skip
 
 

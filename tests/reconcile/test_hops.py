@@ -13,7 +13,7 @@ from reconcile.anomalies.name import Anomaly, rows
 from reconcile.night import evidence as ev
 from reconcile.night import hops
 from reconcile.spark import hops as read_hops
-from reconcile.spark.schemas import DIVERTED, HOPS, QUARANTINED
+from reconcile.spark.schemas import DIVERTED, EVIDENCE, HOPS, QUARANTINED
 from reconcile.spark.small import small
 from tests.reconcile.rows import Frames, named
 from tests.unit.test_path import Given
@@ -200,21 +200,114 @@ def test_diverted(frames: Frames) -> None:
 
 
 def test_orders(frames: Frames) -> None:
-    """What was cleared, or in memory only, is not known any more, and excused; after a change of size what is confirmed still is."""
-    sent = [_hop(0, 5), _hop(1, 9, 8), _hop(2, 5, **NOTHING), _hop(3, 9), _hop(4, 9, **NOTHING)]
+    """What was cleared is not known any more, what was in memory only need not be: both are excused. Another size leaves what is confirmed."""
+    sent = [_hop(0, 5), _hop(1, 9, 8), _hop(2, 5, **NOTHING), _hop(3, 9), _hop(4, 9, **NOTHING), _hop(5, 7)]
     cleared = {"input_next": 2, "forward_next": 0, "before": 7, "after": 7, "event": "cleared"}
 
     def told(**event: Any) -> DataFrame:
         return _followed(frames, *sent, events=frames.events({**cleared, **event}))
 
-    assert (_resent(told()), _again(told())) == ([2, 4], [("FORGOTTEN", 3)])
-    for event in ({"of_hops": True}, {"event": "forgotten"}):
-        assert (_resent(told(**event)), _again(told(**event))) == ([4], [("OVERRUN", 3)])
-    resized = told(event="resized", after=8)
-    assert (_resent(resized), _again(resized)) == ([2, 4], [("OVERRUN", 3)])
-    off = told(event="resized", after=0)
-    assert (_resent(off), _again(off)) == ([], [])
+    for event, resent, again in (
+        ({}, [2, 4], ["FORGOTTEN", "FORGOTTEN"]),
+        ({"of_hops": True}, [4], ["OVERRUN", "OVERRUN"]),
+        ({"event": "forgotten"}, [2, 4], ["OVERRUN", "OVERRUN"]),
+        ({"event": "resized", "after": 8}, [2, 4], ["OVERRUN", "FORGOTTEN"]),
+        ({"event": "resized", "after": 0}, [], []),
+    ):  # fmt: skip
+        followed = told(**event)
+        assert _resent(followed) == resent, event
+        assert sorted(_again(followed), key=_offset) == [(each, 3 + 2 * n) for n, each in enumerate(again)], (
+            event
+        )
     assert _resent(told(of_hops=True, lane=1)) == [2, 4]
+
+
+def _offset(found: tuple[str, int | None]) -> int:
+    return found[1] or 0
+
+
+def test_off_and_on(frames: Frames) -> None:
+    """While it is off nothing is noted: neither a hop nor what is confirmed makes a later one known, tonight or on a later night."""
+    sizes = [
+        {"input_next": 0, "forward_next": 0, "before": 7, "after": 0, "event": "resized"},
+        {"input_next": 2, "forward_next": 0, "before": 0, "after": 7, "event": "resized"},
+    ]
+    followed = _followed(
+        frames, _hop(0, 5), _hop(1, 9, 8), _hop(2, 5), _hop(3, 7, **NOTHING), events=frames.events(*sizes)
+    )
+
+    assert (_resent(followed), _again(followed)) == ([], [])
+    assert [row["hop_offset"] for row in hops.kept_on(followed, F.lit(9)).orderBy("hop_offset").collect()] == [
+        None, 5, 7,
+    ]  # fmt: skip
+
+
+def test_where_evidence_is_gone(frames: Frames) -> None:
+    """A hop may have come while nothing is known, until a lower one of its way is accepted: from there on what is missing is lost."""
+    followed = _followed(
+        frames,
+        _hop(0, 5, **NOTHING), _hop(1, 6), _hop(2, 5, **NOTHING), _hop(3, 7, **NOTHING), _hop(4, 8, id=b"x", **NOTHING),
+        _hop(5, 9, hop_source=SOURCE[:-1] + "1", **NOTHING),
+    )  # fmt: skip
+    missing = lost.unmatched(hops.evidence_of(followed))
+    rules = frames.rules(ids_gone=True, detects=False)
+
+    assert named(lost.lost(missing, frames.evidence(), rules)) == [
+        ("GAP", 0), ("GAP", 2), ("GAP", 4), ("GAP", 5), ("LOST", 3),
+    ]  # fmt: skip
+
+
+def test_more_than_fits(frames: Frames, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of one way a lane keeps no more than fits into a record, however large the ring is."""
+    monkeypatch.setattr(bridged, "KEPT_MAX", 2)
+    followed = _followed(frames, _hop(0, 5), _hop(1, 6), _hop(2, 7), _hop(3, 5), _hop(4, 6))
+
+    assert _again(followed, 9) == [("FORGOTTEN", 4), ("OVERRUN", 3)]
+
+
+def test_an_input_that_was_created_again(frames: Frames, spark: SparkSession) -> None:
+    """What is kept of the old one, which stands before all of the new one, is known; nothing is promised of it."""
+    kept = small(
+        spark, [(0, 0, SOURCE, 0, -1, None, None, 8, None), (0, 0, SOURCE, 0, -1, None, 9, None, True)], HOPS
+    )
+    event = {"input_next": 0, "forward_next": 0, "before": 7, "after": 7, "event": "cleared", "of_hops": True}
+    sent = [_hop(0, 7, **NOTHING), _hop(1, 9), _hop(2, 9, **NOTHING)]
+    followed = _followed(frames, *sent, kept=kept)
+
+    assert (_resent(followed), _again(followed)) == ([0, 2], [("OVERRUN", 1)])
+    assert _resent(_followed(frames, *sent, kept=kept, events=frames.events(event))) == [2]
+
+
+@pytest.mark.long
+def test_all_again(spark: SparkSession, frames: Frames) -> None:
+    """A replay after a clear is judged as quickly as anything: 100,000 records, half of them of a bridge that confirms nothing."""
+    count = 50_000
+    number = F.col("number")
+    plain = frames.evidence({**_hop(0, 0), "resent": False}).drop(
+        "offset", "hop_offset", "hop_confirmed", "hop_source"
+    )
+    rows_of = [
+        plain.crossJoin(spark.range(2 * count).toDF("number")).withColumns(
+            {
+                "offset": 2 * number + n,
+                "hop_source": F.lit(f"{SOURCE[:-1]}{n}"),
+                "hop_offset": number % count,
+                "hop_confirmed": number % count * n,
+            }
+        )
+        for n in range(2)
+    ]
+    evidence = rows_of[0].unionByName(rows_of[1]).select(*EVIDENCE.names)
+    event = {
+        "input_next": 2 * count, "forward_next": 0, "before": 20_000, "after": 20_000, "event": "cleared", "of_hops": True,
+    }  # fmt: skip
+    followed = hops.followed(evidence, None, frames.events(event)).cache()
+    again = bridged.again(followed, F.lit(20_000))
+    found = bridged.forgotten(again, followed).unionByName(bridged.apart(again, followed))
+
+    assert {row["anomaly"]: row["count"] for row in found.groupBy("anomaly").count().collect()} == {
+        "OVERRUN": 2 * count
+    }
 
 
 def test_accepted_again(frames: Frames) -> None:

@@ -24,7 +24,7 @@ def _evidence(spark: SparkSession, *rows: dict[str, Any]) -> DataFrame:
         plain = {
             "address": 0, "partition": 0, "offset": number, "has_input": True, "timestamp": 1_000 * number, "lane": 0,
             "waiting": False, "fate": ACCEPTED, "group": b"g", "part_number": 0, "part_address": 0, "out_address": 0,
-            "resent": False,
+            "resent": False, "after_new": False,
         }  # fmt: skip
         found = plain | row
         found |= {"whole": found["fate"], "ids": int(found.get("id") is not None)}

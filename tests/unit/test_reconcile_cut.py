@@ -124,4 +124,5 @@ def test_openings_that_are_told() -> None:
     assert opening_event(meta, 10, persistent=True) is None
     assert opening_event(meta, 9, persistent=True) is RingEvent.RESIZED
     assert opening_event(meta, 10, persistent=False) is RingEvent.FORGOTTEN
+    assert opening_event(meta, 9, persistent=False) is RingEvent.FORGOTTEN
     assert opening_event(meta._replace(persistent=False), 10, persistent=True) is RingEvent.FORGOTTEN

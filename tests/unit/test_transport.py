@@ -59,6 +59,7 @@ async def test_stopped_between_two_attempts_to_fetch(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(driver.AIOKafkaConsumerThread, "on_thread_stop", stop)
     thread = BatchConsumerThread.__new__(BatchConsumerThread)
     thread._consumer = SimpleNamespace(_client=SimpleNamespace(close=close))
+    thread._keeping = asyncio.create_task(asyncio.sleep(0))
     await thread.on_thread_stop()
 
     assert closed == [True]

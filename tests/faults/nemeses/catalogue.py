@@ -86,7 +86,7 @@ _OF_LANES: Final[dict[str, Maker]] = {
 NEMESES: Final[dict[str, Maker]] = {**_OF_LANES, **bridges.NEMESES}
 """By the names that ``--nemeses`` takes."""
 NOT_BRIDGED: Final = ("broker-goes-back",)
-"""What the target had acknowledged to a bridge must stay there."""
+"""What the target had acknowledged to a bridge must stay there, or somebody sets the stopped bridge back (docs/bridges.md)."""
 
 
 def fitting(workload: str) -> list[str]:
