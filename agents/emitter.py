@@ -20,15 +20,15 @@ from ringfence_kafka.config.settings import AddressSettings
 from ringfence_kafka.errors import TopicError
 from ringfence_kafka.producer import Builder, Outgoing
 from ringfence_kafka.topics import too_small
-from tables.codec import META_KEY, encode_meta
 from tables.ring import Verdict
-from tables.table import Change, LaneTable
 
 NewBuilder = Callable[[], Builder]
 Headers = list[tuple[str, bytes | None]]
 
 OURS_BYTES: Final = 2_048
 """More than a record has around its content: of its batch, of our headers, of a default group."""
+REMEMBERED_PARTS_MAX: Final = 1_000
+"""Of a transaction: the headers of more are not kept, producers choose how many there are."""
 _OURS: Final = frozenset(
     {
         wire.HEADER_SOURCE, wire.HEADER_KEY, wire.HEADER_TRANSACTION, wire.HEADER_PART,
@@ -318,9 +318,13 @@ class Emitter:
         return written
 
 
-@functools.lru_cache(maxsize=64)
 def _places(count: int) -> Sequence[tuple[str, bytes]]:
     """The headers that say which part of so many it is."""
+    return _few_places(count) if count <= REMEMBERED_PARTS_MAX else _few_places.__wrapped__(count)
+
+
+@functools.lru_cache(maxsize=64)
+def _few_places(count: int) -> Sequence[tuple[str, bytes]]:
     return [(wire.HEADER_PART, b"%d/%d" % (number, count)) for number in range(1, count + 1)]
 
 
@@ -335,29 +339,3 @@ def _digest(record: Record) -> bytes:
     value = record.value or b""
     digest = blake2b(value, digest_size=32).hexdigest()
     return json.dumps({"bytes": len(value), "blake2b_256": digest}).encode()
-
-
-def changelog_batches(
-    topic: str, partition: int, table: LaneTable, change: Change, new_builder: NewBuilder
-) -> list[Outgoing]:
-    """Batches of the lane's changelog: the slots, then the meta record, which closes each transaction.
-
-    They carry the time of writing, not the messages': brokers refuse, and roll segments by, timestamps far off.
-    """
-    entries = [*table.persisted(change), (META_KEY, encode_meta(change.meta))]
-    return batches_of(topic, partition, entries, new_builder)
-
-
-def batches_of(
-    topic: str, partition: int, entries: Iterable[tuple[bytes, bytes | None]], new_builder: NewBuilder
-) -> list[Outgoing]:
-    """Batches of changelog records, key and value, in their order; None = tombstone."""
-    batches = []
-    builder = new_builder()
-    for key, value in entries:
-        if builder.append(timestamp=None, key=key, value=value, headers=[]) is None:
-            batches.append(Outgoing(topic, partition, builder))
-            builder = new_builder()
-            builder.append(timestamp=None, key=key, value=value, headers=[])
-    batches.append(Outgoing(topic, partition, builder))
-    return batches

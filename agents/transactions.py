@@ -17,7 +17,8 @@ from typing import Final
 from aiokafka import TopicPartition
 
 from agents.batch import FetchedBatch, Record
-from agents.emitter import TooLargeError, changelog_batches
+from agents.changelog import changelog_batches
+from agents.emitter import TooLargeError
 from agents.hint import ForwardingHint
 from agents.opening import QUESTION_LIMIT_S, Opened, Opening
 from agents.ownership import Ownership

@@ -12,7 +12,7 @@ import click
 from aiokafka.errors import KafkaError
 
 from agents import journal
-from agents.emitter import batches_of
+from agents.changelog import batches_of
 from agents.topic_faults import missing_journal
 from app.verbs import hop_memory, rings
 from app.verbs.unread import await_judged

@@ -261,7 +261,7 @@ def test_two_nights(broker: EmbeddedBroker, spark: SparkSession, tmp_path: Path)
     for offset in (2, 7):
         world.bridge("a", offset, 3)
     world.commit()
-    assert scheduler.night(input=2, accepted=1, bridge_duplicates=3, in_flight=0) == {}
+    assert scheduler.night(input=4, accepted=1, bridge_duplicates=3, in_flight=0) == {}
 
 
 @pytest.mark.long

@@ -13,7 +13,8 @@ from aiokafka.partitioner import murmur2
 from aiokafka.producer.message_accumulator import BatchBuilder
 from aiokafka.record import MemoryRecords
 
-from agents.emitter import Emitter, Outputs, TooLargeError, changelog_batches
+from agents.changelog import changelog_batches
+from agents.emitter import Emitter, Outputs, TooLargeError
 from agents.path import Outcome
 from ringfence_kafka.config.load import validate
 from ringfence_kafka.errors import TopicError

@@ -195,3 +195,18 @@ def test_nothing_of_a_run_without_end_is_unrolled() -> None:
     held = Held.restored(0, [(0, 2**62)], 3)
 
     assert list(held.above) == [2**62 - 3, 2**62 - 2, 2**62 - 1]
+
+
+@pytest.mark.parametrize("stopped", [True, False], ids=["stopped first", "not stopped"])
+def test_restored_from_an_old_copy(stopped: bool) -> None:
+    """A bridge that is set back to the old floor brings what was lost; one record that it sends before that gives it up."""
+    memory = HopMemory(100)
+    _known(memory, *((each, min(each, 5)) for each in range(10)))
+    old = _again(memory)
+    floor = old.ways[WAY].floor
+    if not stopped:
+        assert _known(old, (50, 50)) == [False]
+    known = _known(old, *((each, floor) for each in range(floor, 51)))
+
+    assert floor == 5
+    assert known == [each < 10 or not stopped for each in range(5, 51)]

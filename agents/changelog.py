@@ -1,0 +1,35 @@
+"""Builds the record batches of a lane's changelog."""
+
+from collections.abc import Callable, Iterable
+
+from ringfence_kafka.producer import Builder, Outgoing
+from tables.codec import META_KEY, encode_meta
+from tables.table import Change, LaneTable
+
+NewBuilder = Callable[[], Builder]
+
+
+def changelog_batches(
+    topic: str, partition: int, table: LaneTable, change: Change, new_builder: NewBuilder
+) -> list[Outgoing]:
+    """Batches of the lane's changelog: the slots, then the meta record, which closes each transaction.
+
+    They carry the time of writing, not the messages': brokers refuse, and roll segments by, timestamps far off.
+    """
+    entries = [*table.persisted(change), (META_KEY, encode_meta(change.meta))]
+    return batches_of(topic, partition, entries, new_builder)
+
+
+def batches_of(
+    topic: str, partition: int, entries: Iterable[tuple[bytes, bytes | None]], new_builder: NewBuilder
+) -> list[Outgoing]:
+    """Batches of changelog records, key and value, in their order; None = tombstone."""
+    batches = []
+    builder = new_builder()
+    for key, value in entries:
+        if builder.append(timestamp=None, key=key, value=value, headers=[]) is None:
+            batches.append(Outgoing(topic, partition, builder))
+            builder = new_builder()
+            builder.append(timestamp=None, key=key, value=value, headers=[])
+    batches.append(Outgoing(topic, partition, builder))
+    return batches
