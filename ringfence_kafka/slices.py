@@ -5,7 +5,9 @@ import time
 from collections.abc import Generator
 from typing import Any, Final, TypeVar
 
-SLICE_S: Final = 0.005
+SLICE_MIN_S: Final = 0.005
+SLICE_MAX_S: Final = 0.025
+"""Nobody else on the loop waits longer for a slice to end."""
 
 T = TypeVar("T")
 Steps = Generator[Any, None, T]
@@ -13,27 +15,33 @@ Steps = Generator[Any, None, T]
 
 
 class Slices:
-    """Of one event loop. Who waits for something else meanwhile keeps nobody from their slices."""
+    """Of one event loop. Who waits for something else meanwhile keeps nobody from their slices.
 
-    def __init__(self, slice_s: float = SLICE_S) -> None:
-        self._slice_s = slice_s
+    A slice is as long as what others did since the last one, within limits: of a busy loop the slices have about half.
+    """
+
+    def __init__(self, least_s: float = SLICE_MIN_S, most_s: float = SLICE_MAX_S) -> None:
+        self._least_s = least_s
+        self._most_s = most_s
         self._turn = asyncio.Lock()
+        self._ended = time.perf_counter()
 
     async def run(self, steps: Steps[T]) -> T:
         """The result; whoever is cancelled gives up between two slices, and what the computation holds is let go."""
         try:
             while True:
                 async with self._turn:
-                    until = time.perf_counter() + self._slice_s
+                    began = time.perf_counter()
+                    until = began + min(self._most_s, max(self._least_s, began - self._ended))
                     try:
                         next(steps)
                         while time.perf_counter() < until:
                             next(steps)
                     except StopIteration as end:
                         return end.value  # type: ignore[no-any-return]
-                    await asyncio.sleep(
-                        0
-                    )  # with the turn: the others' slices are for later turns of the loop
+                    self._ended = time.perf_counter()
+                    # With the turn: the others' slices are for later turns of the loop.
+                    await asyncio.sleep(0)
         finally:
             steps.close()
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import itertools
+import time
 from collections.abc import Generator
 
 import pytest
@@ -22,7 +23,7 @@ def _counting(steps: int, seen: list[str], name: str) -> Generator[None, None, s
 async def test_one_slice_a_turn_of_all_together() -> None:
     """However many there are, others on the loop have their turn between any two slices."""
     seen: list[str] = []
-    slices = Slices(slice_s=0.0)
+    slices = Slices(0.0, 0.0)
     with_no_time = [_counting(3, seen, "a"), _counting(3, seen, "b")]
 
     async def others() -> None:
@@ -41,6 +42,33 @@ async def test_one_slice_a_turn_of_all_together() -> None:
         (one, other) for one, other in itertools.pairwise(seen) if one in {"a", "b"} and other in {"a", "b"}
     ]
     assert pairs == []
+
+
+async def test_busy_loop_is_shared() -> None:
+    """Where others take long between two slices, a slice is as long, up to its limit: an opening is not starved by lanes that work."""
+    slices = Slices(0.001, 0.02)
+    seen: list[str] = []
+
+    def measured() -> Generator[None, None, None]:
+        for _ in range(6):
+            began = time.perf_counter()
+            while time.perf_counter() < began + 0.005:  # five milliseconds of work
+                pass
+            seen.append("a")
+            yield
+
+    async def others() -> None:
+        while True:
+            time.sleep(0.03)  # noqa: ASYNC251 - a batch that is decided
+            seen.append("-")
+            await asyncio.sleep(0)
+
+    beside = asyncio.create_task(others())
+    await asyncio.sleep(0)
+    await slices.run(measured())
+    beside.cancel()
+
+    assert max(len(run) for run in "".join(seen).split("-")) > 1
 
 
 async def test_cancelled_between_two_slices() -> None:
