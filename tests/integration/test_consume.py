@@ -406,15 +406,15 @@ def test_consumer_group_of_another_kind(bootstrap: str, tmp_path: Path) -> None:
 
 
 def test_session_timeout_that_brokers_do_not_take(bootstrap: str, tmp_path: Path) -> None:
-    """Shorter than the brokers allow: the error names their bounds."""
+    """Longer than the brokers allow: the error names their bounds."""
     name = kafka.unique("session")
     config = configure(tmp_path, bootstrap, name, [{"name": name, "partitions": 1}])
 
-    code, said = _consume(config, name, "--consumer-group", f"{name}-group", "--session-timeout", "2")
+    code, said = _consume(config, name, "--consumer-group", f"{name}-group", "--session-timeout", "1801")
 
     assert code == 2
     assert said == (
-        "ringfence: the brokers do not take a session time-out of 2 s: choose one between their "
+        "ringfence: the brokers do not take a session time-out of 1801 s: choose one between their "
         "group.min.session.timeout.ms (6 s unless set) and group.max.session.timeout.ms (30 min)"
     )
 

@@ -233,7 +233,7 @@ async def test_the_journal_tells_before_the_first_decision(bootstrap: str, tmp_p
         lane = await sizes.reopen(lane, 0, persist_id_cache=False)
 
         assert before_any_decision == [("resized", 10, 4, 3)]
-        assert _told(lanes)[1:] == [("forgotten", 4, 4, 4), ("resized", 4, 0, 5)]
+        assert _told(lanes)[1:] == [("forgotten", 4, 4, 4), ("forgotten", 4, 0, 5)]
 
 
 def _told(lanes: Bench) -> list[tuple[str, int, int, int]]:

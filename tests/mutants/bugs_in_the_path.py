@@ -168,7 +168,7 @@ MUTANTS: Final = (
         "A batch of duplicates leaves no trace in the changelog: neither its offset nor its floor.",
         (
             Patch(
-                _EMITTER,
+                "agents/changelog.py",
                 "change), (META_KEY, encode_meta(change.meta))]",
                 "change), *([(META_KEY, encode_meta(change.meta))] if change.slots else [])]",
             ),

@@ -152,6 +152,7 @@ def test_two_nights(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.Mon
     assert sum(each["bridge_duplicates"] for each in kept["summary"]["addresses"].values()) > count
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("count", [FEW, MANY])
 def test_planted(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, count: int) -> None:
     """One fault a run: both name the same."""
