@@ -72,7 +72,7 @@ def test_lost_state_directory(bootstrap: str, tmp_path: Path) -> None:
 
 
 def test_two_workers_share_the_lanes(bootstrap: str, tmp_path: Path) -> None:
-    """Two workers of one configuration on one machine have half of the lanes each; one alone has all again."""
+    """Two workers of one configuration on one machine have half of the lanes each; one alone has all again. Lanes that stay stay open."""
     name = kafka.unique("two")
     config = configure(tmp_path, bootstrap, name, [{"name": name, "partitions": 4}])
     with worker(config, "w1") as one, worker(config, "w2") as two:
@@ -84,7 +84,8 @@ def test_two_workers_share_the_lanes(bootstrap: str, tmp_path: Path) -> None:
             lambda: [len(each) for each in lanes()] == [2, 2] and {one.health()[0], two.health()[0]} == {200},
             lambda: f"{lanes()}\n{one.log()}\n{two.log()}",
         )
-        assert lanes()[0].isdisjoint(lanes()[1])
+        stay, moved = lanes()
+        assert stay.isdisjoint(moved)
         for partition in range(4):
             kafka.send(bootstrap, name, _records(100 * partition, 100 * partition + 100), partition)
         ends = kafka.end_offsets(bootstrap, name, 4)
@@ -99,7 +100,10 @@ def test_two_workers_share_the_lanes(bootstrap: str, tmp_path: Path) -> None:
         wait_for(
             lambda: len(lanes()[0]) == 4 and one.health()[0] == 200, lambda: f"{one.health()}\n{one.log()}"
         )
+        said = one.log()
 
+    assert {each: said.count(f"lane {each} open: ") for each in stay} == dict.fromkeys(stay, 1)
+    assert all(said.count(f"lane {each} goes on at ") >= 2 for each in stay)
     got = kafka.read_all(bootstrap, f"{name}.accepted", 4)
     assert len(got) == 400
     assert len({each.source for each in got}) == 400
