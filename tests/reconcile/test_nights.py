@@ -101,6 +101,7 @@ def _crash(*_: object) -> None:
     raise KeyboardInterrupt
 
 
+@pytest.mark.long
 @pytest.mark.timeout(300)
 def test_in_flight_and_rings(broker: EmbeddedBroker, spark: SparkSession, tmp_path: Path) -> None:
     """What is on its way is not lost, neither what nobody has consumed; the next night judges it, once, and its order too.

@@ -253,6 +253,7 @@ def test_counts_are_of_envelopes(judged: tuple[World, dict[str, Any], list[Any]]
     assert (payments["input"], payments["accepted"]) == (1, 1)
 
 
+@pytest.mark.long
 def test_a_cut_between(broker: EmbeddedBroker, spark: SparkSession, tmp_path: Path) -> None:
     """What waits, and what was accepted ahead of the cut, in two addresses, is judged once, by the next run; also what is torn."""
     world = World(broker.bootstrap_servers, tmp_path, {"a": LISTED, "payments": {}})
