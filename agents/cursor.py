@@ -4,7 +4,7 @@ import asyncio
 import dataclasses
 import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from agents.batch import FetchedBatch, Record
@@ -68,9 +68,7 @@ class Cursor:
         if batch.seek < self._seek:
             return None  # fetched before the rewind that is under way, and so fetched again
         if batch.begin < self.next:
-            now = (await cluster.topic_ids([self.topic]))[self.topic]
-            if now != self._topic_id:
-                raise TopicRecreatedError(f"{self.topic} was deleted and created again")
+            self.require_topic(await cluster.topic_ids([self.topic]))
             await self.compare(cluster)
         if batch.end <= self.next:
             return None
@@ -89,6 +87,15 @@ class Cursor:
         if batch.begin >= self.next:
             return batch.records
         return [record for record in batch.records if record.offset >= self.next]
+
+    def require_topic(self, topic_ids: Mapping[str, str]) -> None:
+        """Whether it is still the topic that the lane was opened for, by Kafka's own IDs of now.
+
+        Raises:
+            TopicRecreatedError: it is another one of that name.
+        """
+        if topic_ids[self.topic] != self._topic_id:
+            raise TopicRecreatedError(f"{self.topic} was deleted and created again")
 
     def renew(self, batch: FetchedBatch) -> FetchedBatch:
         """The batch as one that was fetched after the opening, which it was: it has been read again."""

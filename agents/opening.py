@@ -17,7 +17,7 @@ from aiokafka.errors import KafkaTimeoutError
 
 from agents import journal
 from agents.batch import FetchedBatch
-from agents.cursor import Cursor, TopicRecreatedError
+from agents.cursor import Cursor
 from agents.emitter import Emitter, Outputs
 from agents.ownership import Ownership
 from agents.path import Path
@@ -215,9 +215,8 @@ class Opening:
         await self._confirm(ownership)
         async with asyncio.timeout(QUESTION_LIMIT_S):
             topic_ids = await self._cluster.topic_ids(list(opened.cursors))
-        for topic, known in opened.topic_ids.items():
-            if topic_ids.get(topic, known) != known:
-                raise TopicRecreatedError(f"{topic} was deleted and created again")
+        for cursor in opened.cursors.values():
+            cursor.require_topic(topic_ids)
         await self._begin(opened.cursors, ownership)
 
     async def _begin(self, cursors: Mapping[str, Cursor], ownership: Ownership) -> None:

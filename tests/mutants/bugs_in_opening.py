@@ -260,8 +260,8 @@ MUTANTS: Final = (
         (
             Patch(
                 _OPENING,
-                "            if topic_ids.get(topic, known) != known:\n",
-                "            if topic_ids.get(topic, known) == b'':\n",
+                "            cursor.require_topic(topic_ids)\n",
+                "            assert cursor\n",
             ),
         ),
         f"{_STAYS_TESTS}::test_input_created_again_in_between",
