@@ -5,7 +5,7 @@ from typing import Final, Literal
 from pydantic import Field, field_validator, model_validator
 
 from ringfence_kafka import wire
-from ringfence_kafka.config.section import Section, TopicName
+from ringfence_kafka.config.section import Section, TopicName, listed
 
 MAX_PARTITIONS: Final = 100_000
 MAX_ID_CACHE_SIZE: Final = 2**31 - 1
@@ -38,10 +38,7 @@ class AddressDefaults(Section):
     """How producers choose partitions: ``murmur2`` (Java, aiokafka) or ``crc32`` (librdkafka's default)."""
     duplicates: Literal["drop", "divert"] = "drop"
 
-    @field_validator("duplicate_id_headers", mode="before")
-    @classmethod
-    def _list_of_names(cls, value: object) -> object:
-        return tuple(value) if isinstance(value, list) else value
+    _list_of_names = listed("duplicate_id_headers")
 
     @field_validator("duplicate_id_headers")
     @classmethod
@@ -69,10 +66,7 @@ class AddressSettings(AddressDefaults):
     transaction_addresses: tuple[str, ...] = ()
     """Other addresses that parts of its transactions may go to."""
 
-    @field_validator("transaction_addresses", mode="before")
-    @classmethod
-    def _list_of_addresses(cls, value: object) -> object:
-        return tuple(value) if isinstance(value, list) else value
+    _list_of_addresses = listed("transaction_addresses")
 
     @model_validator(mode="before")
     @classmethod

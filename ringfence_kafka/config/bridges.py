@@ -10,7 +10,7 @@ from pydantic import Field, StringConstraints, field_validator, model_validator
 from ringfence_kafka import wire
 from ringfence_kafka.config.kafka import KafkaSettings
 from ringfence_kafka.config.patterns import has_wildcard
-from ringfence_kafka.config.section import Section, TopicName
+from ringfence_kafka.config.section import Section, TopicName, listed
 
 NAME_CHARACTERS_MAX: Final = 200
 """Of a bridge, as :mod:`ringfence_kafka.hop` takes it; its group and its quarantine topic fit Kafka then."""
@@ -62,10 +62,7 @@ class BridgeSettings(Section):
 
     _no_verb = field_validator("name")(_require_no_verb)
 
-    @field_validator("filter_values", mode="before")
-    @classmethod
-    def _list_of_values(cls, value: object) -> object:
-        return tuple(value) if isinstance(value, list) else value
+    _list_of_values = listed("filter_values")
 
     @field_validator("add_headers")
     @classmethod
@@ -137,10 +134,7 @@ class ConnectionSettings(Section):
 
     _no_verb = field_validator("name")(_require_no_verb)
 
-    @field_validator("addresses", "members", mode="before")
-    @classmethod
-    def _lists(cls, value: object) -> object:
-        return tuple(value) if isinstance(value, list) else value
+    _lists = listed("addresses", "members")
 
     @field_validator("addresses")
     @classmethod

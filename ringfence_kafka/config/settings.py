@@ -26,7 +26,7 @@ from ringfence_kafka.config.addresses import AddressDefaults, AddressSettings
 from ringfence_kafka.config.bridge_faults import Addressed, bridge_faults
 from ringfence_kafka.config.bridges import BridgeSettings, ConnectionSettings
 from ringfence_kafka.config.kafka import KafkaSettings
-from ringfence_kafka.config.section import Section, TopicName
+from ringfence_kafka.config.section import Section, TopicName, listed
 from ringfence_kafka.errors import ConfigurationError
 
 TOPIC_CHARACTERS_MAX: Final = 249
@@ -115,10 +115,7 @@ class Settings(Section):
             settings._patterns = tuple(filter(patterns.is_pattern, data.get("addresses", ())))  # noqa: SLF001 - its own
         return settings
 
-    @field_validator("bridges", "cluster_connections", mode="before")
-    @classmethod
-    def _lists(cls, value: object) -> object:
-        return tuple(value) if isinstance(value, list) else value
+    _lists = listed("bridges", "cluster_connections")
 
     @model_validator(mode="before")
     @classmethod
