@@ -36,7 +36,7 @@ from agents.ownership import Ownership
 from agents.transactions import Observe, Transactions
 from ringfence_kafka.producer import FencedError
 from ringfence_kafka.tenure import Step, Tenure
-from ringfence_kafka.waiting import back_off, is_cancelled, set_within
+from ringfence_kafka.waiting import back_off, cancelled, is_cancelled, set_within
 
 log: Final = logging.getLogger("ringfence.lane")
 
@@ -217,8 +217,7 @@ class Lane:
 
     async def _leave_to_the_fence(self, task: "asyncio.Task[None]") -> None:
         log.warning("lane %s: its transaction does not end; left to the next owner's fence", self.name)
-        task.cancel()
-        await asyncio.wait([task])
+        await cancelled(task)
 
     # -- the task ------------------------------------------------------------------------------------------
 
@@ -248,7 +247,6 @@ class Lane:
                         raise
                     await self._failed(error)
         finally:
-            self._busy = False
             await self._discard()
 
     async def _while_ours(self, step: Coroutine[Any, Any, None]) -> None:
@@ -259,8 +257,7 @@ class Lane:
         finally:
             self._ours = None
             if not task.done():
-                task.cancel()
-                await asyncio.wait([task])
+                await cancelled(task)
         if not (task.cancelled() and task.cancelling()):
             task.result()
 
@@ -279,10 +276,7 @@ class Lane:
         try:
             await self._opening.regain(ownership, self._require_opened())
         except NotOwnerError as error:
-            delay = self._back_off()
-            self._tenure.failed(time.monotonic() + delay, keeps=True)
-            self._set(LaneState.RETRYING, self._failures.reason(error))
-            self._failures.say(error, delay, self._tenure.attempts)
+            self._try_later(error, keeps=True)
             return
         self._tenure.confirmed(ownership)
         self._failures.waited()
@@ -325,15 +319,16 @@ class Lane:
             raise AssertionError(f"lane {self.name} is not open")
         return self._opened
 
-    def _back_off(self) -> float:
-        return back_off(self._tenure.attempts + 1, BACKOFF_FIRST_S, BACKOFF_MAX_S)
-
     async def _failed(self, error: BaseException) -> None:
         await self._discard()  # at once: an open transaction holds back readers of the outputs
-        delay = self._back_off()
-        self._tenure.failed(time.monotonic() + delay)
-        self._set(LaneState.RETRYING, self._failures.reason(error))
+        self._try_later(error)
         self.counts["fenced" if isinstance(error, FencedError) else "retries"] += 1
+
+    def _try_later(self, error: BaseException, *, keeps: bool = False) -> None:
+        """``keeps``: what is open is sound."""
+        delay = back_off(self._tenure.attempts + 1, BACKOFF_FIRST_S, BACKOFF_MAX_S)
+        self._tenure.failed(time.monotonic() + delay, keeps=keeps)
+        self._set(LaneState.RETRYING, self._failures.reason(error))
         self._failures.say(error, delay, self._tenure.attempts)
 
     async def _read_held_again(self, opened: Opened) -> None:

@@ -40,6 +40,7 @@ from ringfence_kafka.cluster import NO_TOPIC, Cluster, TopicIdentity
 from ringfence_kafka.config.names import require_consumer_group
 from ringfence_kafka.config.settings import AddressSettings, Settings
 from ringfence_kafka.errors import ConfigurationError, PrerequisiteError, RingfenceError, TopicError
+from ringfence_kafka.waiting import cancelled
 
 log: Final = logging.getLogger("ringfence.consumer")
 
@@ -189,7 +190,7 @@ class GroupConsumer:
             stack.push_async_callback(insides.end, self._consumer, LEAVE_LIMIT_S)
             stack.push_async_callback(self.held_partitions.close)
             stack.push_async_callback(self._stop_looking)
-            stack.push_async_callback(_cancelled, asyncio.create_task(self._watch.run(), name="topic watch"))
+            stack.push_async_callback(cancelled, asyncio.create_task(self._watch.run(), name="topic watch"))
             await self._until_stopped(self._join_and_fetch())
 
     async def _topics(self) -> DeadLetterTopic:
@@ -225,7 +226,7 @@ class GroupConsumer:
 
     async def _stop_looking(self) -> None:
         if self._looking is not None:
-            await _cancelled(self._looking)
+            await cancelled(self._looking)
 
     async def _look_again(self) -> None:
         """Whoever creates a topic again may give it other settings: say so until it is as it must be."""
@@ -256,8 +257,7 @@ class GroupConsumer:
         finally:
             stopping.cancel()
             refusing.cancel()
-            flowing.cancel()
-            await asyncio.wait([flowing])
+            await cancelled(flowing)
         if self.dispatcher.refused is not None:
             raise self.dispatcher.refused
         if not flowing.cancelled():
@@ -303,11 +303,6 @@ class GroupConsumer:
             ) from error
         log.info("consumer %s of group %s begins at %s", self.options.name, self.group, self._topic)
         await self._intake.run()
-
-
-async def _cancelled(task: "asyncio.Task[None]") -> None:
-    task.cancel()
-    await asyncio.wait([task])
 
 
 class _Listener(ConsumerRebalanceListener):  # type: ignore[misc]

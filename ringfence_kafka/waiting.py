@@ -1,7 +1,8 @@
-"""How long to wait: for an event, and before the next attempt; and whether it is we that shall wait no longer."""
+"""How long to wait: for an event, and before the next attempt; for the end of what was cancelled, and whether that are we."""
 
 import asyncio
 import random
+from typing import Any
 
 
 async def set_within(event: asyncio.Event, limit_s: float | None) -> bool:
@@ -21,6 +22,14 @@ def is_cancelled() -> bool:
     """Whether somebody has cancelled the task that runs now: a ``CancelledError`` may also be of what it waited for."""
     task = asyncio.current_task()
     return task is not None and task.cancelling() > 0
+
+
+async def cancelled(task: "asyncio.Task[Any]") -> None:
+    """End a task whose outcome nobody wants, or has asked for before. Never raises what it raised."""
+    task.cancel()
+    await asyncio.wait([task])
+    if not task.cancelled():
+        task.exception()
 
 
 def back_off(attempt: int, first_s: float, most_s: float) -> float:

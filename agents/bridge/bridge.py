@@ -16,11 +16,11 @@ from agents.bridge.partitions import Partitions
 from agents.bridge.plan import AGAIN_FIRST_S, AGAIN_MOST_S, LASTED_S, Plan
 from agents.bridge.source import SourceConsumer
 from agents.bridge.state import SOURCE, BridgeState
-from agents.bridge.stopping import StoppingError, cancelled, unless
+from agents.bridge.stopping import StoppingError, unless
 from agents.bridge.upkeep import keep, measure
 from ringfence_client.topic_watch import TopicWatch
 from ringfence_kafka.cluster import NO_TOPIC, Cluster, TopicIdentity
-from ringfence_kafka.waiting import back_off, set_within
+from ringfence_kafka.waiting import back_off, cancelled, set_within
 
 log: Final = logging.getLogger("ringfence.bridge")
 

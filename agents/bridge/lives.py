@@ -16,12 +16,12 @@ from agents.bridge.partitions import OUTDATED, Partitions
 from agents.bridge.plan import AGAIN_FIRST_S, AGAIN_MOST_S, LASTED_S, Plan
 from agents.bridge.source import Read
 from agents.bridge.state import SOURCE, TARGET, UNREADABLE, BridgeState
-from agents.bridge.stopping import StoppingError, cancelled, unless
+from agents.bridge.stopping import StoppingError, unless
 from agents.bridge.targeting import look
 from agents.bridge.window import CYCLE_RECORDS_MAX
 from ringfence_kafka.errors import RingfenceError, said
 from ringfence_kafka.idempotent import IdempotentProducer
-from ringfence_kafka.waiting import back_off, set_within
+from ringfence_kafka.waiting import back_off, cancelled, set_within
 
 log: Final = logging.getLogger("ringfence.bridge")
 

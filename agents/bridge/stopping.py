@@ -4,6 +4,8 @@ import asyncio
 from collections.abc import Coroutine
 from typing import Any, TypeVar
 
+from ringfence_kafka.waiting import cancelled
+
 T = TypeVar("T")
 
 
@@ -26,11 +28,3 @@ async def unless(stopping: asyncio.Event, work: Coroutine[Any, Any, T]) -> T:
     finally:
         stopped.cancel()
         await cancelled(task)
-
-
-async def cancelled(task: "asyncio.Task[Any]") -> None:
-    """End a task whose outcome nobody wants, or has asked for before. Never raises what it raised."""
-    task.cancel()
-    await asyncio.wait([task])
-    if not task.cancelled():
-        task.exception()
