@@ -1,12 +1,10 @@
 """Builds the record batches of a lane's changelog."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
-from ringfence_kafka.producer import Builder, Outgoing
+from ringfence_kafka.producer import NewBuilder, Outgoing
 from tables.codec import META_KEY, encode_meta
 from tables.table import Change, LaneTable
-
-NewBuilder = Callable[[], Builder]
 
 
 def changelog_batches(

@@ -18,11 +18,10 @@ from agents.unit import Unit
 from ringfence_kafka import wire
 from ringfence_kafka.config.settings import AddressSettings
 from ringfence_kafka.errors import TopicError
-from ringfence_kafka.producer import Builder, Outgoing
+from ringfence_kafka.producer import Builder, NewBuilder, Outgoing
 from ringfence_kafka.topics import too_small
 from tables.ring import Verdict
 
-NewBuilder = Callable[[], Builder]
 Headers = list[tuple[str, bytes | None]]
 
 OURS_BYTES: Final = 2_048

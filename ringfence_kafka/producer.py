@@ -36,6 +36,7 @@ DISCARD_TIMEOUT_S: Final = 3.0
 
 Builder = Any
 """aiokafka's BatchBuilder: ``append(timestamp=, key=, value=, headers=)`` returns None when it is full."""
+NewBuilder = Callable[[], Builder]
 
 
 class FencedError(Exception):

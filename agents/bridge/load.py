@@ -1,7 +1,7 @@
 """Makes of what was read the record batches of one cycle. Pure but for the builders, which are aiokafka's."""
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import Final
@@ -15,9 +15,8 @@ from agents.home import Home
 from agents.verdict import Reader, is_envelope
 from ringfence_kafka import wire
 from ringfence_kafka.hop import Source, encode_at, encode_source
-from ringfence_kafka.producer import Builder
+from ringfence_kafka.producer import Builder, NewBuilder
 
-NewBuilder = Callable[[], Builder]
 QUARANTINE_PARTITION: Final = 0
 
 
