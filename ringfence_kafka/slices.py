@@ -44,12 +44,3 @@ class Slices:
                     await asyncio.sleep(0)
         finally:
             steps.close()
-
-
-def at_once(steps: Steps[T]) -> T:
-    """The result, where nobody is held up."""
-    while True:
-        try:
-            next(steps)
-        except StopIteration as end:
-            return end.value  # type: ignore[no-any-return]

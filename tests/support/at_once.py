@@ -1,10 +1,21 @@
 """What the product makes in slices, made at once."""
 
-from typing import Any
+from typing import Any, TypeVar
 
-from ringfence_kafka.slices import at_once
+from ringfence_kafka.slices import Steps
 from tables.resize import making_ring
 from tables.ring import ResidentIndex, Ring
+
+T = TypeVar("T")
+
+
+def at_once(steps: Steps[T]) -> T:
+    """The result of a computation that may be interrupted, where nobody is held up."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            return end.value  # type: ignore[no-any-return]
 
 
 def rebuild(*arguments: Any, **options: Any) -> ResidentIndex:

@@ -9,7 +9,6 @@ import pytest
 from ringfence_kafka import log_reader
 from ringfence_kafka.config.settings import KafkaSettings
 from ringfence_kafka.errors import ForeignChangelogError
-from ringfence_kafka.slices import at_once
 from tables import codec
 from tables.codec import FormatError, Meta, Origin, Slot
 from tables.index import StoredIndex
@@ -17,7 +16,7 @@ from tables.restore import ChangelogBounds, Restore, UntrustedError, require_own
 from tables.ring import Ring, Verdict
 from tables.store import DamagedStoreError, Store, StoredState, Writes
 from tables.table import LaneTable, Restored, TableOptions
-from tests.support.at_once import make_ring
+from tests.support.at_once import at_once, make_ring
 
 ALPHABET = [codec.encode_id(b"%c" % letter) for letter in b"abcdefghijklmnopqrstuvwxyz"]
 DAY_S = 86_400.0

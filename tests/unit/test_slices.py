@@ -7,7 +7,8 @@ from collections.abc import Generator
 
 import pytest
 
-from ringfence_kafka.slices import Slices, at_once
+from ringfence_kafka.slices import Slices
+from tests.support.at_once import at_once
 
 
 def _counting(steps: int, seen: list[str], name: str) -> Generator[None, None, str]:
