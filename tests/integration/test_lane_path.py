@@ -223,11 +223,7 @@ async def test_crash_before_the_commit_rejects_nothing(bootstrap: str, tmp_path:
     async with bench(bootstrap, tmp_path) as lanes:
         lanes.send(*ids(0, 10))
         former = await lanes.opened("disk")
-        gate = Gate()
-        remove = failpoints.install("before-commit", f"{lanes.name}-0", gate)
-        await former.offer(await lanes.fetch(0, 10))
-        await gate.wait()
-        remove()
+        await lanes.held(former, "before-commit", 0, 10)
         former._task.cancel()  # type: ignore[union-attr]
         await former.dispose()
         lane = await lanes.opened("disk")
@@ -242,11 +238,7 @@ async def test_crash_after_the_commit_repeats_nothing(bootstrap: str, tmp_path: 
     async with bench(bootstrap, tmp_path) as lanes:
         lanes.send(*ids(0, 10), *ids(0, 10))
         former = await lanes.opened("disk")
-        gate = Gate()
-        remove = failpoints.install("after-commit", f"{lanes.name}-0", gate)
-        await former.offer(await lanes.fetch(0, 10))
-        await gate.wait()
-        remove()
+        await lanes.held(former, "after-commit", 0, 10)
         former._task.cancel()  # type: ignore[union-attr]
         await former.dispose()
         lane = await lanes.opened("disk")
@@ -262,11 +254,7 @@ async def test_write_of_an_older_epoch_is_refused(bootstrap: str, tmp_path: Path
     async with bench(bootstrap, tmp_path) as lanes:
         lanes.send(*ids(0, 10), *ids(0, 10))
         lane = await lanes.opened()
-        gate = Gate()
-        remove = failpoints.install("before-store", f"{lanes.name}-0", gate)
-        await lane.offer(await lanes.fetch(0, 10))
-        await gate.wait()
-        remove()
+        gate = await lanes.held(lane, "before-store", 0, 10)
         # Another opening of the same lane, as after A → B → A, while the former still hangs after its commit.
         await lane._opening.open(Group())
         head_before = lane._opening.table.ring.head
@@ -286,11 +274,7 @@ async def test_closing_finishes_the_transaction(bootstrap: str, tmp_path: Path) 
     async with bench(bootstrap, tmp_path) as lanes:
         lanes.send(*ids(0, 10))
         lane = await lanes.opened()
-        gate = Gate()
-        remove = failpoints.install("before-send", f"{lanes.name}-0", gate)
-        await lane.offer(await lanes.fetch(0, 10))
-        await gate.wait()
-        remove()
+        gate = await lanes.held(lane, "before-send", 0, 10)
         closing = asyncio.create_task(lane.close())
         await asyncio.sleep(0)
         gate.open()

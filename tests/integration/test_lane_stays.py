@@ -57,11 +57,7 @@ async def test_finishes_what_is_under_way(bootstrap: str, tmp_path: Path) -> Non
     async with bench(bootstrap, tmp_path) as lanes:
         lanes.send(*ids(0, 10))
         lane = await lanes.opened()
-        gate = Gate()
-        remove = failpoints.install("before-send", f"{lanes.name}-0", gate)
-        await lane.offer(await lanes.fetch(0, 10))
-        await gate.wait()
-        remove()
+        gate = await lanes.held(lane, "before-send", 0, 10)
         suspending = asyncio.create_task(lane.suspend())
         await asyncio.sleep(0)
         early = suspending.done()
@@ -159,11 +155,7 @@ async def test_transaction_that_does_not_end(
     async with bench(bootstrap, tmp_path) as lanes:
         lanes.send(*ids(0, 10))
         lane = await lanes.opened()
-        gate = Gate()
-        remove = failpoints.install("before-commit", f"{lanes.name}-0", gate)
-        await lane.offer(await lanes.fetch(0, 10))
-        await gate.wait()
-        remove()
+        await lanes.held(lane, "before-commit", 0, 10)
         await asyncio.wait_for(lane.suspend(), 10)
         left = lane.state
         await _goes_on(lane, Group())

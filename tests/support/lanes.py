@@ -13,7 +13,9 @@ from confluent_kafka.admin import AdminClient
 
 from agents.batch import FetchedBatch
 from agents.lane import Lane, LaneState
+from agents.lanes import Lanes
 from agents.opening import Opening
+from ringfence_kafka import failpoints
 from ringfence_kafka.cluster import Cluster
 from ringfence_kafka.config.load import validate
 from ringfence_kafka.config.settings import Settings
@@ -152,6 +154,15 @@ class Bench:
         """Hand the lane a batch and wait until it is processed."""
         await lane.offer(await self.fetch(begin, end))
         await until(lambda: lane.next >= end, lambda: f"next is {lane.next}, {lane.state}: {lane.reason}")
+
+    async def held(self, lane: Lane | Lanes, point: str, begin: int, end: int) -> Gate:
+        """Hand over a batch, and wait until it has reached a fail point; the gate holds it there, and nothing after it."""
+        gate = Gate()
+        remove = failpoints.install(point, f"{self.name}-0", gate)
+        await lane.offer(await self.fetch(begin, end))
+        await gate.wait()
+        remove()
+        return gate
 
     def output(self) -> list[kafka.Got]:
         """What was accepted."""
