@@ -15,8 +15,10 @@ _FENCE: Final = """\
             await self._confirm(ownership)
 """
 _BOUNDS: Final = "            bounds = await self._changelog_bounds(facts.delete_retention_s)\n"
-_BEGUN: Final = "                    await cursor.begin(ownership)\n"
-_CURSORS_MADE: Final = f"{_BEGUN}        except BaseException as error:\n"
+_BEGUN: Final = "                await cursor.begin(ownership)\n"
+_CURSORS_MADE: Final = (
+    "            await self._begin(cursors, ownership)\n        except BaseException as error:\n"
+)
 _KNOWN: Final = "            known = [each for each in (committed, recorded) if each is not None]\n"
 
 MUTANTS: Final = (
@@ -40,9 +42,7 @@ MUTANTS: Final = (
             Patch(
                 _OPENING,
                 _CURSORS_MADE,
-                _CURSORS_MADE.replace(
-                    "        except BaseException", f"{_FENCE}        except BaseException"
-                ),
+                f"{_FENCE}{_CURSORS_MADE}",
             ),
         ),
         _AFTER_THE_FENCE,
@@ -79,7 +79,7 @@ MUTANTS: Final = (
     Mutant(
         "opening-does-not-rewind",
         "What came between two openings was dropped, and its records wait until later ones come.",
-        (Patch(_OPENING, _BEGUN, "                    assert cursor\n"),),
+        (Patch(_OPENING, _BEGUN, "                assert cursor\n"),),
         "tests/integration/test_lane_path.py::test_what_came_while_closed_is_fetched_again",
     ),
     Mutant(
