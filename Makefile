@@ -4,7 +4,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.setup-done
 
-.PHONY: setup demo demo-bridge test long unit integration faults mutants soak lint bench wheels lock clean
+.PHONY: setup demo demo-bridge test long unit integration faults mutants simulate soak lint bench wheels lock clean
 
 setup: $(STAMP)
 
@@ -44,6 +44,10 @@ faults: setup
 # Puts deliberate bugs into a copy, one at a time, and shows that each is caught by a named test.
 mutants: setup
 	$(BIN)/python -m tests.mutants --jobs 2
+
+# Schedules of faults in simulated worlds, on virtual time; fresh seeds unless SEED is given. One that fails is made short.
+simulate: setup
+	$(BIN)/python -m tests.simulation $(if $(filter command line environment,$(origin SEED)),--seed $(SEED)) $(if $(SECONDS),--seconds $(SECONDS))
 
 # Rounds of faults; a round that fails names the seed and the faults that run it again.
 MINUTES ?= 60

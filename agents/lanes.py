@@ -89,7 +89,7 @@ class Lanes:
             stay = self._lanes.keys() & mine
             for each in sorted(stay):
                 self._lanes[each].start(ownership)
-            await asyncio.gather(*(self._dismiss(each) for each in self._lanes.keys() - mine))
+            await asyncio.gather(*(self._dismiss(each) for each in sorted(self._lanes.keys() - mine)))
             for each in sorted(mine - stay):
                 lane = self._lanes[each] = self._new(each)
                 lane.start(ownership)

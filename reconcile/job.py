@@ -29,7 +29,7 @@ from reconcile.night.nights import Night, Nights, results_folder
 from reconcile.page import advice, morning, pages
 from reconcile.page.figures import Figures
 from reconcile.page.report import progress, show, terminal
-from reconcile.spark.failures import SPARK, SparkError, explained
+from reconcile.spark.failures import SPARK, SparkError, explained, of_spark
 from reconcile.spark.files import Files, LocalFiles, is_local, named, proved, readable
 from reconcile.spark.hadoop_files import HadoopFiles
 from reconcile.spark.session import FEW, fit_to, required, session, submitted
@@ -106,8 +106,10 @@ def _run(settings: Settings, options: Options, stop: Stop) -> int:
             document = judge(spark, settings, ready.nights, ready.survey, out)
             drawn = out is not None and pages.PAGE in out.names("")
             kept = ready.nights.files.read(f"{results_folder(document['night'])}/{results.FIGURES}")
-        except SPARK as error:
-            raise _explained(error) from error
+        except (*SPARK, AssertionError) as error:
+            if (found := of_spark(error)) is None:
+                raise
+            raise _explained(found) from error
     tell(document, Figures.from_json(kept).advice, options, drawn=drawn)
     return summary.EXIT_CODES[document["verdict"]]
 

@@ -23,7 +23,7 @@ from reconcile.cluster.admin import Admin
 from reconcile.job import opened
 from reconcile.page.pages import PAGE, put, written
 from reconcile.page.report import progress, terminal
-from reconcile.spark.failures import SPARK, SparkError, explained
+from reconcile.spark.failures import SPARK, SparkError, explained, of_spark
 from reconcile.spark.files import Files, LocalFiles, is_local, named, proved
 from reconcile.spark.session import fit_to, required, session
 from reconcile.spark.source_options import kafka_options
@@ -104,8 +104,10 @@ def counted(spark: SparkSession, request: Request, topic: Topic) -> Audit:
             others = {name: dialect(each) for name, each in request.others.items()}
             counter = Counter(spark, kafka_options(request.kafka), say, others)
             return counter.counted(_nothing_yet(request, topic), look_further=further)
-    except SPARK as error:
-        raise _explained(error, topic) from error
+    except (*SPARK, AssertionError) as error:
+        if (found := of_spark(error)) is None:
+            raise
+        raise _explained(found, topic) from error
 
 
 def _nothing_yet(request: Request, topic: Topic) -> Audit:

@@ -33,6 +33,13 @@ class EvidenceGoneError(RingfenceError):
     exit_code = 3
 
 
+def of_spark(error: BaseException) -> SparkError | None:
+    """What Spark has raised, also where PySpark stumbled over it: it asserts that it knows the reason of each error."""
+    if isinstance(error, AssertionError) and error.__context__ is not None:
+        return of_spark(error.__context__)
+    return error if isinstance(error, SPARK) else None
+
+
 def explained(error: SparkError, *, gone: str, less: str, disk: str, after: str) -> RingfenceError:
     """What to raise instead; to be called while the session is there.
 

@@ -13,7 +13,7 @@ from pyspark.errors import PySparkException
 from reconcile import job
 from reconcile.cluster.admin import Admin
 from reconcile.job import _explained
-from reconcile.spark.failures import SPARK, SparkError
+from reconcile.spark.failures import SPARK, SparkError, of_spark
 from reconcile.spark.jvm import JvmError
 from reconcile.spark.session import CONNECTOR, DRIVER_MEMORY, configured
 from reconcile.spark.source_options import kafka_options
@@ -106,6 +106,23 @@ def test_a_jvm_that_was_killed(error: SparkError) -> None:
     """What then comes from Py4J is Spark's error too, and no fault of the program."""
     assert isinstance(error, SPARK)
     assert "Spark's JVM has ended: killed, perhaps" in str(_explained(error))
+
+
+def test_pyspark_stumbles_over_a_jvm_that_was_killed() -> None:
+    """Its own assertion about an error's reason is not the reason; one of ours stays what it is."""
+    lost = Py4JError("An error occurred while calling o2161.json")
+    stumbled: BaseException | None = None
+    try:
+        try:
+            raise lost
+        except Py4JError:
+            raise AssertionError("Undefined error message parameter for error class: CANNOT_PARSE_DATATYPE")  # noqa: B904
+    except AssertionError as error:
+        stumbled = error
+
+    assert stumbled is not None
+    assert of_spark(stumbled) is lost
+    assert of_spark(AssertionError("ours")) is None
 
 
 def test_clients_refuse_the_settings(tmp_path: Path) -> None:

@@ -1,0 +1,168 @@
+"""What must hold of a world that has settled."""
+
+import zlib
+from collections.abc import Iterable
+from dataclasses import replace
+from itertools import pairwise
+from typing import Final
+
+from ringfence_kafka import wire
+from tables import codec
+from tables.codec import Meta, Slot
+from tests.faults import checker
+from tests.faults.checker import Anomaly
+from tests.faults.history import History, Record
+from tests.simulation.logs import Log, Stored
+from tests.simulation.names import ACCEPTED, ADDRESS, CHANGELOG, DUPLICATES, QUARANTINE
+from tests.simulation.world import BEGINNING, World
+
+_FAR: Final = 1_000_000
+ALLOWED = frozenset({Anomaly.OVERRUN, Anomaly.CROSS_LANE})
+
+
+def faults(world: World) -> list[str]:
+    """A line each; none if all is well."""
+    violations = [said for each in world.processes for said in each.rights.violations]
+    return [*violations, *_anomalies(world), *_states(world)]
+
+
+def history(world: World) -> History:
+    """What the topics hold, as the fault checker judges it."""
+    partitions = world.plan.partitions
+    if world.recreated:
+        return _told_apart(world)
+    return History(
+        ADDRESS,
+        partitions,
+        world.plan.capacity,
+        lambda key: zlib.crc32(key) % partitions,
+        inputs=[*world.kept, *_records(world, ADDRESS)],
+        accepted=_records(world, ACCEPTED),
+        diverted=_records(world, DUPLICATES),
+        quarantined=_records(world, QUARANTINE),
+        divert=world.plan.divert,
+    )
+
+
+def _told_apart(world: World) -> History:
+    """Where the input was created again: what came after that as if it stood far behind what came before. Known by the messages' tokens."""
+    world.generations, generations, world.recreated = {}, world.generations, 0
+    told = history(world)
+    world.generations, world.recreated = generations, 1
+
+    def moved(each: Record) -> Record:
+        return each._replace(offset=each.offset + _FAR * generations.get(each.token or b"", 0))
+
+    def sourced(each: Record) -> Record:
+        far = _FAR * generations.get(each.token or b"", 0)
+        return each._replace(headers=tuple((name, _behind(name, value, far)) for name, value in each.headers))
+
+    outputs = [*told.accepted, *told.diverted, *told.quarantined]
+    shown = {each.token for each in outputs}
+    # Of the topic that is gone nobody had to process all: what shows nowhere is left out.
+    inputs = [moved(each) for each in told.inputs if each.token in generations or each.token in shown]
+    return replace(
+        told,
+        inputs=inputs,
+        accepted=[sourced(each) for each in told.accepted],
+        diverted=[sourced(each) for each in told.diverted],
+        quarantined=[sourced(each) for each in told.quarantined],
+    )
+
+
+def _behind(name: str, value: bytes | None, far: int) -> bytes | None:
+    if name not in {wire.HEADER_SOURCE, wire.HEADER_ORIGINAL} or value is None:
+        return value
+    place, _, offset = value.rpartition(b"/")
+    if name == wire.HEADER_ORIGINAL:
+        far = _FAR if int(offset) < BEGINNING else 0
+    return b"%b/%d" % (place, int(offset) + far)
+
+
+def _records(world: World, topic: str) -> list[Record]:
+    return [
+        record(topic, log.partition, each)
+        for log in world.cluster.topics[topic].logs
+        for each in log.committed()
+    ]
+
+
+def record(topic: str, partition: int, each: Stored) -> Record:
+    """As the checker knows one."""
+    return Record(topic, partition, each.offset, each.key, each.value, each.headers, each.timestamp)
+
+
+def _anomalies(world: World) -> Iterable[str]:
+    allowed = ALLOWED | {Anomaly.FORGOTTEN} if world.forgetful else ALLOWED
+    for each in checker.check(history(world)):
+        if each.anomaly not in allowed:
+            yield str(each)
+
+
+def _states(world: World) -> Iterable[str]:
+    """Changelog, ring and store of each lane."""
+    for number, log in enumerate(world.cluster.topics[CHANGELOG].logs):
+        records = log.committed()
+        yield from _interleaved(log, records)
+        metas = [
+            codec.decode_meta(each.value) for each in records if each.key == codec.META_KEY and each.value
+        ]
+        if world.forgetful:
+            continue
+        yield from _went_back(log, metas)
+        (lane,) = world.owners(number)
+        if metas:
+            yield from _differing(world, number, metas[-1], records)
+        elif lane.opening.table.meta is not None:
+            yield f"{CHANGELOG}/{number} is empty, and its lane knows {lane.opening.table.meta}"
+
+
+def _interleaved(log: Log, records: Iterable[Stored]) -> Iterable[str]:
+    """Whoever has written after another one does so for good: two owners never take turns."""
+    owners = [each.part.owner for each in records if each.part is not None]
+    turns = [owner for number, owner in enumerate(owners) if not number or owners[number - 1] != owner]
+    if len(turns) != len(set(turns)):
+        yield f"{log.topic}/{log.partition}: owners take turns: {turns}"
+
+
+def _went_back(log: Log, metas: list[Meta]) -> Iterable[str]:
+    for before, after in pairwise(metas):
+        if after.head < before.head:
+            yield f"{log.topic}/{log.partition}: head {after.head} follows {before.head}"
+        for topic, offset in before.next_offsets.items():
+            if after.next_offsets.get(topic, -1) < offset and after.topic_ids == before.topic_ids:
+                yield f"{log.topic}/{log.partition}: next {after.next_offsets} follows {before.next_offsets}"
+
+
+def _differing(world: World, number: int, meta: Meta, records: Iterable[Stored]) -> Iterable[str]:
+    """What the owner of a lane knows, and what its changelog says."""
+    (lane,) = world.owners(number)
+    table, told = lane.opening.table, f"{CHANGELOG}/{number}"
+    slots: dict[bytes, Slot] = {}
+    for each in records:
+        if each.key is not None and each.value is not None and each.key[:1] == codec.KIND_RING:
+            slots[each.key] = codec.decode_ring(each.key, each.value)
+    live = {
+        slot.sequence: slot
+        for slot in slots.values()
+        if meta.head - meta.capacity <= slot.sequence < meta.head
+    }
+    if table.meta != meta:
+        yield f"{told} ends with {meta}, its lane knows {table.meta}"
+    if len(live) != min(meta.head, meta.capacity):
+        yield f"{told}: head {meta.head}, and {len(live)} of {meta.capacity} IDs are there: {sorted(live)}"
+    if table.ring.head != meta.head:
+        yield f"{told}: head {meta.head}, the ring's is {table.ring.head}"
+    found = dict(zip(live, table.find(list(live)), strict=True))
+    if found != live:
+        yield f"{told} holds {live}, the store {found}"
+    known = table.check([slot.id for slot in live.values()], [0] * len(live))
+    unknown = [
+        slot for slot, original in zip(live.values(), known.originals, strict=True) if original is None
+    ]
+    if unknown:
+        yield f"{told} holds {unknown}, and the ring does not know them"
+    for topic, offset in meta.next_offsets.items():
+        committed = world.cluster.committed(topic, number)
+        if committed is not None and committed > offset:
+            yield f"{told} says {offset} of {topic}, the group has committed {committed}"

@@ -1,0 +1,152 @@
+"""A Kafka cluster as far as lanes use one: topics, a transaction coordinator, a group coordinator. Requests come through network.py."""
+
+import random
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from aiokafka.errors import OffsetOutOfRangeError, UnknownTopicOrPartitionError
+
+from ringfence_kafka.topics import TopicDescription
+from tests.simulation.groups import Group, Place
+from tests.simulation.logs import Fate, Fetched, Headers, Log
+from tests.simulation.loop import Loops
+from tests.simulation.transactions import Coordinator
+
+MARKER_S: Final = 0.004
+"""How long markers take at most, where nothing holds them up."""
+
+_CONFIG: Final = {
+    "cleanup.policy": "delete",
+    "retention.ms": "-1",
+    "max.message.bytes": "1048588",
+    "delete.retention.ms": "86400000",
+}
+
+
+@dataclass
+class Topic:
+    """A topic of this name; one that is created again is another."""
+
+    name: str
+    topic_id: str
+    logs: list[Log]
+    description: TopicDescription
+
+
+class SimulatedCluster:
+    """State, and what requests do to it at the moment they arrive."""
+
+    def __init__(self, loops: Loops, dice: random.Random) -> None:
+        self.loops = loops
+        self.dice = dice
+        self.topics: dict[str, Topic] = {}
+        self.markers_late_until = 0.0
+        self.markers_late_s = 0.0
+        """Until then markers take up to so long."""
+        self.transactions = Coordinator(loops.after, self._marker_delay, self._commit)
+        self.group = Group(lambda: loops.now, loops.after, dice, self._lanes)
+        self.together: list[tuple[str, ...]] = []
+        """Topics whose partitions of one number are assigned together."""
+        self.watchers: list[Callable[[Any, str], None]] = []
+        """Told of each request that arrives: whose network it came by, and what it is."""
+        self.moved: Callable[[], None] = lambda: None
+        """Called when there may be something new to be fetched."""
+        self._created = 0
+
+    # -- topics ------------------------------------------------------------------------------------------------
+
+    def create(self, name: str, partitions: int, **config: str) -> Topic:
+        """A new topic, also where there was one of that name."""
+        self._created += 1
+        topic = Topic(
+            name,
+            f"topic-{self._created}",
+            [Log(name, number) for number in range(partitions)],
+            TopicDescription(name, partitions, _CONFIG | config),
+        )
+        for log in topic.logs:
+            log.moved = self._moved
+        self.topics[name] = topic
+        return topic
+
+    def topic(self, name: str) -> Topic:
+        """Raises UnknownTopicOrPartitionError: there is none."""
+        if name not in self.topics:
+            raise UnknownTopicOrPartitionError(name)
+        return self.topics[name]
+
+    def log(self, topic: str, partition: int) -> Log:
+        """One partition."""
+        return self.topic(topic).logs[partition]
+
+    def describe(self, names: Sequence[str]) -> dict[str, TopicDescription]:
+        """Those that there are."""
+        return {each: self.topics[each].description for each in names if each in self.topics}
+
+    def topic_ids(self, names: Sequence[str]) -> dict[str, str]:
+        """Of topics that must exist."""
+        return {each: self.topic(each).topic_id for each in names}
+
+    def ends(self, topic: str, partition: int) -> tuple[int, int, int]:
+        """Log start, last stable offset, high watermark."""
+        log = self.log(topic, partition)
+        return log.start, log.stable, log.end
+
+    def fetch(self, topic: str, partition: int, begin: int, end: int) -> Fetched:
+        """Committed records of a stretch.
+
+        Raises:
+            OffsetOutOfRangeError: it begins outside the log.
+        """
+        log = self.log(topic, partition)
+        if not log.start <= begin <= log.end:
+            raise OffsetOutOfRangeError({})
+        return log.read(begin, end)
+
+    def committed(self, topic: str, partition: int) -> int | None:
+        """The group's offset; what a transaction commits shows once its marker is written."""
+        return self.group.committed.get(Place(topic, partition))
+
+    # -- writers that are not lanes ----------------------------------------------------------------------------
+
+    def produce(
+        self, topic: str, partition: int, records: Sequence[tuple[int, bytes | None, bytes | None, Headers]]
+    ) -> None:
+        """Of a producer without transactions."""
+        self.log(topic, partition).append(records)
+
+    def produce_in_transaction(
+        self,
+        topic: str,
+        partition: int,
+        records: Sequence[tuple[int, bytes | None, bytes | None, Headers]],
+        seconds: float,
+        *,
+        commit: bool,
+    ) -> None:
+        """Of one whose transaction ends so many seconds later."""
+        log = self.log(topic, partition)
+        part = log.begin(None)
+        log.append(records, part)
+        self.loops.after(seconds, log.mark, part, Fate.COMMITTED if commit else Fate.ABORTED)
+
+    # -- by itself ---------------------------------------------------------------------------------------------
+
+    def _moved(self) -> None:
+        self.moved()
+
+    def _marker_delay(self) -> float:
+        late = self.markers_late_s if self.loops.now < self.markers_late_until else MARKER_S
+        return late * self.dice.random()
+
+    def _commit(self, offsets: Mapping[tuple[str, int], int]) -> None:
+        for (topic, partition), offset in offsets.items():
+            self.group.committed[Place(topic, partition)] = offset
+
+    def _lanes(self) -> list[tuple[Place, ...]]:
+        return [
+            tuple(Place(topic, number) for topic in topics)
+            for topics in self.together
+            for number in range(len(self.topics[topics[0]].logs))
+        ]

@@ -1,0 +1,147 @@
+"""The consumer group's coordinator: generations, members, session time-outs, rebalances."""
+
+import random
+from collections.abc import Callable, Collection, Mapping
+from typing import Any, Final, NamedTuple
+
+SESSION_S: Final = 4.0
+"""After which a member that is not heard of is one no more. The product's is 10 s; heartbeats are as much further apart in it."""
+REBALANCE_S: Final = 12.0
+"""How long those that are asked to join again have for that."""
+
+FIRST_S: Final = 0.01
+"""How long the first generation waits for members."""
+
+
+class Place(NamedTuple):
+    """Topic and partition."""
+
+    topic: str
+    partition: int
+
+
+class Joined(NamedTuple):
+    """The answer to who joins, once all have."""
+
+    member: str
+    generation: int
+    assigned: frozenset[Place]
+    committed: Mapping[Place, int]
+
+
+Reply = Callable[[Joined], None]
+
+
+class _Member:
+    def __init__(self, name: str, now: float) -> None:
+        self.name = name
+        self.heard_at = now
+        self.reply: Reply | None = None
+        """It waits for the next generation."""
+
+
+class Group:
+    """One group. JoinGroup and SyncGroup are one request here."""
+
+    def __init__(
+        self,
+        now: Callable[[], float],
+        after: Callable[..., Any],
+        dice: random.Random,
+        lanes: Callable[[], Collection[tuple[Place, ...]]],
+    ) -> None:
+        """``lanes``: what is assigned together."""
+        self._now = now
+        self._after = after
+        self._dice = dice
+        self._lanes = lanes
+        self.generation = 0
+        self.members: dict[str, _Member] = {}
+        self.assigned: dict[str, frozenset[Place]] = {}
+        self.rebalancing = False
+        self.committed: dict[Place, int] = {}
+        self._count = 0
+        self._round = 0
+
+    def join(self, member: str | None, process: str, reply: Reply) -> None:
+        """A member, or who wants to be one, asks for the next generation."""
+        if member is None or member not in self.members:
+            self._count += 1
+            member = f"{process}-{self._count}"
+            self.members[member] = _Member(member, self._now())
+            self._watch(member)
+        found = self.members[member]
+        found.heard_at, found.reply = self._now(), reply
+        self.rebalance()
+        self._complete()
+
+    def heartbeat(self, member: str, generation: int) -> str:
+        """``ok``, ``unknown``, ``old`` (another generation) or ``rebalancing``."""
+        found = self.members.get(member)
+        if found is None:
+            return "unknown"
+        if generation != self.generation:
+            return "old"
+        found.heard_at = self._now()
+        return "rebalancing" if self.rebalancing else "ok"
+
+    def leave(self, member: str) -> None:
+        """In order."""
+        if self.members.pop(member, None) is not None:
+            self.rebalance()
+            self._complete()
+
+    def rebalance(self) -> None:
+        """Have all members join again."""
+        if not self.rebalancing:
+            self.rebalancing = True
+            self._round += 1
+            self._after(REBALANCE_S, self._go_without, self._round)
+
+    def _go_without(self, number: int) -> None:
+        if self.rebalancing and number == self._round:
+            for name in [name for name, each in self.members.items() if each.reply is None]:
+                del self.members[name]
+            self._complete()
+
+    def _complete(self) -> None:
+        if not self.generation and self._now() < FIRST_S:
+            self._after(FIRST_S, self._complete)
+            return
+        if not self.rebalancing or any(each.reply is None for each in self.members.values()):
+            return
+        self.rebalancing = False
+        self.generation += 1
+        self.assigned = self._assignment()
+        for each in self.members.values():
+            reply, each.reply, each.heard_at = each.reply, None, self._now()
+            if reply is not None:
+                reply(Joined(each.name, self.generation, self.assigned[each.name], dict(self.committed)))
+
+    def _assignment(self) -> dict[str, frozenset[Place]]:
+        """Half of the time lanes stay with who had them, else they are dealt out anew."""
+        names = sorted(self.members)
+        found: dict[str, set[Place]] = {name: set() for name in names}
+        if not names:
+            return {}
+        sticky = self._dice.random() < 0.5
+        self._dice.shuffle(names)
+        lanes = sorted(self._lanes())
+        most = -(-len(lanes) // len(names))
+        for number, lane in enumerate(lanes):
+            former = next((name for name in names if sticky and lane[0] in self.assigned.get(name, ())), None)
+            if former is None or len(found[former]) >= most * len(lane):
+                former = names[number % len(names)]
+            found[former].update(lane)
+        return {name: frozenset(places) for name, places in found.items()}
+
+    def _watch(self, member: str) -> None:
+        """One that waits to join is alive as long as its connection is; here: until the rebalance ends."""
+        found = self.members.get(member)
+        if found is None:
+            return
+        silent = self._now() - found.heard_at
+        if silent >= SESSION_S and found.reply is None:
+            self.leave(member)
+        else:
+            self._after(max(0.1, SESSION_S - silent), self._watch, member)

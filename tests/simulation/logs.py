@@ -1,0 +1,142 @@
+"""Partitions as logs: records, markers, high watermark and last stable offset, retention, compaction."""
+
+import itertools
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Sequence
+from enum import Enum, auto
+from operator import attrgetter
+from typing import Final, NamedTuple
+
+Headers = tuple[tuple[str, bytes | None], ...]
+
+_OFFSET: Final = attrgetter("offset")
+
+
+class Stored(NamedTuple):
+    """A record as it stands in a log; what consumers of it read."""
+
+    offset: int
+    timestamp: int
+    key: bytes | None
+    value: bytes | None
+    headers: Headers
+    part: "Part | None"
+    """Of which transaction; None = of none."""
+
+
+class Fate(Enum):
+    """Of a transaction, as one partition knows it: markers come one by one."""
+
+    OPEN = auto()
+    COMMITTED = auto()
+    ABORTED = auto()
+
+
+class Part:
+    """What one transaction has written to one partition."""
+
+    __slots__ = ("fate", "first", "owner")
+
+    def __init__(self, first: int, owner: tuple[str, int] | None) -> None:
+        self.first = first
+        self.fate = Fate.OPEN
+        self.owner = owner
+        """Transactional ID and epoch of the producer."""
+
+
+class Fetched(NamedTuple):
+    """Committed records, and up to where they were looked for."""
+
+    records: list[Stored]
+    end: int
+
+
+class Log:
+    """One partition."""
+
+    def __init__(self, topic: str, partition: int) -> None:
+        self.topic = topic
+        self.partition = partition
+        self.start = 0
+        """The first offset that retention left."""
+        self.end = 0
+        """The high watermark: what the next record gets."""
+        self.records: list[Stored] = []
+        """In order of their offsets; markers and what compaction has removed are missing."""
+        self._open: list[Part] = []
+        self.moved: Callable[[], None] = lambda: None
+        """Called when readers of committed data may get further."""
+
+    @property
+    def stable(self) -> int:
+        """The last stable offset."""
+        return min((each.first for each in self._open), default=self.end)
+
+    def append(
+        self, records: Iterable[tuple[int, bytes | None, bytes | None, Headers]], part: Part | None = None
+    ) -> int:
+        """Write timestamp, key, value and headers of records; the offset of the first."""
+        base = self.end
+        for number, record in enumerate(records, base):
+            self.records.append(Stored(number, *record, part))
+            self.end = number + 1
+        if part is None:
+            self.moved()
+        return base
+
+    def begin(self, owner: tuple[str, int] | None) -> Part:
+        """A transaction is about to write here."""
+        part = Part(self.end, owner)
+        self._open.append(part)
+        return part
+
+    def mark(self, part: Part, fate: Fate) -> None:
+        """Write the marker that ends it."""
+        part.fate = fate
+        self._open.remove(part)
+        self.end += 1
+        self.moved()
+
+    def read(self, begin: int, end: int) -> Fetched:
+        """What is committed of ``begin <= offset < end``, below the last stable offset."""
+        end = max(begin, min(end, self.stable))
+        low = bisect_left(self.records, begin, key=_OFFSET)
+        found = []
+        for each in itertools.islice(self.records, low, None):
+            if each.offset >= end:
+                break
+            if each.part is None or each.part.fate is Fate.COMMITTED:
+                found.append(each)
+        return Fetched(found, end)
+
+    def processed_up_to(self, offset: int | None) -> bool:
+        """Whether nothing stands here from this offset on, but for markers and what was aborted."""
+        if self._open:
+            return False
+        for each in reversed(self.records):
+            if each.offset < (offset or 0):
+                break
+            if each.part is None or each.part.fate is Fate.COMMITTED:
+                return False
+        return True
+
+    def committed(self) -> Sequence[Stored]:
+        """All that a reader of committed data finds."""
+        return self.read(self.start, self.end).records
+
+    def delete_below(self, offset: int) -> None:
+        """As retention does."""
+        self.start = max(self.start, min(offset, self.stable))
+        del self.records[: bisect_left(self.records, self.start, key=_OFFSET)]
+
+    def compact(self) -> None:
+        """As the cleaner may at any time: of each key the last committed record, below the last stable offset; tombstones are kept."""
+        stable = self.stable
+        last = {
+            each.key: each.offset
+            for each in self.records
+            if each.offset < stable and (each.part is None or each.part.fate is Fate.COMMITTED)
+        }
+        self.records = [
+            each for each in self.records if each.offset >= stable or last.get(each.key) == each.offset
+        ]

@@ -1,0 +1,303 @@
+"""Event loops of simulated processes, on one virtual clock. No selector, no threads, no sleeping: time jumps to the next timer.
+
+Each process has a loop of its own, as each real one has. *Within* a process callbacks run in the order that asyncio guarantees, first
+come, first served: what relies on that (cancellations that meet wake-ups, locks) must find it, or the simulation would report what cannot
+happen. What the seed decides is everything else: which of the processes that could run does, and when each answer comes. A callback takes
+:data:`CALLBACK_S` of virtual time, so that answers also arrive in the middle of whatever a process is doing.
+
+A process that crashes is dropped where it stands: none of its callbacks, timers or tasks ever runs again. Its coroutines are unwound when
+the world has ended, by :meth:`Loops.bury`, where nobody hears of it.
+"""
+
+import asyncio
+import contextlib
+import contextvars
+import heapq
+import math
+import random
+from asyncio import events
+from collections import deque
+from collections.abc import Callable, Coroutine
+from typing import Any, Final
+
+CALLBACK_S: Final = 20e-6
+"""Of virtual time, for one callback."""
+STEPS_MAX: Final = 200_000
+"""Callbacks of one world; past them something spins."""
+_UNWINDINGS: Final = 20
+
+
+class StepsExceededError(AssertionError):
+    """Time does not get on: something spins."""
+
+
+class BuriedError(BaseException):
+    """Of a process whose world has ended: also what would try again for ever ends."""
+
+
+class Handle:
+    """What asyncio.Handle and asyncio.TimerHandle are."""
+
+    __slots__ = ("_args", "_callback", "_context", "_when")
+
+    def __init__(
+        self,
+        callback: Callable[..., object] | None,
+        args: tuple[Any, ...],
+        context: contextvars.Context | None,
+        when: float,
+    ) -> None:
+        self._callback = callback
+        self._args = args
+        self._context = context
+        self._when = when
+
+    def cancel(self) -> None:
+        """Never run it."""
+        self._callback = None
+        self._args = ()
+
+    def cancelled(self) -> bool:
+        """Whether it was cancelled, or has run."""
+        return self._callback is None
+
+    def when(self) -> float:
+        """Its time, by the loop's clock."""
+        return self._when
+
+    def run(self) -> None:
+        """Run it, unless it was cancelled."""
+        callback = self._callback
+        if callback is not None:
+            if self._context is None:
+                callback(*self._args)
+            else:
+                self._context.run(callback, *self._args)
+
+
+class ProcessLoop:
+    """The event loop of one life of a process: only what tasks, futures and time-outs ask of one."""
+
+    def __init__(self, loops: "Loops", process: Any) -> None:
+        self.process = process
+        """Whose; what is patched into the product finds it here."""
+        self.ready: deque[Handle] = deque()
+        self.alive = True
+        self.paused = False
+        self.buried = False
+        """Its world has ended: what asks for the time gets :class:`BuriedError`."""
+        self._loops = loops
+        self._tasks: list[asyncio.Task[Any]] = []
+
+    # -- what asyncio calls ------------------------------------------------------------------------------------
+
+    def time(self) -> float:
+        return self._loops.now
+
+    def call_soon(
+        self, callback: Callable[..., object], *args: Any, context: contextvars.Context | None = None
+    ) -> Handle:
+        handle = Handle(callback, args, context, 0.0)
+        if self.alive:
+            if not self.ready and not self.paused:
+                self._loops.runnable.append(self)
+            self.ready.append(handle)
+        return handle
+
+    def call_later(
+        self,
+        delay: float,
+        callback: Callable[..., object],
+        *args: Any,
+        context: contextvars.Context | None = None,
+    ) -> Handle:
+        return self.call_at(self._loops.now + delay, callback, *args, context=context)
+
+    def call_at(
+        self,
+        when: float,
+        callback: Callable[..., object],
+        *args: Any,
+        context: contextvars.Context | None = None,
+    ) -> Handle:
+        handle = Handle(callback, args, context, when)
+        if self.alive:
+            self._loops.push(when, self, handle)
+        return handle
+
+    def create_future(self) -> "asyncio.Future[Any]":
+        return asyncio.Future(loop=_as_loop(self))
+
+    def create_task(
+        self,
+        coro: Coroutine[Any, Any, Any],
+        *,
+        name: str | None = None,
+        context: contextvars.Context | None = None,
+    ) -> "asyncio.Task[Any]":
+        if not self.alive:
+            coro.close()
+            raise RuntimeError("the process is dead")
+        task = asyncio.Task(coro, loop=_as_loop(self), name=name or "task", context=context)
+        self._tasks.append(task)
+        return task
+
+    def get_debug(self) -> bool:
+        return False
+
+    def is_running(self) -> bool:
+        return True
+
+    def is_closed(self) -> bool:
+        return not self.alive
+
+    def call_exception_handler(self, context: dict[str, Any]) -> None:
+        """Of what nobody asked for; in a real process it would be a line in the log."""
+        if not self.buried:
+            self._loops.unasked.append(context)
+
+    # -- what the world does -----------------------------------------------------------------------------------
+
+    def crash(self) -> None:
+        """Nothing of this process runs again."""
+        self.alive = False
+        self.ready.clear()
+        with contextlib.suppress(ValueError):
+            self._loops.runnable.remove(self)
+
+    def pause(self) -> None:
+        """As SIGSTOP does: nothing runs until :meth:`resume`, time goes on."""
+        self.paused = True
+        with contextlib.suppress(ValueError):
+            self._loops.runnable.remove(self)
+
+    def resume(self) -> None:
+        """Go on, with all timers that are due by now."""
+        if self.paused and self.alive:
+            self.paused = False
+            if self.ready:
+                self._loops.runnable.append(self)
+
+    def unwind(self) -> None:
+        """End all coroutines; nothing that they do on the way is heard of."""
+        tasks, self._tasks = self._tasks, []
+        for task in tasks:
+            if task.done():
+                continue
+            task._log_destroy_pending = False  # type: ignore[attr-defined]
+            coroutine = task.get_coro()
+            for _ in range(_UNWINDINGS):
+                try:
+                    coroutine.close()
+                    break
+                except BaseException:  # noqa: BLE001, S112 - whatever it does, it is dead
+                    continue
+
+
+def _as_loop(loop: ProcessLoop) -> Any:
+    return loop
+
+
+class Loops:
+    """All processes' loops, the clock, and what the cluster does by itself."""
+
+    def __init__(self, dice: random.Random) -> None:
+        self.now = 0.0
+        """Virtual seconds since the world began."""
+        self.steps = 0
+        """Callbacks that were run."""
+        self.dice = dice
+        self.runnable: list[ProcessLoop] = []
+        """Those that have something ready and are not paused."""
+        self.unasked: list[dict[str, Any]] = []
+        """Exceptions that nobody asked for."""
+        self.due = 0
+        """After so many callbacks :meth:`run` returns; whoever wants it to return at once sets it to :attr:`steps`."""
+        self._loops: list[ProcessLoop] = []
+        self._timers: list[tuple[float, int, ProcessLoop | None, Handle]] = []
+        self._count = 0
+
+    def new(self, process: Any) -> ProcessLoop:
+        """The loop of a process that starts."""
+        loop = ProcessLoop(self, process)
+        self._loops.append(loop)
+        return loop
+
+    def push(self, when: float, loop: ProcessLoop | None, handle: Handle) -> None:
+        """A timer; without a loop it is the cluster's."""
+        self._count += 1
+        heapq.heappush(self._timers, (when, self._count, loop, handle))
+
+    def after(self, delay: float, callback: Callable[..., object], *args: Any) -> Handle:
+        """The cluster, the network or the schedule does something, whoever lives."""
+        handle = Handle(callback, args, None, self.now + delay)
+        self.push(self.now + delay, None, handle)
+        return handle
+
+    def run(self, until: Callable[[], bool], due: int, limit_s: float) -> None:
+        """Until ``until`` holds (asked whenever nothing is ready), ``due`` callbacks were run, or the clock shows ``limit_s``.
+
+        Raises:
+            StepsExceededError: something spins.
+        """
+        self.due = due
+        runnable, timers, dice = self.runnable, self._timers, self.dice
+        current: ProcessLoop | None = None
+        try:
+            while self.steps < self.due:
+                if timers and timers[0][0] <= self.now:
+                    self._come(*heapq.heappop(timers)[2:])
+                    continue
+                if not runnable:
+                    if until() or not self._jump(limit_s):
+                        return
+                    continue
+                place = 0 if len(runnable) == 1 else int(dice.random() * len(runnable))
+                loop = runnable[place]
+                if loop is not current:
+                    events._set_running_loop(_as_loop(loop))
+                    current = loop
+                ready = loop.ready
+                ready[0].run()  # stays there meanwhile: what it makes ready comes behind it
+                ready.popleft()
+                if not ready:
+                    del runnable[place]
+                self.steps += 1
+                self.now += CALLBACK_S
+                if self.steps > STEPS_MAX:
+                    raise StepsExceededError(f"{STEPS_MAX} callbacks in {self.now:.1f} virtual seconds")
+        finally:
+            events._set_running_loop(None)
+
+    def _come(self, loop: ProcessLoop | None, handle: Handle) -> None:
+        """A timer's time has come."""
+        if loop is None:
+            handle.run()
+        elif loop.alive and not handle.cancelled():
+            if not loop.ready and not loop.paused:
+                self.runnable.append(loop)
+            loop.ready.append(handle)
+
+    def _jump(self, limit_s: float) -> bool:
+        """To the next timer, if there is one before the limit."""
+        soonest = self._timers[0][0] if self._timers else math.inf
+        if soonest > limit_s:
+            self.now = max(self.now, limit_s)
+            return False
+        if self._timers:
+            self.now = soonest
+        return bool(self._timers)
+
+    def bury(self) -> None:
+        """The world has ended: unwind what is left of all processes, so that nothing of it runs in another world."""
+        for loop in self._loops:
+            loop.alive, loop.buried = False, True
+        for loop in self._loops:
+            events._set_running_loop(_as_loop(loop))
+            loop.unwind()
+        events._set_running_loop(None)
+        self._timers.clear()
+        self.runnable.clear()
+        for loop in self._loops:
+            loop.ready.clear()
+        self._loops.clear()

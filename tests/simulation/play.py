@@ -1,0 +1,107 @@
+"""Plays a schedule in a world, to the end: everything heals, and the world must settle."""
+
+import zlib
+from typing import Final
+
+from tests.simulation.happenings import Happenings
+from tests.simulation.network import Network
+from tests.simulation.process import Process
+from tests.simulation.schedules import Happening, Kind, Message
+from tests.simulation.world import World
+
+SETTLED_WITHIN_S: Final = 120.0
+"""Virtual, after everything has healed."""
+AGAIN: Final = 3
+"""Messages that are sent again at the end, into each partition."""
+
+
+class StalledError(AssertionError):
+    """It does not settle although nothing is wrong any more."""
+
+
+class Play:
+    """Of one world's schedule."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._happenings = Happenings(world)
+
+    def run(self) -> None:
+        """From the beginning to the end.
+
+        Raises:
+            AssertionError: it does not settle, or spins.
+        """
+        world = self._world
+        for each in world.processes:
+            each.start()
+        for what in world.plan.happenings:
+            process = self._await(what)
+            if world.trace is not None:
+                world.note(f"{what} → {process.name}")
+            self._happenings.happen(what, process)
+        self._heal()
+        self._settle()
+        # Who goes on with a lane that somebody had in between learns of it by what it writes next.
+        for partition in range(world.plan.partitions):
+            self._happenings.send(self._last(partition))
+        self._settle()
+
+    def _settle(self) -> None:
+        world = self._world
+        world.look_again_at = 0.0
+        world.loops.run(world.settled, 10**9, world.loops.now + SETTLED_WITHIN_S)
+        world.look_again_at = 0.0
+        if not world.settled():
+            raise StalledError(world.unsettled())
+
+    def _await(self, what: Happening) -> Process:
+        """Until it is due; whom it strikes."""
+        world = self._world
+        loops, struck = world.loops, world.processes[what.process]
+
+        def arrived(network: Network, request: str) -> None:
+            nonlocal struck
+            if request == what.at:
+                struck = next(each for each in world.processes if each.network is network)
+                world.cluster.watchers.remove(arrived)
+                loops.due = loops.steps
+
+        if what.at:
+            world.cluster.watchers.append(arrived)
+        loops.run(_never, loops.steps + what.steps, loops.now + what.within)
+        if arrived in world.cluster.watchers:
+            world.cluster.watchers.remove(arrived)
+        return struck
+
+    def _heal(self) -> None:
+        world = self._world
+        world.note("everything heals")
+        for each in world.processes:
+            network = each.network
+            network.cut, network.lose_answers, network.slow_requests, network.refuse = False, 0, 0, 0
+            network.lose_heartbeats = 0
+            if network.held is not None:
+                network.release()
+            if each.loop is not None:
+                each.loop.resume()
+            each.start()
+        world.cluster.markers_late_until = 0.0
+        world.cluster.watchers.clear()
+
+    def _last(self, partition: int) -> Happening:
+        """Something new for this lane, and some of what there was."""
+        world = self._world
+        home = next(
+            group
+            for group in map(b"h%d".__mod__, range(99))
+            if zlib.crc32(group) % world.plan.partitions == partition
+        )
+        known = [message for each in world.plan.happenings for message in each.messages]
+        again = world.loops.dice.sample(known, min(AGAIN, len(known)))
+        messages = (Message(b"last", home), *again)
+        return Happening(0, 0, Kind.SEND, partition=partition, messages=messages)
+
+
+def _never() -> bool:
+    return False

@@ -1,0 +1,108 @@
+"""A worker process: its machine's disk, its network, its clock, and in each of its lives the product's own lanes."""
+
+import asyncio
+import random
+from typing import Any, Final
+
+from agents.lanes import Lanes
+from ringfence_kafka.config.settings import Settings
+from tests.simulation.cluster import SimulatedCluster
+from tests.simulation.consumer import SimulatedConsumer
+from tests.simulation.loop import Loops, ProcessLoop
+from tests.simulation.network import Network
+from tests.simulation.questions import SimulatedQuestions
+from tests.simulation.rights import Rights
+from tests.simulation.store import Disk
+
+EPOCH_S: Final = 1_800_000_000.0
+"""What the wall clock shows when the world begins."""
+WATCH_S: Final = 5.0
+"""Between two looks at the cluster, as app/worker/run.py has them."""
+
+
+class Process:
+    """One worker, over all its lives."""
+
+    def __init__(
+        self, name: str, settings: Settings, cluster: SimulatedCluster, loops: Loops, dice: random.Random
+    ) -> None:
+        self.name = name
+        self.settings = settings
+        self.cluster = cluster
+        self.dice = dice
+        self.disk = Disk()
+        self.network = Network(loops, dice, name, cluster)
+        self.skew = 0.0
+        """By which the wall clock is wrong."""
+        self.loop: ProcessLoop | None = None
+        """Of its present life; None = it does not run."""
+        self.rights = Rights()
+        self.lanes: Lanes | None = None
+        self.consumer: SimulatedConsumer | None = None
+        self._loops = loops
+
+    def monotonic(self) -> float:
+        """CLOCK_MONOTONIC; it never shows 0, as no machine's does."""
+        return self._loops.now + 1_000
+
+    def wall(self) -> float:
+        """The time of day."""
+        return EPOCH_S + self._loops.now + self.skew
+
+    def start(self) -> None:
+        """A new life."""
+        if self.loop is not None:
+            return
+        loop = self.loop = self._loops.new(self)
+        self.rights.confirmed.clear()
+        questions: Any = SimulatedQuestions(
+            self.settings.kafka, self.settings.app.id, self.cluster, self.network
+        )
+        # Made on the loop, as locks and events are bound to it when they are first used.
+        loop.call_soon(self._begin, questions)
+
+    def crash(self) -> None:
+        """As SIGKILL does; what was written to disk stays."""
+        if self.loop is not None:
+            self.loop.crash()
+            self.loop = self.lanes = self.consumer = None
+
+    def stop(self, away_s: float) -> None:
+        """As SIGTERM does: in order. When that is done it is gone, and comes back so many seconds later."""
+        loop, consumer = self.loop, self.consumer
+        if loop is not None and consumer is not None:
+            loop.call_soon(self._leave, consumer, loop, away_s)
+
+    def notice(self) -> None:
+        """There may be something to be fetched."""
+        if self.loop is not None and self.consumer is not None:
+            self.loop.call_soon(self.consumer.notice)
+
+    def _begin(self, questions: Any) -> None:
+        self.lanes = Lanes(self.settings, questions)
+        self.consumer = SimulatedConsumer(self, self.lanes)
+        asyncio.create_task(self.consumer.run())  # noqa: RUF006 - the loop keeps it
+        asyncio.create_task(self._watch(self.lanes))  # noqa: RUF006
+
+    def _leave(self, consumer: SimulatedConsumer, loop: ProcessLoop, away_s: float) -> None:
+        asyncio.create_task(self._end(consumer, loop, away_s))  # noqa: RUF006
+
+    async def _end(self, consumer: SimulatedConsumer, loop: ProcessLoop, away_s: float) -> None:
+        try:
+            async with asyncio.timeout(20):
+                await consumer.leave()
+        finally:
+            if self.loop is loop:
+                self._loops.after(0, self._ended, loop, away_s)
+
+    def _ended(self, loop: ProcessLoop, away_s: float) -> None:
+        if self.loop is loop:
+            self.crash()
+            self._loops.after(away_s, self.start)
+
+    @staticmethod
+    async def _watch(lanes: Lanes) -> None:
+        while True:
+            await asyncio.sleep(WATCH_S)
+            await lanes.measure_lag()
+            await lanes.look_at_topics()

@@ -1,0 +1,103 @@
+"""What stands in for :class:`ringfence_kafka.cluster.Cluster` and :mod:`ringfence_kafka.log_reader`."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from typing import Any, Final
+
+from aiokafka import TopicPartition
+from aiokafka.errors import KafkaConnectionError
+
+from ringfence_kafka.config.settings import KafkaSettings
+from ringfence_kafka.log_reader import require_moving
+from ringfence_kafka.topics import Described
+from tests.simulation.cluster import SimulatedCluster
+from tests.simulation.logs import Fetched
+from tests.simulation.network import Network
+
+READ_AT_ONCE: Final = 3
+"""Offsets of one fetch of a restore: few, so that much can happen between two."""
+POLL_S: Final = 0.05
+
+
+class SimulatedQuestions:
+    """What a lane asks, of one process."""
+
+    def __init__(
+        self, kafka: KafkaSettings, group_id: str, cluster: SimulatedCluster, network: Network
+    ) -> None:
+        self.kafka = kafka
+        self.group_id = group_id
+        self._cluster = cluster
+        self._network = network
+
+    async def describe(self, topics: Iterable[str]) -> Described:
+        return Described(await self._network.call(self._cluster.describe, sorted(set(topics))), frozenset())
+
+    async def topic_ids(self, topics: list[str]) -> dict[str, str]:
+        return await self._network.call(self._cluster.topic_ids, topics)
+
+    async def log_start(self, topic: str, partition: int) -> int:
+        return (await self._network.call(self._cluster.ends, topic, partition))[0]
+
+    async def stable_end(self, topic: str, partition: int) -> int:
+        return (await self._network.call(self._cluster.ends, topic, partition))[1]
+
+    async def high_watermark(self, topic: str, partition: int) -> int:
+        return (await self._network.call(self._cluster.ends, topic, partition))[2]
+
+    async def committed(self, topic: str, partition: int) -> int | None:
+        return await self._network.call(self._cluster.committed, topic, partition)
+
+
+def _process() -> Any:
+    loop: Any = asyncio.get_running_loop()
+    return loop.process
+
+
+async def read(
+    kafka: KafkaSettings,
+    topic: str,
+    partition: int,
+    start: int,
+    high_watermark: int,
+    consume: Callable[[Sequence[Any]], Awaitable[None]],
+) -> int:
+    """As :func:`ringfence_kafka.log_reader.read`; what is lost is asked for again, as aiokafka's consumer does."""
+    process = _process()
+    tp = TopicPartition(topic, partition)
+    position, moved_at = start, process.monotonic()
+    while position < high_watermark:
+        fetched = await _fetch(process, topic, partition, position)
+        if fetched.records:
+            await consume(fetched.records)
+        if fetched.end > position:
+            position, moved_at = fetched.end, process.monotonic()
+        else:
+            require_moving(tp, moved_at, position, high_watermark)
+            await asyncio.sleep(POLL_S)
+    return position
+
+
+async def _fetch(process: Any, topic: str, partition: int, position: int) -> Fetched:
+    while True:
+        try:
+            found: Fetched = await process.network.call(
+                process.cluster.fetch, topic, partition, position, position + READ_AT_ONCE
+            )
+            return found
+        except KafkaConnectionError:
+            await asyncio.sleep(POLL_S)
+
+
+async def newest(
+    kafka: KafkaSettings, ends: Mapping[tuple[str, int], tuple[int, int]], key: bytes
+) -> dict[tuple[str, int], bytes]:
+    """As :func:`ringfence_kafka.log_reader.newest`."""
+    process = _process()
+    found = {}
+    for (topic, partition), (start, end) in ends.items():
+        fetched = await process.network.call(process.cluster.fetch, topic, partition, start, end)
+        values = [each.value for each in fetched.records if each.key == key and each.value]
+        if values:
+            found[topic, partition] = values[-1]
+    return found

@@ -1,0 +1,53 @@
+"""One schedule from its beginning to what is said of it."""
+
+import gc
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from tests.simulation import check
+from tests.simulation.play import Play
+from tests.simulation.schedules import Schedule
+from tests.simulation.world import World
+
+GARBAGE_EVERY: Final = 200
+"""Worlds between two collections: their tasks are cycles, and nothing of them runs any more."""
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What became of a schedule."""
+
+    faults: Sequence[str]
+    """None = all is well."""
+    signature: int
+    """Two runs with the same are the same."""
+    steps: int
+    seconds: float
+    """Virtual."""
+    trace: Sequence[str]
+
+
+class Runner:
+    """Runs schedules; ``simulated()`` is in force meanwhile."""
+
+    def __init__(self) -> None:
+        self._count = 0
+
+    def run(self, plan: Schedule, *, watched: bool = False) -> Result:
+        """What becomes of it; with everything that happened, if it is watched."""
+        self._count += 1
+        if self._count % GARBAGE_EVERY == 0:
+            gc.collect()
+        world = World(plan)
+        trace = world.watch() if watched else []
+        try:
+            Play(world).run()
+            faults = check.faults(world)
+        except Exception as error:  # noqa: BLE001 - whatever falls over is a fault
+            faults = [f"{type(error).__name__}: {error}"]
+        finally:
+            signature = world.signature
+            steps, seconds = world.loops.steps, world.loops.now
+            world.close()
+        return Result(faults, signature, steps, seconds, trace)

@@ -1,0 +1,64 @@
+"""The simulated cluster answers as the scripts say; tests/integration/test_simulated_cluster.py holds the real one against the same."""
+
+import random
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from tests.simulation.cluster import SimulatedCluster
+from tests.simulation.loop import Loops
+from tests.simulation.names import settings_of
+from tests.simulation.patches import simulated
+from tests.simulation.process import Process
+from tests.simulation.producer import SimulatedProducer
+from tests.simulation.questions import SimulatedQuestions
+from tests.simulation.scripts import SCRIPTS, Side
+
+
+class _Simulated:
+    """A side of the scripts."""
+
+    topic, group = "scripted", "app"
+
+    def __init__(self, process: Process) -> None:
+        settings = process.settings
+        self._questions = SimulatedQuestions(
+            settings.kafka, settings.app.id, process.cluster, process.network
+        )
+        self._cluster = process.cluster
+
+    def producer(self, name: str) -> SimulatedProducer:
+        return SimulatedProducer(name, 100_000)
+
+    async def ends(self) -> tuple[int, int]:
+        stable = await self._questions.stable_end(self.topic, 0)
+        return stable, await self._questions.high_watermark(self.topic, 0)
+
+    async def committed(self) -> int | None:
+        return await self._questions.committed(self.topic, 0)
+
+    async def values(self) -> list[bytes]:
+        return [each.value or b"" for each in self._cluster.log(self.topic, 0).committed()]
+
+
+@pytest.mark.parametrize("name", SCRIPTS)
+@pytest.mark.parametrize("seed", range(10))
+def test_script(name: str, seed: int) -> None:
+    script, expected = SCRIPTS[name]
+    dice = random.Random(seed)
+    loops = Loops(dice)
+    cluster = SimulatedCluster(loops, dice)
+    cluster.create(_Simulated.topic, 1)
+    process = Process("p0", settings_of("p0", 8, divert=False), cluster, loops, dice)
+    told: list[Any] = []
+
+    async def play(script: Callable[[Side], Awaitable[list[Any]]]) -> None:
+        told.append(await script(_Simulated(process)))
+
+    with simulated():
+        loops.new(process).create_task(play(script))
+        loops.run(lambda: bool(told), 10**6, 60)
+        loops.bury()
+
+    assert told == [expected]

@@ -1,0 +1,172 @@
+"""The virtual loop: order, time, crashes, pauses; and that a seed gives one run."""
+
+import asyncio
+import math
+import random
+import time
+from collections.abc import Coroutine
+from typing import Any
+
+import pytest
+
+from tests.simulation.loop import STEPS_MAX, Loops, ProcessLoop, StepsExceededError
+from tests.simulation.patches import simulated
+
+
+class _Process:
+    """Of which the loop is one life."""
+
+    def __init__(self, loops: Loops) -> None:
+        self._loops = loops
+
+    def monotonic(self) -> float:
+        return self._loops.now
+
+    wall = monotonic
+
+
+def _loops(seed: int = 1) -> Loops:
+    return Loops(random.Random(seed))
+
+
+def _start(loops: Loops, *works: Coroutine[Any, Any, Any]) -> ProcessLoop:
+    loop = loops.new(_Process(loops))
+    for each in works:
+        loop.create_task(each)
+    return loop
+
+
+def _run(loops: Loops, limit_s: float = math.inf) -> None:
+    loops.run(lambda: False, 10**9, limit_s)
+
+
+def test_time_jumps_to_the_next_timer() -> None:
+    """An hour of sleep takes none, and is an hour by the process's clocks."""
+    told: list[float] = []
+
+    async def sleep() -> None:
+        before = time.monotonic()
+        await asyncio.sleep(3600)
+        told.append(time.monotonic() - before)
+
+    with simulated():
+        loops = _loops()
+        _start(loops, sleep())
+        _run(loops)
+
+    assert told == [pytest.approx(3600, abs=0.001)]
+
+
+def test_one_process_runs_first_come_first_served() -> None:
+    told: list[int] = []
+
+    async def say(number: int) -> None:
+        for _ in range(3):
+            told.append(number)
+            await asyncio.sleep(0)
+
+    loops = _loops()
+    _start(loops, say(1), say(2))
+    _run(loops)
+
+    assert told == [1, 2, 1, 2, 1, 2]
+
+
+def _interleaved(seed: int) -> list[int]:
+    told: list[int] = []
+
+    async def say(number: int) -> None:
+        for _ in range(10):
+            told.append(number)
+            await asyncio.sleep(0)
+
+    loops = _loops(seed)
+    for number in range(3):
+        _start(loops, say(number))
+    _run(loops)
+    return told
+
+
+def test_seed_decides_whose_turn_it_is() -> None:
+    assert _interleaved(1) == _interleaved(1)
+    assert _interleaved(1) != _interleaved(2)
+
+
+def test_crash_leaves_no_trace() -> None:
+    """What a process would do on its way out is never done, neither then nor when its world ends."""
+    told: list[str] = []
+
+    async def work() -> None:
+        try:
+            await asyncio.sleep(1)
+            told.append("worked")
+        finally:
+            asyncio.create_task(clean_up())  # noqa: RUF006
+
+    async def clean_up() -> None:
+        told.append("cleaned up")
+
+    loops = _loops()
+    loop = _start(loops, work())
+    _run(loops, 0.5)
+    loop.crash()
+    _run(loops, 5.0)
+    loops.bury()
+
+    assert told == []
+
+
+def test_pause_holds_timers_back() -> None:
+    told: list[float] = []
+
+    async def work() -> None:
+        await asyncio.sleep(1)
+        told.append(loops.now)
+
+    loops = _loops()
+    loop = _start(loops, work())
+    _run(loops, 0.5)
+    loop.pause()
+    _run(loops, 10.0)
+    paused = list(told)
+    loop.resume()
+    _run(loops, 20.0)
+
+    assert paused == []
+    assert told == [pytest.approx(10, abs=0.001)]
+
+
+def test_time_limits_and_cancellations() -> None:
+    """What the product's tasks use of asyncio works as there."""
+    told: list[str] = []
+
+    async def work() -> None:
+        try:
+            async with asyncio.timeout(1):
+                await asyncio.Event().wait()
+        except TimeoutError:
+            told.append("timed out")
+        task = asyncio.create_task(asyncio.sleep(9))
+        await asyncio.sleep(0)
+        task.cancel()
+        await asyncio.wait([task])
+        told.append(f"cancelled {task.cancelled()}")
+        told.append(str(await asyncio.gather(asyncio.sleep(2, "a"), asyncio.sleep(1, "b"))))
+
+    loops = _loops()
+    _start(loops, work())
+    _run(loops)
+
+    assert told == ["timed out", "cancelled True", "['a', 'b']"]
+
+
+def test_spinning_ends() -> None:
+    async def spin() -> None:
+        while True:  # noqa: ASYNC110 - it is what spinning is
+            await asyncio.sleep(0)
+
+    loops = _loops()
+    _start(loops, spin())
+    with pytest.raises(StepsExceededError, match=str(STEPS_MAX)):
+        _run(loops)
+    loops.bury()

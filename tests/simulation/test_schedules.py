@@ -1,0 +1,97 @@
+"""Lanes in simulated worlds: fresh seeds, those that once failed, and a bug that they must find."""
+
+import gc
+import secrets
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from agents.opening import Opening
+from tests.simulation.patches import simulated
+from tests.simulation.run import Runner
+from tests.simulation.schedules import Kind, schedule
+from tests.simulation.shrink import kind_of, shrunk
+
+CORPUS = Path(__file__).with_name("corpus.txt")
+FRESH_S = 15.0
+
+
+@pytest.fixture
+def runner() -> Iterator[Runner]:
+    """Within a simulated world."""
+    with simulated():
+        gc.disable()
+        try:
+            yield Runner()
+        finally:
+            gc.enable()
+
+
+def _corpus() -> list[int]:
+    lines = (line.split("#")[0].strip() for line in CORPUS.read_text("utf-8").splitlines())
+    return [int(line) for line in lines if line]
+
+
+def test_corpus(runner: Runner) -> None:
+    """What once failed does no more."""
+    failed = {seed: found for seed in _corpus() if (found := runner.run(schedule(seed)).faults)}
+
+    assert failed == {}
+
+
+def test_fresh_seeds(runner: Runner) -> None:
+    """As many as there is time for; those that fail say how to run them again."""
+    first, deadline = secrets.randbelow(2**40), time.monotonic() + FRESH_S
+    print(f"seeds from {first} on")
+    seed = first
+    while time.monotonic() < deadline:
+        found = runner.run(schedule(seed)).faults
+        assert not found, f"python -m tests.simulation --seed {seed} --count 1: {found}"
+        seed += 1
+    print(f"{seed - first} schedules")
+
+    assert seed > first
+
+
+def test_replays_identically(runner: Runner) -> None:
+    """A seed is a run, to the last callback, and another one is another."""
+    again = [runner.run(schedule(seed), watched=True) for seed in (7, 7, 8)]
+
+    assert again[0] == again[1]
+    assert again[0].trace
+    assert again[0].signature != again[2].signature
+
+
+def test_without_faults(runner: Runner) -> None:
+    """Nothing happens but messages: it settles in a few virtual seconds."""
+    found = [runner.run(schedule(seed, faults=0)) for seed in range(20)]
+
+    assert [each.faults for each in found] == [[]] * 20
+    assert max(each.seconds for each in found) < 30
+
+
+def test_finds_a_bug_and_makes_it_short(runner: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the group's offset is what counts, and not the changelog's, what was processed is repeated once the group's expires."""
+    correct = Opening._next
+
+    async def mistaken(self: Opening, topic: str, committed: int | None, facts: object) -> int:
+        known, self.table.meta = self.table.meta, None
+        try:
+            return await correct(self, topic, committed, facts)  # type: ignore[arg-type]
+        finally:
+            self.table.meta = known
+
+    monkeypatch.setattr(Opening, "_next", mistaken)
+    plan = next(
+        each
+        for each in map(schedule, range(100_000))
+        if any(happening.kind is Kind.OFFSETS for happening in each.happenings) and runner.run(each).faults
+    )
+    short = shrunk(plan, runner)
+    result = runner.run(short, watched=True)
+
+    assert len(short.happenings) < len(plan.happenings)
+    assert kind_of(result) == kind_of(runner.run(plan))
+    assert Kind.OFFSETS in {each.kind for each in short.happenings}
