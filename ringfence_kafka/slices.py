@@ -39,7 +39,8 @@ class Slices:
                             next(steps)
                     except StopIteration as end:
                         return end.value  # type: ignore[no-any-return]
-                    self._ended = time.perf_counter()
+                    finally:
+                        self._ended = time.perf_counter()
                     # With the turn: the others' slices are for later turns of the loop.
                     await asyncio.sleep(0)
         finally:

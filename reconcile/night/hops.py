@@ -41,16 +41,11 @@ def followed(evidence: DataFrame, kept: DataFrame | None, events: DataFrame | No
     if kept is not None:
         rows = rows.unionByName(kept.withColumn("kept", F.lit(True)), allowMissingColumns=True)
     # A kept one came first, also where its topic has lost its tail since.
-    rows = rows.withColumns(
-        {
-            "at": F.when(F.col("kept"), F.lit(-1)).otherwise(F.col("offset")),
-        }
-    )  # fmt: skip
+    rows = rows.withColumn("at", F.when(F.col("kept"), F.lit(-1)).otherwise(F.col("offset")))
     rows = _forgotten(rows, events)
     refused = F.coalesce(F.col("whole") == QUARANTINED, F.lit(False))
     on = F.coalesce(F.col("capacity") > 0, F.lit(True))
     rows = rows.withColumn("noted", F.col("kept") | (~F.col("waiting") & ~refused & on))
-    # The first window is the widest: the others need no shuffle of their own.
     rows = rows.withColumns(_elsewhere([*SOURCE, "hop_epoch", "hop_offset"]))
     rows = rows.withColumn("confirmed_way", F.max("hop_confirmed").over(Window.partitionBy(*WAY)))
     epochs = ["hop_epoch", "kept_epoch", "sure_epoch"]

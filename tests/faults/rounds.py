@@ -121,6 +121,7 @@ def _strike(system: System, names: Sequence[str], rng: random.Random, verdict: V
                 verdict.strikes[name] += nemesis.struck
                 if not nemesis.struck:
                     verdict.faults.append(f"{name} struck nothing")
+        system.supervise()
         time.sleep(rng.uniform(*PAUSE_S))  # the pace of a round
 
 

@@ -162,6 +162,12 @@ class System:
                 self.report,
             )
 
+    def supervise(self) -> None:
+        """Start again who was turned away: one that starts while the broker is down finds its link closed."""
+        for each in [*self.workers, *(self.origin.processes if self.origin else [])]:
+            if each.turned_away:
+                each.start()
+
     def stop_producers(self) -> None:
         """End the traffic; returns when every outcome is known."""
         for producer in self.producers:
@@ -171,6 +177,7 @@ class System:
 
     def drain(self) -> list[History]:
         """Wait until all input is processed, and only then read what came of it: outputs stand in other addresses too."""
+        self.supervise()
         if self.origin is not None:
             self.source = self.origin.drain()
         inputs = [self._processed(each.name) for each in self.workloads]
@@ -206,6 +213,7 @@ class System:
             ends[each.partition] = each.offset + 1
 
         def done() -> list[int]:
+            self.supervise()
             offsets = kafka.committed(self.bootstrap, APP_ID, topic, self.partitions)
             return [max(0, each) for each in offsets]  # none is below all
 

@@ -19,6 +19,7 @@ from app.embedded import ports
 
 ROOT = Path(__file__).parents[2]
 LIMIT_S = 60.0
+NOT_LET_IN = "denies access"
 
 
 class RingfenceProcess:
@@ -123,6 +124,12 @@ class RingfenceProcess:
         assert self._process is not None
         self._process.terminate()
         return self._process.wait(LIMIT_S)
+
+    @property
+    def turned_away(self) -> bool:
+        """Whether it has ended by itself, because nobody let it in: whoever runs it starts it again."""
+        code = None if self._process is None else self._process.poll()
+        return code is not None and code > 0 and NOT_LET_IN in self.log()
 
     def wait_end(self) -> int:
         """Wait for it to end by itself; returns the exit code."""
