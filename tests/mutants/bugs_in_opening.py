@@ -10,7 +10,7 @@ _STAYS_TESTS: Final = "tests/integration/test_lane_stays.py"
 _AFTER_THE_FENCE: Final = f"{_OPENING_TESTS}::test_next_and_state_are_read_after_the_fence"
 _FENCE: Final = """\
             await reach("before-fence", self.name)
-            await self._fence(producer)
+            await producer.fence(FENCE_LIMIT_S)
             await reach("after-fence", self.name)
             await self._confirm(ownership)
 """
@@ -212,7 +212,7 @@ MUTANTS: Final = (
         (
             Patch(
                 "agents/lane.py",
-                "        if self._task is not None and not self._standing.is_set():\n            raise AssertionError",
+                "        if not self._standing.is_set():\n            raise AssertionError",
                 "        if self._task is None and self._kept:\n            raise AssertionError",
             ),
         ),
@@ -269,7 +269,7 @@ MUTANTS: Final = (
     Mutant(
         "failed-and-gone-on-with",
         "What was refused once is gone on with: a fenced lane never opens again.",
-        (Patch("ringfence_kafka/tenure.py", "        if not keeps:\n", "        if keeps:\n"),),
+        (Patch("ringfence_kafka/tenure.py", "        if not keeps and ", "        if keeps and "),),
         "tests/unit/test_tenure.py::test_competing_processes",
     ),
     Mutant(
