@@ -44,7 +44,7 @@ FENCE_LIMIT_S: Final = 10.0
 
 
 class _HeldError(Exception):
-    """The lease may not be taken yet."""
+    """The lease may not be taken yet, or that cannot be told."""
 
 
 class LeaseAcquisition:
@@ -154,7 +154,7 @@ class LeaseAcquisition:
             await reach("opening", _lane(lease))
             left, recorded = await self._look(lease, watch)
             if not left or recorded is None:
-                with contextlib.suppress(_HeldError, TimeoutError):
+                with contextlib.suppress(_HeldError):
                     return await self._fenced(lease, lambda: self._require_free(lease, watch), confirm)
                 continue
             now = clock.now()
@@ -181,7 +181,7 @@ class LeaseAcquisition:
         left, recorded = await self._look(lease, watch)
         if left:
             log.info("%s: its holder wrote again before it was fenced: waiting", lease)
-            raise _HeldError
+            raise _HeldError(lease)
         return recorded
 
     async def _fenced(
@@ -199,8 +199,11 @@ class LeaseAcquisition:
         """
         async with self._clients.turn() as queue:
             if queue and after_queue:
-                async with asyncio.timeout(LAST_LOOK_S):  # others wait for the turn
-                    await look()
+                try:
+                    async with asyncio.timeout(LAST_LOOK_S):
+                        await look()
+                except TimeoutError as error:  # others wait for the turn
+                    raise _HeldError(f"{lease} cannot be read within {LAST_LOOK_S:g} s") from error
             await _confirmed(lease, confirm)
             await reach("before-fence", _lane(lease))
             producer = TransactionalProducer(

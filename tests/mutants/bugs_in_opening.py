@@ -267,6 +267,18 @@ MUTANTS: Final = (
         f"{_STAYS_TESTS}::test_input_created_again_in_between",
     ),
     Mutant(
+        "opening-keeps-its-producer",
+        "A rebalance ends an opening that reads its batch again, and a producer with its connections is left behind.",
+        (
+            Patch(
+                "agents/lane.py",
+                "        async with opened.producer.kept():\n",
+                "        async with asyncio.timeout(None):\n",
+            ),
+        ),
+        f"{_STAYS_TESTS}::test_suspended_while_it_reads_its_batch_again",
+    ),
+    Mutant(
         "failed-and-gone-on-with",
         "What was refused once is gone on with: a fenced lane never opens again.",
         (Patch("ringfence_kafka/tenure.py", "        if not keeps and ", "        if keeps and "),),
