@@ -257,6 +257,7 @@ _LEAVING: Final = (
 
 _TENURE_TESTS: Final = "tests/unit/test_tenure.py"
 _TENANT_TESTS: Final = "tests/unit/test_tenant.py"
+_CLAIM_TESTS: Final = "tests/property/test_claims.py::test_histories"
 
 _GIVING_UP: Final = (
     Mutant(
@@ -282,6 +283,30 @@ _GIVING_UP: Final = (
             ),
         ),
         f"{_TENURE_TESTS}::test_lost_is_dropped",
+    ),
+    Mutant(
+        "revoked-and-handed-out",
+        "While the group decides, messages are begun of what may be another's in a moment.",
+        (
+            Patch(
+                _CLAIM,
+                "        self._suspend()\n        self._disturb()\n\n    async def standing",
+                "        self._disturb()\n\n    async def standing",
+            ),
+        ),
+        _CLAIM_TESTS,
+    ),
+    Mutant(
+        "joined-while-something-is-opened",
+        "A consumer joins again while it takes a lease, which nobody then waits for it to give back.",
+        (
+            Patch(
+                "ringfence_client/held_partitions.py",
+                "asyncio.gather(*(each.standing() for each in self._claims.values()))",
+                "asyncio.sleep(0)",
+            ),
+        ),
+        _CLAIM_TESTS,
     ),
     Mutant(
         "cleaning-up-is-cancelled",
