@@ -9,8 +9,8 @@ batches, already queued, would otherwise commit over the failed one.
 
 *State follows the commit.* See :mod:`agents.transactions`.
 
-What comes next is decided by :mod:`ringfence_kafka.tenure`, and done by :mod:`ringfence_kafka.tenant`. A rebalance does not close a lane: it stands still until the group has
-decided, and a lane that stays goes on with ring, RocksDB and producer as they are.
+What comes next is decided by :mod:`ringfence_kafka.tenure`, and done by :mod:`ringfence_kafka.tenant`. A rebalance does not close
+a lane: it stands still until the group has decided, and a lane that stays goes on with ring, RocksDB and producer as they are.
 """
 
 import asyncio
@@ -140,7 +140,7 @@ class Lane(Tenant[Ownership, Opened]):
     def _doubt(self, error: Exception) -> None:
         """Found between batches: why the lane must be opened anew, or not be open."""
         self._failed(error)
-        self._disturb()
+        self._wake.set()  # also where it stands, and goes on standing
 
     # -- what its owner calls ------------------------------------------------------------------------------
 
