@@ -7,11 +7,12 @@ from typing import Final
 from aiokafka.errors import KafkaError
 
 from agents.cursor import ClusterWentBackError, TopicRecreatedError
-from agents.opening import NotOwnerError, Opening, TopicChangedError, TopicMissingError
+from agents.opening import Opening, TopicChangedError, TopicMissingError
 from agents.topic_faults import denied
 from ringfence_kafka.errors import RingfenceError, named
 from ringfence_kafka.log_reader import LogStalledError
 from ringfence_kafka.producer import FencedError
+from ringfence_kafka.tenure import NotOwnerError
 from tables.store import DamagedStoreError
 
 log: Final = logging.getLogger("ringfence.lane")

@@ -13,8 +13,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from aiokafka.errors import KafkaTimeoutError
-
 from agents import journal
 from agents.batch import FetchedBatch
 from agents.cursor import Cursor
@@ -36,8 +34,9 @@ from ringfence_kafka.cluster import Cluster
 from ringfence_kafka.config.settings import AddressSettings, Settings
 from ringfence_kafka.errors import ForeignChangelogError
 from ringfence_kafka.failpoints import reach
-from ringfence_kafka.producer import TransactionalProducer
+from ringfence_kafka.producer import FENCE_LIMIT_S, TransactionalProducer
 from ringfence_kafka.slices import Slices
+from ringfence_kafka.tenure import NotOwnerError
 from ringfence_kafka.topics import TopicDescription
 from tables.codec import FormatError, Meta
 from tables.restore import ChangelogBounds, require_own
@@ -45,17 +44,12 @@ from tables.table import LaneTable, Restored, TableOptions
 
 log: Final = logging.getLogger("ringfence.lane")
 
-FENCE_LIMIT_S: Final = 30.0
 QUESTION_LIMIT_S: Final = 15.0
 """For one question to the cluster."""
 _DAY_MS: Final = 24 * 3600 * 1000
 AGED_SHARE: Final = 0.05
 """Of an output's retention: what is older when it is written than this would be kept for so much less."""
 AGED_MS_MIN: Final = 60_000
-
-
-class NotOwnerError(Exception):
-    """The group does not confirm that this process may have the lane."""
 
 
 class LaneRefusedError(Exception):
@@ -156,7 +150,7 @@ class Opening:
         )
         try:
             await reach("before-fence", self.name)
-            await self._fence(producer)
+            await producer.fence(FENCE_LIMIT_S)
             await reach("after-fence", self.name)
             await self._confirm(ownership)
             bounds = await self._changelog_bounds(facts.delete_retention_s)
@@ -250,17 +244,6 @@ class Opening:
         )
         async with asyncio.timeout(QUESTION_LIMIT_S):
             await producer.transact([told], {}, self.group_id)
-
-    async def _fence(self, producer: TransactionalProducer) -> None:
-        try:
-            async with asyncio.timeout(FENCE_LIMIT_S):
-                await producer.fence()
-        except TimeoutError as error:
-            raise KafkaTimeoutError(
-                f"transactional ID {producer.transactional_id} cannot be initialised within {FENCE_LIMIT_S:g} s, so nothing is "
-                "processed: its last transaction does not end (kafka-transactions.sh find-hanging), or the cluster's transaction "
-                "coordinator is away"
-            ) from error
 
     async def _confirm(self, ownership: Ownership) -> None:
         async with asyncio.timeout(QUESTION_LIMIT_S):

@@ -117,7 +117,7 @@ class Attempts:
             turn.begin()
             unsafe = offset >= window.reserved or suspect
         if unsafe or not held.writer.covers():  # also where the answer to a write came late
-            self._prepare(turn, held.writer.when_persisted(), self._recorded)
+            self._prepare(turn, held.writer.persisted(), self._recorded)
             return True
         return False
 

@@ -7,10 +7,10 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Coroutine
 from typing import Any, Final
 
-from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener, TopicPartition
+from aiokafka import AIOKafkaConsumer
 from aiokafka.errors import (
     GroupAuthorizationFailedError,
     InconsistentGroupProtocolError,
@@ -184,7 +184,8 @@ class GroupConsumer:
             insides.on_doubt(self._consumer, self._doubt)
             self.held_partitions.begin(self._consumer, opening)
             self._intake.begin(self._consumer)
-            self._consumer.subscribe([self._topic], listener=_Listener(self.held_partitions))
+            held = self.held_partitions
+            insides.subscribe(self._consumer, self._topic, held.revoked, held.given)
             # From the last to the first: the group is left at once, and nobody waits for handlers but who gets their partition.
             stack.push_async_callback(self.held_partitions.end)
             stack.push_async_callback(insides.end, self._consumer, LEAVE_LIMIT_S)
@@ -303,16 +304,3 @@ class GroupConsumer:
             ) from error
         log.info("consumer %s of group %s begins at %s", self.options.name, self.group, self._topic)
         await self._intake.run()
-
-
-class _Listener(ConsumerRebalanceListener):  # type: ignore[misc]
-    """aiokafka's interface."""
-
-    def __init__(self, held_partitions: HeldPartitions) -> None:
-        self._held_partitions = held_partitions
-
-    async def on_partitions_revoked(self, revoked: Iterable[TopicPartition]) -> None:
-        await self._held_partitions.revoked(revoked)
-
-    async def on_partitions_assigned(self, assigned: Iterable[TopicPartition]) -> None:
-        self._held_partitions.given(list(assigned))

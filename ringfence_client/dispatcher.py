@@ -115,17 +115,11 @@ class Dispatcher:
         self.suspend(held)
         self._resting.end(held)
 
-    async def drain(self, held: HeldPartition, limit: float) -> bool:
-        """Hand out nothing more of it, and wait for what runs; after ``limit`` seconds cancel that.
-
-        Returns:
-            Whether nothing of it runs any more.
-        """
+    async def drain(self, held: HeldPartition, limit: float) -> None:
+        """Hand out nothing more of it, and wait for what runs, for so many seconds."""
         self._end(held)
-        if await self._ended(held, limit):
-            return not self.runs.any_left(held.fence.log)
-        log.warning("%s: handlers still run after %.0f s: cancelled", held, limit)
-        return await self.drop(held)
+        if not await self._ended(held, limit):
+            log.warning("%s: handlers still run after %.0f s: cancelled", held, limit)
 
     async def drop(self, held: HeldPartition) -> bool:
         """What runs of it is cancelled, and counts no more. Returns whether nothing of it runs any more."""

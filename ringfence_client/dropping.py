@@ -32,7 +32,7 @@ async def drop_below(
     until that runs out.
 
     Raises:
-        NotOursError: the consumer group has members.
+        NotOwnerError: the consumer group has members.
         LostError: it got one meanwhile, or the topic was created again.
         KafkaError: the cluster does not answer.
     """

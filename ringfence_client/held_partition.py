@@ -2,21 +2,12 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from typing import Any
 
 from ringfence_client.lease import Lease
 from ringfence_client.message import Fence
 from ringfence_client.window import Window
 from ringfence_client.writer import ProgressWriter
-
-
-@dataclass
-class Assignment:
-    """By what right a partition is ours; known to its opening first."""
-
-    generation: int
-    """Of the consumer group: the last in which it was assigned to us."""
 
 
 class HeldPartition:
@@ -27,7 +18,6 @@ class HeldPartition:
         lease: Lease,
         window: Window,
         writer: ProgressWriter,
-        assignment: Assignment,
         read: Callable[["HeldPartition", int], Awaitable[Any | None]],
         renew: Callable[["HeldPartition"], None],
     ) -> None:
@@ -36,24 +26,16 @@ class HeldPartition:
         self.fence = Fence(lease.token, (lease.topic, lease.partition, lease.topic_id))
         self.window = window
         self.writer = writer
-        self.assignment = assignment
         self.draining = False
         """Nothing more of it is handed out."""
         self.ending = False
         """Its handlers are waited for, or cancelled: what would rest until it is tried again is put back."""
         self.failed = False
         """It is to be opened anew, and never goes on as it is."""
-        self.leaving: asyncio.Task[None] | None = None
-        """Lets it go when all that runs of it has ended."""
         self.ended = asyncio.Event()
         """Set whenever a handler ended that ran of it."""
         self._read = read
         self._renew = renew
-
-    @property
-    def topic(self) -> str:
-        """The accepted topic."""
-        return self.lease.topic
 
     @property
     def partition(self) -> int:

@@ -1,6 +1,7 @@
 """Opens a partition that Kafka has assigned: wait for its lease, fence the former holder, then read how far it came."""
 
 import asyncio
+import contextlib
 import dataclasses
 import logging
 import math
@@ -8,7 +9,7 @@ import uuid
 from collections.abc import Awaitable, Callable
 from typing import Final
 
-from aiokafka.errors import KafkaError, KafkaTimeoutError, MessageSizeTooLargeError
+from aiokafka.errors import KafkaError, MessageSizeTooLargeError
 
 from ringfence_client.dead_letters import DeadLetters
 from ringfence_client.lease import Lease, LeaseWatch, LostError
@@ -27,6 +28,7 @@ from ringfence_kafka.config.settings import KafkaSettings
 from ringfence_kafka.errors import RingfenceError, require
 from ringfence_kafka.failpoints import reach
 from ringfence_kafka.producer import TransactionalProducer
+from ringfence_kafka.tenure import NotOwnerError
 
 log: Final = logging.getLogger("ringfence.consumer")
 
@@ -41,8 +43,8 @@ FENCE_LIMIT_S: Final = 10.0
 """One whose coordinator is away must not keep its turn from the others."""
 
 
-class NotOursError(Exception):
-    """The consumer group has given the partition to somebody else meanwhile."""
+class _HeldError(Exception):
+    """The lease may not be taken yet, or that cannot be told."""
 
 
 class LeaseAcquisition:
@@ -100,18 +102,15 @@ class LeaseAcquisition:
             waiting: Told for whom one waits.
 
         Raises:
-            NotOursError: it is not.
+            NotOwnerError: it is not.
             KafkaError: the cluster does not answer.
             ProgressFormatError: the progress cannot be read.
         """
         holder = f"{self._options.name}/{uuid.uuid4().hex[:8]}"
         lease = Lease(self._cluster.group_id, topic, partition, holder, self._web)
         producer, predecessor = await self._taken(lease, confirm, waiting)
-        try:
+        async with producer.kept():
             log_now = await self._log(topic, partition)
-        except BaseException:
-            await producer.discard()
-            raise
         found = resume(predecessor, log_now)
         self._say(lease, predecessor, log_now, found)
         token = 1 + (predecessor.token if predecessor is not None else 0)
@@ -155,9 +154,8 @@ class LeaseAcquisition:
             await reach("opening", _lane(lease))
             left, recorded = await self._look(lease, watch)
             if not left or recorded is None:
-                taken = await self._fenced_if_free(lease, watch, confirm)
-                if taken is not None:
-                    return taken
+                with contextlib.suppress(_HeldError):
+                    return await self._fenced(lease, lambda: self._require_free(lease, watch), confirm)
                 continue
             now = clock.now()
             text = (
@@ -178,68 +176,49 @@ class LeaseAcquisition:
         left = watch.look(recorded, begun, asked_at)
         return (0.0 if recorded is not None and recorded.holder in self._ended else left), recorded
 
-    async def _fenced_if_free(
-        self, lease: Lease, watch: LeaseWatch, confirm: Callable[[], Awaitable[bool]]
-    ) -> tuple[TransactionalProducer, Progress | None] | None:
-        """None: its holder has written meanwhile. It finds itself fenced, and fences back if it is a member."""
-        async with self._clients.turn() as queue:
-            if queue and not await self._still_free(lease, watch):
-                return None
-            producer = await self._fenced(lease, confirm)
-        try:
-            # Again: what the former holder acknowledged until the fence counts, and nothing after it can.
-            left, predecessor = await self._look(lease, watch)
-        except BaseException:
-            await producer.discard()
-            raise
+    async def _require_free(self, lease: Lease, watch: LeaseWatch) -> Progress | None:
+        """What it says. Its holder may have written meanwhile: fenced, it finds that out, and fences back if it is a member."""
+        left, recorded = await self._look(lease, watch)
         if left:
             log.info("%s: its holder wrote again before it was fenced: waiting", lease)
-            await producer.discard()
-            return None
-        return producer, predecessor
+            raise _HeldError(lease)
+        return recorded
 
-    async def _still_free(self, lease: Lease, watch: LeaseWatch) -> bool:
-        """No if it cannot be told soon: others wait for the turn."""
-        try:
-            async with asyncio.timeout(LAST_LOOK_S):
-                left, _ = await self._look(lease, watch)
-        except TimeoutError:
-            return False
-        return not left
+    async def _fenced(
+        self,
+        lease: Lease,
+        look: Callable[[], Awaitable[Progress | None]],
+        confirm: Callable[[], Awaitable[bool]],
+        *,
+        after_queue: bool = True,
+    ) -> tuple[TransactionalProducer, Progress | None]:
+        """In turn: membership, the fence, membership again, and what the lease says behind it.
 
-    async def _fenced(self, lease: Lease, confirm: Callable[[], Awaitable[bool]]) -> TransactionalProducer:
-        """With a turn."""
-        await _confirmed(lease, confirm)
-        await reach("before-fence", _lane(lease))
-        producer = await self._fence(lease)
-        try:
-            await reach("after-fence", _lane(lease))
+        ``look`` reads the lease, and raises where it may not be taken: ``after_queue``, and behind the fence, because what the former
+        holder acknowledged until then counts, and nothing after it can.
+        """
+        async with self._clients.turn() as queue:
+            if queue and after_queue:
+                try:
+                    async with asyncio.timeout(LAST_LOOK_S):
+                        await look()
+                except TimeoutError as error:  # others wait for the turn
+                    raise _HeldError(f"{lease} cannot be read within {LAST_LOOK_S:g} s") from error
             await _confirmed(lease, confirm)
-        except BaseException:
-            await producer.discard()
-            raise
-        return producer
-
-    async def _fence(self, lease: Lease) -> TransactionalProducer:
-        producer = TransactionalProducer(
-            self._kafka,
-            wire.consumer_transactional_id(self._app_id, lease.group, lease.topic, lease.partition),
-            _lane(lease),
-            transaction_timeout_ms=TRANSACTION_TIMEOUT_MS,
-            clients=self._clients,
-        )
-        try:
-            async with asyncio.timeout(FENCE_LIMIT_S):
-                await producer.fence()
-        except TimeoutError as error:
-            await producer.discard()
-            raise KafkaTimeoutError(
-                f"{lease} cannot be fenced within {FENCE_LIMIT_S:g} s: does the cluster's transaction coordinator work?"
-            ) from error
-        except BaseException:
-            await producer.discard()
-            raise
-        return producer
+            await reach("before-fence", _lane(lease))
+            producer = TransactionalProducer(
+                self._kafka,
+                wire.consumer_transactional_id(self._app_id, lease.group, lease.topic, lease.partition),
+                _lane(lease),
+                transaction_timeout_ms=TRANSACTION_TIMEOUT_MS,
+                clients=self._clients,
+            )
+            async with producer.kept():
+                await producer.fence(FENCE_LIMIT_S)
+                await reach("after-fence", _lane(lease))
+                await _confirmed(lease, confirm)
+        async with producer.kept():
+            return producer, await look()
 
     async def _log(self, topic: str, partition: int) -> Log:
         # The ID first: if the topic is created again meanwhile, positions of the new one come with the ID of the old, and
@@ -295,30 +274,22 @@ class LeaseAcquisition:
         The failure may be a fence. Whose it was, the record says: whoever takes a lease writes it before all else. A holder that
         is draining is no member for this partition any more; it goes on only while nobody has.
         """
-        if draining:
-            producer = await self._fenced_back(lease, predecessor)
-        else:
-            try:
-                async with self._clients.turn():
-                    producer = await self._fenced(lease, confirm)
-            except NotOursError as error:
-                raise LostError(str(error)) from error
-        try:
+
+        async def look() -> Progress | None:
             progress = await self._progress.latest(lease.key)
             self._require_ours(lease, predecessor, progress)
-        except BaseException:
-            await producer.discard()
-            raise
-        return producer, progress
+            return progress
 
-    async def _fenced_back(self, lease: Lease, predecessor: Progress | None) -> TransactionalProducer:
-        """Unless somebody has taken it by now."""
-        self._require_ours(lease, predecessor, await self._progress.latest(lease.key))
-        async with self._clients.turn() as queue:
-            if queue:
-                async with asyncio.timeout(LAST_LOOK_S):
-                    self._require_ours(lease, predecessor, await self._progress.latest(lease.key))
-            return await self._fence(lease)
+        async def unasked() -> bool:
+            return True
+
+        if draining:
+            await look()
+            return await self._fenced(lease, look, unasked)
+        try:
+            return await self._fenced(lease, look, confirm, after_queue=False)
+        except NotOwnerError as error:
+            raise LostError(str(error)) from error
 
     async def _explain(self, error: Exception) -> str:
         """What may be behind progress that cannot be written."""
@@ -349,4 +320,4 @@ def _lane(lease: Lease) -> str:
 
 async def _confirmed(lease: Lease, confirm: Callable[[], Awaitable[bool]]) -> None:
     if not await confirm():
-        raise NotOursError(f"{lease} is no longer assigned to this consumer")
+        raise NotOwnerError(f"{lease} is no longer assigned to this consumer")

@@ -47,7 +47,7 @@ class ParkedReader:
         """If groups come near the end of what is kept of them, read on, beside all else."""
         if held in self._ahead or held.draining or held.window.resident.wanted() is None:
             return
-        if self._is_silent(TopicPartition(held.topic, held.partition)):
+        if self._is_silent(TopicPartition(held.lease.topic, held.partition)):
             return
         self._ahead.add(held)
         task = asyncio.create_task(self._read_ahead(held))
@@ -60,7 +60,7 @@ class ParkedReader:
         Raises:
             KafkaError: it cannot be read now.
         """
-        window, tp = held.window, TopicPartition(held.topic, held.partition)
+        window, tp = held.window, TopicPartition(held.lease.topic, held.partition)
         while (record := window.record(offset)) is None and not held.draining:
             async with self._lock:
                 if window.record(offset) is not None:
@@ -87,9 +87,9 @@ class ParkedReader:
 
     async def _same(self, held: HeldPartition) -> bool:
         """Whether the topic is still the one that the lease is of; if not, that is opened anew."""
-        same = (await self._cluster.identity(held.topic)).topic_id == held.lease.topic_id
+        same = (await self._cluster.identity(held.lease.topic)).topic_id == held.lease.topic_id
         if not same and not held.failed:
-            log.warning("%s: %s was deleted and created again: opened anew", held, held.topic)
+            log.warning("%s: %s was deleted and created again: opened anew", held, held.lease.topic)
             held.fail()
         return same
 
@@ -103,7 +103,7 @@ class ParkedReader:
             held.fail()
 
     async def _read_ahead(self, held: HeldPartition) -> None:
-        window, tp = held.window, TopicPartition(held.topic, held.partition)
+        window, tp = held.window, TopicPartition(held.lease.topic, held.partition)
         try:
             while True:
                 async with self._lock:

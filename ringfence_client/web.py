@@ -131,7 +131,7 @@ class _Pages:
         if skip:
             dropped = self._consumer.dispatcher.skip(held, group)
         else:
-            end = await self._consumer.cluster.high_watermark(held.topic, number)
+            end = await self._consumer.cluster.high_watermark(held.lease.topic, number)
             dropped = held.window.purge(group, end)
         try:
             async with asyncio.timeout(WRITE_LIMIT_S):

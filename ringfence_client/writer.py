@@ -163,7 +163,7 @@ class ProgressWriter:
             self.note()
             self._hurry()
 
-    def when_persisted(self) -> "asyncio.Future[None]":
+    def persisted(self) -> "asyncio.Future[None]":
         """Done when all that was noted until now is committed; ends with :class:`LostError` if it never will be."""
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         if self._ended:
@@ -173,20 +173,10 @@ class ProgressWriter:
             self._hurry()
         return future
 
-    async def persisted(self) -> None:
-        """Wait until all that was noted is committed.
-
-        Raises:
-            LostError: it never will be.
-        """
-        await self.when_persisted()
-
     def bury(self, letter: DeadLetter) -> "asyncio.Future[None]":
-        """Write a dead letter, and with it that its message is finished; done when both are committed, as :meth:`when_persisted`."""
+        """Write a dead letter, and with it that its message is finished; done when both are committed, as :meth:`persisted`."""
         if self._ended:
-            future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-            _refuse(future, LostError(f"{self._lease} is not held any more"))
-            return future
+            return self.persisted()  # which refuses
         self._hurry()
         return self.letters.add(letter)
 
@@ -211,10 +201,7 @@ class ProgressWriter:
                 log.warning(
                     "%s: progress cannot be written; its successor begins from the last that was", self._lease
                 )
-                self._task.cancel()
-                await asyncio.wait([self._task])
-        self._give_up()
-        await self._producer.discard()
+        await self.abandon()
         return self._finished
 
     async def abandon(self) -> None:

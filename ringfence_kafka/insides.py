@@ -3,13 +3,13 @@
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable, Collection
+from collections.abc import Awaitable, Callable, Collection, Iterable
 from functools import partial
 from types import FunctionType, MethodType
 from typing import Any
 
 import aiokafka.client
-from aiokafka import TopicPartition
+from aiokafka import ConsumerRebalanceListener, TopicPartition
 from aiokafka.client import AIOKafkaClient
 from aiokafka.errors import (
     GroupCoordinatorNotAvailableError,
@@ -82,6 +82,28 @@ class Membership:
 def generation(consumer: Any) -> int:
     """The group generation that a consumer believes to be in."""
     return int(consumer._coordinator.generation)  # noqa: SLF001
+
+
+def subscribe(
+    consumer: Any,
+    topic: str,
+    revoked: Callable[[list[TopicPartition]], Awaitable[None]],
+    given: Callable[[list[TopicPartition]], None],
+) -> None:
+    """``revoked`` is waited for before the consumer joins again; ``given`` is called before anything is fetched."""
+    consumer.subscribe([topic], listener=_Listener(revoked, given))
+
+
+class _Listener(ConsumerRebalanceListener):  # type: ignore[misc]
+    def __init__(self, revoked: Callable[..., Awaitable[None]], given: Callable[..., None]) -> None:
+        self._revoked = revoked
+        self._given = given
+
+    async def on_partitions_revoked(self, revoked: Iterable[TopicPartition]) -> None:
+        await self._revoked(list(revoked))
+
+    async def on_partitions_assigned(self, assigned: Iterable[TopicPartition]) -> None:
+        self._given(list(assigned))
 
 
 def position(consumer: Any, tp: TopicPartition) -> int | None:

@@ -8,13 +8,14 @@ transactional ID last owns the lane, and every earlier holder fails at its next 
 import asyncio
 import contextlib
 import itertools
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple, cast
 
 from aiokafka import AIOKafkaProducer, TopicPartition
 from aiokafka.errors import (
     IllegalOperation,
     InvalidTimestampError,
+    KafkaTimeoutError,
     MessageSizeTooLargeError,
     ProducerFenced,
     UnknownTopicOrPartitionError,
@@ -32,6 +33,7 @@ BATCH_BYTES_MAX: Final = 512 * 1024
 """Of one record batch. Below the broker's default message.max.bytes of 1 MiB with room for overhead."""
 REQUEST_BYTES_MAX: Final = 64 * 2**20
 TRANSACTION_TIMEOUT_MS: Final = 60_000
+FENCE_LIMIT_S: Final = 30.0
 DISCARD_TIMEOUT_S: Final = 3.0
 
 Builder = Any
@@ -93,13 +95,23 @@ class TransactionalProducer:
             _attach(self._producer, clients.share())
         self._in_transaction = False
 
-    async def fence(self) -> None:
+    async def fence(self, limit_s: float = FENCE_LIMIT_S) -> None:
         """Take the transactional ID: ends the former holder's open transaction and all its later writes.
 
-        aiokafka tries for as long as the transaction coordinator is not there. With shared connections a turn of
-        :class:`ringfence_kafka.clients.ProducerClients` is to be held.
+        With shared connections a turn of :class:`ringfence_kafka.clients.ProducerClients` is to be held.
+
+        Raises:
+            KafkaTimeoutError: it is not done within so many seconds; aiokafka would try as long as there is no coordinator.
         """
-        await self._producer.start()
+        try:
+            async with asyncio.timeout(limit_s):
+                await self._producer.start()
+        except TimeoutError as error:
+            raise KafkaTimeoutError(
+                f"transactional ID {self.transactional_id} cannot be initialised within {limit_s:g} s, so nothing is processed: "
+                "its last transaction does not end (kafka-transactions.sh find-hanging), or the cluster's transaction "
+                "coordinator is away"
+            ) from error
 
     def turn(self) -> contextlib.AbstractAsyncContextManager[None]:
         """To be held for a transaction: with shared connections only so many run at once.
@@ -206,6 +218,15 @@ class TransactionalProducer:
             # aiokafka's future stays, and gets an error when this producer is fenced: Python would print it as never asked for.
             for _, _, future in self._producer._txn_manager._pending_txn_offsets:  # noqa: SLF001
                 future.add_done_callback(note_outcome)
+            raise
+
+    @contextlib.asynccontextmanager
+    async def kept(self) -> AsyncIterator[None]:
+        """Whoever fails in it has no more use for the producer: it is discarded."""
+        try:
+            yield
+        except BaseException:
+            await self.discard()
             raise
 
     async def discard(self) -> None:

@@ -1,9 +1,13 @@
 """By what right a partition is worked on, and what is to be done about it next. Pure: events in, the next step out.
 
-Each assignment of the consumer group gives a right; it is named by an object that is told apart by identity. What was opened under
-an earlier one stays open over a rebalance, and goes on once membership in the new generation is confirmed: whoever owned the
+Lanes and group consumers go by it. Each assignment of the consumer group gives a right; it is named by an object that is told apart by
+identity. What was opened under an earlier one stays open over a rebalance, and goes on once that is confirmed: whoever owned the
 partition in between has fenced its transactional producer, so that what we write next would be refused, and what is known here is
-what was committed last. Nothing but a transaction that was begun under a right goes on when that right is gone.
+what was committed last. Nothing but what was begun under a right goes on when that right is gone.
+
+What is open has one of three ends. It is *drained* and *closed* where it went to somebody else, or is not sound any more: what runs
+ends, and nobody has to guess how far it came. Until that is so it may come back, and goes on. It is *dropped* where it was refused: it
+is somebody else's by now, or may be.
 """
 
 import math
@@ -11,6 +15,10 @@ from enum import StrEnum
 from typing import Generic, TypeVar
 
 Right = TypeVar("Right")
+
+
+class NotOwnerError(Exception):
+    """The group does not confirm the right that a step needs: it will decide anew."""
 
 
 class Step(StrEnum):
@@ -26,8 +34,14 @@ class Step(StrEnum):
     """Wait until :attr:`Tenure.rests_until`: something was refused or away."""
     STAND = "stand"
     """Begin nothing. What is open stays open until the group has decided."""
+    DRAIN = "drain"
+    """Begin nothing more, and let what runs end. What is sound may come back meanwhile."""
+    CLOSE = "close"
+    """Say how far it came, and give it up: nothing of it comes back."""
+    DROP = "drop"
+    """Give it up at once, and say nothing: it is somebody else's."""
     END = "end"
-    """Give up what is open; nothing follows."""
+    """Nothing is open, and nothing follows."""
 
 
 class Tenure(Generic[Right]):
@@ -41,15 +55,14 @@ class Tenure(Generic[Right]):
         self.rests_until = -math.inf
         self._held_by: Right | None = None
         """Under which what is open was confirmed last; None = nothing is open."""
+        self._way_out: Step | None = None
+        """How what is open is given up, whatever the group says; None = it is not."""
         self._ended = False
-
-    @property
-    def open(self) -> bool:
-        """Whether something is open, under whatever right."""
-        return self._held_by is not None
 
     def step(self, now: float) -> Step:
         """What is to be done at this time of a monotonic clock, in seconds."""
+        if self._held_by is not None and (self._way_out is not None or self._ended):
+            return self._way_out or Step.DRAIN
         if self._ended:
             return Step.END
         if self.right is None:
@@ -60,11 +73,10 @@ class Tenure(Generic[Right]):
             return Step.OPEN
         return Step.WORK if self._held_by is self.right else Step.REGAIN
 
-    def require_right(self) -> Right:
-        """The present right, where a step needs one."""
-        if self.right is None:
-            raise AssertionError("there is no right to it")
-        return self.right
+    @property
+    def latest(self) -> Right | None:
+        """The present right; where there is none, the one under which what is open was confirmed last."""
+        return self._held_by if self.right is None else self.right
 
     def assigned(self, right: Right) -> None:
         """The group gives us the partition. What rests is tried at once."""
@@ -76,7 +88,7 @@ class Tenure(Generic[Right]):
 
     def ended(self) -> None:
         """It went to somebody else, or the process ends."""
-        self._ended = True
+        self.right, self._ended = None, True
 
     def confirmed(self, right: Right) -> None:
         """Opened, or regained, under this right; it may be gone by now."""
@@ -87,8 +99,21 @@ class Tenure(Generic[Right]):
         self.attempts = 0
 
     def failed(self, until: float, *, keeps: bool = False) -> None:
-        """It did not go well: rest until then. ``keeps``: what is open is sound; else it is given up, and opened anew."""
+        """It did not go well: rest until then. ``keeps``: what is open is sound; else it is dropped, and opened anew."""
         self.attempts += 1
         self.rests_until = until
-        if not keeps:
-            self._held_by = None
+        if not keeps and self._held_by is not None:
+            self._way_out = Step.DROP
+
+    def broke(self, until: float) -> None:
+        """What is open is ours and not sound: it is drained and closed, and opened anew, not before then."""
+        self.failed(until, keeps=True)
+        self._way_out = self._way_out or Step.DRAIN
+
+    def drained(self) -> None:
+        """Nothing of it runs any more, or may: it cannot come back."""
+        self._way_out = Step.CLOSE
+
+    def given_up(self) -> None:
+        """Nothing is open."""
+        self._held_by = self._way_out = None

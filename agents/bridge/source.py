@@ -3,11 +3,11 @@
 import asyncio
 import contextlib
 import logging
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener, TopicPartition
+from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.errors import (
     CorruptRecordException,
     KafkaError,
@@ -102,7 +102,7 @@ class SourceConsumer:
         )
         insides.never_create(self._consumer)
         insides.on_doubt(self._consumer, doubt)
-        self._listener = _Listener(revoked, self._given(assigned))
+        self._revoked, self._assigned = revoked, assigned
 
     async def start(self) -> None:
         """Join the group; returns when partitions were given out.
@@ -110,25 +110,24 @@ class SourceConsumer:
         Raises:
             KafkaError: nobody answers, or it is refused.
         """
-        self._consumer.subscribe([self._topic], listener=self._listener)
+        insides.subscribe(self._consumer, self._topic, self._revoke, self._give)
         await self._consumer.start()
 
     async def stop(self) -> None:
         """Leave the group and disconnect. Never raises."""
         await insides.end(self._consumer, LEAVE_LIMIT_S)
 
-    def _given(
-        self, assigned: Callable[[Collection[int]], None]
-    ) -> Callable[[Iterable[TopicPartition]], None]:
-        def given(tps: Iterable[TopicPartition]) -> None:
-            tps = list(tps)
-            self._consumer.pause(*tps)
-            for tp in tps:
-                self._consumer.seek(tp, 0)  # else aiokafka looks for a position itself
-            self._resting.clear()
-            assigned([tp.partition for tp in tps])
+    async def _revoke(self, _: list[TopicPartition]) -> None:
+        """It takes all."""
+        with contextlib.suppress(KafkaError):
+            await self._revoked()
 
-        return given
+    def _give(self, tps: list[TopicPartition]) -> None:
+        self._consumer.pause(*tps)
+        for tp in tps:
+            self._consumer.seek(tp, 0)  # else aiokafka looks for a position itself
+        self._resting.clear()
+        self._assigned([tp.partition for tp in tps])
 
     def pause(self, partition: int) -> None:
         """Read nothing of it until :meth:`go_on`."""
@@ -228,20 +227,3 @@ class SourceConsumer:
         }
         if named_offsets:
             await self._consumer.commit(named_offsets)
-
-
-class _Listener(ConsumerRebalanceListener):  # type: ignore[misc]
-    """aiokafka's interface."""
-
-    def __init__(
-        self, revoked: Callable[[], Awaitable[None]], given: Callable[[Iterable[TopicPartition]], None]
-    ) -> None:
-        self._revoked = revoked
-        self._given = given
-
-    async def on_partitions_revoked(self, revoked: Iterable[TopicPartition]) -> None:  # noqa: ARG002 - it takes all
-        with contextlib.suppress(KafkaError):
-            await self._revoked()
-
-    async def on_partitions_assigned(self, assigned: Iterable[TopicPartition]) -> None:
-        self._given(assigned)

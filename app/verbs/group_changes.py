@@ -11,11 +11,11 @@ from aiokafka.errors import KafkaError
 from app.verbs import groups
 from ringfence_client import dropping
 from ringfence_client.lease import LostError
-from ringfence_client.lease_acquisition import NotOursError
 from ringfence_client.record import Progress
 from ringfence_kafka.cluster import NO_MEMBERS, Cluster
 from ringfence_kafka.config.settings import AddressSettings, Settings
 from ringfence_kafka.errors import BrokerUnavailableError, RingfenceError, named
+from ringfence_kafka.tenure import NotOwnerError
 
 ANSWER_LIMIT_S: Final = 30.0
 """For a holder to write it down."""
@@ -59,7 +59,7 @@ def drop(settings: Settings, address: str, group: str, name: str, *, skip: bool)
     found = settings.configured(address)
     try:
         counts = asyncio.run(_drop(settings, found, group, parse_name(name), skip=skip))
-    except (NotOursError, LostError) as error:
+    except (NotOwnerError, LostError) as error:
         raise GroupError(
             f"a consumer of {group} came while nobody was to hold it: run this again; what was dropped stays so"
         ) from error

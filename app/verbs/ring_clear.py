@@ -21,11 +21,10 @@ from ringfence_kafka.cluster import Cluster
 from ringfence_kafka.config.settings import AddressSettings, Settings
 from ringfence_kafka.errors import BrokerUnavailableError, MissingTopicError, RingfenceError, TopicError
 from ringfence_kafka.log_reader import LogStalledError
-from ringfence_kafka.producer import FencedError, TransactionalProducer
+from ringfence_kafka.producer import FENCE_LIMIT_S, FencedError, TransactionalProducer
 from tables import codec
 from tables.restore import Restore
 
-FENCE_LIMIT_S: Final = 30.0
 TRIES: Final = 20
 """A worker's lane waits 0.1 s before it opens again; what is done between two fences takes about as long."""
 
@@ -140,8 +139,7 @@ async def _clear_lane(
             wire.lane_name(address.name, view.partition),
         )
         try:
-            async with asyncio.timeout(FENCE_LIMIT_S):
-                await producer.fence()
+            await producer.fence()
             restore = await view.read_on()
             if restore.meta is None:
                 return 0

@@ -50,7 +50,7 @@ async def _draining(
     gate.clear()
     partitions = first.consumer.partitions
     await until(
-        lambda: any(each.leaving is not None and each.window.running for each in partitions.values()),
+        lambda: any(each.ending and each.window.running for each in partitions.values()),
         lambda: "nothing is let go",
     )
     cut()

@@ -266,7 +266,7 @@ async def test_written_while_one_waits_for_a_turn(bootstrap: str) -> None:
             await outsider.write(token=7, delivered=2, reserved=5)
             running = bench.launch(handler, lease_timeout=300.0, lease_idle=3.0)
             await _waits(running, "held by outsider")
-            clients = running.consumer.held_partitions._opening._clients
+            clients = running.consumer.held_partitions.acquisition._clients
             queue = clients.turns = asyncio.Semaphore(0)
             await until(lambda: bool(queue._waiters), lambda: "nobody waits for a turn")
             await outsider.write(running=1)

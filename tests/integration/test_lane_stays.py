@@ -5,11 +5,14 @@ from pathlib import Path
 
 import pytest
 
+from agents.batch import FetchedBatch
 from agents.lane import Lane, LaneState
 from agents.lanes import Lanes
+from agents.opening import Opened
+from agents.ownership import Ownership
 from ringfence_kafka import failpoints
 from tests.support import kafka
-from tests.support.lanes import Gate, Group, bench, ids, until
+from tests.support.lanes import LIMIT_S, Gate, Group, bench, ids, until
 
 
 async def _goes_on(lane: Lane, group: Group) -> None:
@@ -192,3 +195,48 @@ async def test_worker_keeps_those_that_stay(bootstrap: str, tmp_path: Path) -> N
             assert first[f"{lanes.name}-1"].state is LaneState.CLOSED
         finally:
             await worker.stop()
+
+
+async def test_suspended_while_it_reads_its_batch_again(
+    bootstrap: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An opening that a rebalance ends leaves no producer behind, however far it was."""
+    made: list[Opened] = []
+    reading = asyncio.Event()
+    async with bench(bootstrap, tmp_path) as lanes:
+        lanes.send(*ids(0, 10))
+        lane = await lanes.opened()
+        opening, failing = lane.opening.open, 1
+
+        async def noted(ownership: Ownership) -> Opened:
+            made.append(await opening(ownership))
+            return made[-1]
+
+        async def hang(held: FetchedBatch) -> FetchedBatch | None:
+            reading.set()
+            await asyncio.Event().wait()
+            return held
+
+        async def fail_once(point: str, lane_name: str) -> None:
+            nonlocal failing
+            failing -= 1
+            if failing == 0:
+                raise OSError("planted")
+
+        monkeypatch.setattr(lane.opening, "open", noted)
+        monkeypatch.setattr(lane.opening, "read_again", hang)
+        remove = failpoints.install("before-commit", f"{lanes.name}-0", fail_once)
+        try:
+            await lane.offer(await lanes.fetch(0, 10))
+            await asyncio.wait_for(reading.wait(), LIMIT_S)
+        finally:
+            remove()
+        await lane.suspend()
+        monkeypatch.undo()
+
+        assert lane.state is LaneState.CLOSED
+        assert [each.producer._producer._closed for each in made] == [True]
+
+        await _goes_on(lane, Group())
+        await lanes.feed(lane, 0, 10)
+        assert lanes.accepted_ids() == [each.id for each in ids(0, 10)]

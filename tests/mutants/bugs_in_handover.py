@@ -7,7 +7,9 @@ from tests.mutants.mutant import Mutant, Patch
 _CLOCK: Final = "ringfence_kafka/clock.py"
 _CONSUMER: Final = "ringfence_client/consumer.py"
 _DISPATCHER: Final = "ringfence_client/dispatcher.py"
-_HOLDINGS: Final = "ringfence_client/held_partitions.py"
+_CLAIM: Final = "ringfence_client/claim.py"
+_TENANT: Final = "ringfence_kafka/tenant.py"
+_TENURE: Final = "ringfence_kafka/tenure.py"
 _LATEST: Final = "ringfence_kafka/latest.py"
 _LEASE: Final = "ringfence_client/lease.py"
 _OPENING: Final = "ringfence_client/lease_acquisition.py"
@@ -37,14 +39,13 @@ _TAKING: Final = (
         (
             Patch(
                 _OPENING,
-                "        async with self._clients.turn() as queue:\n            if queue and not",
-                "        left, predecessor = await self._look(lease, watch)\n"
-                "        async with self._clients.turn() as queue:\n            if queue and not",
+                "        async with self._clients.turn() as queue:\n",
+                "        early = await look()\n        async with self._clients.turn() as queue:\n",
             ),
             Patch(
                 _OPENING,
-                "            left, predecessor = await self._look(lease, watch)\n        except",
-                "            pass\n        except",
+                "            return producer, await look()\n",
+                "            return producer, early\n",
             ),
         ),
         f"{_LEASE_TESTS}::test_read_again_after_the_fence",
@@ -98,7 +99,7 @@ _TAKING: Final = (
         (
             Patch(
                 _OPENING,
-                "if queue and not await self._still_free(lease, watch):",
+                "if queue and after_queue:",
                 "if queue and not queue:",
             ),
         ),
@@ -227,9 +228,9 @@ _LEAVING: Final = (
         "Who was fenced in a rebalance goes on when it is over, beside the one who fenced it.",
         (
             Patch(
-                _HOLDINGS,
-                "            await held.writer.persisted()\n        except LostError:\n            return False",
-                "            await asyncio.sleep(0)\n        except LostError:\n            return False",
+                _CLAIM,
+                "        await held.writer.persisted()\n        self._flow(held.window.end)",
+                "        await asyncio.sleep(0)\n        self._flow(held.window.end)",
             ),
         ),
         f"{_STORM_TESTS}::test_taken_while_suspended",
@@ -237,7 +238,7 @@ _LEAVING: Final = (
     Mutant(
         "released-while-a-handler-runs",
         "What outlives the drain time-out is run beside itself by whoever takes the released partition.",
-        (Patch(_HOLDINGS, "CLOSE_LIMIT_S, released=ended)", "CLOSE_LIMIT_S, released=True)"),),
+        (Patch(_CLAIM, "CLOSE_LIMIT_S, released=ended)", "CLOSE_LIMIT_S, released=True)"),),
         "tests/integration/test_group_end.py::test_left_behind_at_the_end",
     ),
     Mutant(
@@ -254,6 +255,81 @@ _LEAVING: Final = (
     ),
 )
 
-_GIVING_UP: Final = ()
+_TENURE_TESTS: Final = "tests/unit/test_tenure.py"
+_TENANT_TESTS: Final = "tests/unit/test_tenant.py"
+_CLAIM_TESTS: Final = "tests/property/test_claims.py::test_histories"
+
+_GIVING_UP: Final = (
+    Mutant(
+        "given-away-and-gone-on-with",
+        "A partition that comes back when its last handler has just ended goes on with a window that is closed.",
+        (Patch(_TENURE, "        self._way_out = Step.CLOSE\n", "        self._way_out = None\n"),),
+        f"{_TENURE_TESTS}::test_comes_back_too_late",
+        (f"{_TENURE_TESTS}::test_competing_consumers",),
+    ),
+    Mutant(
+        "broken-and-gone-on-with",
+        "What an internal error left behind is gone on with, or never opened anew.",
+        (Patch(_TENURE, "        self._way_out = self._way_out or Step.DRAIN\n", ""),),
+        f"{_TENURE_TESTS}::test_broken_never_goes_on",
+        ("tests/integration/test_group_rebalance.py::test_failed_and_regained[meanwhile]",),
+    ),
+    Mutant(
+        "lost-and-drained",
+        "What somebody has taken is waited for as long as handlers may take, beside who runs it now.",
+        (
+            Patch(
+                _TENURE, "            self._way_out = Step.DROP\n", "            self._way_out = Step.DRAIN\n"
+            ),
+        ),
+        f"{_TENURE_TESTS}::test_lost_is_dropped",
+    ),
+    Mutant(
+        "revoked-and-handed-out",
+        "While the group decides, messages are begun of what may be another's in a moment.",
+        (
+            Patch(
+                _CLAIM,
+                "        self._suspend()\n        self._disturb()\n\n    async def standing",
+                "        self._disturb()\n\n    async def standing",
+            ),
+        ),
+        _CLAIM_TESTS,
+    ),
+    Mutant(
+        "joined-while-something-is-opened",
+        "A consumer joins again while it takes a lease, which nobody then waits for it to give back.",
+        (
+            Patch(
+                "ringfence_client/held_partitions.py",
+                "asyncio.gather(*(each.standing() for each in self._claims.values()))",
+                "asyncio.sleep(0)",
+            ),
+        ),
+        _CLAIM_TESTS,
+    ),
+    Mutant(
+        "cleaning-up-is-cancelled",
+        "An opening that is ended twice leaves its producer and its lease behind.",
+        (Patch(_TENANT, "if not due and not task.cancelling():", "if not due:"),),
+        f"{_TENANT_TESTS}::test_cleaning_up_is_not_disturbed",
+    ),
+    Mutant(
+        "opened-under-an-old-right",
+        "An opening goes on by an assignment that another one has followed.",
+        (Patch(_TENANT, "(doing is Step.DRAIN or right is self._tenure.right)", "(doing is not None)"),),
+        f"{_TENANT_TESTS}::test_newer_right_has_an_opening_begin_anew",
+    ),
+    Mutant(
+        "drained-anew-in-each-rebalance",
+        "Members that come and go keep a handler that hangs from ever being ended.",
+        (
+            Patch(
+                _TENANT, "(doing is Step.DRAIN or right is self._tenure.right)", "right is self._tenure.right"
+            ),
+        ),
+        f"{_TENANT_TESTS}::test_drained_over_another_rebalance",
+    ),
+)
 
 MUTANTS: Final = (*_TAKING, *_HOLDING, *_LEAVING, *_GIVING_UP)

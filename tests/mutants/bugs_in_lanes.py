@@ -30,9 +30,7 @@ _ROCKSDB_FIRST: Final = (
     ),
     Patch(_TRANSACTIONS, "        table.apply(opened.epoch, change, position)\n", ""),
 )
-_FAILED: Final = (
-    "        await self._discard()  # at once: an open transaction holds back readers of the outputs\n"
-)
+_FAILED: Final = "        await opened.producer.discard()\n"
 
 MUTANTS: Final = (
     Mutant(
@@ -143,7 +141,7 @@ MUTANTS: Final = (
                 f"""\
 {_FAILED}        kept, self._kept = self._kept, None
         if kept is not None:
-            await self._tenure.require_right().rewind(kept.topic, kept.partition, kept.begin)
+            await self._tenure.right.rewind(kept.topic, kept.partition, kept.begin)
 """,
             ),
         ),

@@ -10,7 +10,7 @@ _STAYS_TESTS: Final = "tests/integration/test_lane_stays.py"
 _AFTER_THE_FENCE: Final = f"{_OPENING_TESTS}::test_next_and_state_are_read_after_the_fence"
 _FENCE: Final = """\
             await reach("before-fence", self.name)
-            await self._fence(producer)
+            await producer.fence(FENCE_LIMIT_S)
             await reach("after-fence", self.name)
             await self._confirm(ownership)
 """
@@ -212,7 +212,7 @@ MUTANTS: Final = (
         (
             Patch(
                 "agents/lane.py",
-                "        if self._task is not None and not self._standing.is_set():\n            raise AssertionError",
+                "        if not self._standing.is_set():\n            raise AssertionError",
                 "        if self._task is None and self._kept:\n            raise AssertionError",
             ),
         ),
@@ -267,9 +267,21 @@ MUTANTS: Final = (
         f"{_STAYS_TESTS}::test_input_created_again_in_between",
     ),
     Mutant(
+        "opening-keeps-its-producer",
+        "A rebalance ends an opening that reads its batch again, and a producer with its connections is left behind.",
+        (
+            Patch(
+                "agents/lane.py",
+                "        async with opened.producer.kept():\n",
+                "        async with asyncio.timeout(None):\n",
+            ),
+        ),
+        f"{_STAYS_TESTS}::test_suspended_while_it_reads_its_batch_again",
+    ),
+    Mutant(
         "failed-and-gone-on-with",
         "What was refused once is gone on with: a fenced lane never opens again.",
-        (Patch("ringfence_kafka/tenure.py", "        if not keeps:\n", "        if keeps:\n"),),
+        (Patch("ringfence_kafka/tenure.py", "        if not keeps and ", "        if keeps and "),),
         "tests/unit/test_tenure.py::test_competing_processes",
     ),
     Mutant(

@@ -1,13 +1,17 @@
 """Whose turn it is to do what: by hand, and in random histories of processes that compete for one partition."""
 
+import math
 import random
-from dataclasses import dataclass, field
+from abc import ABC, abstractmethod
+from collections import Counter
+from dataclasses import dataclass, field, replace
 
 import pytest
 
 from ringfence_kafka.tenure import Step, Tenure
 
 FIRST, SECOND = object(), object()
+LEASE_S = 3.0
 
 
 def test_from_the_first_assignment_to_the_end() -> None:
@@ -26,8 +30,14 @@ def test_from_the_first_assignment_to_the_end() -> None:
     steps.append(tenure.step(0))
     tenure.ended()
     steps.append(tenure.step(0))
+    tenure.drained()
+    steps.append(tenure.step(0))
+    tenure.given_up()
+    steps.append(tenure.step(0))
 
-    assert steps == [Step.STAND, Step.OPEN, Step.WORK, Step.STAND, Step.REGAIN, Step.WORK, Step.END]
+    assert steps == [
+        Step.STAND, Step.OPEN, Step.WORK, Step.STAND, Step.REGAIN, Step.WORK, Step.DRAIN, Step.CLOSE, Step.END,
+    ]  # fmt: skip
 
 
 def test_right_that_went_while_it_was_asked_for() -> None:
@@ -49,6 +59,8 @@ def test_failure_rests_then_opens_anew() -> None:
     tenure.confirmed(FIRST)
     tenure.failed(until=5)
 
+    assert tenure.step(0) is Step.DROP
+    tenure.given_up()
     assert (tenure.step(4.9), tenure.step(5), tenure.attempts) == (Step.REST, Step.OPEN, 1)
     tenure.failed(until=9)
     tenure.assigned(SECOND)
@@ -64,78 +76,290 @@ def test_unconfirmed_keeps_what_is_open() -> None:
     tenure.assigned(SECOND)
     tenure.failed(until=1, keeps=True)
 
-    assert (tenure.open, tenure.step(0.5), tenure.step(1)) == (True, Step.REST, Step.REGAIN)
+    assert (tenure.step(0.5), tenure.step(1)) == (Step.REST, Step.REGAIN)
 
 
-def test_no_right_no_step() -> None:
-    with pytest.raises(AssertionError, match="no right"):
-        Tenure().require_right()
+def _held() -> Tenure[object]:
+    tenure: Tenure[object] = Tenure()
+    tenure.assigned(FIRST)
+    tenure.confirmed(FIRST)
+    return tenure
+
+
+@pytest.mark.parametrize("again", [False, True], ids=["it went away", "and another rebalance began"])
+def test_comes_back_while_it_is_drained(again: bool) -> None:
+    """What somebody else was to have goes on if it is ours before it was given away."""
+    tenure = _held()
+    tenure.revoked()
+    tenure.ended()
+    if again:
+        tenure.revoked()
+
+    assert (tenure.step(0), tenure.right) == (Step.DRAIN, None)
+    tenure.assigned(SECOND)
+    assert tenure.step(0) is Step.REGAIN
+
+
+def test_comes_back_too_late() -> None:
+    """What nothing may run of any more is closed, and opened from its beginning."""
+    tenure = _held()
+    tenure.ended()
+    assert tenure.right is None
+    tenure.drained()
+    tenure.assigned(SECOND)
+
+    assert tenure.step(0) is Step.CLOSE
+    tenure.given_up()
+    assert tenure.step(0) is Step.OPEN
+
+
+@pytest.mark.parametrize("when", ["assigned", "revoked", "assigned again", "ended"])
+def test_broken_never_goes_on(when: str) -> None:
+    """What is not sound is drained and closed, whatever the group says; then opened anew where it is ours."""
+    tenure = _held()
+    if when != "assigned":
+        tenure.revoked()
+    if when == "assigned again":
+        tenure.assigned(SECOND)
+    if when == "ended":
+        tenure.ended()
+    tenure.broke(until=5)
+    steps = [tenure.step(0)]
+    tenure.assigned(SECOND)  # what rests is tried at once
+    steps.append(tenure.step(0))
+    tenure.drained()
+    steps.append(tenure.step(0))
+    tenure.given_up()
+    steps.append(tenure.step(0))
+
+    assert steps == [Step.DRAIN, Step.DRAIN, Step.CLOSE, Step.OPEN]
+
+
+@pytest.mark.parametrize("when", ["at work", "in a rebalance", "drained", "broken"])
+def test_lost_is_dropped(when: str) -> None:
+    """What is somebody else's is given up at once, wherever that is found out; and opened after a rest, if it is ours."""
+    tenure = _held()
+    if when == "in a rebalance":
+        tenure.revoked()
+    if when == "drained":
+        tenure.ended()
+    if when == "broken":
+        tenure.broke(until=1)
+    tenure.failed(until=5)
+    steps = [tenure.step(0)]
+    tenure.given_up()
+    steps += [tenure.step(0), tenure.step(5)]
+
+    assert steps[0] is Step.DROP
+    assert steps[1:] == {
+        "in a rebalance": [Step.STAND, Step.STAND],
+        "drained": [Step.END, Step.END],
+    }.get(when, [Step.REST, Step.OPEN])
+
+
+def test_failed_with_nothing_open() -> None:
+    """There is nothing to be dropped, then or later."""
+    tenure: Tenure[object] = Tenure()
+    tenure.assigned(FIRST)
+    tenure.failed(until=1)
+
+    assert tenure.step(1) is Step.OPEN
+    tenure.confirmed(FIRST)
+    assert tenure.step(1) is Step.WORK
+
+
+def test_latest_right() -> None:
+    """Who is asked to give it away is a member until then, by the right that it had."""
+    tenure = _held()
+    seen = [tenure.latest]
+    tenure.revoked()
+    seen.append(tenure.latest)
+    tenure.assigned(SECOND)
+    seen.append(tenure.latest)
+
+    assert seen == [FIRST, FIRST, SECOND]
+
+
+# -- processes that compete ---------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Lease:
+    """As its record says."""
+
+    token: int = 0
+    released: bool = True
+    next: int = 0
+    at: float = -math.inf
+    """When it was written."""
 
 
 @dataclass
 class _Cluster:
     """What a broker decides: who is a member of which generation, whose writes count, and what is committed."""
 
+    chance: random.Random
     generation: int = 0
     owner: int = -1
     """Process that the generation gives the partition to."""
     epoch: int = 0
     accepted: list[tuple[int, int]] = field(default_factory=list)
     """Record and the process that accepted it."""
+    lease: _Lease = _Lease()
+    processes: "list[_Process]" = field(default_factory=list)
+    steps: Counter[tuple[Step, Step]] = field(default_factory=Counter)
+    """How often one process did these after one another."""
 
 
 @dataclass
-class _Process:
-    """One process as a lane is one: what it knows was read behind its fence, or committed by itself."""
+class _Process(ABC):
+    """What it knows was read behind its fence, or committed by itself."""
 
     number: int
     tenure: Tenure[tuple[int, int]] = field(default_factory=Tenure)
     epoch: int = -1
     next: int = -1
+    last: Step = Step.END
 
     def act(self, cluster: _Cluster, now: float) -> Step:
+        """One step; None of those that begin something without a right."""
         step = self.tenure.step(now)
-        if step is Step.OPEN:
-            self._open(cluster, now)
-        elif step is Step.REGAIN:
-            right = self.tenure.require_right()
-            if right[0] == cluster.generation:
-                self.tenure.confirmed(right)
-            else:
-                self.tenure.failed(now + 1, keeps=True)
-        elif step is Step.WORK:
-            if self.epoch != cluster.epoch:
-                self.tenure.failed(now + 1)  # fenced
-            else:
-                cluster.accepted.append((self.next, self.number))
-                self.next += 1
-                self.tenure.succeeded()
+        cluster.steps[self.last, step] += 1
+        self.last = step
+        if step in {Step.OPEN, Step.REGAIN, Step.WORK}:
+            assert self.tenure.right is not None
+            self.begin(step, self.tenure.right, cluster, now)
+        elif step in {Step.DRAIN, Step.CLOSE, Step.DROP}:
+            self.go(step, cluster, now)
         return step
 
-    def _open(self, cluster: _Cluster, now: float) -> None:
-        right = self.tenure.require_right()
-        if right[0] != cluster.generation:
-            self.tenure.failed(now + 1)
+    @abstractmethod
+    def begin(self, step: Step, right: tuple[int, int], cluster: _Cluster, now: float) -> None: ...
+
+    @abstractmethod
+    def go(self, step: Step, cluster: _Cluster, now: float) -> None: ...
+
+
+class _Lane(_Process):
+    """As a lane is one."""
+
+    def begin(self, step: Step, right: tuple[int, int], cluster: _Cluster, now: float) -> None:
+        if step is not Step.WORK and right[0] != cluster.generation:
+            self.tenure.failed(now + 1, keeps=step is Step.REGAIN)
+        elif step is Step.OPEN:
+            cluster.epoch += 1
+            self.epoch, self.next = cluster.epoch, len(cluster.accepted)
+            self.tenure.confirmed(right)
+        elif step is Step.REGAIN:
+            self.tenure.confirmed(right)
+        elif self.epoch != cluster.epoch:
+            self.tenure.failed(now + 1)  # fenced
+        else:
+            cluster.accepted.append((self.next, self.number))
+            self.next += 1
+            self.tenure.succeeded()
+
+    def go(self, step: Step, cluster: _Cluster, now: float) -> None:
+        if step is Step.DRAIN:
+            self.tenure.drained()
+        else:
+            self.tenure.given_up()
+
+
+@dataclass
+class _Consumer(_Process):
+    """As a group consumer's partition is one: what runs outlasts a rebalance, and is announced before it begins."""
+
+    token: int = -1
+    running: int | None = None
+    covered_until: float = -math.inf
+    seen: tuple[_Lease, float] = (_Lease(), -math.inf)
+    closed: bool = False
+
+    def begin(self, step: Step, right: tuple[int, int], cluster: _Cluster, now: float) -> None:
+        if step is Step.OPEN:
+            self._open(right, cluster, now)
+        elif step is Step.REGAIN:
+            assert not self.closed
+            if self._write(cluster, now):
+                self.tenure.confirmed(right)
+        elif self.running is not None:
+            self._finish(cluster, now)
+        elif cluster.chance.random() < 0.1:
+            self.tenure.broke(now + 1)
+        elif now < self.covered_until or self._write(cluster, now):
+            self._run(cluster, now)
+
+    def go(self, step: Step, cluster: _Cluster, now: float) -> None:
+        if step is Step.DRAIN:
+            if self.running is not None and cluster.chance.random() < 0.7:
+                return  # it takes its time
+            if self.running is None or self._finish(cluster, now):
+                self.tenure.drained()
+                self.closed = True
+            return
+        if step is Step.CLOSE:
+            self._write(cluster, now, released=True)
+        self.running = None
+        self.tenure.given_up()
+
+    def _open(self, right: tuple[int, int], cluster: _Cluster, now: float) -> None:
+        if cluster.lease != self.seen[0]:
+            self.seen = (cluster.lease, now)
+        free = cluster.lease.released or now >= self.seen[1] + LEASE_S
+        if right[0] != cluster.generation or not free:
+            self.tenure.failed(now + 0.1)
             return
         cluster.epoch += 1
-        self.epoch, self.next = cluster.epoch, len(cluster.accepted)
+        if cluster.chance.random() < 0.2:
+            self.tenure.failed(now + 1)  # no member behind the fence: it has written nothing
+            return
+        self.epoch, self.token, self.next = cluster.epoch, cluster.lease.token + 1, cluster.lease.next
+        self.closed = False
+        cluster.lease = _Lease(self.token, released=False, next=self.next, at=now)
+        self.covered_until = now + LEASE_S / 2
         self.tenure.confirmed(right)
 
+    def _run(self, cluster: _Cluster, now: float) -> None:
+        """Nobody else runs it, but who has written nothing for as long as a lease lasts."""
+        for each in cluster.processes:
+            if isinstance(each, _Consumer) and each.running == self.next:
+                assert now >= each.covered_until + LEASE_S / 2
+        self.running = self.next
 
-@pytest.mark.parametrize("seed", range(300))
-def test_competing_processes(seed: int) -> None:
-    """Assignments that come late, or never; rebalances that a process sleeps through: each record is accepted once, in order.
+    def _finish(self, cluster: _Cluster, now: float) -> bool:
+        self.running = None
+        self.next += 1
+        return self._write(cluster, now)
 
-    At the end the group decides, and whoever it is goes on, whatever was before.
-    """
+    def _write(self, cluster: _Cluster, now: float, *, released: bool = False) -> bool:
+        """Refused: fence back, if the lease is ours, and we are a member or nobody asks for that any more."""
+        if self.epoch != cluster.epoch:
+            right = self.tenure.right
+            if cluster.lease.token != self.token or (right is not None and right[0] != cluster.generation):
+                self.tenure.failed(now + 1)
+                return False
+            cluster.epoch += 1
+            self.epoch = cluster.epoch
+        before = cluster.lease
+        assert before.token == self.token
+        cluster.accepted += ((each, self.number) for each in range(before.next, self.next))
+        cluster.lease = replace(before, released=released, next=self.next, at=now)
+        self.covered_until = now + LEASE_S / 2
+        return True
+
+
+def _compete(kind: type[_Process], seed: int) -> _Cluster:
+    """Assignments that come late, or never; rebalances that a process sleeps through. At the end the group decides, for the first."""
     chance = random.Random(seed)
-    cluster, processes = _Cluster(), [_Process(each) for each in range(3)]
+    cluster, processes = _Cluster(chance), [kind(each) for each in range(3)]
+    cluster.processes = processes
     untold: dict[int, list[int]] = {each: [] for each in range(3)}
     now = 0.0
-    for _ in range(200):
-        now += chance.random()
+    for _ in range(300):
+        now += chance.random() / 2
         event = chance.random()
-        if event < 0.08:
+        if event < 0.06:
             cluster.generation += 1
             cluster.owner = chance.randrange(3)
             for each in processes:
@@ -153,13 +377,16 @@ def test_competing_processes(seed: int) -> None:
     for each in processes:
         untold[each.number].append(cluster.generation)
         _tell(each, untold, cluster)
-    for _ in range(12):
-        now += 1
+    for _ in range(60):
+        now += 0.5
         for each in processes:
             each.act(cluster, now)
 
     assert [record for record, _ in cluster.accepted] == list(range(len(cluster.accepted)))
-    assert {process for _, process in cluster.accepted[before:]} == {0}
+    assert {process for _, process in cluster.accepted[-5:]} == {0}
+    assert len(cluster.accepted) > before
+    assert [each.tenure.step(now) for each in processes[1:]] == [Step.END] * 2
+    return cluster
 
 
 def _tell(process: _Process, untold: dict[int, list[int]], cluster: _Cluster) -> None:
@@ -171,3 +398,38 @@ def _tell(process: _Process, untold: dict[int, list[int]], cluster: _Cluster) ->
     process.tenure.revoked()
     if generation == cluster.generation and cluster.owner == process.number:
         process.tenure.assigned((generation, process.number))
+    else:
+        process.tenure.ended()
+
+
+@pytest.mark.parametrize("seed", range(300))
+def test_competing_processes(seed: int) -> None:
+    """Of lanes each record is accepted once, in order; and whoever the group names at last goes on, whatever was before."""
+    _compete(_Lane, seed)
+
+
+@pytest.mark.parametrize("seed", range(300))
+def test_competing_consumers(seed: int) -> None:
+    """The same of consumers; and what one runs under a lease nobody else begins."""
+    _compete(_Consumer, seed)
+
+
+@pytest.mark.parametrize("kind", [_Lane, _Consumer])
+def test_histories_are_manifold(kind: type[_Process]) -> None:
+    """What the histories above prove something about happens in them: steps of every kind, and each way back."""
+    seen: Counter[tuple[Step, Step]] = Counter()
+    for seed in range(60):
+        seen += _compete(kind, seed).steps
+    wanted = {
+        (Step.STAND, Step.REGAIN),
+        (Step.CLOSE, Step.OPEN),
+        (Step.CLOSE, Step.END),
+        (Step.DROP, Step.STAND),
+    }
+    if kind is _Lane:
+        wanted |= {(Step.DROP, Step.REST)}
+    else:
+        wanted |= {(Step.DRAIN, Step.REGAIN), (Step.DRAIN, Step.DROP), (Step.WORK, Step.DRAIN)}
+
+    assert {step for pair in seen for step in pair} == set(Step)
+    assert wanted <= seen.keys()

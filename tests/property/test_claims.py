@@ -1,0 +1,146 @@
+"""Random histories of one partition at a consumer: assigned, revoked, lost, broken, at any moment, in its own event loop.
+
+Lease and writer are stand-ins that answer late; what they say to a real cluster, the tests of leases show. All else is as it runs.
+"""
+
+import asyncio
+import random
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+from aiokafka import TopicPartition
+
+from ringfence_client.dispatcher import Dispatcher
+from ringfence_client.held_partitions import HeldPartitions
+from ringfence_client.lease import Lease, LostError
+from ringfence_client.memory import Memory
+from ringfence_client.message import Message
+from ringfence_client.options import ConsumerOptions
+from ringfence_client.record import Progress
+from ringfence_client.window import Window
+from ringfence_kafka.tenure import NotOwnerError
+from tests.support.lanes import until
+
+TOPIC = "orders.accepted"
+OURS = [TopicPartition(TOPIC, 0)]
+LIMIT_S = 10.0
+
+
+class _Writer:
+    """Whose lease it is, as long as it has not ended."""
+
+    def __init__(self) -> None:
+        self.held = True
+        self.ended = ""
+        self.lose: Any = None
+
+    def start(self, lost: Any) -> None:
+        self.lose = lost
+
+    def hold(self, held: bool) -> None:
+        self.held = held
+
+    async def persisted(self) -> None:
+        await asyncio.sleep(0.001)
+        if self.ended:
+            raise LostError("somebody has it")
+
+    async def close(self, limit: float, *, released: bool) -> None:
+        assert limit
+        await asyncio.sleep(0)
+        self.ended = self.ended or ("released" if released else "closed")
+
+    async def abandon(self) -> None:
+        await asyncio.sleep(0)
+        self.ended = self.ended or "abandoned"
+
+    def taken(self) -> None:
+        """As it finds out that somebody else has the lease."""
+        self.ended = "taken"
+        self.lose()
+
+
+class _Group:
+    """Who is a member of which generation; and the leases that were acquired, as :class:`LeaseAcquisition` does it."""
+
+    def __init__(self, options: ConsumerOptions) -> None:
+        self.writers: list[_Writer] = []
+        self.options = options
+        self._memory = Memory(options.memory_max)
+        self._coordinator = SimpleNamespace(generation=0)
+
+    def next_generation(self) -> None:
+        self._coordinator.generation += 1
+
+    def consumer(self) -> Any:
+        """As much of aiokafka's as is asked for where nothing is fetched."""
+        ignored = dict.fromkeys(("pause", "seek", "resume"), lambda *_: None)
+        return SimpleNamespace(_coordinator=self._coordinator, assignment=lambda: set(OURS), **ignored)
+
+    async def confirm(self, generation: int) -> bool:
+        await asyncio.sleep(0)
+        return bool(generation == self._coordinator.generation)
+
+    async def open(self, topic: str, partition: int, confirm: Any, _: Any) -> tuple[Lease, Window, _Writer]:
+        if not await confirm():
+            raise NotOwnerError(topic)
+        await asyncio.sleep(0.001)
+        assert [each.ended for each in self.writers if not each.ended] == [], "two leases of one consumer"
+        self.writers.append(_Writer())
+        lease = Lease("readers", topic, partition, "me", token=len(self.writers))
+        window = Window(Progress(0), memory=self._memory, prefetch=1, records_max=100)
+        return lease, window, self.writers[-1]
+
+    def ended(self, holder: str) -> None:
+        assert holder == "me"
+
+
+async def _nothing(message: Message) -> None:
+    raise AssertionError(message)
+
+
+async def _history(seed: int) -> None:
+    chance = random.Random(seed)
+    group = _Group(ConsumerOptions(drain_timeout=0.2))
+    dispatcher = Dispatcher(_nothing, cast(Any, None), group.options)
+    held_partitions = HeldPartitions(TOPIC, group.options, dispatcher, cast(Any, SimpleNamespace(read=None)))
+    held_partitions.begin(group.consumer(), cast(Any, group))
+    held_partitions.membership = cast(Any, group)
+
+    async def rebalance(*, ours: bool) -> None:
+        group.next_generation()
+        await held_partitions.revoked(OURS)
+        open_writers = [each for each in group.writers if not each.ended]
+        assert not any(each.held for each in open_writers)
+        assert not dispatcher._partitions
+        for _ in range(chance.randrange(4)):
+            await asyncio.sleep(0)
+        held_partitions.given(OURS if ours else [])
+
+    for _ in range(60):
+        event = chance.random()
+        if event < 0.5:
+            await rebalance(ours=chance.random() < 0.6)
+        elif event < 0.6 and held_partitions.partitions:
+            held_partitions.partitions[0].fail()
+        elif event < 0.7 and group.writers and not group.writers[-1].ended:
+            group.writers[-1].taken()
+        for _ in range(chance.randrange(6)):
+            await asyncio.sleep(0 if chance.random() < 0.7 else 0.002)
+    await rebalance(ours=True)
+    await until(lambda: held_partitions.ready, lambda: str(held_partitions.reasons), LIMIT_S)
+    held = held_partitions.partitions[0]
+
+    assert [each for each in group.writers if not each.ended] == [cast(Any, held.writer)]
+    assert list(dispatcher._partitions) == [held]
+    assert (held.window.closed, held.failed, held.draining) == (False, False, False)
+    await held_partitions.close()
+    await asyncio.wait_for(held_partitions.end(), LIMIT_S)
+    assert (group.writers[-1].ended, held_partitions.partitions) == ("released", {})
+
+
+@pytest.mark.parametrize("seed", range(40))
+async def test_histories(seed: int) -> None:
+    """One lease at a time, nothing handed out of what may be another's; at the end what is ours is held, and is released."""
+    await _history(seed)

@@ -1,0 +1,198 @@
+"""What a tenant does when it is told something in the middle of a step."""
+
+import asyncio
+import time
+from collections.abc import Callable
+
+import pytest
+
+from ringfence_kafka.tenant import Tenant
+from tests.support.lanes import until
+
+LIMIT_S = 5.0
+
+
+class _Tenant(Tenant[object, str]):
+    """Writes down what it does; each step that is gated waits until it is let go."""
+
+    def __init__(self) -> None:
+        super().__init__("of a test")
+        self.done: list[str] = []
+        self.gates: dict[str, asyncio.Event] = {}
+        self.cleaned = asyncio.Event()
+        self.cleaned.set()
+
+    async def _step_of(self, name: str) -> None:
+        self.done.append(name)
+        if name in self.gates:
+            try:
+                await self.gates[name].wait()
+            except asyncio.CancelledError:
+                self.done.append(f"{name} is ended")
+                await self.cleaned.wait()
+                self.done.append(f"{name} has ended")
+                raise
+
+    async def _open(self, right: object) -> str:
+        await self._step_of("open")
+        return "what is open"
+
+    async def _regain(self, right: object, opened: str) -> None:
+        await self._step_of("regain")
+
+    async def _drain(self, opened: str) -> None:
+        await self._step_of("drain")
+
+    async def _close(self, opened: str) -> None:
+        await self._step_of("close")
+
+    async def _drop(self, opened: str) -> None:
+        await self._step_of("drop")
+
+    def _failed(self, error: BaseException) -> None:
+        self.done.append(repr(error))
+        self._tenure.failed(time.monotonic())
+
+    def tell(self, told: Callable[[], None]) -> None:
+        """As its owner does."""
+        told()
+        self._disturb()
+
+    def assigned(self) -> None:
+        self.tell(lambda: self._tenure.assigned(object()))
+
+    def revoked(self) -> None:
+        self.tell(self._tenure.revoked)
+
+    def ended(self) -> None:
+        self.tell(self._tenure.ended)
+
+    async def until(self, *done: str) -> None:
+        """It has done this, in order, since it was asked last."""
+        await until(lambda: len(self.done) >= len(done), lambda: str(self.done), LIMIT_S)
+        for _ in range(10):
+            await asyncio.sleep(0)  # nothing more
+        assert self.done == list(done)
+        self.done.clear()
+
+    async def end(self) -> None:
+        assert self._task is not None
+        await asyncio.wait_for(self._task, LIMIT_S)
+
+
+async def _opened() -> _Tenant:
+    tenant = _Tenant()
+    tenant.assigned()
+    await tenant.until("open")
+    return tenant
+
+
+async def test_newer_right_has_an_opening_begin_anew() -> None:
+    """An opening goes by the right that it was begun under: with another one it begins again, when the first has ended."""
+    tenant = _Tenant()
+    tenant.gates["open"] = asyncio.Event()
+    tenant.cleaned.clear()
+    tenant.assigned()
+    await tenant.until("open")
+    tenant.assigned()
+    await tenant.until("open is ended")
+    tenant.cleaned.set()
+    await tenant.until("open has ended", "open")
+    tenant.ended()
+    await tenant.end()
+
+
+async def test_cleaning_up_is_not_disturbed() -> None:
+    """What is being ended releases what it had taken, however much is told meanwhile."""
+    tenant = _Tenant()
+    tenant.gates["open"] = asyncio.Event()
+    tenant.cleaned.clear()
+    tenant.assigned()
+    await tenant.until("open")
+    tenant.revoked()
+    await tenant.until("open is ended")
+    tenant.assigned()
+    tenant.ended()
+    await tenant.until()
+    tenant.cleaned.set()
+    await tenant.until("open has ended")
+    await tenant.end()
+
+
+@pytest.mark.parametrize("broken", [False, True])
+async def test_drained_over_another_rebalance(broken: bool) -> None:
+    """A rebalance after which it is still to be given up does not have its handlers waited for anew."""
+    tenant = await _opened()
+    tenant.gates["drain"] = asyncio.Event()
+    if broken:
+        tenant.tell(lambda: tenant._tenure.broke(time.monotonic()))
+    else:
+        tenant.ended()
+    await tenant.until("drain")
+    tenant.revoked()
+    if broken:
+        tenant.assigned()
+    tenant.ended()
+    await tenant.until()
+    tenant.gates["drain"].set()
+    await tenant.until("close")
+    await tenant.end()
+
+
+async def test_comes_back_while_it_is_drained() -> None:
+    """It goes on as it is, and can be drained again."""
+    tenant = await _opened()
+    tenant.gates["drain"] = asyncio.Event()
+    tenant.ended()
+    await tenant.until("drain")
+    tenant.revoked()
+    tenant.assigned()
+    await tenant.until("drain is ended", "drain has ended", "regain")
+    tenant.gates["drain"].set()
+    tenant.ended()
+    await tenant.until("drain", "close")
+    await tenant.end()
+
+
+async def test_comes_back_in_the_tick_in_which_it_is_drained() -> None:
+    """What ended in that tick has ended, what did not goes on: it is never both given away and gone on with."""
+    for ticks in range(6):
+        tenant = await _opened()
+        tenant.gates["drain"] = asyncio.Event()
+        tenant.ended()
+        await tenant.until("drain")
+        tenant.gates["drain"].set()
+        for _ in range(ticks):
+            await asyncio.sleep(0)
+        tenant.assigned()
+        for _ in range(10):
+            await asyncio.sleep(0)
+
+        assert tenant.done in (["close", "open"], ["drain is ended", "drain has ended", "regain"])
+        tenant.ended()
+        await tenant.end()
+
+
+async def test_lost_while_it_is_closed() -> None:
+    """Its last word is refused: that is the end of it, and it is not given up twice."""
+    tenant = await _opened()
+    tenant.gates["close"] = asyncio.Event()
+    tenant.ended()
+    await tenant.until("drain", "close")
+    tenant.tell(lambda: tenant._tenure.failed(time.monotonic()))
+    tenant.gates["close"].set()
+    await tenant.end()
+
+    assert tenant.done == []
+
+
+async def test_end_of_its_task_gives_up_what_is_open() -> None:
+    """Whoever cancels it leaves nothing open, and may have it begin again."""
+    tenant = await _opened()
+    assert tenant._task is not None
+    tenant._task.cancel()
+    await asyncio.wait([tenant._task])
+    tenant.assigned()
+    await tenant.until("drop", "open")
+    tenant.ended()
+    await tenant.end()
