@@ -14,6 +14,8 @@ from ringfence_kafka.producer import Builder, Outgoing
 from tables.codec import Meta
 
 FORMAT: Final = 1
+FORMAT_GROWN: Final = 2
+"""Of what a night that does not know it must not pass over."""
 PARTITION: Final = 0
 """The journal has one: its order is that of all."""
 
@@ -26,6 +28,8 @@ class RingEvent(StrEnum):
     """Its capacity changed; 0 = off."""
     FORGOTTEN = "forgotten"
     """It is, or was, in memory only, and was opened anew."""
+    GROWN = "grown"
+    """Its address has more lanes since, and those whose number is its own modulo the former count know what it knew."""
 
 
 def opening_event(meta: Meta | None, capacity: int, *, persistent: bool) -> RingEvent | None:
@@ -54,12 +58,12 @@ def outgoing(
         event: What happened.
         address: Its name.
         lane: Its partition.
-        capacities: Before, after.
+        capacities: Before, after; of GROWN how many lanes there are.
         next_offsets: Topic → first offset of the lane that was not decided before it.
     """
     before, after = capacities
     told = {
-        "format": FORMAT,
+        "format": FORMAT_GROWN if event is RingEvent.GROWN else FORMAT,
         "event": event.value,
         "address": address,
         "lane": lane,

@@ -161,7 +161,11 @@ def count_faults(
         for topic, before in meta.partition_counts.items()
         if topic in own and counts.get(topic, before) != before
     }
-    return [_moved(topic, now, before, "") for (topic, before), now in found.items()]
+    grows = address.name
+    return [
+        _moved(grows if topic == address.input_topic else "", topic, now, before, "")
+        for (topic, before), now in found.items()
+    ]
 
 
 def notes(
@@ -236,7 +240,7 @@ def _counts(app_id: str, address: AddressSettings, existing: Mapping[str, TopicD
         same = [
             each.name for each in (changelog, forward) if each and each.partitions == changelog.partitions
         ]
-        yield _moved(source.name, source.partitions, changelog.partitions, " and ".join(same))
+        yield _moved(address.name, source.name, source.partitions, changelog.partitions, " and ".join(same))
         if len(same) > 1:
             return
     if forward is not None and forward.partitions != source.partitions:
@@ -246,18 +250,29 @@ def _counts(app_id: str, address: AddressSettings, existing: Mapping[str, TopicD
         )
 
 
-def _moved(topic: str, now: int, before: int, witnesses: str) -> str:
-    """A changed partition count moves groups to other lanes: their rings and their order would be lost."""
+def _moved(grows: str, topic: str, now: int, before: int, witnesses: str) -> str:
+    """A changed partition count moves groups to other lanes: their rings and their order would be lost.
+
+    ``grows``: the address whose input it is, as lanes of a grown input can be given what they need; empty = it is another topic.
+    """
     still = f", as {witnesses} still {'have' if ' ' in witnesses else 'has'}" if witnesses else ""
     unused = (
         f"; only if nothing was processed yet, delete {witnesses} and run 'ringfence topics create'"
         if witnesses
         else ""
     )
-    return (
+    said = (
         f"{topic} has {now} partitions, it had {before} when its lanes began{still}: groups and IDs have moved to other "
-        f"partitions. Delete it and create it again with {before} partition{'s' * (before != 1)}, or {BEGIN_ANEW}{unused}"
+        "partitions. "
     )
+    again = (
+        f"elete it and create it again with {before} partition{'s' * (before != 1)}, or {BEGIN_ANEW}{unused}"
+    )
+    if not grows:
+        return f"{said}D{again}"
+    count = max(before, -(-now // before) * before)
+    what = "goes on with them" if now > before else f"finishes a growth to {before}, if one was begun"
+    return f"{said}Stop the workers: 'ringfence topics grow {grows} --partitions {count}' {what}. Or d{again}"
 
 
 def _policies(

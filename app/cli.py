@@ -116,6 +116,31 @@ def topics_check(config: Path) -> int:
     return topics_module.check(settings)
 
 
+@topics.command("grow")
+@click.argument("address")
+@click.option(
+    "--partitions",
+    type=click.IntRange(1),
+    required=True,
+    help="How many it is to have: a multiple of what it had.",
+)
+@click.option(
+    "--despite-backlog",
+    is_flag=True,
+    help="Also with messages that are not judged: a group's later ones may come before them.",
+)
+@config_option
+def topics_grow(address: str, partitions: int, despite_backlog: bool, config: Path) -> int:
+    """Give the input of ADDRESS more partitions, and its new lanes what the others know.
+
+    Stop producers and bridges, let workers come to a lag of 0, and stop them. It goes on where it ended, if it is run again.
+    """
+    settings = settings_with_addresses(config)
+    from app.verbs import grow as grow_module  # noqa: PLC0415
+
+    return grow_module.grow(settings, address, partitions, despite_backlog=despite_backlog)
+
+
 @cli.command()
 @click.option("--web-port", type=PORT, help="Overrides app.web_port; 0 = no web server.")
 @config_option

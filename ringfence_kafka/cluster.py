@@ -7,8 +7,9 @@ from types import TracebackType
 from typing import Any, Final, NamedTuple, Self
 
 from aiokafka import AIOKafkaConsumer, TopicPartition
-from aiokafka.admin import AIOKafkaAdminClient, NewTopic
+from aiokafka.admin import AIOKafkaAdminClient, NewPartitions, NewTopic
 from aiokafka.errors import (
+    BrokerResponseError,
     GroupCoordinatorNotAvailableError,
     GroupLoadInProgressError,
     KafkaConnectionError,
@@ -27,7 +28,7 @@ from confluent_kafka.admin import AdminClient
 from ringfence_kafka import describe, group_offsets, insides
 from ringfence_kafka.access import REQUEST_TIMEOUT_MS, client_options, refusal
 from ringfence_kafka.config.settings import KafkaSettings
-from ringfence_kafka.errors import BrokerUnavailableError, PrerequisiteError, TopicError
+from ringfence_kafka.errors import BrokerUnavailableError, PrerequisiteError, TopicError, named
 from ringfence_kafka.group_offsets import Committed
 from ringfence_kafka.offsets import FIRST, NEXT, STABLE, Offsets
 from ringfence_kafka.refusals import nobody
@@ -267,6 +268,28 @@ class Cluster:
                     f"{topic} was not created with {partitions} partitions ({said}): allow this user to create topics, "
                     "or have somebody create it"
                 )
+
+    async def add_partitions(self, topic: str, count: int, limit_s: float) -> None:
+        """Have a topic have so many partitions; returns when all brokers that are asked show them.
+
+        Raises:
+            TopicError: the cluster refuses, or shows them too late.
+        """
+        try:
+            await self._admin.create_partitions({topic: NewPartitions(count)})
+        except BrokerResponseError as error:
+            raise TopicError(
+                f"{topic} was not given {count} partitions ({named(error)}): allow this user Alter on it, or have somebody do it: "
+                f"kafka-topics.sh --alter --topic {topic} --partitions {count}"
+            ) from error
+        deadline = time.monotonic() + limit_s
+        while (shown := (await self.partition_counts([topic])).get(topic, 0)) < count:
+            if time.monotonic() > deadline:
+                raise TopicError(
+                    f"{topic} was given {count} partitions, and brokers show {shown} after {limit_s:g} s: see what keeps the cluster busy, "
+                    "and run this again"
+                )
+            await asyncio.sleep(0.05)
 
     async def topic_ids(self, topics: list[str]) -> dict[str, str]:
         """Kafka's own IDs of topics, which must exist. Raises as :meth:`identity` does."""

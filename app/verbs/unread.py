@@ -61,7 +61,7 @@ async def _await(
             begin = await _next(cluster, topic, view)
             if begin != reached.get(view.partition):
                 reached[view.partition], moved_at = begin, time.monotonic()
-            if not await _any(settings, topic, view.partition, begin, end):
+            if not await anything(settings, topic, view.partition, begin, end):
                 del left[view]
         if not left:
             return
@@ -84,7 +84,7 @@ async def _next(cluster: Cluster, topic: str, view: LaneView) -> int:
     return max(meta.next_offsets.get(topic, 0) if meta else 0, committed or 0, start)
 
 
-async def _any(settings: Settings, topic: str, partition: int, begin: int, end: int) -> bool:
+async def anything(settings: Settings, topic: str, partition: int, begin: int, end: int) -> bool:
     """Whether a record stands there: markers of transactions, and what was aborted, nobody has to judge."""
 
     async def found(_: Sequence[Any]) -> None:

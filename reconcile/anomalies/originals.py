@@ -16,13 +16,13 @@ def without_original(
 ) -> DataFrame:
     """Those that are duplicates of nothing, and those of what may be too far away: :func:`orphans` looks at them.
 
-    An original is another input of the same ID, accepted in the same lane (or of the same group, which is the same home
-    whatever way they took), and not after it, nor so long before it that it no longer counts, nor before the ring was emptied
+    An original is another input of the same ID, accepted in the same lane, or in one that has handed on to it what it knew (or of
+    the same group, which is the same home whatever way they took), and not after it, nor so long before it that it no longer counts, nor before the ring was emptied
     by order. Where a diverted duplicate names its original, it must be that one. Nothing is one where the ring was off.
 
     Args:
         candidates: Of :data:`reconcile.spark.schemas.EVIDENCE`.
-        originals: :data:`reconcile.spark.schemas.IDS` of this night and those before.
+        originals: :data:`reconcile.spark.schemas.IDS` of this night and those before, :func:`with_heirs`.
         rules: address, max_age_ms, largest, and more.
         events: :data:`reconcile.spark.schemas.EVENTS`; None = there are none.
         night: This one's number.
@@ -66,6 +66,32 @@ def orphans(found: DataFrame, originals: DataFrame, events: DataFrame | None, ni
     return found.join(known.select(*PLACE).distinct(), on=PLACE, how="left_anti").drop(*_OURS)
 
 
+def with_heirs(ids: DataFrame, grown: DataFrame | None) -> DataFrame:
+    """The IDs, with ``heirs``: all lanes whose number is, modulo that, the lane's own know it; null = no other does.
+
+    Args:
+        ids: :data:`reconcile.spark.schemas.IDS`.
+        grown: Of :data:`reconcile.spark.schemas.EVENTS` those that tell of more lanes; their ``before`` is how many there were.
+    """
+    if grown is None:
+        return ids.withColumn("heirs", F.lit(None).cast("bigint"))
+    event = F.struct("input_next", "forward_next", "before")
+    told = grown.groupBy("address", "lane").agg(F.collect_list(event).alias("told"))
+
+    def came_later(each: Column) -> Column:
+        forwarded = F.col("forward_offset").isNotNull()
+        return F.when(forwarded, F.col("forward_offset") < each["forward_next"]).otherwise(
+            F.col("offset") < each["input_next"]
+        )
+
+    counts = F.transform(F.filter("told", came_later), lambda each: each["before"])
+    return (
+        ids.join(F.broadcast(told), on=["address", "lane"], how="left")
+        .withColumn("heirs", F.array_min(counts))
+        .drop("told")
+    )
+
+
 def of_units(found: DataFrame) -> DataFrame:
     """Of rows of IDs: those of records, and an envelope for all of its IDs. One of them that is known makes it a duplicate."""
     plain, several = found.where("parts is null"), found.where("parts is not null")
@@ -84,7 +110,9 @@ def _is_original(night: int) -> Column:
     same_id = (
         same_ring & (F.col("c.part_address") == F.col("o.id_address")) & (F.col("c.id") == F.col("o.id"))
     )
-    home = (F.col("c.lane") == F.col("o.lane")) | (F.col("c.home_digest") == F.col("o.home_digest"))
+    handed_on = F.coalesce(F.col("c.lane") % F.col("o.heirs") == F.col("o.lane"), F.lit(False))
+    same_home = F.col("c.home_digest") == F.col("o.home_digest")
+    home = (F.col("c.lane") == F.col("o.lane")) | same_home | handed_on
     in_order = F.when(_same_way(), _place("c") > _place("o")).otherwise(
         (F.col("c.partition") != F.col("o.partition")) | (F.col("c.offset") > F.col("o.offset"))
     )

@@ -1,7 +1,7 @@
-"""What the journal tells of rings, a row a lane: how large each was, and when it was last emptied by order."""
+"""What the journal tells of rings, a row a lane: how large each was, when it was last emptied by order, and whose heirs there are."""
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
@@ -51,6 +51,18 @@ def told(events: DataFrame | None) -> Journal:
         emptied = None if row["emptied"] is None else Emptied(*row["emptied"])
         found.setdefault(row["address"], []).append(Told(row["lane"], row["capacity"], emptied))
     return found
+
+
+GROWN: Final = "grown"
+"""The journal's word for an address that has got more lanes: those that are a lane's number modulo the former count know what it knew."""
+
+
+def of_growth(events: DataFrame | None) -> tuple[DataFrame | None, DataFrame | None]:
+    """The events that are none of an address that has got more lanes, and those."""
+    if events is None:
+        return None, None
+    grown = F.coalesce(F.col("event") == GROWN, F.lit(False))
+    return events.where(~grown), events.where(grown)
 
 
 def of_rings(events: DataFrame | None) -> DataFrame | None:

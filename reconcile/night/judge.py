@@ -59,6 +59,7 @@ class Judge:
         """Judge everything, and write it below the night's folders; nothing of it counts before the night is committed."""
         found = Judgement()
         self.say(STEPS[0])
+        events, grown = journal.of_growth(events)
         evidence, followed = self._with_hops(self._evidence(base), base, events)
         events = journal.of_rings(events)
         self.say(STEPS[1])
@@ -76,7 +77,7 @@ class Judge:
         sizes = journal.largest(addresses, told, chain)
         rules = self.frames.rules(kept_rules.of(addresses, cuts, base, self.number, sizes, detects, complete))
         doubts = kept_rules.doubts(addresses, cuts, base)
-        orphans = self._orphans(evidence, ids, rules, events)
+        orphans = self._orphans(evidence, ids, rules, events, grown)
         # One after the other: each plan stays small, and each gets all of the memory.
         promised = resends.by_lane(kept_rules.promised(addresses, cuts, chain))
         again = self._again(followed, promised)
@@ -166,17 +167,26 @@ class Judge:
     # -- anomalies -------------------------------------------------------------------------------------------------
 
     def _orphans(
-        self, evidence: DataFrame, ids: DataFrame, rules: DataFrame, events: DataFrame | None
+        self,
+        evidence: DataFrame,
+        ids: DataFrame,
+        rules: DataFrame,
+        events: DataFrame | None,
+        grown: DataFrame | None,
     ) -> DataFrame:
         """What is not accepted, and a duplicate of nothing."""
         candidates = evidence.where(
             f"{FIRST} and id is not null and not resent and ((whole is null and not waiting) or whole = {DIVERTED})"
         )
-        found = originals.without_original(candidates, ids, rules, events, self.number)
+        found = originals.without_original(
+            candidates, originals.with_heirs(ids, grown), rules, events, self.number
+        )
         found = self._scratch("without_original", found)
         if found.isEmpty():
             return found.select(*EVIDENCE.names)
-        orphans = originals.orphans(found, ids, events, self.number).select(*EVIDENCE.names)
+        orphans = originals.orphans(found, originals.with_heirs(ids, grown), events, self.number).select(
+            *EVIDENCE.names
+        )
         return self._scratch("orphans", originals.of_units(orphans))
 
     def _anomalies(

@@ -4,7 +4,7 @@ An ID is needed while a ring may know it, and where the last night is judged aga
 have seen. Each address forgets by itself: a busy one does not wait for the rings of a quiet one.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from reconcile.night.nights import (
     ACCEPTED,
@@ -79,7 +79,7 @@ def forget(nights: Nights, today: str, keep_days: int) -> None:
     base = nights.base_of(last)
     chain = nights.chain(base)
     capacities = {name: int(each["id_cache_size"]) for name, each in last.rules.items()}
-    spared = expendable(chain, today, keep_days, capacities)
+    spared = expendable(chain, today, keep_days, capacities, lambda *of: heirs(last, *of))
     needed = {last.number, *(each.number for each in chain)}
     for number, addresses in kept(nights.files).items():
         night = nights.finished.get(number)
@@ -109,8 +109,19 @@ def _delete(files: Files, night: Night) -> None:
         files.delete(f"{ACCEPTED}/date={night.date}")
 
 
+def heirs(last: Night, night: Night, address: str, lane: int) -> Sequence[int]:
+    """The lanes that may know what one of a former night knew: more where the address has got more since. Itself is one."""
+    topic = str(last.rules.get(address, {}).get("input_topic", ""))
+    then, now = (len(each.positions[topic].ends) if topic in each.positions else 0 for each in (night, last))
+    return range(lane, now, then) if now > then > 0 else (lane,)
+
+
 def expendable(
-    chain: Sequence[Night], today: str, keep_days: int, capacities: Mapping[str, int]
+    chain: Sequence[Night],
+    today: str,
+    keep_days: int,
+    capacities: Mapping[str, int],
+    known_to: Callable[[Night, str, int], Sequence[int]] = lambda _night, _address, lane: (lane,),
 ) -> set[tuple[str, int]]:
     """Address and night whose IDs are old enough, and which no ring can hold any more.
 
@@ -119,6 +130,7 @@ def expendable(
         today: A day, as the nights have it.
         keep_days: IDs are kept for so long.
         capacities: Address → IDs that a ring may hold.
+        known_to: As :func:`heirs`, of the last night.
     """
     oldest = days_before(today, keep_days)
     later: LaneCounts = {}
@@ -126,7 +138,8 @@ def expendable(
     for night in chain:
         for address, lanes in night.accepted.items():
             since = later.get(address, {})
-            full = all(since.get(lane, 0) >= capacities.get(address, 0) for lane in lanes)
+            knowing = {each for lane in lanes for each in known_to(night, address, lane)}
+            full = all(since.get(lane, 0) >= capacities.get(address, 0) for lane in knowing)
             if night.date < oldest and full:
                 found.add((address, night.number))
         later = added([later, night.accepted])

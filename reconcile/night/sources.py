@@ -17,7 +17,7 @@ from ringfence_kafka.config.settings import AddressSettings
 
 AWAY: Final = -1
 """Number of an address that is not configured now."""
-_EVENT_FORMAT: Final = 1
+_EVENT_FORMAT: Final = 2
 _EVENT: Final = (
     "format int, event string, address string, lane int, before bigint, after bigint, next map<string,bigint>"
 )

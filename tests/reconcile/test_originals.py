@@ -102,8 +102,42 @@ def test_what_was_told_of_the_ring_of_an_original(frames: Frames) -> None:
     assert orphans((0, 9, 9), (9, 9, 9)) == []
 
 
+def test_what_lanes_have_handed_on(frames: Frames) -> None:
+    """What a lane knew when its address got more lanes, its heirs know: of two lanes 2 and 4 are those of 0. What came later they do not."""
+    ids = frames.ids(
+        {"id": b"a", "offset": 1},
+        {"id": b"b", "offset": 3},
+        {"id": b"c", "partition": 1, "offset": 9, "forward_offset": 4},
+        {"id": b"d", "partition": 1, "offset": 9, "forward_offset": 5},
+    )
+    dropped = frames.evidence(
+        *(
+            {
+                "id": each,
+                "partition": lane,
+                "offset": 10 * lane + n,
+                "lane": lane,
+                "group": b"h",
+                "fate": None,
+            }
+            for lane in (1, 2, 3, 4)
+            for n, each in enumerate((b"a", b"b", b"c", b"d"))
+        )
+    )
+    grown = frames.events({"input_next": 3, "forward_next": 5, "before": 2, "after": 5})
+
+    found = offsets(_orphans(dropped, ids, frames.rules(), grown=grown))
+    assert found == [10, 11, 12, 13, 21, 23, 30, 31, 32, 33, 41, 43]
+    assert len(offsets(_orphans(dropped, ids, frames.rules()))) == 16
+
+
 def _orphans(
-    candidates: DataFrame, ids: DataFrame, rules: DataFrame, events: DataFrame | None = None
+    candidates: DataFrame,
+    ids: DataFrame,
+    rules: DataFrame,
+    events: DataFrame | None = None,
+    grown: DataFrame | None = None,
 ) -> DataFrame:
+    ids = originals.with_heirs(ids, grown)
     found = originals.without_original(candidates, ids, rules, events, 1)
     return originals.orphans(found, ids, events, 1).select(*EVIDENCE.names)

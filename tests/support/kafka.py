@@ -59,7 +59,12 @@ def unique(prefix: str) -> str:
 def at_home(partition: int, partitions: int) -> bytes:
     """A group that a Java producer sends to this partition."""
     names = (b"g%d" % each for each in itertools.count())
-    return next(each for each in names if (murmur2(each) & 0x7FFFFFFF) % partitions == partition)
+    return next(each for each in names if home(each, partitions) == partition)
+
+
+def home(group: bytes, partitions: int) -> int:
+    """Where a Java producer sends it."""
+    return int(murmur2(group) & 0x7FFFFFFF) % partitions
 
 
 def create_topics(bootstrap: str, topics: dict[str, tuple[int, dict[str, str]]]) -> None:

@@ -23,14 +23,18 @@ class Running:
         return self.settled(address)
 
     def settled(self, address: str) -> list[Got]:
-        """What was accepted, once the lanes have committed all input and all that was forwarded."""
+        """What was accepted, once the lanes are through."""
+        self.through(address)
+        return self.read(f"{address}.accepted", self.partitions(address))
+
+    def through(self, address: str) -> None:
+        """Wait until the lanes have committed all input and all that was forwarded."""
         count = self.partitions(address)
         for topic in (address, f"{self.app_id}-{address}-forward"):
             wait_for(
                 lambda topic=topic: kafka.consumed(self.bootstrap, self.app_id, topic, count),  # type: ignore[misc]
                 lambda topic=topic: f"{topic}\n{self.worker.health()}\n{self.worker.log()}",  # type: ignore[misc]
             )
-        return self.read(f"{address}.accepted", count)
 
     def read(self, topic: str, partitions: int | None = None) -> list[Got]:
         """All records of an output."""

@@ -168,12 +168,13 @@ def configure(folder: Path, bootstrap: str, app_id: str, addresses: list[dict[st
 
 
 def run_verb(
-    *arguments: str, check: bool = True, stdin: str = "", limit_s: float = LIMIT_S
+    *arguments: str, check: bool = True, stdin: str = "", limit_s: float = LIMIT_S, failpoints: str = ""
 ) -> subprocess.CompletedProcess[str]:
     """Run a verb to its end."""
     return subprocess.run(
         [sys.executable, "-m", "app", *arguments],
         cwd=ROOT, check=check, capture_output=True, text=True, input=stdin, timeout=limit_s,
+        env={**os.environ, "RINGFENCE_FAILPOINTS": failpoints},
     )  # fmt: skip
 
 

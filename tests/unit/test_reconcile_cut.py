@@ -4,7 +4,7 @@ import pytest
 
 from agents.journal import RingEvent, opening_event
 from reconcile.night.cut import Lost, Position, Span, TopicState, cut_topic
-from reconcile.night.kept_ids import expendable
+from reconcile.night.kept_ids import expendable, heirs
 from reconcile.night.nights import Night
 from reconcile.night.summary import address_counts, verdict
 from tables.codec import Meta
@@ -89,6 +89,21 @@ def test_ids_are_kept_while_a_ring_may_know_them() -> None:
     assert expendable(chain, "2026-11-21", 7, {"a": 6}) == {("a", 1)}
     assert expendable(chain, "2026-11-21", 7, {"a": 11}) == set()
     assert expendable(chain, "2026-11-21", 30, {"a": 0}) == set()
+
+
+def test_ids_are_kept_while_an_heir_may_know_them() -> None:
+    """Where an address has got more lanes, each that was given what the ring knew must have turned over."""
+    chain = [_night(3, "2026-11-20", 5), _night(2, "2026-11-02", 5), _night(1, "2026-11-01", 5)]
+    for night, lanes in zip(chain, (4, 2, 2), strict=True):
+        night.positions = {"a-input": Position("id", (0,) * lanes, (9,) * lanes)}
+        night.rules = {"a": {"input_topic": "a-input"}}
+
+    def expended() -> set[tuple[str, int]]:
+        return expendable(chain, "2026-11-21", 7, {"a": 5}, lambda *of: heirs(chain[0], *of))
+
+    assert expended() == set()
+    chain[0].accepted["a"][2] = 5
+    assert expended() == {("a", 2), ("a", 1)}
 
 
 def test_no_address_waits_for_the_rings_of_another() -> None:

@@ -53,10 +53,27 @@ def test_grown_input_is_one_fault() -> None:
 
     assert fault == (
         "orders has 6 partitions, it had 4 when its lanes began, as rf-orders-changelog and rf-orders-forward still have: groups "
-        "and IDs have moved to other partitions. Delete it and create it again with 4 partitions, or begin anew under another "
-        "app.id, which accepts all once more that is still in the input; only if nothing was processed yet, delete "
+        "and IDs have moved to other partitions. Stop the workers: 'ringfence topics grow orders --partitions 8' goes on with them. Or "
+        "delete it and create it again with 4 partitions, or begin anew under another app.id, which accepts all once more that is still in the input; only if nothing was processed yet, delete "
         "rf-orders-changelog and rf-orders-forward and run 'ringfence topics create'"
     )
+
+
+def test_growth_that_did_not_come_to_its_end() -> None:
+    """Changelog and forward topic have their partitions first; what finishes it is named, beside what else it may be."""
+    (fault,) = topic_faults(APP, _address(), _topics(changelog=8, forward=8))
+
+    assert "'ringfence topics grow orders --partitions 8' finishes a growth to 8, if one was begun" in fault
+    assert "Or delete it and create it again with 8 partitions" in fault
+
+
+def test_accepted_topic_does_not_grow() -> None:
+    """Groups would move under its consumers' eyes."""
+    meta = Meta(10, 5, 0, {}, {"orders": 4, "orders.accepted": 4}, "i")
+    (fault,) = count_faults(_address(), {"orders": 4, "orders.accepted": 8}, [meta])
+
+    assert "topics grow" not in fault
+    assert "Delete it and create it again with 4 partitions" in fault
 
 
 def test_changelog_that_grew_alone() -> None:

@@ -176,7 +176,8 @@ def test_changelog_of_another_size() -> None:
 
     assert fault.startswith(
         "orders has 4 partitions, it had 3 when its lanes began, as ringfence-orders-changelog still has: groups and IDs "
-        "have moved to other partitions. Delete it and create it again with 3 partitions, or begin anew"
+        "have moved to other partitions. Stop the workers: 'ringfence topics grow orders --partitions 6' goes on with them. Or delete "
+        "it and create it again with 3 partitions, or begin anew"
     )
     assert fault.endswith(
         "only if nothing was processed yet, delete ringfence-orders-changelog and run 'ringfence topics create'"

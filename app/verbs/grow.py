@@ -1,0 +1,329 @@
+"""``ringfence topics grow``: more partitions for the input of an address whose lanes have begun.
+
+A group's home is its hash modulo the partition count. Where the new count is a multiple of the old one, what is at home in lane p
+stays there or moves to one of its heirs: p + old, p + 2 old, … So each heir is given all that lane p knows, its ring and what came over
+bridges, and nothing that was known is forgotten. Lane p goes on with all of it, too: both know more than they will be asked.
+
+No worker may run meanwhile, and nothing may be left to judge: a group's later messages would be in another partition than its earlier
+ones. Heirs have everything before there is a partition that they could read, and the lanes' own records are changed last: wherever this
+ends before its end, lanes that began before are refused, by the line that says how it goes on.
+"""
+
+import asyncio
+import secrets
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import islice
+from typing import Final, NamedTuple
+
+import click
+from aiokafka.errors import KafkaError
+
+from agents import journal
+from agents.changelog import batches_of
+from agents.state_faults import newest_meta
+from agents.topic_faults import missing_journal
+from app.verbs.rings import LaneView
+from app.verbs.unread import anything
+from ringfence_kafka import failpoints, wire
+from ringfence_kafka.cluster import NO_MEMBERS, Cluster
+from ringfence_kafka.config.settings import AddressSettings, Settings
+from ringfence_kafka.errors import BrokerUnavailableError, MissingTopicError, RingfenceError, named
+from ringfence_kafka.log_reader import LogStalledError
+from ringfence_kafka.producer import FencedError, Outgoing, TransactionalProducer
+from tables import codec
+from tables.codec import Meta
+from tables.restore import Restore
+
+LIMIT_S: Final = 30.0
+"""For one step at the cluster."""
+SHOWN_LIMIT_S: Final = 15.0
+RECORDS_A_TRANSACTION: Final = 100_000
+"""An heir may be given so much more than one transaction should hold; what counts is the last one, which has its meta record."""
+AGAIN: Final = "run this again: it goes on where it ended"
+Entries = list[tuple[bytes, bytes | None]]
+
+
+class GrowthError(RingfenceError):
+    """The address cannot be given so many partitions, or not now."""
+
+
+class Growth(NamedTuple):
+    """From how many lanes to how many."""
+
+    began: int
+    wanted: int
+
+    def heirs(self, lane: int) -> range:
+        """The lanes that are to know what this one knows."""
+        return range(lane + self.began, self.wanted, self.began)
+
+
+def grow(settings: Settings, name: str, partitions: int, *, despite_backlog: bool = False) -> int:
+    """Give the input of an address more partitions. Safe to repeat, wherever it ended.
+
+    Args:
+        settings: The addresses.
+        name: One of them.
+        partitions: As many as it is to have: a multiple of those that it had when its lanes began.
+        despite_backlog: Also where messages are left to judge: of a group that moves, they may come behind later ones.
+
+    Raises:
+        ConfigurationError: unknown address.
+        GrowthError: not so many; or workers run, or have something left to judge.
+        MissingTopicError: a topic of the address does not exist.
+        TopicError: the cluster refuses.
+        BrokerUnavailableError: the cluster does not answer.
+    """
+    failpoints.install_from_environment()
+    address = settings.configured(name)
+    try:
+        asyncio.run(_grow(settings, address, partitions, click.echo, despite_backlog=despite_backlog))
+    except FencedError as error:
+        raise _come(settings) from error
+    except (KafkaError, LogStalledError, TimeoutError) as error:
+        raise BrokerUnavailableError(
+            f"{named(error)}: look at the brokers and at this user's rights, then {AGAIN}"
+        ) from error
+    return 0
+
+
+def _come(settings: Settings) -> GrowthError:
+    return GrowthError(f"a worker has come meanwhile: stop all workers of {settings.app.id}, then {AGAIN}")
+
+
+def plan(address: AddressSettings, now: int, metas: Mapping[int, Meta], wanted: int) -> Growth:
+    """What is to be done. Pure.
+
+    Args:
+        address: Whose input.
+        now: How many partitions that has.
+        metas: The lanes' last meta records.
+        wanted: How many it is to have.
+
+    Raises:
+        GrowthError: that cannot be; says which counts can.
+    """
+    counts = {meta.partition_counts.get(address.input_topic, now) for meta in metas.values()}
+    began = min(counts, default=now)
+    under_way = counts - {began, wanted}
+    if under_way:
+        raise GrowthError(
+            f"{address.input_topic} is on its way from {began} to {max(under_way)} partitions: finish that first, by "
+            f"--partitions {max(under_way)}"
+        )
+    least = max(now, began)
+    if wanted < least:
+        raise GrowthError(f"{address.input_topic} has {least} partitions: Kafka takes none away")
+    if wanted % began:
+        several = ", ".join(str(each) for each in islice(multiples(began, least), 3))
+        raise GrowthError(
+            f"{wanted} is no multiple of the {began} partitions with which the lanes of {address.name} began: what they know could "
+            f"not be handed on. Choose {several}, …"
+        )
+    return Growth(began, wanted)
+
+
+def multiples(began: int, least: int) -> Iterator[int]:
+    """Of ``began``, rising: those above it, and from ``least`` on."""
+    first = max(2, -(-least // began))
+    count = first
+    while True:
+        yield count * began
+        count += 1
+
+
+async def _grow(
+    settings: Settings,
+    address: AddressSettings,
+    wanted: int,
+    say: Callable[[str], None],
+    *,
+    despite_backlog: bool,
+) -> None:
+    app_id, topic = settings.app.id, address.input_topic
+    changelog = wire.changelog_topic(app_id, address.name)
+    forward = wire.forward_topic(app_id, address.name)
+    topics = [changelog, forward, topic]
+    async with Cluster(settings.kafka, app_id) as cluster:
+        counts = await cluster.partition_counts([*topics, wire.journal_topic(app_id)])
+        if absent := [each for each in topics if each not in counts]:
+            raise MissingTopicError(f"{absent[0]} does not exist: `ringfence topics create` makes it")
+        if wire.journal_topic(app_id) not in counts:
+            raise MissingTopicError(missing_journal(app_id))
+        metas = await _metas(cluster, changelog, counts[changelog])
+        growth = plan(address, counts[topic], metas, wanted)
+        left = [lane for lane in metas if metas[lane].partition_counts.get(topic) != wanted]
+        if not left and all(counts[each] == wanted for each in topics):
+            say(f"{topic} has {wanted} partitions, and its lanes know it: nothing to do")
+            return
+        await cluster.await_coordinator()
+        if (state := await cluster.group_state()) not in NO_MEMBERS:
+            raise GrowthError(
+                f"workers of {app_id} run (its group is {state}): stop all of them by SIGTERM, when producers have stopped and "
+                "everything is judged; a worker that was killed counts until its session ends"
+            )
+        if not despite_backlog:
+            await _require_judged(settings, address, cluster, metas, growth)
+        await _give(cluster, changelog, counts, wanted, say)
+        if counts[topic] == growth.began:
+            # From here on the address is refused: its topics do not fit each other.
+            await _give(cluster, forward, counts, wanted, say)
+        parents = [each for each in sorted(left) if each < growth.began]
+        for lane in parents:
+            await _hand_on(settings, address, cluster, lane, growth, metas)
+        for each in (forward, topic):
+            await _give(cluster, each, counts, wanted, say)
+        for lane in parents:
+            await _note(settings, address, cluster, lane, metas[lane], growth, say)
+    say(
+        f"start workers and bridges, then producers; a producer that runs learns of it within its metadata.max.age.ms. Write partitions = "
+        f"{wanted} for {address.name} into the configuration"
+    )
+
+
+async def _metas(cluster: Cluster, changelog: str, count: int) -> dict[int, Meta]:
+    """The lanes' last meta records; those that never wrote any are left out."""
+    found = await asyncio.gather(*(newest_meta(cluster, changelog, each) for each in range(count)))
+    return {lane: meta for lane, meta in enumerate(found) if meta is not None}
+
+
+async def _require_judged(
+    settings: Settings, address: AddressSettings, cluster: Cluster, metas: Mapping[int, Meta], growth: Growth
+) -> None:
+    """Make sure that lanes have judged all that stands in their inputs.
+
+    Raises:
+        GrowthError: something is left.
+    """
+    for topic in (address.input_topic, wire.forward_topic(settings.app.id, address.name)):
+        for lane in range(growth.began):
+            meta = metas.get(lane)
+            committed = await cluster.committed(topic, lane) or 0
+            begin = max(
+                meta.next_offsets.get(topic, 0) if meta else 0,
+                committed,
+                await cluster.log_start(topic, lane),
+            )
+            end = await cluster.high_watermark(topic, lane)
+            if begin < end and await anything(settings, topic, lane, begin, end):
+                raise GrowthError(
+                    f"lane {wire.lane_name(address.name, lane)} has judged {topic}/{lane} up to {begin} of {end}: of a group that moves, "
+                    "what is left would come behind later messages. Stop producers, let workers come to a lag of 0, stop them, and run "
+                    "this again; or leave it at that, with --despite-backlog"
+                )
+
+
+async def _give(
+    cluster: Cluster, topic: str, counts: dict[str, int], wanted: int, say: Callable[[str], None]
+) -> None:
+    if counts[topic] < wanted:
+        await cluster.add_partitions(topic, wanted, SHOWN_LIMIT_S)
+        say(f"{topic}  {counts[topic]} partitions, now {wanted}")
+        counts[topic] = wanted
+
+
+async def _hand_on(
+    settings: Settings,
+    address: AddressSettings,
+    cluster: Cluster,
+    lane: int,
+    growth: Growth,
+    metas: Mapping[int, Meta],
+) -> None:
+    """Give a lane's heirs what it knows, but those that have worked with it since."""
+    heirs = [each for each in growth.heirs(lane) if each not in metas or not metas[each].next_offsets]
+    async with _Owned(settings, address, lane):
+        restore = await LaneView(settings, address, cluster, lane).read_on()
+    if restore.meta != metas[lane]:
+        raise _come(settings)
+    for heir in heirs:
+        async with _Owned(settings, address, heir) as producer:
+            await _inherit(settings, address, producer, heir, restore, metas[lane], growth)
+
+
+async def _note(
+    settings: Settings,
+    address: AddressSettings,
+    cluster: Cluster,
+    lane: int,
+    known: Meta,
+    growth: Growth,
+    say: Callable[[str], None],
+) -> None:
+    """Have a lane and the journal say, in one transaction, how many there are, and from where on."""
+    name = wire.lane_name(address.name, lane)
+    meta = _counted(address, known, growth)
+    async with _Owned(settings, address, lane) as producer:
+        if await newest_meta(cluster, wire.changelog_topic(settings.app.id, address.name), lane) != known:
+            raise _come(settings)
+        told = journal.outgoing(
+            producer.builder(),
+            settings.app.id,
+            journal.RingEvent.GROWN,
+            address.name,
+            lane,
+            growth,
+            meta.next_offsets,
+        )
+        await _write(settings, address, producer, lane, [(codec.META_KEY, codec.encode_meta(meta))], [told])
+    heirs = ", ".join(wire.lane_name(address.name, each) for each in growth.heirs(lane))
+    say(f"{name}  what it knows, {heirs} {'knows' if len(growth.heirs(lane)) == 1 else 'know'} too")
+
+
+def _counted(address: AddressSettings, meta: Meta, growth: Growth) -> Meta:
+    return meta._replace(partition_counts={**meta.partition_counts, address.input_topic: growth.wanted})
+
+
+async def _inherit(
+    settings: Settings,
+    address: AddressSettings,
+    producer: TransactionalProducer,
+    heir: int,
+    restore: Restore,
+    known: Meta,
+    growth: Growth,
+) -> None:
+    """Everything, under the same keys; it begins its own inputs at their start."""
+    meta = _counted(address, known, growth)._replace(next_offsets={}, incarnation=secrets.token_hex(8))
+    entries: Entries = [*restore.occupants.items(), *restore.hops.items()]
+    entries.append((codec.META_KEY, codec.encode_meta(meta)))
+    for begin in range(0, len(entries), RECORDS_A_TRANSACTION):
+        await _write(settings, address, producer, heir, entries[begin : begin + RECORDS_A_TRANSACTION])
+
+
+class _Owned:
+    """The producer of a lane, whose former owner writes nothing any more."""
+
+    def __init__(self, settings: Settings, address: AddressSettings, lane: int) -> None:
+        self._producer = TransactionalProducer(
+            settings.kafka,
+            wire.transactional_id(settings.app.id, address.name, lane),
+            wire.lane_name(address.name, lane),
+        )
+
+    async def __aenter__(self) -> TransactionalProducer:
+        try:
+            async with asyncio.timeout(LIMIT_S):
+                await self._producer.fence()
+        except BaseException:
+            await self._producer.discard()
+            raise
+        return self._producer
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._producer.discard()
+
+
+async def _write(
+    settings: Settings,
+    address: AddressSettings,
+    producer: TransactionalProducer,
+    lane: int,
+    entries: Entries,
+    told: Sequence[Outgoing] = (),
+) -> None:
+    changelog = wire.changelog_topic(settings.app.id, address.name)
+    async with asyncio.timeout(LIMIT_S):
+        await producer.transact(
+            [*batches_of(changelog, lane, entries, producer.builder), *told], {}, settings.app.id
+        )

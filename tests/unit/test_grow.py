@@ -1,0 +1,60 @@
+"""Which growths of an address there can be."""
+
+from itertools import islice
+
+import pytest
+
+from app.verbs.grow import Growth, GrowthError, multiples, plan
+from ringfence_kafka.config.settings import AddressSettings
+from tables.codec import Meta
+
+ADDRESS = AddressSettings.model_validate({"name": "orders"})
+
+
+def _metas(*counts: int) -> dict[int, Meta]:
+    return {
+        lane: Meta(10, 5, 0, {"orders": 3}, {"orders": count, "orders.accepted": 4}, "i")
+        for lane, count in enumerate(counts)
+    }
+
+
+@pytest.mark.parametrize(
+    ("now", "counts", "wanted", "growth"),
+    [
+        (4, (4, 4, 4, 4), 8, Growth(4, 8)),
+        (4, (4,), 12, Growth(4, 12)),  # other lanes have judged nothing yet
+        (6, (4, 4), 8, Growth(4, 8)),  # somebody gave it some
+        (8, (8, 4, 4, 4), 8, Growth(4, 8)),  # it ended in the middle
+        (8, (8, 8), 8, Growth(8, 8)),
+        (3, (), 6, Growth(3, 6)),
+    ],
+)
+def test_growth(now: int, counts: tuple[int, ...], wanted: int, growth: Growth) -> None:
+    """From what the lanes began with, whatever the topic has got since."""
+    assert plan(ADDRESS, now, _metas(*counts), wanted) == growth
+
+
+@pytest.mark.parametrize(
+    ("now", "counts", "wanted", "said"),
+    [
+        (4, (4,), 6, "Choose 8, 12, 16"),
+        (9, (4,), 9, "Choose 12, 16, 20"),
+        (4, (4,), 2, "Kafka takes none away"),
+        (8, (4,), 4, "Kafka takes none away"),
+        (8, (4, 8), 16, "--partitions 8"),
+    ],
+)
+def test_refused(now: int, counts: tuple[int, ...], wanted: int, said: str) -> None:
+    """With what can be done instead."""
+    with pytest.raises(GrowthError, match=said):
+        plan(ADDRESS, now, _metas(*counts), wanted)
+
+
+def test_heirs_are_where_groups_move() -> None:
+    """Whatever the hash: who was at home in a lane is at home there, or at one of its heirs."""
+    growth = Growth(3, 12)
+    for digest in range(1_000):
+        assert digest % 12 in {digest % 3, *growth.heirs(digest % 3)}
+    assert [*growth.heirs(2)] == [5, 8, 11]
+    assert [*islice(multiples(3, 12), 2)] == [12, 15]
+    assert [*islice(multiples(3, 3), 2)] == [6, 9]
