@@ -20,6 +20,7 @@ from app.verbs.reconcile import reconcile
 from ringfence_kafka.program import (
     PORT,
     config_option,
+    refuse_connection,
     run,
     settings_if_any,
     settings_with_addresses,
@@ -84,6 +85,7 @@ def broker(port: int, directory: Path, properties: tuple[str, ...], config: Path
 
     Ctrl-C or SIGTERM stops it cleanly. It needs Java 17 or newer; the first start fetches Kafka, 45 MB.
     """
+    refuse_connection("broker")
     settings_if_any(config)  # needs none of them, but a faulty file that was named is an error everywhere
     from app.embedded.command import run_broker  # noqa: PLC0415
 
@@ -235,6 +237,7 @@ def demo(messages: int | None, seed: int, keep: bool, bridged: bool, config: Pat
     It brings its own brokers and data and touches nothing else; what stays is the nightly job's report, in data/demo.
     Exit code 0 only if every message was accepted exactly once, in order and unchanged.
     """
+    refuse_connection("demo")
     settings_if_any(config)  # needs none of them, but a faulty file that was named is an error everywhere
     if bridged:
         from app.demo import bridged as shown  # noqa: PLC0415

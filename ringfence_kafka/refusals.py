@@ -22,7 +22,7 @@ def password(kafka: KafkaSettings) -> str:
     """The login failed."""
     return (
         f"it refuses the password of kafka.sasl_username = {kafka.sasl_username!r} "
-        f"({kafka.sasl_mechanism}): fix the name, or the password in ${kafka.sasl_password_env}"
+        f"({kafka.sasl_mechanism}): fix the name, or the password in {kafka.password_place}"
     )
 
 

@@ -7,13 +7,12 @@ from typing import Any, Final, TypeVar
 import click
 from pydantic import BaseModel, ValidationError
 
-from ringfence_kafka.config.settings import AddressDefaults, KafkaSettings
+from ringfence_kafka.config.settings import AddressDefaults
 from ringfence_kafka.errors import ConfigurationError
 from ringfence_kafka.program import config_option, settings_if_any, silence_clients
 
 Section = TypeVar("Section", bound=BaseModel)
 _OPTIONS: Final = {
-    "bootstrap_servers": "--bootstrap-servers",
     "duplicate_id_headers": "--id-header",
     "duplicate_id_from": "--id-from",
     "group_header": "--group-header",
@@ -22,9 +21,6 @@ _OPTIONS: Final = {
 
 @click.command()
 @click.argument("topic")
-@click.option(
-    "--bootstrap-servers", metavar="HOST:PORT", help="Instead of kafka.bootstrap_servers: no file needed."
-)
 @click.option("--since", metavar="DURATION", help="Only records of the last 30m, 24h, 7d.")
 @click.option(
     "--last",
@@ -51,7 +47,6 @@ _OPTIONS: Final = {
 @config_option
 def audit(
     topic: str,
-    bootstrap_servers: str | None,
     since: str | None,
     last: int | None,
     id_headers: tuple[str, ...],
@@ -89,7 +84,7 @@ def audit(
     address = next((each for each in settings.addresses if each.input_topic == topic), None)
     request = job.Request(
         Wanted(topic, since or "", last),
-        _validated(KafkaSettings, settings.kafka, {"bootstrap_servers": bootstrap_servers}),
+        settings.kafka,
         _validated(AddressDefaults, address or settings.address_defaults, given),
         address.name if address else "",
         confidence_of(confidence),

@@ -43,7 +43,7 @@ _REFUSED: Final = frozenset({KafkaError._AUTHENTICATION, KafkaError._SSL})  # no
 
 def client_options(kafka: KafkaSettings) -> dict[str, Any]:
     """What every librdkafka client needs to reach the cluster."""
-    return {**confluent_options(kafka), "client.id": "ringfence-send"}
+    return confluent_options(kafka)
 
 
 _PARTITIONERS: Final = {"murmur2": "murmur2_random", "crc32": "consistent_random"}

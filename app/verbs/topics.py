@@ -25,7 +25,7 @@ from aiokafka.errors import (
 from agents.state_faults import state_faults
 from app.verbs import rights
 from app.verbs.topic_rules import Findings, TopicPlan, compare, missing, required
-from ringfence_kafka import wire
+from ringfence_kafka import passing, wire
 from ringfence_kafka.access import client_options, refusal
 from ringfence_kafka.cluster import Cluster
 from ringfence_kafka.config.settings import KafkaSettings, Settings
@@ -74,6 +74,10 @@ def check(settings: Settings) -> int:
     """
     findings, denied = asyncio.run(_examine_with_rights(settings))
     faults = [*findings.faults, *findings.consumers]
+    for name in passing.unheeded(settings.kafka):
+        click.echo(
+            f"note   kafka.properties: workers, consumers and bridges do not know {name}: other clients do"
+        )
     for note in [*findings.notes, *(each for each in denied.faults if each not in faults)]:
         click.echo(f"note   {note}")
     for fault in faults:
