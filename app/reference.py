@@ -51,6 +51,8 @@ def page() -> str:
 def _verbs(group: click.Group, prefix: str) -> Iterator[tuple[str, click.Command]]:
     for name, command in group.commands.items():
         if isinstance(command, click.Group):
+            if command.invoke_without_command:
+                yield f"{prefix} {name}", command
             yield from _verbs(command, f"{prefix} {name}")
         else:
             yield f"{prefix} {name}", consume if name == "consume" else command

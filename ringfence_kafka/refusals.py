@@ -9,7 +9,7 @@ def nobody(
 ) -> BrokerUnavailableError:
     """Where no broker answers; ``reason`` in brackets, with a space before it; ``key`` as it stands in the file."""
     return BrokerUnavailableError(
-        f"no broker answers at {key} = {kafka.bootstrap_servers!r}{reason}: start it, or fix the address"
+        f"no broker answers at {key} = {kafka.bootstrap_servers!r}{reason}: start it ('ringfence broker' for a first trial), or fix the address"
     )
 
 

@@ -10,6 +10,7 @@ from pydantic import BaseModel, ValidationError
 from ringfence_kafka.config.settings import AddressDefaults
 from ringfence_kafka.errors import ConfigurationError
 from ringfence_kafka.program import config_option, settings_if_any, silence_clients
+from ringfence_kafka.reachable import require_listener
 
 Section = TypeVar("Section", bound=BaseModel)
 _OPTIONS: Final = {
@@ -69,10 +70,7 @@ def audit(
         raise click.UsageError(f"--id-header has no effect with --id-from {id_from}: choose one")
     settings = settings_if_any(config)
     silence_clients()
-    from reconcile.audit import job  # noqa: PLC0415
     from reconcile.audit.extent import seconds_of  # noqa: PLC0415
-    from reconcile.audit.resend_counts import confidence_of  # noqa: PLC0415
-    from reconcile.audit.topic import Wanted  # noqa: PLC0415
 
     try:
         seconds_of(since or "1h")
@@ -82,10 +80,16 @@ def audit(
         id_from = "header"
     given = {"duplicate_id_headers": id_headers, "duplicate_id_from": id_from, "group_header": group_header}
     address = next((each for each in settings.addresses if each.input_topic == topic), None)
+    found = _validated(AddressDefaults, address or settings.address_defaults, given)
+    require_listener(settings.kafka)  # before Spark's libraries are loaded
+    from reconcile.audit import job  # noqa: PLC0415
+    from reconcile.audit.resend_counts import confidence_of  # noqa: PLC0415
+    from reconcile.audit.topic import Wanted  # noqa: PLC0415
+
     request = job.Request(
         Wanted(topic, since or "", last),
         settings.kafka,
-        _validated(AddressDefaults, address or settings.address_defaults, given),
+        found,
         address.name if address else "",
         confidence_of(confidence),
         master or settings.reconcile.master,

@@ -32,6 +32,7 @@ from ringfence_kafka.cluster import Cluster
 from ringfence_kafka.config.settings import KafkaSettings, Settings
 from ringfence_kafka.describe import describe
 from ringfence_kafka.errors import BrokerUnavailableError, TopicError
+from ringfence_kafka.refusals import nobody
 from ringfence_kafka.topics import TopicDescription
 
 _APPEAR_LIMIT_S: Final = 10.0
@@ -200,10 +201,13 @@ async def _answered(kafka: KafkaSettings) -> AsyncIterator[None]:
         yield
     except (KafkaError, OSError, TimeoutError) as error:
         away = isinstance(error, KafkaConnectionError | OSError | TimeoutError)
-        fault = "no broker answers" if away else f"no usable answer ({error or type(error).__name__})"
-        raise await refusal(kafka) or BrokerUnavailableError(
-            f"{fault} at kafka.bootstrap_servers = {kafka.bootstrap_servers!r}: start the broker "
-            "('ringfence broker' for a first trial) or fix the address"
+        if refused := await refusal(kafka):
+            raise refused from error
+        if away:
+            raise nobody(kafka) from error
+        raise BrokerUnavailableError(
+            f"no usable answer ({error or type(error).__name__}) at kafka.bootstrap_servers = {kafka.bootstrap_servers!r}: fix the "
+            "address, or look at the brokers"
         ) from error
 
 

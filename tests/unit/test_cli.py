@@ -30,6 +30,8 @@ def config(tmp_path: Path) -> str:
 def _verbs(group: click.Group, prefix: str = "") -> Iterator[tuple[str, click.Command]]:
     for name, command in group.commands.items():
         if isinstance(command, click.Group):
+            if command.invoke_without_command:
+                yield prefix + name, command
             yield from _verbs(command, f"{prefix}{name} ")
         else:
             yield prefix + name, consume if name == "consume" else command
