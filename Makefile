@@ -4,7 +4,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.setup-done
 
-.PHONY: setup demo demo-bridge test long unit integration faults mutants simulate soak lint bench wheels lock clean
+.PHONY: setup demo demo-bridge test long unit integration faults mutants simulate soak lint bench wheels lock cli-docs clean
 
 setup: $(STAMP)
 
@@ -72,6 +72,10 @@ wheels: setup
 	@ls dist
 
 # Renews the lock after a change of a pyproject.toml. The client is no dependency that anyone fetches: it stands beside.
+# docs/cli.md says what the verbs say.
+cli-docs: setup
+	$(BIN)/python -m app.reference
+
 lock:
 	$(PYTHON) -m venv $(VENV)-lock
 	$(VENV)-lock/bin/python -m pip install --quiet pip-tools

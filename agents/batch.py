@@ -47,7 +47,7 @@ class FetchedBatch:
 
     ``begin`` is the position at which the fetch began, not the first record's offset: between the two may lie
     markers and aborted records, and a batch that begins above what the lane expects shows that something was
-    stepped over.
+    stepped over. Without records there is nothing but such up to ``end``.
     """
 
     topic: str

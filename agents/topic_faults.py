@@ -189,6 +189,12 @@ def notes(
     for role, name in address.topics(app_id).items():
         if role in _WHOLE and name in existing:
             told += _smaller(source, role, address.name, existing[name], _WHOLE[role])
+            if role != "forward topic" and existing[name].retention_ms < source.retention_ms:
+                told.append(
+                    f"{name} ({role} of {address.name}) keeps messages for {span(existing[name].retention_ms)}, {source.name} for "
+                    f"{span(source.retention_ms)}: what went there is gone sooner than where it came from: "
+                    f"{alter(name, 'retention.ms', source.number('retention.ms', -1))}"
+                )
     for each in targets:
         if (accepted := existing.get(each.accepted_topic)) is not None:
             whole = "parts go to quarantine, each with its whole transaction"

@@ -121,7 +121,8 @@ class Transactions:
         table.apply(opened.epoch, change, position)
         await reach("after-store", self._name)
         cursor.done(outcome.end)
-        self._count(outcome, time.perf_counter() - began)
+        if batch.records:  # else it was passed over markers
+            self._count(outcome, time.perf_counter() - began)
         if outcome.end == batch.end:
             return None
         rest = [each for each in records if each.offset >= outcome.end]

@@ -5,10 +5,9 @@ from typing import Any, Final
 
 import click
 
-from ringfence_kafka.config.load import load
-from ringfence_kafka.program import PORT, config_option, silence_clients
+from ringfence_kafka.program import CONNECTION_OPTIONS, PORT, config_option, settings_of, silence_clients
 
-_WITH_VALUE: Final = frozenset({"--config", "--web-port"})
+_WITH_VALUE: Final = frozenset({"--config", "--web-port", *CONNECTION_OPTIONS})
 _STATUS: Final = "status"
 
 
@@ -36,7 +35,7 @@ def status(names: tuple[str, ...], as_json: bool, config: Path) -> int:
     Exit code 1: something stands in the way, or messages wait and nobody runs the bridge.
     """
     silence_clients()
-    settings = load(config)
+    settings = settings_of(config)
     from app.verbs import bridges  # noqa: PLC0415
 
     return bridges.show(settings, names, as_json)
@@ -55,7 +54,7 @@ def bridge(names: tuple[str, ...], web_port: int | None, drain: bool, config: Pa
 
     `ringfence bridge status` tells how far they are.
     """
-    settings = load(config)
+    settings = settings_of(config)
     from app.bridge import run as bridge_module  # noqa: PLC0415
 
     return bridge_module.run(settings, names, web_port, drain=drain)

@@ -20,6 +20,7 @@ from app.verbs.reconcile import reconcile
 from ringfence_kafka.program import (
     PORT,
     config_option,
+    refuse_connection,
     run,
     settings_if_any,
     settings_with_addresses,
@@ -84,6 +85,7 @@ def broker(port: int, directory: Path, properties: tuple[str, ...], config: Path
 
     Ctrl-C or SIGTERM stops it cleanly. It needs Java 17 or newer; the first start fetches Kafka, 45 MB.
     """
+    refuse_connection("broker")
     settings_if_any(config)  # needs none of them, but a faulty file that was named is an error everywhere
     from app.embedded.command import run_broker  # noqa: PLC0415
 
@@ -96,24 +98,33 @@ def topics() -> None:
     silence_clients()
 
 
+_json_option = click.option("--json", "as_json", is_flag=True, help="One JSON document for programs.")
+
+
 @topics.command("create")
+@click.option("--dry-run", is_flag=True, help="Create nothing; say what would be created, and how.")
+@_json_option
 @config_option
-def topics_create(config: Path) -> int:
-    """Create what is missing; existing topics are left as they are."""
+def topics_create(dry_run: bool, as_json: bool, config: Path) -> int:
+    """Create what is missing; existing topics are left as they are.
+
+    Outputs of an input that exists are like it: as many partitions, kept as long, and large enough for its messages.
+    """
     settings = settings_with_addresses(config)
     from app.verbs import topics as topics_module  # noqa: PLC0415
 
-    return topics_module.create(settings)
+    return topics_module.create(settings, dry_run=dry_run, as_json=as_json)
 
 
 @topics.command("check")
+@_json_option
 @config_option
-def topics_check(config: Path) -> int:
-    """Verify all topics: a line a fault, with the way out. Exit code 1 if there is one."""
+def topics_check(as_json: bool, config: Path) -> int:
+    """Verify all topics: a line a fault, with the way out. Exit code 1 if there is one; notes stop nothing."""
     settings = settings_with_addresses(config)
     from app.verbs import topics as topics_module  # noqa: PLC0415
 
-    return topics_module.check(settings)
+    return topics_module.check(settings, as_json=as_json)
 
 
 @topics.command("grow")
@@ -260,6 +271,7 @@ def demo(messages: int | None, seed: int, keep: bool, bridged: bool, config: Pat
     It brings its own brokers and data and touches nothing else; what stays is the nightly job's report, in data/demo.
     Exit code 0 only if every message was accepted exactly once, in order and unchanged.
     """
+    refuse_connection("demo")
     settings_if_any(config)  # needs none of them, but a faulty file that was named is an error everywhere
     if bridged:
         from app.demo import bridged as shown  # noqa: PLC0415

@@ -35,7 +35,7 @@ from ringfence_client.parked import ParkedReader
 from ringfence_client.progress import ProgressTopic
 from ringfence_client.topic_watch import TopicWatch
 from ringfence_kafka import insides
-from ringfence_kafka.access import client_options
+from ringfence_kafka.access import consumer_options
 from ringfence_kafka.cluster import NO_TOPIC, Cluster, TopicIdentity
 from ringfence_kafka.config.names import require_consumer_group
 from ringfence_kafka.config.settings import AddressSettings, Settings
@@ -266,9 +266,9 @@ class GroupConsumer:
 
     def _consumer_options(self) -> dict[str, Any]:
         rebalance_s = self.options.drain_timeout + REBALANCE_MARGIN_S
-        return client_options(self._settings.kafka) | {
+        return consumer_options(self._settings.kafka) | {
             "group_id": self.group,
-            "client_id": self.options.name,
+            "client_id": self._settings.kafka.client_id_of(self.options.name),
             "isolation_level": "read_committed",
             "enable_auto_commit": False,
             # Each opening seeks. What is out of range afterwards, an opening has to judge.

@@ -12,7 +12,7 @@ from aiokafka.conn import create_conn
 from aiokafka.errors import KafkaError, SaslAuthenticationFailed, UnsupportedSaslMechanismError
 from aiokafka.protocol.metadata import MetadataRequest
 
-from ringfence_kafka import refusals
+from ringfence_kafka import passing, refusals
 from ringfence_kafka.config.settings import KafkaSettings
 from ringfence_kafka.errors import BrokerUnavailableError
 from ringfence_kafka.security import ssl_context
@@ -30,6 +30,8 @@ def client_options(kafka: KafkaSettings) -> dict[str, Any]:
         "request_timeout_ms": REQUEST_TIMEOUT_MS,
         "retry_backoff_ms": RETRY_BACKOFF_MS,
         "security_protocol": kafka.security_protocol,
+        "client_id": kafka.client_id,
+        **passing.for_aiokafka(kafka),
     }
     if kafka.uses_ssl:
         options["ssl_context"] = ssl_context(kafka)
@@ -38,6 +40,16 @@ def client_options(kafka: KafkaSettings) -> dict[str, Any]:
         options["sasl_plain_username"] = kafka.sasl_username
         options["sasl_plain_password"] = kafka.sasl_password()
     return options
+
+
+def consumer_options(kafka: KafkaSettings) -> dict[str, Any]:
+    """The same for consumers."""
+    return client_options(kafka) | passing.for_aiokafka(kafka, passing.CONSUMERS)
+
+
+def producer_options(kafka: KafkaSettings) -> dict[str, Any]:
+    """The same for producers."""
+    return client_options(kafka) | passing.for_aiokafka(kafka, passing.PRODUCERS)
 
 
 async def refusal(kafka: KafkaSettings) -> BrokerUnavailableError | None:
@@ -49,7 +61,8 @@ async def refusal(kafka: KafkaSettings) -> BrokerUnavailableError | None:
         The error with the way out; None if nobody was there to refuse.
     """
     options = client_options(kafka)
-    del options["retry_backoff_ms"]
+    for each in ("retry_backoff_ms", "connections_max_idle_ms"):
+        options.pop(each, None)
     for server in options.pop("bootstrap_servers"):
         host, _, port = server.rpartition(":")
         try:

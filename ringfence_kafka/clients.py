@@ -53,7 +53,7 @@ class ProducerClients:
             raise StoppedError
         client = min(self._clients, key=lambda each: each.shares, default=None)
         if client is None or (client.shares and len(self._clients) < self._clients_max):
-            client = _SharedClient(client_id="ringfence-producers", **client_options(self._kafka))
+            client = _SharedClient(**client_options(self._kafka))
             self._clients.append(client)
         return ClientShare(client)
 

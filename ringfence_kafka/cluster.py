@@ -4,7 +4,7 @@ import asyncio
 import time
 from collections.abc import Collection, Iterable, Mapping
 from types import TracebackType
-from typing import Any, Final, NamedTuple, Self
+from typing import Final, NamedTuple, Self
 
 from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient, NewPartitions, NewTopic
@@ -58,7 +58,7 @@ class GroupDescription(NamedTuple):
 
     state: str
     members: frozenset[str]
-    """Their client IDs."""
+    """The names of their own that they have in their client IDs."""
     assigned: Mapping[tuple[str, int], str]
     """The member that has each topic's partition; empty while the group rebalances."""
 
@@ -212,7 +212,7 @@ class Cluster:
             PrerequisiteError: this user may not see one.
             BrokerUnavailableError: a coordinator does not answer.
         """
-        return await asyncio.to_thread(_groups, confluent_options(self.kafka), groups) if groups else {}
+        return await asyncio.to_thread(_groups, self.kafka, groups) if groups else {}
 
     async def await_topics(self, topics: list[str], limit_s: float) -> dict[str, int]:
         """Partition counts of topics that were just made, once all of them are shown.
@@ -331,8 +331,8 @@ def _refused(topic: str, error: KafkaException) -> KafkaError:
     return KafkaConnectionError(f"the topic {topic} cannot be looked up: {error.args[0].str()}")
 
 
-def _groups(options: dict[str, Any], groups: Collection[str]) -> dict[str, GroupDescription]:
-    admin = AdminClient(options)
+def _groups(kafka: KafkaSettings, groups: Collection[str]) -> dict[str, GroupDescription]:
+    admin = AdminClient(confluent_options(kafka))
     futures = admin.describe_consumer_groups(list(groups), request_timeout=REQUEST_TIMEOUT_MS / 1000)
     found = {}
     for name, future in futures.items():
@@ -353,9 +353,9 @@ def _groups(options: dict[str, Any], groups: Collection[str]) -> dict[str, Group
             ) from error
         found[name] = GroupDescription(
             described.state.name,
-            frozenset(each.client_id for each in described.members),
+            frozenset(kafka.instance_of(each.client_id) for each in described.members),
             {
-                (tp.topic, tp.partition): each.client_id
+                (tp.topic, tp.partition): kafka.instance_of(each.client_id)
                 for each in described.members
                 for tp in each.assignment.topic_partitions
             },

@@ -11,7 +11,7 @@ from aiokafka import AIOKafkaProducer
 from aiokafka.errors import KafkaTimeoutError
 
 from ringfence_kafka import insides
-from ringfence_kafka.access import client_options
+from ringfence_kafka.access import producer_options
 from ringfence_kafka.config.kafka import KafkaSettings
 from ringfence_kafka.producer import (
     DISCARD_TIMEOUT_S,
@@ -43,8 +43,7 @@ class IdempotentProducer:
             batch_bytes_max: The smallest ``max.message.bytes`` of the topics that will be written to.
         """
         self._producer = AIOKafkaProducer(
-            **client_options(kafka),
-            client_id=name,
+            **producer_options(kafka) | {"client_id": kafka.client_id_of(name)},
             enable_idempotence=True,
             acks="all",
             max_batch_size=min(batch_bytes_max, BATCH_BYTES_MAX),

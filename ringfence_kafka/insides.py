@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import logging
-from collections.abc import Awaitable, Callable, Collection, Iterable
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from functools import partial
 from types import FunctionType, MethodType
 from typing import Any
@@ -36,6 +36,18 @@ def create_no_topics() -> None:
     :func:`never_create` knows nothing.
     """
     aiokafka.client.MetadataRequest = partial(MetadataRequest, allow_auto_topic_creation=False)
+
+
+def pass_on(consumer: Any, options: Mapping[str, Any]) -> None:
+    """Set options of a consumer that somebody else has made, before it connects."""
+    consumer._client_rack = options.get("client_rack", consumer._client_rack)  # noqa: SLF001
+    client = consumer._client  # noqa: SLF001
+    if (timeout_ms := options.get("request_timeout_ms")) is not None:
+        consumer._request_timeout_ms = client._request_timeout_ms = timeout_ms  # noqa: SLF001
+    if (idle_ms := options.get("connections_max_idle_ms")) is not None:
+        client._connections_max_idle_ms = idle_ms  # noqa: SLF001
+    if (backoff_ms := options.get("retry_backoff_ms")) is not None:
+        consumer._retry_backoff_ms, client._retry_backoff = backoff_ms, backoff_ms / 1000  # noqa: SLF001
 
 
 async def is_member(consumer: Any, generation: int, *, rebalancing: bool = False) -> bool:

@@ -14,7 +14,7 @@ from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.errors import TopicAuthorizationFailedError
 
 from ringfence_kafka import insides
-from ringfence_kafka.access import client_options
+from ringfence_kafka.access import consumer_options
 from ringfence_kafka.config.settings import KafkaSettings
 
 STALL_LIMIT_S: Final = 90.0
@@ -62,7 +62,7 @@ async def read(
     """
     if start >= high_watermark:
         return start
-    consumer = AIOKafkaConsumer(**client_options(kafka), **_OPTIONS)
+    consumer = AIOKafkaConsumer(**consumer_options(kafka), **_OPTIONS)
     insides.never_create(consumer)
     tp = TopicPartition(topic, partition)
     try:
@@ -107,7 +107,7 @@ async def newest(
     if not wanted:
         return {}
     found: dict[tuple[str, int], bytes] = {}
-    consumer = AIOKafkaConsumer(**client_options(kafka), **_OPTIONS)
+    consumer = AIOKafkaConsumer(**consumer_options(kafka), **_OPTIONS)
     insides.never_create(consumer)
     try:
         await consumer.start()

@@ -23,7 +23,7 @@ from aiokafka.errors import (
 from aiokafka.structs import OffsetAndMetadata
 
 from ringfence_kafka import insides, wire
-from ringfence_kafka.access import client_options
+from ringfence_kafka.access import producer_options
 from ringfence_kafka.clients import ClientShare, ProducerClients
 from ringfence_kafka.config.settings import KafkaSettings
 from ringfence_kafka.errors import TopicError
@@ -81,7 +81,7 @@ class TransactionalProducer:
         self.transactional_id = transactional_id
         self._lane = lane
         self._producer = AIOKafkaProducer(
-            **client_options(kafka),
+            **producer_options(kafka),
             transactional_id=transactional_id,
             transaction_timeout_ms=transaction_timeout_ms,
             max_batch_size=min(batch_bytes_max, BATCH_BYTES_MAX),

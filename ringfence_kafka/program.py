@@ -3,14 +3,14 @@
 import logging
 import sys
 import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Final, NoReturn
+from typing import Any, Final, NoReturn, TypeVar
 
 import click
 from click.core import ParameterSource
 
-from ringfence_kafka.config.load import load
+from ringfence_kafka.config.load import Connection, load
 from ringfence_kafka.config.names import require_consumer_group
 from ringfence_kafka.config.settings import Settings
 from ringfence_kafka.errors import ConfigurationError, RingfenceError, unforeseen
@@ -19,14 +19,104 @@ from ringfence_kafka.loading import interrupted
 DEFAULT_CONFIG: Final = Path("conf/ringfence.toml")
 PORT: Final = click.IntRange(0, 65535)
 
-config_option = click.option(
-    "--config",
-    type=click.Path(path_type=Path),
-    default=DEFAULT_CONFIG,
-    show_default=True,
-    metavar="FILE",
-    help="The TOML file; RINGFENCE_<SECTION>__<KEY> in the environment overrides its keys.",
+CONFIG_VARIABLE: Final = "RINGFENCE_CONFIG"
+_CONNECTION: Final = "ringfence.connection"
+Verb = TypeVar("Verb", bound=Callable[..., Any])
+
+
+def _keep(context: click.Context, parameter: click.Parameter, value: Any) -> None:
+    """What the command line says of the connection goes along with the context, and not through each verb."""
+    if value:
+        context.meta.setdefault(_CONNECTION, {})[parameter.name] = value
+
+
+def _properties(context: click.Context, parameter: click.Parameter, values: Sequence[str]) -> None:
+    found = {}
+    for each in values:
+        key, equals, value = each.partition("=")
+        if not (key and equals):
+            raise click.BadParameter(
+                f"{each!r} is not key=value; write for example client.rack=a", context, parameter
+            )
+        found[key.strip()] = value.strip()
+    _keep(context, parameter, found)
+
+
+_OPTIONS: Final = (
+    click.option(
+        "--config",
+        type=click.Path(path_type=Path),
+        default=DEFAULT_CONFIG,
+        show_default=True,
+        metavar="FILE",
+        envvar=CONFIG_VARIABLE,
+        show_envvar=True,
+        help="The TOML file; RINGFENCE_<SECTION>__<KEY> in the environment overrides its keys.",
+    ),
+    click.option(
+        "--bootstrap-server",
+        "--bootstrap-servers",
+        "bootstrap_servers",
+        metavar="HOST:PORT,…",
+        expose_value=False,
+        callback=_keep,
+        help="Instead of kafka.bootstrap_servers.",
+    ),
+    click.option(
+        "--command-config",
+        "command_config",
+        metavar="FILE",
+        expose_value=False,
+        callback=_keep,
+        help="Java properties, as Kafka's tools take them: how to get in, instead of what [kafka] says.",
+    ),
+    click.option(
+        "-X",
+        "properties",
+        metavar="KEY=VALUE",
+        multiple=True,
+        expose_value=False,
+        callback=_properties,
+        help="A property for all Kafka clients that know it, by Kafka's name; repeat it for more.",
+    ),
 )
+CONNECTION_OPTIONS: Final = ("--bootstrap-server", "--bootstrap-servers", "--command-config", "-X")
+"""They take a value each."""
+
+
+def config_option(verb: Verb) -> Verb:
+    """What each verb takes: the configuration, as its parameter ``config``, and the connection, for :func:`settings_of`."""
+    for each in reversed(_OPTIONS):
+        verb = each(verb)
+    return verb
+
+
+def settings_of(config: Path, *, optional: bool = False) -> Settings:
+    """The settings of a file and of the command line that runs. Raises as :func:`ringfence_kafka.config.load.load` does."""
+    given = click.get_current_context().meta.get(_CONNECTION, {})
+    settings = load(config, connection=Connection(**given), optional=optional)
+    if settings.kafka.properties:
+        from ringfence_kafka import passing  # noqa: PLC0415 - it loads librdkafka
+
+        passing.check(settings.kafka)
+    return settings
+
+
+def refuse_connection(verb: str) -> None:
+    """Of a verb that brings its own broker: nothing of the command line may say another.
+
+    Raises:
+        UsageError: it does.
+    """
+    for name in click.get_current_context().meta.get(_CONNECTION, {}):
+        option = {
+            "bootstrap_servers": "--bootstrap-server",
+            "command_config": "--command-config",
+            "properties": "-X",
+        }[name]
+        raise click.UsageError(
+            f"{option} has no effect with {verb}, which brings its own broker: leave it out"
+        )
 
 
 def run(command: click.Command, arguments: Sequence[str] | None, name: str) -> NoReturn:
@@ -48,9 +138,9 @@ def run(command: click.Command, arguments: Sequence[str] | None, name: str) -> N
 
 
 def settings_if_any(config: Path) -> Settings:
-    """The settings of a file that was named or is there; else the defaults, for verbs that need no addresses."""
+    """The same of a file that was named or is there; else the defaults, for verbs that need no addresses."""
     named = click.get_current_context().get_parameter_source("config") is not ParameterSource.DEFAULT
-    return load(config) if named or config.exists() else Settings()
+    return settings_of(config, optional=not named)
 
 
 def settings_with_addresses(config: Path) -> Settings:
@@ -59,7 +149,7 @@ def settings_with_addresses(config: Path) -> Settings:
     Raises:
         ConfigurationError: it cannot be used, or has no address.
     """
-    settings = load(config)
+    settings = settings_of(config)
     if not settings.addresses:
         raise ConfigurationError(
             f"{config}: no addresses: add an [[addresses]] entry with a name; one with a pattern such as 'orders-*' only sets "

@@ -9,7 +9,7 @@ def nobody(
 ) -> BrokerUnavailableError:
     """Where no broker answers; ``reason`` in brackets, with a space before it; ``key`` as it stands in the file."""
     return BrokerUnavailableError(
-        f"no broker answers at {key} = {kafka.bootstrap_servers!r}{reason}: start it, or fix the address"
+        f"no broker answers at {key} = {kafka.bootstrap_servers!r}{reason}: start it ('ringfence broker' for a first trial), or fix the address"
     )
 
 
@@ -22,7 +22,7 @@ def password(kafka: KafkaSettings) -> str:
     """The login failed."""
     return (
         f"it refuses the password of kafka.sasl_username = {kafka.sasl_username!r} "
-        f"({kafka.sasl_mechanism}): fix the name, or the password in ${kafka.sasl_password_env}"
+        f"({kafka.sasl_mechanism}): fix the name, or the password in {kafka.password_place}"
     )
 
 

@@ -3,6 +3,7 @@
 import ssl
 from typing import Any
 
+from ringfence_kafka import passing
 from ringfence_kafka.config.settings import KafkaSettings
 from ringfence_kafka.errors import ConfigurationError
 
@@ -41,7 +42,9 @@ def confluent_options(kafka: KafkaSettings) -> dict[str, Any]:
     options: dict[str, Any] = {
         "bootstrap.servers": kafka.bootstrap_servers,
         "security.protocol": kafka.security_protocol,
+        "client.id": kafka.client_id,
         "log_level": 0,
+        **passing.for_librdkafka(kafka),
     }
     if kafka.uses_ssl:
         ssl_context(kafka)  # librdkafka's own words on a faulty file name neither key nor way out

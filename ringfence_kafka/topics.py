@@ -15,6 +15,7 @@ SETTINGS: Final = (
     "delete.retention.ms",
     "max.message.bytes",
     "message.timestamp.type",
+    "retention.bytes",
     "retention.ms",
     "segment.bytes",
     wire.TIMESTAMP_AFTER,
@@ -24,6 +25,12 @@ SETTINGS: Final = (
 
 RECORD_ROOM_BYTES: Final = 2048
 """What a changelog and a quarantine topic must take: a slot of a ring, a meta record, the bare form of a record that fits nowhere."""
+
+MESSAGE_BYTES_DEFAULT: Final = 1_048_588
+"""Kafka's own ``max.message.bytes``."""
+
+ADDED_BYTES: Final = 65_536
+"""What headers of ours may add to a record of an input."""
 
 OUTPUT_CONFIG: Final[Mapping[str, str]] = {
     # Records keep their timestamps, whatever the input took: Kafka's default is at most an hour ahead.
@@ -80,7 +87,7 @@ class TopicDescription:
     @property
     def message_bytes_max(self) -> int:
         """The largest record batch that it takes."""
-        return self.number("max.message.bytes", 1_048_588)
+        return self.number("max.message.bytes", MESSAGE_BYTES_DEFAULT)
 
     @property
     def _writes_time(self) -> bool:

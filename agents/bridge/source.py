@@ -21,7 +21,7 @@ from agents.bridge.plan import Plan
 from agents.bridge.window import in_turn
 from ringfence_client.assignor import KeepingAssignor
 from ringfence_kafka import insides
-from ringfence_kafka.access import client_options
+from ringfence_kafka.access import consumer_options
 from ringfence_kafka.errors import said
 
 log: Final = logging.getLogger("ringfence.bridge")
@@ -84,9 +84,8 @@ class SourceConsumer:
         self._last = -1
         """The partition of which something was taken last."""
         self._consumer = AIOKafkaConsumer(
-            **client_options(plan.source),
+            **consumer_options(plan.source) | {"client_id": plan.source.client_id_of(client_id)},
             group_id=plan.group,
-            client_id=client_id,
             isolation_level="read_committed",
             enable_auto_commit=False,
             auto_offset_reset="none",

@@ -7,13 +7,13 @@ from typing import Any, Final, TypeVar
 import click
 from pydantic import BaseModel, ValidationError
 
-from ringfence_kafka.config.settings import AddressDefaults, KafkaSettings
+from ringfence_kafka.config.settings import AddressDefaults
 from ringfence_kafka.errors import ConfigurationError
 from ringfence_kafka.program import config_option, settings_if_any, silence_clients
+from ringfence_kafka.reachable import require_listener
 
 Section = TypeVar("Section", bound=BaseModel)
 _OPTIONS: Final = {
-    "bootstrap_servers": "--bootstrap-servers",
     "duplicate_id_headers": "--id-header",
     "duplicate_id_from": "--id-from",
     "group_header": "--group-header",
@@ -22,9 +22,6 @@ _OPTIONS: Final = {
 
 @click.command()
 @click.argument("topic")
-@click.option(
-    "--bootstrap-servers", metavar="HOST:PORT", help="Instead of kafka.bootstrap_servers: no file needed."
-)
 @click.option("--since", metavar="DURATION", help="Only records of the last 30m, 24h, 7d.")
 @click.option(
     "--last",
@@ -51,7 +48,6 @@ _OPTIONS: Final = {
 @config_option
 def audit(
     topic: str,
-    bootstrap_servers: str | None,
     since: str | None,
     last: int | None,
     id_headers: tuple[str, ...],
@@ -74,10 +70,7 @@ def audit(
         raise click.UsageError(f"--id-header has no effect with --id-from {id_from}: choose one")
     settings = settings_if_any(config)
     silence_clients()
-    from reconcile.audit import job  # noqa: PLC0415
     from reconcile.audit.extent import seconds_of  # noqa: PLC0415
-    from reconcile.audit.resend_counts import confidence_of  # noqa: PLC0415
-    from reconcile.audit.topic import Wanted  # noqa: PLC0415
 
     try:
         seconds_of(since or "1h")
@@ -87,10 +80,16 @@ def audit(
         id_from = "header"
     given = {"duplicate_id_headers": id_headers, "duplicate_id_from": id_from, "group_header": group_header}
     address = next((each for each in settings.addresses if each.input_topic == topic), None)
+    found = _validated(AddressDefaults, address or settings.address_defaults, given)
+    require_listener(settings.kafka)  # before Spark's libraries are loaded
+    from reconcile.audit import job  # noqa: PLC0415
+    from reconcile.audit.resend_counts import confidence_of  # noqa: PLC0415
+    from reconcile.audit.topic import Wanted  # noqa: PLC0415
+
     request = job.Request(
         Wanted(topic, since or "", last),
-        _validated(KafkaSettings, settings.kafka, {"bootstrap_servers": bootstrap_servers}),
-        _validated(AddressDefaults, address or settings.address_defaults, given),
+        settings.kafka,
+        found,
         address.name if address else "",
         confidence_of(confidence),
         master or settings.reconcile.master,

@@ -16,6 +16,7 @@ from rich.table import Table
 from agents.bridge.begin import lost_end
 from agents.bridge.note import Note, decode
 from agents.bridge.plan import Plan, plans
+from conf import terminal
 from ringfence_kafka.cluster import Cluster, GroupDescription
 from ringfence_kafka.config.settings import Settings
 from ringfence_kafka.errors import BrokerUnavailableError, RingfenceError, said
@@ -188,14 +189,16 @@ _COLUMNS: Final = ("partition", "confirmed", "lag", "forwarded", "sent again", "
 
 
 def _print(found: Sequence[Shown]) -> None:
-    console = Console()
+    console = terminal.console()
     for each in found:
         title = f"{each.bridge}: {each.source_topic} to {each.target_topic}"
         if each.fault:
             _say(console, f"{title}\n  FAULT  {each.fault}")
             continue
         members = f"{len(each.members)} member{'' if len(each.members) == 1 else 's'}"
-        console.print(_table(f"{title} ({each.state.lower().replace('_', ' ')}, {members})", each.partitions))
+        terminal.tell(
+            _table(f"{title} ({each.state.lower().replace('_', ' ')}, {members})", each.partitions), console
+        )
         for text in _standing(each):
             _say(console, f"  {text}")
 

@@ -13,9 +13,9 @@ from typing import Final, NamedTuple
 
 import click
 from aiokafka.errors import TopicAuthorizationFailedError
-from rich.console import Console
 from rich.table import Table
 
+from conf import terminal
 from ringfence_client import progress, record
 from ringfence_client.record import RELEASED, Progress, ProgressFormatError
 from ringfence_kafka import wire
@@ -244,7 +244,7 @@ _COLUMNS: Final = ("partition", "state", "token", "age", "delivered", "acknowled
 
 
 def _print(found: _Found) -> None:
-    console = Console()
+    console = terminal.console()
     if not found.rows:
         console.print("no consumer has held a partition yet", highlight=False)
     for name, topic in sorted({(row.consumer_group, row.topic) for row in found.rows}):
@@ -252,7 +252,7 @@ def _print(found: _Found) -> None:
         group = found.groups[name]
         members = f"{len(group.members)} member{'' if len(group.members) == 1 else 's'}"
         state = group.state.lower().replace("_", " ")
-        console.print(_table(f"{name} at {rows[0].address or topic} ({state}, {members})", rows))
+        terminal.tell(_table(f"{name} at {rows[0].address or topic} ({state}, {members})", rows), console)
         for row in rows:
             if text := _names(row):
                 console.print(f"partition {row.partition}: {text}", highlight=False, soft_wrap=True)

@@ -13,9 +13,10 @@ from typing import Any, Final, NamedTuple
 
 import aiohttp
 import click
-from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
+from conf import terminal
 from ringfence_client import record
 from ringfence_client.progress import ProgressTopic
 from ringfence_client.record import Progress
@@ -233,16 +234,16 @@ async def ask(web: str) -> list[dict[str, Any]] | None:
 
 
 def _print(partitions: list[PartitionRow], groups: list[GroupRow]) -> None:
-    console = Console()
+    console = terminal.console()
     table = Table(title=f"{len(groups)} groups wait")
     for column in ("group", "partition", "depth", "acquired", "owner", "age of the head"):
         table.add_column(column, justify="left" if column in {"group", "owner"} else "right")
     for row in groups[:SHOWN_MAX]:
-        name = "(none)" if row.group is None else row.group
+        name = "(none)" if row.group is None else escape(row.group)
         table.add_row(
             name, str(row.partition), f"{row.depth:,}", str(row.acquired), row.owner or "", f"{row.head_age_seconds:,.1f} s"
         )  # fmt: skip
-    console.print(table)
+    terminal.tell(table, console)
     if len(groups) > SHOWN_MAX:
         console.print(f"and {len(groups) - SHOWN_MAX:,} more: --json has all")
     for each in partitions:

@@ -5,10 +5,10 @@ import json
 from dataclasses import asdict, dataclass
 
 import click
-from rich.console import Console
 from rich.table import Table
 
 from app.verbs import rings
+from conf.terminal import tell
 from ringfence_kafka import hop, wire
 from ringfence_kafka.cluster import Cluster
 from ringfence_kafka.config.settings import AddressSettings, Settings
@@ -71,7 +71,10 @@ def show(settings: Settings, address: AddressSettings, as_json: bool) -> int:
     for each in found:
         highest = "" if each.highest is None else f"{each.highest}"
         table.add_row(each.lane, each.source, each.arrived, f"{each.floor}", f"{each.above:,}", highest)
-    Console().print(table if found else f"{name}: nothing has come over a bridge{_unless(address)}")
+    if found:
+        tell(table)
+    else:
+        click.echo(f"{name}: nothing has come over a bridge{_unless(address)}")
     return 0
 
 

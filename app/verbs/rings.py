@@ -11,9 +11,9 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
-from rich.console import Console
 from rich.table import Table
 
+from conf.terminal import tell
 from ringfence_kafka import log_reader, wire
 from ringfence_kafka.cluster import Cluster
 from ringfence_kafka.config.settings import AddressSettings, Settings
@@ -197,7 +197,7 @@ def _print_tables(reports: dict[str, list[RingReport]]) -> None:
                 _moment(each.newest),
                 "" if each.seconds_covered is None else f"{each.seconds_covered:,.1f}",
             )
-    Console().print(table)
+    tell(table)
 
 
 def _shown(entry: Entry | None) -> str:

@@ -23,6 +23,7 @@ from app.verbs.outgoing import Composer, Outgoing
 from ringfence_kafka.access import refusal
 from ringfence_kafka.config.settings import AddressSettings, KafkaSettings, Settings
 from ringfence_kafka.errors import BrokerUnavailableError, RingfenceError, TopicError
+from ringfence_kafka.refusals import nobody
 from ringfence_kafka.security import confluent_options
 
 ANSWER_LIMIT_S: Final = 5.0
@@ -43,7 +44,7 @@ _REFUSED: Final = frozenset({KafkaError._AUTHENTICATION, KafkaError._SSL})  # no
 
 def client_options(kafka: KafkaSettings) -> dict[str, Any]:
     """What every librdkafka client needs to reach the cluster."""
-    return {**confluent_options(kafka), "client.id": "ringfence-send"}
+    return confluent_options(kafka)
 
 
 _PARTITIONERS: Final = {"murmur2": "murmur2_random", "crc32": "consistent_random"}
@@ -83,10 +84,7 @@ def partition_count(kafka: KafkaSettings, topic: str) -> int:
             raise refused from error
         admin.poll(0)
         reason = f" ({reasons[0].str()})" if reasons else ""
-        raise BrokerUnavailableError(
-            f"no broker answers at kafka.bootstrap_servers = {kafka.bootstrap_servers!r}{reason}: start the broker "
-            "('ringfence broker' for a first trial) or fix the address"
-        ) from error
+        raise nobody(kafka, reason) from error
 
 
 class Sender:

@@ -9,7 +9,15 @@ from ringfence_client import progress
 from ringfence_client import topic_faults as consumer_faults
 from ringfence_kafka import wire
 from ringfence_kafka.config.settings import AddressSettings, Settings
-from ringfence_kafka.topics import BROKER_TIME, OUTPUT_CONFIG, Described, TopicDescription, alter
+from ringfence_kafka.topics import (
+    ADDED_BYTES,
+    BROKER_TIME,
+    MESSAGE_BYTES_DEFAULT,
+    OUTPUT_CONFIG,
+    Described,
+    TopicDescription,
+    alter,
+)
 
 REPLICAS_MAX: Final = 3
 """With replication_factor = 0: what Kafka's own documentation runs in production, where there are brokers for it."""
@@ -35,7 +43,7 @@ FORWARD_CONFIG: Final[Mapping[str, str]] = {
     "retention.ms": str(7 * 24 * 3600 * 1000),
     "retention.bytes": "-1",
     # A forwarded record carries two headers more than the input's largest.
-    "max.message.bytes": str(1_048_588 + 65_536),
+    "max.message.bytes": str(MESSAGE_BYTES_DEFAULT + ADDED_BYTES),
 }
 
 
@@ -98,28 +106,53 @@ def required(settings: Settings) -> list[str]:
 def missing(settings: Settings, existing: Mapping[str, TopicDescription], brokers: int) -> list[TopicPlan]:
     """What to create so that all topics are there; existing ones stay as they are.
 
-    The changelog has a partition for each lane, and the input topic as it *is* decides how many lanes there are.
+    The changelog has a partition for each lane, and the input topic as it *is* decides how many lanes there are. Where it is there,
+    outputs are like it: as many partitions, kept as long, and with room for its largest message and our headers.
     """
     plans: list[TopicPlan] = []
     for address in settings.addresses:
         present = existing.get(address.input_topic)
         lanes = present.partitions if present else address.partitions
         replicas = address.replication_factor or min(REPLICAS_MAX, brokers)
+        room = _room(present)
         own: dict[str, tuple[int, Mapping[str, str]]] = {
             "changelog": (lanes, CHANGELOG_CONFIG),
-            "forward topic": (lanes, FORWARD_CONFIG),
+            "forward topic": (lanes, _larger(FORWARD_CONFIG, room)),
             "input topic": (address.partitions, {}),
         }
+        output = (lanes, {**OUTPUT_CONFIG, **room, **_kept(present)})
         plans += [
             TopicPlan(topic, partitions, replicas, config)
             for role, topic in address.topics(settings.app.id).items()
-            for partitions, config in [own.get(role, (address.partitions, OUTPUT_CONFIG))]
+            for partitions, config in [own.get(role, output)]
         ]
     if settings.addresses:
         defaults = settings.address_defaults.replication_factor
         replicas = defaults or min(REPLICAS_MAX, brokers)
         plans.append(TopicPlan(wire.journal_topic(settings.app.id), 1, replicas, JOURNAL_CONFIG))
     return [plan for plan in plans if plan.name not in existing]
+
+
+def _room(source: TopicDescription | None) -> dict[str, str]:
+    """For an input's largest message with what is added to it."""
+    if source is None or source.config is None:
+        return {}
+    return {"max.message.bytes": str(source.message_bytes_max + ADDED_BYTES)}
+
+
+def _larger(config: Mapping[str, str], room: Mapping[str, str]) -> Mapping[str, str]:
+    return {**config, **{key: max(config[key], value, key=int) for key, value in room.items()}}
+
+
+def _kept(source: TopicDescription | None) -> dict[str, str]:
+    """How long an input is kept, where retention deletes it."""
+    if source is None or "delete" not in source.cleanup_policy:
+        return {}
+    return {
+        name: source.config[name]
+        for name in ("retention.bytes", "retention.ms")
+        if source.has(name) and source.config
+    }
 
 
 def compare(settings: Settings, described: Described) -> Findings:

@@ -6,8 +6,9 @@ every client, and a worker can verify on its own event loop.
 
 import asyncio
 import contextlib
+import json
 from collections.abc import AsyncIterator, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any, Final
 
 import click
@@ -25,12 +26,13 @@ from aiokafka.errors import (
 from agents.state_faults import state_faults
 from app.verbs import rights
 from app.verbs.topic_rules import Findings, TopicPlan, compare, missing, required
-from ringfence_kafka import wire
+from ringfence_kafka import passing, wire
 from ringfence_kafka.access import client_options, refusal
 from ringfence_kafka.cluster import Cluster
 from ringfence_kafka.config.settings import KafkaSettings, Settings
 from ringfence_kafka.describe import describe
 from ringfence_kafka.errors import BrokerUnavailableError, TopicError
+from ringfence_kafka.refusals import nobody
 from ringfence_kafka.topics import TopicDescription
 
 _APPEAR_LIMIT_S: Final = 10.0
@@ -45,10 +47,15 @@ class Outcome:
     name: str
     partitions: int
     created: bool
+    """Or to be created, where nothing is done."""
+    replication_factor: int | None = None
+    """Of what is created."""
+    config: Mapping[str, str] = field(default_factory=dict)
+    """The same: what is not as the cluster has it."""
 
 
-def create(settings: Settings) -> int:
-    """Create what is missing and print a line a topic.
+def create(settings: Settings, *, dry_run: bool = False, as_json: bool = False) -> int:
+    """Create what is missing and print a line a topic; or, with ``dry_run``, only say what would be created.
 
     Returns:
         The exit code: 0.
@@ -57,13 +64,21 @@ def create(settings: Settings) -> int:
         BrokerUnavailableError: nobody answers.
         TopicError: the cluster refused a topic.
     """
-    outcomes = asyncio.run(ensure(settings))
+    outcomes = asyncio.run(ensure(settings, dry_run=dry_run))
+    if as_json:
+        click.echo(json.dumps({"dry_run": dry_run, "topics": [asdict(each) for each in outcomes]}, indent=2))
+        return 0
+    done = "would create" if dry_run else "created"
     for each in outcomes:
-        click.echo(f"{'created' if each.created else 'exists '}  {each.name}  {each.partitions} partitions")
+        line = f"{done if each.created else 'exists':{len(done)}}  {each.name}  {each.partitions} partitions"
+        if dry_run and each.created:
+            told = " ".join(f"{key}={value}" for key, value in sorted(each.config.items()))
+            line += f"  {each.replication_factor} replicas  {told}"
+        click.echo(line.rstrip())
     return 0
 
 
-def check(settings: Settings) -> int:
+def check(settings: Settings, *, as_json: bool = False) -> int:
     """Verify all topics and print a line a fault; rights that a worker needs and this user lacks are notes.
 
     Returns:
@@ -74,7 +89,25 @@ def check(settings: Settings) -> int:
     """
     findings, denied = asyncio.run(_examine_with_rights(settings))
     faults = [*findings.faults, *findings.consumers]
-    for note in [*findings.notes, *(each for each in denied.faults if each not in faults)]:
+    notes = [
+        *(
+            f"kafka.properties: workers, consumers and bridges do not know {name}: other clients do"
+            for name in passing.unheeded(settings.kafka)
+        ),
+        *findings.notes,
+        *(each for each in denied.faults if each not in faults),
+    ]
+    if as_json:
+        document = {
+            "ok": not faults,
+            "topics": required(settings),
+            "faults": faults,
+            "by_address": findings.by_address,
+            "notes": notes,
+        }
+        click.echo(json.dumps(document, indent=2))
+        return int(bool(faults))
+    for note in notes:
         click.echo(f"note   {note}")
     for fault in faults:
         click.echo(f"fault  {fault}")
@@ -108,8 +141,8 @@ async def examine(settings: Settings) -> Findings:
     return findings
 
 
-async def ensure(settings: Settings) -> list[Outcome]:
-    """Create what is missing; safe to repeat, and beside another that does the same.
+async def ensure(settings: Settings, *, dry_run: bool = False) -> list[Outcome]:
+    """Create what is missing, or only say what would be; safe to repeat, and beside another that does the same.
 
     Raises:
         BrokerUnavailableError: nobody answers.
@@ -120,14 +153,23 @@ async def ensure(settings: Settings) -> list[Outcome]:
         existing = (await describe(admin, names)).topics
         brokers = len((await admin.describe_cluster())["brokers"])
         plans = missing(settings, existing, brokers)
-        created = await _create(admin, plans, brokers)
-        if plans:
+        created = {plan.name for plan in plans} if dry_run else await _create(admin, plans, brokers)
+        if plans and not dry_run:
             appeared = await _appeared(admin, {plan.name for plan in plans})
             # Where somebody else was faster: say what is, not what was planned.
             existing |= {name: each for name, each in appeared.items() if name not in created}
-    counts = {plan.name: plan.partitions for plan in plans}
-    counts |= {name: topic.partitions for name, topic in existing.items()}
-    return [Outcome(name, counts[name], name in created) for name in names]
+    made = {
+        plan.name: Outcome(
+            plan.name,
+            plan.partitions,
+            created=True,
+            replication_factor=plan.replication_factor,
+            config=plan.config,
+        )
+        for plan in plans
+        if plan.name in created
+    }
+    return [made.get(name) or Outcome(name, existing[name].partitions, created=False) for name in names]
 
 
 async def _appeared(admin: AIOKafkaAdminClient, names: set[str]) -> dict[str, TopicDescription]:
@@ -159,10 +201,13 @@ async def _answered(kafka: KafkaSettings) -> AsyncIterator[None]:
         yield
     except (KafkaError, OSError, TimeoutError) as error:
         away = isinstance(error, KafkaConnectionError | OSError | TimeoutError)
-        fault = "no broker answers" if away else f"no usable answer ({error or type(error).__name__})"
-        raise await refusal(kafka) or BrokerUnavailableError(
-            f"{fault} at kafka.bootstrap_servers = {kafka.bootstrap_servers!r}: start the broker "
-            "('ringfence broker' for a first trial) or fix the address"
+        if refused := await refusal(kafka):
+            raise refused from error
+        if away:
+            raise nobody(kafka) from error
+        raise BrokerUnavailableError(
+            f"no usable answer ({error or type(error).__name__}) at kafka.bootstrap_servers = {kafka.bootstrap_servers!r}: fix the "
+            "address, or look at the brokers"
         ) from error
 
 

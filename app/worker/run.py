@@ -25,7 +25,7 @@ from app.worker.group import GroupOwnership
 from app.worker.metrics import Metrics
 from app.worker.transport import BatchTransport
 from app.worker.watch import BrokerWatch
-from ringfence_kafka import collector, failpoints, insides, logs
+from ringfence_kafka import collector, failpoints, insides, logs, passing
 from ringfence_kafka.cluster import Cluster
 from ringfence_kafka.config.settings import KafkaSettings, Settings
 from ringfence_kafka.errors import PrerequisiteError, TopicError
@@ -104,6 +104,7 @@ def create_app(settings: Settings, known: Faults | None = None, denied: Faults |
         settings.app.id,
         autodiscover=False,
         broker=servers,
+        broker_client_id=settings.kafka.client_id,
         broker_credentials=_credentials(settings.kafka),
         broker_heartbeat_interval=HEARTBEAT_S,
         broker_max_poll_interval=POLL_INTERVAL_MAX_S,
@@ -124,6 +125,7 @@ def create_app(settings: Settings, known: Faults | None = None, denied: Faults |
     )
     app.cluster = Cluster(settings.kafka, settings.app.id)
     app.transport = BatchTransport([URL(each) for each in servers.split(";")], app)
+    app.transport.passed = passing.for_aiokafka(settings.kafka, [*passing.ALL, *passing.CONSUMERS])
     faults = AddressFaults(settings, app.cluster, known, denied, functools.partial(_denied, settings))
     metrics = Metrics()
     app.lanes = Lanes(settings, app.cluster, faults, metrics.observe)
@@ -174,7 +176,7 @@ def run(settings: Settings, web_port: int | None = None) -> int:
     failpoints.install_from_environment()
     insides.create_no_topics()
     if web_port is not None:
-        settings = settings.model_copy(update={"app": settings.app.model_copy(update={"web_port": web_port})})
+        settings = settings.with_web_port(web_port)
     findings, denied = asyncio.run(topics.examine(settings)), asyncio.run(rights.missing(settings))
     findings.add(denied)
     if findings.fatal:

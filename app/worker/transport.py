@@ -22,6 +22,7 @@ import math
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
+from types import MappingProxyType
 from typing import Any, Final, cast
 
 import aiokafka
@@ -53,6 +54,8 @@ KEPT_EVERY_S: Final = 1.0
 """How often it is looked whether aiokafka goes on as a member of the group."""
 REST_S: Final = 1.0
 """How long a partition that cannot be read rests before it is fetched again. The broker says at once that it may not be."""
+QUIET_S: Final = 1.0
+"""Markers and aborted records behind the last record travel by themselves when nothing else has come for so long."""
 FAILED_AGAIN_S: Final = 10.0
 """Where aiokafka's fetching ends so soon after it was started again, it is not started at once."""
 
@@ -64,6 +67,9 @@ class BatchConsumerThread(driver.AIOKafkaConsumerThread):  # type: ignore[misc]
         super().__post_init__()
         self._seeks: Counter[TopicPartition] = Counter()
         self._empty: dict[TopicPartition, tuple[int, int]] = {}
+        """Stretches that have no records, from where to where."""
+        self._empty_since: dict[TopicPartition, float] = {}
+        """When they grew last, by the monotonic clock."""
         self._resting: dict[TopicPartition, float] = {}
         """Until when, by the monotonic clock, a partition is left alone because it cannot be read."""
         self._restarted = -math.inf
@@ -109,6 +115,7 @@ class BatchConsumerThread(driver.AIOKafkaConsumerThread):  # type: ignore[misc]
         # Both are read when the consumer starts. Faust asks for committed data only under its own exactly_once.
         consumer._isolation_level = "read_committed"  # noqa: SLF001
         consumer._fetch_max_wait_ms = FETCH_WAIT_MS  # noqa: SLF001
+        insides.pass_on(consumer, self.transport.passed)
         return consumer
 
     async def _fetch_records(
@@ -138,7 +145,7 @@ class BatchConsumerThread(driver.AIOKafkaConsumerThread):  # type: ignore[misc]
                         return batches
                     await asyncio.wait(
                         {waiter, fetcher._fetch_task},  # noqa: SLF001
-                        timeout=min(left, self._rest_left()),
+                        timeout=min(left, self._rest_left(), self._quiet_left()),
                         return_when=asyncio.FIRST_COMPLETED,
                     )
                     if waiter.done():
@@ -213,25 +220,51 @@ class BatchConsumerThread(driver.AIOKafkaConsumerThread):  # type: ignore[misc]
             if batch is not None:
                 batches[tp] = batch
         self._pace.read(read)
+        return batches | self._quiet(subscriptions)
+
+    def _quiet(self, subscriptions: Any) -> dict[TopicPartition, FetchedBatch]:
+        """Stretches without records that nothing has followed for a while: the group's offset is to pass them too.
+
+        Else a partition that was read to its end would show a lag for as long as it rests.
+        """
+        due = time.monotonic() - QUIET_S
+        batches = {}
+        for tp in [each for each, since in self._empty_since.items() if since <= due]:
+            if not subscriptions.is_assigned(tp):
+                self._forget_empty(tp)
+            elif self._is_wanted(tp):
+                begin, end = self._forget_empty(tp)
+                batches[tp] = FetchedBatch(tp.topic, tp.partition, begin, end, [], self._seeks[tp])
         return batches
+
+    def _quiet_left(self) -> float:
+        """Seconds until the next such stretch is to travel."""
+        now = time.monotonic()
+        due = (since + QUIET_S - now for tp, since in self._empty_since.items() if self._is_wanted(tp))
+        return max(0.0, min(due, default=math.inf))
+
+    def _forget_empty(self, tp: TopicPartition) -> tuple[int, int]:
+        self._empty_since.pop(tp, None)
+        return self._empty.pop(tp, (0, 0))
 
     def _batch(
         self, tp: TopicPartition, begin: int, end: int, records: list[Any], malformed: Mapping[int, str]
     ) -> FetchedBatch | None:
         """The batch, begun where earlier fetches of the same stretch found only markers and aborted records."""
-        earlier = self._empty.pop(tp, None)
-        if earlier is not None and earlier[1] == begin:
+        earlier = self._forget_empty(tp)
+        if earlier[1] == begin:
             begin = earlier[0]
         if not records:
             if end > begin:
                 self._empty[tp] = (begin, end)
+                self._empty_since[tp] = time.monotonic()
             return None
         return FetchedBatch(tp.topic, tp.partition, begin, end, records, self._seeks[tp], malformed)
 
     async def rewind(self, tp: TopicPartition, offset: int) -> int:
         """Fetch from ``offset`` again; runs in the consumer's thread."""
         self._seeks[tp] += 1
-        self._empty.pop(tp, None)
+        self._forget_empty(tp)
         self._resting.pop(tp, None)  # what is read now need not be what was damaged
         self._ensure_consumer().seek(tp, offset)
         return self._seeks[tp]
@@ -332,9 +365,9 @@ class BatchConsumer(driver.Consumer):  # type: ignore[misc]
         ]
 
     def _batch_message(self, tp: TP, batch: FetchedBatch) -> ConsumerMessage:
-        last = batch.records[-1]
+        when = batch.records[-1].timestamp / 1000 if batch.records else time.time()
         return ConsumerMessage(
-            tp.topic, tp.partition, last.offset, last.timestamp / 1000, 0, (), None, batch, None, 0, 0, tp,
+            tp.topic, tp.partition, batch.end - 1, when, 0, (), None, batch, None, 0, 0, tp,
             generation_id=self.app.consumer_generation_id,
         )  # fmt: skip
 
@@ -343,6 +376,8 @@ class BatchTransport(driver.Transport):  # type: ignore[misc]
     """Set as ``app.transport``."""
 
     Consumer = BatchConsumer
+    passed: Mapping[str, Any] = MappingProxyType({})
+    """Options of aiokafka's that somebody has set for all clients."""
     unreadable: Callable[[str, int, str], None] = staticmethod(lambda _topic, _partition, _reason: None)
     """Told, in the consumer's thread, of each fetch of a partition that is refused."""
     excluded: Callable[[str], None] = staticmethod(lambda _reason: None)

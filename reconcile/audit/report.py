@@ -6,6 +6,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from conf.terminal import tell
 from reconcile.audit.result import Audit, Resends, Spread
 
 
@@ -16,9 +17,9 @@ def show(audit: Audit, notes: Sequence[str], snippet: str, console: Console) -> 
     table.add_column("number", justify="right")
     for name, value in _rows(audit):
         table.add_row(escape(name), escape(value))
-    console.print(table)
+    tell(table, console)
     if audit.found.distance.count:
-        console.print(_distances(audit.found))
+        tell(_distances(audit.found), console)
     for each in notes:
         console.print(f"- {each}", markup=False, highlight=False)
     if audit.records:

@@ -155,7 +155,7 @@ def figures(
                     lanes[each.name],
                 ),
                 anomalies=document["addresses"][each.name]["anomalies"],
-                findings=[_finding(row) for row in found.findings if row["address"] == each.name],
+                findings=[finding(row) for row in found.findings if row["address"] == each.name],
             )
             for number, each in enumerate(settings.addresses)
         ],
@@ -166,7 +166,7 @@ def figures(
                 for sentence in advice.torn(
                     each.name,
                     document["addresses"][each.name]["anomalies"].get(Anomaly.TORN, 0),
-                    (_finding(row) for row in found.findings if row["address"] == each.name),
+                    (finding(row) for row in found.findings if row["address"] == each.name),
                 )
             ),
             *advice.sentences(document["addresses"], settings.reconcile.ring_confidence),
@@ -217,7 +217,8 @@ def _lanes(
     return made
 
 
-def _finding(row: Row) -> Finding:
+def finding(row: Row) -> Finding:
+    """An anomaly as the results have it."""
     plain = (
         "anomaly", "topic", "partition", "offset", "out_topic", "out_partition", "out_offset", "other_partition",
         "other_offset",

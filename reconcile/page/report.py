@@ -10,11 +10,11 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
+import conf.terminal
 from reconcile.anomalies.name import Anomaly
 from reconcile.night.summary import ANOMALIES, CLEAN, shown
 from reconcile.spark.failures import SPARK
 
-WIDTH_MIN: Final = 140
 _LOOK_EVERY_S: Final = 0.5
 
 
@@ -75,8 +75,7 @@ def _watch(spark: SparkSession, state: _Steps, ended: threading.Event) -> None:
 
 def terminal() -> Console:
     """Where results are told; as wide as a table needs where nobody's window limits it."""
-    console = Console()
-    return console if console.is_terminal else Console(width=max(console.width, WIDTH_MIN))
+    return conf.terminal.console()
 
 
 def show(document: Mapping[str, Any], advice: Iterable[str], console: Console) -> None:
@@ -95,7 +94,7 @@ def show(document: Mapping[str, Any], advice: Iterable[str], console: Console) -
             *(f"{each[count]:,}" for count in counts),
             f"[bold red]{found}[/]" if alarming else found or "none",
         )
-    console.print(table)
+    conf.terminal.tell(table, console)
     for sentence in advice:
         console.print(sentence, highlight=False)
     colour = {CLEAN: "green", ANOMALIES: "red"}.get(document["verdict"], "yellow")

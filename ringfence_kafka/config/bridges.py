@@ -109,10 +109,11 @@ class MemberSettings(KafkaSettings):
         """How it is reached; None = as ``[kafka]`` says."""
         if self.model_fields_set <= {"name"}:
             return None
-        return KafkaSettings.model_construct(
+        made = KafkaSettings.model_construct(
             self.model_fields_set - {"name"},
             **{key: getattr(self, key) for key in KafkaSettings.model_fields},
         )
+        return made.named(self._application, self._instance)
 
 
 class ConnectionSettings(Section):

@@ -2,11 +2,13 @@
 
 import os
 import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal, Self
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, PrivateAttr, field_validator, model_validator
 
+from ringfence_kafka.config import properties
 from ringfence_kafka.config.section import Section
 
 
@@ -25,6 +27,30 @@ class KafkaSettings(Section):
     ssl_certfile: str = ""
     """PEM file of the client's certificate, where brokers ask for one."""
     ssl_keyfile: str = ""
+    command_config: str = ""
+    """A file of Java properties, as Kafka's own tools take it: it says what the keys here do not."""
+    properties: dict[str, str] = Field(default_factory=dict)
+    """More for all clients that know it, by Kafka's own names."""
+    _application: str = PrivateAttr(default="")
+    _instance: str = PrivateAttr(default="")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _properties_are_keys(cls, data: object) -> object:
+        """Keys that stand there under Kafka's own names."""
+        if not isinstance(data, dict):
+            return data
+        file, own = data.get("command_config"), data.get("properties", {})
+        if not (file or own) or not (isinstance(own, dict) and isinstance(file, str | None)):
+            return data
+        told = properties.translate(own, "properties")
+        for key, value in told.keys.items():
+            if key in data and data[key] != value:
+                raise ValueError(
+                    f"properties: it says {key} = {value!r}, and the table {data[key]!r}: remove one"
+                )
+        theirs = properties.read(file) if file else properties.NOTHING
+        return {**theirs.keys, **told.keys, **data, "properties": {**theirs.passed, **told.passed}}
 
     @field_validator("bootstrap_servers")
     @classmethod
@@ -34,6 +60,29 @@ class KafkaSettings(Section):
             if not host or not (port.isascii() and port.isdecimal()) or not 0 < int(port) < 65536:  # noqa: PLR2004
                 raise ValueError(f"{server.strip()!r} is not host:port; write for example 127.0.0.1:9092")
         return value
+
+    @property
+    def client_id(self) -> str:
+        """By which brokers know this application and this instance: in logs, quotas and metrics."""
+        return "-".join(filter(None, (self._application or "ringfence", self._instance)))
+
+    def client_id_of(self, instance: str) -> str:
+        """The same of one that has a name of its own."""
+        return self.named(self._application, instance).client_id
+
+    def instance_of(self, client_id: str) -> str:
+        """The name of its own that a client of this application has."""
+        return client_id.removeprefix(f"{self._application or 'ringfence'}-")
+
+    def named(self, application: str, instance: str) -> Self:
+        """The same, for clients of this application and instance."""
+        made = self.model_copy()
+        made.name_clients(application, instance)
+        return made
+
+    def name_clients(self, application: str, instance: str) -> None:
+        """Called once, by the settings that it belongs to."""
+        self._application, self._instance = application, instance
 
     @property
     def uses_sasl(self) -> bool:
@@ -52,6 +101,8 @@ class KafkaSettings(Section):
         }
         ssl = {each: getattr(self, each) for each in ("ssl_cafile", "ssl_certfile", "ssl_keyfile")}
         protocol = f"security_protocol = {self.security_protocol!r}"
+        if self.uses_sasl and not self.sasl_password_env and "sasl_password" in self._secrets():
+            del sasl["sasl_password_env"]
         if self.uses_sasl and not all(sasl.values()):
             missing = ", ".join(key for key, value in sasl.items() if not value)
             raise ValueError(f"{protocol} needs {missing}: add them, or choose another protocol")
@@ -71,7 +122,7 @@ class KafkaSettings(Section):
         for key, value in ssl.items():
             if value and not Path(value).is_file():
                 raise ValueError(f"{key} = {value!r}: no such file: name a PEM file")
-        if self.uses_sasl and not os.environ.get(self.sasl_password_env):
+        if self.uses_sasl and self.sasl_password_env and not os.environ.get(self.sasl_password_env):
             raise ValueError(
                 f"sasl_password_env = {_variable(self.sasl_password_env)}: that variable is not set: export it"
             )
@@ -79,7 +130,17 @@ class KafkaSettings(Section):
 
     def sasl_password(self) -> str:
         """The password, read when it is needed and kept nowhere."""
-        return os.environ[self.sasl_password_env]
+        if self.sasl_password_env:
+            return os.environ[self.sasl_password_env]
+        return self._secrets()["sasl_password"]
+
+    @property
+    def password_place(self) -> str:
+        """Where the password stands, for errors."""
+        return f"${self.sasl_password_env}" if self.sasl_password_env else self.command_config
+
+    def _secrets(self) -> Mapping[str, str]:
+        return properties.read(self.command_config).secrets if self.command_config else {}
 
 
 def _variable(name: str) -> str:

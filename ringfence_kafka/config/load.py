@@ -5,6 +5,7 @@ import os
 import re
 import tomllib
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import UnionType
 from typing import Any, Final, get_args, get_origin
@@ -12,6 +13,7 @@ from typing import Any, Final, get_args, get_origin
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
+from ringfence_kafka.config import properties
 from ringfence_kafka.config.patterns import can_match, is_pattern
 from ringfence_kafka.config.settings import AddressDefaults, Settings
 from ringfence_kafka.errors import ConfigurationError
@@ -21,6 +23,9 @@ ENV_DELIMITER: Final = "__"
 _SECRET: Final = re.compile(r"pass|secret|token|jaas", re.IGNORECASE)
 """A key of such a name is misplaced here, and no error repeats its value. ``sasl_password_env`` holds a name."""
 
+_CONNECTION_KEPT: Final = frozenset({"bootstrap_servers", "properties"})
+"""What a file of the command line leaves of ``[kafka]``: the rest says how to get in."""
+
 _LISTS: Final = frozenset({"addresses", "bridges", "cluster_connections"})
 """Tables of which there are several: no variable can say which of them it means."""
 _NAMED: Final = _LISTS | {"members"}
@@ -29,27 +34,49 @@ _PLANNED: Final = frozenset({"consumer"})
 """Keys of the interface whose feature this version does not have: named apart from misspelt ones."""
 
 
-def load(path: Path, environ: Mapping[str, str] = os.environ) -> Settings:
+@dataclass(frozen=True, slots=True)
+class Connection:
+    """What a command line says of the connection, over file and environment."""
+
+    bootstrap_servers: str | None = None
+    command_config: str | None = None
+    """Java properties. They say alone how to get in: what ``[kafka]`` says of that does not count."""
+    properties: Mapping[str, str] = field(default_factory=dict)
+
+
+def load(
+    path: Path,
+    environ: Mapping[str, str] = os.environ,
+    connection: Connection = Connection(),
+    *,
+    optional: bool = False,
+) -> Settings:
     """Read the settings.
 
     Args:
         path: The TOML file. It must exist: a worker that silently runs on defaults is worse than none.
         environ: ``RINGFENCE_<SECTION>__<KEY>`` overrides ``<key>`` of ``[section]``; the value is read as a
             TOML value, or as a bare string where it is none.
+        connection: What the command line says.
+        optional: For who can do without any file.
 
     Raises:
         ConfigurationError: names the file, the key, the value and the way out.
     """
+    data: dict[str, Any] = {}
     try:
-        data: dict[str, Any] = tomllib.loads(path.read_text("utf-8"))
+        if path.exists() or not optional:
+            data = tomllib.loads(path.read_text("utf-8"))
     except OSError as error:
         raise ConfigurationError(
-            f"{path}: {error.strerror or error}: name a readable file with --config FILE"
+            f"{path}: {error.strerror or error}: name a readable file with --config FILE or in RINGFENCE_CONFIG"
         ) from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ConfigurationError(f"{path}: not TOML: {error}: fix that line") from error
     overlaid = _overlay(data, environ, _password_variables(data, environ))
-    return validate(data, str(path) + (f" with {', '.join(overlaid)}" if overlaid else ""))
+    overlaid += _connect(data, connection)
+    origin = str(path) if path.exists() else "without a file"
+    return validate(data, origin + (f" with {', '.join(overlaid)}" if overlaid else ""))
 
 
 def validate(data: Mapping[str, Any], origin: str = "settings") -> Settings:
@@ -134,6 +161,43 @@ def _overlay(
             table[key] = _toml_value(raw)
             used.append(variable)
     return used
+
+
+def _connect(data: dict[str, Any], connection: Connection) -> list[str]:
+    """Put the command line's connection over the rest; return the options used."""
+    table = data.setdefault("kafka", {})
+    if not isinstance(table, dict):
+        return []
+    used = []
+    try:
+        if file := connection.command_config:
+            used.append(f"--command-config {file}")
+            kept = {"properties"} if "bootstrap_servers" in properties.read(file).keys else _CONNECTION_KEPT
+            table = {key: value for key, value in table.items() if key in kept} | {"command_config": file}
+        if connection.properties:
+            used.append("-X")
+            told = properties.translate(connection.properties, "-X")
+            table = _without(table, told.keys) | told.keys
+            if isinstance(known := table.get("properties", {}), dict):
+                table["properties"] = {**known, **told.passed}
+    except ValueError as error:
+        raise ConfigurationError(str(error)) from error
+    if connection.bootstrap_servers is not None:
+        used.append("--bootstrap-server")
+        table = _without(table, {"bootstrap_servers"}) | {"bootstrap_servers": connection.bootstrap_servers}
+    data["kafka"] = table
+    return used
+
+
+def _without(table: Mapping[str, Any], keys: Collection[str]) -> dict[str, Any]:
+    """The table without properties that say the same as these keys."""
+    known = table.get("properties")
+    if not isinstance(known, dict):
+        return dict(table)
+    return {
+        **table,
+        "properties": {each: value for each, value in known.items() if properties.KEYS.get(each) not in keys},
+    }
 
 
 def _toml_value(raw: str) -> Any:

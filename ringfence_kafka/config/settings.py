@@ -117,6 +117,17 @@ class Settings(Section):
 
     _lists = listed("bridges", "cluster_connections")
 
+    @model_validator(mode="after")
+    def _clients_have_names(self) -> Self:
+        """Brokers see in logs, quotas and metrics whose clients they are."""
+        bridged = [
+            kafka for each in self.bridges for kafka in (each.source, each.target) if kafka is not None
+        ]
+        members = [each for connection in self.cluster_connections for each in connection.members]
+        for kafka in (self.kafka, *bridged, *members):
+            kafka.name_clients(self.app.id, self.app.instance_name)
+        return self
+
     @model_validator(mode="before")
     @classmethod
     def _defaults_reach_addresses(cls, data: object) -> object:
@@ -214,6 +225,11 @@ class Settings(Section):
                         f"{place}: by [address_defaults] and patterns its address {name!r} has {said}"
                     ) from error
         return self
+
+    def with_web_port(self, port: int) -> Self:
+        """The same with another port, which names the instance where nothing else does."""
+        app = self.app.model_copy(update={"web_port": port})
+        return self.model_copy(update={"app": app, "kafka": self.kafka.named(app.id, app.instance_name)})
 
     def target(self, name: str) -> AddressSettings:
         """An address of another cluster: as the one of that name is configured here, else by patterns and defaults."""

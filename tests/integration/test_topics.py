@@ -1,3 +1,4 @@
+import json
 import socket
 import time
 from collections.abc import Iterator
@@ -77,15 +78,41 @@ def test_lines_and_exit_codes(bootstrap: str, capsys: pytest.CaptureFixture[str]
     assert capsys.readouterr().out == "ok     6 topics\n"
 
 
+def test_dry_run_and_documents(bootstrap: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """What would be created is said and not done; then it is done just so, like the input, and each has a document for programs."""
+    create_topics(bootstrap, {"dry": (3, {"retention.ms": "86400000", "max.message.bytes": "2000000"})})
+    settings = _settings(bootstrap, "dry", partitions=7)
+
+    assert topics.create(settings, dry_run=True) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "exists        dry  3 partitions"
+    assert lines[1].startswith(
+        "would create  dry.accepted  3 partitions  1 replicas  max.message.bytes=2065536 "
+    )
+    assert topics.check(settings, as_json=True) == 1
+    assert len(json.loads(capsys.readouterr().out)["faults"]) == 5
+    assert topics.create(settings, as_json=True) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert [each["created"] for each in document["topics"]] == [False, *[True] * 5]
+    assert document["topics"][1]["config"]["retention.ms"] == "86400000"
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    resource = ConfigResource(ConfigResource.Type.TOPIC, "dry.accepted")
+    config = admin.describe_configs([resource])[resource].result(30)
+    assert {config[each].value for each in ("retention.ms", "max.message.bytes")} == {"86400000", "2065536"}
+    assert topics.check(settings, as_json=True) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert (document["ok"], document["faults"], document["by_address"]) == (True, [], {"dry": []})
+
+
 async def test_existing_input_decides(bootstrap: str) -> None:
-    """An existing input topic is used as it is: it decides the lanes, and the other count is a note."""
+    """An existing input topic is used as it is: it decides the lanes and the outputs, and the other count is a note."""
     create_topics(bootstrap, {"decides": (2, {})})
     settings = _settings(bootstrap, "decides", partitions=5)
 
     outcomes = await topics.ensure(settings)
 
     assert [(each.partitions, each.created) for each in outcomes] == [
-        (2, False), (5, True), (5, True), (2, True), (2, True), (1, True),
+        (2, False), (2, True), (2, True), (2, True), (2, True), (1, True),
     ]  # fmt: skip
     findings = await topics.examine(settings)
     assert findings.faults == []

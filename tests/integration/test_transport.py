@@ -148,7 +148,8 @@ async def receiving(bootstrap: str, folder: Path) -> AsyncIterator[Received]:
 
 
 OURS = {
-    "_batch", "_batch_message", "_drain", "_hand_over", "_is_wanted", "_keep_fetching", "_keep_member", "_next_messages", "_rest_left", "_wake",
+    "_batch", "_batch_message", "_drain", "_forget_empty", "_hand_over", "_is_wanted", "_keep_fetching", "_keep_member", "_next_messages",
+    "_quiet", "_quiet_left", "_rest_left", "_wake",
     "is_active", "is_member", "rewind", "wake",
 }  # fmt: skip
 """Methods that Faust does not have."""
@@ -199,8 +200,11 @@ async def test_batches_are_bounded(bootstrap: str, tmp_path: Path, monkeypatch: 
     assert sum(len(each.records) for each in received.batches) == 1_050
 
 
-async def test_aborted_records_are_bridged(bootstrap: str, tmp_path: Path) -> None:
+async def test_aborted_records_are_bridged(
+    bootstrap: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A stretch that holds only aborted records is no gap: the next batch begins where that stretch began."""
+    monkeypatch.setattr(transport, "QUIET_S", PATIENCE_S)
     async with receiving(bootstrap, tmp_path) as received:
         kafka.send(bootstrap, received.name, records(0, 3))
         await received.reaches(3)
@@ -214,6 +218,21 @@ async def test_aborted_records_are_bridged(bootstrap: str, tmp_path: Path) -> No
 
     assert [each.offset for batch in received.batches for each in batch.records] == [0, 1, 2, 7, 8]
     assert received.batches[-1].begin == 3
+
+
+async def test_markers_travel_alone_after_a_while(bootstrap: str, tmp_path: Path) -> None:
+    """What holds no records comes as a batch without any, once nothing has followed it: offsets are to pass it."""
+    async with receiving(bootstrap, tmp_path) as received:
+        kafka.send_in_transaction(bootstrap, received.name, records(0, 3), commit=True)
+        kafka.send_in_transaction(bootstrap, received.name, records(3, 5), commit=False)
+        await received.reaches(7)
+        kafka.send(bootstrap, received.name, records(7, 8))
+        await received.reaches(8)
+
+    assert received.offsets == [0, 1, 2, 7]
+    ends = [(each.begin, each.end) for each in received.batches]
+    assert [begin for begin, _ in ends[1:]] == [end for _, end in ends[:-1]]
+    assert ends[-1] == (7, 8)
 
 
 async def test_rewind_fetches_again(bootstrap: str, tmp_path: Path) -> None:

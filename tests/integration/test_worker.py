@@ -1,10 +1,13 @@
 """The life of worker processes: start, share, restart, lose their disk, fail to write, stop."""
 
+import functools
 import re
 import shutil
 import signal
 import socket
 from pathlib import Path
+
+from confluent_kafka.admin import AdminClient
 
 from tests.support import kafka
 from tests.support.kafka import Sent
@@ -24,6 +27,47 @@ def _settle(process: WorkerProcess, bootstrap: str, address: str, partitions: in
         return sum(end - lanes.get(f"{address}-{p}", {}).get("next", -1) for p, end in enumerate(ends))
 
     wait_for(lambda: lag() == 0, lambda: f"lag {lag()}\n{process.log()}")
+
+
+def _lag(bootstrap: str, group: str, topics: tuple[str, ...], partitions: int) -> list[int | None]:
+    """As kafka-consumer-groups.sh shows it: the end of the log, markers and all, less the group's offset; None = it has none."""
+    return [
+        end - at if at >= 0 else None
+        for topic in topics
+        for at, end in zip(
+            kafka.committed(bootstrap, group, topic, partitions),
+            kafka.end_offsets(bootstrap, topic, partitions),
+            strict=True,
+        )
+    ]
+
+
+def test_no_lag_at_rest(bootstrap: str, tmp_path: Path) -> None:
+    """A worker that has processed everything shows lag 0, whatever markers stand in input and forward topic, and rests then."""
+    name = kafka.unique("rest")
+    config = configure(tmp_path, bootstrap, name, [{"name": name, "partitions": 2}])
+    topics = (name, f"{name}-{name}-forward")
+    group = kafka.at_home(1, 2)
+    with worker(config, "w") as process:
+        for partition in range(2):
+            kafka.send_in_transaction(
+                bootstrap, name, [Sent(b"a", group), Sent(b"b", group)], commit=True, partition=partition
+            )
+            kafka.send_in_transaction(bootstrap, name, [Sent(b"c", group)], commit=False, partition=partition)
+        lags = functools.partial(_lag, bootstrap, name, topics, 2)
+        # Nothing is at home in partition 0, so nothing was ever forwarded to it.
+        wait_for(lambda: lags() == [0, 0, None, 0], lambda: f"{lags()}\n{process.log()}")
+        changelog = kafka.end_offsets(bootstrap, f"{name}-{name}-changelog", 2)
+        assert process.health()[1]["lanes"][f"{name}-0"]["batches"] == 1
+        admin = AdminClient({"bootstrap.servers": bootstrap})  # kept: without it no answer comes
+        described = admin.describe_consumer_groups([name])[name].result(30)
+        (member,) = described.members
+        assert process.stop() == 0
+
+    assert lags() == [0, 0, None, 0]
+    assert kafka.end_offsets(bootstrap, f"{name}-{name}-changelog", 2) == changelog
+    assert member.client_id == f"{name}-w"
+    assert [each.id for each in kafka.read_all(bootstrap, f"{name}.accepted", 2)] == [b"a", b"b"]
 
 
 def test_restart_reuses_rocksdb(bootstrap: str, tmp_path: Path) -> None:

@@ -297,7 +297,10 @@ def test_figures() -> None:
         (["--since", "soon"], "is no duration"),
         (["--confidence", "0"], "--confidence"),
         (["--last", "0"], "--last"),
-        (["--bootstrap-servers", "nowhere"], "--bootstrap-servers: 'nowhere' is not host:port"),
+        (
+            ["--bootstrap-servers", "nowhere"],
+            "with --bootstrap-server: kafka.bootstrap_servers = 'nowhere': 'nowhere' is not host:port",
+        ),
         (["--id-header", "_RF_X"], "--id-header: '_RF_X' begins with _RF_"),
     ],
 )

@@ -30,6 +30,8 @@ def config(tmp_path: Path) -> str:
 def _verbs(group: click.Group, prefix: str = "") -> Iterator[tuple[str, click.Command]]:
     for name, command in group.commands.items():
         if isinstance(command, click.Group):
+            if command.invoke_without_command:
+                yield prefix + name, command
             yield from _verbs(command, f"{prefix}{name} ")
         else:
             yield prefix + name, consume if name == "consume" else command
@@ -162,7 +164,7 @@ def test_errors_become_exit_codes(
 ) -> None:
     """An error that a person sees ends with its own exit code and without a traceback; Ctrl-C with 130."""
 
-    def check(_settings: object) -> int:
+    def check(_settings: object, **_options: object) -> int:
         raise error
 
     monkeypatch.setattr(app.verbs.topics, "check", check)
@@ -177,7 +179,7 @@ def test_what_nobody_has_foreseen(
 ) -> None:
     """It is no answer of the verb: exit code 2, a trace to report, and a last line."""
 
-    def check(_settings: object) -> int:
+    def check(_settings: object, **_options: object) -> int:
         raise ValueError("odd")
 
     monkeypatch.setattr(app.verbs.topics, "check", check)
@@ -191,7 +193,7 @@ def test_what_nobody_has_foreseen(
 @pytest.mark.parametrize("code", [0, 1, 3])
 def test_exit_code_of_the_verb(code: int, config: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """What the verb returns is the exit code of the process."""
-    monkeypatch.setattr(app.verbs.topics, "check", lambda _settings: code)
+    monkeypatch.setattr(app.verbs.topics, "check", lambda _settings, **_options: code)
 
     assert _run("topics", "check", "--config", config) == code
 

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from app import reference
+
 ROOT = Path(__file__).resolve().parents[2]
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 FENCED = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
@@ -66,3 +68,8 @@ def test_index() -> None:
     documents = {each.resolve() for each in (ROOT / "docs").glob("*.md")} - {ROOT / "docs" / "README.md"}
 
     assert documents - linked == set()
+
+
+def test_command_line() -> None:
+    """docs/cli.md says what the verbs say: ``make cli-docs`` writes it anew."""
+    assert reference.FILE.read_text("utf-8") == reference.page()

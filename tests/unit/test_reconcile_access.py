@@ -28,7 +28,7 @@ def test_nobody_is_there() -> None:
     )
 
     assert said == (
-        "no broker answers at kafka.bootstrap_servers = 'kafka-1:9092, kafka-2:9092' (Connection refused): start it, or fix the "
+        "no broker answers at kafka.bootstrap_servers = 'kafka-1:9092, kafka-2:9092' (Connection refused): start it ('ringfence broker' for a first trial), or fix the "
         "address"
     )
 

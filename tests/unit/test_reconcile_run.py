@@ -1,6 +1,7 @@
 """One run of the nightly job, as far as it goes without Spark: whose turn it is, and what is acknowledged."""
 
 import contextlib
+import socket
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -170,6 +171,7 @@ def test_the_option(
         return 0
 
     monkeypatch.setattr(job, "run", run)
+    monkeypatch.setattr("ringfence_kafka.reachable.socket.create_connection", lambda *_: socket.socket())
     with contextlib.suppress(click.exceptions.Exit):
         reconcile.main([*arguments, "--config", str(config)], standalone_mode=False)
     job.main([*arguments, "--config", str(config)])

@@ -45,6 +45,8 @@ def test_defaults() -> None:
             "ssl_cafile": "",
             "ssl_certfile": "",
             "ssl_keyfile": "",
+            "command_config": "",
+            "properties": {},
         },
         "app": {
             "id": "ringfence",
@@ -332,7 +334,7 @@ def test_bootstrap_servers(servers: str) -> None:
         (
             {"kafka": {"zzz": "x"}},
             (
-                "kafka.zzz = 'x': unknown key: known keys are bootstrap_servers, sasl_mechanism, sasl_password_env, "
+                "kafka.zzz = 'x': unknown key: known keys are bootstrap_servers, command_config, properties, sasl_mechanism, sasl_password_env, "
                 "sasl_username, security_protocol, ssl_cafile, ssl_certfile, ssl_keyfile"
             ),
         ),
@@ -815,7 +817,9 @@ def test_missing_file(file: Path) -> None:
     with pytest.raises(ConfigurationError) as caught:
         load(file, {})
 
-    expected = f"{file}: No such file or directory: name a readable file with --config FILE"
+    expected = (
+        f"{file}: No such file or directory: name a readable file with --config FILE or in RINGFENCE_CONFIG"
+    )
     assert str(caught.value) == expected
 
 
@@ -824,7 +828,10 @@ def test_folder_instead_of_file(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError) as caught:
         load(tmp_path, {})
 
-    assert str(caught.value) == f"{tmp_path}: Is a directory: name a readable file with --config FILE"
+    assert (
+        str(caught.value)
+        == f"{tmp_path}: Is a directory: name a readable file with --config FILE or in RINGFENCE_CONFIG"
+    )
 
 
 def test_bad_toml(file: Path) -> None:

@@ -203,19 +203,62 @@ def test_untold_configuration(role: str) -> None:
     assert "DescribeConfigs" in fault
 
 
-def test_lanes_follow_the_input_as_it_is() -> None:
-    """Changelog and forward topic get the partition count of the input topic that exists, outputs that configured."""
-    topics = JOURNAL | {"orders": TopicDescription("orders", 3, {"cleanup.policy": "delete"})}
+def test_everything_follows_the_input_as_it_is() -> None:
+    """What is made beside an input that exists has its partitions; outputs keep as long, and take its largest message with our headers."""
+    config = {
+        "cleanup.policy": "delete",
+        "max.message.bytes": "5000000",
+        "retention.ms": "77",
+        "retention.bytes": "99",
+    }
+    topics = JOURNAL | {"orders": TopicDescription("orders", 3, config)}
 
     plans = missing(_settings(partitions=5, replication_factor=2, duplicates="divert"), topics, brokers=3)
 
+    larger = {"max.message.bytes": "5065536"}
+    output = {**OUTPUT_CONFIG, **larger, "retention.ms": "77", "retention.bytes": "99"}
     assert [(plan.name, plan.partitions, plan.replication_factor, plan.config) for plan in plans] == [
-        ("orders.accepted", 5, 2, OUTPUT_CONFIG),
-        ("orders.quarantine", 5, 2, OUTPUT_CONFIG),
+        ("orders.accepted", 3, 2, output),
+        ("orders.quarantine", 3, 2, output),
         ("ringfence-orders-changelog", 3, 2, CHANGELOG_CONFIG),
-        ("ringfence-orders-forward", 3, 2, FORWARD_CONFIG),
-        ("orders.duplicates", 5, 2, OUTPUT_CONFIG),
+        ("ringfence-orders-forward", 3, 2, {**FORWARD_CONFIG, **larger}),
+        ("orders.duplicates", 3, 2, output),
     ]
+
+
+def test_what_an_input_does_not_tell() -> None:
+    """Where this user may not see its settings, or it never deletes, outputs are made as the cluster has them; nothing gets smaller."""
+    untold = JOURNAL | {"orders": TopicDescription("orders", 3, None)}
+    small = JOURNAL | {
+        "orders": TopicDescription(
+            "orders", 3, {"cleanup.policy": "compact", "retention.ms": "7", "max.message.bytes": "9"}
+        )
+    }
+
+    made, smaller = (
+        {plan.name: plan.config for plan in missing(_settings(), each, brokers=1)} for each in (untold, small)
+    )
+
+    assert made["orders.accepted"] == OUTPUT_CONFIG
+    assert "retention.ms" not in smaller["orders.accepted"]
+    assert smaller["ringfence-orders-forward"] == FORWARD_CONFIG
+
+
+@pytest.mark.parametrize("role", ["quarantine", "duplicates"])
+def test_outputs_that_keep_less(role: str) -> None:
+    """What went to an output besides the accepted topic is gone sooner than where it came from: worth a note."""
+    topics = _topics()
+    for name, retention in ((NAMES[role], "3600000"), ("orders", "604800000")):
+        topics[name] = TopicDescription(name, 4, {"cleanup.policy": "delete", "retention.ms": retention})
+
+    findings = compare(_settings(duplicates="divert"), topics)
+
+    assert findings.faults == []
+    [note] = findings.notes
+    assert note.startswith(
+        f"{NAMES[role]} ({role} topic of orders) keeps messages for 60 minutes, orders for 7 days"
+    )
+    assert "--add-config retention.ms=604800000" in note
 
 
 def test_all_missing() -> None:

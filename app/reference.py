@@ -1,0 +1,92 @@
+"""docs/cli.md, from the verbs themselves: ``python -m app.reference`` writes it, and a test holds it."""
+
+import inspect
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Final
+
+import click
+
+from app.cli import cli
+from ringfence_client.__main__ import consume
+from ringfence_kafka.program import CONNECTION_OPTIONS
+
+FILE: Final = Path(__file__).resolve().parents[1] / "docs" / "cli.md"
+_EVERYWHERE: Final = frozenset({"--config", "--help", *CONNECTION_OPTIONS})
+_HEAD: Final = """\
+# The command line
+
+Made from the verbs by `make cli-docs`. What `ringfence VERB --help` says is the same.
+
+Exit codes: 0 ok, 1 what was checked is not ok, 2 could not run (usage, configuration, broker away), 3 unknown because
+evidence is gone; 130 interrupted.
+
+## Completion
+
+`ringfence` completes verbs and options in bash (4.4 or newer), zsh and fish. Put one line where your shell reads it:
+
+| shell | line | in |
+|---|---|---|
+| bash | `eval "$(_RINGFENCE_COMPLETE=bash_source ringfence)"` | `~/.bashrc` |
+| zsh | `eval "$(_RINGFENCE_COMPLETE=zsh_source ringfence)"` | `~/.zshrc` |
+| fish | `_RINGFENCE_COMPLETE=fish_source ringfence \\| source` | `~/.config/fish/completions/ringfence.fish` |
+
+## Options of every verb
+
+"""
+_PLAIN: Final = str.maketrans({"|": "\\|", "<": "&lt;", ">": "&gt;"})
+
+
+def page() -> str:
+    """All of it."""
+    found = dict(_verbs(cli, "ringfence"))
+    first = _context(next(iter(found.values())), "ringfence")
+    common = [each for each in first.command.params if _EVERYWHERE.intersection(each.opts)]
+    parts = [_HEAD + _table(first, common)]
+    parts += [_section(name, command) for name, command in sorted(found.items())]
+    return "\n".join(parts)
+
+
+def _verbs(group: click.Group, prefix: str) -> Iterator[tuple[str, click.Command]]:
+    for name, command in group.commands.items():
+        if isinstance(command, click.Group):
+            if command.invoke_without_command:
+                yield f"{prefix} {name}", command
+            yield from _verbs(command, f"{prefix} {name}")
+        else:
+            yield f"{prefix} {name}", consume if name == "consume" else command
+            if name == "bridge":
+                from app.bridge_cli import status  # noqa: PLC0415 - a verb behind a verb
+
+                yield f"{prefix} bridge status", status
+
+
+def _context(command: click.Command, name: str) -> click.Context:
+    """As the command line makes it: a command keeps the first that it is given."""
+    return click.Context(command, info_name=name, **cli.context_settings)
+
+
+def _section(name: str, command: click.Command) -> str:
+    context = _context(command, name)
+    pieces = " ".join(command.collect_usage_pieces(context))
+    own = [
+        each
+        for each in command.params
+        if not _EVERYWHERE.intersection(each.opts) and isinstance(each, click.Option)
+    ]
+    text = inspect.cleandoc(command.help or "").translate(_PLAIN)
+    return f"## {name}\n\n`{name} {pieces}`\n\n{text}\n" + (f"\n{_table(context, own)}" if own else "")
+
+
+def _table(context: click.Context, options: Sequence[click.Parameter]) -> str:
+    records = [record for each in options if (record := each.get_help_record(context)) is not None]
+    rows = [
+        f"| `{option.replace('|', chr(92) + '|')}` | {text.translate(_PLAIN)} |\n" for option, text in records
+    ]
+    return "| option | |\n|---|---|\n" + "".join(rows)
+
+
+if __name__ == "__main__":
+    FILE.write_text(page(), "utf-8")
+    sys.stdout.write(f"{FILE}\n")

@@ -1,0 +1,172 @@
+"""``ringfence reconcile show``: the anomalies that a run has named, without anybody opening Parquet.
+
+The first of each are among the figures of the run, and need neither Spark nor the cluster. For more of them Spark reads all.
+"""
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import click
+from rich.markup import escape
+from rich.table import Table
+
+from conf.terminal import tell
+from reconcile.night import former
+from reconcile.night.nights import Night, Nights, results_folder
+from reconcile.page.figures import FINDINGS_MAX, Figures, Finding
+from reconcile.spark.files import Files, LocalFiles, is_local, readable
+from ringfence_kafka.config.settings import Settings
+from ringfence_kafka.errors import ConfigurationError, PrerequisiteError
+
+FIGURES = "figures.json"
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What is to be shown."""
+
+    anomaly: str = ""
+    """Its name; empty = all."""
+    limit: int = 20
+    run: int | None = None
+    """Its number; None = the last."""
+    as_json: bool = False
+    master: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """An anomaly, and the address that it is of."""
+
+    address: str
+    finding: Finding
+
+
+def run(settings: Settings, wanted: Wanted) -> int:
+    """Show them; returns the exit code.
+
+    Raises:
+        RingfenceError: no such run is kept, or it cannot be read.
+    """
+    folder, master = readable(settings.nights_dir), wanted.master or settings.reconcile.master
+    if not is_local(folder, master):
+        return _elsewhere(settings, wanted, folder, master)
+    if not Path(folder).is_dir():
+        raise _no_run(folder)
+    files = LocalFiles(folder)
+    night = _night(files, settings, wanted)
+    figures, counts = _told(files, night, wanted.anomaly)
+    found = first(figures, wanted)
+    if len(found) < min(wanted.limit, sum(counts.values())) and wanted.limit > FINDINGS_MAX:
+        from reconcile.show_all import from_parquet  # noqa: PLC0415 - Spark
+
+        found = from_parquet(files, night.number, wanted, master)
+    return show(night, found, counts, wanted)
+
+
+def _elsewhere(settings: Settings, wanted: Wanted, folder: str, master: str) -> int:
+    """Where Spark's cluster keeps them."""
+    from reconcile.show_all import opened  # noqa: PLC0415 - Spark
+
+    with opened(folder, master) as (files, read):
+        night = _night(files, settings, wanted)
+        _, counts = _told(files, night, wanted.anomaly)
+        return show(night, read(night.number, wanted), counts, wanted)
+
+
+def _night(files: Files, settings: Settings, wanted: Wanted) -> Night:
+    nights = Nights.load(files)
+    nights.belong_to(settings.app.id)
+    night = nights.last if wanted.run is None else nights.finished.get(wanted.run)
+    if nights.last is None:
+        raise _no_run(files.root)
+    if night is None:
+        known = ", ".join(map(str, sorted(nights.finished)))
+        raise ConfigurationError(
+            f"--run {wanted.run}: no such run is kept in {files.root}: there are {known}"
+        )
+    return night
+
+
+def _told(files: Files, night: Night, anomaly: str) -> tuple[Figures, dict[str, int]]:
+    """The figures of a run, and how many there are of what is asked for, by address."""
+    figures = Figures.from_json(files.read(f"{results_folder(night.number)}/{FIGURES}"))
+    counts = {
+        each.name: sum(count for name, count in each.anomalies.items() if not anomaly or name == anomaly)
+        for each in figures.addresses
+    }
+    return figures, counts
+
+
+def first(figures: Figures, wanted: Wanted) -> list[Shown]:
+    """Those that the figures have, as many as are wanted."""
+    return list(_matching(figures, wanted.anomaly))[: wanted.limit]
+
+
+def _matching(figures: Figures, anomaly: str) -> Iterator[Shown]:
+    for each in figures.addresses:
+        for finding in each.findings:
+            if not anomaly or finding.anomaly == anomaly:
+                yield Shown(each.name, finding)
+
+
+def show(night: Night, found: Sequence[Shown], counts: dict[str, int], wanted: Wanted) -> int:
+    """Print them; returns the exit code, 0."""
+    total = sum(counts.values())
+    if wanted.as_json:
+        rows = [{"address": each.address, **asdict(each.finding)} for each in found]
+        document = {"run": night.number, "verdict": night.verdict, "total": total, "anomalies": rows}
+        click.echo(json.dumps(document, indent=2))
+        return 0
+    if found:
+        tell(_table(night, found))
+    click.echo(
+        f"run {night.number} ({night.verdict}): {len(found):,} of {total:,}{_named(wanted.anomaly)} shown"
+    )
+    if len(found) < total:
+        click.echo(f"--limit {total} shows all")
+    return 0
+
+
+def _named(anomaly: str) -> str:
+    return f" {anomaly}" if anomaly else " anomalies"
+
+
+def _table(night: Night, found: Sequence[Shown]) -> Table:
+    table = Table(
+        "anomaly",
+        "address",
+        "input",
+        "output",
+        "other input",
+        "ID",
+        "group",
+        "what",
+        title=f"Run {night.number}",
+    )
+    for each in found:
+        it = each.finding
+        cells = (
+            it.anomaly,
+            each.address,
+            _place(it.topic, it.partition, it.offset),
+            _place(it.out_topic, it.out_partition, it.out_offset),
+            _place(it.topic, it.other_partition, it.other_offset),
+            it.id or "",
+            it.group or "",
+            it.detail,
+        )
+        table.add_row(*map(escape, cells))
+    return table
+
+
+def _place(topic: str | None, partition: int | None, offset: int | None) -> str:
+    return "" if partition is None or offset is None else f"{topic}/{partition}/{offset}"
+
+
+def _no_run(folder: str) -> PrerequisiteError:
+    return PrerequisiteError(
+        f"no run is kept in {folder}: name the reconcile.state_dir of the runs{former.hint(folder)}, or run one first"
+    )

@@ -1,0 +1,42 @@
+"""All anomalies of a run, as Spark reads them."""
+
+import contextlib
+from collections.abc import Callable, Iterator
+
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
+
+from reconcile.night.nights import results_folder
+from reconcile.page.morning import finding
+from reconcile.show import Shown, Wanted
+from reconcile.spark.files import Files
+from reconcile.spark.hadoop_files import HadoopFiles
+from reconcile.spark.session import required, session
+from reconcile.stopping import stoppable
+
+_ORDER = ("address", "anomaly", "partition", "offset", "out_partition", "out_offset")
+
+
+def from_parquet(files: Files, number: int, wanted: Wanted, master: str) -> list[Shown]:
+    """Of a folder of this machine."""
+    required(master)
+    with stoppable() as stop, session(master, stop) as spark:
+        return _read(spark, files, number, wanted)
+
+
+@contextlib.contextmanager
+def opened(folder: str, master: str) -> Iterator[tuple[Files, Callable[[int, Wanted], list[Shown]]]]:
+    """A folder that only Spark reaches, and who reads a run of it."""
+    required(master)
+    with stoppable() as stop, session(master, stop) as spark:
+        files = HadoopFiles(spark, folder)
+        yield files, lambda number, wanted: _read(spark, files, number, wanted)
+
+
+def _read(spark: SparkSession, files: Files, number: int, wanted: Wanted) -> list[Shown]:
+    found = spark.read.parquet(files.at(results_folder(number), "anomalies"))
+    if wanted.anomaly:
+        found = found.where(F.col("anomaly") == wanted.anomaly)
+    return [
+        Shown(row["address"], finding(row)) for row in found.orderBy(*_ORDER).limit(wanted.limit).collect()
+    ]

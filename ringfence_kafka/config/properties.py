@@ -1,0 +1,196 @@
+"""Properties by Kafka's own names: which are keys of ``[kafka]``, which Ringfence sets itself, which go on to the clients. Pure but for reading a file.
+
+They come from ``[kafka.properties]``, from ``-X key=value``, and from the file of ``--command-config``. Secrets are taken from
+such a file only: a configuration is shown around, and a command line is seen by everybody on the machine.
+"""
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from ringfence_kafka.config import java_properties
+
+KEYS: Final = {
+    "bootstrap.servers": "bootstrap_servers",
+    "metadata.broker.list": "bootstrap_servers",
+    "security.protocol": "security_protocol",
+    "sasl.mechanism": "sasl_mechanism",
+    "sasl.mechanisms": "sasl_mechanism",
+    "sasl.username": "sasl_username",
+    "ssl.ca.location": "ssl_cafile",
+    "ssl.certificate.location": "ssl_certfile",
+    "ssl.key.location": "ssl_keyfile",
+}
+"""Those that are keys of ``[kafka]``."""
+
+_STORES: Final = {"truststore": ("ssl_cafile",), "keystore": ("ssl_certfile", "ssl_keyfile")}
+"""Java's files, and the keys that one in PEM stands for."""
+
+_PASSWORD: Final = "sasl_password"  # noqa: S105 - a name
+_SECRETS: Final = {"sasl.password": _PASSWORD}
+_JAAS: Final = "sasl.jaas.config"
+_LOGIN: Final = re.compile(r"\s*(?P<module>[\w.$]+)\s+\w+\s+(?P<options>.*?);\s*", re.DOTALL)
+_OPTION: Final = re.compile(r"""([\w.]+)\s*=\s*(?:"((?:\\.|[^"\\])*)"|'((?:\\.|[^'\\])*)'|([^\s"';]+))""")
+_LOGIN_MODULES: Final = ("PlainLoginModule", "ScramLoginModule")
+
+_VERIFIED: Final = {
+    "ssl.endpoint.identification.algorithm": "https",
+    "enable.ssl.certificate.verification": "true",
+}
+"""The only value that these may have."""
+
+_GROUPS: Final = "app.id is the workers' group and --consumer-group that of consumers, and Ringfence runs their membership itself"
+_EXACTLY: Final = "exactly-once depends on it, so Ringfence sets it itself"
+_BATCHES: Final = "Ringfence sizes batches and fetches itself"
+_BYTES: Final = "records are passed on byte for byte, and an address's partitioner says where they belong"
+_TOPICS: Final = "Ringfence itself sees to it that changed topics are noticed in time"
+_CODE: Final = "it is code of another language, or for a client's own output"
+
+OWNED: Final = {
+    name: reason
+    for reason, names in {
+        "each client is named after app.id and app.instance": "client.id",
+        _GROUPS: (
+            "group.id group.instance.id group.protocol group.protocol.type group.remote.assignor heartbeat.interval.ms "
+            "max.poll.interval.ms partition.assignment.strategy rebalance.timeout.ms session.timeout.ms"
+        ),
+        _EXACTLY: (
+            "acks auto.commit.interval.ms auto.offset.reset delivery.timeout.ms enable.auto.commit enable.auto.offset.store "
+            "enable.gapless.guarantee enable.idempotence isolation.level max.in.flight max.in.flight.requests.per.connection "
+            "message.send.max.retries message.timeout.ms request.required.acks retries transaction.timeout.ms "
+            "transaction.two.phase.commit.enable transactional.id"
+        ),
+        _BATCHES: (
+            "batch.num.messages batch.size buffer.memory fetch.error.backoff.ms fetch.max.bytes fetch.max.wait.ms "
+            "fetch.message.max.bytes fetch.min.bytes fetch.wait.max.ms linger.ms max.partition.fetch.bytes max.poll.records "
+            "max.request.size message.max.bytes queue.buffering.max.kbytes queue.buffering.max.messages queue.buffering.max.ms "
+            "queued.max.messages.kbytes queued.min.messages receive.message.max.bytes"
+        ),
+        _BYTES: (
+            "interceptor.classes key.deserializer key.serializer partitioner partitioner.class partitioner.ignore.keys "
+            "value.deserializer value.serializer"
+        ),
+        _TOPICS: "allow.auto.create.topics metadata.max.age.ms topic.metadata.refresh.interval.ms",
+        _CODE: (
+            "builtin.features debug enable.random.seed log_level metric.reporters opaque plugin.library.paths "
+            "sasl.client.callback.handler.class sasl.login.callback.handler.class sasl.login.class security.providers "
+            "ssl.engine.factory.class"
+        ),
+    }.items()
+    for name in names.split()
+}  # fmt: skip
+"""What Ringfence sets itself, each with the reason."""
+
+
+class Translated(NamedTuple):
+    """What properties mean."""
+
+    keys: dict[str, str]
+    """Of ``[kafka]``, without secrets."""
+    passed: dict[str, str]
+    """For the clients, by Kafka's names."""
+    secrets: dict[str, str]
+    """By the key that they stand for."""
+
+
+NOTHING: Final = Translated({}, {}, {})
+
+
+def read(file: str) -> Translated:
+    """What a file of Java properties says.
+
+    Raises:
+        ValueError: it cannot be read, or a property cannot be used; names each, and the way out.
+    """
+    try:
+        properties = java_properties.parse(Path(file).read_text("utf-8"))
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{file}: not UTF-8: name a text file of key=value lines") from error
+    except OSError as error:
+        raise ValueError(
+            f"{file}: {error.strerror or error}: name a readable file of Java properties"
+        ) from error
+    except ValueError as error:
+        raise ValueError(f"{file}: {error}") from error
+    return translate(properties, file, from_file=True)
+
+
+def translate(properties: Mapping[str, object], origin: str, *, from_file: bool = False) -> Translated:
+    """Sort properties out; ``origin`` for errors.
+
+    Raises:
+        ValueError: some cannot be used; names each, and the way out.
+    """
+    found, faults = Translated({}, {}, {}), []
+    for name, value in properties.items():
+        text = str(value).lower() if isinstance(value, bool) else str(value)
+        if not isinstance(value, str | int | float):
+            faults.append(f"{origin}: {name} = {value!r} is no text, number or true or false: write one")
+            continue
+        try:
+            _sort_out(name, text, properties, found, from_file=from_file)
+        except ValueError as error:
+            faults.append(f"{origin}: {name}: {error}")
+    if faults:
+        raise ValueError("; ".join(faults))
+    return found
+
+
+def _sort_out(
+    name: str, value: str, properties: Mapping[str, object], found: Translated, *, from_file: bool
+) -> None:
+    if name in _SECRETS or name == _JAAS:
+        if not from_file:
+            raise ValueError(
+                "a secret stands in no configuration and on no command line: use sasl_username and sasl_password_env, or a file "
+                "with --command-config"
+            )
+        if name == _JAAS:
+            _log_in(value, found)
+        else:
+            found.secrets[_SECRETS[name]] = value
+    elif name in KEYS:
+        found.keys[KEYS[name]] = value
+    elif parts := re.fullmatch(r"ssl\.(truststore|keystore)\.(\w+|certificate\.chain)", name):
+        _open_store(parts[1], parts[2], value, properties, found)
+    elif name in _VERIFIED:
+        if value.lower() != _VERIFIED[name]:
+            raise ValueError("certificates and host names of brokers are always verified: remove it")
+    elif name in OWNED:
+        raise ValueError(f"{OWNED[name]}: remove it")
+    else:
+        found.passed[name] = value
+
+
+def _log_in(jaas: str, found: Translated) -> None:
+    """Name and password of a login module, as Java has them."""
+    login = _LOGIN.fullmatch(jaas)
+    module = login["module"].rpartition(".")[2] if login else ""
+    if login is None or module not in _LOGIN_MODULES:
+        raise ValueError(
+            f'no login that Ringfence knows: write {" or ".join(_LOGIN_MODULES)} required username="…" password="…";'
+        )
+    options = {
+        each[1]: re.sub(r"\\(.)", r"\1", each[2] or each[3] or each[4] or "")
+        for each in _OPTION.finditer(login["options"])
+    }
+    if not options.get("username") or not options.get("password"):
+        raise ValueError("needs username and password: add them")
+    found.keys["sasl_username"], found.secrets[_PASSWORD] = options["username"], options["password"]
+
+
+def _open_store(
+    store: str, part: str, value: str, properties: Mapping[str, object], found: Translated
+) -> None:
+    kind = str(properties.get(f"ssl.{store}.type", "JKS")).upper()
+    keys = " and ".join(_STORES[store])
+    if kind != "PEM":
+        raise ValueError(
+            f"a {store} of type {kind} is Java's own: export it as PEM (keytool -importkeystore … -deststoretype PKCS12, then openssl "
+            f"pkcs12 -in … -out ….pem) and name it as {keys}, or with ssl.{store}.type=PEM"
+        )
+    if part == "location":
+        found.keys.update(dict.fromkeys(_STORES[store], value))
+    elif part not in {"type", "password"}:
+        raise ValueError(f"write it into a file, and name that as {keys}")

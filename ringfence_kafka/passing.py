@@ -1,0 +1,91 @@
+"""Properties that go on to the clients: who knows which, and what nobody takes."""
+
+import difflib
+import functools
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Final
+
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient
+
+from ringfence_kafka.config.java_names import JAVA_NAMES
+from ringfence_kafka.config.kafka import KafkaSettings
+from ringfence_kafka.config.properties import KEYS
+from ringfence_kafka.errors import ConfigurationError
+
+AIOKAFKA: Final = {
+    "client.rack": "client_rack",
+    "compression.type": "compression_type",
+    "connections.max.idle.ms": "connections_max_idle_ms",
+    "request.timeout.ms": "request_timeout_ms",
+    "retry.backoff.ms": "retry_backoff_ms",
+}
+"""What the clients of workers, consumers and bridges know, by their own names."""
+ALL: Final = ("connections.max.idle.ms", "request.timeout.ms", "retry.backoff.ms")
+"""Of these what each of them knows."""
+CONSUMERS: Final = ("client.rack",)
+PRODUCERS: Final = ("compression.type",)
+_COMPRESSIONS: Final = ("none", "gzip", "snappy", "lz4", "zstd")
+_UNKNOWN: Final = "No such configuration property"
+
+
+def check(kafka: KafkaSettings) -> None:
+    """See that each property is known to a client, and that those that know it take its value.
+
+    Raises:
+        ConfigurationError: a line for each that is not.
+    """
+    if faults := [f"kafka.properties: {each}" for each in _faults(kafka.properties)]:
+        raise ConfigurationError("\n".join(faults))
+
+
+def for_aiokafka(kafka: KafkaSettings, names: Iterable[str] = ALL) -> dict[str, Any]:
+    """Of these names those that are given, as aiokafka takes them. Raises as :func:`check` does."""
+    check(kafka)
+    given = {name: kafka.properties[name] for name in names if name in kafka.properties}
+    return {
+        AIOKAFKA[name]: int(value) if name.endswith(".ms") else None if value == "none" else value
+        for name, value in given.items()
+    }
+
+
+def for_librdkafka(kafka: KafkaSettings) -> dict[str, str]:
+    """Those that librdkafka knows. Raises as :func:`check` does."""
+    check(kafka)
+    return {name: value for name, value in kafka.properties.items() if not _librdkafka_says(name, value)}
+
+
+def for_java(kafka: KafkaSettings) -> dict[str, str]:
+    """Those that Java's consumer knows. Raises as :func:`check` does."""
+    check(kafka)
+    return {name: value for name, value in kafka.properties.items() if name in JAVA_NAMES}
+
+
+def unheeded(kafka: KafkaSettings) -> list[str]:
+    """Those that workers' own client does not know."""
+    return sorted(kafka.properties.keys() - AIOKAFKA.keys())
+
+
+def _faults(passed: Mapping[str, str]) -> Iterator[str]:
+    for name, value in passed.items():
+        said = _librdkafka_says(name, value)
+        if name == "compression.type" and value not in _COMPRESSIONS:
+            yield f"{name} = {value!r}: write one of {', '.join(_COMPRESSIONS)}"
+        elif name in ALL and not (value.isascii() and value.isdecimal()):
+            yield f"{name} = {value!r}: write a number of milliseconds"
+        elif said.startswith(_UNKNOWN):
+            if name not in JAVA_NAMES and name not in AIOKAFKA:
+                near = difflib.get_close_matches(name, [*JAVA_NAMES, *AIOKAFKA, *KEYS], n=1)
+                yield f"{name}: no client knows it{f': did you mean {near[0]!r}?' if near else ': remove it'}"
+        elif said:
+            yield f"{name} = {value!r}: {said}: correct it"
+
+
+@functools.cache
+def _librdkafka_says(name: str, value: str) -> str:
+    """What is wrong with a property, by librdkafka itself; empty = it takes it. A client of no broker connects to nothing."""
+    try:
+        AdminClient({"bootstrap.servers": "", "log_level": 0, name: value})
+    except KafkaException as error:
+        return str(error.args[0].str())
+    return ""

@@ -1,0 +1,43 @@
+"""A first look at a cluster, before anything large is loaded: is anybody there?"""
+
+import socket
+from concurrent.futures import ThreadPoolExecutor
+from typing import Final
+
+from ringfence_kafka.config.kafka import KafkaSettings
+from ringfence_kafka.refusals import nobody
+
+LOOK_LIMIT_S: Final = 0.5
+
+
+def require_listener(kafka: KafkaSettings) -> None:
+    """Return unless every address refuses at once. Who answers slowly is asked again, with more patience, by others.
+
+    Raises:
+        BrokerUnavailableError: nobody listens anywhere.
+    """
+    places = [each.strip().rpartition(":") for each in kafka.bootstrap_servers.split(",")]
+    pool = ThreadPoolExecutor(len(places))
+    try:
+        tried = [pool.submit(_refusal, host.strip("[]"), int(port)) for host, _, port in places]
+        refusals = []
+        for each in tried:
+            try:
+                refusals.append(each.result(2 * LOOK_LIMIT_S))
+            except TimeoutError:
+                return  # a name that is looked up for long
+    finally:
+        pool.shutdown(wait=False)
+    if all(refusals):
+        raise nobody(kafka, f" ({refusals[0]})")
+
+
+def _refusal(host: str, port: int) -> str:
+    """Why there is no connection; empty = there is one, or nobody has said no."""
+    try:
+        socket.create_connection((host, port), LOOK_LIMIT_S).close()
+    except TimeoutError:
+        return ""
+    except OSError as error:
+        return error.strerror or str(error)
+    return ""

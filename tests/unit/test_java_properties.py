@@ -1,0 +1,37 @@
+"""Java properties, as java.util.Properties reads them."""
+
+import pytest
+
+from ringfence_kafka.config.java_properties import parse
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("", {}),
+        ("# a comment\n! another\n\n  \t\n", {}),
+        ("a=b", {"a": "b"}),
+        ("a = b c ", {"a": "b c "}),
+        ("a:b", {"a": "b"}),
+        ("a b", {"a": "b"}),
+        ("a", {"a": ""}),
+        ("  a=", {"a": ""}),
+        ("a=b=c:d", {"a": "b=c:d"}),
+        ("a=1\na=2\n", {"a": "2"}),
+        ("a=one \\\n   two\nb=3", {"a": "one two", "b": "3"}),
+        ("a=ends with one\\\\\nb=3", {"a": "ends with one\\", "b": "3"}),
+        ("a\\=b=c", {"a=b": "c"}),
+        ("a=\\u00e9\\t\\#", {"a": "é\t#"}),
+        ("a=b\r\nc=d\r\n", {"a": "b", "c": "d"}),
+        ("a=#no comment", {"a": "#no comment"}),
+    ],
+)
+def test_files(text: str, expected: dict[str, str]) -> None:
+    """Comments, separators, escapes and lines that go on in the next."""
+    assert parse(text) == expected
+
+
+def test_no_property() -> None:
+    """A line without a key is named by its number."""
+    with pytest.raises(ValueError, match="line 3 is no property"):
+        parse("a=1\n\n=2\n")

@@ -1,0 +1,313 @@
+"""Kafka's own names in the configuration and on the command line: what they mean, who gets them, what is refused."""
+
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from app.worker import run
+from conf import java
+from reconcile.spark.source_options import kafka_options
+from ringfence_kafka import passing
+from ringfence_kafka.access import client_options, consumer_options, producer_options
+from ringfence_kafka.config.java_names import JAVA_NAMES
+from ringfence_kafka.config.load import Connection, load, validate
+from ringfence_kafka.config.properties import KEYS, OWNED
+from ringfence_kafka.config.settings import KafkaSettings, Settings
+from ringfence_kafka.errors import ConfigurationError
+from ringfence_kafka.security import confluent_options
+
+SECRET = 'hunter2 "and" more'  # noqa: S105 - a test's own
+JAAS = (
+    'org.apache.kafka.common.security.scram.ScramLoginModule required username="ringfence" '
+    'password="hunter2 \\\\"and\\\\" more";'
+)  # as it stands in a file of Java properties
+
+
+def _kafka(**kafka: Any) -> KafkaSettings:
+    return validate({"kafka": kafka}).kafka
+
+
+def _fault(**kafka: Any) -> str:
+    with pytest.raises(ConfigurationError) as caught:
+        passing.check(_kafka(**kafka))
+    return str(caught.value).removeprefix("settings: ")
+
+
+@pytest.fixture
+def command_config(tmp_path: Path) -> Path:
+    """As somebody has it for kafka-topics.sh."""
+    path = tmp_path / "client.properties"
+    path.write_text(
+        f"security.protocol=SASL_PLAINTEXT\nsasl.mechanism=SCRAM-SHA-512\nsasl.jaas.config={JAAS}\nclient.dns.lookup=use_all_dns_ips\n"
+    )
+    return path
+
+
+def _load(tmp_path: Path, text: str, connection: Connection, **environ: str) -> Settings:
+    path = tmp_path / "ringfence.toml"
+    path.write_text(text)
+    return load(path, environ, connection)
+
+
+# -- what properties mean -----------------------------------------------------------------------------------------
+
+
+def test_each_client_gets_what_it_knows() -> None:
+    """Each by its own names, librdkafka and Java by Kafka's; what one does not know is left out there."""
+    kafka = _kafka(
+        properties={
+            "client.rack": "a",
+            "compression.type": "lz4",
+            "request.timeout.ms": 7000,
+            "socket.keepalive.enable": True,
+            "receive.buffer.bytes": "65536",
+        }
+    )
+
+    assert client_options(kafka)["request_timeout_ms"] == 7000
+    assert consumer_options(kafka)["client_rack"] == "a"
+    assert producer_options(kafka)["compression_type"] == "lz4"
+    assert not {"client_rack", "compression_type"} & client_options(kafka).keys()
+    told = confluent_options(kafka)
+    assert (told["socket.keepalive.enable"], told["client.rack"]) == ("true", "a")
+    assert "receive.buffer.bytes" not in told
+    source = kafka_options(kafka)
+    assert (source["kafka.receive.buffer.bytes"], source["kafka.request.timeout.ms"]) == ("65536", "7000")
+    assert "kafka.socket.keepalive.enable" not in source
+    assert passing.unheeded(kafka) == ["receive.buffer.bytes", "socket.keepalive.enable"]
+
+
+def test_none_is_no_compression() -> None:
+    """Kafka's word for it is none of aiokafka's."""
+    assert producer_options(_kafka(properties={"compression.type": "none"}))["compression_type"] is None
+
+
+def test_keys_by_kafkas_names() -> None:
+    """A property that is a key of [kafka] is that key."""
+    kafka = _kafka(properties={"bootstrap.servers": "k:1", "security.protocol": "SSL"})
+
+    assert (kafka.bootstrap_servers, kafka.security_protocol, kafka.properties) == ("k:1", "SSL", {})
+
+
+def test_a_command_config_says_how_to_get_in(command_config: Path) -> None:
+    """Login and password of Java's own notation; the password stays in the file."""
+    kafka = _kafka(command_config=str(command_config))
+
+    assert (kafka.security_protocol, kafka.sasl_mechanism, kafka.sasl_username) == (
+        "SASL_PLAINTEXT",
+        "SCRAM-SHA-512",
+        "ringfence",
+    )
+    assert kafka.sasl_password() == SECRET
+    assert client_options(kafka)["sasl_plain_password"] == SECRET
+    assert SECRET not in repr(kafka)
+    assert kafka.properties == {"client.dns.lookup": "use_all_dns_ips"}
+    assert kafka.password_place == str(command_config)
+
+
+def test_pem_stores(tmp_path: Path) -> None:
+    """A truststore in PEM is ssl_cafile, a keystore in PEM certificate and key."""
+    pem = tmp_path / "all.pem"
+    pem.write_text("")
+    path = tmp_path / "client.properties"
+    path.write_text(
+        f"security.protocol=SSL\nssl.truststore.type=PEM\nssl.truststore.location={pem}\nssl.keystore.type=PEM\n"
+        f"ssl.keystore.location={pem}\nssl.endpoint.identification.algorithm=https\n"
+    )
+
+    kafka = _kafka(command_config=str(path))
+
+    assert {kafka.ssl_cafile, kafka.ssl_certfile, kafka.ssl_keyfile} == {str(pem)}
+
+
+# -- what is refused ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", OWNED)
+def test_what_ringfence_owns(name: str) -> None:
+    """Refused with the reason, whatever the value."""
+    said = _fault(properties={name: "1"})
+
+    assert f"properties: {name}: {OWNED[name]}: remove it" in said
+
+
+def test_nothing_is_both() -> None:
+    """No name is a key, and owned, and passed on."""
+    assert not KEYS.keys() & OWNED.keys()
+    assert not passing.AIOKAFKA.keys() & (KEYS.keys() | OWNED.keys())
+
+
+@pytest.mark.parametrize(
+    ("properties", "complaint"),
+    [
+        (
+            {"reqest.timeout.ms": "1"},
+            "reqest.timeout.ms: no client knows it: did you mean 'request.timeout.ms'?",
+        ),
+        ({"shoe.size": "1"}, "shoe.size: no client knows it: remove it"),
+        ({"request.timeout.ms": "soon"}, "request.timeout.ms = 'soon': write a number of milliseconds"),
+        ({"compression.type": "rar"}, "compression.type = 'rar': write one of none, gzip, snappy, lz4, zstd"),
+        ({"socket.keepalive.enable": "maybe"}, "socket.keepalive.enable = 'maybe': Expected bool value"),
+        ({"ssl.truststore.location": "a.jks"}, "a truststore of type JKS is Java's own: export it as PEM"),
+        ({"ssl.endpoint.identification.algorithm": ""}, "are always verified: remove it"),
+        ({"sasl.password": SECRET}, "a secret stands in no configuration and on no command line"),
+        ({"sasl.jaas.config": JAAS}, "a secret stands in no configuration and on no command line"),
+        ({"a": [1]}, "is no text"),
+    ],
+)
+def test_refused(properties: dict[str, Any], complaint: str) -> None:
+    """Each fault names the property and the way out, and no secret."""
+    said = _fault(properties=properties)
+
+    assert complaint in said
+    assert SECRET not in said
+    assert "hunter2" not in said
+
+
+def test_two_answers() -> None:
+    """A key and the property of the same meaning must not differ."""
+    said = _fault(security_protocol="PLAINTEXT", properties={"security.protocol": "SSL"})
+
+    assert "it says security_protocol = 'SSL', and the table 'PLAINTEXT': remove one" in said
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("group.id=mine", "group.id: app.id is the workers' group"),
+        ("=x", "line 1 is no property"),
+        (
+            "sasl.jaas.config=com.sun.security.auth.module.Krb5LoginModule required;",
+            "no login that Ringfence knows",
+        ),
+        ("sasl.jaas.config=a.PlainLoginModule required username=x;", "needs username and password"),
+    ],
+)
+def test_refused_files(tmp_path: Path, text: str, complaint: str) -> None:
+    """The file is named, and what is wrong in it."""
+    path = tmp_path / "client.properties"
+    path.write_text(text)
+
+    said = _fault(command_config=str(path))
+
+    assert str(path) in said
+    assert complaint in said
+
+
+def test_no_such_file() -> None:
+    """A file that is not there is named."""
+    assert "nowhere.properties: No such file or directory" in _fault(command_config="nowhere.properties")
+
+
+# -- the command line over file and environment -------------------------------------------------------------------
+
+
+def test_the_command_line_comes_first(tmp_path: Path) -> None:
+    """--bootstrap-server over -X over environment over file; properties of both are one."""
+    text = '[kafka]\nbootstrap_servers = "file:1"\n[kafka.properties]\n"client.rack" = "a"\n"bootstrap.servers" = "file:1"\n'
+    over = Connection("flag:1", None, {"bootstrap.servers": "x:1", "retry.backoff.ms": "9"})
+
+    kafka = _load(tmp_path, text, over, RINGFENCE_KAFKA__BOOTSTRAP_SERVERS="environment:1").kafka
+
+    assert kafka.bootstrap_servers == "flag:1"
+    assert kafka.properties == {"client.rack": "a", "retry.backoff.ms": "9"}
+
+
+def test_a_command_config_of_the_command_line_is_alone(
+    tmp_path: Path, command_config: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What [kafka] says of getting in does not count beside it; where the cluster is does, unless the file says it."""
+    monkeypatch.setenv("OTHER", "x")
+    text = (
+        '[kafka]\nbootstrap_servers = "file:1"\nsecurity_protocol = "SASL_SSL"\nsasl_mechanism = "PLAIN"\nsasl_username = "other"\n'
+        'sasl_password_env = "OTHER"\n'
+    )
+    kafka = _load(tmp_path, text, Connection(command_config=str(command_config))).kafka
+
+    assert (kafka.bootstrap_servers, kafka.sasl_username, kafka.security_protocol) == (
+        "file:1",
+        "ringfence",
+        "SASL_PLAINTEXT",
+    )
+    assert kafka.sasl_password() == SECRET
+    command_config.write_text("bootstrap.servers=theirs:1\n")
+    assert (
+        _load(tmp_path, text, Connection(command_config=str(command_config))).kafka.bootstrap_servers
+        == "theirs:1"
+    )
+
+
+def test_faults_name_the_option(tmp_path: Path) -> None:
+    """Where a faulty value came from is said."""
+    with pytest.raises(ConfigurationError, match=r"with --bootstrap-server: .*'nonsense' is not host:port"):
+        _load(tmp_path, "", Connection("nonsense"))
+
+
+def test_variables_without_the_delimiter_are_somebody_elses(tmp_path: Path) -> None:
+    """Kubernetes sets these for a Service named ringfence; only what has the delimiter is meant for us."""
+    theirs = {
+        "RINGFENCE_PORT": "tcp://10.0.0.1:6066",
+        "RINGFENCE_SERVICE_HOST": "10.0.0.1",
+        "RINGFENCE_PORT_6066_TCP_PROTO": "tcp",
+        "RINGFENCE_CONFIG": "x",
+    }
+    assert _load(tmp_path, "", Connection(), **theirs) == _load(tmp_path, "", Connection())
+    with pytest.raises(ConfigurationError, match="RINGFENCE_SHOE__SIZE names no setting"):
+        _load(tmp_path, "", Connection(), RINGFENCE_SHOE__SIZE="1")
+
+
+def test_without_a_file(tmp_path: Path) -> None:
+    """Who needs none still hears the environment."""
+    settings = load(
+        tmp_path / "nowhere.toml", {"RINGFENCE_KAFKA__BOOTSTRAP_SERVERS": "environment:1"}, optional=True
+    )
+
+    assert settings.kafka.bootstrap_servers == "environment:1"
+
+
+# -- names of clients ---------------------------------------------------------------------------------------------
+
+
+def test_clients_are_named() -> None:
+    """After application and instance, in each client; one with a name of its own has that."""
+    settings = validate(
+        {
+            "app": {"id": "shop", "instance": "w1"},
+            "bridges": [
+                {
+                    "name": "b",
+                    "source_topic": "t",
+                    "target_address": "a",
+                    "source": {"bootstrap_servers": "s:1"},
+                }
+            ],
+        }
+    )
+    source = settings.bridges[0].source
+    assert source is not None
+
+    for kafka in (settings.kafka, source):
+        assert client_options(kafka)["client_id"] == "shop-w1"
+        assert confluent_options(kafka)["client.id"] == "shop-w1"
+        assert kafka_options(kafka)["kafka.client.id"] == "shop-w1"
+        assert kafka.client_id_of("host-1-ab") == "shop-host-1-ab"
+        assert kafka.instance_of("shop-host-1-ab") == "host-1-ab"
+    assert run.create_app(settings).conf.broker_client_id == "shop-w1"
+    assert validate({"app": {"id": "shop"}}).with_web_port(7).kafka.client_id.endswith("-7")
+
+
+# -- what Java knows ----------------------------------------------------------------------------------------------
+
+
+def test_java_names() -> None:
+    """They are those of the consumer that comes with the embedded broker."""
+    jars = sorted((Path.home() / ".cache" / "ringfence").glob("kafka-*/kafka-clients-*.jar"))
+    if not jars:
+        pytest.skip("the embedded broker has not been fetched yet")
+    path = f"{jars[-1].parent}/*"
+    main = "org.apache.kafka.clients.consumer.ConsumerConfig"
+    page = subprocess.run([java.find(), "-cp", path, main], capture_output=True, text=True, check=True).stdout
+
+    assert {each.split('"', 1)[0] for each in page.split('<h4><a id="')[1:]} == JAVA_NAMES

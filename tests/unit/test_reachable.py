@@ -1,0 +1,63 @@
+"""The first look at a cluster."""
+
+import socket
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from app import cli
+from ringfence_kafka import program, reachable
+from ringfence_kafka.config.kafka import KafkaSettings
+from ringfence_kafka.errors import BrokerUnavailableError
+
+
+def test_somebody_listens() -> None:
+    """One address of several is enough."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        reachable.require_listener(KafkaSettings(bootstrap_servers=f"127.0.0.1:1, 127.0.0.1:{port}"))
+
+
+def test_nobody_listens() -> None:
+    """The text of every verb, at once."""
+    began = time.monotonic()
+
+    with pytest.raises(
+        BrokerUnavailableError, match=r"no broker answers at .*\(Connection refused\): start it"
+    ):
+        reachable.require_listener(KafkaSettings(bootstrap_servers="127.0.0.1:1,127.0.0.1:2"))
+
+    assert time.monotonic() - began < 5
+
+
+def test_who_says_nothing_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A slow answer is no refusal."""
+
+    def slow(_address: object, _limit: float) -> socket.socket:
+        raise TimeoutError
+
+    monkeypatch.setattr(socket, "create_connection", slow)
+
+    reachable.require_listener(KafkaSettings(bootstrap_servers="127.0.0.1:1"))
+
+
+@pytest.mark.parametrize("verb", [["reconcile"], ["audit", "orders"]])
+def test_verbs_of_spark_look_first(
+    verb: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Before Spark's libraries are loaded."""
+    path = tmp_path / "ringfence.toml"
+    path.write_text('[[addresses]]\nname = "orders"\n')
+    monkeypatch.setitem(sys.modules, "reconcile.job", None)  # importing it fails
+    monkeypatch.setitem(sys.modules, "reconcile.audit.job", None)
+
+    with pytest.raises(SystemExit) as caught:
+        program.run(cli.cli, [*verb, "--config", str(path), "--bootstrap-server", "127.0.0.1:1"], "ringfence")
+
+    assert caught.value.code == 2
+    assert (
+        "ringfence: no broker answers at kafka.bootstrap_servers = '127.0.0.1:1' (Connection refused)"
+        in capsys.readouterr().err
+    )

@@ -1,0 +1,112 @@
+"""``ringfence reconcile show``: anomalies of a kept run, without Spark and without the cluster."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from app import cli
+from app.verbs.reconcile import ANOMALIES
+from reconcile.anomalies.name import Anomaly
+from reconcile.night.nights import Night, Nights, results_folder
+from reconcile.spark.files import LocalFiles
+from ringfence_kafka import program
+from tests.support import figures
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> str:
+    """With one run, which has anomalies."""
+    state = tmp_path / "data" / "reconcile"
+    files = LocalFiles(str(state))
+    files.write(f"{results_folder(3)}/figures.json", figures.night().to_json())
+    night = Night(3, None, "2026-11-21", "anomalies", {}, {}, {}, {}, {}, app="shop")
+    Nights(files).commit(night)
+    path = tmp_path / "ringfence.toml"
+    path.write_text(f'[app]\nid = "shop"\ndata_dir = "{tmp_path / "data"}"\n[[addresses]]\nname = "orders"\n')
+    return str(path)
+
+
+def _run(*arguments: str) -> int | str | None:
+    with pytest.raises(SystemExit) as caught:
+        program.run(cli.cli, ["reconcile", *arguments], "ringfence")
+    return caught.value.code
+
+
+def _document(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, Any]:
+    assert _run("show", "--json", *arguments) == 0
+    document: dict[str, Any] = json.loads(capsys.readouterr().out)
+    return document
+
+
+def test_shows_where_each_stands(config: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """A line an anomaly, whole when it is piped; how many there are beside, and how to see them."""
+    finding = figures.night().addresses[0].findings[0]
+
+    assert _run("show", "--config", config, "--limit", "1") == 0
+
+    said = capsys.readouterr().out
+    [line] = [
+        each for each in said.splitlines() if f"{finding.topic}/{finding.partition}/{finding.offset}" in each
+    ]
+    assert finding.anomaly in line
+    assert finding.detail.split("[")[0] in line
+    assert "run 3 (anomalies): 1 of " in said
+    assert "shows all" in said
+
+
+def test_one_anomaly(config: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """By its name, however it is written; the limit holds."""
+    document = _document(capsys, "--config", config, "--anomaly", "lost", "--limit", "100")
+    fewer = _document(capsys, "--config", config, "--anomaly", "LOST", "--limit", "1")
+
+    known = [each for each in figures.night().addresses[0].findings if each.anomaly == "LOST"]
+    assert {each["anomaly"] for each in document["anomalies"]} == {"LOST"}
+    assert len(document["anomalies"]) == len(known)
+    assert document["total"] == figures.night().addresses[0].anomalies["LOST"]
+    assert fewer["anomalies"] == document["anomalies"][:1]
+    assert (document["run"], document["verdict"]) == (3, "anomalies")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (["--run", "9"], "--run 9: no such run is kept in"),
+        (["--anomaly", "LATE"], "is not one of"),
+        (["--limit", "0"], "--limit"),
+    ],
+)
+def test_what_is_not_there(
+    arguments: list[str], complaint: str, config: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Exit code 2, what is wrong, and what there is."""
+    assert _run("show", *arguments, "--config", config) == 2
+    assert complaint in capsys.readouterr().err
+
+
+def test_no_run_and_another_application(
+    tmp_path: Path, config: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A folder without runs, and one of another app.id."""
+    text = Path(config).read_text()
+    other = tmp_path / "other.toml"
+    other.write_text(text.replace('"shop"', '"mine"'))
+    empty = tmp_path / "empty.toml"
+    empty.write_text(text.replace(f"{tmp_path / 'data'}", f"{tmp_path / 'none'}"))
+
+    assert _run("show", "--config", str(other)) == 2
+    assert "has the runs of app.id = 'shop', and this is 'mine'" in capsys.readouterr().err
+    assert _run("show", "--config", str(empty)) == 2
+    assert "no run is kept in" in capsys.readouterr().err
+
+
+def test_options_stand_behind_the_verb(config: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Before it they would not be heard."""
+    assert _run("--config", config, "show") == 2
+    assert "write --config behind 'show'" in capsys.readouterr().err
+
+
+def test_names_of_anomalies() -> None:
+    """The command line knows all, without loading what knows them."""
+    assert list(ANOMALIES) == [each.value for each in Anomaly]

@@ -1,0 +1,37 @@
+"""Tables as a person sees them on any terminal, and as other programs read them."""
+
+import io
+
+import pytest
+from rich.console import Console
+from rich.table import Table
+
+from conf import terminal
+
+NAME = "orders-of-a-very-long-name-indeed-0"
+
+
+def _table() -> Table:
+    table = Table("lane", *(f"column {each}" for each in range(8)), title="rings")
+    table.add_row(NAME, *("x" * 40 for _ in range(8)))
+    return table
+
+
+@pytest.mark.parametrize("width", [40, 60, 80, 120])
+def test_the_first_column_is_never_cut(width: int) -> None:
+    """However narrow the window is, each row says what it is about."""
+    output = io.StringIO()
+
+    terminal.tell(_table(), Console(file=output, width=width, force_terminal=True, color_system=None))
+
+    assert NAME in output.getvalue()
+
+
+def test_whole_when_piped(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without a terminal each row is one line with all of it, whatever COLUMNS says."""
+    monkeypatch.setenv("COLUMNS", "40")
+
+    terminal.tell(_table())
+
+    rows = [each for each in capsys.readouterr().out.splitlines() if NAME in each]
+    assert [each.count("x" * 40) for each in rows] == [8]
