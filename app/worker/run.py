@@ -25,6 +25,7 @@ from app.worker.group import GroupOwnership
 from app.worker.metrics import Metrics
 from app.worker.transport import BatchTransport
 from app.worker.watch import BrokerWatch
+from ringfence_client.web import advertised
 from ringfence_kafka import collector, failpoints, insides, logs
 from ringfence_kafka.cluster import Cluster
 from ringfence_kafka.config.settings import KafkaSettings, Settings
@@ -104,10 +105,15 @@ def create_app(settings: Settings, known: Faults | None = None, denied: Faults |
         settings.app.id,
         autodiscover=False,
         broker=servers,
+        broker_client_id=settings.app.instance_name,
         broker_credentials=_credentials(settings.kafka),
         broker_heartbeat_interval=HEARTBEAT_S,
         broker_max_poll_interval=POLL_INTERVAL_MAX_S,
         broker_session_timeout=SESSION_TIMEOUT_S,
+        # The group's members tell it: `ringfence status` finds them so. It is none of Faust's own pages' business.
+        canonical_url=advertised(settings.app.web_host, settings.app.web_port)
+        if settings.app.web_port
+        else "",
         consumer_auto_offset_reset="earliest",
         consumer_max_fetch_size=FETCH_BYTES_MAX,
         consumer_metadata_max_age_ms=round(METADATA_AGE_S * 1000),
