@@ -23,6 +23,7 @@ from app.verbs.topic_rules import Findings
 from app.worker import web
 from app.worker.group import GroupOwnership
 from app.worker.metrics import Metrics
+from app.worker.page import Looks
 from app.worker.transport import BatchTransport
 from app.worker.watch import BrokerWatch
 from ringfence_client.web import advertised
@@ -137,7 +138,7 @@ def create_app(settings: Settings, known: Faults | None = None, denied: Faults |
     app.transport.excluded = app.end
     app.watch = BrokerWatch(app.cluster.ping)
     app.web = web.StatusWeb(app)
-    web.register(app, app.lanes, app.watch, metrics.show(app.lanes))
+    web.register(app, app.lanes, app.watch, metrics.show(app.lanes), Looks(settings))
     for address in settings.addresses:
         address_agent.register(app, settings.app.id, address, app.lanes)
     _connect(app)

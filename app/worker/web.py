@@ -1,4 +1,4 @@
-"""``GET /live``, ``GET /health`` and ``GET /metrics``, on Faust's web server."""
+"""The page, ``GET /status``, ``/live``, ``/health`` and ``/metrics``, on Faust's web server."""
 
 from typing import Any, ClassVar
 
@@ -7,7 +7,9 @@ from faust.web import Request, Response, View
 from faust.web.drivers.aiohttp import Web as AiohttpWeb
 
 from agents.lanes import Lanes
+from app.status.page import HEADERS
 from app.worker.metrics import Metrics
+from app.worker.page import Looks
 from app.worker.watch import BrokerWatch
 
 
@@ -20,7 +22,7 @@ class StatusWeb(AiohttpWeb):  # type: ignore[misc]
     optional_blueprints: ClassVar[list[Any]] = []
 
 
-def register(app: faust.App, lanes: Lanes, watch: BrokerWatch, metrics: Metrics) -> None:
+def register(app: faust.App, lanes: Lanes, watch: BrokerWatch, metrics: Metrics, looks: Looks) -> None:
     """Add the pages to the app's web server."""
 
     async def live(view: View, request: Request) -> Response:  # noqa: ARG001 - Faust's signature
@@ -45,6 +47,16 @@ def register(app: faust.App, lanes: Lanes, watch: BrokerWatch, metrics: Metrics)
         """For Prometheus."""
         return view.bytes(metrics.text(), content_type="text/plain")
 
+    async def page(view: View, request: Request) -> Response:  # noqa: ARG001 - Faust's signature
+        """For people."""
+        return view.html(await looks.html(lanes.report()), headers=dict(HEADERS))
+
+    async def status(view: View, request: Request) -> Response:  # noqa: ARG001 - Faust's signature
+        """The same for programs."""
+        return view.json(await looks.document())
+
+    app.page("/", name="page")(page)
+    app.page("/status", name="status")(status)
     app.page("/live", name="live")(live)
     app.page("/metrics", name="metrics")(exposition)
     app.page("/health", name="health")(health)

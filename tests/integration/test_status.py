@@ -91,6 +91,17 @@ def test_at_a_glance(scene: Scene) -> None:
     assert finding["do"].endswith(f"ringfence groups skip {scene.name} bad --consumer-group {scene.group}")
 
 
+def test_page(scene: Scene) -> None:
+    """The worker's web server shows the same to people and to programs."""
+    html = scene.worker.page("/")
+    code, told = scene.worker.get("/status")
+
+    assert "group bad waits" in html
+    assert f"{scene.group} at {scene.name}" in html
+    assert (code, told["app"]) == (200, scene.name)
+    assert [each["lane"] for each in told["addresses"][0]["lanes"]] == [f"{scene.name}-0", f"{scene.name}-1"]
+
+
 def test_nobody_runs(scene: Scene) -> None:
     """Without a worker and without a consumer both stand, with what starts them; what the changelog knows is still told."""
     scene.worker.kill()
