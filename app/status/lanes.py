@@ -111,6 +111,9 @@ async def _address(
     for place in places:
         meta, start = metas.get(place[1]), starts[place] or 0
         done[place] = max(committed[place] or 0, meta.next_offsets.get(topic, 0) if meta else 0, start)
+        state = (told.get(wire.lane_name(address.name, place[1])) or {}).get("state")
+        if state != model.OPEN and done[place] > (ends[place] or 0):
+            done[place] = start  # of another topic of that name: nothing of this one is processed
     oldest, undecided = await asyncio.gather(
         heads.first(settings.kafka, {each: (done[each], stable[each] or 0) for each in places}),
         heads.first(

@@ -5,12 +5,13 @@ from typing import Any, ClassVar
 import faust
 from faust.web import Request, Response, View
 from faust.web.drivers.aiohttp import Web as AiohttpWeb
+from prometheus_client import CONTENT_TYPE_LATEST
 
 from agents.lanes import Lanes
 from app.status.page import HEADERS
 from app.worker.metrics import Metrics
 from app.worker.page import Looks
-from app.worker.watch import BrokerWatch
+from ringfence_kafka.watch import BrokerWatch
 
 
 class StatusWeb(AiohttpWeb):  # type: ignore[misc]
@@ -45,7 +46,7 @@ def register(app: faust.App, lanes: Lanes, watch: BrokerWatch, metrics: Metrics,
 
     async def exposition(view: View, request: Request) -> Response:  # noqa: ARG001 - Faust's signature
         """For Prometheus."""
-        return view.bytes(metrics.text(), content_type="text/plain")
+        return view.bytes(metrics.text(), headers={"Content-Type": CONTENT_TYPE_LATEST})
 
     async def page(view: View, request: Request) -> Response:  # noqa: ARG001 - Faust's signature
         """For people."""

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 
 from app.embedded.broker import EmbeddedBroker
 from tests.support import kafka
@@ -100,6 +101,30 @@ def test_page(scene: Scene) -> None:
     assert f"{scene.group} at {scene.name}" in html
     assert (code, told["app"]) == (200, scene.name)
     assert [each["lane"] for each in told["addresses"][0]["lanes"]] == [f"{scene.name}-0", f"{scene.name}-1"]
+
+
+def test_metrics_of_the_consumer(scene: Scene) -> None:
+    """What Prometheus asks of a consumer that runs: its one unfinished message, and that it fails."""
+    names = ("lag_records", "failing_messages", "attempts_total", "ready", "handler_seconds_count")
+
+    def found() -> dict[str, float]:
+        samples = [
+            sample
+            for family in text_string_to_metric_families(scene.consumer.page("/metrics"))
+            for sample in family.samples
+            if sample.labels.get("outcome", "finished") == "finished"
+        ]
+        return {
+            each: sum(sample.value for sample in samples if sample.name == f"ringfence_consumer_{each}")
+            for each in names
+        }
+
+    wait_for(lambda: found()["lag_records"] == 1, lambda: str(found()))
+    told = found()
+
+    assert (told["failing_messages"], told["attempts_total"], told["ready"]) == (1, 60, 1)
+    assert told["handler_seconds_count"] > 61
+    assert f"page at http://127.0.0.1:{scene.worker.port}/" in scene.worker.log()
 
 
 def test_nobody_runs(scene: Scene) -> None:

@@ -42,4 +42,28 @@ MUTANTS: Final = (
         (Patch(_FINDINGS, 'elif lane.state == "refused":', 'elif lane.state == "refuse":'),),
         f"{_TESTS}::test_lane_that_waits_for_somebody",
     ),
+    Mutant(
+        "consumer-ready-without-brokers",
+        "Probes take a consumer that reaches no broker for ready.",
+        (
+            Patch(
+                "ringfence_client/web.py",
+                "ready = consumer.ready and not self._watch.away",
+                "ready = consumer.ready",
+            ),
+        ),
+        "tests/unit/test_consumer_metrics.py::test_broker_away",
+    ),
+    Mutant(
+        "lag-of-waiting-partitions-hidden",
+        "A partition that a consumer waits for is in no metric: nobody sees that it stands still.",
+        (
+            Patch(
+                "ringfence_client/metrics.py",
+                "(self._consumer.held_partitions.assigned or set()) - held.keys()",
+                "set(held) - held.keys()",
+            ),
+        ),
+        "tests/unit/test_consumer_metrics.py::test_metrics",
+    ),
 )
