@@ -18,8 +18,9 @@ from tests.support.standing import BRIDGE, STATUS, WORKER, with_lanes, with_shar
 
 
 def _only(status: Status) -> Finding:
-    (found,) = findings(status)
-    return found
+    found = findings(status)
+    assert len(found) == 1, found
+    return found[0]
 
 
 def test_all_well() -> None:
