@@ -8,9 +8,11 @@ from typing import Any
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from app.bridge.metrics import BridgeMetrics
 from app.embedded.broker import EmbeddedBroker
 from tests.support import kafka
 from tests.support.consumers import ConsumerProcess
+from tests.support.exposed import exposed, named
 from tests.support.kafka import Sent
 from tests.support.worker import WorkerProcess, configure, run_verb, wait_for
 
@@ -125,6 +127,17 @@ def test_metrics_of_the_consumer(scene: Scene) -> None:
     assert (told["failing_messages"], told["attempts_total"], told["ready"]) == (1, 60, 1)
     assert told["handler_seconds_count"] > 61
     assert f"page at http://127.0.0.1:{scene.worker.port}/" in scene.worker.log()
+
+
+def test_what_dashboards_ask_for(scene: Scene) -> None:
+    """Each metric that the alerts and the dashboard name is exposed by a worker, a consumer or a bridge."""
+    found = (
+        exposed(scene.worker.page("/metrics"))
+        | exposed(scene.consumer.page("/metrics"))
+        | exposed(BridgeMetrics([]).text().decode())
+    )
+
+    assert named() - found == set()
 
 
 def test_nobody_runs(scene: Scene) -> None:
