@@ -15,6 +15,7 @@ import click
 
 from app.bridge_cli import bridge
 from app.consumer_cli import consumers, groups
+from app.status_cli import status
 from app.verbs.audit import audit
 from app.verbs.reconcile import reconcile
 from ringfence_kafka.program import (
@@ -300,3 +301,4 @@ cli.add_command(bridge)
 cli.add_command(consumers)
 cli.add_command(groups)
 cli.add_command(reconcile)
+cli.add_command(status)

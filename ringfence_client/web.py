@@ -1,4 +1,4 @@
-"""A consumer's pages: ``/live``, ``/health``, ``/groups``; and what an operator may do to a group."""
+"""A consumer's pages: ``/live``, ``/health``, ``/metrics``, ``/groups``; and what an operator may do to a group."""
 
 import asyncio
 import socket
@@ -8,10 +8,13 @@ from contextlib import asynccontextmanager
 from typing import Any, Final
 
 from aiohttp import web
+from prometheus_client import CONTENT_TYPE_LATEST
 
 from ringfence_client.consumer import GroupConsumer
 from ringfence_client.held_partition import HeldPartition
 from ringfence_client.lease import LostError
+from ringfence_client.measuring import Measuring
+from ringfence_client.metrics import ConsumerMetrics
 
 GROUPS_MAX: Final = 1_000
 """Shown of a partition, the oldest first; more would serve nobody."""
@@ -27,11 +30,13 @@ def advertised(host: str, port: int) -> str:
 async def serving(consumer: GroupConsumer, listener: socket.socket) -> AsyncIterator[None]:
     """Answer on a socket that listens."""
     application = web.Application()
-    pages = _Pages(consumer)
+    measuring = Measuring(consumer)
+    pages = _Pages(consumer, measuring)
     application.add_routes(
         [
             web.get("/live", pages.live),
             web.get("/health", pages.health),
+            web.get("/metrics", pages.metrics),
             web.get("/groups", pages.groups),
             web.post("/groups/purge", pages.purge),
             web.post("/groups/skip", pages.skip),
@@ -42,24 +47,29 @@ async def serving(consumer: GroupConsumer, listener: socket.socket) -> AsyncIter
     await runner.setup()
     try:
         await web.SockSite(runner, listener).start()
-        yield
+        async with measuring:
+            yield
     finally:
         await runner.cleanup()
 
 
 class _Pages:
-    def __init__(self, consumer: GroupConsumer) -> None:
+    def __init__(self, consumer: GroupConsumer, measuring: Measuring) -> None:
         self._consumer = consumer
+        self._watch = measuring.watch
+        self._metrics = ConsumerMetrics(consumer, measuring)
 
     async def live(self, _request: web.Request) -> web.Response:
         """Answers while the event loop turns."""
         return web.json_response({"live": True})
 
     async def health(self, _request: web.Request) -> web.Response:
-        """503 until every assigned partition is held, and while something keeps its messages from being handled."""
+        """503 until every assigned partition is held, and while something keeps its messages from being handled, or the broker is away."""
         consumer = self._consumer
+        ready = consumer.ready and not self._watch.away
         report = {
-            "ready": consumer.ready,
+            "ready": ready,
+            "broker": "away" if self._watch.away else "answers",
             "consumer_group": consumer.group,
             "address": consumer.address.name,
             "partitions": {
@@ -78,7 +88,11 @@ class _Pages:
             "left_behind": consumer.dispatcher.runs.left_behind,
             "counts": dict(consumer.dispatcher.counts),
         }
-        return web.json_response(report, status=200 if consumer.ready else 503)
+        return web.json_response(report, status=200 if ready else 503)
+
+    async def metrics(self, _request: web.Request) -> web.Response:
+        """For Prometheus."""
+        return web.Response(body=self._metrics.text(), headers={"Content-Type": CONTENT_TYPE_LATEST})
 
     async def groups(self, _request: web.Request) -> web.Response:
         """What waits, by group."""

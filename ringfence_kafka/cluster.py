@@ -25,7 +25,7 @@ from confluent_kafka import KafkaError as ConfluentError
 from confluent_kafka import KafkaException, TopicCollection
 from confluent_kafka.admin import AdminClient
 
-from ringfence_kafka import describe, group_offsets, insides
+from ringfence_kafka import describe, group_offsets, insides, members
 from ringfence_kafka.access import REQUEST_TIMEOUT_MS, client_options, refusal
 from ringfence_kafka.config.settings import KafkaSettings
 from ringfence_kafka.errors import BrokerUnavailableError, PrerequisiteError, TopicError, named
@@ -204,6 +204,22 @@ class Cluster:
         if code:
             raise for_code(code)(f"the state of {self.group_id}")
         return str(state)
+
+    async def members(self) -> members.Members:
+        """Who is in the group now, and what each says of itself.
+
+        Raises:
+            KafkaError: the group's coordinator cannot say.
+        """
+        return await members.fetch(self._admin, self.group_id, self.kafka.instance_of)
+
+    async def offset_at(self, topic: str, partition: int, timestamp_ms: int) -> int | None:
+        """The first record of that time or later; None = there is none.
+
+        For who asks once: each time that is asked for is remembered.
+        """
+        found = await self._offsets.ask(TopicPartition(topic, partition), timestamp_ms)
+        return None if found < 0 else found
 
     async def describe_groups(self, groups: Collection[str]) -> dict[str, GroupDescription]:
         """Consumer groups, this one or others; one that nobody knows has no members.

@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
 from aiohttp import web
+from prometheus_client import CONTENT_TYPE_LATEST
 
 from agents.bridge.bridge import Bridge
 from app.bridge.metrics import BridgeMetrics
@@ -62,4 +63,4 @@ class _Pages:
 
     async def metrics(self, _request: web.Request) -> web.Response:
         """For Prometheus."""
-        return web.Response(body=self._metrics.text(), content_type="text/plain")
+        return web.Response(body=self._metrics.text(), headers={"Content-Type": CONTENT_TYPE_LATEST})

@@ -87,7 +87,7 @@ def show(settings: Settings, names: Sequence[str], as_json: bool) -> int:
         ConfigurationError: a name is not known, or there are no bridges.
         BrokerUnavailableError: no source answers.
     """
-    found = asyncio.run(_all(plans(settings, names)))
+    found = asyncio.run(read(plans(settings, names)))
     if all(each.fault for each in found):
         raise BrokerUnavailableError(
             "\n".join(dict.fromkeys(f"bridge {each.bridge}: {each.fault}" for each in found))
@@ -101,7 +101,8 @@ def show(settings: Settings, names: Sequence[str], as_json: bool) -> int:
     )
 
 
-async def _all(wanted: Iterable[Plan]) -> list[Shown]:
+async def read(wanted: Iterable[Plan]) -> list[Shown]:
+    """As the sources tell it now."""
     return list(await asyncio.gather(*map(_one, wanted)))
 
 
@@ -199,11 +200,11 @@ def _print(found: Sequence[Shown]) -> None:
         terminal.tell(
             _table(f"{title} ({each.state.lower().replace('_', ' ')}, {members})", each.partitions), console
         )
-        for text in _standing(each):
+        for text in standing(each):
             _say(console, f"  {text}")
 
 
-def _standing(shown: Shown) -> list[str]:
+def standing(shown: Shown) -> list[str]:
     """What somebody has to look at, each once for all partitions that it concerns."""
     told: dict[str, list[int]] = {}
     for row in shown.partitions:

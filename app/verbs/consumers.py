@@ -65,6 +65,12 @@ class LeaseRow:
     """The record is of a topic of that name that was deleted: nothing of the present one is delivered or acknowledged yet."""
     fault: str | None = None
     """Why the record cannot be read."""
+    head_attempts: int = 0
+    """How often the first unfinished message was begun."""
+    failing_offset: int | None = None
+    """Of the messages that handlers failed at, the one that fails for the longest; None = there is none."""
+    failing_attempts: int = 0
+    failing_since_ms: int | None = None
 
 
 class _Stored(NamedTuple):
@@ -75,7 +81,9 @@ class _Stored(NamedTuple):
     fault: str | None
 
 
-class _Found(NamedTuple):
+class Found(NamedTuple):
+    """What stands in the progress topic, and the groups that it names."""
+
     rows: list[LeaseRow]
     groups: dict[str, GroupDescription]
     faults: list[str]
@@ -95,7 +103,7 @@ def show(settings: Settings, address: str | None, group: str | None, as_json: bo
     """
     topic = None if address is None else settings.configured(address).accepted_topic
     try:
-        found = asyncio.run(_read(settings, topic, group))
+        found = asyncio.run(read(settings, topic, group))
     except TopicAuthorizationFailedError as error:
         raise PrerequisiteError(
             f"topic {error.args[0]}: this user may not see it: allow Describe on it, and Read on "
@@ -125,7 +133,8 @@ def show(settings: Settings, address: str | None, group: str | None, as_json: bo
     return NOT_WELL if found.faults else 0
 
 
-async def _read(settings: Settings, topic: str | None, group: str | None) -> _Found:
+async def read(settings: Settings, topic: str | None = None, group: str | None = None) -> Found:
+    """Of one accepted topic or of all, of one consumer group or of all."""
     async with Cluster(settings.kafka, group or settings.app.id) as cluster:
         kept = wire.progress_topic(settings.app.id)
         counts = await cluster.partition_counts([kept] if topic is None else [kept, topic])
@@ -170,7 +179,7 @@ async def _read(settings: Settings, topic: str | None, group: str | None) -> _Fo
             for place in places
         ]
     faults += [f"{row.consumer_group} {row.topic}/{row.partition}: {row.fault}" for row in rows if row.fault]
-    return _Found(rows, groups, faults)
+    return Found(rows, groups, faults)
 
 
 def _is_of_another(stored: _Stored, topic_id: str) -> bool:
@@ -218,6 +227,8 @@ def _row(
     ours = assigned == name and not progress.released
     recreated = recreated_from is not None
     acknowledged = progress.next if recreated_from is None else recreated_from
+    failures = {} if recreated else progress.failures
+    failing = min(failures, key=lambda offset: failures[offset].since_ms, default=None)
     return LeaseRow(
         consumer_group=place[0],
         address=address,
@@ -236,6 +247,10 @@ def _row(
         web=progress.web,
         recreated=recreated,
         fault=stored.fault if stored else None,
+        head_attempts=0 if recreated else progress.attempts.get(progress.next, 0),
+        failing_offset=failing,
+        failing_attempts=0 if failing is None else failures[failing].attempts,
+        failing_since_ms=None if failing is None else failures[failing].since_ms,
     )
 
 
@@ -243,7 +258,7 @@ _COLUMNS: Final = ("partition", "state", "token", "age", "delivered", "acknowled
 """What fits a terminal of 80 columns; names do not."""
 
 
-def _print(found: _Found) -> None:
+def _print(found: Found) -> None:
     console = terminal.console()
     if not found.rows:
         console.print("no consumer has held a partition yet", highlight=False)

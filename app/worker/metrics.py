@@ -11,6 +11,7 @@ from prometheus_client.registry import Collector
 
 from agents.lane import LaneState
 from agents.lanes import Lanes
+from ringfence_kafka.watch import BrokerWatch
 
 _COUNTERS: Final = {
     "bridge_duplicates": "Of the duplicates, those that their bridge had sent before; their own IDs were not looked at.",
@@ -48,9 +49,9 @@ class Metrics:
         if parts:
             self._sizes.setdefault(address, Counter()).update(parts)
 
-    def show(self, lanes: Lanes) -> Self:
-        """What these lanes count, too."""
-        self._registry.register(_LaneCollector(lanes))
+    def show(self, lanes: Lanes, watch: BrokerWatch) -> Self:
+        """What these lanes count, too, and whether brokers answer."""
+        self._registry.register(_LaneCollector(lanes, watch))
         return self
 
     def text(self) -> bytes:
@@ -85,10 +86,18 @@ class _SizesCollector(Collector):
 class _LaneCollector(Collector):
     """Counters survive a lane's departure: they only ever grow, as Prometheus expects."""
 
-    def __init__(self, lanes: Lanes) -> None:
+    def __init__(self, lanes: Lanes, watch: BrokerWatch) -> None:
         self._lanes = lanes
+        self._watch = watch
 
     def collect(self) -> Iterator[Metric]:
+        up = not self._watch.away
+        yield GaugeMetricFamily("ringfence_brokers_up", "1 = brokers answer.", value=float(up))
+        yield GaugeMetricFamily(
+            "ringfence_worker_ready",
+            "1 = every lane is open, as /health says.",
+            value=float(up and self._lanes.ready),
+        )
         yield from _counters(self._lanes)
         yield from _gauges(self._lanes)
 

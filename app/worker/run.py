@@ -8,6 +8,7 @@ import logging
 import os
 import signal
 import socket
+import time
 from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import Any, Final
@@ -23,14 +24,18 @@ from app.verbs.topic_rules import Findings
 from app.worker import web
 from app.worker.group import GroupOwnership
 from app.worker.metrics import Metrics
+from app.worker.page import Looks
+from app.worker.progress import EVERY_S as PROGRESS_EVERY_S
+from app.worker.progress import ProgressLine
 from app.worker.transport import BatchTransport
-from app.worker.watch import BrokerWatch
+from ringfence_client.web import advertised
 from ringfence_kafka import collector, failpoints, insides, logs, passing
 from ringfence_kafka.cluster import Cluster
 from ringfence_kafka.config.settings import KafkaSettings, Settings
 from ringfence_kafka.errors import PrerequisiteError, TopicError
 from ringfence_kafka.security import ssl_context
 from ringfence_kafka.together import StoppedError
+from ringfence_kafka.watch import BrokerWatch
 
 log: Final = logging.getLogger("ringfence.worker")
 
@@ -72,6 +77,7 @@ class RingfenceApp(faust.App):  # type: ignore[misc]
         self.add_future(self.watch.run())
         self.add_future(self._watch(self.lanes.measure_lag, LAG_EVERY_S))
         self.add_future(self._watch(self.lanes.look_at_topics, TOPICS_EVERY_S))
+        self.add_future(self._tell())
 
     async def _watch(self, look: Callable[[], Awaitable[None]], every_s: float) -> None:
         """Keep what ``/metrics`` and ``/health`` show a few seconds old at most, until the cluster answers nobody any more."""
@@ -79,6 +85,17 @@ class RingfenceApp(faust.App):  # type: ignore[misc]
             while True:
                 await look()
                 await asyncio.sleep(every_s)
+
+    async def _tell(self) -> None:
+        """How it goes, once a minute."""
+        url = str(self.conf.canonical_url).rstrip("/")
+        if url:
+            log.info("page at %s/", url)
+        line = ProgressLine(url)
+        while True:
+            began = time.monotonic()
+            await asyncio.sleep(PROGRESS_EVERY_S)
+            log.info("%s", line.next(self.lanes, time.monotonic() - began))
 
     async def on_stop(self) -> None:
         """Finish the lanes' transactions while we still are a member of the group, then leave it."""
@@ -109,6 +126,10 @@ def create_app(settings: Settings, known: Faults | None = None, denied: Faults |
         broker_heartbeat_interval=HEARTBEAT_S,
         broker_max_poll_interval=POLL_INTERVAL_MAX_S,
         broker_session_timeout=SESSION_TIMEOUT_S,
+        # The group's members tell it: `ringfence status` finds them so. It is none of Faust's own pages' business.
+        canonical_url=advertised(settings.app.web_host, settings.app.web_port)
+        if settings.app.web_port
+        else "",
         consumer_auto_offset_reset="earliest",
         consumer_max_fetch_size=FETCH_BYTES_MAX,
         consumer_metadata_max_age_ms=round(METADATA_AGE_S * 1000),
@@ -131,9 +152,9 @@ def create_app(settings: Settings, known: Faults | None = None, denied: Faults |
     app.lanes = Lanes(settings, app.cluster, faults, metrics.observe)
     app.transport.unreadable = app.lanes.note_unreadable
     app.transport.excluded = app.end
-    app.watch = BrokerWatch(app.cluster.ping)
+    app.watch = BrokerWatch(app.cluster.ping, log, "lanes wait for it")
     app.web = web.StatusWeb(app)
-    web.register(app, app.lanes, app.watch, metrics.show(app.lanes))
+    web.register(app, app.lanes, app.watch, metrics.show(app.lanes, app.watch), Looks(settings))
     for address in settings.addresses:
         address_agent.register(app, settings.app.id, address, app.lanes)
     _connect(app)

@@ -1,14 +1,17 @@
-"""``GET /live``, ``GET /health`` and ``GET /metrics``, on Faust's web server."""
+"""The page, ``GET /status``, ``/live``, ``/health`` and ``/metrics``, on Faust's web server."""
 
 from typing import Any, ClassVar
 
 import faust
 from faust.web import Request, Response, View
 from faust.web.drivers.aiohttp import Web as AiohttpWeb
+from prometheus_client import CONTENT_TYPE_LATEST
 
 from agents.lanes import Lanes
+from app.status.page import HEADERS
 from app.worker.metrics import Metrics
-from app.worker.watch import BrokerWatch
+from app.worker.page import Looks
+from ringfence_kafka.watch import BrokerWatch
 
 
 class StatusWeb(AiohttpWeb):  # type: ignore[misc]
@@ -20,7 +23,7 @@ class StatusWeb(AiohttpWeb):  # type: ignore[misc]
     optional_blueprints: ClassVar[list[Any]] = []
 
 
-def register(app: faust.App, lanes: Lanes, watch: BrokerWatch, metrics: Metrics) -> None:
+def register(app: faust.App, lanes: Lanes, watch: BrokerWatch, metrics: Metrics, looks: Looks) -> None:
     """Add the pages to the app's web server."""
 
     async def live(view: View, request: Request) -> Response:  # noqa: ARG001 - Faust's signature
@@ -43,8 +46,18 @@ def register(app: faust.App, lanes: Lanes, watch: BrokerWatch, metrics: Metrics)
 
     async def exposition(view: View, request: Request) -> Response:  # noqa: ARG001 - Faust's signature
         """For Prometheus."""
-        return view.bytes(metrics.text(), content_type="text/plain")
+        return view.bytes(metrics.text(), headers={"Content-Type": CONTENT_TYPE_LATEST})
 
+    async def page(view: View, request: Request) -> Response:  # noqa: ARG001 - Faust's signature
+        """For people."""
+        return view.html(await looks.html(lanes.report()), headers=dict(HEADERS))
+
+    async def status(view: View, request: Request) -> Response:  # noqa: ARG001 - Faust's signature
+        """The same for programs."""
+        return view.json(await looks.document())
+
+    app.page("/", name="page")(page)
+    app.page("/status", name="status")(status)
     app.page("/live", name="live")(live)
     app.page("/metrics", name="metrics")(exposition)
     app.page("/health", name="health")(health)

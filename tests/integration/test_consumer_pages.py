@@ -7,8 +7,9 @@ from typing import Any
 import aiohttp
 import pytest
 
-from ringfence_client import Message, Retry, web
+from ringfence_client import GroupConsumer, Message, Retry, web
 from ringfence_kafka import failpoints
+from ringfence_kafka.config.load import validate
 from tests.support.browser import Pages, pages_of
 from tests.support.consuming import Recorder, consuming, numbered
 from tests.support.kafka import Sent
@@ -40,6 +41,7 @@ async def test_health(bootstrap: str) -> None:
             assert report["partitions"] == {"0": {"next": 3, "fence": 1, "undone": 0, "kept": 0, "parked": 0}}
             assert (report["consumer_group"], report["address"]) == (bench.group, bench.name)
             assert (report["counts"], report["waiting"]) == ({"finished": 3}, {})
+            assert report["broker"] == "answers"
 
 
 async def test_purged(bootstrap: str) -> None:
@@ -149,7 +151,8 @@ async def test_running_is_not_skipped(bootstrap: str) -> None:
 async def test_bad_request(body: Any) -> None:
     """What cannot be understood is answered with what is wanted; nothing is dropped."""
     listener = socket.create_server(("127.0.0.1", 0))
-    nobody: Any = None  # not even asked
+    settings = validate({"addresses": [{"name": "orders"}]})
+    nobody = GroupConsumer(settings, settings.addresses[0], "group", Recorder())  # not even asked
     async with web.serving(nobody, listener), aiohttp.ClientSession() as session:
         pages = Pages(f"http://127.0.0.1:{listener.getsockname()[1]}", session)
         for path in ("/groups/purge", "/groups/skip"):

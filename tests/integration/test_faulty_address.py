@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import logging
 import math
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -18,6 +19,7 @@ from app.worker.metrics import Metrics
 from ringfence_kafka.cluster import Cluster
 from ringfence_kafka.config.load import validate
 from ringfence_kafka.config.settings import Settings
+from ringfence_kafka.watch import BrokerWatch
 from tests.support import kafka
 from tests.support.kafka import Sent
 from tests.support.lanes import Group, until
@@ -76,9 +78,10 @@ class Scene:
 
     def metrics(self) -> dict[tuple[str, str], float]:
         """Gauges by name and lane, or name and address where they have no lane."""
+        watch = BrokerWatch(self.cluster.ping, logging.getLogger("ringfence.test"), "")
         return {
             (sample.name, sample.labels.get("lane", sample.labels.get("address", ""))): sample.value
-            for family in text_string_to_metric_families(Metrics().show(self.lanes).text().decode())
+            for family in text_string_to_metric_families(Metrics().show(self.lanes, watch).text().decode())
             for sample in family.samples
             if family.type == "gauge"
         }
@@ -234,6 +237,22 @@ async def test_lag_that_nobody_tells(bootstrap: str, scene: Scene, monkeypatch: 
 
     assert math.isnan(scene.metrics()["ringfence_lag_records", f"{scene.faulty}-0"])
     assert scene.metrics()["ringfence_lag_records", f"{scene.sound}-0"] == 0
+
+
+async def test_lag_of_a_topic_that_is_another_one(bootstrap: str, scene: Scene) -> None:
+    """A refused lane that was further than the present topic's end has not processed any of it: all of it is its lag."""
+    kafka.send(bootstrap, scene.faulty, [Sent(b"%d" % each, b"g") for each in range(7)])
+    await scene.assign()
+    await scene.until_state(scene.faulty, "open")
+    (lane,) = [each for each in scene.lanes.lanes if each.name == f"{scene.faulty}-0"]
+    await until(lambda: lane.next == 7, lambda: str(scene.lanes.report()))
+    await asyncio.to_thread(_create_again, bootstrap, scene.faulty, 2)
+    kafka.send(bootstrap, scene.faulty, [Sent(b"new%d" % each, b"g") for each in range(3)], 0)
+    await scene.lanes.look_at_topics()
+    await scene.until_state(scene.faulty, "refused")
+    await scene.lanes.measure_lag()
+
+    assert scene.metrics()["ringfence_lag_records", f"{scene.faulty}-0"] == 3
 
 
 def test_worker_starts_without_a_faulty_address(bootstrap: str, tmp_path: Path) -> None:

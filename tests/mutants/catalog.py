@@ -15,6 +15,7 @@ from tests.mutants import (
     bugs_in_reconciled_transactions,
     bugs_in_recreated_topics,
     bugs_in_state,
+    bugs_in_status,
     bugs_in_the_path,
     bugs_in_transactions,
 )
@@ -35,4 +36,5 @@ CATALOG: Final[tuple[Mutant, ...]] = (
     *bugs_in_recreated_topics.MUTANTS,
     *bugs_in_reconciled_transactions.MUTANTS,
     *bugs_in_reconciled_bridges.MUTANTS,
+    *bugs_in_status.MUTANTS,
 )

@@ -1,12 +1,10 @@
-"""Watches whether the broker answers: an idle lane would not notice that it is gone."""
+"""Watches whether the broker answers: who has nothing to do would not notice that it is gone."""
 
 import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable
 from typing import Final
-
-log: Final = logging.getLogger("ringfence.worker")
 
 INTERVAL_S: Final = 2.0
 ANSWER_LIMIT_S: Final = 5.0
@@ -15,9 +13,11 @@ ANSWER_LIMIT_S: Final = 5.0
 class BrokerWatch:
     """Asks every other second; says once that the broker is away, and once that it is back."""
 
-    def __init__(self, ask: Callable[[], Awaitable[object]]) -> None:
-        """``ask`` is any small question to the cluster."""
+    def __init__(self, ask: Callable[[], Awaitable[object]], log: logging.Logger, meanwhile: str) -> None:
+        """``ask`` is any small question to the cluster; ``meanwhile`` says what becomes of messages while nobody answers."""
         self._ask = ask
+        self._log = log
+        self._meanwhile = meanwhile
         self._away_since: float | None = None
 
     @property
@@ -34,9 +34,13 @@ class BrokerWatch:
             except Exception as error:  # noqa: BLE001 - whatever it is, the broker did not answer
                 if self._away_since is None:
                     self._away_since = time.monotonic()
-                    log.warning("the broker does not answer (%s); lanes wait for it", type(error).__name__)
+                    self._log.warning(
+                        "the broker does not answer (%s); %s", type(error).__name__, self._meanwhile
+                    )
             else:
                 if self._away_since is not None:
-                    log.info("the broker answers again after %.0f s", time.monotonic() - self._away_since)
+                    self._log.info(
+                        "the broker answers again after %.0f s", time.monotonic() - self._away_since
+                    )
                     self._away_since = None
             await asyncio.sleep(INTERVAL_S)

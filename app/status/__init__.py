@@ -1,0 +1,1 @@
+"""How everything stands: addresses, lanes, consumers, bridges; and why something has stopped."""

@@ -1,0 +1,144 @@
+"""Consumer groups: leases from the progress topic, what waits from the accepted topic, and what the holders say themselves."""
+
+import asyncio
+import time
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any
+
+import aiohttp
+from aiokafka.errors import TopicAuthorizationFailedError
+
+from app.status.lanes import ask
+from app.status.model import Consumers, Share
+from app.verbs import consumers as leases
+from app.verbs.consumers import LeaseRow
+from ringfence_client.record import RELEASED
+from ringfence_kafka import heads
+from ringfence_kafka.config.settings import Settings
+from ringfence_kafka.errors import PrerequisiteError
+
+
+async def read(
+    settings: Settings, session: aiohttp.ClientSession, ignored: Collection[str] = ()
+) -> tuple[list[Consumers], list[str]]:
+    """Of all consumer groups that ever held a partition, but for those that are to be ignored; and what cannot be read."""
+    try:
+        found = await leases.read(settings)
+    except TopicAuthorizationFailedError as error:
+        return [], [f"topic {error.args[0]}: this user may not see it: allow Describe and Read on it"]
+    except PrerequisiteError as error:
+        return [], [str(error)]
+    rows = [each for each in found.rows if each.consumer_group not in ignored]
+    waiting = {
+        (each.topic, each.partition, offset): each.acknowledged + each.lag
+        for each in rows
+        if each.lag
+        for offset in (each.acknowledged, each.failing_offset)
+        if offset is not None
+    }
+    oldest = await _heads(settings, waiting)
+    webs = sorted(
+        {each.web for each in rows if each.web and each.state != RELEASED and each.holder_is_member}
+    )
+    asked = [ask(session, web, path) for web in webs for path in ("/health", "/groups")]
+    answers = await asyncio.gather(*asked)
+    said = {web: (answers[2 * at], answers[2 * at + 1]) for at, web in enumerate(webs)}
+    places = sorted({(each.consumer_group, each.topic) for each in rows})
+    shown = []
+    for name, topic in places:
+        own = [each for each in rows if (each.consumer_group, each.topic) == (name, topic)]
+        group = found.groups[name]
+        shown.append(_consumers(name, own, (group.state, sorted(group.members)), said, oldest))
+    return shown, [each for each in found.faults if not _is_ignored(each, ignored)]
+
+
+def _is_ignored(fault: str, ignored: Iterable[str]) -> bool:
+    return any(fault.startswith(f"{each} ") for each in ignored)
+
+
+async def _heads(
+    settings: Settings, waiting: Mapping[tuple[str, int, int], int]
+) -> dict[tuple[str, int, int], Any]:
+    """``waiting``: topic, partition, offset of the first unfinished message → where the partition ends. The first record from each on. Groups that stand at different places of a partition are asked for one after the other."""
+    left, found = set(waiting), {}
+    while left:
+        now = {(topic, partition): offset for topic, partition, offset in sorted(left, reverse=True)}
+        records = await heads.first(
+            settings.kafka, {place: (at, waiting[*place, at]) for place, at in now.items()}
+        )
+        for place, at in now.items():
+            left.discard((*place, at))
+            if place in records:
+                found[*place, at] = records[place]
+    return found
+
+
+def _consumers(
+    name: str,
+    rows: Sequence[LeaseRow],
+    group: tuple[str, list[str]],
+    said: Mapping[str, tuple[Mapping[str, Any] | None, Mapping[str, Any] | None]],
+    oldest: Mapping[tuple[str, int, int], Any],
+) -> Consumers:
+    webs = {each.web for each in rows if each.web in said}
+    healths = {
+        web: health for web in webs if (health := said[web][0]) and health.get("consumer_group") == name
+    }
+    faults = [fault for _, health in sorted(healths.items()) for fault in health.get("faults", ())]
+    left = sum(int(health.get("left_behind", 0)) for health in healths.values())
+    reasons = {
+        int(number): why for health in healths.values() for number, why in health.get("waiting", {}).items()
+    }
+    hot = _hottest([groups for web in healths if (groups := said[web][1])])
+    shares = [_share(row, oldest, hot.get(row.partition), reasons) for row in rows]
+    return Consumers(
+        name, rows[0].address or rows[0].topic, *group, shares, list(dict.fromkeys(faults)), left
+    )
+
+
+def _hottest(answers: Iterable[Mapping[str, Any]]) -> dict[int, tuple[str | None, int]]:
+    """By partition: the group of which most messages wait, and how many."""
+    found: dict[int, tuple[str | None, int]] = {}
+    for row in (each for answer in answers for each in answer.get("groups", ())):
+        known = found.get(row["partition"])
+        if row["group"] is not None and (known is None or row["depth"] > known[1]):
+            found[row["partition"]] = (row["group"], row["depth"])
+    return found
+
+
+def _share(
+    row: LeaseRow,
+    records: Mapping[tuple[str, int, int], Any],
+    hot: tuple[str | None, int] | None,
+    reasons: Mapping[int, str],
+) -> Share:
+    now = time.time()
+    head = records.get((row.topic, row.partition, row.acknowledged))
+    failing = records.get(
+        (row.topic, row.partition, -1 if row.failing_offset is None else row.failing_offset)
+    )
+    return Share(
+        partition=row.partition,
+        state=row.state,
+        holder=row.holder,
+        holder_is_member=row.holder_is_member,
+        waits=row.waits,
+        silent_seconds=row.age_seconds,
+        lag=row.lag,
+        running=row.running,
+        head_age_seconds=None if head is None else round(max(0.0, now - head.timestamp / 1000), 3),
+        head_group=_group(head),
+        head_attempts=row.head_attempts,
+        failing_group=_group(failing),
+        failing_attempts=row.failing_attempts,
+        failing_seconds=None
+        if row.failing_since_ms is None
+        else round(max(0.0, now - row.failing_since_ms / 1000), 3),
+        hot_group=hot[0] if hot else None,
+        hot_depth=hot[1] if hot else None,
+        reason=reasons.get(row.partition),
+    )
+
+
+def _group(record: Any) -> str | None:
+    return None if record is None or record.key is None else record.key.decode(errors="backslashreplace")

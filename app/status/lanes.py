@@ -1,0 +1,210 @@
+"""Workers and their lanes: who has them is asked of Kafka, how they do of the workers themselves."""
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+import aiohttp
+from aiokafka.errors import KafkaError, TopicAuthorizationFailedError
+
+from app.status import model
+from app.status.model import Address, Lane, Worker
+from ringfence_kafka import heads, log_reader, wire
+from ringfence_kafka.cluster import Cluster
+from ringfence_kafka.config.settings import AddressSettings, Settings
+from ringfence_kafka.members import Member, Members
+from tables.codec import META_KEY, FormatError, Meta, decode_meta
+
+ANSWER_LIMIT_S: Final = 3.0
+"""For a worker's or a consumer's web server."""
+RATE_OVER_S: Final = 60
+
+Place = tuple[str, int]
+"""Topic and partition."""
+
+
+async def ask(session: aiohttp.ClientSession, web: str, path: str = "/health") -> dict[str, Any] | None:
+    """A document of a web server; None = it does not answer, or with something else."""
+    if not web:
+        return None
+    try:
+        async with session.get(web.rstrip("/") + path) as answer:
+            document = await answer.json()
+    except (aiohttp.ClientError, OSError, TimeoutError, ValueError):
+        return None
+    return document if isinstance(document, dict) else None
+
+
+async def workers(
+    settings: Settings, cluster: Cluster, session: aiohttp.ClientSession
+) -> tuple[Members, list[Worker], dict[str, Any]]:
+    """The members of the workers' group; of lanes, by their names, what their workers say."""
+    inputs = {each.input_topic for each in settings.addresses}
+    group = await cluster.members()
+    answers = await asyncio.gather(*(ask(session, each.web) for each in group.members))
+    told: dict[str, Any] = {}
+    found = []
+    for member, answer in zip(group.members, answers, strict=True):
+        told |= (answer or {}).get("lanes") or {}
+        lanes = sum(topic in inputs for topic, _ in member.partitions)
+        found.append(_worker(member, lanes, answer))
+    return group, found, told
+
+
+def _worker(member: Member, lanes: int, answer: Mapping[str, Any] | None) -> Worker:
+    faults = [*(answer or {}).get("unreadable", ())]
+    for name, those in ((answer or {}).get("faults") or {}).items():
+        faults += [each if name == "*" else f"address {name}: {each}" for each in those]
+    return Worker(
+        name=member.name,
+        host=member.host,
+        web=member.web or None,
+        lanes=lanes,
+        ready=None if answer is None else bool(answer.get("ready")),
+        broker=None if answer is None else answer.get("broker"),
+        faults=faults,
+    )
+
+
+async def addresses(
+    settings: Settings, cluster: Cluster, group: Members, told: Mapping[str, Any]
+) -> list[Address]:
+    """All addresses; one whose topics cannot be asked has the fault and no lanes."""
+    return list(
+        await asyncio.gather(*(_address(settings, each, cluster, group, told) for each in settings.addresses))
+    )
+
+
+async def _address(
+    settings: Settings, address: AddressSettings, cluster: Cluster, group: Members, told: Mapping[str, Any]
+) -> Address:
+    topic = address.input_topic
+    try:
+        counts = await cluster.partition_counts([topic])
+        if topic not in counts:
+            return Address(address.name, topic, [], [f"topic {topic} does not exist"])
+        numbers = range(counts[topic])
+        places = [(topic, each) for each in numbers]
+        ends, stable, starts, committed = await asyncio.gather(
+            *(
+                _each(question, places)
+                for question in (
+                    cluster.high_watermark,
+                    cluster.stable_end,
+                    cluster.log_start,
+                    cluster.committed,
+                )
+            )
+        )
+    except TopicAuthorizationFailedError:
+        return Address(
+            address.name, topic, [], [f"topic {topic}: this user may not see it: allow Describe on it"]
+        )
+    since = round((time.time() - RATE_OVER_S) * 1000)
+    recent, metas = await asyncio.gather(
+        _each(lambda name, number: cluster.offset_at(name, number, since), places),
+        _metas(settings, address, cluster, numbers),
+    )
+    done = {}
+    for place in places:
+        meta, start = metas.get(place[1]), starts[place] or 0
+        done[place] = max(committed[place] or 0, meta.next_offsets.get(topic, 0) if meta else 0, start)
+        state = (told.get(wire.lane_name(address.name, place[1])) or {}).get("state")
+        if state != model.OPEN and done[place] > (ends[place] or 0):
+            done[place] = start  # of another topic of that name: nothing of this one is processed
+    oldest, undecided = await asyncio.gather(
+        heads.first(settings.kafka, {each: (done[each], stable[each] or 0) for each in places}),
+        heads.first(
+            settings.kafka,
+            {each: (max(done[each], stable[each] or 0), ends[each] or 0) for each in places if stable[each] is not None},
+            committed=False,
+        ),
+    )  # fmt: skip
+    owners = {place: member.name for member in group.members for place in member.partitions}
+    return Address(
+        address.name,
+        topic,
+        [
+            _lane(
+                wire.lane_name(address.name, place[1]), place[1], owners.get(place), told, metas.get(place[1]),
+                lag=None if ends[place] is None else max(0, (ends[place] or 0) - done[place]),
+                head=_age(oldest.get(place)),
+                undecided=_age(undecided.get(place)),
+                rate=_rate(recent[place], ends[place]),
+            )
+            for place in places
+        ],
+    )  # fmt: skip
+
+
+def _lane(
+    name: str,
+    partition: int,
+    worker: str | None,
+    told: Mapping[str, Any],
+    meta: Meta | None,
+    *,
+    lag: int | None,
+    head: float | None,
+    undecided: float | None,
+    rate: float | None,
+) -> Lane:
+    said: Mapping[str, Any] = told.get(name) or {}
+    ring: Mapping[str, Any] = said.get("ring") or {}
+    size, capacity = ring.get("size"), ring.get("capacity")
+    if not ring and meta is not None:
+        size, capacity = meta.head - max(meta.floor, meta.head - meta.capacity, 0), meta.capacity
+    state = said.get("state", model.UNKNOWN) if worker is not None else model.NOBODY
+    counts = [
+        said.get(each, 0) if ring else None for each in ("accepted", "duplicates", "unchecked", "quarantined")
+    ]
+    return Lane(
+        name, partition, str(state), said.get("reason"), worker, lag, head, undecided, rate,
+        size, capacity, ring.get("seconds_covered"), *counts,
+    )  # fmt: skip
+
+
+async def _metas(
+    settings: Settings, address: AddressSettings, cluster: Cluster, numbers: Iterable[int]
+) -> dict[int, Meta]:
+    """The newest meta record of each lane, as far as the end of its changelog tells it."""
+    topic = wire.changelog_topic(settings.app.id, address.name)
+    found: dict[int, Meta] = {}
+    with contextlib.suppress(TopicAuthorizationFailedError):
+        count = (await cluster.partition_counts([topic])).get(topic, 0)
+        places = [(topic, each) for each in numbers if each < count]
+        starts, ends = await asyncio.gather(
+            *(_each(ask, places) for ask in (cluster.log_start, cluster.stable_end))
+        )
+        spans = {each: (starts[each] or 0, ends[each] or 0) for each in places}
+        for (_, number), value in (await log_reader.newest(settings.kafka, spans, META_KEY)).items():
+            with contextlib.suppress(FormatError):
+                found[number] = decode_meta(value)
+    return found
+
+
+async def _each(question: Any, places: Iterable[Place]) -> dict[Place, int | None]:
+    """By place; None = it cannot be told, or there is none."""
+
+    async def one(place: Place) -> int | None:
+        try:
+            answer: int | None = await question(*place)
+        except (KafkaError, OSError, TimeoutError):
+            return None
+        return answer
+
+    places = list(places)
+    return dict(zip(places, await asyncio.gather(*map(one, places)), strict=True))
+
+
+def _rate(recent: int | None, end: int | None) -> float | None:
+    """``recent``: the first offset of the last minute; None = nothing came."""
+    if end is None:
+        return None
+    return 0.0 if recent is None else max(0, end - recent) / RATE_OVER_S
+
+
+def _age(record: Any) -> float | None:
+    return None if record is None else round(max(0.0, time.time() - record.timestamp / 1000), 3)

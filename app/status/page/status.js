@@ -1,0 +1,58 @@
+"use strict";
+// Brings the document anew every few seconds, and keeps where its reader is: focus, what is unfolded, where it is scrolled to.
+const EVERY_MS = 5000;
+const LIMIT_MS = 15000;
+let paused = false;
+let answered = new Date();
+
+function places() {
+  const open = [...document.querySelectorAll("main details[open]")].map((each) => each.id);
+  return { open, focus: document.activeElement && document.activeElement.id };
+}
+
+function restore(was) {
+  for (const id of was.open) {
+    const found = document.getElementById(id);
+    if (found) found.open = true;
+  }
+  const focused = was.focus && document.getElementById(was.focus);
+  if (focused && focused !== document.activeElement) focused.focus({ preventScroll: true });
+}
+
+async function refresh() {
+  const stale = document.getElementById("stale");
+  try {
+    const answer = await fetch("/", { cache: "no-store", signal: AbortSignal.timeout(LIMIT_MS) });
+    if (!answer.ok) throw new Error(answer.statusText);
+    const brought = new DOMParser().parseFromString(await answer.text(), "text/html");
+    const selection = document.getSelection();
+    if (selection && !selection.isCollapsed) return; // somebody copies a command
+    const was = places();
+    document.getElementById("all").replaceWith(document.adoptNode(brought.getElementById("all")));
+    document.title = brought.title;
+    restore(was);
+    answered = new Date();
+    stale.hidden = true;
+  } catch {
+    stale.textContent = `This worker has not answered since ${answered.toLocaleTimeString()}: what you see is of then. ` +
+      "Is it running? Another worker's page, or 'ringfence status', tells how things stand.";
+    stale.hidden = false;
+  }
+}
+
+async function run() {
+  for (;;) {
+    await new Promise((done) => setTimeout(done, EVERY_MS));
+    if (!paused && !document.hidden) await refresh();
+  }
+}
+
+const button = document.getElementById("pause");
+button.hidden = false;
+button.addEventListener("click", () => {
+  paused = !paused;
+  button.textContent = paused ? "Go on" : "Pause";
+  button.setAttribute("aria-pressed", String(paused));
+  if (!paused) refresh();
+});
+run();

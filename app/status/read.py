@@ -1,0 +1,75 @@
+"""Asks everybody: Kafka, the workers, the consumers, the sources of bridges."""
+
+import asyncio
+from collections.abc import Collection
+from datetime import UTC, datetime
+
+import aiohttp
+
+from agents.bridge.plan import plans
+from app.status import consuming, lanes
+from app.status.model import Bridge, Status
+from app.verbs import bridges
+from ringfence_kafka.cluster import Cluster
+from ringfence_kafka.config.settings import Settings
+from ringfence_kafka.members import Members
+
+
+async def read(settings: Settings, ignored: Collection[str] = ()) -> Status:
+    """Everything as it is now. Of what does not answer the rest is told.
+
+    Args:
+        settings: Whose.
+        ignored: Consumer groups that are of no interest any more.
+
+    Raises:
+        BrokerUnavailableError: nobody answers.
+    """
+    limit = aiohttp.ClientTimeout(total=lanes.ANSWER_LIMIT_S)
+    async with (
+        Cluster(settings.kafka, settings.app.id) as cluster,
+        aiohttp.ClientSession(timeout=limit) as session,
+    ):
+        await cluster.await_coordinator()
+        group, workers, told = (
+            await lanes.workers(settings, cluster, session)
+            if settings.addresses
+            else (Members("Dead", ()), [], {})
+        )
+        addresses, (consumers, faults), linked = await asyncio.gather(
+            lanes.addresses(settings, cluster, group, told),
+            consuming.read(settings, session, ignored),
+            _bridges(settings),
+        )
+    return Status(
+        app=settings.app.id,
+        bootstrap_servers=settings.kafka.bootstrap_servers,
+        at=datetime.now(UTC).isoformat(timespec="seconds"),
+        workers_state=group.state,
+        workers=workers,
+        addresses=addresses,
+        consumers=consumers,
+        bridges=linked,
+        faults=faults,
+    )
+
+
+async def _bridges(settings: Settings) -> list[Bridge]:
+    if not settings.bridges and not settings.cluster_connections:
+        return []
+    return [_bridge(each) for each in await bridges.read(plans(settings))]
+
+
+def _bridge(shown: bridges.Shown) -> Bridge:
+    return Bridge(
+        bridge=shown.bridge,
+        source_topic=shown.source_topic,
+        target_topic=shown.target_topic,
+        state=shown.state,
+        members=shown.members,
+        lag=sum(each.lag for each in shown.partitions) if shown.partitions else None,
+        forwarded=sum(each.forwarded for each in shown.partitions),
+        fault=shown.fault,
+        standing=bridges.standing(shown),
+        stands=shown.fault is not None or any(each.standing for each in shown.partitions),
+    )

@@ -1,0 +1,39 @@
+"""Numbers as people read them. Pure."""
+
+from typing import Final
+
+_STEPS: Final = ((2 * 86_400.0, 86_400.0, "days"), (2 * 3_600.0, 3_600.0, "hours"), (120.0, 60.0, "minutes"))
+
+
+def count(number: int, noun: str) -> str:
+    """``1 message``, ``2,000 messages``."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def age(seconds: float | None) -> str:
+    """In the largest unit of which there are two."""
+    if seconds is None:
+        return ""
+    for least, unit, name in _STEPS:
+        if seconds >= least:
+            return f"{seconds / unit:,.0f} {name}"
+    return f"{seconds:.0f} s" if seconds >= 10 else f"{seconds:.1f} s"  # noqa: PLR2004
+
+
+def number(value: float | None) -> str:
+    """Rounded; nothing where it is not known."""
+    return "" if value is None else f"{value:,.0f}"
+
+
+def rate(value: float | None) -> str:
+    """A second."""
+    if value is None:
+        return ""
+    return f"{value:,.0f}/s" if value >= 10 or not value else f"{value:.1f}/s"  # noqa: PLR2004
+
+
+def share(value: float | None) -> str:
+    """In percent; a little is not nothing."""
+    if value is None:
+        return ""
+    return "< 0.1 %" if 0 < value < 0.001 else f"{100 * value:.1f} %"  # noqa: PLR2004

@@ -1,0 +1,65 @@
+"""The worker's page and ``/status``: how everything stands, asked for when somebody looks, and not more often than that costs little."""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, Final
+
+from aiokafka.errors import KafkaError
+
+from app.status import page
+from app.status.findings import findings
+from app.status.model import Finding, Status
+from app.status.read import read
+from app.status.verb import as_document
+from ringfence_kafka.config.settings import Settings
+from ringfence_kafka.errors import RingfenceError, said
+
+KEPT_S: Final = 3.0
+"""However many look: the cluster is asked no more often."""
+LIMIT_S: Final = 12.0
+
+
+class Looks:
+    """What was seen last; who looks while somebody asks gets what that brings."""
+
+    def __init__(self, settings: Settings, ask: Callable[[Settings], Awaitable[Status]] = read) -> None:
+        """``ask``: the cluster, and all that run."""
+        self._settings = settings
+        self._ask = ask
+        self._lock = asyncio.Lock()
+        self._seen: tuple[Status | None, str] = (None, "nobody has looked yet")
+        self._seen_at = float("-inf")
+
+    async def look(self) -> tuple[Status | None, str]:
+        """The status, or why there is none."""
+        async with self._lock:
+            if time.monotonic() - self._seen_at > KEPT_S:
+                self._seen = await self._new()
+                self._seen_at = time.monotonic()
+        return self._seen
+
+    async def _new(self) -> tuple[Status | None, str]:
+        try:
+            async with asyncio.timeout(LIMIT_S):
+                return await self._ask(self._settings), ""
+        except TimeoutError:
+            return (
+                None,
+                f"no answer from {self._settings.kafka.bootstrap_servers} within {LIMIT_S:.0f} s: look at the brokers",
+            )
+        except (RingfenceError, KafkaError, OSError) as error:
+            return None, said(error)
+
+    async def html(self, own: Mapping[str, Any]) -> str:
+        """The page; ``own``: this worker's lanes."""
+        status, fault = await self.look()
+        found: Sequence[Finding] = findings(status) if status is not None else ()
+        return page.render(status, found, self._settings.app.instance_name, own, fault)
+
+    async def document(self) -> dict[str, Any]:
+        """As ``ringfence status --json`` has it."""
+        status, fault = await self.look()
+        if status is None:
+            return {"ok": False, "error": fault}
+        return as_document(status, findings(status))

@@ -1,0 +1,51 @@
+"""A line a minute in the log: what was done, what waits, and where there is more to see."""
+
+from collections import Counter
+from collections.abc import Mapping
+from typing import Final
+
+from agents.lane import LaneState
+from agents.lanes import Lanes
+
+EVERY_S: Final = 60.0
+
+
+class ProgressLine:
+    """Remembers the counts of the last one."""
+
+    def __init__(self, url: str) -> None:
+        """``url``: of the worker's page; empty = it has none."""
+        self._url = url
+        self._before: Counter[str] = Counter()
+
+    def next(self, lanes: Lanes, seconds: float) -> str:
+        """The line after so many seconds."""
+        open_lanes = sum(lanes.state_of(each)[0] is LaneState.OPEN for each in lanes.lanes)
+        waiting = [
+            lanes.lag((each.opening.address.input_topic, each.opening.partition)) for each in lanes.lanes
+        ]
+        waiting += [lanes.lag(each) for each in lanes.halves]
+        totals: Counter[str] = Counter()
+        for counts in lanes.totals().values():
+            totals.update(counts)
+        return self.line(totals, seconds, (open_lanes, len(waiting)), waiting)
+
+    def line(
+        self, totals: Mapping[str, int], seconds: float, lanes: tuple[int, int], waiting: list[int | None]
+    ) -> str:
+        """``lanes``: open, all; ``waiting``: the lag of each."""
+        done = {name: count - self._before[name] for name, count in totals.items()}
+        self._before = Counter(totals)
+        judged = [
+            f"{done.get('accepted', 0) + done.get('unchecked', 0):,} accepted",
+            f"{done.get('duplicates', 0):,} duplicates",
+        ]
+        judged += [
+            f"{done[name]:,} {name}" for name in ("forwarded", "quarantined", "gap_records") if done.get(name)
+        ]
+        unknown = sum(each is None for each in waiting)
+        lag = f"lag {sum(each or 0 for each in waiting):,}" + (
+            f" and unknown of {unknown} lanes" if unknown else ""
+        )
+        page = f"; {self._url}/" if self._url else ""
+        return f"in {seconds:.0f} s {', '.join(judged)}; {lag}; {lanes[0]} of {lanes[1]} lanes open{page}"

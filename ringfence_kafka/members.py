@@ -1,0 +1,75 @@
+"""Who is in a consumer group, with what each member says of itself beside the topics that it reads."""
+
+import json
+from collections.abc import Callable
+from typing import Final, NamedTuple
+
+from aiokafka.admin import AIOKafkaAdminClient
+from aiokafka.coordinator.protocol import ConsumerProtocolMemberAssignment, ConsumerProtocolMemberMetadata
+from aiokafka.errors import for_code
+
+STABLE: Final = "Stable"
+
+
+class Member(NamedTuple):
+    """One of a group."""
+
+    name: str
+    """Its own, of its client ID."""
+    host: str
+    web: str
+    """Where its web server is, if it says so, as Faust's workers do; else empty."""
+    partitions: frozenset[tuple[str, int]]
+    """Topic and number of what it was given; empty while the group gives out partitions."""
+
+
+class Members(NamedTuple):
+    """Of a group, at one moment."""
+
+    state: str
+    """In Kafka's words: Stable, Empty, Dead, PreparingRebalance, CompletingRebalance."""
+    members: tuple[Member, ...]
+
+    @property
+    def rebalancing(self) -> bool:
+        """Whether the group gives out its partitions now."""
+        return "Rebalance" in self.state
+
+
+async def fetch(admin: AIOKafkaAdminClient, group: str, named: Callable[[str], str]) -> Members:
+    """Those of now; ``named`` gives a member's name for its client ID.
+
+    Raises:
+        KafkaError: the group's coordinator cannot say, or this user may not see the group.
+    """
+    coordinator = await admin.find_coordinator(group)
+    (answer,) = await admin.describe_consumer_groups([group], coordinator)
+    ((code, _, state, _, _, members, *_),) = answer.groups
+    if code:
+        raise for_code(code)(f"the members of {group}")
+    found = (_member(each) for each in members)
+    return Members(str(state), tuple(sorted(each._replace(name=named(each.name)) for each in found)))
+
+
+def _member(described: tuple[object, ...]) -> Member:
+    """Of a description, in whatever version of Kafka's protocol: metadata and assignment stand last."""
+    *front, metadata, assignment = described
+    client_id, host = str(front[-2]), str(front[-1]).removeprefix("/")
+    return Member(client_id, host, _web(metadata), _partitions(assignment))
+
+
+def _web(metadata: object) -> str:
+    """Where Faust says that the member's web server is."""
+    try:
+        told = json.loads(ConsumerProtocolMemberMetadata.decode(metadata).user_data or b"{}")
+        return str(told.get("url") or "")
+    except (ValueError, TypeError, AttributeError):
+        return ""  # another client's, or none yet
+
+
+def _partitions(assignment: object) -> frozenset[tuple[str, int]]:
+    try:
+        decoded = ConsumerProtocolMemberAssignment.decode(assignment)
+    except (ValueError, TypeError):
+        return frozenset()
+    return frozenset((tp.topic, tp.partition) for tp in decoded.partitions())

@@ -1,0 +1,165 @@
+"""What an operator looks at, beside a worker and a consumer that run, and when they are gone."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from app.bridge.metrics import BridgeMetrics
+from app.embedded.broker import EmbeddedBroker
+from tests.support import kafka
+from tests.support.consumers import ConsumerProcess
+from tests.support.exposed import exposed, named
+from tests.support.kafka import Sent
+from tests.support.worker import WorkerProcess, configure, run_verb, wait_for
+
+PARTITIONS = 2
+
+
+class Scene:
+    """An address of two partitions with a worker, and a consumer whose handler fails for ever at the group ``bad``."""
+
+    def __init__(self, bootstrap: str, folder: Path) -> None:
+        self.bootstrap = bootstrap
+        self.name = kafka.unique("status")
+        self.group = f"{self.name}-group"
+        self.config = configure(
+            folder,
+            bootstrap,
+            self.name,
+            [{"name": self.name, "partitions": PARTITIONS, "id_cache_size": 100}],
+        )
+        self.worker = WorkerProcess(self.config, "w")
+        self.consumer = ConsumerProcess(self.config, "c", self.name, self.group, handler="refuse_or_hold")
+
+    def send(self) -> None:
+        """60 messages, a third of them twice, and one that fails."""
+        fine = [Sent(b"%d" % each, b"g%d" % (each % 7)) for each in range(60)]
+        kafka.send(self.bootstrap, self.name, [*fine, *fine[:20], Sent(b"b", b"bad")])
+
+    def status(self, *arguments: str, code: int | None = None) -> dict[str, Any]:
+        """As JSON."""
+        done = run_verb("status", "--json", *arguments, "--config", str(self.config), check=False)
+        assert code is None or done.returncode == code, f"{done.returncode}\n{done.stdout}{done.stderr}"
+        return dict(json.loads(done.stdout))
+
+    def settled(self) -> bool:
+        """Whether all that was sent is judged, and all but one handled."""
+        counts = self.consumer.health()[1].get("counts", {})
+        return bool(counts.get("finished") == 60 and counts.get("failed", 0) > 1)
+
+
+@pytest.fixture(scope="module")
+def scene(broker: EmbeddedBroker, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
+    """It runs, and has come to rest."""
+    scene = Scene(broker.bootstrap_servers, tmp_path_factory.mktemp("status"))
+    try:
+        scene.worker.start()
+        scene.consumer.start()
+        scene.worker.wait_ready()
+        scene.consumer.wait_ready()
+        scene.send()
+        wait_for(scene.settled, lambda: f"{scene.consumer.health()}\n{scene.consumer.log()}")
+        yield scene
+    finally:
+        scene.worker.destroy()
+        scene.consumer.destroy()
+
+
+def test_at_a_glance(scene: Scene) -> None:
+    """Lanes with their worker, how much was dropped, who consumes, and what fails there, with the command that helps."""
+    told = scene.status()
+    (worker,) = told["workers"]
+    (address,) = told["addresses"]
+    (consumers,) = told["consumers"]
+    lanes = address["lanes"]
+    failing = [each for each in told["findings"] if "group bad waits" in each["what"]]
+
+    assert (worker["name"], worker["lanes"], worker["ready"]) == ("w", PARTITIONS, True)
+    assert worker["web"].endswith(f":{scene.worker.port}")
+    assert [(each["state"], each["worker"], each["lag"]) for each in lanes] == [("open", "w", 0)] * 2
+    assert sum(each["accepted"] for each in lanes) == 61
+    assert sum(each["duplicates"] for each in lanes) == 20
+    assert sum(each["ring_size"] for each in lanes) == 61
+    assert sum(each["rate"] for each in lanes) == pytest.approx(
+        81 / 60, abs=0.2
+    )  # by the records' timestamps
+    assert (consumers["consumer_group"], consumers["address"]) == (scene.group, scene.name)
+    assert len(consumers["members"]) == 1
+    assert [each["head_group"] for each in consumers["partitions"] if each["lag"]] == ["bad"]
+    (finding,) = failing
+    assert finding["do"].endswith(f"ringfence groups skip {scene.name} bad --consumer-group {scene.group}")
+
+
+def test_page(scene: Scene) -> None:
+    """The worker's web server shows the same to people and to programs."""
+    html = scene.worker.page("/")
+    code, told = scene.worker.get("/status")
+
+    assert "group bad waits" in html
+    assert f"{scene.group} at {scene.name}" in html
+    assert (code, told["app"]) == (200, scene.name)
+    assert [each["lane"] for each in told["addresses"][0]["lanes"]] == [f"{scene.name}-0", f"{scene.name}-1"]
+
+
+def test_metrics_of_the_consumer(scene: Scene) -> None:
+    """What Prometheus asks of a consumer that runs: its one unfinished message, and that it fails."""
+    names = ("lag_records", "failing_messages", "attempts_total", "ready", "handler_seconds_count")
+
+    def found() -> dict[str, float]:
+        samples = [
+            sample
+            for family in text_string_to_metric_families(scene.consumer.page("/metrics"))
+            for sample in family.samples
+            if sample.labels.get("outcome", "finished") == "finished"
+        ]
+        return {
+            each: sum(sample.value for sample in samples if sample.name == f"ringfence_consumer_{each}")
+            for each in names
+        }
+
+    wait_for(lambda: found()["lag_records"] == 1, lambda: str(found()))
+    told = found()
+
+    assert (told["failing_messages"], told["attempts_total"], told["ready"]) == (1, 60, 1)
+    assert told["handler_seconds_count"] > 61
+    assert f"page at http://127.0.0.1:{scene.worker.port}/" in scene.worker.log()
+
+
+def test_what_dashboards_ask_for(scene: Scene) -> None:
+    """Each metric that the alerts and the dashboard name is exposed by a worker, a consumer or a bridge."""
+    found = (
+        exposed(scene.worker.page("/metrics"))
+        | exposed(scene.consumer.page("/metrics"))
+        | exposed(BridgeMetrics([]).text().decode())
+    )
+
+    assert named() - found == set()
+
+
+def test_nobody_runs(scene: Scene) -> None:
+    """Without a worker and without a consumer both stand, with what starts them; what the changelog knows is still told."""
+    scene.worker.kill()
+    scene.consumer.kill()
+    try:
+        kafka.send(scene.bootstrap, scene.name, [Sent(b"new", b"g")])
+        wait_for(lambda: not scene.status()["workers"], lambda: str(scene.status()))
+        wait_for(lambda: not scene.status()["consumers"][0]["members"], lambda: str(scene.status()))
+        told = scene.status(code=1)
+        without = scene.status("--ignore-group", scene.group, code=1)
+    finally:
+        scene.worker.start()
+        scene.consumer.start()
+        scene.worker.wait_ready()
+        scene.consumer.wait_ready()
+    standing = [each["do"].split(" --")[0] for each in told["findings"] if each["stands"]]
+
+    assert standing == ["ringfence worker", f"ringfence consume {scene.name}"]
+    lanes = told["addresses"][0]["lanes"]
+    assert {each["state"] for each in lanes} == {"nobody"}
+    assert sum(each["lag"] for each in lanes) == 1
+    assert sum(each["ring_size"] for each in lanes) == 61
+    assert without["consumers"] == []

@@ -1,0 +1,69 @@
+"""Bugs in what an operator is told: what stands is passed over, or what passes by itself wakes somebody."""
+
+from typing import Final
+
+from tests.mutants.mutant import Mutant, Patch
+
+_FINDINGS: Final = "app/status/findings.py"
+_TESTS: Final = "tests/unit/test_status.py"
+
+MUTANTS: Final = (
+    Mutant(
+        "status-no-worker-unseen",
+        "No worker runs, and status says that all is ok.",
+        (
+            Patch(
+                _FINDINGS, "if not status.workers and not rebalancing:", "if status.workers and rebalancing:"
+            ),
+        ),
+        f"{_TESTS}::test_no_worker",
+    ),
+    Mutant(
+        "status-rebalance-wakes-somebody",
+        "Each rebalance is told as lanes that nobody has.",
+        (
+            Patch(
+                _FINDINGS,
+                'if status.workers and "Rebalance" not in status.workers_state:',
+                "if status.workers:",
+            ),
+        ),
+        f"{_TESTS}::test_rebalance",
+    ),
+    Mutant(
+        "status-failing-never-stands",
+        "A group that fails for hours is a note for ever.",
+        (Patch(_FINDINGS, "stands=share.failing_seconds > PASSES_S", "stands=False"),),
+        f"{_TESTS}::test_failing",
+    ),
+    Mutant(
+        "status-refused-lane-passes-by-itself",
+        "A lane that waits for somebody is told as one that is about to open.",
+        (Patch(_FINDINGS, 'elif lane.state == "refused":', 'elif lane.state == "refuse":'),),
+        f"{_TESTS}::test_lane_that_waits_for_somebody",
+    ),
+    Mutant(
+        "consumer-ready-without-brokers",
+        "Probes take a consumer that reaches no broker for ready.",
+        (
+            Patch(
+                "ringfence_client/web.py",
+                "ready = consumer.ready and not self._watch.away",
+                "ready = consumer.ready",
+            ),
+        ),
+        "tests/unit/test_consumer_metrics.py::test_broker_away",
+    ),
+    Mutant(
+        "lag-of-waiting-partitions-hidden",
+        "A partition that a consumer waits for is in no metric: nobody sees that it stands still.",
+        (
+            Patch(
+                "ringfence_client/metrics.py",
+                "(self._consumer.held_partitions.assigned or set()) - held.keys()",
+                "set(held) - held.keys()",
+            ),
+        ),
+        "tests/unit/test_consumer_metrics.py::test_metrics",
+    ),
+)

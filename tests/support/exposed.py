@@ -1,0 +1,48 @@
+"""What rules and dashboards ask Prometheus for, and what processes expose."""
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+OPS: Final = Path(__file__).resolve().parents[2] / "ops"
+RULES: Final = OPS / "prometheus" / "ringfence.rules.yml"
+DASHBOARD: Final = OPS / "grafana" / "ringfence.json"
+_NAME: Final = re.compile(r"\bringfence_[a-z_]+\b")
+_SUFFIXES: Final = {"counter": ("_total",), "histogram": ("_bucket", "_sum", "_count"), "gauge": ("",)}
+
+
+def expressions() -> list[str]:
+    """Of all panels and variables of the dashboard."""
+
+    def inside(value: Any) -> Iterator[str]:
+        if isinstance(value, dict):
+            for key, each in value.items():
+                if key in {"expr", "definition"}:
+                    yield each
+                else:
+                    yield from inside(each)
+        elif isinstance(value, list):
+            for each in value:
+                yield from inside(each)
+
+    return list(inside(json.loads(DASHBOARD.read_text("utf-8"))))
+
+
+def named() -> set[str]:
+    """Metrics that are asked for."""
+    rules = "\n".join(
+        each
+        for each in RULES.read_text("utf-8").splitlines()
+        if "ringfence." not in each and "- name:" not in each
+    )
+    return set(_NAME.findall("\n".join([rules, *expressions()])))
+
+
+def exposed(exposition: str) -> set[str]:
+    """Names of the samples that an exposition has, or will have when there is something to count."""
+    kinds = re.findall(r"^# TYPE (\S+) (\S+)$", exposition, re.MULTILINE)
+    return {
+        name if name.endswith(suffix) else name + suffix for name, kind in kinds for suffix in _SUFFIXES[kind]
+    }

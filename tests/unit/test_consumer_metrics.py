@@ -1,0 +1,147 @@
+"""What a consumer tells Prometheus and its probes, of partitions in every state."""
+
+import json
+import math
+import shutil
+import subprocess
+import time
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from aiohttp import web
+from prometheus_client.parser import text_string_to_metric_families
+
+from ringfence_client import GroupConsumer
+from ringfence_client.handler import HandlerRuns
+from ringfence_client.held_partition import HeldPartition
+from ringfence_client.lease import Lease
+from ringfence_client.measuring import Measuring
+from ringfence_client.memory import Memory
+from ringfence_client.metrics import ConsumerMetrics
+from ringfence_client.record import Progress
+from ringfence_client.web import _Pages
+from ringfence_client.window import Window
+from ringfence_kafka.config.load import validate
+from tests.unit.test_window import Fetched
+
+
+async def _handle(_: Any) -> None:
+    """Nothing."""
+
+
+def _consumer() -> GroupConsumer:
+    """It was never connected; one partition is held, one draining, one waited for."""
+    settings = validate({"addresses": [{"name": "orders"}]})
+    consumer = GroupConsumer(settings, settings.addresses[0], "billing", _handle)
+    consumer.held_partitions.assigned = {0, 2}
+    for number in (0, 1):
+        lease = Lease("billing", "orders.accepted", number, "c1/1", token=3)
+        window = Window(Progress(5), memory=Memory(64 * 2**20))
+        writer: Any = SimpleNamespace(fault="", letters=SimpleNamespace(fault=""))
+        unused: Any = None
+        consumer.partitions[number] = HeldPartition(lease, window, writer, unused, unused)
+    consumer.partitions[1].draining = True
+    now = round(time.time() * 1000)
+    consumer.partitions[0].window.feed(
+        [Fetched(5, b"a", timestamp=now - 90_000), Fetched(6, b"b", timestamp=now)]
+    )
+    consumer.partitions[0].window.fail(5, now)
+    consumer.dispatcher.counts.update(finished=7, failed=2, dead_letters=1)
+    return consumer
+
+
+def _samples(metrics: ConsumerMetrics) -> dict[tuple[str, ...], float]:
+    """By name, then the values of all labels but the consumer's own."""
+    own = {"consumer_group", "address"}
+    return {
+        (
+            sample.name,
+            *(value for label, value in sorted(sample.labels.items()) if label not in own),
+        ): sample.value
+        for family in text_string_to_metric_families(metrics.text().decode())
+        for sample in family.samples
+        if sample.labels.get("consumer_group") == "billing" and sample.labels["address"] == "orders"
+    }
+
+
+def test_metrics() -> None:
+    """Lag of what is held and what is waited for, age of the oldest head, leases by state, attempts by outcome."""
+    consumer = _consumer()
+    measuring = Measuring(consumer)
+    metrics = ConsumerMetrics(consumer, measuring)
+    measuring.lags = {0: 4, 2: None}
+    consumer.dispatcher.runs.observe(0.02)
+    found = _samples(metrics)
+
+    assert found["ringfence_consumer_lag_records", "0"] == 4
+    assert math.isnan(found["ringfence_consumer_lag_records", "2"])
+    assert found["ringfence_consumer_head_age_seconds", "0"] == pytest.approx(90, abs=5)
+    assert found["ringfence_consumer_head_age_seconds", "1"] == 0
+    assert found["ringfence_consumer_failing_messages", "0"] == 1
+    assert found["ringfence_consumer_unfinished_messages", "0"] == 2
+    assert [key[1:] for key in found if key[0] == "ringfence_consumer_lease_state"] == [
+        ("0", "held"), ("1", "draining"), ("2", "waiting"),
+    ]  # fmt: skip
+    assert found["ringfence_consumer_attempts_total", "finished"] == 7
+    assert found["ringfence_consumer_attempts_total", "failed"] == 2
+    assert found["ringfence_consumer_dead_letters_total",] == 1
+    assert found["ringfence_consumer_handlers",] == 10
+    assert found["ringfence_consumer_handlers_running",] == 0
+    assert found["ringfence_consumer_handler_seconds_count",] == 1
+    assert found["ringfence_brokers_up",] == 1
+    assert found["ringfence_consumer_ready",] == 0
+
+
+async def test_broker_away() -> None:
+    """A consumer that has all its partitions is not ready while brokers do not answer; health and metrics say so."""
+    consumer = _consumer()
+    consumer.held_partitions.assigned = {0}
+    measuring = Measuring(consumer)
+    pages = _Pages(consumer, measuring)
+    request: Any = None
+
+    def told(answer: web.Response) -> tuple[int, str]:
+        return answer.status, json.loads(answer.text or "")["broker"]
+
+    assert told(await pages.health(request)) == (200, "answers")
+    measuring.watch._away_since = 0.0
+    assert told(await pages.health(request)) == (503, "away")
+    assert b'ringfence_brokers_up{address="orders",consumer_group="billing"} 0.0' in measuring_text(pages)
+
+
+def measuring_text(pages: _Pages) -> bytes:
+    """Its metrics."""
+    return pages._metrics.text()
+
+
+async def test_runs_are_timed() -> None:
+    """However a run ends, it is told how long it took."""
+    took: list[float] = []
+
+    async def fail(_: Any) -> None:
+        raise ValueError("no")
+
+    for handler in (_handle, fail):
+        runs = HandlerRuns(handler, 1)
+        runs.observe = took.append
+        message: Any = None
+        try:
+            await runs.run(message)
+        except ValueError:
+            took.append(-1)
+
+    assert [each >= 0 for each in took] == [True, True, False]
+
+
+def test_prometheus_conventions() -> None:
+    """Names, units and help are as promtool wants them."""
+    promtool = shutil.which("promtool")
+    if promtool is None:
+        pytest.skip("no promtool on this machine: install the package prometheus")
+    consumer = _consumer()
+    done = subprocess.run(
+        [promtool, "check", "metrics"], input=ConsumerMetrics(consumer, Measuring(consumer)).text(), capture_output=True, check=False
+    )  # fmt: skip
+
+    assert (done.returncode, done.stdout + done.stderr) == (0, b"")

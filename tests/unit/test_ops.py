@@ -1,0 +1,109 @@
+"""Alerts and dashboard: what they ask for exists, and each alert fires when it should and not before."""
+
+import logging
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from agents.lanes import Lanes
+from app.bridge.metrics import BridgeMetrics
+from app.worker.metrics import Metrics
+from ringfence_client import GroupConsumer
+from ringfence_client.measuring import Measuring
+from ringfence_client.metrics import ConsumerMetrics
+from ringfence_kafka.cluster import Cluster
+from ringfence_kafka.config.load import validate
+from ringfence_kafka.watch import BrokerWatch
+from tests.support.exposed import DASHBOARD, RULES, exposed, expressions, named
+
+TESTS = RULES.with_name("ringfence.rules.test.yml")
+
+
+def _promtool(*arguments: str) -> None:
+    promtool = shutil.which("promtool")
+    if promtool is None:
+        pytest.skip("no promtool on this machine: install the package prometheus")
+    done = subprocess.run(
+        [promtool, *arguments], cwd=RULES.parent, capture_output=True, text=True, check=False
+    )
+
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_rules() -> None:
+    """Prometheus takes them, and each fires in its case."""
+    _promtool("check", "rules", RULES.name)
+    _promtool("test", "rules", TESTS.name)
+
+
+def test_every_rule_is_tried() -> None:
+    """Each alert has a case in which it fires."""
+    alerts = re.findall(r"alert: (\w+)", RULES.read_text("utf-8"))
+    fires = re.findall(r'__name__="ALERTS", alertname="(\w+)"', TESTS.read_text("utf-8"))
+
+    assert len(alerts) == len(set(alerts)) > 20
+    assert set(alerts) == set(fires)
+
+
+def test_every_rule_names_a_way_out() -> None:
+    """Summary, what to do, and how urgent it is."""
+    text = RULES.read_text("utf-8")
+    rules = text.split("- alert: ")[1:]
+
+    for rule in rules:
+        assert re.search(r"labels: \{severity: (critical|warning)\}", rule), rule
+        assert "summary: " in rule, rule
+        assert "description: " in rule, rule
+
+
+def test_queries_of_the_dashboard(tmp_path: Path) -> None:
+    """Prometheus reads every one of them, variables filled in."""
+    queries = [each for each in expressions() if not each.startswith("label_values(")]
+    rules = "\n".join(
+        f"      - record: panel:number:{number}\n        expr: {_filled(query)!r}"
+        for number, query in enumerate(queries)
+    )
+    file = tmp_path / "panels.yml"
+    file.write_text(f"groups:\n  - name: panels\n    rules:\n{rules}\n", "utf-8")
+    _promtool("check", "rules", str(file))
+
+    assert len(queries) > 20
+
+
+def _filled(query: str) -> str:
+    return query.replace("$__rate_interval", "5m").replace("$address", ".*")
+
+
+def test_metrics_are_exposed() -> None:
+    """What is asked for is what workers, consumers and bridges expose; a test with real processes asks them the same."""
+    settings = validate({"addresses": [{"name": "orders"}]})
+    cluster = Cluster(settings.kafka, settings.app.id)
+    consumer = GroupConsumer(settings, settings.addresses[0], "billing", print)
+    watch = BrokerWatch(cluster.ping, logging.getLogger("ringfence.test"), "")
+    found = (
+        exposed(Metrics().show(Lanes(settings, cluster), watch).text().decode())
+        | exposed(ConsumerMetrics(consumer, Measuring(consumer)).text().decode())
+        | exposed(BridgeMetrics([]).text().decode())
+    )
+
+    assert named() - found == set()
+    assert "ringfence_fenced" not in found
+
+
+def test_panels_do_not_overlap() -> None:
+    """Nothing of the dashboard is hidden behind something else, and every panel says what it is."""
+    places = re.findall(
+        r'"gridPos": \{\s*"h": (\d+),\s*"w": (\d+),\s*"x": (\d+),\s*"y": (\d+)', DASHBOARD.read_text("utf-8")
+    )
+    cells = [
+        (x, y)
+        for h, w, left, top in (map(int, each) for each in places)
+        for x in range(left, left + w)
+        for y in range(top, top + h)
+    ]
+
+    assert len(cells) == len(set(cells))
+    assert max(x for x, _ in cells) == 23

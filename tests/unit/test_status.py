@@ -1,0 +1,244 @@
+"""Why something has stopped: a sentence with the command that helps; what passes by itself does not stand."""
+
+import io
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from aiokafka.coordinator.protocol import ConsumerProtocolMemberAssignment, ConsumerProtocolMemberMetadata
+from rich.console import Console
+
+from app.status import verb, wording
+from app.status.findings import findings, quoted
+from app.status.model import NOBODY, Finding, Status
+from app.status.show import document
+from ringfence_kafka import members
+from tests.support.standing import BRIDGE, STATUS, WORKER, with_lanes, with_share
+
+
+def _only(status: Status) -> Finding:
+    found = findings(status)
+    assert len(found) == 1, found
+    return found[0]
+
+
+def test_all_well() -> None:
+    """Nothing is found where nothing is wrong."""
+    assert findings(STATUS) == []
+
+
+def test_no_worker() -> None:
+    """Nobody runs: it stands, says how much waits, and how to start one."""
+    found = _only(
+        replace(with_lanes(state=NOBODY, worker=None, lag=1_000), workers=[], workers_state="Empty")
+    )
+
+    assert found.stands
+    assert found.what == "no worker runs, so nothing is accepted; 2,000 messages wait"
+    assert found.do == "ringfence worker"
+
+
+@pytest.mark.parametrize("workers", [[WORKER], []])
+def test_rebalance(workers: list[Any]) -> None:
+    """While the group gives out its lanes nobody has them: that passes by itself."""
+    status = replace(
+        with_lanes(state=NOBODY, worker=None), workers=workers, workers_state="PreparingRebalance"
+    )
+
+    assert not _only(status).stands
+
+
+def test_lane_of_nobody() -> None:
+    """Lanes that no worker has beside workers that run: told once for both."""
+    found = _only(with_lanes(state=NOBODY, worker=None, lag=3))
+
+    assert found.stands
+    assert found.where == "lanes orders-0, orders-1"
+    assert (
+        found.what
+        == "no worker has it, though workers run: they were started with other addresses; 6 messages wait"
+    )
+
+
+@pytest.mark.parametrize("state", ["refused", "retrying"])
+def test_lane_that_waits_for_somebody(state: str) -> None:
+    """With the reason that its worker gives."""
+    found = _only(with_lanes(state=state, reason="orders has 3 partitions"))
+
+    assert found.stands
+    assert "orders has 3 partitions" in found.what
+    assert found.do == "ringfence topics check"
+
+
+@pytest.mark.parametrize(("age", "stands"), [(None, False), (5.0, False), (61.0, True)])
+def test_lane_that_is_opened(age: float | None, stands: bool) -> None:
+    """It stands only when its messages have waited for longer than an opening takes."""
+    assert _only(with_lanes(state="opening", head_age_seconds=age)).stands is stands
+
+
+@pytest.mark.parametrize(("age", "found"), [(5.0, 0), (61.0, 1)])
+def test_undecided_transaction(age: float, found: int) -> None:
+    """A producer's transaction that does not end holds up all behind it; any other one is daily life."""
+    told = findings(with_lanes(undecided_seconds=age))
+
+    assert [each.stands for each in told] == [True] * found
+    assert all("find-hanging" in each.do for each in told)
+
+
+def test_full_ring() -> None:
+    """A note, where a full ring reaches back less than a minute."""
+    assert findings(with_lanes(ring_size=2_000, seconds_covered=90.0)) == []
+    found = _only(with_lanes(ring_size=2_000, seconds_covered=12.0))
+    assert (found.stands, found.do) == (False, "raise id_cache_size: ringfence audit orders says how far")
+
+
+def test_silent_worker() -> None:
+    """A worker that is not heard may be well: a note, with where to ask."""
+    found = _only(replace(STATUS, workers=[replace(WORKER, ready=None)]))
+
+    assert not found.stands
+    assert "http://w1:6066" in found.what
+    assert "10.0.0.1" in found.do
+
+
+def test_broker_away_for_a_worker() -> None:
+    """It answers us and not the worker."""
+    assert _only(replace(STATUS, workers=[replace(WORKER, broker="away")])).stands
+
+
+def test_nobody_consumes() -> None:
+    """With the command that starts a consumer, and the way out for a group of the past."""
+    found = _only(
+        with_share({"members": [], "state": "EMPTY"}, lag=12, head_age_seconds=7_300.0, state="released")
+    )
+
+    assert found.stands
+    assert found.what == "nobody consumes, and 12 messages wait, the oldest for 2 hours"
+    assert found.do.startswith("ringfence consume orders --handler MODULE:FUNCTION --consumer-group billing")
+    assert "--ignore-group billing" in found.do
+
+
+def test_nothing_waits_for_a_group_of_the_past() -> None:
+    """Without messages nobody need consume."""
+    assert findings(with_share({"members": [], "state": "EMPTY"}, state="released")) == []
+
+
+@pytest.mark.parametrize(("seconds", "stands"), [(3.0, False), (61.0, True)])
+def test_failing(seconds: float, stands: bool) -> None:
+    """A group whose first message fails: for how long, how often, and the command that drops it."""
+    found = _only(with_share(lag=5, failing_group="it's", failing_attempts=4, failing_seconds=seconds))
+
+    assert found.stands is stands
+    assert (
+        found.what
+        == f"group it's waits: its first message fails for {wording.age(seconds)}, 4 attempts so far"
+    )
+    assert found.do.endswith("ringfence groups skip orders 'it'\\''s' --consumer-group billing")
+
+
+@pytest.mark.parametrize(("silent", "stands"), [(3.0, False), (61.0, True)])
+def test_lease_of_the_dead(silent: float, stands: bool) -> None:
+    """Its lease runs out by itself; one that does not, stands."""
+    found = _only(with_share(lag=5, waits="c2", holder_is_member=False, silent_seconds=silent))
+
+    assert found.stands is stands
+    assert found.what.startswith("c2 waits for the lease of c1, which is gone")
+
+
+def test_draining() -> None:
+    """What waits for what: a handler that has to end first."""
+    found = _only(with_share(lag=5, waits="c2", state="draining", running=1))
+
+    assert not found.stands
+    assert found.what == "c2 waits until c1 has ended what it runs: 1 message"
+
+
+@pytest.mark.parametrize(("age", "stands"), [(3.0, False), (61.0, True)])
+def test_not_held(age: float, stands: bool) -> None:
+    """As the consumer itself says it."""
+    found = _only(with_share(lag=5, state="none", holder=None, reason="no permission", head_age_seconds=age))
+
+    assert (found.stands, found.what) == (stands, "it is not held yet: no permission")
+
+
+def test_consumer_says_faults() -> None:
+    """Its own words, and runs that nobody could end."""
+    told = findings(with_share({"faults": ["nearly every attempt fails"], "left_behind": 2}))
+
+    assert [each.what for each in told] == [
+        "nearly every attempt fails",
+        "2 handlers did not end when cancelled; their groups wait for them",
+    ]
+    assert all(each.stands for each in told)
+
+
+def test_bridge() -> None:
+    """What `bridge status` says, and whether it stands there."""
+    told = [
+        _only(replace(STATUS, bridges=[replace(BRIDGE, standing=["partition 0: GAP"])])),
+        _only(replace(STATUS, bridges=[replace(BRIDGE, standing=["partition 0: NOBODY"], stands=True)])),
+        _only(replace(STATUS, bridges=[replace(BRIDGE, fault="away", stands=True)])),
+    ]
+
+    assert [each.stands for each in told] == [False, True, True]
+
+
+def test_standing_comes_first() -> None:
+    """Notes follow what somebody has to act on."""
+    told = findings(replace(with_share(lag=5, failing_attempts=1, failing_seconds=99.0), faults=["a note"]))
+
+    assert [each.stands for each in told] == [True, False]
+
+
+@pytest.mark.parametrize(("group", "shown"), [("a-1.b_c", "a-1.b_c"), ("a b", "'a b'"), ("-x", "'-x'")])
+def test_quoted(group: str, shown: str) -> None:
+    """As a shell takes it."""
+    assert quoted(group) == shown
+
+
+def test_commands_can_be_copied() -> None:
+    """However narrow the terminal, a command stands on one line; and every part is shown."""
+    status = with_share(lag=5, failing_group="g" * 60, failing_attempts=4, failing_seconds=70.0)
+    output = io.StringIO()
+    Console(file=output, width=80).print(document(status, findings(status)), crop=False)
+    lines = output.getvalue().splitlines()
+
+    assert any(each.rstrip().endswith(f"skip orders {'g' * 60} --consumer-group billing") for each in lines)
+    assert lines[0].startswith("1 thing to act on")
+    for title in ("ADDRESSES", "LANES", "CONSUMERS", "BRIDGES"):
+        assert title in lines[[each.strip() for each in lines].index(title)]
+    assert "10.0 %" in output.getvalue()
+
+
+def test_document() -> None:
+    """JSON says whether all is ok, why not, and everything that is known."""
+    status = with_lanes(state="refused", reason="why")
+    told = json.loads(json.dumps(verb.as_document(status, findings(status))))
+
+    assert told["ok"] is False
+    assert told["findings"][0]["do"] == "ringfence topics check"
+    assert told["addresses"][0]["lanes"][1]["reason"] == "why"
+    assert verb.as_document(STATUS, [])["ok"] is True
+
+
+@pytest.mark.parametrize(
+    ("seconds", "shown"),
+    [(0.0, "0.0 s"), (9.96, "10.0 s"), (119.0, "119 s"), (120.0, "2 minutes"), (200_000.0, "2 days")],
+)
+def test_ages(seconds: float, shown: str) -> None:
+    """In the largest unit of which there are two."""
+    assert wording.age(seconds) == shown
+
+
+def test_member() -> None:
+    """What a worker says of itself is read from the group; what another client says disturbs nobody."""
+    metadata = ConsumerProtocolMemberMetadata(0, ["orders"], json.dumps({"url": "http://w1:6066"}).encode())
+    assignment = ConsumerProtocolMemberAssignment(0, [("orders", [0, 2])], b"")
+    front = ("member-1", "w1", "/10.0.0.1")
+
+    assert members._member((*front, metadata.encode(), assignment.encode())) == (
+        "w1", "10.0.0.1", "http://w1:6066", frozenset({("orders", 0), ("orders", 2)}),
+    )  # fmt: skip
+    foreign = ConsumerProtocolMemberMetadata(0, ["orders"], b"\x00\xff").encode()
+    assert members._member((*front, foreign, b"")) == ("w1", "10.0.0.1", "", frozenset())

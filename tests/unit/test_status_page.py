@@ -1,0 +1,149 @@
+"""The worker's page: it says what the verb says, to people and to keyboards, on any screen; and forbids itself everything else."""
+
+import asyncio
+import re
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+
+from aiohttp import web
+
+from app.status import page
+from app.status.findings import findings
+from app.status.model import Status
+from app.worker.page import Looks
+from ringfence_kafka.config.settings import Settings
+from ringfence_kafka.errors import BrokerUnavailableError
+from tests.support.chromium import Tab, tab
+from tests.support.standing import STATUS, with_lanes, with_share
+
+BAD = with_share(
+    lag=5, failing_group="<script>alert(1)</script>", failing_attempts=4, failing_seconds=99.0, hot_group="a", hot_depth=4
+)  # fmt: skip
+
+
+def _html(status: Status) -> str:
+    return page.render(status, findings(status), "w1", {})
+
+
+def test_says_what_the_verb_says() -> None:
+    """Verdict, every finding with its command, every address, lane, group, bridge and worker."""
+    html = _html(replace(BAD, addresses=with_lanes(state="refused", reason="it has 3 partitions").addresses))
+
+    assert "2 things to act on" in html
+    assert "<title>(2) Ringfence shop</title>" in html
+    assert "it has 3 partitions" in html
+    assert "ringfence topics check</code>" in html
+    for each in ("orders-0", "orders-1", "billing at orders", "west", "http://w1:6066", "10.0 %"):
+        assert each in html
+    assert "ok: nothing stands" in _html(STATUS)
+
+
+def test_names_are_escaped() -> None:
+    """A group is what producers make it."""
+    assert "<script>alert" not in _html(BAD)
+    assert "&lt;script&gt;alert(1)" in _html(BAD)
+
+
+def test_nothing_from_outside() -> None:
+    """No address but the pages' own, and a policy that allows no other."""
+    assert re.findall(r"(?:src|href)=\"(?!#|/|http://w1:6066/)[^\"]*", _html(STATUS)) == []
+    assert page.HEADERS["Content-Security-Policy"].startswith("default-src 'none'")
+
+
+def test_broker_away() -> None:
+    """Then it says so, and how this worker's own lanes are."""
+    html = page.render(
+        None, [], "w1", {"orders-0": {"state": "retrying", "reason": "no <leader>"}}, "nobody answers"
+    )
+
+    assert "nobody answers" in html
+    assert "no &lt;leader&gt;" in html
+
+
+async def test_looks_are_shared() -> None:
+    """However many look at once: the cluster is asked once, and who fails to ask tells why."""
+    asked = []
+
+    async def ask(_: Settings) -> Status:
+        asked.append(1)
+        await asyncio.sleep(0)
+        return STATUS
+
+    async def refuse(_: Settings) -> Status:
+        raise BrokerUnavailableError("no broker answers at kafka:9092")
+
+    looks = Looks(Settings(), ask)
+    pages = await asyncio.gather(*(looks.html({}) for _ in range(5)))
+
+    assert len(set(pages)) == len(asked) == 1
+    assert (await looks.document())["ok"] is True
+    assert await Looks(Settings(), refuse).document() == {
+        "ok": False,
+        "error": "no broker answers at kafka:9092",
+    }
+    assert "no broker answers" in await Looks(Settings(), refuse).html({})
+
+
+@asynccontextmanager
+async def _served(shown: list[str]) -> AsyncIterator[str]:
+    """A server of the first of these documents; with none it refuses."""
+
+    async def answer(_: web.Request) -> web.Response:
+        if not shown:
+            raise web.HTTPServiceUnavailable
+        return web.Response(text=shown[0], content_type="text/html", headers=page.HEADERS)
+
+    application = web.Application()
+    application.add_routes([web.get("/", answer)])
+    runner = web.AppRunner(application, access_log=None)
+    await runner.setup()
+    site = web.TCPSite(runner, "127.0.0.1", 0)
+    await site.start()
+    try:
+        yield f"http://127.0.0.1:{runner.addresses[0][1]}/"
+    finally:
+        await runner.cleanup()
+
+
+async def _overflow(shown: Tab) -> int:
+    """By how many pixels it is wider than the screen."""
+    return int(await shown.run("document.documentElement.scrollWidth - innerWidth"))
+
+
+async def test_in_a_browser(tmp_path: Path) -> None:
+    """No screen is too narrow, both schemes are real, every control is reached by keyboard, and a refresh keeps where one is."""
+    documents = [_html(BAD)]
+    async with _served(documents) as url, tab(tmp_path) as shown:
+        backgrounds = set()
+        for width, dark in ((320, False), (768, True), (1920, False)):
+            await shown.show_as(width, 900, dark=dark)
+            await shown.open(url)
+            assert await _overflow(shown) <= 0, width
+            backgrounds.add(await shown.run("getComputedStyle(document.body).backgroundColor"))
+        assert len(backgrounds) == 2
+        assert await shown.run("!document.getElementById('pause').hidden")  # its script may run, and ...
+        assert [
+            each for each in shown.complaints if "favicon" not in each
+        ] == []  # ... nothing else wanted to
+
+        focused = []
+        for _ in range(7):
+            await shown.press("Tab", 9)
+            focused.append(await shown.run("document.activeElement.id || document.activeElement.className"))
+        assert focused[:4] == ["skip", "pause", "do-1", "summary-orders"]
+        await shown.run("document.getElementById('summary-orders').focus()")
+        await shown.press("Enter", 13, "\r")
+        assert await shown.run("document.getElementById('lanes-orders').open")
+
+        documents[:] = [_html(STATUS)]
+        await shown.run("refresh()")
+        assert await shown.run("document.querySelector('.verdict').textContent") == "ok: nothing stands"
+        assert await shown.run("document.getElementById('lanes-orders').open")
+        assert await shown.run("document.activeElement.id") == "summary-orders"
+
+        documents.clear()
+        await shown.run("refresh()")
+        assert "has not answered since" in await shown.run("document.getElementById('stale').textContent")
+        assert not await shown.run("document.getElementById('stale').hidden")
