@@ -78,6 +78,7 @@ def test_no_addresses(content: str, tmp_path: Path, capsys: pytest.CaptureFixtur
     arguments = {
         **{key: ["orders"] for key in ("send", "rings clear", "groups show")},
         "rings find": ["orders", "1"],
+        "topics grow": ["orders", "--partitions", "8"],
         **{key: ["orders", "group"] for key in ("groups purge", "groups release", "groups skip")},
         "consume": ["orders", "--handler", "a:b"],
     }
