@@ -13,6 +13,7 @@ from tests.mutants import (
     bugs_in_reconciled_bridges,
     bugs_in_reconciled_transactions,
     bugs_in_recreated_topics,
+    bugs_in_repair,
     bugs_in_state,
     bugs_in_the_path,
     bugs_in_transactions,
@@ -31,6 +32,7 @@ CATALOG: Final[tuple[Mutant, ...]] = (
     *bugs_in_handover.MUTANTS,
     *bugs_in_attempts.MUTANTS,
     *bugs_in_recreated_topics.MUTANTS,
+    *bugs_in_repair.MUTANTS,
     *bugs_in_reconciled_transactions.MUTANTS,
     *bugs_in_reconciled_bridges.MUTANTS,
 )
