@@ -68,12 +68,6 @@ class Refused:
     accepted: Place | None = None
     digest: Digest | None = field(default=None)
 
-    @property
-    def users_headers(self) -> list[Header]:
-        """Those that are not ours."""
-        ours = (wire.RESERVED_PREFIX, "__dlq.errors.")
-        return [each for each in self.headers if not each[0].startswith(ours)]
-
 
 def read(topic: str, record: Any) -> Refused:
     """What aiokafka's record says. What is not as we write it counts as missing: anybody may write there."""

@@ -76,7 +76,7 @@ def show_rows(topic: str, rows: Sequence[tuple[Refused, bool]], group_of: Any, *
     if as_json:
         showing.dump([showing.document(each, group, settled=done) for each, group, done in told])
     elif not told:
-        click.echo(f"nothing  {topic} has nothing open that is meant")
+        click.echo(f"nothing  {topic} has no open record, or none that is meant")
     else:
         showing.print_rows(topic, told, len(told) - settled, settled)
     return 0
