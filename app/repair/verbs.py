@@ -142,4 +142,4 @@ async def drop(
 
 def selected(selection: Selection, what: str) -> str:
     """What is said where nothing is meant."""
-    return f"nothing to do  there is no open {what}{'' if selection.everything else ' that is meant'}"
+    return f"nothing to do  there are no open {what}{'' if selection.everything else ' that are meant'}"
