@@ -10,7 +10,7 @@ from app.repair import showing, verbs
 from app.repair.leaseholders import Holders
 from app.repair.letters import LetterRedrive, drop_blocked
 from app.repair.pace import Pace
-from app.repair.refused import Refused
+from app.repair.refused import Place, Refused
 from app.repair.scanning import Act, Wanted, scan
 from app.repair.selection import Selection
 from ringfence_kafka import wire
@@ -28,8 +28,13 @@ def list_(settings: Settings, name: str, selection: Selection, *, all_: bool, as
         ConfigurationError: unknown address.
         BrokerUnavailableError: nobody answers.
     """
-    rows = asyncio.run(_listed(settings, name, Wanted(selection, _group_of, settled_too=all_)))
-    return verbs.show_rows(wire.dead_letter_topic(name), rows, _group_of, as_json=as_json)
+
+    async def read() -> tuple[list[tuple[Refused, bool]], set[Place]]:
+        rows = await _listed(settings, name, Wanted(selection, _group_of, settled_too=all_))
+        return rows, await _waiting(settings, settings.configured(name), rows)
+
+    rows, waits = asyncio.run(read())
+    return verbs.show_rows(wire.dead_letter_topic(name), rows, _group_of, as_json=as_json, waits=waits)
 
 
 def show(settings: Settings, name: str, at: tuple[int, int], *, as_json: bool) -> int:
@@ -37,6 +42,26 @@ def show(settings: Settings, name: str, at: tuple[int, int], *, as_json: bool) -
     wanted = Wanted(Selection(at=[at]), _group_of, settled_too=True)
     rows = asyncio.run(_listed(settings, name, wanted, whole=True))
     return verbs.show_one(wire.dead_letter_topic(name), at, rows, _group_of, as_json=as_json)
+
+
+async def _waiting(
+    settings: Settings, address: AddressSettings, rows: Sequence[tuple[Refused, bool]]
+) -> set[Place]:
+    """Those of the open ones behind which their groups wait: of several of one message the last."""
+    holders = Holders(settings, address, _say_waiting)
+    last: dict[tuple[str, Place], Place] = {}
+    try:
+        for each, settled in rows:
+            where, group = each.accepted, each.consumer_group
+            if settled or where is None or not group or where.topic != address.accepted_topic:
+                continue
+            if where[1:] in await holders.blocked(group):
+                last[group, where] = each.place
+    except TopicError:
+        return set()  # there is no accepted topic any more
+    finally:
+        await holders.close()
+    return set(last.values())
 
 
 async def _listed(

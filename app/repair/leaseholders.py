@@ -46,8 +46,8 @@ class Holders:
             await cluster.start()
             self._clusters[group] = cluster
             await cluster.await_coordinator()
-            self.topic_id = (await cluster.identity(self._address.accepted_topic)).topic_id
             self._progresses[group] = await groups.progresses(self._settings, self._address, cluster)
+            self.topic_id = (await cluster.identity(self._address.accepted_topic)).topic_id
         return self._progresses[group]
 
     async def blocked(self, group: str) -> set[tuple[int, int]]:

@@ -5,10 +5,11 @@ import json
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import click
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from app.repair.refused import Refused
@@ -64,30 +65,44 @@ def content(refused: Refused) -> dict[str, Any]:
     }
 
 
-def print_rows(
-    topic: str, rows: Sequence[tuple[Refused, bytes | None, bool]], total: int, settled: int
-) -> None:
+class Row(NamedTuple):
+    """A record in a list."""
+
+    refused: Refused
+    group: bytes | None
+    settled: bool
+    waits: bool
+    """Its group waits behind it."""
+
+
+def print_rows(topic: str, rows: Sequence[Row]) -> None:
     """For a person: the oldest first."""
-    dead = any(each.consumer_group for each, _, _ in rows)
+    dead = any(each.refused.consumer_group for each in rows)
+    settled = sum(each.settled for each in rows)
     console = Console()
-    table = Table(title=f"{topic}: {total:,} open, {settled:,} settled")
+    title = f"{topic}: {len(rows) - settled:,} open" + (f", {settled:,} settled" if settled else "")
+    table = Table(title=title)
     columns = ["place", "age", *(["consumer group", "tried"] if dead else []), "group", "redriven", "reason"]
     for column in columns:
         table.add_column(column, overflow="fold" if column in {"reason", "group"} else "ellipsis")
-    for each, group, done in rows[:SHOWN_MAX]:
-        own = [each.consumer_group, str(each.attempts)] if dead else []
-        name = "(none)" if group is None else readable(group) or ""
-        reason = each.reason if len(each.reason) <= REASON_SHOWN_MAX else each.reason[:REASON_SHOWN_MAX] + "…"
+    for each in rows[:SHOWN_MAX]:
+        refused = each.refused
+        own = [refused.consumer_group, str(refused.attempts)] if dead else []
+        name = "(none)" if each.group is None else readable(each.group) or ""
+        reason = refused.reason
+        if len(reason) > REASON_SHOWN_MAX:
+            reason = reason[:REASON_SHOWN_MAX] + "…"
+        state = "(settled) " if each.settled else "(its group waits) " if each.waits else ""
         table.add_row(
-            f"{each.place.partition}/{each.place.offset}", age(each), *own, name, str(each.redriven) if each.redriven else "",
-            f"(settled) {reason}" if done else reason,
+            f"{refused.place.partition}/{refused.place.offset}", age(refused), *own, escape(name), str(refused.redriven or ""),
+            escape(state + reason),
         )  # fmt: skip
     console.print(table)
     if len(rows) > SHOWN_MAX:
         console.print(f"and {len(rows) - SHOWN_MAX:,} more: --json has all")
-    kinds = Counter(each.reason for each, _, done in rows if not done)
-    for reason, count in kinds.most_common(REASONS_MAX) if len(rows) > SHOWN_MAX else ():
-        console.print(f"  {count:,}  {reason}", highlight=False)
+        kinds = Counter(each.refused.reason for each in rows if not each.settled)
+        for reason, count in kinds.most_common(REASONS_MAX):
+            console.print(f"  {count:,}  {escape(reason)}", highlight=False)
 
 
 def print_one(refused: Refused, group: bytes | None, *, settled: bool) -> None:

@@ -1,6 +1,6 @@
 """What ``ringfence quarantine`` and ``ringfence dlq`` have in common: to open a topic, to list, show and drop."""
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Any, Final, NamedTuple
@@ -10,7 +10,7 @@ from aiokafka.errors import KafkaError
 
 from app.repair import showing
 from app.repair.pace import CHUNK_MAX
-from app.repair.refused import Refused
+from app.repair.refused import Place, Refused
 from app.repair.scanning import Act, Wanted, scan
 from app.repair.selection import Selection
 from app.repair.settled import SettledPartition, SettledTopic
@@ -69,16 +69,27 @@ async def listed(found: Opened, wanted: Wanted, *, whole: bool = False) -> list[
     return sorted(rows, key=lambda each: (each[0].timestamp, each[0].place))
 
 
-def show_rows(topic: str, rows: Sequence[tuple[Refused, bool]], group_of: Any, *, as_json: bool) -> int:
-    """Print them. Returns 0: to have none is well."""
-    told = [(each, group_of(each), done) for each, done in rows]
-    settled = sum(done for _, _, done in told)
+def show_rows(
+    topic: str,
+    rows: Sequence[tuple[Refused, bool]],
+    group_of: Any,
+    *,
+    as_json: bool,
+    waits: Collection[Place] = (),
+) -> int:
+    """Print them; ``waits``: those behind which their groups wait. Returns 0: to have none is well."""
+    told = [showing.Row(each, group_of(each), done, each.place in waits) for each, done in rows]
     if as_json:
-        showing.dump([showing.document(each, group, settled=done) for each, group, done in told])
+        showing.dump(
+            [
+                showing.document(each.refused, each.group, settled=each.settled) | {"group_waits": each.waits}
+                for each in told
+            ]
+        )
     elif not told:
         click.echo(f"nothing  {topic} has no open record, or none that is meant")
     else:
-        showing.print_rows(topic, told, len(told) - settled, settled)
+        showing.print_rows(topic, told)
     return 0
 
 
