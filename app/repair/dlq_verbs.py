@@ -28,10 +28,12 @@ def list_(settings: Settings, name: str, selection: Selection, *, all_: bool, as
         ConfigurationError: unknown address.
         BrokerUnavailableError: nobody answers.
     """
+    address = settings.configured(name)
 
     async def read() -> tuple[list[tuple[Refused, bool]], set[Place]]:
-        rows = await _listed(settings, name, Wanted(selection, _group_of, settled_too=all_))
-        return rows, await _waiting(settings, settings.configured(name), rows)
+        async with verbs.opened(settings.kafka, settings.app.id, wire.dead_letter_topic(name)) as opened:
+            rows = await verbs.listed(opened, Wanted(selection, _group_of, settled_too=all_))
+            return rows, await _waiting(settings, address, rows)
 
     rows, waits = asyncio.run(read())
     return verbs.show_rows(wire.dead_letter_topic(name), rows, _group_of, as_json=as_json, waits=waits)
@@ -40,7 +42,13 @@ def list_(settings: Settings, name: str, selection: Selection, *, all_: bool, as
 def show(settings: Settings, name: str, at: tuple[int, int], *, as_json: bool) -> int:
     """Print all of one record. Returns 1 if it is not there. Raises as :func:`list_` does."""
     wanted = Wanted(Selection(at=[at]), _group_of, settled_too=True)
-    rows = asyncio.run(_listed(settings, name, wanted, whole=True))
+    topic = wire.dead_letter_topic(settings.configured(name).name)
+
+    async def read() -> list[tuple[Refused, bool]]:
+        async with verbs.opened(settings.kafka, settings.app.id, topic) as opened:
+            return await verbs.listed(opened, wanted, whole=True)
+
+    rows = asyncio.run(read())
     return verbs.show_one(wire.dead_letter_topic(name), at, rows, _group_of, as_json=as_json)
 
 
@@ -62,14 +70,6 @@ async def _waiting(
     finally:
         await holders.close()
     return set(last.values())
-
-
-async def _listed(
-    settings: Settings, name: str, wanted: Wanted, *, whole: bool = False
-) -> list[tuple[Refused, bool]]:
-    topic = wire.dead_letter_topic(settings.configured(name).name)
-    async with verbs.opened(settings.kafka, settings.app.id, topic) as opened:
-        return await verbs.listed(opened, wanted, whole=whole)
 
 
 def redrive(
