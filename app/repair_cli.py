@@ -49,8 +49,10 @@ def _filters(command: Callable[..., Any]) -> Callable[..., Any]:
         click.option(
             "--group", "group_name", metavar="GROUP", help="Of this message group; hex:... for bytes."
         ),
-        click.option("--older-than", metavar="TIME", help="Written so long ago or longer: 90s, 10m, 2h, 7d."),
-        click.option("--newer-than", metavar="TIME", help="Written no longer ago than that."),
+        click.option(
+            "--older-than", metavar="TIME", help="So old or older, by their timestamps: 90s, 10m, 2h, 7d."
+        ),
+        click.option("--newer-than", metavar="TIME", help="No older than that."),
         click.option("--at", multiple=True, metavar="PARTITION/OFFSET", help="This one; repeat it for more."),
     )
     for each in reversed(options):

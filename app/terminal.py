@@ -1,8 +1,17 @@
 """Asks before what cannot be undone."""
 
 import sys
+from typing import ClassVar
 
 import click
+
+from ringfence_kafka.errors import RingfenceError
+
+
+class DeclinedError(RingfenceError):
+    """Whoever was asked said no."""
+
+    exit_code: ClassVar[int] = 1
 
 
 def can_ask() -> bool:
@@ -14,7 +23,8 @@ def confirmed(question: str, *, yes: bool = False) -> None:
     """Ask, where a person is there to answer; ``yes`` answers beforehand.
 
     Raises:
-        click.Abort: the answer is no.
+        DeclinedError: the answer is no.
+        click.Abort: there is none.
     """
-    if not yes and can_ask():
-        click.confirm(question, abort=True, err=True)
+    if not yes and can_ask() and not click.confirm(question, err=True):
+        raise DeclinedError("nothing was done: the answer was no")

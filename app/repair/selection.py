@@ -20,8 +20,8 @@ class Selection:
     Attributes:
         reason: Stands in the reason, in whatever case.
         group: The message's group.
-        older_s: It was written before so many seconds, or earlier.
-        newer_s: It was written no longer ago.
+        older_s: Its timestamp is so many seconds ago, or more.
+        newer_s: It is no longer ago than that.
         at: Partition and offset of each that is meant; empty = any.
         consumer_group: Whose dead letter.
     """
