@@ -26,8 +26,9 @@ AHEAD: Final = 20_000
 """Offsets that are reserved ahead of what was fetched."""
 AGAIN_MAX: Final = 10_000
 """Redriven messages that wait to be done; more have to come later."""
-REDRIVEN_MAX: Final = 10_000
-"""Redriven messages of which is remembered how often they were."""
+REDRIVEN_MAX: Final = 1_000
+"""Redriven messages of which is remembered how often they were, beside those that wait. More than are asked for at once: who asks writes
+down that they are settled before it asks for others. They stand in every record of the progress."""
 
 
 class Window:
