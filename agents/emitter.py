@@ -31,7 +31,7 @@ REMEMBERED_PARTS_MAX: Final = 1_000
 _OURS: Final = frozenset(
     {
         wire.HEADER_SOURCE, wire.HEADER_KEY, wire.HEADER_TRANSACTION, wire.HEADER_PART,
-        wire.HEADER_HOP, wire.HEADER_CONFIRMED, wire.HEADER_USER_IDS, wire.HEADER_HOPS,
+        wire.HEADER_HOP, wire.HEADER_CONFIRMED, wire.HEADER_USER_IDS, wire.HEADER_HOPS, wire.HEADER_REDRIVEN,
     }
 )  # fmt: skip
 """Replaced or left out on what is accepted, if they were there."""

@@ -15,6 +15,7 @@ import click
 
 from app.bridge_cli import bridge
 from app.consumer_cli import consumers, groups
+from app.repair_cli import dlq, quarantine
 from app.status_cli import status
 from app.verbs.audit import audit
 from app.verbs.reconcile import reconcile
@@ -241,8 +242,9 @@ def rings_find(address: str, identifier: str, of: str | None, as_json: bool, con
 @click.option(
     "--despite-lag", is_flag=True, help="Of BRIDGE.ADDRESS: also while lanes have not judged all that came."
 )
+@click.option("--yes", is_flag=True, help="Do not ask.")
 @config_option
-def rings_clear(address: str, despite_lag: bool, config: Path) -> int:
+def rings_clear(address: str, despite_lag: bool, yes: bool, config: Path) -> int:
     """Forget all IDs of ADDRESS. Running workers take notice at their next message; resends pass from there on.
 
     BRIDGE.ADDRESS: forget what has come over bridges instead, once lanes have judged all that stands in the input. IDs stay known.
@@ -250,7 +252,7 @@ def rings_clear(address: str, despite_lag: bool, config: Path) -> int:
     settings = settings_with_addresses(config)
     from app.verbs import ring_clear  # noqa: PLC0415
 
-    return ring_clear.clear(settings, address, despite_lag=despite_lag)
+    return ring_clear.clear(settings, address, despite_lag=despite_lag, yes=yes)
 
 
 @cli.command()
@@ -299,6 +301,8 @@ def consume(arguments: Sequence[str]) -> NoReturn:
 cli.add_command(audit)
 cli.add_command(bridge)
 cli.add_command(consumers)
+cli.add_command(dlq)
 cli.add_command(groups)
+cli.add_command(quarantine)
 cli.add_command(reconcile)
 cli.add_command(status)

@@ -50,12 +50,18 @@ def groups_show(address: str, group: str, as_json: bool, config: Path) -> int:
     return groups_module.show(settings, address, group, as_json)
 
 
+_to_dlq = click.option("--to-dlq", "letters", is_flag=True, help="Send them to the dead letters.")
+_yes = click.option("--yes", is_flag=True, help="Do not ask.")
+
+
 @groups.command("purge")
 @click.argument("address")
 @click.argument("name", metavar="GROUP")
 @_consumer_group
+@_to_dlq
+@_yes
 @config_option
-def groups_purge(address: str, name: str, group: str, config: Path) -> int:
+def groups_purge(address: str, name: str, group: str, letters: bool, yes: bool, config: Path) -> int:
     """Drop all messages of GROUP at ADDRESS that are there now and no handler has; other consumer groups keep them.
 
     GROUP is text, or hex:... for other bytes; text:... for a text that begins so.
@@ -63,7 +69,7 @@ def groups_purge(address: str, name: str, group: str, config: Path) -> int:
     settings = settings_with_addresses(config)
     from app.verbs import group_changes  # noqa: PLC0415
 
-    return group_changes.drop(settings, address, group, name, skip=False)
+    return group_changes.drop(settings, address, group, name, skip=False, yes=yes, letters=letters)
 
 
 @groups.command("release")
@@ -86,10 +92,12 @@ def groups_release(address: str, name: str, group: str, config: Path) -> int:
 @click.argument("address")
 @click.argument("name", metavar="GROUP")
 @_consumer_group
+@_to_dlq
+@_yes
 @config_option
-def groups_skip(address: str, name: str, group: str, config: Path) -> int:
+def groups_skip(address: str, name: str, group: str, letters: bool, yes: bool, config: Path) -> int:
     """Drop the first message of GROUP at ADDRESS, such as one that fails again and again; the next one follows."""
     settings = settings_with_addresses(config)
     from app.verbs import group_changes  # noqa: PLC0415
 
-    return group_changes.drop(settings, address, group, name, skip=True)
+    return group_changes.drop(settings, address, group, name, skip=True, yes=yes, letters=letters)

@@ -20,18 +20,30 @@ def handle(message: Message) -> None:
         # Before the look, or a late holder of the partition could look too before this one has written.
         store.execute("BEGIN IMMEDIATE")
         group = message.group or b""
+        if message.redriven:
+            # It comes behind later ones of its group: their offsets tell nothing of it.
+            try:
+                store.execute("INSERT INTO redriven VALUES (?, ?)", (message.source, message.redriven))
+            except sqlite3.IntegrityError:
+                return  # it came again: its effect is there
+            _add(store, group)
+            return
         applied = store.execute("SELECT last FROM applied WHERE account = ?", (group,)).fetchone()
         if applied is not None and message.offset <= applied[0]:
             return  # it came again: its effect is there
-        store.execute(
-            "INSERT INTO balance VALUES (?, 1) ON CONFLICT (account) DO UPDATE SET messages = messages + 1",
-            (group,),
-        )
+        _add(store, group)
         store.execute(
             "INSERT INTO applied VALUES (?, ?, ?) ON CONFLICT (account) DO UPDATE SET last = excluded.last, "
             "source = excluded.source",
             (group, message.offset, message.source),
         )
+
+
+def _add(store: sqlite3.Connection, group: bytes) -> None:
+    store.execute(
+        "INSERT INTO balance VALUES (?, 1) ON CONFLICT (account) DO UPDATE SET messages = messages + 1",
+        (group,),
+    )
 
 
 def _store() -> sqlite3.Connection:
@@ -43,5 +55,8 @@ def _store() -> sqlite3.Connection:
         store.execute("CREATE TABLE IF NOT EXISTS balance (account BLOB PRIMARY KEY, messages INTEGER)")
         store.execute(
             "CREATE TABLE IF NOT EXISTS applied (account BLOB PRIMARY KEY, last INTEGER, source TEXT)"
+        )
+        store.execute(
+            "CREATE TABLE IF NOT EXISTS redriven (source TEXT, number INTEGER, PRIMARY KEY (source, number))"
         )
     return store

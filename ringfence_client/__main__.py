@@ -1,7 +1,7 @@
 """The ``ringfence-consume`` program, also ``python -m ringfence_client`` and ``ringfence consume``."""
 
 from pathlib import Path
-from typing import Final, NoReturn
+from typing import Final, Literal, NoReturn
 
 import click
 
@@ -44,6 +44,13 @@ _SECONDS: Final = click.FloatRange(0, min_open=True)
     default=True,
     show_default=True,
     help="While nearly everything fails, slow down and give nothing up.",
+)
+@click.option(
+    "--on-dead-letter",
+    type=click.Choice(["flow", "park"]),
+    default="flow",
+    show_default=True,
+    help="Whether the group goes on behind a dead letter, or waits until it is redriven, dropped or skipped.",
 )
 @click.option(
     "--handler-timeout",
@@ -106,6 +113,7 @@ def consume(
     max_attempts: int | None,
     retry_time: float | None,
     breaker: bool,
+    on_dead_letter: Literal["flow", "park"],
     handler_timeout: float,
     ack_interval: float,
     drain_timeout: float,
@@ -132,6 +140,7 @@ def consume(
             max_attempts=max_attempts,
             retry_time=retry_time,
             breaker=breaker,
+            on_dead_letter=on_dead_letter,
             handler_timeout=handler_timeout,
             ack_interval=ack_interval,
             drain_timeout=drain_timeout,

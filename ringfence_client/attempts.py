@@ -30,6 +30,8 @@ RELEASE_REST_S: Final = 0.1
 """A released group rests for so long: a handler that releases what it gets would else do nothing else."""
 CUT_SHORT_REST_S: Final = 10.0
 """A group whose handler an operator ended rests at least for so long: time to skip what it hung at."""
+KILLED: Final = "it was running whenever its consumer died"
+DROPPED: Final = "dropped by an operator"
 LOAD_REST_S: Final = 1.0
 """A group whose parked message cannot be read now rests for so long."""
 
@@ -48,6 +50,8 @@ class Attempts:
         cut_short: Callable[["asyncio.Task[None]", Turn, str], None],
         refuse: Callable[[HandlerError], None],
         limit: float,
+        *,
+        park: bool = False,
     ) -> None:
         """Attempts without a loop of their own.
 
@@ -61,6 +65,7 @@ class Attempts:
             cut_short: Ends the run of a task.
             refuse: Told when the handler turns out to be none.
             limit: Seconds that a run may take; 0 = any.
+            park: Whether a group waits behind its dead letter.
         """
         self._runs = runs
         self._factory = factory
@@ -71,6 +76,7 @@ class Attempts:
         self._cut_short = cut_short
         self._refuse = refuse
         self._limit = limit
+        self._park = park
         self._trial: asyncio.Future[None] | None = None
         """Done when the present one is over: the attempt of what may have ended its process is made alone of its kind, so that
         none becomes a dead letter for another's sake."""
@@ -94,19 +100,21 @@ class Attempts:
     def _lacks(self, turn: Turn) -> bool:
         """Whether something must happen before its first message is attempted; if so, the turn rests until then."""
         held, window, offset = turn.held, turn.held.window, turn.offsets[0]
-        if (left := self._runs.left(held.fence.log, offset)) is not None:
-            self.wait_for_left(turn, left)
+        if self._waits(turn):
             return True
         record = window.record(offset)
         if record is None:
             self._prepare(turn, _background(held.load(offset)), self._loaded)
             return True
         attempts, failures = window.attempts.get(offset, 0), window.failures.get(offset)
+        dropped = offset in turn.given_up
+        if dropped or (not turn.attempt and self._policy.died_of_it(attempts, failures)):
+            turn.given_up.discard(offset)
+            park = False if dropped else None
+            self._bury(turn, record, DROPPED if dropped else KILLED, park=park)
+            return True
         if turn.attempt:
             unsafe = False
-        elif self._policy.died_of_it(attempts, failures):
-            self._bury(turn, record, "it was running whenever its consumer died")
-            return True
         else:
             suspect = offset < window.suspect_below
             if suspect and self._policy.last_before_death(attempts, failures):
@@ -118,6 +126,18 @@ class Attempts:
             unsafe = offset >= window.reserved or suspect
         if unsafe or not held.writer.covers():  # also where the answer to a write came late
             self._prepare(turn, held.writer.persisted(), self._recorded)
+            return True
+        return False
+
+    def _waits(self, turn: Turn) -> bool:
+        """Whether its first message is not to be tried now: a run of it goes on that nobody could end, or it is blocked."""
+        held, offset = turn.held, turn.offsets[0]
+        if (left := self._runs.left(held.fence.log, offset)) is not None:
+            self.wait_for_left(turn, left)
+            return True
+        if offset not in turn.given_up and (blocking := held.blocking(offset)) is not None:
+            held.window.rest([offset])
+            self._resting.until(turn, blocking, lambda _: self._resting.go_on(turn))
             return True
         return False
 
@@ -166,7 +186,8 @@ class Attempts:
         Returns:
             None: the message is finished, or will be. Else how long its group rests, in seconds, and whether it is released.
         """
-        message = self._factory.make(record, turn.attempt, turn.held.fence)
+        redriven = turn.held.window.redriven.get(record.offset, 0)
+        message = self._factory.make(record, turn.attempt, turn.held.fence, redriven)
         run = turn.run = object()
         error: BaseException | None = None
         try:
@@ -276,8 +297,17 @@ class Attempts:
             turn.finish()
             self._counts["finished"] += 1
 
-    def _bury(self, turn: Turn, record: Any, reason: str, error: BaseException | None = None) -> None:
-        """Have a dead letter written; its group waits until it is."""
+    def _bury(
+        self,
+        turn: Turn,
+        record: Any,
+        reason: str,
+        error: BaseException | None = None,
+        *,
+        park: bool | None = None,
+    ) -> None:
+        """Have a dead letter written; its group waits until it is, or with ``park`` until it is redriven."""
+        parks = self._park if park is None else park
         held, offset = turn.held, turn.offsets[0]
         attempts = held.window.attempts.get(offset, 0)
         message: Message = self._factory.make(record, attempts, held.fence)
@@ -291,11 +321,13 @@ class Attempts:
         def written(future: "asyncio.Future[None]") -> None:
             if future.cancelled() or future.exception() is not None or held.window.closed:
                 return  # the partition is lost, and its turns with it
-            turn.finish(reject=True)
+            if not parks:
+                turn.finish(reject=True)
             self._counts["dead_letters"] += 1
             self._resting.go_on(turn)
 
-        self._resting.until(turn, held.writer.bury(DeadLetter(record, reason, attempts)), written)
+        letter = DeadLetter(record, reason, attempts, held.window.redriven.get(offset, 0), parks)
+        self._resting.until(turn, held.writer.bury(letter), written)
 
     def rest(self, turn: Turn, delay: float, release: bool) -> None:
         """Keep the group for a while without a handler; then go on, or put all back."""

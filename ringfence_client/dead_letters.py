@@ -31,6 +31,10 @@ class DeadLetter(NamedTuple):
     """As aiokafka read it from the accepted topic."""
     reason: str
     attempts: int
+    redriven: int = 0
+    """How often the message was, before it failed again."""
+    parks: bool = False
+    """Its message stays unfinished, and its group behind it."""
 
 
 class DeadLetterTopic(NamedTuple):
@@ -87,7 +91,15 @@ class DeadLetters:
             (wire.HEADER_REASON, reason),
             (wire.HEADER_CONSUMER_GROUP, self._group.encode()),
             (wire.HEADER_ATTEMPTS, b"%d" % letter.attempts),
+            (wire.DEAD_LETTER_TOPIC, record.topic.encode()),
+            (wire.DEAD_LETTER_PARTITION, b"%d" % record.partition),
+            (wire.DEAD_LETTER_OFFSET, b"%d" % record.offset),
+            (wire.DEAD_LETTER_GROUP, self._group.encode()),
+            (wire.DEAD_LETTER_DELIVERIES, b"%d" % letter.attempts),
+            (wire.DEAD_LETTER_MESSAGE, reason),
         ]
+        if letter.redriven:
+            own.append((wire.HEADER_REDRIVEN, b"%d" % letter.redriven))
         partition = record.partition if record.key is None else murmur2(record.key) & 0x7FFFFFFF
         headers = [*record.headers, *own]
         digest = _digest(record.value or b"")
@@ -160,8 +172,8 @@ class PendingLetters:
         self._under_way = () if resting else tuple(self._pending)
         return self._under_way
 
-    def written(self) -> list[int]:
-        """What was taken is committed. Returns the offsets; those who wait are told afterwards, by the event loop."""
+    def written(self) -> list[DeadLetter]:
+        """What was taken is committed, and returned; those who wait are told afterwards, by the event loop."""
         letters, self._under_way = self._under_way, ()
         if letters:
             self.fault, self._pause = "", AGAIN_FIRST_S
@@ -169,7 +181,7 @@ class PendingLetters:
         for each in letters:
             if not each.written.done():
                 each.written.set_result(None)
-        return [each.offset for each in letters]
+        return [each.letter for each in letters]
 
     def settle(self) -> None:
         """What was taken is not committed, and is known not to be."""

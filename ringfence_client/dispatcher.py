@@ -42,7 +42,7 @@ class Dispatcher:
         self._resting = RestingTurns(self.wake)
         self._attempts = Attempts(
             self.runs, factory, options.policy, self.breaker, self._resting, self.counts, self._cut_short, self._refuse,
-            options.handler_timeout,
+            options.handler_timeout, park=options.on_dead_letter == "park",
         )  # fmt: skip
         self._partitions: deque[HeldPartition] = deque()
         self._skipped = False
@@ -134,11 +134,32 @@ class Dispatcher:
                     self._leave_behind(task, turn)
         return not self.runs.any_left(held.fence.log)
 
+    def drop_blocked(self, held: HeldPartition, offset: int) -> bool:
+        """Drop a message that is blocked: its group goes on. False: it cannot be done at this moment."""
+        known = held.window.ledger.find(offset)
+        return known is not None and self._resting.skip(held, known[0], offset)
+
     def skip(self, held: HeldPartition, group: bytes) -> int:
         """Drop the first message of a group that no handler runs now; returns how many went, 1 or 0."""
         if self._resting.skip(held, group):
             return 1
         return held.window.skip(group)
+
+    def give_up(self, held: HeldPartition, group: bytes, *, skip: bool) -> list[int]:
+        """Send what no handler has of a group to the dead letters, or (``skip``) its first message alone.
+
+        Returns their offsets; none where a handler runs the first one. They are finished when their letters are written.
+        """
+        turn = self._resting.take(held, group) or Turn(held, "operator")
+        known = set(turn.offsets)
+        offsets = held.window.ledger.claim(turn, group, max(1, len(known)) if skip else None)
+        turn.offsets.extend(each for each in offsets if each not in known)
+        if not turn.offsets:
+            return []
+        chosen = list(turn.offsets)[:1] if skip else list(turn.offsets)
+        turn.given_up.update(chosen)
+        self._resting.due(turn)
+        return chosen
 
     def release(self, held: HeldPartition, group: bytes) -> int:
         """End the handler that runs the first message of a group, as a failed attempt; returns how many it were, 1 or 0."""

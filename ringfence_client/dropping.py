@@ -1,6 +1,6 @@
-"""Drops messages of a group in a partition that no consumer holds."""
+"""Changes what is due in a partition that no consumer holds."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Final
 
 from ringfence_client import topics
@@ -10,6 +10,7 @@ from ringfence_client.lease_acquisition import LeaseAcquisition
 from ringfence_client.memory import Memory
 from ringfence_client.options import ConsumerOptions
 from ringfence_client.progress import ProgressTopic
+from ringfence_client.window import Window
 from ringfence_kafka.cluster import NO_MEMBERS, Cluster
 from ringfence_kafka.config.settings import AddressSettings, Settings
 
@@ -25,8 +26,31 @@ async def drop_below(
     below: int,
     topic_id: str,
     waiting: Callable[[str], None],
+    again: Collection[int] = (),
 ) -> None:
-    """Whoever holds the partition next skips the group's messages below this offset. Takes the partition for a moment.
+    """Whoever holds the partition next skips the group's messages below this offset. As :func:`change`.
+
+    ``again``: those of them that were redriven.
+    """
+
+    def drop(window: Window) -> None:
+        for offset in again:
+            window.unblock(group, offset)
+        window.purge(group, below)
+
+    await change(settings, address, cluster, partition, drop, topic_id, waiting)
+
+
+async def change(
+    settings: Settings,
+    address: AddressSettings,
+    cluster: Cluster,
+    partition: int,
+    what: Callable[[Window], object],
+    topic_id: str,
+    waiting: Callable[[str], None],
+) -> None:
+    """Change what is due in a partition, and write that down. Takes the partition for a moment.
 
     ``topic_id`` says of which topic the offset is. ``waiting`` is told, once, for whom it waits: a holder that died has its lease
     until that runs out.
@@ -59,7 +83,7 @@ async def drop_below(
         lease, window, writer = await opening.open(address.accepted_topic, partition, confirm, say_once)
         same = lease.topic_id == topic_id
         if same:
-            window.purge(group, below)
+            what(window)
         writer.start(lambda: None)
         try:
             await writer.persisted()

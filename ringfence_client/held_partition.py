@@ -34,6 +34,8 @@ class HeldPartition:
         """It is to be opened anew, and never goes on as it is."""
         self.ended = asyncio.Event()
         """Set whenever a handler ended that ran of it."""
+        self._blocking: dict[int, asyncio.Future[None]] = {}
+        """Done when the message is not blocked any more."""
         self._read = read
         self._renew = renew
 
@@ -45,6 +47,22 @@ class HeldPartition:
     async def load(self, offset: int) -> Any | None:
         """A record that is parked, as :meth:`ringfence_client.parked.ParkedReader.read` has it."""
         return await self._read(self, offset)
+
+    def blocking(self, offset: int) -> "asyncio.Future[None] | None":
+        """Where this message is blocked: done when it is redriven."""
+        if offset not in self.window.blocked:
+            return None
+        if offset not in self._blocking:
+            self._blocking[offset] = asyncio.get_running_loop().create_future()
+        return self._blocking[offset]
+
+    def redrive(self, offset: int, number: int) -> bool:
+        """As :meth:`ringfence_client.window.Window.redrive` has it; the writer is to be told."""
+        redriven = self.window.redrive(offset, number)
+        waiting = self._blocking.pop(offset, None) if redriven else None
+        if waiting is not None and not waiting.done():
+            waiting.set_result(None)
+        return redriven
 
     def lose(self) -> None:
         """Nothing of it counts any more."""

@@ -174,6 +174,7 @@ class Intake:
             held.window.tick(now)
             self._throttle(tp, held, paused, fetched, crowded=crowded)
             self._parked.read_ahead(held)
+            self._parked.read_redriven(held, self._dispatcher.wake)
 
     def _judge(self, out_of_range: dict[TopicPartition, int]) -> None:
         """Retention deleted what was to be read next, or the topic is another one: its opening says which."""

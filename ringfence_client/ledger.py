@@ -251,6 +251,25 @@ class GroupLedger(Generic[P]):
         self._sweep(self._free, None)
         return position
 
+    def claim(self, consumer: Hashable, group: bytes, count: int | None = None) -> list[P]:
+        """Acquire what waits of a group that nobody else owns, whatever the prefetch: all, or until so many are held.
+
+        Returns all that the consumer holds of it then, in order; nothing where another one owns it.
+        """
+        found = self._groups.get(group)
+        if found is None or (found.owner is not None and found.owner.name != consumer):
+            return []
+        holder = self._consumers.get(consumer)
+        if holder is None:
+            holder = self._consumers[consumer] = _Consumer(consumer)
+        found.owner = holder
+        holder.groups.add(found)
+        while found.waiting and (count is None or len(found.held) < count):
+            insort(found.held, heappop(found.waiting))
+        self._offer(found)
+        self._sweep(self._free, None)
+        return list(found.held)
+
     def groups(self) -> list[GroupInfo]:
         """All groups with unfinished messages, by the position of the first; O(n log n) for n groups."""
         rows = [(each.head, each) for each in self._groups.values()]

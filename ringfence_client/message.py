@@ -100,6 +100,8 @@ class Message:
         attempt: 1 for the first time; counted on over crashes and by each failure.
         held: Under which right; see :attr:`fence` and :attr:`fenced`.
         part: Which part of its transaction it is; None = it was sent alone.
+        redriven: How often an operator had it done again after it was a dead letter; 0 = it comes in its group's order. One that is
+            redriven comes when later ones of its group may be done.
     """
 
     address: str
@@ -116,6 +118,7 @@ class Message:
     attempt: int
     held: Fence
     part: PartNumber | None = None
+    redriven: int = 0
 
     @property
     def fence(self) -> int:
@@ -151,7 +154,7 @@ class MessageFactory:
         self._id_from = address.duplicate_id_from
         self._id_headers = address.duplicate_id_headers
 
-    def make(self, record: Any, attempt: int, fence: Fence) -> Message:
+    def make(self, record: Any, attempt: int, fence: Fence, redriven: int = 0) -> Message:
         """``record`` as aiokafka has it."""
         own = {name: value for name, value in record.headers if name in _OWN_HEADERS}
         headers = (
@@ -175,6 +178,7 @@ class MessageFactory:
             attempt,
             fence,
             _part_number(own.get(wire.HEADER_PART)) if own else None,
+            redriven,
         )  # fmt: skip
 
     def _duplicate_id(

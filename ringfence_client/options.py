@@ -4,7 +4,7 @@ import os
 import socket
 import uuid
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, Literal
 
 from ringfence_client.retries import RetryPolicy
 
@@ -32,6 +32,8 @@ class ConsumerOptions:
         retry_time: … and not before so many seconds since the first. None = 600 where ``max_attempts`` is None too, else 0: who
             says how often means just that.
         breaker: Whether to slow down, and give nothing up, while nearly everything fails.
+        on_dead_letter: ``flow``: the group goes on behind a dead letter. ``park``: it waits until that is redriven, dropped or
+            skipped.
         handler_timeout: Seconds after which a handler's run is ended, as a failed attempt; 0 = never. A thread cannot be ended:
             its group waits for it.
         ack_interval: Seconds between writes of the progress. What is finished and not written when a process dies is
@@ -53,6 +55,7 @@ class ConsumerOptions:
     retry_time: float | None = None
     breaker: bool = True
     handler_timeout: float = 0.0
+    on_dead_letter: Literal["flow", "park"] = "flow"
     ack_interval: float = 0.1
     ack_count: int = 5_000
     drain_timeout: float = 30.0
@@ -64,6 +67,7 @@ class ConsumerOptions:
     name: str = field(default_factory=_name)
 
     def __post_init__(self) -> None:
+        self._check_choices()
         for key in ("concurrency", "prefetch", "max_attempts", "ack_count", "records_max"):
             value = getattr(self, key)
             if value is not None and value < 1:
@@ -86,6 +90,10 @@ class ConsumerOptions:
             raise ValueError(
                 f"lease_idle = {self.lease_idle}: from {LEASE_IDLE_MIN} seconds to lease_timeout = {self.lease_timeout}"
             )
+
+    def _check_choices(self) -> None:
+        if self.on_dead_letter not in {"flow", "park"}:
+            raise ValueError(f"on_dead_letter = {self.on_dead_letter!r}: flow, or park")
 
     @property
     def policy(self) -> RetryPolicy:

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from collections.abc import Callable
 from typing import Any, Final
 
 from aiokafka import AIOKafkaConsumer, TopicPartition
@@ -13,6 +14,7 @@ from ringfence_kafka import insides
 from ringfence_kafka.access import consumer_options
 from ringfence_kafka.cluster import Cluster
 from ringfence_kafka.config.settings import KafkaSettings
+from ringfence_kafka.errors import named
 
 log: Final = logging.getLogger("ringfence.consumer")
 
@@ -39,6 +41,8 @@ class ParkedReader:
         self._lock = asyncio.Lock()
         self._ahead: set[HeldPartition] = set()
         """Those for which something is read before it is needed."""
+        self._redriving: set[HeldPartition] = set()
+        """Those of which redriven messages are read."""
         self._running: set[asyncio.Task[None]] = set()
         self._silent: dict[TopicPartition, float] = {}
         """Partitions of which nothing came, until when they are left alone (event loop's time, s)."""
@@ -53,6 +57,40 @@ class ParkedReader:
         task = asyncio.create_task(self._read_ahead(held))
         self._running.add(task)
         task.add_done_callback(self._running.discard)
+
+    def read_redriven(self, held: HeldPartition, wake: Callable[[int], None]) -> None:
+        """If messages are to be done once more, bring their records, beside all else."""
+        if held in self._redriving or held.draining or not held.window.missing():
+            return
+        if self._is_silent(TopicPartition(held.lease.topic, held.partition)):
+            return
+        self._redriving.add(held)
+        task = asyncio.create_task(self._read_redriven(held, wake))
+        self._running.add(task)
+        task.add_done_callback(self._running.discard)
+
+    async def _read_redriven(self, held: HeldPartition, wake: Callable[[int], None]) -> None:
+        window, tp = held.window, TopicPartition(held.lease.topic, held.partition)
+        try:
+            for offset in window.missing():
+                async with self._lock:
+                    if held.draining or window.closed or self._is_silent(tp):
+                        return
+                    found = await self._stretch(tp, offset, 0)
+                    if found is None and await self._same(held):
+                        log.error(
+                            "GAP: %s/%d is gone: it was redriven, and retention or compaction has deleted it; its dead letter has what "
+                            "there was of it", held, offset,
+                        )  # fmt: skip
+                        window.gone(offset)
+                        held.writer.note()
+                    wake(sum(map(window.bring, found or ())))
+        except (KafkaError, OSError) as error:
+            log.warning("%s: redriven messages cannot be read now: %s", held, named(error))
+            await self._disconnect()
+            await asyncio.sleep(RETRY_S)
+        finally:
+            self._redriving.discard(held)
 
     async def read(self, held: HeldPartition, offset: int) -> Any | None:
         """The record at this offset, and with it what follows; :data:`GONE`; None = nothing more of it is handed out now.

@@ -50,6 +50,9 @@ class Progress:
         failures: Of the attempts, those that a handler failed in, and the time of the first, by offset. What is in neither
             ended without a word: with its process.
         topic_id: Kafka's own ID of the topic that the offsets are of; empty = not known, an earlier version wrote it.
+        again: Offsets that are to be done once more, though they count as finished: their dead letters were redriven.
+        blocked: Offsets whose dead letters are written, and which are not finished: their groups wait until they are redriven.
+        redriven: How often an offset was redriven; of the last of them.
     """
 
     next: int
@@ -66,6 +69,9 @@ class Progress:
     beat: int = 0
     failures: Mapping[int, Failures] = field(default_factory=dict)
     topic_id: str = ""
+    again: Sequence[int] = ()
+    blocked: Sequence[int] = ()
+    redriven: Mapping[int, int] = field(default_factory=dict)
 
     @property
     def released(self) -> bool:
@@ -111,6 +117,12 @@ def encode(progress: Progress) -> bytes:
         # Came after the others: no new format, because earlier versions leave names alone that they do not know.
         "topic_id": progress.topic_id,
     }
+    if progress.again:
+        document["again"] = list(progress.again)
+    if progress.blocked:
+        document["blocked"] = list(progress.blocked)
+    if progress.redriven:
+        document["redriven"] = {str(offset): count for offset, count in progress.redriven.items()}
     return json.dumps(document, separators=(",", ":")).encode()
 
 
@@ -157,4 +169,7 @@ def _progress(document: dict[str, Any]) -> Progress:
             for offset, (count, since) in document.get("failures", {}).items()
         },
         str(document.get("topic_id", "")),
+        tuple(map(int, document.get("again", ()))),
+        tuple(map(int, document.get("blocked", ()))),
+        {int(offset): int(count) for offset, count in document.get("redriven", {}).items()},
     )

@@ -51,7 +51,11 @@ def resume(recorded: Progress | None, log: Log) -> Resumption:
         moved = log.committed is not None and log.committed != recorded.next
         progress = Progress(log.start) if recreated else recorded
         if log.committed is not None and moved:
-            progress = Progress(log.committed)
+            # What was redriven below is owed all the same. From there on everything is done again.
+            owed = () if recreated else tuple(each for each in recorded.again if each < log.committed)
+            blocked = tuple(each for each in recorded.blocked if each in owed)
+            redriven = {} if recreated else recorded.redriven
+            progress = Progress(log.committed, again=owed, blocked=blocked, redriven=redriven)
     if progress.next > log.end:
         lost_tail = True
         progress = Progress(log.start)
@@ -68,5 +72,11 @@ def _from(progress: Progress, start: int) -> Progress:
     attempts = {offset: count for offset, count in progress.attempts.items() if offset >= start}
     failures = {offset: each for offset, each in progress.failures.items() if offset >= start}
     return dataclasses.replace(
-        progress, next=watermark.next, finished=watermark.runs(), attempts=attempts, failures=failures
+        progress,
+        next=watermark.next,
+        finished=watermark.runs(),
+        attempts=attempts,
+        failures=failures,
+        again=tuple(each for each in progress.again if each >= start),
+        blocked=tuple(each for each in progress.blocked if each >= start),
     )

@@ -11,12 +11,14 @@ from ringfence_client.held_partition import HeldPartition
 class Turn:
     """What one handler holds of one group. The ledger's consumer is the turn and not the handler, which may leave it."""
 
-    __slots__ = ("attempt", "cut_short", "held", "name", "offsets", "run", "trial")
+    __slots__ = ("attempt", "cut_short", "given_up", "held", "name", "offsets", "run", "trial")
 
     def __init__(self, held: HeldPartition, name: str) -> None:
         self.held = held
         self.name = name
         self.offsets: deque[int] = deque()
+        self.given_up: set[int] = set()
+        """Those of them that an operator sends to the dead letters."""
         self.attempt = 0
         """Of its first message, where that is begun; else 0."""
         self.cut_short = ""
@@ -156,15 +158,25 @@ class RestingTurns:
             self._forget(turn)
             turn.put_back()
 
-    def skip(self, held: HeldPartition, group: bytes) -> bool:
-        """Drop the first message of the turn of this group that rests; whether there is one."""
+    def skip(self, held: HeldPartition, group: bytes | None, offset: int | None = None) -> bool:
+        """Drop the first message of the turn of this group that rests, or this one alone; whether there is one."""
         for turn in list(self._of(held)):
+            if offset is not None and turn.offsets[0] != offset:
+                continue
             if held.window.group(turn.offsets[0]) == group and held.writer.withdraw(turn.offsets[0]):
                 self._forget(turn)
                 turn.finish(reject=True)
                 self.go_on(turn)
                 return True
         return False
+
+    def take(self, held: HeldPartition, group: bytes) -> Turn | None:
+        """The turn of this group, if it rests; it is not put back."""
+        for turn in list(self._of(held)):
+            if held.window.group(turn.offsets[0]) == group and held.writer.withdraw(turn.offsets[0]):
+                self._forget(turn)
+                return turn
+        return None
 
     def _of(self, held: HeldPartition) -> Iterator[Turn]:
         everything = (*self._timers, *self._waits, *self._due, *self._suspended)

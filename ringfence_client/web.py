@@ -1,6 +1,7 @@
 """A consumer's pages: ``/live``, ``/health``, ``/metrics``, ``/groups``; and what an operator may do to a group."""
 
 import asyncio
+import logging
 import socket
 import time
 from collections.abc import AsyncIterator
@@ -10,15 +11,20 @@ from typing import Any, Final
 from aiohttp import web
 from prometheus_client import CONTENT_TYPE_LATEST
 
+from ringfence_client.attempts import shown
 from ringfence_client.consumer import GroupConsumer
 from ringfence_client.held_partition import HeldPartition
 from ringfence_client.lease import LostError
 from ringfence_client.measuring import Measuring
 from ringfence_client.metrics import ConsumerMetrics
+from ringfence_kafka import runs
+
+log: Final = logging.getLogger("ringfence.consumer")
 
 GROUPS_MAX: Final = 1_000
 """Shown of a partition, the oldest first; more would serve nobody."""
 WRITE_LIMIT_S: Final = 20.0
+BURIED_CHECK_S: Final = 0.05
 
 
 def advertised(host: str, port: int) -> str:
@@ -41,6 +47,8 @@ async def serving(consumer: GroupConsumer, listener: socket.socket) -> AsyncIter
             web.post("/groups/purge", pages.purge),
             web.post("/groups/skip", pages.skip),
             web.post("/groups/release", pages.release),
+            web.post("/letters/redrive", pages.redrive),
+            web.post("/letters/drop", pages.drop),
         ]
     )
     runner = web.AppRunner(application, access_log=None)
@@ -117,6 +125,54 @@ class _Pages:
         held, group = found
         return web.json_response({"released": self._consumer.dispatcher.release(held, group)})
 
+    async def redrive(self, request: web.Request) -> web.Response:
+        """Have messages done once more whose dead letters were written; answered when that is written down."""
+        found = await self._letters(request)
+        if isinstance(found, web.Response):
+            return found
+        held, letters = found
+        redriven, full = [], 0
+        for offset, number in letters:
+            try:
+                if held.redrive(offset, number):
+                    redriven.append(offset)
+            except OverflowError:
+                full += 1
+        if redriven:
+            log.warning("%s: an operator redrives %s", held, runs.shown(redriven))
+        return await self._written(held, {"redriven": redriven, "full": full})
+
+    async def drop(self, request: web.Request) -> web.Response:
+        """Drop messages behind which their groups wait; answered when that is written down."""
+        found = await self._letters(request)
+        if isinstance(found, web.Response):
+            return found
+        held, letters = found
+        blocked = [offset for offset, _ in letters if offset in held.window.blocked]
+        dropped = [each for each in blocked if self._consumer.dispatcher.drop_blocked(held, each)]
+        if dropped:
+            log.warning("%s: an operator drops %s", held, runs.shown(dropped))
+        busy = [each for each in blocked if each not in dropped]
+        return await self._written(held, {"dropped": dropped, "busy": busy})
+
+    async def _letters(
+        self, request: web.Request
+    ) -> tuple[HeldPartition, list[tuple[int, int]]] | web.Response:
+        """The partition and the offsets of a request, each with the number of its redrive; or what is wrong with it."""
+        try:
+            body = await request.json()
+            number, topic_id = int(body["partition"]), str(body["topic_id"])
+            letters = [(int(offset), int(redrive)) for offset, redrive in body["letters"]]
+        except (ValueError, KeyError, TypeError):
+            wanted = 'a JSON object is wanted: {"partition": number, "topic_id": Kafka\'s ID, "letters": [[offset, number], ...]}'
+            return web.json_response({"error": wanted}, status=400)
+        held = self._held(body, number)
+        if isinstance(held, HeldPartition) and held.lease.topic_id != topic_id:
+            return web.json_response(
+                {"error": f"{held.lease.topic} was deleted and created again meanwhile"}, status=409
+            )
+        return held if isinstance(held, web.Response) else (held, letters)
+
     async def _asked(self, request: web.Request) -> tuple[HeldPartition, bytes] | web.Response:
         """The partition and the group of a request, or what is wrong with it."""
         try:
@@ -125,6 +181,11 @@ class _Pages:
         except (ValueError, KeyError, TypeError):
             wanted = 'a JSON object is wanted: {"partition": number, "group": the group\'s bytes in hex}'
             return web.json_response({"error": wanted}, status=400)
+        held = self._held(body, number)
+        return held if isinstance(held, web.Response) else (held, group)
+
+    def _held(self, body: dict[str, Any], number: int) -> HeldPartition | web.Response:
+        """The partition that is meant, if it is held here."""
         own = {"consumer_group": self._consumer.group, "topic": self._consumer.address.accepted_topic}
         if own != {**own, **{name: body[name] for name in own if name in body}}:
             # Another one listened here, and has died.
@@ -134,7 +195,7 @@ class _Pages:
         held = self._consumer.partitions.get(number)
         if held is None or held.draining:
             return web.json_response({"error": f"partition {number} is not held here"}, status=409)
-        return held, group
+        return held
 
     async def _change(self, request: web.Request, *, skip: bool) -> web.Response:
         found = await self._asked(request)
@@ -142,21 +203,53 @@ class _Pages:
             return found
         held, group = found
         number = held.partition
+        before = held.window.of(group)
+        if (await request.json()).get("letters"):
+            chosen = self._consumer.dispatcher.give_up(held, group, skip=skip)
+            return await self._given_up(held, group, chosen)
         if skip:
             dropped = self._consumer.dispatcher.skip(held, group)
         else:
             end = await self._consumer.cluster.high_watermark(held.lease.topic, number)
             dropped = held.window.purge(group, end)
+        acquired = next((each.acquired for each in held.window.groups() if each.group == group), 0)
+        gone = sorted(set(before).difference(held.window.of(group)))
+        if gone:
+            log.warning("%s: an operator drops %s, of group %s", held, runs.shown(gone), shown(group))
+        return await self._written(held, {"dropped": dropped, "acquired": acquired, "offsets": gone})
+
+    async def _given_up(self, held: HeldPartition, group: bytes, chosen: list[int]) -> web.Response:
+        """Answered when their dead letters are written."""
+        if chosen:
+            log.warning(
+                "%s: an operator sends %s to the dead letters, of group %s",
+                held,
+                runs.shown(chosen),
+                shown(group),
+            )
+        deadline = asyncio.get_running_loop().time() + WRITE_LIMIT_S
+        while not held.window.closed and set(chosen).intersection(held.window.of(group)):
+            if asyncio.get_running_loop().time() > deadline:
+                text = f"not all dead letters are written within {WRITE_LIMIT_S:.0f} s; they will be, if this consumer goes on"
+                return web.json_response({"error": text}, status=503)
+            await asyncio.sleep(BURIED_CHECK_S)
+        acquired = next((each.acquired for each in held.window.groups() if each.group == group), 0)
+        answer = {"dropped": len(chosen), "acquired": acquired, "offsets": chosen}
+        return await self._written(held, answer)
+
+    async def _written(self, held: HeldPartition, answer: dict[str, Any]) -> web.Response:
+        """The answer, when what was changed is written down."""
+        held.writer.note()
         try:
             async with asyncio.timeout(WRITE_LIMIT_S):
                 await held.writer.persisted()
         except LostError as error:
-            return web.json_response({"error": f"partition {number} was lost meanwhile: {error}"}, status=409)
+            text = f"partition {held.partition} was lost meanwhile: {error}"
+            return web.json_response({"error": text}, status=409)
         except TimeoutError:
             text = f"it is not written within {WRITE_LIMIT_S:.0f} s; it will be, if this consumer goes on"
             return web.json_response({"error": text}, status=503)
-        acquired = next((each.acquired for each in held.window.groups() if each.group == group), 0)
-        return web.json_response({"dropped": dropped, "acquired": acquired})
+        return web.json_response(answer)
 
 
 def _rows(held: HeldPartition) -> list[dict[str, Any]]:

@@ -24,6 +24,11 @@ SLOW: Final = 1_000
 TICK_S: Final = 0.1
 AHEAD: Final = 20_000
 """Offsets that are reserved ahead of what was fetched."""
+AGAIN_MAX: Final = 10_000
+"""Redriven messages that wait to be done; more have to come later."""
+REDRIVEN_MAX: Final = 1_000
+"""Redriven messages of which is remembered how often they were, beside those that wait. More than are asked for at once: who asks writes
+down that they are settled before it asks for others. They stand in every record of the progress."""
 
 
 class Window:
@@ -58,6 +63,12 @@ class Window:
         """It belongs to somebody else; nothing of it counts any more."""
         self.resident = ResidentRecords(records_max, memory)
         self._groups: dict[int, bytes | None] = {}
+        self.redriven: dict[int, int] = dict(progress.redriven)
+        """How often an offset was redriven."""
+        self._again: dict[int, bool] = dict.fromkeys(progress.again, False)
+        """Finished as far as the watermark goes, and to be done once more; and whether the record was brought."""
+        self.blocked: set[int] = set(progress.blocked)
+        """Not finished, and not to be tried: their dead letters are written, their groups wait for them to be redriven."""
         self._buried: set[int] = set()
         """Finished as far as the progress goes; their groups wait until that is written."""
         self._purged = dict(progress.purged)
@@ -138,6 +149,10 @@ class Window:
         self.resident.unpark(records, always=always)
         return True
 
+    def of(self, group: bytes | None) -> list[int]:
+        """The undone messages of a group, in order; O(n)."""
+        return sorted(offset for offset, each in self._groups.items() if each == group)
+
     def group(self, offset: int) -> bytes | None:
         """Of an undone message."""
         return self._groups[offset]
@@ -172,6 +187,10 @@ class Window:
         known = self.failures.get(offset, Failures(0, now_ms))
         found = self.failures[offset] = Failures(known.attempts + 1, known.since_ms)
         return found
+
+    def block(self, offsets: Iterable[int]) -> None:
+        """Their dead letters are written; their groups wait."""
+        self.blocked.update(offsets)
 
     def buried(self, offsets: Iterable[int]) -> None:
         """Their dead letters are written, in one transaction with progress that says so."""
@@ -221,10 +240,68 @@ class Window:
         self.resident.drop(offset, self._groups.pop(offset))
 
     def _done(self, offset: int) -> None:
-        self.watermark.finish(offset)
+        if offset in self._again:
+            del self._again[offset]
+        else:
+            self.watermark.finish(offset)
+        self.blocked.discard(offset)
         self.attempts.pop(offset, None)
         self.failures.pop(offset, None)
         self.running.discard(offset)
+
+    # -- what is done again ----------------------------------------------------------------------------------
+
+    def redrive(self, offset: int, number: int) -> bool:
+        """A finished or blocked message is to be done once more, for the ``number``-th time.
+
+        Returns:
+            False: that was asked for already, or it is going to be done in any case.
+
+        Raises:
+            OverflowError: too many wait for that.
+        """
+        if self.redriven.get(offset, 0) >= number:
+            return False
+        if offset in self.blocked:
+            self.blocked.discard(offset)
+        elif not self.watermark.is_finished(offset) or offset in self._again:
+            return False
+        elif len(self._again) >= AGAIN_MAX:
+            raise OverflowError(f"{AGAIN_MAX} redriven messages wait already")
+        else:
+            self._again[offset] = False
+        self.attempts.pop(offset, None)
+        self.failures.pop(offset, None)
+        self.redriven.pop(offset, None)
+        self.redriven[offset] = number
+        for each in list(self.redriven)[: max(0, len(self.redriven) - REDRIVEN_MAX)]:
+            if each not in self._again and each not in self._groups:
+                del self.redriven[each]
+        return True
+
+    def missing(self) -> list[int]:
+        """Offsets of redriven messages whose records are not here, in order."""
+        return sorted(offset for offset, there in self._again.items() if not there)
+
+    def bring(self, record: Any) -> bool:
+        """One of these. It takes its place in its group: before all later ones that nobody has acquired."""
+        if self._again.get(record.offset, True) or record.offset in self._groups:
+            return False  # in the latter case its dead letter has just been written
+        self._again[record.offset] = True
+        self.ledger.append(record.offset, record.key, record.timestamp)
+        self._groups[record.offset] = record.key
+        self.resident.add(record)
+        return True
+
+    def unblock(self, group: bytes, offset: int) -> None:
+        """Of a partition of which nothing is fetched: whoever holds it next is done with this message, the first of its group."""
+        self.blocked.discard(offset)
+        if self._again.pop(offset, None) is None and not self.watermark.is_finished(offset):
+            self.purge(group, offset + 1)
+
+    def gone(self, offset: int) -> None:
+        """Of a redriven message the log has no record any more."""
+        self._again.pop(offset, None)
 
     # -- what others see -------------------------------------------------------------------------------------
 
@@ -241,7 +318,8 @@ class Window:
     @property
     def counts(self) -> Mapping[str, int]:
         """For health: undone, of these kept and parked."""
-        return {"undone": self.undone, "kept": len(self.resident), "parked": len(self.resident.parked)}
+        found = {"undone": self.undone, "kept": len(self.resident), "parked": len(self.resident.parked)}
+        return {**found, "blocked": len(self.blocked)} if self.blocked else found
 
     def groups(self) -> Iterator[GroupInfo]:
         """As the ledger has them."""
@@ -256,10 +334,17 @@ class Window:
         token: int = 0,
         beat: int = 0,
         burying: Collection[int] = (),
+        blocking: Collection[int] = (),
         topic_id: str = "",
     ) -> Progress:
-        """What a successor must know, now; reserves ahead. ``burying``: what counts as finished in it already."""
-        watermark = self.watermark.without(burying) if burying else self.watermark
+        """What a successor must know, now; reserves ahead.
+
+        ``burying``: what counts as finished in it already; ``blocking``: as blocked.
+        """
+        watermark = self.watermark
+        if finishing := [each for each in burying if each not in self._again]:
+            watermark = watermark.without(finishing)
+        blocked = self.blocked.union(blocking)
         return Progress(
             watermark.next,
             watermark.runs(),
@@ -276,4 +361,7 @@ class Window:
             beat,
             {each: failed for each, failed in self.failures.items() if each not in burying},
             topic_id,
+            tuple(sorted(each for each in self._again if each not in burying)),
+            tuple(sorted(each for each in blocked if each in self._again or not watermark.is_finished(each))),
+            dict(self.redriven),
         )

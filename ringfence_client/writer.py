@@ -268,7 +268,8 @@ class ProgressWriter:
         self._beat += 1
         progress = window.progress(
             lease.holder, lease.web, state=self._state, token=lease.token, beat=self._beat, topic_id=lease.topic_id,
-            burying=frozenset(each.offset for each in letters),
+            burying=frozenset(each.offset for each in letters if not each.letter.parks),
+            blocking=frozenset(each.offset for each in letters if each.letter.parks),
         )  # fmt: skip
         require(
             progress.next >= self._next, lease, "is written up to", progress.next, "and was up to", self._next
@@ -309,8 +310,8 @@ class ProgressWriter:
     def _bury_written(self) -> None:
         """The dead letters of the last transaction are committed."""
         letters = self.letters.written()
-        if letters:
-            self._window.buried(letters)
+        self._window.block(each.record.offset for each in letters if each.parks)
+        self._window.buried(each.record.offset for each in letters if not each.parks)
 
     async def _back_off(self, error: Exception, attempt: int) -> None:
         if not self.fault:

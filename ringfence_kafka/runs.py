@@ -99,6 +99,15 @@ def of_offsets(offsets: Iterable[int]) -> list[Run]:
     return found
 
 
+def shown(offsets: Iterable[int], most: int = 10) -> str:
+    """Offsets for a log line, the first runs of them."""
+    given = sorted(offsets)
+    found = of_offsets(given)
+    texts = [str(start) if stop == start + 1 else f"{start}-{stop - 1}" for start, stop in found[:most]]
+    noun = "offset" if len(given) == 1 else "offsets"
+    return f"{len(given)} {noun}: {', '.join(texts)}{', …' if len(found) > most else ''}"
+
+
 def check(next_offset: int, runs: Sequence[Run]) -> None:
     """Make sure that these are runs, and where they may be.
 

@@ -26,6 +26,10 @@ HEADER_CONSUMER_GROUP: Final = "_RF_CONSUMER_GROUP"
 HEADER_ATTEMPTS: Final = "_RF_ATTEMPTS"
 """On a dead letter: how often it was tried, as decimal digits."""
 
+HEADER_REDRIVEN: Final = "_RF_REDRIVEN"
+"""How often it was redriven, as decimal digits: on what a redrive from quarantine publishes, and on a dead letter of a message that was
+redriven before it failed again. Missing = never."""
+
 HEADER_TRANSACTION: Final = "_RF_TX"
 """On an input record: it is an envelope, a transaction whose parts its value lists; the form of that."""
 
@@ -52,6 +56,19 @@ USER_IDS_IGNORED: Final = b"ignore"
 
 HEADER_HOPS: Final = "_RF_HOPS"
 """Members of a cluster connection that a message has passed, in order, with commas between; stays on what is accepted."""
+
+DEAD_LETTER_TOPIC: Final = "__dlq.errors.topic"
+"""On a dead letter, as KIP-1191 names them: the accepted topic that its message stands in …"""
+DEAD_LETTER_PARTITION: Final = "__dlq.errors.partition"
+"""… the partition, as decimal digits …"""
+DEAD_LETTER_OFFSET: Final = "__dlq.errors.offset"
+"""… and the offset."""
+DEAD_LETTER_GROUP: Final = "__dlq.errors.group"
+"""The consumer group, as :data:`HEADER_CONSUMER_GROUP`."""
+DEAD_LETTER_DELIVERIES: Final = "__dlq.errors.delivery.count"
+"""How often it was tried, as :data:`HEADER_ATTEMPTS`."""
+DEAD_LETTER_MESSAGE: Final = "__dlq.errors.message"
+"""Why, as :data:`HEADER_REASON`."""
 
 TIMESTAMP_AFTER: Final = "message.timestamp.after.max.ms"
 TIMESTAMP_BEFORE: Final = "message.timestamp.before.max.ms"
@@ -94,6 +111,11 @@ def progress_topic(app_id: str) -> str:
 def consumer_transactional_id(app_id: str, group: str, topic: str, partition: int) -> str:
     """Transactional ID of who holds a partition for a consumer group."""
     return f"{app_id}-consumer/{group}/{topic}/{partition}"
+
+
+def repair_group(app_id: str) -> str:
+    """Under this name the progress topic has which records of quarantine and dead-letter topics are settled."""
+    return f"{app_id}-repair"
 
 
 def journal_topic(app_id: str) -> str:

@@ -141,10 +141,13 @@ async def read(settings: Settings, topic: str | None = None, group: str | None =
         if topic is not None and topic not in counts:
             raise TopicError(f"topic {topic} does not exist: `ringfence topics create` makes it")
         stored, faults = await _stored(settings, cluster, kept, counts.get(kept, 0))
+        repair = wire.repair_group(
+            settings.app.id
+        )  # nobody's lease: what `dlq` and `quarantine` have settled
         stored = {
             place: each
             for place, each in stored.items()
-            if group in {None, place[0]} and topic in {None, place[1]}
+            if group in {None, place[0]} and topic in {None, place[1]} and place[0] != repair
         }
         groups = await cluster.describe_groups(sorted({each for each, _, _ in stored} | _only(group)))
         addresses = {each.accepted_topic: each.name for each in settings.addresses}

@@ -1,24 +1,27 @@
 """``ringfence groups purge`` and ``ringfence groups skip``."""
 
 import asyncio
+import time
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
-import aiohttp
 import click
 from aiokafka.errors import KafkaError
 
-from app.verbs import groups
+from app.asking import can_ask, confirmed
+from app.verbs import groups, holders
 from ringfence_client import dropping
 from ringfence_client.lease import LostError
 from ringfence_client.record import Progress
+from ringfence_kafka import runs
 from ringfence_kafka.cluster import NO_MEMBERS, Cluster
 from ringfence_kafka.config.settings import AddressSettings, Settings
 from ringfence_kafka.errors import BrokerUnavailableError, RingfenceError, named
 from ringfence_kafka.tenure import NotOwnerError
 
-ANSWER_LIMIT_S: Final = 30.0
-"""For a holder to write it down."""
+FETCH_LIMIT_S: Final = 5.0
+"""For a holder to fetch more of a group that goes to the dead letters."""
+_AGAIN_S: Final = 0.2
 
 
 class GroupError(RingfenceError):
@@ -45,8 +48,26 @@ def parse_name(text: str) -> bytes:
     return text.removeprefix("text:").encode()
 
 
-def drop(settings: Settings, address: str, group: str, name: str, *, skip: bool) -> int:
+def drop(
+    settings: Settings,
+    address: str,
+    group: str,
+    name: str,
+    *,
+    skip: bool,
+    yes: bool = True,
+    letters: bool = False,
+) -> int:
     """Drop what nobody acquired of a group, or (``skip``) its first message alone, for one consumer group.
+
+    Args:
+        settings: Where.
+        address: Of the group.
+        group: The consumer group.
+        name: Of the message group, as :func:`parse_name` reads it.
+        skip: The first message alone.
+        yes: Do not ask.
+        letters: Send them to the dead letters.
 
     Returns:
         0 dropped, 1 nothing to drop.
@@ -57,8 +78,15 @@ def drop(settings: Settings, address: str, group: str, name: str, *, skip: bool)
         BrokerUnavailableError: the cluster does not answer, or refuses.
     """
     found = settings.configured(address)
+    order = _Order(parse_name(name), skip, letters)
+    if not yes and can_ask():
+        count = asyncio.run(_count(settings, found, group, order))
+        if count:
+            which = "the first message" if skip else f"{count} messages, those that a handler has excepted,"
+            rest = "send to the dead letters" if letters else "drop for good"
+            confirmed(f"{name} at {address} for {group}: {rest} {which}?")
     try:
-        counts = asyncio.run(_drop(settings, found, group, parse_name(name), skip=skip))
+        places = asyncio.run(_drop(settings, found, group, order))
     except (NotOwnerError, LostError) as error:
         raise GroupError(
             f"a consumer of {group} came while nobody was to hold it: run this again; what was dropped stays so"
@@ -68,19 +96,29 @@ def drop(settings: Settings, address: str, group: str, name: str, *, skip: bool)
             f"{found.accepted_topic}: {named(error)}: look at the brokers and at this user's rights, then "
             "run this again; what was dropped stays so"
         ) from error
-    for partition, count in counts.items():
-        click.echo(f"dropped  {found.accepted_topic}/{partition}  {count} messages of {name}")
-    if not any(counts.values()):
+    for partition, (count, those) in places.items():
+        to = " to the dead letters" if letters else ""
+        which = f": {runs.shown(those)}" if those else ""
+        click.echo(f"dropped  {found.accepted_topic}/{partition}  {count} messages of {name}{to}{which}")
+    if not any(count for count, _ in places.values()):
         click.echo(
             f"nothing to drop  {name} has no message that {group} could drop"
             + (
                 ": a handler has its first one: `ringfence groups release` ends that"
-                if skip and counts
+                if (skip or letters) and places
                 else ""
             )
         )
         return 1
     return 0
+
+
+class _Order(NamedTuple):
+    """What is to be dropped."""
+
+    name: bytes
+    skip: bool
+    letters: bool
 
 
 def release(settings: Settings, address: str, group: str, name: str) -> int:
@@ -128,12 +166,27 @@ async def _release(settings: Settings, address: AddressSettings, group: str, nam
         return released
 
 
-async def _drop(
-    settings: Settings, address: AddressSettings, group: str, name: bytes, *, skip: bool
-) -> dict[int, int]:
+async def _count(settings: Settings, address: AddressSettings, group: str, order: _Order) -> int:
+    """How many messages of it there are."""
     async with Cluster(settings.kafka, group) as cluster:
         await cluster.await_coordinator()
-        dropped = {}
+        count = 0
+        for number, known in enumerate(await _progresses(settings, address, cluster)):
+            now = await groups.standing(cluster, address.accepted_topic, number, known)
+            rows = await groups.unfinished(settings, address.accepted_topic, number, now)
+            row = rows.get(order.name.hex())
+            count += 0 if row is None else row.depth
+        return count
+
+
+async def _drop(
+    settings: Settings, address: AddressSettings, group: str, order: _Order
+) -> dict[int, tuple[int, Sequence[int]]]:
+    """Of each partition that has any: how many were dropped, and which, as far as that is known."""
+    name = order.name
+    async with Cluster(settings.kafka, group) as cluster:
+        await cluster.await_coordinator()
+        dropped: dict[int, tuple[int, Sequence[int]]] = {}
         for number, known in enumerate(await _progresses(settings, address, cluster)):
             now = await groups.standing(cluster, address.accepted_topic, number, known)
             row = (await groups.unfinished(settings, address.accepted_topic, number, now)).get(name.hex())
@@ -141,10 +194,12 @@ async def _drop(
                 continue
             refusal = "has no web server"
             if known is not None and known.web and not known.released:
-                answer = await _tell(known.web, group, address, number, name, "skip" if skip else "purge")
+                answer = await _told(known.web, group, address, number, order, row.depth)
                 if isinstance(answer, dict):
                     # A consumer has not fetched all that it purges.
-                    dropped[number] = answer["dropped"] if skip else row.depth - answer["acquired"]
+                    whole = order.skip or order.letters
+                    count = answer["dropped"] if whole else row.depth - answer["acquired"]
+                    dropped[number] = count, answer.get("offsets", ())
                     continue
                 refusal = answer
             if await cluster.group_state() not in NO_MEMBERS:
@@ -153,11 +208,17 @@ async def _drop(
                     f"{refusal}: run this again in a moment, where its web server can be reached; or stop the group's "
                     "consumers first"
                 )
-            end = row.head_offset + 1 if skip else now.end
+            if order.letters:
+                raise GroupError(
+                    f"nobody holds {address.accepted_topic}/{number}, and dead letters are written by its holder: start a consumer of "
+                    f"{group} and run this again, or leave --to-dlq out"
+                )
+            end = row.head_offset + 1 if order.skip else now.end
+            again = [each for each in row.redriven if each < end]
             await dropping.drop_below(
-                settings, address, cluster, number, name, end, now.topic_id, _say_waiting
+                settings, address, cluster, number, name, end, now.topic_id, _say_waiting, again
             )
-            dropped[number] = 1 if skip else row.depth
+            dropped[number] = (1, [row.head_offset]) if order.skip else (row.depth, ())
         return dropped
 
 
@@ -183,23 +244,49 @@ def _say_waiting(text: str) -> None:
     click.echo(f"{text}; waiting until its lease has run out", err=True)
 
 
+async def _told(
+    web: str, group: str, address: AddressSettings, partition: int, order: _Order, depth: int
+) -> dict[str, Any] | str:
+    """What the holder says. To the dead letters goes what it has fetched: it is told again until that is all that there was."""
+    answer: dict[str, Any] | str = {}
+    offsets: list[int] = []
+    moved_at = time.monotonic()
+    while True:
+        answer = await _tell(
+            web,
+            group,
+            address,
+            partition,
+            order.name,
+            "skip" if order.skip else "purge",
+            letters=order.letters,
+        )
+        if isinstance(answer, str) or order.skip or not order.letters:
+            return answer
+        offsets += answer.get("offsets", ())
+        if answer["dropped"]:
+            moved_at = time.monotonic()
+        # Who runs its first message has all of the group; what is left now has just come, or is still to be fetched.
+        if len(offsets) >= depth or answer["acquired"] or time.monotonic() - moved_at > FETCH_LIMIT_S:
+            return {**answer, "dropped": len(offsets), "offsets": offsets}
+        await asyncio.sleep(_AGAIN_S)
+
+
 async def _tell(
-    web: str, consumer_group: str, address: AddressSettings, partition: int, name: bytes, what: str
-) -> dict[str, int] | str:
-    """Have the holder do it; returns what it says, or why it does not: another may listen where it did."""
-    if not web:
-        return "has no web server"
-    limit = aiohttp.ClientTimeout(total=ANSWER_LIMIT_S)
-    body: dict[str, Any] = {
+    web: str,
+    consumer_group: str,
+    address: AddressSettings,
+    partition: int,
+    name: bytes,
+    what: str,
+    *,
+    letters: bool = False,
+) -> dict[str, Any] | str:
+    body = {
+        "letters": letters,
         "consumer_group": consumer_group,
         "topic": address.accepted_topic,
         "partition": partition,
         "group": name.hex(),
     }
-    url = f"{web}/groups/{what}"
-    try:
-        async with aiohttp.ClientSession(timeout=limit) as session, session.post(url, json=body) as answer:
-            said = dict(await answer.json())
-            return said if answer.ok else f"refuses ({said.get('error', answer.status)})"
-    except (aiohttp.ClientError, OSError, TimeoutError, ValueError):
-        return f"does not answer at {web}"
+    return await holders.ask(web, f"groups/{what}", body)

@@ -8,7 +8,7 @@ import asyncio
 import json
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any, Final, NamedTuple
 
 import aiohttp
@@ -50,6 +50,8 @@ class GroupRow:
     """Of its first unfinished message, in the accepted topic."""
     head_age_seconds: float
     """Since that one's timestamp."""
+    redriven: list[int] = field(default_factory=list)
+    """Offsets of those that were finished, and are to be done once more."""
 
 
 @dataclass(slots=True)
@@ -198,18 +200,15 @@ async def unfinished(
 ) -> dict[str | None, GroupRow]:
     """The groups with unfinished messages, by their names in hex; in the order of their first messages."""
     known, end = standing.progress, standing.end
-    finished = Watermark(known.next, known.finished)
+    finished, again = Watermark(known.next, known.finished), frozenset(known.again)
     rows: dict[str | None, GroupRow] = {}
     now = time.time() * 1000
 
     async def consume(records: Sequence[Any]) -> None:
         for each in records:
             key = each.key
-            if (
-                each.offset >= end
-                or finished.is_finished(each.offset)
-                or each.offset in range(*known.purged.get(key, (0, 0)))
-            ):
+            done = finished.is_finished(each.offset) or each.offset in range(*known.purged.get(key, (0, 0)))
+            if each.offset >= end or (done and each.offset not in again):
                 continue
             row = rows.get(name := None if key is None else key.hex())
             if row is None:
@@ -217,8 +216,10 @@ async def unfinished(
                 age = round(max(0.0, now - each.timestamp) / 1000, 3)
                 row = rows[name] = GroupRow(partition, shown, name, 0, 0, None, each.offset, age)
             row.depth += 1
+            if each.offset in again:
+                row.redriven.append(each.offset)
 
-    begin = max(standing.start, known.next)
+    begin = max(standing.start, min((known.next, *again)))
     await log_reader.read(settings.kafka, topic, partition, begin, end, consume)
     return rows
 

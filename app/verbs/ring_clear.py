@@ -14,6 +14,7 @@ from aiokafka.errors import KafkaError
 from agents import journal
 from agents.changelog import batches_of
 from agents.topic_faults import missing_journal
+from app.asking import confirmed
 from app.verbs import hop_memory, rings
 from app.verbs.unread import await_judged
 from ringfence_kafka import wire
@@ -33,13 +34,14 @@ class ContestedError(RingfenceError):
     """Workers take a lane back before its floor is written."""
 
 
-def clear(settings: Settings, name: str, *, despite_lag: bool = False) -> int:
+def clear(settings: Settings, name: str, *, despite_lag: bool = False, yes: bool = False) -> int:
     """Forget all IDs of an address, or what has come over bridges. Says of each lane when it is done: what failed later does not undo it.
 
     Args:
         settings: The addresses.
         name: One of them, or ``BRIDGE.<address>``.
         despite_lag: Forget what has come over bridges also while lanes have not judged all that did.
+        yes: Do not ask.
 
     Raises:
         ConfigurationError: unknown address.
@@ -53,7 +55,9 @@ def clear(settings: Settings, name: str, *, despite_lag: bool = False) -> int:
     if despite_lag and bridged is None:
         raise click.UsageError(f"--despite-lag is for {wire.HOP_MEMORY}ADDRESS: leave it out")
     order = order._replace(waits=order.waits and not despite_lag)
-    asyncio.run(_clear(settings, bridged or settings.configured(name), order, click.echo))
+    address = bridged or settings.configured(name)
+    confirmed(f"Forget all {order.what} of {name}? What is sent again from now on is accepted again", yes=yes)
+    asyncio.run(_clear(settings, address, order, click.echo))
     return 0
 
 

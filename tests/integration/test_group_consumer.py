@@ -226,6 +226,12 @@ async def test_rejected(bootstrap: str) -> None:
             ("_RF_REASON", b"no such customer"),
             ("_RF_CONSUMER_GROUP", bench.group.encode()),
             ("_RF_ATTEMPTS", b"1"),
+            ("__dlq.errors.topic", bench.accepted.encode()),
+            ("__dlq.errors.partition", b"0"),
+            ("__dlq.errors.offset", b"1"),
+            ("__dlq.errors.group", bench.group.encode()),
+            ("__dlq.errors.delivery.count", b"1"),
+            ("__dlq.errors.message", b"no such customer"),
         ]
         assert dict(second.headers)["_RF_REASON"] == b"rejected by the handler"
         assert (await bench.agreed()).next == 4
@@ -299,7 +305,10 @@ async def test_headers_too_large_for_the_dead_letters(bootstrap: str) -> None:
         assert b'"bytes": 20000' in (cut.value or b"")
         assert bare.key == b"group"
         assert b'"bytes": 1,' in (bare.value or b"")
-        assert [name for name, _ in bare.headers] == ["_RF_REASON", "_RF_CONSUMER_GROUP", "_RF_ATTEMPTS"]
+        assert {name.partition(".")[0] for name, _ in bare.headers} == {
+            "_RF_REASON", "_RF_CONSUMER_GROUP", "_RF_ATTEMPTS", "__dlq",
+        }  # fmt: skip
+        assert dict(bare.headers)["__dlq.errors.offset"] == b"1"
         assert dict(bare.headers)["_RF_REASON"] == b"x" * 2_000
 
 

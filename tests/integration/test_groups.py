@@ -73,7 +73,20 @@ def test_beside_a_consumer(bootstrap: str, tmp_path: Path) -> None:
         after = scene.show()
         table = scene.verb("show")
         nothing = scene.verb("purge", "nobody", fails=True)
+        second = after["bad"]["head_offset"]
+        buried = scene.verb("skip", "bad", "--to-dlq")
+        rest = scene.verb("purge", "bad", "--to-dlq", "--yes")
+        held = scene.verb("purge", "held", "--to-dlq", fails=True)
+        wait_for(lambda: "bad" not in scene.show(), lambda: str(scene.show()))
+        letters = kafka.read_all(bootstrap, f"{scene.name}.dlq", 1)
 
+    assert f"1 messages of bad to the dead letters: 1 offset: {second}" in buried
+    assert f"{EACH - 2} messages of bad to the dead letters" in rest
+    assert "a handler has its first one" in held
+    assert len(letters) == EACH - 1
+    assert {each.key for each in letters} == {b"bad"}
+    assert {dict(each.headers)["_RF_REASON"] for each in letters} == {b"dropped by an operator"}
+    assert "an operator drops 1 offset" in process.log()
     assert {name: each["depth"] for name, each in shown.items() if name != "partition"} == {
         "bad": EACH,
         "held": EACH,

@@ -50,8 +50,8 @@ _DEAD_LETTERS: Final = (
         (
             Patch(
                 _WRITER,
-                "burying=frozenset(each.offset for each in letters)",
-                "burying=frozenset(each.offset for each in self.letters._pending)",
+                "burying=frozenset(each.offset for each in letters if",
+                "burying=frozenset(each.offset for each in self.letters._pending if",
             ),
         ),
         f"{_SICK}::test_dead_letters_refused",

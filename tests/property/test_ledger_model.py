@@ -75,6 +75,16 @@ class Model:
                 return each.position
         return None
 
+    def claim(self, consumer: str, group: bytes, count: int | None) -> list[int]:
+        if self.owner(group) not in (None, consumer):
+            return []
+        for each in self.messages:
+            if each.group == group and each.holder is None:
+                if count is not None and len(self.held(group)) >= count:
+                    break
+                each.holder = consumer
+        return [each.position for each in self.held(group)]
+
     def release(self, message: Message) -> list[int]:
         back = [
             each
@@ -150,6 +160,11 @@ class Ledger(RuleBasedStateMachine):
         got = [self.ledger.acquire(consumer) for _ in range(count)]
 
         assert got == [self.model.acquire(consumer) for _ in range(count)]
+
+    @rule(consumer=consumers, group=groups, count=st.none() | st.integers(1, 4))
+    def claim(self, consumer: str, group: bytes | None, count: int | None) -> None:
+        if group is not None:
+            assert self.ledger.claim(consumer, group, count) == self.model.claim(consumer, group, count)
 
     @rule(data=st.data(), act=st.sampled_from([GroupLedger.acknowledge, GroupLedger.reject]))
     def finish(self, data: st.DataObject, act: Callable[..., None]) -> None:

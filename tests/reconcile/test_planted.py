@@ -149,6 +149,19 @@ def _aborted(world: World, at: str) -> None:
     world.abort(f"{name}.quarantine", 2)
 
 
+def _redriven(world: World, at: str) -> None:
+    """Refused, published again, and then accepted; refused again; dropped, because a corrected copy was accepted meanwhile."""
+    refused = [world.arrive(at, b"%d" % each) for each in range(3)]
+    for each in refused:
+        world.quarantine(each)
+    world.accept(world.arrive(at, b"2", value=b"corrected"))
+    counted = (("trace", b"1"), ("empty", None), ("_RF_REDRIVEN", b"1"))
+    again = [world.arrive(at, b"%d" % each, headers=counted) for each in range(3)]
+    kept = tuple(each for each in again[0].headers if each[0] != "_RF_REDRIVEN")
+    world.accept(again[0], headers=kept)
+    world.quarantine(again[1])
+
+
 def _seconds(world: World, at: str) -> None:
     """One producer sends seconds where Kafka wants milliseconds."""
     records = [world.arrive(at, b"%d" % each) for each in range(9)]
@@ -175,6 +188,7 @@ PLANTED: dict[str, tuple[Planted, dict[str, Any], dict[str, int]]] = {
     "gap": (_gap, {}, {"GAP": 1}),
     "gap-in-the-output": (_gap_in_the_output, {}, {"GAP": 2}),
     "aborted": (_aborted, {}, {}),
+    "redriven": (_redriven, {}, {}),
     "seconds": (_seconds, {}, {}),
 }
 

@@ -81,6 +81,13 @@ async def refuse_or_hold(message: Message) -> None:
     _note("end", message)
 
 
+async def refuse_until_mended(message: Message) -> None:
+    """What belongs to ``bad`` is rejected as long as the file that ``MENDED`` names is not there."""
+    if message.group == b"bad" and not os.path.exists(os.environ["MENDED"]):  # noqa: ASYNC240, PTH110 - a look
+        message.reject("not mended")
+    _note("end", message)
+
+
 def book(message: Message) -> None:
     """Takes effect once, in a store that refuses what comes with a token below one it has seen; ``BOOKS`` names it."""
     _note("begin", message)

@@ -74,9 +74,16 @@ def test_no_addresses(content: str, tmp_path: Path, capsys: pytest.CaptureFixtur
     """Without an address, or with patterns alone, every verb that works on addresses ends with 2 and says what is missing."""
     path = tmp_path / "ringfence.toml"
     path.write_text(content)
-    without = {"audit", "bridge", "broker", "demo"}
+    quarantine = {
+        f"quarantine {each}" for each in ("list", "show", "redrive", "drop")
+    }  # a bridge's may be meant
+    without = {"audit", "bridge", "broker", "demo", *quarantine}
     arguments = {
-        **{key: ["orders"] for key in ("send", "rings clear", "groups show")},
+        **{
+            key: ["orders"]
+            for key in ("send", "rings clear", "groups show", "dlq list", "dlq redrive", "dlq drop")
+        },
+        "dlq show": ["orders", "0/1"],
         "rings find": ["orders", "1"],
         "topics grow": ["orders", "--partitions", "8"],
         **{key: ["orders", "group"] for key in ("groups purge", "groups release", "groups skip")},

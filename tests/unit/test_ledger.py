@@ -515,3 +515,21 @@ def test_purged_and_never_asked_for() -> None:
     purge_all()
     assert _bytes_kept(purge_all) < 20_000
     assert _all(ledger, "first") == [0, 1, 2]
+
+
+def test_claim() -> None:
+    """All that waits of a group that nobody owns, whatever the prefetch; of one that another owns nothing."""
+    ledger: GroupLedger[int] = GroupLedger()
+    for position, group in enumerate((A, B, A, A)):
+        ledger.append(position, group, 0)
+
+    assert ledger.claim("operator", A, 1) == [0]
+    assert ledger.claim("operator", A) == [0, 2, 3]
+    assert ledger.claim("another", A) == []
+    assert ledger.claim("operator", b"unknown") == []
+    assert (ledger.acquire("x"), ledger.acquire("y")) == (1, None)
+    assert ledger.claim("operator", B) == []
+
+    ledger.acknowledge("operator", 0)
+    assert ledger.close("operator") == [2, 3]
+    assert (ledger.acquire("y"), ledger.acquire("z")) == (2, None)

@@ -1,0 +1,1 @@
+"""``ringfence quarantine`` and ``ringfence dlq``: what was refused or given up is looked at, done again, dropped (ADR 24)."""

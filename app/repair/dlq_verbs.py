@@ -1,0 +1,186 @@
+"""``ringfence dlq``."""
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any, Final
+
+import click
+
+from app.repair import showing, verbs
+from app.repair.leaseholders import Holders
+from app.repair.letters import LetterRedrive, drop_blocked
+from app.repair.pace import Pace
+from app.repair.refused import Place, Refused
+from app.repair.scanning import Act, Wanted, scan
+from app.repair.selection import Selection
+from ringfence_kafka import wire
+from ringfence_kafka.config.settings import AddressSettings, Settings
+from ringfence_kafka.errors import TopicError
+from ringfence_kafka.topics import missing
+
+WHAT: Final = "dead letters"
+
+
+def list_(settings: Settings, name: str, selection: Selection, *, all_: bool, as_json: bool) -> int:
+    """Print what is open, or with ``all_`` also what is settled.
+
+    Raises:
+        ConfigurationError: unknown address.
+        BrokerUnavailableError: nobody answers.
+    """
+    address = settings.configured(name)
+
+    async def read() -> tuple[list[tuple[Refused, bool]], set[Place]]:
+        async with verbs.opened(settings.kafka, settings.app.id, wire.dead_letter_topic(name)) as opened:
+            rows = await verbs.listed(opened, Wanted(selection, _group_of, settled_too=all_))
+            return rows, await _waiting(settings, address, rows)
+
+    rows, waits = asyncio.run(read())
+    return verbs.show_rows(wire.dead_letter_topic(name), rows, _group_of, as_json=as_json, waits=waits)
+
+
+def show(settings: Settings, name: str, at: tuple[int, int], *, as_json: bool) -> int:
+    """Print all of one record. Returns 1 if it is not there. Raises as :func:`list_` does."""
+    wanted = Wanted(Selection(at=[at]), _group_of, settled_too=True)
+    topic = wire.dead_letter_topic(settings.configured(name).name)
+
+    async def read() -> list[tuple[Refused, bool]]:
+        async with verbs.opened(settings.kafka, settings.app.id, topic) as opened:
+            return await verbs.listed(opened, wanted, whole=True)
+
+    rows = asyncio.run(read())
+    return verbs.show_one(wire.dead_letter_topic(name), at, rows, _group_of, as_json=as_json)
+
+
+async def _waiting(
+    settings: Settings, address: AddressSettings, rows: Sequence[tuple[Refused, bool]]
+) -> set[Place]:
+    """Those of the open ones behind which their groups wait: of several of one message the last."""
+    holders = Holders(settings, address, _say_waiting)
+    last: dict[tuple[str, Place], Place] = {}
+    try:
+        for each, settled in rows:
+            where, group = each.accepted, each.consumer_group
+            if settled or where is None or not group or where.topic != address.accepted_topic:
+                continue
+            if where[1:] in await holders.blocked(group):
+                last[group, where] = each.place
+    except TopicError:
+        return set()  # there is no accepted topic any more
+    finally:
+        await holders.close()
+    return set(last.values())
+
+
+def redrive(
+    settings: Settings,
+    name: str,
+    selection: Selection,
+    *,
+    dry_run: bool,
+    rate: float | None,
+    limit: int | None,
+    most: int,
+    force: bool,
+) -> int:
+    """Have the messages of what is meant done once more.
+
+    Returns:
+        0 all of them are to be, or would be; 1 there is none, or some was left.
+
+    Raises:
+        ConfigurationError: unknown address.
+        TopicError: the accepted topic is missing.
+        RepairError: another redrive has begun, or something cannot be written.
+        BrokerUnavailableError: nobody answers.
+    """
+    address = settings.configured(name)
+    wanted = Wanted(selection, _group_of, limit=limit)
+    return asyncio.run(
+        _redrive(settings, address, wanted, Pace(rate), dry_run=dry_run, most=most, force=force)
+    )
+
+
+async def _redrive(
+    settings: Settings,
+    address: AddressSettings,
+    wanted: Wanted,
+    pace: Pace,
+    *,
+    dry_run: bool,
+    most: int,
+    force: bool,
+) -> int:
+    topic = wire.dead_letter_topic(address.name)
+    writes = None if dry_run else address.replication_factor
+    async with verbs.opened(settings.kafka, settings.app.id, topic, writes=writes) as opened:
+        if opened.partitions:
+            await _require_accepted(opened, address)
+        holders = Holders(settings, address, _say_waiting)
+        run = LetterRedrive(
+            address, settings.kafka, opened.cluster, holders, pace, click.echo, most=most, force=force
+        )
+        act = Act(run.try_out) if dry_run else Act(run.act, writes=True)
+        try:
+            await scan(opened.topic, opened.partitions, wanted, act)
+        finally:
+            await holders.close()
+    if not run.result.done and not run.result.left:
+        click.echo(verbs.selected(wanted.selection, WHAT))
+        return verbs.NOTHING
+    showing.print_left(run.result.left, click.echo)
+    said = "would be done again" if dry_run else "to be done again"
+    click.echo(f"{run.result.done} {said}, {len(run.result.left)} left")
+    return 1 if run.result.left else 0
+
+
+def drop(settings: Settings, name: str, selection: Selection, *, dry_run: bool, yes: bool) -> int:
+    """Have it settled without being done; groups that wait behind it go on.
+
+    Returns 1 if there is none, or some was left. Raises as :func:`redrive` does.
+    """
+    address = settings.configured(name)
+    wanted = Wanted(selection, _group_of)
+    topic = wire.dead_letter_topic(name)
+
+    async def run() -> int:
+        writes = None if dry_run else address.replication_factor
+        async with verbs.opened(settings.kafka, settings.app.id, topic, writes=writes) as opened:
+            if dry_run:
+                rows = await verbs.listed(opened, wanted)
+                for each, _ in rows:
+                    click.echo(f"would drop  {each.place}  {each.source}  {each.reason}")
+                return len(rows)
+            if opened.partitions:
+                await _require_accepted(opened, address)
+            holders = Holders(settings, address, _say_waiting)
+
+            async def before(those: Sequence[Refused]) -> list[tuple[Refused, str]]:
+                return await drop_blocked(holders, those, click.echo)
+
+            try:
+                return await verbs.drop(opened, wanted, yes=yes, what=WHAT, before=before)
+            finally:
+                await holders.close()
+
+    count = asyncio.run(run())
+    if not count:
+        click.echo(verbs.selected(selection, WHAT))
+        return verbs.NOTHING
+    click.echo(f"{count} {'would be ' if dry_run else ''}dropped")
+    return 0
+
+
+async def _require_accepted(opened: verbs.Opened, address: AddressSettings) -> None:
+    if address.accepted_topic not in await opened.cluster.partition_counts([address.accepted_topic]):
+        raise TopicError(missing("accepted topic", address.name, address.accepted_topic))
+
+
+def _say_waiting(text: str) -> None:
+    click.echo(f"{text}; waiting until its lease has run out", err=True)
+
+
+def _group_of(record: Any) -> bytes | None:
+    """What is accepted is keyed by its group."""
+    key: bytes | None = record.key
+    return key

@@ -1,0 +1,294 @@
+"""What a lane or a bridge refused for good: published again, as a new input record."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Final, NamedTuple
+
+from agents.bridge.plan import Plan, plans
+from agents.home import Home
+from agents.verdict import Reader
+from app.repair.pace import Pace
+from app.repair.refused import Header, Place, Refused, place_of
+from app.repair.settled import SettledPartition
+from ringfence_kafka import log_reader, wire
+from ringfence_kafka.cluster import Cluster
+from ringfence_kafka.config.settings import AddressSettings, KafkaSettings, Settings
+from ringfence_kafka.errors import ConfigurationError
+from ringfence_kafka.producer import Builder, Outgoing
+
+_GOES: Final = frozenset(
+    {
+        wire.HEADER_REASON, wire.HEADER_SOURCE, wire.HEADER_REDRIVEN, wire.HEADER_HOPS,
+        wire.HEADER_HOP, wire.HEADER_CONFIRMED, wire.HEADER_USER_IDS,
+    }
+)  # fmt: skip
+_NOT_UTF_8: Final = "is not UTF-8"
+"""In the reason of a record whose header names are not here as they came."""
+
+
+@dataclass(frozen=True, slots=True)
+class Quarantine:
+    """One quarantine topic, and where its records go."""
+
+    name: str
+    """Of the address or the bridge."""
+    kafka: KafkaSettings
+    topic: str
+    target_topic: str
+    address: AddressSettings
+    """Whose rules hold there."""
+    bridged: bool = False
+    """A bridge has refused them: their sources are of another topic."""
+
+
+def find(settings: Settings, name: str, *, bridge: bool = False) -> Quarantine:
+    """That of an address, or of a bridge.
+
+    Raises:
+        ConfigurationError: there is neither.
+    """
+    address = settings.address(name)
+    if address is not None and not bridge:
+        return Quarantine(name, settings.kafka, address.quarantine_topic, address.input_topic, address)
+    known: list[Plan] = []
+    if settings.bridges or settings.cluster_connections:
+        known = plans(settings)
+    for plan in known:
+        if plan.name == name:
+            return Quarantine(
+                name, plan.target, plan.quarantine_topic, plan.target_topic, plan.address, bridged=True
+            )
+    names = [*(each.name for each in known), *(each.name for each in settings.addresses if not bridge)]
+    kind = "bridge" if bridge else "address or bridge"
+    raise ConfigurationError(
+        f"unknown {kind} {name!r}: the configuration has {', '.join(sorted(names)) or 'none'}"
+    )
+
+
+class InputTopic(NamedTuple):
+    """Where redriven records go, as it is now."""
+
+    partitions: int
+    bytes_max: int
+
+
+class Published(NamedTuple):
+    """What a quarantined record becomes."""
+
+    partition: int
+    key: bytes | None
+    value: bytes | None
+    headers: list[Header]
+
+
+class Publisher:
+    """Says what becomes of each record. Pure but for what is not whole: that is looked for in the input."""
+
+    def __init__(self, quarantine: Quarantine, target: InputTopic, most: int, *, force: bool) -> None:
+        """``most``: a record that was redriven so often is left, unless ``force``."""
+        self._quarantine = quarantine
+        self._target = target
+        self._home = Home(target.partitions, quarantine.address.partitioner)
+        self._reader = Reader(quarantine.address)
+        self._most = most
+        self._force = force
+
+    def refusal(self, refused: Refused) -> str:
+        """Why it is not published again; empty = it is."""
+        if refused.digest is not None:
+            return "its value did not fit here and is no longer in the input: have it sent again by its producer, or drop it"
+        if self._force:
+            return ""
+        if refused.redriven >= self._most:
+            return f"redriven {refused.redriven} times already: fix what the reason says, then --force"
+        if _NOT_UTF_8 in refused.reason:
+            return (
+                "its header names are not here as they came: have it sent again by its producer, or --force"
+            )
+        if wire.HEADER_HOPS in dict(refused.headers):
+            return (
+                "it came over a cluster connection, and without its hop would be forwarded back: have it sent again where it came "
+                "from, or --force"
+            )
+        return ""
+
+    def published(self, refused: Refused) -> Published:
+        """Key, value and headers as they were."""
+        headers = [each for each in refused.headers if each[0] not in _GOES]
+        headers.append((wire.HEADER_REDRIVEN, b"%d" % (refused.redriven + 1)))
+        return Published(self._partition(refused), refused.key, refused.value, headers)
+
+    def _partition(self, refused: Refused) -> int:
+        """Where it came from: order there is the order of a group. Of a bridge's where it is at home."""
+        source = place_of(refused.source)
+        if not self._quarantine.bridged and source is not None and source.topic == self._target_topic:
+            return source.partition % self._target.partitions
+        (group,) = self._reader.groups([_as_read(refused)])
+        if group is None:
+            (found,), _, _ = self._reader.ids([_as_read(refused)])
+            group = None if found is None else found[1:]
+        return 0 if group is None else self._home[group]
+
+    @property
+    def _target_topic(self) -> str:
+        return self._quarantine.target_topic
+
+    def too_large(self, builder: Builder) -> str:
+        """Why a batch of one record is not published; empty = it is."""
+        if builder.size() <= self._target.bytes_max:
+            return ""
+        return f"{builder.size()} bytes, {self._target_topic} takes max.message.bytes = {self._target.bytes_max}: raise it there"
+
+
+class _Read(NamedTuple):
+    """A record as rules are read from it."""
+
+    key: bytes | None
+    value: bytes | None
+    headers: Sequence[Header]
+    offset: int
+    timestamp: int
+
+
+def _as_read(refused: Refused) -> Any:
+    return _Read(refused.key, refused.value, refused.headers, refused.place.offset, refused.timestamp)
+
+
+@dataclass(slots=True)
+class Redriven:
+    """What a run has done."""
+
+    done: int = 0
+    left: list[tuple[Refused, str]] = field(default_factory=list)
+    """With why."""
+
+
+class Redrive:
+    """Publishes what it is given, chunk by chunk, each in one transaction with what says that it is settled."""
+
+    def __init__(
+        self,
+        publisher: Publisher,
+        quarantine: Quarantine,
+        cluster: Cluster,
+        pace: Pace,
+        say: Callable[[str], None],
+    ) -> None:
+        """``cluster``: where the input is; ``say`` is told of progress."""
+        self._publisher = publisher
+        self._quarantine = quarantine
+        self._cluster = cluster
+        self._pace = pace
+        self._say = say
+        self.result = Redriven()
+
+    async def act(self, partition: SettledPartition, found: Sequence[Refused]) -> None:
+        """All of these; raises what :meth:`ringfence_kafka.settled.SettledPartition.settle` does."""
+        for begin in range(0, len(found), self._pace.chunk):
+            await self._chunk(partition, found[begin : begin + self._pace.chunk])
+
+    async def try_out(self, _: SettledPartition, found: Sequence[Refused]) -> None:
+        """Say what would become of these."""
+        for each in found:
+            reason = self._publisher.refusal(await self.whole(each))
+            if reason:
+                self.result.left.append((each, reason))
+            else:
+                self.result.done += 1
+                self._say(f"would redrive  {each.place}  {each.source}  {each.reason}")
+
+    async def _chunk(self, partition: SettledPartition, found: Sequence[Refused]) -> None:
+        whole = [await self.whole(each) for each in found]
+        offsets = []
+        batches = _Batches(self._quarantine.target_topic, partition.builder)
+        for each in whole:
+            reason = self._publisher.refusal(each)
+            if not reason:
+                published = self._publisher.published(each)
+                reason = self._publisher.too_large(batches.alone(published))
+            if reason:
+                self.result.left.append((replace(each, value=None), reason))
+                continue
+            batches.add(published)
+            offsets.append(each.place.offset)
+        if not offsets:
+            return
+        await self._pace.wait(len(offsets))
+        await partition.settle(offsets, batches.finish())
+        self.result.done += len(offsets)
+        self._say(f"redriven  {partition}  {len(offsets)} up to offset {offsets[-1]}")
+
+    async def whole(self, refused: Refused) -> Refused:
+        """As it came: what did not fit here is taken from the input, if it is still there and the same."""
+        source = place_of(refused.source)
+        digest = refused.digest
+        if digest is None:
+            return refused
+        if self._quarantine.bridged or source is None or source.topic != self._quarantine.target_topic:
+            return refused
+        found = await read_one(self._cluster, self._quarantine.kafka, source)
+        if found is None:
+            return refused
+        if found.value == refused.value:
+            return replace(refused, digest=None)  # a value that looks like a digest
+        if not digest.of(found.value):
+            return refused
+        return replace(refused, key=found.key, value=found.value, headers=tuple(found.headers), digest=None)
+
+
+async def read_one(cluster: Cluster, kafka: KafkaSettings, place: Place) -> Any | None:
+    """The record there; None = there is none any more."""
+    counts = await cluster.partition_counts([place.topic])
+    if place.partition >= counts.get(place.topic, 0):
+        return None
+    start = await cluster.log_start(place.topic, place.partition)
+    end = await cluster.stable_end(place.topic, place.partition)
+    if not start <= place.offset < end:
+        return None
+    found: list[Any] = []
+
+    async def consume(records: Sequence[Any]) -> None:
+        found.extend(each for each in records if each.offset == place.offset)
+
+    await log_reader.read(kafka, place.topic, place.partition, place.offset, place.offset + 1, consume)
+    return found[0] if found else None
+
+
+class _Batches:
+    """Record batches of one topic, a partition's in order."""
+
+    def __init__(self, topic: str, new: Callable[[], Builder]) -> None:
+        self._topic = topic
+        self._new = new
+        self._open: dict[int, Builder] = {}
+        self._full: list[Outgoing] = []
+
+    def alone(self, published: Published) -> Builder:
+        """A batch of this one."""
+        builder = self._new()
+        _append(builder, published)
+        return builder
+
+    def add(self, published: Published) -> None:
+        """To the open batch of its partition, or a new one."""
+        builder = self._open.get(published.partition)
+        if builder is not None and _append(builder, published):
+            return
+        if builder is not None:
+            self._full.append(Outgoing(self._topic, published.partition, builder))
+        self._open[published.partition] = self.alone(published)
+
+    def finish(self) -> list[Outgoing]:
+        """All of them."""
+        return [
+            *self._full,
+            *(Outgoing(self._topic, partition, each) for partition, each in self._open.items()),
+        ]
+
+
+def _append(builder: Builder, published: Published) -> bool:
+    """Whether it had room. Without a time: that of now, as retention deletes what is old."""
+    return (
+        builder.append(timestamp=None, key=published.key, value=published.value, headers=published.headers)
+        is not None
+    )

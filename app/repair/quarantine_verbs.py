@@ -1,0 +1,149 @@
+"""``ringfence quarantine``."""
+
+import asyncio
+from typing import Any
+
+import click
+
+from agents.verdict import Reader
+from app.repair import showing, verbs
+from app.repair.pace import Pace
+from app.repair.quarantine import InputTopic, Publisher, Quarantine, Redrive, find
+from app.repair.refused import Refused
+from app.repair.scanning import Act, Wanted, scan
+from app.repair.selection import Selection
+from ringfence_kafka.config.settings import Settings
+from ringfence_kafka.errors import TopicError
+from ringfence_kafka.topics import missing, untold
+
+WHAT = "quarantined records"
+
+
+def list_(
+    settings: Settings, name: str, selection: Selection, *, bridge: bool, all_: bool, as_json: bool
+) -> int:
+    """Print what is open, or with ``all_`` also what is settled.
+
+    Raises:
+        ConfigurationError: unknown address or bridge.
+        BrokerUnavailableError: nobody answers.
+    """
+    quarantine = find(settings, name, bridge=bridge)
+
+    async def read() -> list[tuple[Refused, bool]]:
+        async with verbs.opened(quarantine.kafka, settings.app.id, quarantine.topic) as opened:
+            return await verbs.listed(opened, Wanted(selection, _group_of(quarantine), settled_too=all_))
+
+    rows = asyncio.run(read())
+    return verbs.show_rows(quarantine.topic, rows, _group_of(quarantine), as_json=as_json)
+
+
+def show(settings: Settings, name: str, at: tuple[int, int], *, bridge: bool, as_json: bool) -> int:
+    """Print all of one record. Returns 1 if it is not there. Raises as :func:`list_` does."""
+    quarantine = find(settings, name, bridge=bridge)
+    wanted = Wanted(Selection(at=[at]), _group_of(quarantine), settled_too=True)
+
+    async def read() -> list[tuple[Refused, bool]]:
+        async with verbs.opened(quarantine.kafka, settings.app.id, quarantine.topic) as opened:
+            return await verbs.listed(opened, wanted, whole=True)
+
+    return verbs.show_one(quarantine.topic, at, asyncio.run(read()), _group_of(quarantine), as_json=as_json)
+
+
+def redrive(
+    settings: Settings,
+    name: str,
+    selection: Selection,
+    *,
+    bridge: bool,
+    dry_run: bool,
+    rate: float | None,
+    limit: int | None,
+    most: int,
+    force: bool,
+) -> int:
+    """Publish again what is meant.
+
+    Returns:
+        0 all of it is, or would be; 1 there is none, or some was left.
+
+    Raises:
+        ConfigurationError: unknown address or bridge.
+        TopicError: the input is missing.
+        RepairError: another redrive has begun, or something cannot be written.
+        BrokerUnavailableError: nobody answers.
+    """
+    quarantine = find(settings, name, bridge=bridge)
+    wanted = Wanted(selection, _group_of(quarantine), limit=limit)
+    return asyncio.run(
+        _redrive(settings, quarantine, wanted, Pace(rate), dry_run=dry_run, most=most, force=force)
+    )
+
+
+async def _redrive(
+    settings: Settings,
+    quarantine: Quarantine,
+    wanted: Wanted,
+    pace: Pace,
+    *,
+    dry_run: bool,
+    most: int,
+    force: bool,
+) -> int:
+    writes = None if dry_run else quarantine.address.replication_factor
+    async with verbs.opened(quarantine.kafka, settings.app.id, quarantine.topic, writes=writes) as opened:
+        described = (await opened.cluster.describe([quarantine.target_topic])).topics
+        target = described.get(quarantine.target_topic)
+        if target is None:
+            raise TopicError(missing("input topic", quarantine.address.name, quarantine.target_topic))
+        if target.config is None:
+            raise TopicError(untold(target.name))
+        opened.topic.batch_bytes_max = target.message_bytes_max
+        publisher = Publisher(
+            quarantine, InputTopic(target.partitions, target.message_bytes_max), most, force=force
+        )
+        run = Redrive(publisher, quarantine, opened.cluster, pace, click.echo)
+        act = Act(run.try_out) if dry_run else Act(run.act, writes=True)
+        await scan(opened.topic, opened.partitions, wanted, act)
+    said = "would be redriven" if dry_run else "redriven"
+    if not run.result.done and not run.result.left:
+        click.echo(verbs.selected(wanted.selection, WHAT))
+        return verbs.NOTHING
+    showing.print_left(run.result.left, click.echo)
+    click.echo(f"{run.result.done} {said} to {quarantine.target_topic}, {len(run.result.left)} left")
+    return 1 if run.result.left else 0
+
+
+def drop(
+    settings: Settings, name: str, selection: Selection, *, bridge: bool, dry_run: bool, yes: bool
+) -> int:
+    """Have it settled without being done. Returns 1 if there is none. Raises as :func:`redrive` does."""
+    quarantine = find(settings, name, bridge=bridge)
+    wanted = Wanted(selection, _group_of(quarantine))
+
+    async def run() -> int:
+        writes = None if dry_run else quarantine.address.replication_factor
+        async with verbs.opened(quarantine.kafka, settings.app.id, quarantine.topic, writes=writes) as opened:
+            if dry_run:
+                rows = await verbs.listed(opened, wanted)
+                for each, _ in rows:
+                    click.echo(f"would drop  {each.place}  {each.source}  {each.reason}")
+                return len(rows)
+            return await verbs.drop(opened, wanted, yes=yes, what=WHAT)
+
+    count = asyncio.run(run())
+    if not count:
+        click.echo(verbs.selected(selection, WHAT))
+        return verbs.NOTHING
+    click.echo(f"{count} {'would be ' if dry_run else ''}dropped")
+    return 0
+
+
+def _group_of(quarantine: Quarantine) -> Any:
+    reader = Reader(quarantine.address)
+
+    def group(record: Any) -> bytes | None:
+        (found,) = reader.groups([record])
+        return found
+
+    return group

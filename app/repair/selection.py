@@ -1,0 +1,75 @@
+"""Which records of a quarantine or dead-letter topic are meant. Pure."""
+
+import re
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Final
+
+from app.repair.refused import Refused
+from ringfence_kafka.errors import ConfigurationError
+
+_UNITS: Final = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
+_SPAN: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?)([smhd])")
+_AT: Final = re.compile(r"([0-9]{1,9})/([0-9]{1,18})")
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """All that is given must hold; nothing is given: all records.
+
+    Attributes:
+        reason: Stands in the reason, in whatever case.
+        group: The message's group.
+        older_s: Its timestamp is so many seconds ago, or more.
+        newer_s: It is no longer ago than that.
+        at: Partition and offset of each that is meant; empty = any.
+        consumer_group: Whose dead letter.
+    """
+
+    reason: str = ""
+    group: bytes | None = None
+    older_s: float | None = None
+    newer_s: float | None = None
+    at: Collection[tuple[int, int]] = ()
+    consumer_group: str = ""
+
+    def takes(self, refused: Refused, group: bytes | None, now_ms: float) -> bool:
+        """Whether this one is meant; ``group`` is its group."""
+        age = (now_ms - refused.timestamp) / 1000
+        return (
+            (not self.at or refused.place[1:] in self.at)
+            and (not self.consumer_group or refused.consumer_group == self.consumer_group)
+            and (self.group is None or group == self.group)
+            and (self.older_s is None or age >= self.older_s)
+            and (self.newer_s is None or age <= self.newer_s)
+            and self.reason.casefold() in refused.reason.casefold()
+        )
+
+    @property
+    def everything(self) -> bool:
+        """Whether nothing was given."""
+        return self == Selection()
+
+
+def span(text: str) -> float:
+    """Seconds that ``90s``, ``10m``, ``2h`` or ``7d`` says.
+
+    Raises:
+        ConfigurationError: it is none.
+    """
+    found = _SPAN.fullmatch(text.strip())
+    if found is None:
+        raise ConfigurationError(f"{text!r} is no length of time: write 90s, 10m, 2h or 7d")
+    return float(found[1]) * _UNITS[found[2]]
+
+
+def place(text: str) -> tuple[int, int]:
+    """Partition and offset that ``PARTITION/OFFSET`` says, as ``list`` shows them.
+
+    Raises:
+        ConfigurationError: it says none.
+    """
+    found = _AT.fullmatch(text.strip())
+    if found is None:
+        raise ConfigurationError(f"{text!r} is no PARTITION/OFFSET: write 0/17, as `list` shows it")
+    return int(found[1]), int(found[2])

@@ -1,0 +1,191 @@
+"""What of a quarantine or dead-letter topic is settled: redriven, or dropped.
+
+It stands in the progress topic, as the progress of the group ``<app id>-repair`` in a partition of that topic. It is written in the
+transaction that also has what was published again, under a transactional ID of its own: whoever begins a redrive fences who was at one.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import Collection, Sequence
+from typing import Final
+
+from aiokafka.errors import KafkaError
+
+from ringfence_client import record
+from ringfence_client.progress import PARTITIONS, TOPIC_CONFIG, ProgressTopic
+from ringfence_client.record import Progress
+from ringfence_client.watermark import Watermark
+from ringfence_kafka import wire
+from ringfence_kafka.cluster import Cluster
+from ringfence_kafka.config.settings import KafkaSettings
+from ringfence_kafka.errors import RingfenceError, named
+from ringfence_kafka.producer import (
+    BATCH_BYTES_MAX,
+    Builder,
+    FencedError,
+    Outgoing,
+    TransactionalProducer,
+)
+
+LIMIT_S: Final = 30.0
+"""For a fence, and for a transaction."""
+APPEAR_LIMIT_S: Final = 30.0
+HOLDER: Final = "repair"
+
+
+class RepairError(RingfenceError):
+    """A redrive cannot go on."""
+
+
+class SettledTopic:
+    """One quarantine or dead-letter topic, and the progress topic beside it."""
+
+    def __init__(self, kafka: KafkaSettings, app_id: str, cluster: Cluster, topic: str) -> None:
+        """``cluster``: where the topic is, connected, as :func:`ringfence_kafka.wire.repair_group`."""
+        self.kafka = kafka
+        self.app_id = app_id
+        self.cluster = cluster
+        self.topic = topic
+        self.topic_id = ""
+        self.batch_bytes_max = BATCH_BYTES_MAX
+        """Of what is published."""
+        self.progress: ProgressTopic | None = None
+        """None = there is no progress topic: nothing is settled."""
+
+    async def open(self, replication_factor: int | None = None) -> int:
+        """Find all; with a replication factor the progress topic is made where it is missing.
+
+        Returns:
+            The topic's partitions; 0 = there is no such topic.
+
+        Raises:
+            TopicError: it cannot be made.
+            KafkaError: the cluster does not answer.
+        """
+        kept = wire.progress_topic(self.app_id)
+        counts = await self.cluster.partition_counts([self.topic, kept])
+        if self.topic not in counts:
+            return 0
+        self.topic_id = (await self.cluster.identity(self.topic)).topic_id
+        if kept not in counts and replication_factor is not None:
+            await self.cluster.create_topic(kept, PARTITIONS, replication_factor, dict(TOPIC_CONFIG))
+            counts |= await self.cluster.await_topics([kept], APPEAR_LIMIT_S)
+        if kept in counts:
+            self.progress = ProgressTopic(self.kafka, self.app_id, self.cluster)
+            await self.progress.start()
+        return counts[self.topic]
+
+    async def close(self) -> None:
+        """Disconnect."""
+        if self.progress is not None:
+            await self.progress.stop()
+
+    def partition(self, number: int) -> "SettledPartition":
+        """One of its partitions; nothing is known of it yet."""
+        return SettledPartition(self, number)
+
+
+class SettledPartition:
+    """One partition. Read it on from :attr:`begin`, and say of each record that it was seen."""
+
+    def __init__(self, topic: SettledTopic, number: int) -> None:
+        self._topic = topic
+        self.number = number
+        self._key = record.encode_key(wire.repair_group(topic.app_id), topic.topic, number)
+        self._watermark = Watermark()
+        self._beat = 0
+        self._producer: TransactionalProducer | None = None
+        self.begin = 0
+        """All below is settled, or gone."""
+
+    def __str__(self) -> str:
+        return f"{self._topic.topic}/{self.number}"
+
+    async def take(self) -> None:
+        """Fence whoever works on it; to be called before :meth:`look`, by who is going to settle something.
+
+        Raises:
+            RepairError: the transaction coordinator does not answer.
+        """
+        topic = self._topic
+        identity = wire.consumer_transactional_id(
+            topic.app_id, wire.repair_group(topic.app_id), topic.topic, self.number
+        )
+        self._producer = TransactionalProducer(
+            topic.kafka, identity, f"repair/{self}", batch_bytes_max=topic.batch_bytes_max
+        )
+        try:
+            async with asyncio.timeout(LIMIT_S):
+                await self._producer.fence()
+        except TimeoutError as error:
+            raise RepairError(
+                f"{self}: its transactional ID cannot be taken within {LIMIT_S:g} s: does the cluster's transaction coordinator work?"
+            ) from error
+
+    async def look(self) -> None:
+        """Read what is settled by now."""
+        topic = self._topic
+        start = await topic.cluster.log_start(topic.topic, self.number)
+        known = await topic.progress.latest(self._key) if topic.progress is not None else None
+        if known is None or known.topic_id != topic.topic_id:
+            self._watermark = Watermark(start)
+        else:
+            self._watermark, self._beat = Watermark(known.next, known.finished), known.beat
+            self._watermark.reached(start)
+        self.begin = self._watermark.next
+
+    def seen(self, offset: int) -> bool:
+        """The next record has this offset. Returns whether it is open."""
+        return self._watermark.delivered(offset)
+
+    def is_settled(self, offset: int) -> bool:
+        """Whether nothing is to be done about it."""
+        return self._watermark.is_finished(offset)
+
+    @property
+    def open(self) -> int:
+        """How many of those that were seen are."""
+        return self._watermark.unfinished
+
+    def builder(self) -> Builder:
+        """An empty record batch for :meth:`settle`."""
+        if self._producer is None:
+            raise AssertionError(f"{self} is not taken")
+        return self._producer.builder()
+
+    async def settle(self, offsets: Collection[int], published: Sequence[Outgoing] = ()) -> None:
+        """Write that these are settled, and what is published for it, in one transaction. After an error it is of no use any more.
+
+        Raises:
+            RepairError: somebody else works on it now, or it cannot be written; then it is, or it is not: whoever looks again knows.
+        """
+        if self._producer is None or self._topic.progress is None:
+            raise AssertionError(f"{self} is not taken")
+        watermark = self._watermark
+        for each in offsets:
+            watermark.finish(each)
+        self._beat += 1
+        written = Progress(
+            watermark.next, watermark.runs(), holder=HOLDER, beat=self._beat, topic_id=self._topic.topic_id
+        )
+        builder = self._producer.builder()
+        builder.append(timestamp=None, key=self._key, value=record.encode(written), headers=[])
+        place = Outgoing(self._topic.progress.name, self._topic.progress.home(self._key), builder)
+        try:
+            async with asyncio.timeout(LIMIT_S):
+                await self._producer.transact([place, *published], {}, "")
+        except FencedError as error:
+            raise RepairError(
+                f"{self}: another redrive or drop has begun there: this one stops; what it counted is done"
+            ) from error
+        except (KafkaError, TimeoutError, OSError) as error:
+            raise RepairError(
+                f"{self}: not written ({named(error)}): look at the brokers and at this user's rights, and run it again: it goes on "
+                "where it stopped"
+            ) from error
+
+    async def close(self) -> None:
+        """Give it back."""
+        if self._producer is not None:
+            with contextlib.suppress(Exception):
+                await self._producer.discard()

@@ -1,0 +1,150 @@
+"""How refused records and dead letters are shown: to people, and to programs."""
+
+import base64
+import json
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import Any, Final, NamedTuple
+
+import click
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from app.repair.refused import Refused
+
+SHOWN_MAX: Final = 50
+"""Rows for a person; ``--json`` has all."""
+VALUE_SHOWN_MAX: Final = 2_000
+REASON_SHOWN_MAX: Final = 80
+REASONS_MAX: Final = 20
+"""Kinds of what is left, at the end of a run."""
+
+
+def readable(value: bytes | None) -> str | None:
+    """Text where it is UTF-8, else ``base64:…``, from which it can be made again."""
+    if value is None:
+        return None
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        return f"base64:{base64.b64encode(value).decode()}"
+
+
+def document(refused: Refused, group: bytes | None, *, settled: bool) -> dict[str, Any]:
+    """A record, without its content."""
+    found = {
+        "place": f"{refused.place.partition}/{refused.place.offset}",
+        "topic": refused.place.topic,
+        "partition": refused.place.partition,
+        "offset": refused.place.offset,
+        "reason": refused.reason,
+        "source": refused.source or None,
+        "group": readable(group),
+        "timestamp": refused.timestamp,
+        "redriven": refused.redriven,
+        "whole": refused.digest is None,
+        "settled": settled,
+    }
+    if refused.consumer_group:
+        found |= {
+            "consumer_group": refused.consumer_group,
+            "attempts": refused.attempts,
+            "accepted": None if refused.accepted is None else str(refused.accepted),
+        }
+    return found
+
+
+def content(refused: Refused) -> dict[str, Any]:
+    """All that stands there."""
+    return {
+        "key": readable(refused.key),
+        "value": readable(refused.value),
+        "headers": [[name, readable(value)] for name, value in refused.headers],
+    }
+
+
+class Row(NamedTuple):
+    """A record in a list."""
+
+    refused: Refused
+    group: bytes | None
+    settled: bool
+    waits: bool
+    """Its group waits behind it."""
+
+
+def print_rows(topic: str, rows: Sequence[Row]) -> None:
+    """For a person: the oldest first."""
+    dead = any(each.refused.consumer_group for each in rows)
+    settled = sum(each.settled for each in rows)
+    console = Console()
+    title = f"{topic}: {len(rows) - settled:,} open" + (f", {settled:,} settled" if settled else "")
+    table = Table(title=title)
+    columns = ["place", "age", *(["consumer group", "tried"] if dead else []), "group", "redriven", "reason"]
+    for column in columns:
+        table.add_column(column, overflow="fold" if column in {"reason", "group"} else "ellipsis")
+    for each in rows[:SHOWN_MAX]:
+        refused = each.refused
+        own = [refused.consumer_group, str(refused.attempts)] if dead else []
+        name = "(none)" if each.group is None else readable(each.group) or ""
+        reason = refused.reason
+        if len(reason) > REASON_SHOWN_MAX:
+            reason = reason[:REASON_SHOWN_MAX] + "…"
+        state = "(settled) " if each.settled else "(its group waits) " if each.waits else ""
+        table.add_row(
+            f"{refused.place.partition}/{refused.place.offset}", age(refused), *own, escape(name), str(refused.redriven or ""),
+            escape(state + reason),
+        )  # fmt: skip
+    console.print(table)
+    if len(rows) > SHOWN_MAX:
+        console.print(f"and {len(rows) - SHOWN_MAX:,} more: --json has all")
+        kinds = Counter(each.refused.reason for each in rows if not each.settled)
+        for reason, count in kinds.most_common(REASONS_MAX):
+            console.print(f"  {count:,}  {escape(reason)}", highlight=False)
+
+
+def print_one(refused: Refused, group: bytes | None, *, settled: bool) -> None:
+    """All of one record, for a person."""
+    found = document(refused, group, settled=settled)
+    for name, value in found.items():
+        if name not in {"topic", "partition", "offset"}:
+            click.echo(f"{name:<15} {'-' if value is None else value}")
+    click.echo(f"{'age':<15} {age(refused)}")
+    click.echo(f"{'key':<15} {readable(refused.key)}")
+    for header, carried in refused.headers:
+        click.echo(f"{'header':<15} {header}: {readable(carried)}")
+    text = readable(refused.value)
+    size = len(refused.value or b"")
+    if text is not None and len(text) > VALUE_SHOWN_MAX:
+        text = f"{text[:VALUE_SHOWN_MAX]}… (--json has all)"
+    click.echo(f"{'value':<15} {size:,} bytes\n{text}")
+
+
+def age(refused: Refused) -> str:
+    """As a person says it."""
+    seconds = max(0.0, time.time() - refused.timestamp / 1000)
+    for unit, size in (("d", 86_400), ("h", 3_600), ("m", 60)):
+        if seconds >= size:
+            return f"{seconds / size:.1f} {unit}"
+    return f"{seconds:.0f} s"
+
+
+def print_left(left: Sequence[tuple[Refused, str]], say: Callable[[str], None]) -> None:
+    """What was not redriven, by why, with the first place of each."""
+    first: dict[str, Refused] = {}
+    counts: Counter[str] = Counter()
+    for refused, reason in left:
+        counts[reason] += 1
+        first.setdefault(reason, refused)
+    for reason, count in counts.most_common(REASONS_MAX):
+        place = first[reason].place
+        say(f"left  {count} ({place.partition}/{place.offset}{', …' if count > 1 else ''}): {reason}")
+    if len(counts) > REASONS_MAX:
+        say(f"left  {sum(counts.values()) - sum(each for _, each in counts.most_common(REASONS_MAX))} more")
+
+
+def dump(value: object) -> None:
+    """One JSON document."""
+    click.echo(json.dumps(value, indent=2))

@@ -1,0 +1,156 @@
+"""What ``ringfence quarantine`` and ``ringfence dlq`` have in common: to open a topic, to list, show and drop."""
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from typing import Any, Final, NamedTuple
+
+import click
+from aiokafka.errors import KafkaError
+
+from app.asking import confirmed
+from app.repair import showing
+from app.repair.pace import CHUNK_MAX
+from app.repair.refused import Place, Refused
+from app.repair.scanning import Act, Wanted, scan
+from app.repair.selection import Selection
+from app.repair.settled import SettledPartition, SettledTopic
+from ringfence_kafka import wire
+from ringfence_kafka.cluster import Cluster
+from ringfence_kafka.config.settings import KafkaSettings
+from ringfence_kafka.errors import BrokerUnavailableError, named
+from ringfence_kafka.log_reader import LogStalledError
+
+NOTHING: Final = 1
+"""Exit code: nothing was found."""
+
+
+class Opened(NamedTuple):
+    """A topic that is there."""
+
+    topic: SettledTopic
+    cluster: Cluster
+    partitions: int
+
+
+@asynccontextmanager
+async def opened(
+    kafka: KafkaSettings, app_id: str, name: str, *, writes: int | None = None
+) -> AsyncIterator[Opened]:
+    """A quarantine or dead-letter topic; no partitions = it does not exist.
+
+    ``writes``: something will be settled, and the replication factor of the progress topic, if that is missing.
+
+    Raises:
+        BrokerUnavailableError: the cluster does not answer, or refuses.
+    """
+    async with Cluster(kafka, wire.repair_group(app_id)) as cluster:
+        topic = SettledTopic(kafka, app_id, cluster, name)
+        try:
+            yield Opened(topic, cluster, await topic.open(writes))
+        except (KafkaError, LogStalledError, TimeoutError) as error:
+            raise BrokerUnavailableError(
+                f"{name}: {named(error)}: look at the brokers and at this user's rights, and run it again"
+            ) from error
+        finally:
+            await topic.close()
+
+
+async def listed(found: Opened, wanted: Wanted, *, whole: bool = False) -> list[tuple[Refused, bool]]:
+    """All that is meant, and whether each is settled; the oldest first. Values, which may be large, only with ``whole``."""
+    rows: list[tuple[Refused, bool]] = []
+
+    async def keep(partition: SettledPartition, those: Sequence[Refused]) -> None:
+        for each in those:
+            kept = each if whole else replace(each, value=None)
+            rows.append((kept, partition.is_settled(each.place.offset)))
+
+    await scan(found.topic, found.partitions, wanted, Act(keep))
+    return sorted(rows, key=lambda each: (each[0].timestamp, each[0].place))
+
+
+def show_rows(
+    topic: str,
+    rows: Sequence[tuple[Refused, bool]],
+    group_of: Any,
+    *,
+    as_json: bool,
+    waits: Collection[Place] = (),
+) -> int:
+    """Print them; ``waits``: those behind which their groups wait. Returns 0: to have none is well."""
+    told = [showing.Row(each, group_of(each), done, each.place in waits) for each, done in rows]
+    if as_json:
+        showing.dump(
+            [
+                showing.document(each.refused, each.group, settled=each.settled) | {"group_waits": each.waits}
+                for each in told
+            ]
+        )
+    elif not told:
+        click.echo(f"nothing  {topic} has no open record, or none that is meant")
+    else:
+        showing.print_rows(topic, told)
+    return 0
+
+
+def show_one(
+    topic: str, at: tuple[int, int], rows: Sequence[tuple[Refused, bool]], group_of: Any, *, as_json: bool
+) -> int:
+    """Print all of one record; 1 = it is not there."""
+    if not rows:
+        click.echo(f"nothing  {topic} has no record {at[0]}/{at[1]}: `list` shows what there is", err=True)
+        return NOTHING
+    refused, done = rows[0]
+    if as_json:
+        showing.dump(showing.document(refused, group_of(refused), settled=done) | showing.content(refused))
+    else:
+        showing.print_one(refused, group_of(refused), settled=done)
+    return 0
+
+
+async def _none(_: Sequence[Refused]) -> list[tuple[Refused, str]]:
+    return []
+
+
+async def drop(
+    found: Opened,
+    wanted: Wanted,
+    *,
+    yes: bool,
+    what: str,
+    before: Callable[[Sequence[Refused]], Awaitable[list[tuple[Refused, str]]]] = _none,
+) -> int:
+    """Settle what is meant without doing anything for it. Returns how many.
+
+    ``before`` is called with each chunk first; what it returns cannot be dropped, with why.
+    """
+    rows = await listed(found, wanted)
+    if not rows:
+        return 0
+    confirmed(f"Drop {len(rows)} {what} of {found.topic.topic}? They will not be done", yes=yes)
+    dropped = 0
+    # What has come since is not what was asked about.
+    meant = {each.place[1:] for each, _ in rows}
+
+    async def act(partition: SettledPartition, those: Sequence[Refused]) -> None:
+        nonlocal dropped
+        chosen = [each for each in those if each.place[1:] in meant]
+        for begin in range(0, len(chosen), CHUNK_MAX):
+            chunk = chosen[begin : begin + CHUNK_MAX]
+            left = await before(chunk)
+            showing.print_left(left, click.echo)
+            kept = {each.place for each, _ in left}
+            if not (chunk := [each for each in chunk if each.place not in kept]):
+                continue
+            await partition.settle([each.place.offset for each in chunk])
+            for each in chunk:
+                click.echo(f"dropped  {each.place}  {each.source or 'no source'}  {each.reason}")
+            dropped += len(chunk)
+
+    await scan(found.topic, found.partitions, wanted, Act(act, writes=True))
+    return dropped
+
+
+def selected(selection: Selection, what: str) -> str:
+    """What is said where nothing is meant."""
+    return f"nothing to do  there are no open {what}{'' if selection.everything else ' that are meant'}"

@@ -1,0 +1,201 @@
+"""``ringfence dlq``: dead letters are done once more by their own consumer group, once, and in no one else's sight."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from app.repair import dlq_verbs
+from app.repair.selection import Selection
+from app.repair.settled import RepairError, SettledPartition
+from ringfence_kafka import wire
+from ringfence_kafka.config.load import load
+from tests.support import kafka
+from tests.support.consumers import ConsumerProcess, consumers, latest_written
+from tests.support.kafka import Got, Sent
+from tests.support.worker import configure, run_verb, wait_for
+
+EACH = 3
+
+
+class Scene:
+    """An address with the groups ``bad`` and ``fine``, one partition, one consumer group."""
+
+    def __init__(self, bootstrap: str, folder: Path) -> None:
+        self.bootstrap = bootstrap
+        self.name = kafka.unique("dlq")
+        self.group = f"{self.name}-group"
+        self.mended = folder / "mended"
+        self.config = configure(folder, bootstrap, self.name, [{"name": self.name, "partitions": 1}])
+        self.settings = load(self.config)
+        self.accepted = f"{self.name}.accepted"
+        source = f"{self.name}/0/"
+        kafka.send(
+            bootstrap,
+            self.accepted,
+            [
+                Sent(
+                    None,
+                    (b"bad", b"fine")[each % 2],
+                    b"v%d" % each,
+                    (("_RF_SOURCE", b"%b%d" % (source.encode(), each)),),
+                )
+                for each in range(2 * EACH)
+            ],
+        )
+
+    def consumer(self, *options: str) -> ConsumerProcess:
+        return ConsumerProcess(
+            self.config,
+            "c",
+            self.name,
+            self.group,
+            "--lease-timeout",
+            "3",
+            "--lease-idle",
+            "0.5",
+            *options,
+            handler="refuse_until_mended",
+            environment={"MENDED": str(self.mended)},
+        )
+
+    def letters(self) -> list[Got]:
+        topics = kafka.topics(self.bootstrap)
+        return kafka.read_all(self.bootstrap, f"{self.name}.dlq", 1) if f"{self.name}.dlq" in topics else []
+
+    def redrive(self, selection: Selection | None = None, **options: Any) -> int:
+        given = {"dry_run": False, "rate": None, "limit": None, "most": 3, "force": False}
+        return dlq_verbs.redrive(self.settings, self.name, selection or Selection(), **{**given, **options})
+
+    def drop(self, selection: Selection) -> int:
+        return dlq_verbs.drop(self.settings, self.name, selection, dry_run=False, yes=True)
+
+    def finished(self) -> int:
+        """By the last record, and when nothing is owed; else -1."""
+        written = latest_written(self.bootstrap, self.name, self.group, self.accepted).get(0)
+        return -1 if written is None or written.progress.again else written.progress.next
+
+
+def _handled(process: ConsumerProcess) -> list[str]:
+    lines = process.handled.read_text().splitlines() if process.handled.exists() else []
+    return [line.split()[3] for line in lines if line.split()[1] == "end"]
+
+
+def _groups(scene: Scene, verb: str, *arguments: str) -> str:
+    where = ("--consumer-group", scene.group, "--config", str(scene.config))
+    return run_verb("groups", verb, scene.name, *arguments, *where).stdout
+
+
+def test_done_once_more(
+    bootstrap: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Beside a consumer and without one: each is done once, whatever ends the redrive; what fails again is a new dead letter."""
+    scene = Scene(bootstrap, tmp_path)
+    process = scene.consumer()
+    with consumers(process):
+        wait_for(lambda: len(scene.letters()) == EACH, process.log)
+        dry = scene.redrive(dry_run=True)
+        first = scene.redrive(limit=1)
+        wait_for(lambda: len(scene.letters()) == EACH + 1, process.log)
+        letters = scene.letters()
+        scene.mended.touch()
+
+        async def die(*_: Any) -> None:
+            raise RepairError("cut off")
+
+        with monkeypatch.context() as patched:
+            patched.setattr(SettledPartition, "settle", die)
+            with pytest.raises(RepairError):  # the consumer has it, and nobody wrote that it is settled
+                scene.redrive(Selection(at=[(0, letters[1].offset)]))
+        wait_for(lambda: len(_handled(process)) == EACH + 1, process.log)
+        told = scene.redrive(Selection(at=[(0, letters[1].offset)]))
+        assert process.stop() == 0
+    alone = scene.redrive(Selection(consumer_group=scene.group))
+    owed = scene.finished()
+    shown = json.loads(_groups(scene, "show", "--json"))["groups"]
+    nothing = scene.redrive()
+    capsys.readouterr()
+    dlq_verbs.list_(scene.settings, scene.name, Selection(), all_=True, as_json=True)
+    listed = json.loads(capsys.readouterr().out)
+    with consumers(process):
+        wait_for(lambda: len(_handled(process)) == 2 * EACH, process.log)
+        wait_for(lambda: scene.finished() == 2 * EACH, process.log)
+        assert process.stop() == 0
+
+    assert [(each["group"], each["depth"], each["redriven"]) for each in shown] == [("bad", 2, [0, 4])]
+    assert (dry, first, told, alone, nothing) == (0, 0, 0, 0, 1)
+    assert owed == -1
+    assert sorted(_handled(process)) == sorted(f"v{each}" for each in range(2 * EACH))
+    assert [dict(each.headers).get(wire.HEADER_REDRIVEN) for each in letters] == [None, None, None, b"1"]
+    place = {
+        name: dict(letters[0].headers)[f"__dlq.errors.{name}"] for name in ("topic", "partition", "offset")
+    }
+    assert place == {"topic": scene.accepted.encode(), "partition": b"0", "offset": b"0"}
+    assert dict(letters[0].headers)["__dlq.errors.group"] == scene.group.encode()
+    assert dict(letters[0].headers)["__dlq.errors.delivery.count"] == b"1"
+    assert dict(letters[0].headers)["__dlq.errors.message"] == b"not mended"
+    assert [each["settled"] for each in listed] == [True] * (EACH + 1)
+    assert len(kafka.read_all(bootstrap, scene.accepted, 1)) == 2 * EACH
+
+
+def test_parked_group(bootstrap: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A group waits behind its dead letter, also over a killed consumer, until it is redriven or dropped; then it goes on in order."""
+    scene = Scene(bootstrap, tmp_path)
+    process = scene.consumer("--on-dead-letter", "park")
+    with consumers(process):
+        wait_for(lambda: len(_handled(process)) == EACH and len(scene.letters()) == 1, process.log)
+        process.kill()
+        process.start()
+        wait_for(lambda: process.health()[0] == 200, process.log)
+        wait_for(lambda: "bad" in {each["group"] for each in process.groups()}, process.log)
+        dlq_verbs.list_(scene.settings, scene.name, Selection(), all_=False, as_json=True)
+        (listed,) = json.loads(capsys.readouterr().out)
+        redriven = scene.redrive()  # nothing is mended
+        wait_for(lambda: len(scene.letters()) == 2, process.log)
+        dropped = scene.drop(Selection())
+        wait_for(lambda: len(scene.letters()) == 3, process.log)
+        between = scene.letters()
+        scene.mended.touch()
+        last = scene.redrive()
+        wait_for(lambda: len(_handled(process)) == 2 * EACH - 1, process.log)
+        wait_for(lambda: scene.finished() == 2 * EACH, process.log)
+        assert process.stop() == 0
+    done = capsys.readouterr().out
+
+    assert (listed["group"], listed["group_waits"]) == ("bad", True)
+    assert (redriven, dropped, last) == (0, 0, 0)
+    assert [each.value for each in between] == [b"v0", b"v0", b"v2"]
+    assert "its group goes on without it" in done
+    assert [each for each in _handled(process) if each in {"v0", "v2", "v4"}] == ["v2", "v4"]
+
+
+def test_what_is_left(bootstrap: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Left are those whose place has another message, or none, that do not say where it is, and that go round."""
+    scene = Scene(bootstrap, tmp_path)
+    accepted = kafka.read_all(bootstrap, scene.accepted, 1)
+
+    def letter(offset: int, value: bytes | None = None, *more: tuple[str, bytes], where: bool = True) -> Sent:
+        there = accepted[offset] if offset < len(accepted) else accepted[0]
+        place = {"topic": scene.accepted.encode(), "partition": b"0", "offset": b"%d" % offset}
+        named = [(f"__dlq.errors.{name}", found) for name, found in place.items()] if where else []
+        ours = [("_RF_CONSUMER_GROUP", scene.group.encode()), ("_RF_REASON", b"why"), *named, *more]
+        return Sent(None, there.key, value or there.value, (*there.headers, *ours))
+
+    kafka.create_topics(bootstrap, {f"{scene.name}.dlq": (1, {})})
+    kafka.send(
+        bootstrap,
+        f"{scene.name}.dlq",
+        [letter(0, b"another"), letter(99), letter(1, where=False), letter(2, None, ("_RF_REDRIVEN", b"3"))],
+    )
+    code = scene.redrive(dry_run=True)
+    told = capsys.readouterr().out
+    dropped = scene.drop(Selection(at=[(0, 0), (0, 1), (0, 2)]))
+    forced = scene.redrive(dry_run=True, force=True)
+
+    assert (code, dropped, forced) == (1, 0, 0)
+    assert "another message stands at its place" in told
+    assert "its message is gone from the accepted topic" in told
+    assert "does not say where its message stands" in told
+    assert "redriven 3 times already" in told
+    assert "0 would be done again, 4 left" in told

@@ -1,0 +1,234 @@
+"""``ringfence quarantine``: what was refused is looked at, published again once, or dropped."""
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from app.repair import quarantine_verbs
+from app.repair.selection import Selection
+from app.repair.settled import RepairError
+from ringfence_kafka import failpoints, wire
+from ringfence_kafka.config.load import validate
+from ringfence_kafka.config.settings import Settings
+from ringfence_kafka.producer import TransactionalProducer
+from tests.support import kafka
+from tests.support.kafka import Got, Sent
+from tests.support.running import Running
+from tests.support.worker import configure, run_verb, wait_for, worker
+
+REDRIVEN = wire.HEADER_REDRIVEN
+
+
+class Scene:
+    """An address whose quarantine is filled by hand."""
+
+    def __init__(self, bootstrap: str, partitions: int = 2) -> None:
+        self.bootstrap = bootstrap
+        self.name = kafka.unique("quarantine")
+        self.partitions = partitions
+        self.settings: Settings = validate(
+            {
+                "kafka": {"bootstrap_servers": bootstrap},
+                "app": {"id": f"{self.name}-app"},
+                "addresses": [{"name": self.name}],
+            }
+        )
+        kafka.create_topics(
+            bootstrap, {self.name: (partitions, {}), f"{self.name}.quarantine": (partitions, {})}
+        )
+
+    def refuse(self, *records: Sent, partition: int = 0, reason: bytes = b"why") -> None:
+        """As a lane does."""
+        ours = (("_RF_REASON", reason), ("_RF_SOURCE", b"%s/1/%d" % (self.name.encode(), 7)))
+        kafka.send(
+            self.bootstrap,
+            f"{self.name}.quarantine",
+            [each._replace(headers=(*each.headers, *ours)) for each in records],
+            partition,
+        )
+
+    def redrive(self, selection: Selection | None = None, **options: Any) -> int:
+        given = {"bridge": False, "dry_run": False, "rate": None, "limit": None, "most": 3, "force": False}
+        return quarantine_verbs.redrive(
+            self.settings, self.name, selection or Selection(), **{**given, **options}
+        )
+
+    def came(self) -> list[Got]:
+        """What is in the input."""
+        return kafka.read_all(self.bootstrap, self.name, self.partitions)
+
+    def values(self) -> list[bytes | None]:
+        return [each.value for each in self.came()]
+
+
+def test_once_whatever_ends_it(bootstrap: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ended before its commit a redrive has done nothing, ended after it all; in either case the next one goes on from there."""
+    scene = Scene(bootstrap)
+    scene.refuse(*(Sent(None, b"g", b"%d" % each) for each in range(6)))
+
+    async def die(_point: str, _lane: str) -> None:
+        raise OSError("cut off")
+
+    remove = failpoints.install("before-commit", f"repair/{scene.name}.quarantine/0", die)
+    with pytest.raises(RepairError, match="run it again"):
+        scene.redrive(limit=2)
+    remove()
+    nothing = scene.values()
+    commit = TransactionalProducer.transact
+
+    async def lose_the_answer(self: TransactionalProducer, *args: Any, **more: Any) -> Any:
+        await commit(self, *args, **more)
+        raise OSError("the answer is lost")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(TransactionalProducer, "transact", lose_the_answer)
+        with pytest.raises(RepairError):
+            scene.redrive(limit=2)
+    two = scene.values()
+    code = scene.redrive()
+    again = scene.redrive()
+
+    assert nothing == []
+    assert two == [b"0", b"1"]
+    assert (code, again) == (0, 1)
+    assert scene.values() == [b"0", b"1", b"2", b"3", b"4", b"5"]
+
+
+def test_two_at_once(bootstrap: str) -> None:
+    """Who begins while another is at it takes over: nothing is published twice."""
+    scene = Scene(bootstrap)
+    scene.refuse(*(Sent(None, b"g", b"%d" % each) for each in range(4)))
+    others: list[int] = []
+
+    async def overtaken(_point: str, _lane: str) -> None:
+        remove()
+        others.append(await asyncio.to_thread(scene.redrive))
+
+    remove = failpoints.install("before-send", f"repair/{scene.name}.quarantine/0", overtaken)
+    with pytest.raises(RepairError, match="another redrive or drop has begun"):
+        scene.redrive()
+
+    assert others == [0]
+    assert scene.values() == [b"0", b"1", b"2", b"3"]
+
+
+def test_what_is_chosen(bootstrap: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Filters, a dry run, a limit; what is left and what was dropped stays away from a later redrive."""
+    scene = Scene(bootstrap)
+    scene.refuse(Sent(None, b"a", b"0"), Sent(None, b"b", b"1"), reason=b"5 bytes, T takes 4")
+    scene.refuse(Sent(None, b"a", b"2"), partition=1, reason=b"the header name \\xff is not UTF-8")
+    scene.refuse(Sent(None, b"a", b"3", ((REDRIVEN, b"3"),)), Sent(None, b"a", b"4"))
+    chosen = Selection(reason="BYTES", group=b"a")
+    dry = scene.redrive(chosen, dry_run=True)
+    nothing = scene.values()
+    told = capsys.readouterr().out
+    code = scene.redrive(chosen)
+    dropped = quarantine_verbs.drop(
+        scene.settings, scene.name, Selection(at=[(0, 1)]), bridge=False, dry_run=False, yes=True
+    )
+    left = scene.redrive()
+    after = capsys.readouterr().out
+    listed = json.loads(_listed(scene, capsys, all_=False))
+    everything = json.loads(_listed(scene, capsys, all_=True))
+    forced = scene.redrive(force=True)
+
+    assert (dry, code, dropped, left, forced) == (0, 0, 0, 1, 0)
+    assert nothing == []
+    assert "would redrive" in told
+    assert "redriven 3 times already" in after
+    assert "header names are not here as they came" in after
+    assert [each["redriven"] for each in listed] == [0, 3]
+    assert len(everything) == 5
+    assert sum(each["settled"] for each in everything) == 3
+    assert sorted(scene.values(), key=str) == [b"0", b"2", b"3", b"4"]
+    assert {dict(each.headers)[REDRIVEN] for each in scene.came()} == {b"1", b"4"}
+
+
+def _listed(scene: Scene, capsys: pytest.CaptureFixture[str], *, all_: bool) -> str:
+    capsys.readouterr()
+    quarantine_verbs.list_(scene.settings, scene.name, Selection(), bridge=False, all_=all_, as_json=True)
+    return capsys.readouterr().out
+
+
+def test_record_as_it_came(bootstrap: str) -> None:
+    """Key, value and users' headers are as they were; what a bridge or a lane wrote is not there; it is of now, where it came from."""
+    scene = Scene(bootstrap)
+    users = (("h", b"1"), ("h", None), ("_RF_TX", b"json/1"))
+    hop = (("_RF_BRIDGE_DUPL_ID", b"b/x/0/1"), ("_RF_BRIDGE_CONFIRMED", b"0"), ("_RF_BRIDGE_IDS", b"ignore"))
+    scene.refuse(Sent(b"id", b"k", None, (*users, *hop), timestamp=1_000))
+    scene.redrive()
+    (got,) = scene.came()
+
+    assert (got.partition, got.key, got.value) == (1, b"k", None)
+    assert got.headers == [*users, ("_AMQ_DUPL_ID", b"id"), (REDRIVEN, b"1")]
+    assert got.timestamp > 1_700_000_000_000
+
+
+def test_of_a_bridge(bootstrap: str) -> None:
+    """It goes to the bridge's target, where it is at home, without its hop; the progress topic is made where there is none."""
+    scene = Scene(bootstrap, partitions=4)
+    bridge = f"{scene.name}-bridge"
+    settings = validate(
+        {
+            "kafka": {"bootstrap_servers": bootstrap},
+            "app": {"id": f"{scene.name}-app"},
+            "bridges": [{"name": bridge, "source_topic": "elsewhere", "target_address": scene.name}],
+        }
+    )
+    kafka.create_topics(bootstrap, {f"{bridge}.quarantine": (1, {})})
+    hop = (("_RF_REASON", b"why"), ("_RF_SOURCE", b"elsewhere/2/5"), ("_RF_BRIDGE_DUPL_ID", b"b/x/2/5"))
+    home = kafka.at_home(3, 4)
+    kafka.send(bootstrap, f"{bridge}.quarantine", [Sent(b"id", home, b"v", (("h", b"1"), *hop))])
+    code = quarantine_verbs.redrive(
+        settings, bridge, Selection(), bridge=True, dry_run=False, rate=None, limit=None, most=3, force=False
+    )
+    (got,) = scene.came()
+
+    assert code == 0
+    assert (got.partition, got.key, got.value) == (3, home, b"v")
+    assert got.headers == [("h", b"1"), ("_AMQ_DUPL_ID", b"id"), (REDRIVEN, b"1")]
+    assert f"{scene.name}-app-progress" in kafka.topics(bootstrap)
+
+
+def test_too_large_then_accepted_once(bootstrap: str, tmp_path: Path) -> None:
+    """A worker refuses what its output does not take; redriven, it is accepted, once, and its ID is known from then on.
+
+    Its value did not fit into quarantine either: it is taken from the input.
+    """
+    name = kafka.unique("redriven")
+    addresses = [{"name": name, "partitions": 1}]
+    config = configure(tmp_path, bootstrap, name, addresses)
+    accepted, kept = f"{name}.accepted", f"{name}.quarantine"
+    for topic in (accepted, kept):
+        kafka.alter_topic(bootstrap, topic, "max.message.bytes", "10000")
+    large = Sent(b"large", b"g", b"v" * 20_000)
+    with worker(config, "w") as process:
+        running = Running(bootstrap, process, addresses, name)
+        running.outcome(name, [large, Sent(b"small", b"g")])
+        wait_for(lambda: len(kafka.read_all(bootstrap, kept, 1)) == 1, process.log)
+        refused = run_verb("quarantine", "redrive", name, "--config", str(config))
+        wait_for(lambda: len(kafka.read_all(bootstrap, kept, 1)) == 2, process.log)
+        (first, second) = kafka.read_all(bootstrap, kept, 1)
+        kafka.alter_topic(bootstrap, accepted, "max.message.bytes", "100000")
+        wait_for(lambda: "max.message.bytes has changed" in process.log(), process.log)
+        done = run_verb("quarantine", "redrive", name, "--config", str(config))
+        wait_for(lambda: len(kafka.read_all(bootstrap, accepted, 1)) == 2, process.log)
+        got = running.outcome(name, [large])
+    again = run_verb("quarantine", "redrive", name, "--config", str(config), check=False)
+    shown = json.loads(
+        run_verb("quarantine", "show", name, f"0/{second.offset}", "--json", "--config", str(config)).stdout
+    )
+
+    assert (first.value or b"").startswith(b'{"bytes"')
+    assert "1 redriven" in refused.stdout
+    assert dict(second.headers)[REDRIVEN] == b"1"
+    assert "1 redriven" in done.stdout
+    assert [(each.id, each.value) for each in got] == [(b"small", b"value"), (b"large", large.value)]
+    assert REDRIVEN not in dict(got[1].headers)
+    assert again.returncode == 1
+    assert "nothing to do" in again.stdout
+    assert shown["redriven"] == 1
+    assert shown["settled"] is True

@@ -1,0 +1,282 @@
+"""Messages that are done once more, and groups that wait behind dead letters, as a window has them."""
+
+import dataclasses
+import random
+from typing import NamedTuple
+
+import pytest
+
+from ringfence_client import window as window_module
+from ringfence_client.memory import Memory
+from ringfence_client.record import Progress, decode, encode
+from ringfence_client.resuming import Log, resume
+from ringfence_client.window import Window
+
+
+class Fetched(NamedTuple):
+    """What of aiokafka's record a window looks at."""
+
+    offset: int
+    key: bytes | None = b"group"
+    value: bytes | None = b"value"
+    timestamp: int = 0
+    headers: tuple[tuple[str, bytes | None], ...] = ()
+
+
+def _window(progress: Progress) -> Window:
+    return Window(progress, memory=Memory(64 * 2**20))
+
+
+def _of(group: bytes | None, *offsets: int) -> list[Fetched]:
+    return [Fetched(each, group) for each in offsets]
+
+
+def _written(window: Window, **options: object) -> Progress:
+    """What a successor reads."""
+    return decode(encode(window.progress("me", "", **options)))  # type: ignore[arg-type]
+
+
+def _do_next(window: Window) -> int | None:
+    offset = window.ledger.acquire("handler")
+    if offset is not None:
+        window.begin(offset)
+        window.finish("handler", offset)
+    return offset
+
+
+def test_takes_its_place() -> None:
+    """A finished message comes once more before what waits of its group, and ``next`` never goes back."""
+    window = _window(Progress(0))
+    window.feed(_of(b"a", 0, 1, 2))
+
+    assert [_do_next(window), _do_next(window)] == [0, 1]
+    assert window.redrive(0, 1)
+    assert window.missing() == [0]
+    assert _written(window).again == (0,)
+    assert window.bring(Fetched(0, b"a"))
+    assert window.missing() == []
+    assert not window.bring(Fetched(0, b"a"))
+    assert [_do_next(window), _do_next(window), _do_next(window)] == [0, 2, None]
+    assert (window.next, _written(window).again) == (3, ())
+
+
+def test_asked_twice() -> None:
+    """The same redrive changes nothing a second time, nor after it was done; the next number does."""
+    window = _window(Progress(0))
+    window.feed(_of(b"a", 0))
+    _do_next(window)
+
+    assert [window.redrive(0, 1), window.redrive(0, 1)] == [True, False]
+
+    window.bring(Fetched(0, b"a"))
+    _do_next(window)
+    after = _window(_written(window))
+
+    assert [after.redrive(0, 1), after.redrive(0, 2)] == [False, True]
+
+
+def test_what_is_due_anyway() -> None:
+    """What is not finished needs no redrive."""
+    window = _window(Progress(0))
+    window.feed(_of(b"a", 0, 1))
+
+    assert not window.redrive(1, 1)
+    assert not window.redrive(7, 1)
+
+
+def test_survives_its_holder() -> None:
+    """A successor owes what was redriven, brought or not."""
+    window = _window(Progress(5))
+    window.redrive(1, 1)
+    window.redrive(3, 1)
+    window.bring(Fetched(3, b"a"))
+    after = _window(_written(window))
+
+    assert after.missing() == [1, 3]
+
+    after.bring(Fetched(1, b"a"))
+    after.bring(Fetched(3, b"a"))
+
+    assert [_do_next(after), _do_next(after), after.next] == [1, 3, 5]
+    assert _written(after).again == ()
+
+
+def test_another_dead_letter() -> None:
+    """What fails again counts as finished with its new dead letter; its attempts begin at one."""
+    window = _window(Progress(0))
+    window.feed(_of(b"a", 0))
+    offset = window.ledger.acquire("handler")
+    assert offset == 0
+    window.begin(0)
+    window.fail(0, 0)
+    window.buried([0])
+    window.finish("handler", 0, reject=True)
+    window.redrive(0, 1)
+    window.bring(Fetched(0, b"a"))
+    window.ledger.acquire("handler")
+
+    assert window.begin(0) == 1
+    assert _written(window, burying=frozenset([0])).again == ()
+    assert _written(window).again == (0,)
+
+    window.buried([0])
+    window.finish("handler", 0, reject=True)
+
+    assert (_written(window).again, _written(window).redriven) == ((), {0: 1})
+
+
+def test_redriven_before_its_end_is_noticed() -> None:
+    """The letter is written, and the handler's turn has not ended yet: the record is brought afterwards."""
+    window = _window(Progress(0))
+    window.feed(_of(b"a", 0))
+    window.ledger.acquire("handler")
+    window.begin(0)
+    window.buried([0])
+
+    assert window.redrive(0, 1)
+    assert not window.bring(Fetched(0, b"a"))
+
+    window.finish("handler", 0, reject=True)
+
+    assert window.missing() == [0]
+    assert window.bring(Fetched(0, b"a"))
+    assert _do_next(window) == 0
+
+
+def test_blocked() -> None:
+    """A blocked message is not finished, for a successor neither; redriven, it is tried from the first attempt on."""
+    window = _window(Progress(0))
+    window.feed(_of(b"a", 0, 1))
+    window.ledger.acquire("handler")
+    window.begin(0)
+    window.fail(0, 0)
+    written = _written(window, blocking=frozenset([0]))
+    window.block([0])
+
+    assert (written.next, written.blocked) == (0, (0,))
+    assert _written(window).blocked == (0,)
+
+    after = _window(written)
+    after.feed(_of(b"a", 0, 1))
+
+    assert after.blocked == {0}
+    assert after.redrive(0, 1)
+    assert (after.blocked, after.missing(), after.attempts, after.failures) == (set(), [], {}, {})
+    assert [_do_next(after), _do_next(after), after.next] == [0, 1, 2]
+
+
+@pytest.mark.parametrize("again", [False, True])
+def test_unblocked_without_a_consumer(again: bool) -> None:
+    """Dropped while nobody holds the partition, it is finished for who comes next, and its group goes on."""
+    progress = Progress(4, again=(2,), blocked=(2,)) if again else Progress(2, blocked=(2,))
+    window = _window(progress)
+    window.unblock(b"a", 2)
+    after = _window(_written(window))
+    after.feed(_of(b"a", *range(progress.next, 5)))
+
+    assert after.missing() == []
+    assert [_do_next(after) for _ in range(3)] == ([4, None, None] if again else [3, 4, None])
+    assert _written(after).blocked == ()
+
+
+def test_too_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only so many may wait; of so many is remembered how often, and of all that wait."""
+    monkeypatch.setattr(window_module, "AGAIN_MAX", 3)
+    monkeypatch.setattr(window_module, "REDRIVEN_MAX", 4)
+    window = _window(Progress(10))
+    for offset in range(3):
+        window.redrive(offset, 1)
+    with pytest.raises(OverflowError):
+        window.redrive(3, 1)
+    for offset in range(3):
+        window.bring(Fetched(offset, None))
+    for offset in range(3, 6):
+        _do_next(window)
+        window.redrive(offset, 1)
+
+    assert list(window.redriven) == [2, 3, 4, 5]
+
+
+def test_offset_was_set() -> None:
+    """What was redriven below the new offset is owed all the same; what lies above comes in any case."""
+    recorded = Progress(10, again=(2, 8), blocked=(2, 9), redriven={2: 1}, topic_id="t")
+    found = resume(recorded, Log("t", 5, 0, 20)).progress
+
+    assert (found.next, found.again, found.blocked, found.redriven) == (5, (2,), (2,), {2: 1})
+    assert resume(recorded, Log("other", 5, 0, 20)).progress.again == ()
+    assert resume(recorded, Log("t", 10, 4, 20)).progress.again == (2, 8)
+    assert resume(dataclasses.replace(recorded, next=3), Log("t", 3, 4, 20)).progress.again == (8,)
+
+
+class _Story:
+    """One partition in the hands of one holder after another, and how often each of its messages was done, and should be."""
+
+    COUNT = 30
+
+    def __init__(self, seed: int) -> None:
+        self.chance = random.Random(seed)
+        self.window = _window(Progress(0))
+        self.done = dict.fromkeys(range(self.COUNT), 0)
+        self.wanted = dict.fromkeys(range(self.COUNT), 1)
+        self.fed = 0
+
+    def fetch(self, upto: int) -> None:
+        self.window.feed([Fetched(each, (b"a", b"b", None)[each % 3]) for each in range(self.fed, upto)])
+        self.fed = max(self.fed, upto)
+
+    def bring(self, share: float = 1.0) -> None:
+        for each in self.window.missing():
+            if self.chance.random() < share:
+                self.window.bring(Fetched(each, (b"a", b"b", None)[each % 3]))
+
+    def work(self) -> bool:
+        offset = _do_next(self.window)
+        if offset is not None:
+            self.done[offset] += 1
+        return offset is not None
+
+    def redrive(self) -> None:
+        offset = self.chance.randrange(self.COUNT)
+        if self.window.redrive(offset, self.window.redriven.get(offset, 0) + 1):
+            self.wanted[offset] += 1
+        self.bring(0.5)
+
+    def hand_over(self) -> None:
+        self.window = _window(_written(self.window))
+        fed, self.fed = self.fed, self.window.next
+        self.fetch(fed)
+
+
+def test_each_exactly_as_often_as_asked() -> None:
+    """Random finishing, redrives and changes of the holder: nothing is done more often, or less, than it was asked for."""
+    for seed in range(150):
+        story = _Story(seed)
+        for _ in range(150):
+            what = story.chance.randrange(5)
+            if what == 0:
+                story.fetch(min(story.COUNT, story.fed + 1))
+            elif what == 1:
+                story.redrive()
+            elif what == 2:
+                story.hand_over()
+            else:
+                story.work()
+        story.fetch(story.COUNT)
+        story.bring()
+        while story.work():
+            pass
+
+        assert (seed, story.wanted) == (seed, story.done)
+        assert story.window.next == story.COUNT
+
+
+def test_purged_while_it_is_owed() -> None:
+    """A redriven message may be dropped while nobody holds its partition, with what waits of its group."""
+    window = _window(Progress(3, again=(1,)))
+    window.unblock(b"a", 1)
+    window.purge(b"a", 5)
+    after = _window(_written(window))
+    after.feed(_of(b"a", 3, 4, 5))
+
+    assert after.missing() == []
+    assert [_do_next(after), _do_next(after)] == [5, None]

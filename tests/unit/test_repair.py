@@ -1,0 +1,232 @@
+"""What an operator means, and what a refused record says."""
+
+import asyncio
+import json
+from collections.abc import Callable
+from hashlib import blake2b
+from typing import Any, NamedTuple
+
+import pytest
+
+from app.repair.pace import Pace
+from app.repair.quarantine import InputTopic, Publisher, Quarantine, find
+from app.repair.refused import Digest, Place, Refused, place_of, read
+from app.repair.selection import Selection, place, span
+from ringfence_kafka import runs
+from ringfence_kafka.config.load import validate
+from ringfence_kafka.config.settings import AddressSettings
+from ringfence_kafka.errors import ConfigurationError
+
+
+class Fetched(NamedTuple):
+    """What of aiokafka's record is looked at."""
+
+    headers: tuple[tuple[str, bytes | None], ...] = ()
+    value: bytes | None = b"value"
+    key: bytes | None = b"group"
+    partition: int = 1
+    offset: int = 7
+    timestamp: int = 1_000_000
+
+
+def test_what_a_record_says() -> None:
+    """Of repeats the last; what is not as it is written by us counts as missing."""
+    place_headers = (
+        ("__dlq.errors.topic", b"t"),
+        ("__dlq.errors.partition", b"2"),
+        ("__dlq.errors.offset", b"9"),
+    )
+    ours = (
+        ("_RF_REASON", b"no"),
+        ("_RF_REASON", b"why"),
+        ("_RF_CONSUMER_GROUP", b"g"),
+        ("_RF_ATTEMPTS", b"5"),
+    )
+    found = read("q", Fetched((*ours, *place_headers, ("_RF_REDRIVEN", b"2"))))
+    broken = read(
+        "q", Fetched((("_RF_REDRIVEN", b"-1"), ("__dlq.errors.offset", b"9"), ("_RF_REASON", None)))
+    )
+
+    assert (found.place, found.reason, found.redriven) == (Place("q", 1, 7), "why", 2)
+    assert (found.consumer_group, found.attempts, found.accepted) == ("g", 5, Place("t", 2, 9))
+    assert (broken.redriven, broken.accepted, broken.reason) == (0, None, "")
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("a/b/0/12", Place("a/b", 0, 12)),
+        ("t/0/x", None),
+        ("t/0", None),
+        ("", None),
+        ("/0/1", None),
+        ("t/-1/2", None),
+    ],
+)
+def test_places(text: str, expected: Place | None) -> None:
+    """``<topic>/<partition>/<offset>``, and nothing else."""
+    assert place_of(text) == expected
+
+
+def test_digests() -> None:
+    """What stands for a value is told from values, and is of one value alone."""
+    value = b"v" * 1_000
+    text = json.dumps({"bytes": 1_000, "blake2b_256": blake2b(value, digest_size=32).hexdigest()}).encode()
+    digest = read("q", Fetched(value=text)).digest
+
+    assert digest is not None
+    assert digest.of(value)
+    assert not digest.of(value + b"v")
+    assert not digest.of(None)
+    for other in (
+        b"{}",
+        b"[1]",
+        b"{no",
+        None,
+        b'{"bytes": true, "blake2b_256": "ab"}',
+        text[:-1] + b', "more": 1}',
+    ):
+        assert read("q", Fetched(value=other)).digest is None
+
+
+def _refused(**changes: Any) -> Refused:
+    given = {"place": Place("q", 1, 7), "key": b"k", "value": b"v", "headers": (), "timestamp": 1_000_000}
+    return Refused(**{**given, **changes})
+
+
+@pytest.mark.parametrize(
+    ("selection", "takes"),
+    [
+        (Selection(), True),
+        (Selection(reason="TAKES"), True),
+        (Selection(reason="other"), False),
+        (Selection(group=b"g"), True),
+        (Selection(group=b"h"), False),
+        (Selection(older_s=9), True),
+        (Selection(older_s=11), False),
+        (Selection(newer_s=11), True),
+        (Selection(newer_s=9), False),
+        (Selection(at=[(1, 7)]), True),
+        (Selection(at=[(7, 1)]), False),
+        (Selection(consumer_group="c"), True),
+        (Selection(consumer_group="d"), False),
+        (Selection(reason="takes", group=b"h"), False),
+    ],
+)
+def test_selection(selection: Selection, takes: bool) -> None:
+    """All that is given must hold."""
+    refused = _refused(reason="5 bytes, T takes 4", consumer_group="c")
+
+    assert selection.takes(refused, b"g", 1_010_000) is takes
+
+
+def test_what_is_typed() -> None:
+    """Lengths of time and places; what is none is an error that shows one."""
+    assert [span(each) for each in ("90s", "10m", "2h", "1.5d")] == [90, 600, 7_200, 129_600]
+    assert place("0/17") == (0, 17)
+    refusing: list[tuple[Callable[[str], Any], str]] = [
+        (span, "10"),
+        (span, "h"),
+        (span, "-1h"),
+        (place, "17"),
+        (place, "0/x"),
+    ]
+    for parse, text in refusing:
+        with pytest.raises(ConfigurationError, match="write"):
+            parse(text)
+
+
+def _publisher(*, bridged: bool = False, force: bool = False, **address: Any) -> Publisher:
+    configured = AddressSettings(name="orders", **address)
+    quarantine = Quarantine("orders", None, "q", "orders", configured, bridged)  # type: ignore[arg-type]
+    return Publisher(quarantine, InputTopic(4, 1_000), 3, force=force)
+
+
+def test_where_it_goes() -> None:
+    """Into the partition that it came from, as far as there is one; a bridge's where it is at home."""
+    assert _publisher().published(_refused(source="orders/6/1")).partition == 2
+
+    homes = {
+        _publisher(bridged=True).published(_refused(key=b"%d" % each, source="s/3/1")).partition
+        for each in range(40)
+    }
+
+    assert homes == {0, 1, 2, 3}
+    same = {
+        _publisher(bridged=True, group_header="h")
+        .published(_refused(key=b"%d" % each, headers=(("h", b"g"),)))
+        .partition
+        for each in range(40)
+    }
+    assert len(same) == 1
+
+
+def test_what_is_left_behind() -> None:
+    """A redriven record has what its producer gave it, and how often it was redriven."""
+    headers = (
+        ("h", b"1"), ("_RF_TX", b"json/1"), ("_RF_BRIDGE_DUPL_ID", b"b/t/0/1"), ("_RF_BRIDGE_CONFIRMED", b"0"),
+        ("_RF_BRIDGE_IDS", b"ignore"), ("_RF_SOURCE", b"orders/0/1"), ("_RF_REASON", b"why"), ("_RF_REDRIVEN", b"1"), ("h", None),
+    )  # fmt: skip
+    found = _publisher().published(_refused(headers=headers, redriven=1))
+
+    assert found.headers == [("h", b"1"), ("_RF_TX", b"json/1"), ("h", None), ("_RF_REDRIVEN", b"2")]
+    assert (found.key, found.value) == (b"k", b"v")
+
+
+@pytest.mark.parametrize(
+    ("changes", "complaint", "forced"),
+    [
+        ({}, "", ""),
+        ({"redriven": 2}, "", ""),
+        ({"redriven": 3}, "redriven 3 times already", ""),
+        ({"reason": "the header name 'x' is not UTF-8"}, "header names", ""),
+        ({"headers": (("_RF_HOPS", b"berlin"),)}, "cluster connection", ""),
+        ({"digest": Digest(1, "00")}, "no longer in the input", "no longer in the input"),
+    ],
+)
+def test_what_is_refused(changes: dict[str, Any], complaint: str, forced: str) -> None:
+    """What would go round, or would not be what it was, is left, with why; what is not whole even by force."""
+    refused = _refused(**changes)
+    for found, expected in (
+        (_publisher().refusal(refused), complaint),
+        (_publisher(force=True).refusal(refused), forced),
+    ):
+        assert (expected in found) if expected else found == ""
+
+
+def test_names() -> None:
+    """An address goes before a bridge of its name; an unknown one is an error that names those that there are."""
+    bridges = [{"name": each, "source_topic": "s", "target_address": "orders"} for each in ("orders", "over")]
+    settings = validate({"app": {"id": "a"}, "addresses": [{"name": "orders"}], "bridges": bridges[1:]})
+
+    assert find(settings, "orders").topic == "orders.quarantine"
+    assert (find(settings, "over").topic, find(settings, "over").target_topic) == (
+        "over.quarantine",
+        "orders",
+    )
+    with pytest.raises(
+        ConfigurationError, match="unknown address or bridge 'none': the configuration has orders, over"
+    ):
+        find(settings, "none")
+    with pytest.raises(ConfigurationError, match="unknown bridge 'orders'"):
+        find(settings, "orders", bridge=True)
+
+
+async def test_pace() -> None:
+    """No more records a second than that, however they are cut; without a rate there is no wait."""
+    loop = asyncio.get_running_loop()
+    begun = loop.time()
+    pace = Pace(100)
+    for _ in range(3):
+        await pace.wait(10)
+
+    assert loop.time() - begun >= 0.19  # the last ten need not be waited for
+    assert pace.chunk == 20
+    assert (Pace(None).chunk, Pace(1).chunk) == (500, 1)
+
+
+def test_offsets_in_a_line() -> None:
+    """Runs, the first of them."""
+    assert runs.shown([3]) == "1 offset: 3"
+    assert runs.shown([9, 1, 2, 3]) == "4 offsets: 1-3, 9"
+    assert runs.shown(range(0, 40, 2), 2) == "20 offsets: 0, 2, …"
