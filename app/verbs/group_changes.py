@@ -10,6 +10,7 @@ from aiokafka.errors import KafkaError
 
 from app.verbs import groups
 from ringfence_client import dropping
+from ringfence_client.guard import session
 from ringfence_client.lease import LostError
 from ringfence_client.lease_acquisition import NotOursError
 from ringfence_client.record import Progress
@@ -117,7 +118,7 @@ async def _release(settings: Settings, address: AddressSettings, group: str, nam
             if name.hex() not in await groups.unfinished(settings, address.accepted_topic, number, now):
                 continue
             place = f"{address.accepted_topic}/{number}"
-            answer = await _tell(known.web, group, address, number, name, "release")
+            answer = await _tell(settings, known.web, group, address, number, name, "release")
             if isinstance(answer, str):
                 raise GroupError(
                     f"{place} is held by {known.holder}, which {answer}: run this again where its web server can be reached, or "
@@ -141,7 +142,9 @@ async def _drop(
                 continue
             refusal = "has no web server"
             if known is not None and known.web and not known.released:
-                answer = await _tell(known.web, group, address, number, name, "skip" if skip else "purge")
+                answer = await _tell(
+                    settings, known.web, group, address, number, name, "skip" if skip else "purge"
+                )
                 if isinstance(answer, dict):
                     # A consumer has not fetched all that it purges.
                     dropped[number] = answer["dropped"] if skip else row.depth - answer["acquired"]
@@ -184,12 +187,17 @@ def _say_waiting(text: str) -> None:
 
 
 async def _tell(
-    web: str, consumer_group: str, address: AddressSettings, partition: int, name: bytes, what: str
+    settings: Settings,
+    web: str,
+    consumer_group: str,
+    address: AddressSettings,
+    partition: int,
+    name: bytes,
+    what: str,
 ) -> dict[str, int] | str:
     """Have the holder do it; returns what it says, or why it does not: another may listen where it did."""
     if not web:
         return "has no web server"
-    limit = aiohttp.ClientTimeout(total=ANSWER_LIMIT_S)
     body: dict[str, Any] = {
         "consumer_group": consumer_group,
         "topic": address.accepted_topic,
@@ -198,7 +206,7 @@ async def _tell(
     }
     url = f"{web}/groups/{what}"
     try:
-        async with aiohttp.ClientSession(timeout=limit) as session, session.post(url, json=body) as answer:
+        async with session(settings.app, ANSWER_LIMIT_S) as asking, asking.post(url, json=body) as answer:
             said = dict(await answer.json())
             return said if answer.ok else f"refuses ({said.get('error', answer.status)})"
     except (aiohttp.ClientError, OSError, TimeoutError, ValueError):

@@ -82,7 +82,7 @@ def test_the_variable_may_have_the_prefix_of_settings(tmp_path: Path, named_by: 
     file = tmp_path / "ringfence.toml"
     file.write_text("[kafka]\n" + "".join(f'{key} = "{value}"\n' for key, value in keys.items()))
 
-    assert load(file, environment).kafka == KafkaSettings.model_validate(SASL)
+    assert load(file, environment).kafka.model_dump() == KafkaSettings.model_validate(SASL).model_dump()
 
 
 # -- what does not fit together -----------------------------------------------------------------------------
