@@ -12,6 +12,7 @@ from aiokafka.abc import AbstractTokenProvider
 from aiokafka.conn import create_conn
 from aiokafka.errors import (
     IllegalSaslStateError,
+    KafkaConnectionError,
     KafkaError,
     SaslAuthenticationFailed,
     UnsupportedSaslMechanismError,
@@ -20,8 +21,8 @@ from aiokafka.protocol.metadata import MetadataRequest
 
 from ringfence_kafka import passing, reachable, refusals
 from ringfence_kafka.config.settings import KafkaSettings
-from ringfence_kafka.errors import BrokerUnavailableError
-from ringfence_kafka.oauth import TokenSource
+from ringfence_kafka.errors import BrokerUnavailableError, PrerequisiteError
+from ringfence_kafka.oauth import source_of
 from ringfence_kafka.security import ssl_context
 
 REQUEST_TIMEOUT_MS: Final = 10_000
@@ -34,12 +35,19 @@ class Tokens(AbstractTokenProvider):  # type: ignore[misc]
     """Of one client of aiokafka's."""
 
     def __init__(self, kafka: KafkaSettings) -> None:
-        """Raises as :class:`ringfence_kafka.oauth.TokenSource` does."""
-        self._source = TokenSource(kafka)
+        """Raises as :func:`ringfence_kafka.oauth.source_of` does."""
+        self._source = source_of(kafka)
 
     async def token(self) -> str:
-        """One that lives on for a while."""
-        return (await asyncio.to_thread(self._source.current)).text
+        """One that lives on for a while.
+
+        Raises:
+            KafkaConnectionError: there is none now: aiokafka tries again later, as after any other failed connection.
+        """
+        try:
+            return (await asyncio.to_thread(self._source.current)).text
+        except PrerequisiteError as error:
+            raise KafkaConnectionError(str(error)) from error
 
 
 def client_options(kafka: KafkaSettings) -> dict[str, Any]:
@@ -97,6 +105,9 @@ async def refusal(kafka: KafkaSettings) -> BrokerUnavailableError | None:
                 finally:
                     connection.close()
         except (KafkaError, OSError, TimeoutError) as error:
+            for cause in _causes(error):
+                if isinstance(cause, PrerequisiteError):
+                    return BrokerUnavailableError(str(cause))
             reason = _reason(kafka, error)
             if reason is None and _closed(error):
                 reason = refusals.protocol(

@@ -36,7 +36,7 @@ class Token(NamedTuple):
 
 
 class TokenSource:
-    """One for each client; a token is kept until most of its life is over. Its methods may be called in any thread."""
+    """A token is kept until most of its life is over. Its methods may be called in any thread."""
 
     def __init__(self, kafka: KafkaSettings) -> None:
         """Loads the function.
@@ -95,6 +95,27 @@ class TokenSource:
             f"{self._where} returns {type(found).__name__}: it must return the token, or the token and when it expires "
             "(seconds since the epoch)"
         )
+
+
+_SOURCES: Final[dict[tuple[str, ...], TokenSource]] = {}
+
+
+def source_of(kafka: KafkaSettings) -> TokenSource:
+    """One for all clients that get in by the same settings: a thousand producers need no thousand tokens.
+
+    Raises:
+        ConfigurationError: as :class:`TokenSource` does.
+    """
+    key = (
+        kafka.sasl_oauth_callback,
+        kafka.sasl_oauth_token_url,
+        kafka.sasl_oauth_client_id,
+        kafka.sasl_oauth_scope,
+        kafka.oauth_secret_place,
+    )
+    if key not in _SOURCES:
+        _SOURCES[key] = TokenSource(kafka)
+    return _SOURCES[key]
 
 
 async def _awaited(found: Any) -> Any:

@@ -6,7 +6,7 @@ from typing import Any
 from ringfence_kafka import passing
 from ringfence_kafka.config.settings import KafkaSettings
 from ringfence_kafka.errors import ConfigurationError
-from ringfence_kafka.oauth import TokenSource
+from ringfence_kafka.oauth import source_of
 
 
 def ssl_context(kafka: KafkaSettings) -> ssl.SSLContext:
@@ -41,7 +41,7 @@ def ssl_context(kafka: KafkaSettings) -> ssl.SSLContext:
 
 
 def confluent_options(kafka: KafkaSettings) -> dict[str, Any]:
-    """How librdkafka's clients get in. Raises as :func:`ssl_context` does."""
+    """How librdkafka's clients get in. Raises as :func:`ssl_context` does, and PrerequisiteError where there is no token."""
     options: dict[str, Any] = {
         "bootstrap.servers": kafka.bootstrap_servers,
         "security.protocol": kafka.security_protocol,
@@ -61,7 +61,9 @@ def confluent_options(kafka: KafkaSettings) -> dict[str, Any]:
             options["ssl.key.password"] = password
     if kafka.uses_tokens:
         options["sasl.mechanism"] = kafka.sasl_mechanism
-        options["oauth_cb"] = TokenSource(kafka).for_librdkafka
+        source = source_of(kafka)
+        source.current()  # librdkafka itself would say, after ten seconds, only that there was none
+        options["oauth_cb"] = source.for_librdkafka
     elif kafka.uses_sasl:
         options["sasl.mechanism"] = kafka.sasl_mechanism
         options["sasl.username"] = kafka.sasl_username

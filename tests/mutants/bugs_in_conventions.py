@@ -62,6 +62,12 @@ MUTANTS: Final = (
         "tests/unit/test_oauth.py::test_kept_and_renewed",
     ),
     Mutant(
+        "token-for-each-client",
+        "A worker of a thousand lanes asks the identity provider for a thousand tokens at each renewal.",
+        (Patch(_OAUTH, "    if key not in _SOURCES:\n", "    if True:\n"),),
+        "tests/unit/test_oauth.py::test_clients_share_tokens",
+    ),
+    Mutant(
         "health-tells-everything",
         "Whoever reaches the port learns lanes, topics and faults without the token.",
         (Patch(_GUARD, "request.path == _ALIVE", "request.path in {_ALIVE, _READY}"),),

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from aiokafka.errors import KafkaConnectionError
 
 from reconcile.spark.source_options import kafka_options
 from ringfence_kafka import oauth
@@ -170,6 +171,27 @@ def test_no_function(callback: str, complaint: str) -> None:
         client_options(_kafka(sasl_oauth_callback=callback))
 
     assert complaint in str(caught.value)
+
+
+async def test_without_a_token_clients_try_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A provider that is away ends no client: aiokafka has an error that it retries. Verbs say why, at once."""
+    kafka = _kafka(sasl_oauth_callback=_module("t_away", "def token(): raise OSError('away')"))
+
+    with pytest.raises(KafkaConnectionError, match="fails: OSError: away"):
+        await Tokens(kafka).token()
+    with pytest.raises(PrerequisiteError, match="fails: OSError: away"):
+        confluent_options(kafka)
+
+
+def test_clients_share_tokens(provider: Provider) -> None:
+    """A thousand producers need no thousand tokens."""
+    kafka = _credentials(provider)
+    for _ in range(3):
+        confluent_options(kafka)
+    again = validate({"kafka": kafka.model_dump()}).kafka
+    confluent_options(again)
+
+    assert len(provider.asked) == 1
 
 
 # -- client credentials -------------------------------------------------------------------------------------------
