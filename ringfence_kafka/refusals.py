@@ -61,6 +61,18 @@ def certificate(kafka: KafkaSettings, alert: str) -> str:
     )
 
 
+def readable(kafka: KafkaSettings) -> list[str]:
+    """What is said of a secret that anybody on the way can read."""
+    if kafka.uses_ssl or kafka.sasl_mechanism not in {"PLAIN", "OAUTHBEARER"}:
+        return []
+    secret = "token" if kafka.uses_tokens else "password"
+    note = (
+        f"kafka.security_protocol = 'SASL_PLAINTEXT' with {kafka.sasl_mechanism} sends the {secret} so that anybody on the way can read "
+        "it: set SASL_SSL, or a mechanism of SCRAM"
+    )
+    return [note]
+
+
 def no_login(kafka: KafkaSettings) -> str:
     """The listener takes no login at all."""
     return (

@@ -224,6 +224,8 @@ def _open_store(
 ) -> None:
     kind = str(properties.get(f"ssl.{store}.type", "JKS")).upper()
     keys = " and ".join(_STORES[store])
+    if kind != "PEM" and part != "location" and f"ssl.{store}.location" in properties:
+        return  # said of that
     if kind != "PEM":
         raise ValueError(
             f"a {store} of type {kind} is Java's own: export it as PEM (keytool -importkeystore … -deststoretype PKCS12, then openssl "
