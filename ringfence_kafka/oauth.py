@@ -12,6 +12,7 @@ import urllib.error
 import urllib.parse
 import urllib.request
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -83,7 +84,8 @@ class TokenSource:
         try:
             found = self._function()
             if inspect.isawaitable(found):
-                found = asyncio.run(_awaited(found))
+                with ThreadPoolExecutor(1) as pool:  # the caller's thread may have a loop that runs
+                    found = pool.submit(asyncio.run, _awaited(found)).result()
         except Exception as error:
             raise PrerequisiteError(f"{self._where} fails: {named(error)}") from error
         match found:

@@ -183,6 +183,15 @@ async def test_without_a_token_clients_try_again(monkeypatch: pytest.MonkeyPatch
         confluent_options(kafka)
 
 
+async def test_a_coroutine_beside_a_loop_that_runs() -> None:
+    """Clients are made inside event loops too."""
+    text = "import asyncio\nasync def token():\n    await asyncio.sleep(0)\n    return 'abc', 4_000_000_000"
+
+    told = confluent_options(_kafka(sasl_oauth_callback=_module("t_loop", text)))
+
+    assert told["oauth_cb"]("") == ("abc", 4_000_000_000)
+
+
 def test_clients_share_tokens(provider: Provider) -> None:
     """A thousand producers need no thousand tokens."""
     kafka = _credentials(provider)
