@@ -227,8 +227,10 @@ class BatchConsumerThread(driver.AIOKafkaConsumerThread):  # type: ignore[misc]
 
         Else a partition that was read to its end would show a lag for as long as it rests.
         """
+        batches: dict[TopicPartition, FetchedBatch] = {}
+        if subscriptions.reassignment_in_progress or subscriptions.subscription is None:
+            return batches
         due = time.monotonic() - QUIET_S
-        batches = {}
         for tp in [each for each, since in self._empty_since.items() if since <= due]:
             if not subscriptions.is_assigned(tp):
                 self._forget_empty(tp)
