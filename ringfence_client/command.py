@@ -17,6 +17,7 @@ from typing import Any, Final
 import click
 
 from ringfence_client import ConsumerOptions, GroupConsumer, web
+from ringfence_client.guard import Guard, guard_of
 from ringfence_client.handler import check
 from ringfence_kafka import collector, failpoints, logs
 from ringfence_kafka.config.settings import Settings
@@ -37,13 +38,14 @@ def run(
     failpoints.install_from_environment()
     found = settings.configured(address)
     call = load_handler(handler)
+    guard = guard_of(settings.app)
     listener = None if web_port == 0 else _listen(settings.app.web_host, web_port)
-    url = web.advertised(*listener.getsockname()[:2]) if listener is not None else ""
+    url = web.advertised(*listener.getsockname()[:2], guard=guard) if listener is not None else ""
     consumer = GroupConsumer(settings, found, group, call, options, web=url)
     collector.collect_rarely()
     with asyncio.Runner() as runner:  # its end waits without limit for coroutines that are cancelled
         try:
-            runner.run(_consume(consumer, listener, url))
+            runner.run(_consume(consumer, listener, guard, url))
         except RingfenceError as error:
             _end_despite_handlers(consumer, error)
             raise
@@ -69,13 +71,13 @@ def _end_despite_handlers(consumer: GroupConsumer, error: RingfenceError | None 
     os._exit(error.exit_code if error is not None else 0)
 
 
-async def _consume(consumer: GroupConsumer, listener: socket.socket | None, url: str) -> None:
+async def _consume(consumer: GroupConsumer, listener: socket.socket | None, guard: Guard, url: str) -> None:
     loop = asyncio.get_running_loop()
     for each in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(each, consumer.stop)
     async with contextlib.AsyncExitStack() as stack:
         if listener is not None:
-            await stack.enter_async_context(web.serving(consumer, listener))
+            await stack.enter_async_context(web.serving(consumer, listener, guard))
             log.info("web server at %s", url)
         await consumer.run()
 

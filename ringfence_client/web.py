@@ -13,6 +13,7 @@ from prometheus_client import CONTENT_TYPE_LATEST
 
 from ringfence_client.attempts import shown
 from ringfence_client.consumer import GroupConsumer
+from ringfence_client.guard import OPEN, Guard
 from ringfence_client.held_partition import HeldPartition
 from ringfence_client.lease import LostError
 from ringfence_client.measuring import Measuring
@@ -27,15 +28,17 @@ WRITE_LIMIT_S: Final = 20.0
 BURIED_CHECK_S: Final = 0.05
 
 
-def advertised(host: str, port: int) -> str:
+def advertised(host: str, port: int, *, guard: Guard = OPEN) -> str:
     """Where others reach a server that listens here."""
-    return f"http://{socket.gethostname() if host in {'', '0.0.0.0', '::'} else host}:{port}"  # noqa: S104
+    return f"{guard.scheme}://{socket.gethostname() if host in {'', '0.0.0.0', '::'} else host}:{port}"  # noqa: S104
 
 
 @asynccontextmanager
-async def serving(consumer: GroupConsumer, listener: socket.socket) -> AsyncIterator[None]:
+async def serving(
+    consumer: GroupConsumer, listener: socket.socket, guard: Guard = OPEN
+) -> AsyncIterator[None]:
     """Answer on a socket that listens."""
-    application = web.Application()
+    application = guard.application()
     measuring = Measuring(consumer)
     pages = _Pages(consumer, measuring)
     application.add_routes(
@@ -54,7 +57,7 @@ async def serving(consumer: GroupConsumer, listener: socket.socket) -> AsyncIter
     runner = web.AppRunner(application, access_log=None)
     await runner.setup()
     try:
-        await web.SockSite(runner, listener).start()
+        await web.SockSite(runner, listener, ssl_context=guard.context).start()
         async with measuring:
             yield
     finally:

@@ -8,19 +8,46 @@ import ssl
 from collections.abc import Iterator
 from typing import Any, Final
 
+from aiokafka.abc import AbstractTokenProvider
 from aiokafka.conn import create_conn
-from aiokafka.errors import KafkaError, SaslAuthenticationFailed, UnsupportedSaslMechanismError
+from aiokafka.errors import (
+    IllegalSaslStateError,
+    KafkaConnectionError,
+    KafkaError,
+    SaslAuthenticationFailed,
+    UnsupportedSaslMechanismError,
+)
 from aiokafka.protocol.metadata import MetadataRequest
 
-from ringfence_kafka import passing, refusals
+from ringfence_kafka import passing, reachable, refusals
 from ringfence_kafka.config.settings import KafkaSettings
-from ringfence_kafka.errors import BrokerUnavailableError
+from ringfence_kafka.errors import BrokerUnavailableError, PrerequisiteError
+from ringfence_kafka.oauth import source_of
 from ringfence_kafka.security import ssl_context
 
 REQUEST_TIMEOUT_MS: Final = 10_000
 RETRY_BACKOFF_MS: Final = 40
 PROBE_LIMIT_S: Final = 5.0
 """For asking a broker why; a person waits."""
+
+
+class Tokens(AbstractTokenProvider):  # type: ignore[misc]
+    """Of one client of aiokafka's."""
+
+    def __init__(self, kafka: KafkaSettings) -> None:
+        """Raises as :func:`ringfence_kafka.oauth.source_of` does."""
+        self._source = source_of(kafka)
+
+    async def token(self) -> str:
+        """One that lives on for a while.
+
+        Raises:
+            KafkaConnectionError: there is none now: aiokafka tries again later, as after any other failed connection.
+        """
+        try:
+            return (await asyncio.to_thread(self._source.current)).text
+        except PrerequisiteError as error:
+            raise KafkaConnectionError(str(error)) from error
 
 
 def client_options(kafka: KafkaSettings) -> dict[str, Any]:
@@ -35,7 +62,10 @@ def client_options(kafka: KafkaSettings) -> dict[str, Any]:
     }
     if kafka.uses_ssl:
         options["ssl_context"] = ssl_context(kafka)
-    if kafka.uses_sasl:
+    if kafka.uses_tokens:
+        options["sasl_mechanism"] = kafka.sasl_mechanism
+        options["sasl_oauth_token_provider"] = Tokens(kafka)
+    elif kafka.uses_sasl:
         options["sasl_mechanism"] = kafka.sasl_mechanism
         options["sasl_plain_username"] = kafka.sasl_username
         options["sasl_plain_password"] = kafka.sasl_password()
@@ -75,7 +105,15 @@ async def refusal(kafka: KafkaSettings) -> BrokerUnavailableError | None:
                 finally:
                     connection.close()
         except (KafkaError, OSError, TimeoutError) as error:
-            if reason := _reason(kafka, error):
+            for cause in _causes(error):
+                if isinstance(cause, PrerequisiteError):
+                    return BrokerUnavailableError(str(cause))
+            reason = _reason(kafka, error)
+            if reason is None and _closed(error):
+                reason = refusals.protocol(
+                    kafka, await asyncio.to_thread(reachable.speaks_tls, host, int(port))
+                )
+            if reason is not None:
                 return refusals.refused(server, reason)
     return None
 
@@ -84,6 +122,8 @@ def _reason(kafka: KafkaSettings, error: BaseException) -> str | None:
     """Fault and way out of one failed connection; None if it says nothing about access."""
     for each in _causes(error):
         match each:
+            case IllegalSaslStateError():
+                return refusals.no_login(kafka)
             case SaslAuthenticationFailed():
                 return refusals.password(kafka)
             case UnsupportedSaslMechanismError():
@@ -92,9 +132,12 @@ def _reason(kafka: KafkaSettings, error: BaseException) -> str | None:
                 return refusals.authority(kafka, each.verify_message)
             case ssl.SSLError() if "ALERT" in (each.reason or ""):
                 return refusals.certificate(kafka, (each.reason or "").replace("_", " ").lower())
-    if any(isinstance(each, ssl.SSLError | ConnectionResetError | EOFError) for each in _causes(error)):
-        return refusals.protocol(kafka)
     return None
+
+
+def _closed(error: BaseException) -> bool:
+    """Whether the connection came about, and ended before anything was said."""
+    return any(isinstance(each, ssl.SSLError | ConnectionResetError | EOFError) for each in _causes(error))
 
 
 def _causes(error: BaseException) -> Iterator[BaseException]:

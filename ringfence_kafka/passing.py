@@ -10,7 +10,7 @@ from confluent_kafka.admin import AdminClient
 
 from ringfence_kafka.config.java_names import JAVA_NAMES
 from ringfence_kafka.config.kafka import KafkaSettings
-from ringfence_kafka.config.properties import KEYS
+from ringfence_kafka.config.properties import KEYS, OWNED
 from ringfence_kafka.errors import ConfigurationError
 
 AIOKAFKA: Final = {
@@ -75,7 +75,9 @@ def _faults(passed: Mapping[str, str]) -> Iterator[str]:
             yield f"{name} = {value!r}: write a number of milliseconds"
         elif said.startswith(_UNKNOWN):
             if name not in JAVA_NAMES and name not in AIOKAFKA:
-                near = difflib.get_close_matches(name, [*JAVA_NAMES, *AIOKAFKA, *KEYS], n=1)
+                near = difflib.get_close_matches(
+                    name, sorted({*JAVA_NAMES, *AIOKAFKA, *KEYS} - OWNED.keys()), n=1
+                )
                 yield f"{name}: no client knows it{f': did you mean {near[0]!r}?' if near else ': remove it'}"
         elif said:
             yield f"{name} = {value!r}: {said}: correct it"

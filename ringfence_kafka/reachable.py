@@ -1,6 +1,7 @@
 """A first look at a cluster, before anything large is loaded: is anybody there?"""
 
 import socket
+import ssl
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
@@ -8,6 +9,7 @@ from ringfence_kafka.config.kafka import KafkaSettings
 from ringfence_kafka.refusals import nobody
 
 LOOK_LIMIT_S: Final = 0.5
+HANDSHAKE_LIMIT_S: Final = 3.0
 
 
 def require_listener(kafka: KafkaSettings) -> None:
@@ -41,3 +43,19 @@ def _refusal(host: str, port: int) -> str:
     except OSError as error:
         return error.strerror or str(error)
     return ""
+
+
+def speaks_tls(host: str, port: int) -> bool | None:
+    """Whether a TLS handshake is answered there; None = nobody says. Nothing secret is sent, so nothing is verified."""
+    context = ssl.create_default_context()
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    try:
+        with socket.create_connection((host, port), HANDSHAKE_LIMIT_S) as plain:
+            context.wrap_socket(plain, server_hostname=host).close()
+    except ssl.SSLError as error:
+        return "ALERT" in (error.reason or "")  # it is TLS that says no
+    except ConnectionResetError:
+        return False
+    except OSError:
+        return None
+    return True

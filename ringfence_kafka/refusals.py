@@ -20,6 +20,11 @@ def refused(server: str, reason: str) -> BrokerUnavailableError:
 
 def password(kafka: KafkaSettings) -> str:
     """The login failed."""
+    if kafka.uses_tokens:
+        return (
+            f"it refuses the token ({kafka.sasl_mechanism}) of {kafka.sasl_oauth_callback or kafka.sasl_oauth_token_url}: see that its "
+            "issuer, audience and scope are those that the listener asks for, and that both clocks are right"
+        )
     return (
         f"it refuses the password of kafka.sasl_username = {kafka.sasl_username!r} "
         f"({kafka.sasl_mechanism}): fix the name, or the password in {kafka.password_place}"
@@ -56,9 +61,35 @@ def certificate(kafka: KafkaSettings, alert: str) -> str:
     )
 
 
-def protocol(kafka: KafkaSettings) -> str:
-    """The connection ended before anything was said."""
-    return (
-        f"it closes the connection: is kafka.security_protocol = {kafka.security_protocol!r} what that port "
-        "speaks?"
+def readable(kafka: KafkaSettings) -> list[str]:
+    """What is said of a secret that anybody on the way can read."""
+    if kafka.uses_ssl or kafka.sasl_mechanism not in {"PLAIN", "OAUTHBEARER"}:
+        return []
+    secret = "token" if kafka.uses_tokens else "password"
+    note = (
+        f"kafka.security_protocol = 'SASL_PLAINTEXT' with {kafka.sasl_mechanism} sends the {secret} so that anybody on the way can read "
+        "it: set SASL_SSL, or a mechanism of SCRAM"
     )
+    return [note]
+
+
+def no_login(kafka: KafkaSettings) -> str:
+    """The listener takes no login at all."""
+    return (
+        f"it takes no login on that port: kafka.security_protocol = {kafka.security_protocol!r} is for another listener; set "
+        f"{'SSL' if kafka.uses_ssl else 'PLAINTEXT'!r} without sasl_mechanism, or name the port of the other"
+    )
+
+
+def protocol(kafka: KafkaSettings, tls: bool | None = None) -> str:
+    """The connection ended before anything was said; ``tls``: whether that port speaks TLS, None = not known."""
+    now = f"kafka.security_protocol = {kafka.security_protocol!r}"
+    login = "'SASL_SSL'" if kafka.uses_sasl else "'SSL', or 'SASL_SSL' with a login"
+    if tls and not kafka.uses_ssl:
+        return f"that port speaks TLS, and {now} does not: set {login}"
+    if tls is False and kafka.uses_ssl:
+        plain = "'SASL_PLAINTEXT'" if kafka.uses_sasl else "'PLAINTEXT', or 'SASL_PLAINTEXT' with a login"
+        return f"that port does not speak TLS, and {now} does: name the port of a listener that does, or set {plain}"
+    if tls is False and not kafka.uses_sasl:
+        return f"it closes the connection: it may want a login, and {now} has none: set 'SASL_PLAINTEXT' and sasl_mechanism"
+    return f"it closes the connection: is {now} what that port speaks?"

@@ -6,6 +6,7 @@ from typing import Any
 from ringfence_kafka import passing
 from ringfence_kafka.config.settings import KafkaSettings
 from ringfence_kafka.errors import ConfigurationError
+from ringfence_kafka.oauth import source_of
 
 
 def ssl_context(kafka: KafkaSettings) -> ssl.SSLContext:
@@ -23,7 +24,9 @@ def ssl_context(kafka: KafkaSettings) -> ssl.SSLContext:
         ) from error
     if kafka.ssl_certfile:
         try:
-            context.load_cert_chain(kafka.ssl_certfile, kafka.ssl_keyfile, _no_passphrase)
+            context.load_cert_chain(
+                kafka.ssl_certfile, kafka.ssl_keyfile, kafka.ssl_key_password() or _no_passphrase
+            )
         except OSError as error:
             raise ConfigurationError(
                 f"kafka.ssl_certfile = {kafka.ssl_certfile!r}, kafka.ssl_keyfile = {kafka.ssl_keyfile!r} cannot be "
@@ -31,14 +34,14 @@ def ssl_context(kafka: KafkaSettings) -> ssl.SSLContext:
             ) from error
         except _EncryptedKeyError as error:
             raise ConfigurationError(
-                f"kafka.ssl_keyfile = {kafka.ssl_keyfile!r} is encrypted: decrypt it into a file that only this user "
-                "can read (openssl pkey -in … -out …)"
+                f"kafka.ssl_keyfile = {kafka.ssl_keyfile!r} is encrypted: name the variable that holds its password as "
+                "kafka.ssl_key_password_env, or decrypt it into a file that only this user can read (openssl pkey -in … -out …)"
             ) from error
     return context
 
 
 def confluent_options(kafka: KafkaSettings) -> dict[str, Any]:
-    """How librdkafka's clients get in. Raises as :func:`ssl_context` does."""
+    """How librdkafka's clients get in. Raises as :func:`ssl_context` does, and PrerequisiteError where there is no token."""
     options: dict[str, Any] = {
         "bootstrap.servers": kafka.bootstrap_servers,
         "security.protocol": kafka.security_protocol,
@@ -54,7 +57,14 @@ def confluent_options(kafka: KafkaSettings) -> dict[str, Any]:
             "ssl.key.location": kafka.ssl_keyfile,
         }
         options |= {key: value for key, value in files.items() if value}
-    if kafka.uses_sasl:
+        if kafka.ssl_keyfile and (password := kafka.ssl_key_password()):
+            options["ssl.key.password"] = password
+    if kafka.uses_tokens:
+        options["sasl.mechanism"] = kafka.sasl_mechanism
+        source = source_of(kafka)
+        source.current()  # librdkafka itself would say, after ten seconds, only that there was none
+        options["oauth_cb"] = source.for_librdkafka
+    elif kafka.uses_sasl:
         options["sasl.mechanism"] = kafka.sasl_mechanism
         options["sasl.username"] = kafka.sasl_username
         options["sasl.password"] = kafka.sasl_password()

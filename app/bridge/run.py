@@ -16,6 +16,7 @@ from agents.bridge.plan import Plan, plans
 from agents.bridge.stopping import StoppingError, unless
 from app.bridge import drains, web
 from app.bridge.connections import permitted
+from ringfence_client.guard import Guard, guard_of
 from ringfence_client.web import advertised
 from ringfence_kafka import collector, failpoints, insides, logs, records
 from ringfence_kafka.config.settings import Settings
@@ -41,18 +42,21 @@ def run(settings: Settings, names: Sequence[str], web_port: int | None, *, drain
     insides.create_no_topics()
     records.install()
     found = plans(settings, names)
+    guard = guard_of(settings.app)
     listener = None if web_port == 0 else _listen(settings.app.web_host, web_port)
-    url = "" if listener is None else advertised(*listener.getsockname()[:2])
+    url = "" if listener is None else advertised(*listener.getsockname()[:2], guard=guard)
     with contextlib.ExitStack() as stack:
         if listener is not None:
             stack.callback(listener.close)
         collector.collect_rarely()
-        asyncio.run(_run(found, listener, url, drain=drain))
+        asyncio.run(_run(found, listener, guard, url, drain=drain))
     log.info("stopped")
     return 0
 
 
-async def _run(found: Sequence[Plan], listener: socket.socket | None, url: str, *, drain: bool) -> None:
+async def _run(
+    found: Sequence[Plan], listener: socket.socket | None, guard: Guard, url: str, *, drain: bool
+) -> None:
     instance = f"{socket.gethostname()}-{os.getpid()}-{uuid.uuid4().hex[:8]}"
     stopping = asyncio.Event()
     loop = asyncio.get_running_loop()
@@ -61,7 +65,7 @@ async def _run(found: Sequence[Plan], listener: socket.socket | None, url: str, 
     bridges: list[Bridge] = []
     async with contextlib.AsyncExitStack() as stack:
         if listener is not None:
-            await stack.enter_async_context(web.serving(bridges, listener))
+            await stack.enter_async_context(web.serving(bridges, listener, guard))
             log.info("web server at %s", url)
         try:
             ends = await unless(stopping, _prepare(found, bridges, (instance, url), drain=drain))

@@ -9,12 +9,15 @@ from prometheus_client import CONTENT_TYPE_LATEST
 
 from agents.bridge.bridge import Bridge
 from app.bridge.metrics import BridgeMetrics
+from ringfence_client.guard import OPEN, Guard
 
 
 @asynccontextmanager
-async def serving(bridges: Sequence[Bridge], listener: socket.socket) -> AsyncIterator[None]:
+async def serving(
+    bridges: Sequence[Bridge], listener: socket.socket, guard: Guard = OPEN
+) -> AsyncIterator[None]:
     """Answer on a socket that listens; ``bridges`` may still be empty, until it was looked around."""
-    application = web.Application()
+    application = guard.application()
     pages = _Pages(bridges)
     application.add_routes(
         [
@@ -26,7 +29,7 @@ async def serving(bridges: Sequence[Bridge], listener: socket.socket) -> AsyncIt
     runner = web.AppRunner(application, access_log=None)
     await runner.setup()
     try:
-        await web.SockSite(runner, listener).start()
+        await web.SockSite(runner, listener, ssl_context=guard.context).start()
         yield
     finally:
         await runner.cleanup()

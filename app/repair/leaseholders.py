@@ -77,6 +77,7 @@ class Holders:
         refusal = "has no web server"
         if known is not None and known.web and not known.released:
             answer = await holders.ask(
+                self._settings.app,
                 known.web,
                 f"letters/{what}",
                 {

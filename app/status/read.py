@@ -4,12 +4,11 @@ import asyncio
 from collections.abc import Collection
 from datetime import UTC, datetime
 
-import aiohttp
-
 from agents.bridge.plan import plans
 from app.status import consuming, lanes
 from app.status.model import Bridge, Status
 from app.verbs import bridges
+from ringfence_client import guard
 from ringfence_kafka.cluster import Cluster
 from ringfence_kafka.config.settings import Settings
 from ringfence_kafka.members import Members
@@ -25,10 +24,9 @@ async def read(settings: Settings, ignored: Collection[str] = ()) -> Status:
     Raises:
         BrokerUnavailableError: nobody answers.
     """
-    limit = aiohttp.ClientTimeout(total=lanes.ANSWER_LIMIT_S)
     async with (
         Cluster(settings.kafka, settings.app.id) as cluster,
-        aiohttp.ClientSession(timeout=limit) as session,
+        guard.session(settings.app, lanes.ANSWER_LIMIT_S) as session,
     ):
         await cluster.await_coordinator()
         group, workers, told = (

@@ -155,7 +155,7 @@ async def _release(settings: Settings, address: AddressSettings, group: str, nam
             if name.hex() not in await groups.unfinished(settings, address.accepted_topic, number, now):
                 continue
             place = f"{address.accepted_topic}/{number}"
-            answer = await _tell(known.web, group, address, number, name, "release")
+            answer = await _tell(settings, known.web, group, address, number, name, "release")
             if isinstance(answer, str):
                 raise GroupError(
                     f"{place} is held by {known.holder}, which {answer}: run this again where its web server can be reached, or "
@@ -194,7 +194,7 @@ async def _drop(
                 continue
             refusal = "has no web server"
             if known is not None and known.web and not known.released:
-                answer = await _told(known.web, group, address, number, order, row.depth)
+                answer = await _told(settings, known.web, group, address, number, order, row.depth)
                 if isinstance(answer, dict):
                     # A consumer has not fetched all that it purges.
                     whole = order.skip or order.letters
@@ -245,7 +245,13 @@ def _say_waiting(text: str) -> None:
 
 
 async def _told(
-    web: str, group: str, address: AddressSettings, partition: int, order: _Order, depth: int
+    settings: Settings,
+    web: str,
+    group: str,
+    address: AddressSettings,
+    partition: int,
+    order: _Order,
+    depth: int,
 ) -> dict[str, Any] | str:
     """What the holder says. To the dead letters goes what it has fetched: it is told again until that is all that there was."""
     answer: dict[str, Any] | str = {}
@@ -253,6 +259,7 @@ async def _told(
     moved_at = time.monotonic()
     while True:
         answer = await _tell(
+            settings,
             web,
             group,
             address,
@@ -273,6 +280,7 @@ async def _told(
 
 
 async def _tell(
+    settings: Settings,
     web: str,
     consumer_group: str,
     address: AddressSettings,
@@ -289,4 +297,4 @@ async def _tell(
         "partition": partition,
         "group": name.hex(),
     }
-    return await holders.ask(web, f"groups/{what}", body)
+    return await holders.ask(settings.app, web, f"groups/{what}", body)

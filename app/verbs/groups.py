@@ -18,6 +18,7 @@ from rich.table import Table
 
 from conf import terminal
 from ringfence_client import record
+from ringfence_client.guard import session
 from ringfence_client.progress import ProgressTopic
 from ringfence_client.record import Progress
 from ringfence_client.resuming import Log, resume
@@ -162,7 +163,7 @@ async def _partition(
     rows = await unfinished(settings, topic, partition, now)
     held = None if known is None or known.released or idle else known.holder
     web = known.web if known is not None else ""
-    live = await ask(web) if held and web else None
+    live = await ask(settings, web) if held and web else None
     for each in live or ():
         row = rows.get(each["group_hex"])
         if row is not None and each["partition"] == partition:
@@ -224,11 +225,10 @@ async def unfinished(
     return rows
 
 
-async def ask(web: str) -> list[dict[str, Any]] | None:
+async def ask(settings: Settings, web: str) -> list[dict[str, Any]] | None:
     """The holder's own list; None = it does not answer."""
-    limit = aiohttp.ClientTimeout(total=ASK_LIMIT_S)
     try:
-        async with aiohttp.ClientSession(timeout=limit) as session, session.get(f"{web}/groups") as answer:
+        async with session(settings.app, ASK_LIMIT_S) as asking, asking.get(f"{web}/groups") as answer:
             return list((await answer.json())["groups"])
     except (aiohttp.ClientError, OSError, TimeoutError, ValueError, KeyError):
         return None

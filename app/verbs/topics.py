@@ -32,7 +32,7 @@ from ringfence_kafka.cluster import Cluster
 from ringfence_kafka.config.settings import KafkaSettings, Settings
 from ringfence_kafka.describe import describe
 from ringfence_kafka.errors import BrokerUnavailableError, TopicError
-from ringfence_kafka.refusals import nobody
+from ringfence_kafka.refusals import nobody, readable
 from ringfence_kafka.topics import TopicDescription
 
 _APPEAR_LIMIT_S: Final = 10.0
@@ -134,6 +134,7 @@ async def examine(settings: Settings) -> Findings:
     async with _connected(settings.kafka) as admin:
         described = await describe(admin, [*required(settings), *of_consumers])
     findings = compare(settings, described)
+    findings.notes += readable(settings.kafka)
     # What topics lack, or a state of other topics, comes first: the rest can wait until that is repaired.
     sound = [each for each in settings.addresses if not findings.by_address[each.name]]
     async with _answered(settings.kafka), Cluster(settings.kafka, settings.app.id) as cluster:

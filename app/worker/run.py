@@ -28,8 +28,10 @@ from app.worker.page import Looks
 from app.worker.progress import EVERY_S as PROGRESS_EVERY_S
 from app.worker.progress import ProgressLine
 from app.worker.transport import BatchTransport
+from ringfence_client.guard import guard_of
 from ringfence_client.web import advertised
 from ringfence_kafka import collector, failpoints, insides, logs, passing
+from ringfence_kafka.access import Tokens
 from ringfence_kafka.cluster import Cluster
 from ringfence_kafka.config.settings import KafkaSettings, Settings
 from ringfence_kafka.errors import PrerequisiteError, TopicError
@@ -116,6 +118,7 @@ def create_app(settings: Settings, known: Faults | None = None, denied: Faults |
         known: Faults of addresses that were found beforehand.
         denied: Of these, rights that are missing.
     """
+    guard = guard_of(settings.app)
     servers = ";".join(f"kafka://{server.strip()}" for server in settings.kafka.bootstrap_servers.split(","))
     app = RingfenceApp(
         settings.app.id,
@@ -127,7 +130,7 @@ def create_app(settings: Settings, known: Faults | None = None, denied: Faults |
         broker_max_poll_interval=POLL_INTERVAL_MAX_S,
         broker_session_timeout=SESSION_TIMEOUT_S,
         # The group's members tell it: `ringfence status` finds them so. It is none of Faust's own pages' business.
-        canonical_url=advertised(settings.app.web_host, settings.app.web_port)
+        canonical_url=advertised(settings.app.web_host, settings.app.web_port, guard=guard)
         if settings.app.web_port
         else "",
         consumer_auto_offset_reset="earliest",
@@ -142,6 +145,7 @@ def create_app(settings: Settings, known: Faults | None = None, denied: Faults |
         web_bind=settings.app.web_host,
         web_enabled=settings.app.web_port > 0,
         web_port=settings.app.web_port or 6066,
+        web_ssl_context=guard.context,
         worker_redirect_stdouts=False,
     )
     app.cluster = Cluster(settings.kafka, settings.app.id)
@@ -154,6 +158,7 @@ def create_app(settings: Settings, known: Faults | None = None, denied: Faults |
     app.transport.excluded = app.end
     app.watch = BrokerWatch(app.cluster.ping, log, "lanes wait for it")
     app.web = web.StatusWeb(app)
+    app.web.web_app.middlewares.append(guard.middleware())
     web.register(app, app.lanes, app.watch, metrics.show(app.lanes, app.watch), Looks(settings))
     for address in settings.addresses:
         address_agent.register(app, settings.app.id, address, app.lanes)
@@ -164,6 +169,8 @@ def create_app(settings: Settings, known: Faults | None = None, denied: Faults |
 def _credentials(kafka: KafkaSettings) -> Any:
     """What Faust takes to get into the cluster."""
     context = ssl_context(kafka) if kafka.uses_ssl else None
+    if kafka.uses_tokens:
+        return faust.OAuthCredentials(oauth_cb=Tokens(kafka), ssl_context=context)
     if kafka.uses_sasl:
         return faust.SASLCredentials(
             username=kafka.sasl_username,

@@ -56,6 +56,7 @@ REST_S: Final = 1.0
 """How long a partition that cannot be read rests before it is fetched again. The broker says at once that it may not be."""
 QUIET_S: Final = 1.0
 """Markers and aborted records behind the last record travel by themselves when nothing else has come for so long."""
+QUIET_AGAIN_S: Final = 0.1
 FAILED_AGAIN_S: Final = 10.0
 """Where aiokafka's fetching ends so soon after it was started again, it is not started at once."""
 
@@ -227,8 +228,10 @@ class BatchConsumerThread(driver.AIOKafkaConsumerThread):  # type: ignore[misc]
 
         Else a partition that was read to its end would show a lag for as long as it rests.
         """
+        batches: dict[TopicPartition, FetchedBatch] = {}
+        if subscriptions.reassignment_in_progress or subscriptions.subscription is None:
+            return batches
         due = time.monotonic() - QUIET_S
-        batches = {}
         for tp in [each for each, since in self._empty_since.items() if since <= due]:
             if not subscriptions.is_assigned(tp):
                 self._forget_empty(tp)
@@ -238,10 +241,10 @@ class BatchConsumerThread(driver.AIOKafkaConsumerThread):  # type: ignore[misc]
         return batches
 
     def _quiet_left(self) -> float:
-        """Seconds until the next such stretch is to travel."""
+        """Seconds until the next such stretch is to travel; never none, because a rebalance may hold it back."""
         now = time.monotonic()
         due = (since + QUIET_S - now for tp, since in self._empty_since.items() if self._is_wanted(tp))
-        return max(0.0, min(due, default=math.inf))
+        return max(QUIET_AGAIN_S, min(due, default=math.inf))
 
     def _forget_empty(self, tp: TopicPartition) -> tuple[int, int]:
         self._empty_since.pop(tp, None)

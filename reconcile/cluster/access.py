@@ -11,7 +11,7 @@ from typing import Final
 
 from confluent_kafka import KafkaError
 
-from ringfence_kafka import refusals
+from ringfence_kafka import reachable, refusals
 from ringfence_kafka.config.settings import KafkaSettings
 from ringfence_kafka.errors import BrokerUnavailableError
 from ringfence_kafka.security import ssl_context
@@ -45,7 +45,8 @@ def unreachable(kafka: KafkaSettings, heard: Iterable[KafkaError]) -> BrokerUnav
         else:
             return refusals.refused(said["server"], _reason(kafka, error, said["server"], said["text"]))
     if not absent:  # connections that ended without a word are passed over by the client
-        return refusals.refused(kafka.bootstrap_servers.split(",")[0].strip(), refusals.protocol(kafka))
+        first = kafka.bootstrap_servers.split(",")[0].strip()
+        return refusals.refused(first, refusals.protocol(kafka, _tls(first)))
     return refusals.nobody(kafka, absent)
 
 
@@ -58,12 +59,19 @@ def _away(error: KafkaError, text: str) -> str | None:
 
 def _reason(kafka: KafkaSettings, error: KafkaError, server: str, text: str) -> str:
     if error.code() == KafkaError._AUTHENTICATION:  # noqa: SLF001 - its name in the client
+        if "current SASL state" in text:
+            return refusals.no_login(kafka)
         return refusals.mechanism(kafka) if "Unsupported SASL mechanism" in text else refusals.password(kafka)
     if "certificate verify failed" in text:
         return refusals.authority(kafka, _distrust(kafka, server) or "certificate verify failed")
     if found := _ALERT.search(text):
         return refusals.certificate(kafka, f"alert {found[1].strip()}")
-    return refusals.protocol(kafka)
+    return refusals.protocol(kafka, _tls(server))
+
+
+def _tls(server: str) -> bool | None:
+    host, _, port = server.rpartition(":")
+    return reachable.speaks_tls(host, int(port))
 
 
 def _distrust(kafka: KafkaSettings, server: str) -> str | None:

@@ -14,6 +14,7 @@ _POLL_RECORDS: Final = 20_000
 """Spark asks for the log's ends at each poll: with Kafka's 500 records most of the time goes there."""
 _FETCH_BYTES: Final = 8 * 2**20
 _FETCH_WAIT_MS: Final = 10
+_OAUTH: Final = "org.apache.kafka.common.security.oauthbearer"
 
 
 def kafka_options(kafka: KafkaSettings) -> dict[str, str]:
@@ -39,8 +40,10 @@ def kafka_options(kafka: KafkaSettings) -> dict[str, str]:
     if kafka.uses_ssl and kafka.ssl_certfile:
         options["ssl.keystore.type"] = "PEM"
         options["ssl.keystore.certificate.chain"] = Path(kafka.ssl_certfile).read_text("utf-8")
-        options["ssl.keystore.key"] = _pkcs8(Path(kafka.ssl_keyfile))
-    if kafka.uses_sasl:
+        options["ssl.keystore.key"] = _pkcs8(Path(kafka.ssl_keyfile), kafka.ssl_key_password())
+    if kafka.uses_tokens:
+        options |= _tokens(kafka)
+    elif kafka.uses_sasl:
         plain = kafka.sasl_mechanism == "PLAIN"
         module = "plain.PlainLoginModule" if plain else "scram.ScramLoginModule"
         options["sasl.mechanism"] = kafka.sasl_mechanism
@@ -51,7 +54,26 @@ def kafka_options(kafka: KafkaSettings) -> dict[str, str]:
     return {f"kafka.{name}": value for name, value in options.items()}
 
 
-def _pkcs8(file: Path) -> str:
+def _tokens(kafka: KafkaSettings) -> dict[str, str]:
+    """Java fetches its tokens itself."""
+    if kafka.sasl_oauth_callback:
+        raise ConfigurationError(
+            f"kafka.sasl_oauth_callback = {kafka.sasl_oauth_callback!r}: Spark's Kafka client is Java's and cannot call it: use client "
+            "credentials (sasl_oauth_token_url), or another login for this verb, with --command-config"
+        )
+    login = (
+        f"clientId={_quoted(kafka.sasl_oauth_client_id)} clientSecret={_quoted(kafka.oauth_client_secret())}"
+    )
+    scope = f" scope={_quoted(kafka.sasl_oauth_scope)}" if kafka.sasl_oauth_scope else ""
+    return {
+        "sasl.mechanism": kafka.sasl_mechanism,
+        "sasl.oauthbearer.token.endpoint.url": kafka.sasl_oauth_token_url,
+        "sasl.login.callback.handler.class": f"{_OAUTH}.secured.OAuthBearerLoginCallbackHandler",
+        "sasl.jaas.config": f"{_OAUTH}.OAuthBearerLoginModule required {login}{scope};",
+    }
+
+
+def _pkcs8(file: Path, password: str | None) -> str:
     """A private key as Java reads it; OpenSSL and Python read older formats too.
 
     Raises:
@@ -61,14 +83,20 @@ def _pkcs8(file: Path) -> str:
     if "-----BEGIN PRIVATE KEY-----" in text:
         return text
     try:
-        key = serialization.load_pem_private_key(text.encode(), password=None)
+        key = serialization.load_pem_private_key(
+            text.encode(), password=None if password is None else password.encode()
+        )
     except (ValueError, TypeError, UnsupportedAlgorithm) as error:
         raise ConfigurationError(
-            f"kafka.ssl_keyfile = {file}: not a private key that can be read without a password ({error}): "
+            f"kafka.ssl_keyfile = {file}: not a private key that can be read {_by(password)} ({error}): "
             f"`openssl pkcs8 -topk8 -nocrypt -in {file}` makes one"
         ) from error
     kind, plain = serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
     return key.private_bytes(serialization.Encoding.PEM, kind, plain).decode()
+
+
+def _by(password: str | None) -> str:
+    return "without a password" if password is None else "with that password"
 
 
 def _quoted(text: str) -> str:

@@ -1,14 +1,13 @@
 """``[kafka]``, and every other table that says how to reach a cluster."""
 
 import os
-import re
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Literal, Self
 
 from pydantic import Field, PrivateAttr, field_validator, model_validator
 
 from ringfence_kafka.config import properties
+from ringfence_kafka.config.access_faults import access_faults
 from ringfence_kafka.config.section import Section
 
 
@@ -18,15 +17,25 @@ class KafkaSettings(Section):
     bootstrap_servers: str = Field(default="127.0.0.1:9092", min_length=1)
     """Comma-separated ``host:port``."""
     security_protocol: Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"] = "PLAINTEXT"
-    sasl_mechanism: Literal["", "PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"] = ""
+    sasl_mechanism: Literal["", "PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"] = ""
     sasl_username: str = ""
     sasl_password_env: str = ""
     """Name of the environment variable that holds the password."""
+    sasl_oauth_callback: str = ""
+    """``pkg.module:function`` that returns a token, or a token and when it expires (seconds since the epoch)."""
+    sasl_oauth_token_url: str = ""
+    """Where an identity provider gives tokens for client credentials."""
+    sasl_oauth_client_id: str = ""
+    sasl_oauth_client_secret_env: str = ""
+    """Name of the environment variable that holds the secret."""
+    sasl_oauth_scope: str = ""
     ssl_cafile: str = ""
     """PEM file of the authority that signed the brokers' certificates; empty = the system's."""
     ssl_certfile: str = ""
     """PEM file of the client's certificate, where brokers ask for one."""
     ssl_keyfile: str = ""
+    ssl_key_password_env: str = ""
+    """Name of the environment variable that holds the password of an encrypted key."""
     command_config: str = ""
     """A file of Java properties, as Kafka's own tools take it: it says what the keys here do not."""
     properties: dict[str, str] = Field(default_factory=dict)
@@ -86,8 +95,13 @@ class KafkaSettings(Section):
 
     @property
     def uses_sasl(self) -> bool:
-        """Whether clients log in with a name and a password."""
+        """Whether clients log in."""
         return self.security_protocol.startswith("SASL_")
+
+    @property
+    def uses_tokens(self) -> bool:
+        """Whether they log in with a token instead."""
+        return self.uses_sasl and self.sasl_mechanism == "OAUTHBEARER"
 
     @property
     def uses_ssl(self) -> bool:
@@ -96,36 +110,8 @@ class KafkaSettings(Section):
 
     @model_validator(mode="after")
     def _security_fits_together(self) -> Self:
-        sasl = {
-            each: getattr(self, each) for each in ("sasl_mechanism", "sasl_username", "sasl_password_env")
-        }
-        ssl = {each: getattr(self, each) for each in ("ssl_cafile", "ssl_certfile", "ssl_keyfile")}
-        protocol = f"security_protocol = {self.security_protocol!r}"
-        if self.uses_sasl and not self.sasl_password_env and "sasl_password" in self._secrets():
-            del sasl["sasl_password_env"]
-        if self.uses_sasl and not all(sasl.values()):
-            missing = ", ".join(key for key, value in sasl.items() if not value)
-            raise ValueError(f"{protocol} needs {missing}: add them, or choose another protocol")
-        for keys, used in ((sasl, self.uses_sasl), (ssl, self.uses_ssl)):
-            extra = [
-                f"{key} = {_variable(value) if key == 'sasl_password_env' else repr(value)}"
-                for key, value in keys.items()
-                if value
-            ]
-            if extra and not used:
-                raise ValueError(
-                    f"{', '.join(extra)} has no effect with {protocol}: remove it, or set the protocol"
-                )
-        if bool(self.ssl_certfile) != bool(self.ssl_keyfile):
-            there, lacking = sorted(("ssl_certfile", "ssl_keyfile"), key=lambda each: not ssl[each])
-            raise ValueError(f"{there} = {ssl[there]!r} needs {lacking}: set both or neither")
-        for key, value in ssl.items():
-            if value and not Path(value).is_file():
-                raise ValueError(f"{key} = {value!r}: no such file: name a PEM file")
-        if self.uses_sasl and self.sasl_password_env and not os.environ.get(self.sasl_password_env):
-            raise ValueError(
-                f"sasl_password_env = {_variable(self.sasl_password_env)}: that variable is not set: export it"
-            )
+        for fault in access_faults(self, self._secrets()):
+            raise ValueError(fault)
         return self
 
     def sasl_password(self) -> str:
@@ -139,10 +125,25 @@ class KafkaSettings(Section):
         """Where the password stands, for errors."""
         return f"${self.sasl_password_env}" if self.sasl_password_env else self.command_config
 
+    def oauth_client_secret(self) -> str:
+        """The same of an identity provider."""
+        name = self.sasl_oauth_client_secret_env
+        return os.environ[name] if name else self._secrets()["sasl_oauth_client_secret"]
+
+    @property
+    def oauth_secret_place(self) -> str:
+        """Where that stands, for errors."""
+        return (
+            f"${self.sasl_oauth_client_secret_env}"
+            if self.sasl_oauth_client_secret_env
+            else self.command_config
+        )
+
+    def ssl_key_password(self) -> str | None:
+        """The password of an encrypted key; None = there is none."""
+        if self.ssl_key_password_env:
+            return os.environ[self.ssl_key_password_env]
+        return self._secrets().get("ssl_key_password")
+
     def _secrets(self) -> Mapping[str, str]:
         return properties.read(self.command_config).secrets if self.command_config else {}
-
-
-def _variable(name: str) -> str:
-    """The name of a variable for an error, unless it looks like a password that somebody put in its place."""
-    return repr(name) if re.fullmatch(r"[A-Z_][A-Z0-9_]*", name) else "(hidden: may be the password itself)"

@@ -23,6 +23,13 @@ ENV_DELIMITER: Final = "__"
 _SECRET: Final = re.compile(r"pass|secret|token|jaas", re.IGNORECASE)
 """A key of such a name is misplaced here, and no error repeats its value. ``sasl_password_env`` holds a name."""
 
+SECRET_VARIABLES: Final = (
+    "sasl_password_env",
+    "sasl_oauth_client_secret_env",
+    "ssl_key_password_env",
+    "web_token_env",
+)
+"""Keys that name a variable which holds a secret."""
 _CONNECTION_KEPT: Final = frozenset({"bootstrap_servers", "properties"})
 """What a file of the command line leaves of ``[kafka]``: the rest says how to get in."""
 
@@ -133,8 +140,15 @@ def _password_variables(data: Mapping[str, Any], environ: Mapping[str, str]) -> 
         tables += [bridge.get("source"), bridge.get("target")]
     for connection in _tables(data.get("cluster_connections")):
         tables += _tables(connection.get("members"))
-    named = {str(each.get("sasl_password_env")) for each in tables if isinstance(each, dict)}
-    return named | {environ.get(f"{ENV_PREFIX}KAFKA{ENV_DELIMITER}SASL_PASSWORD_ENV", "")}
+    tables.append(data.get("app"))
+    named = {str(each.get(key)) for each in tables if isinstance(each, dict) for key in SECRET_VARIABLES}
+    sections = ("APP", "KAFKA")
+    names = (
+        f"{ENV_PREFIX}{section}{ENV_DELIMITER}{key.upper()}"
+        for section in sections
+        for key in SECRET_VARIABLES
+    )
+    return named | {environ.get(name, "") for name in names}
 
 
 def _tables(value: Any) -> list[dict[str, Any]]:
@@ -262,7 +276,11 @@ def _without_secrets(name: str, value: Any) -> Any:
         return {key: _without_secrets(str(key), each) for key, each in value.items()}
     if isinstance(value, list | tuple):
         return [_without_secrets(name, each) for each in value]
-    return "(hidden)" if _SECRET.search(name) and name != "sasl_password_env" else value
+    return (
+        "(hidden)"
+        if _SECRET.search(name) and not name.endswith("_env") and name != "sasl_oauth_token_url"
+        else value
+    )
 
 
 def _siblings(location: tuple[int | str, ...]) -> set[str]:

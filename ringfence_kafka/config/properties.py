@@ -18,6 +18,10 @@ KEYS: Final = {
     "sasl.mechanism": "sasl_mechanism",
     "sasl.mechanisms": "sasl_mechanism",
     "sasl.username": "sasl_username",
+    "sasl.oauthbearer.client.credentials.client.id": "sasl_oauth_client_id",
+    "sasl.oauthbearer.client.id": "sasl_oauth_client_id",
+    "sasl.oauthbearer.scope": "sasl_oauth_scope",
+    "sasl.oauthbearer.token.endpoint.url": "sasl_oauth_token_url",
     "ssl.ca.location": "ssl_cafile",
     "ssl.certificate.location": "ssl_certfile",
     "ssl.key.location": "ssl_keyfile",
@@ -28,11 +32,22 @@ _STORES: Final = {"truststore": ("ssl_cafile",), "keystore": ("ssl_certfile", "s
 """Java's files, and the keys that one in PEM stands for."""
 
 _PASSWORD: Final = "sasl_password"  # noqa: S105 - a name
-_SECRETS: Final = {"sasl.password": _PASSWORD}
+_SECRETS: Final = {
+    "sasl.password": _PASSWORD,
+    "sasl.oauthbearer.client.credentials.client.secret": "sasl_oauth_client_secret",
+    "sasl.oauthbearer.client.secret": "sasl_oauth_client_secret",
+    "ssl.key.password": "ssl_key_password",
+}
 _JAAS: Final = "sasl.jaas.config"
 _LOGIN: Final = re.compile(r"\s*(?P<module>[\w.$]+)\s+\w+\s+(?P<options>.*?);\s*", re.DOTALL)
 _OPTION: Final = re.compile(r"""([\w.]+)\s*=\s*(?:"((?:\\.|[^"\\])*)"|'((?:\\.|[^'\\])*)'|([^\s"';]+))""")
-_LOGIN_MODULES: Final = ("PlainLoginModule", "ScramLoginModule")
+_LOGIN_MODULES: Final = ("PlainLoginModule", "ScramLoginModule", "OAuthBearerLoginModule")
+_TOKENS: Final = "OAuthBearerLoginModule"
+_CALLBACK: Final = "sasl.login.callback.handler.class"
+_KAFKAS_CALLBACK: Final = re.compile(
+    r"org\.apache\.kafka\.common\.security\.oauthbearer\.(secured\.)?OAuthBearerLoginCallbackHandler"
+)
+"""Client credentials, by Java's own; what else stands there is code."""
 
 _VERIFIED: Final = {
     "ssl.endpoint.identification.algorithm": "https",
@@ -74,7 +89,7 @@ OWNED: Final = {
         _TOPICS: "allow.auto.create.topics metadata.max.age.ms topic.metadata.refresh.interval.ms",
         _CODE: (
             "builtin.features debug enable.random.seed log_level metric.reporters opaque plugin.library.paths "
-            "sasl.client.callback.handler.class sasl.login.callback.handler.class sasl.login.class security.providers "
+            "sasl.client.callback.handler.class sasl.login.class security.providers "
             "ssl.engine.factory.class"
         ),
     }.items()
@@ -141,15 +156,7 @@ def _sort_out(
     name: str, value: str, properties: Mapping[str, object], found: Translated, *, from_file: bool
 ) -> None:
     if name in _SECRETS or name == _JAAS:
-        if not from_file:
-            raise ValueError(
-                "a secret stands in no configuration and on no command line: use sasl_username and sasl_password_env, or a file "
-                "with --command-config"
-            )
-        if name == _JAAS:
-            _log_in(value, found)
-        else:
-            found.secrets[_SECRETS[name]] = value
+        _keep_secret(name, value, found, from_file=from_file)
     elif name in KEYS:
         found.keys[KEYS[name]] = value
     elif parts := re.fullmatch(r"ssl\.(truststore|keystore)\.(\w+|certificate\.chain)", name):
@@ -157,10 +164,35 @@ def _sort_out(
     elif name in _VERIFIED:
         if value.lower() != _VERIFIED[name]:
             raise ValueError("certificates and host names of brokers are always verified: remove it")
+    elif (name == _CALLBACK and _KAFKAS_CALLBACK.fullmatch(value)) or (
+        name == "sasl.oauthbearer.method" and value in {"oidc", "default"}
+    ):
+        pass
+    elif name == _CALLBACK:
+        raise ValueError(f"{_CODE}: name a function of Python's as sasl_oauth_callback")
     elif name in OWNED:
         raise ValueError(f"{OWNED[name]}: remove it")
     else:
         found.passed[name] = value
+
+
+def _keep_secret(name: str, value: str, found: Translated, *, from_file: bool) -> None:
+    if not from_file:
+        raise ValueError(
+            "a secret stands in no configuration and on no command line: use sasl_username and sasl_password_env, or a file "
+            "with --command-config"
+        )
+    if name == _JAAS:
+        _log_in(value, found)
+    else:
+        found.secrets[_SECRETS[name]] = value
+
+
+def _tokens_by(name: str, value: str) -> bool:
+    """Whether it says that tokens come by client credentials, which the other properties say anyway."""
+    if name == _CALLBACK and not _KAFKAS_CALLBACK.fullmatch(value):
+        raise ValueError(f"{_CODE}: name a function of Python's as sasl_oauth_callback")
+    return name == _CALLBACK or (name == "sasl.oauthbearer.method" and value in {"oidc", "default"})
 
 
 def _log_in(jaas: str, found: Translated) -> None:
@@ -175,6 +207,13 @@ def _log_in(jaas: str, found: Translated) -> None:
         each[1]: re.sub(r"\\(.)", r"\1", each[2] or each[3] or each[4] or "")
         for each in _OPTION.finditer(login["options"])
     }
+    if module == _TOKENS:
+        for option, key in (("clientId", "sasl_oauth_client_id"), ("scope", "sasl_oauth_scope")):
+            if options.get(option):
+                found.keys[key] = options[option]
+        if options.get("clientSecret"):
+            found.secrets["sasl_oauth_client_secret"] = options["clientSecret"]
+        return
     if not options.get("username") or not options.get("password"):
         raise ValueError("needs username and password: add them")
     found.keys["sasl_username"], found.secrets[_PASSWORD] = options["username"], options["password"]
@@ -185,6 +224,8 @@ def _open_store(
 ) -> None:
     kind = str(properties.get(f"ssl.{store}.type", "JKS")).upper()
     keys = " and ".join(_STORES[store])
+    if kind != "PEM" and part != "location" and f"ssl.{store}.location" in properties:
+        return  # said of that
     if kind != "PEM":
         raise ValueError(
             f"a {store} of type {kind} is Java's own: export it as PEM (keytool -importkeystore … -deststoretype PKCS12, then openssl "

@@ -4,6 +4,7 @@ Unknown keys, wrong types, impossible combinations and keys whose feature this v
 errors that name the key, its value and the way out. Nothing is ignored.
 """
 
+import os
 import socket
 from collections import Counter
 from collections.abc import Iterator
@@ -22,6 +23,7 @@ from pydantic import (
 
 from ringfence_kafka import wire
 from ringfence_kafka.config import patterns
+from ringfence_kafka.config.access_faults import variable
 from ringfence_kafka.config.addresses import AddressDefaults, AddressSettings
 from ringfence_kafka.config.bridge_faults import Addressed, bridge_faults
 from ringfence_kafka.config.bridges import BridgeSettings, ConnectionSettings
@@ -64,6 +66,13 @@ class AppSettings(Section):
     web_host: str = Field(default="127.0.0.1", min_length=1)
     web_port: int = Field(default=6066, ge=0, le=65535)
     """0 = no web server."""
+    web_token_env: str = ""
+    """Name of the environment variable that holds the token which pages ask for; empty = they ask for none."""
+    web_tls_certfile: str = ""
+    """PEM file: with it pages are served over TLS."""
+    web_tls_keyfile: str = ""
+    web_tls_cafile: str = ""
+    """PEM file of the authority that signed it, for verbs that ask consumers; empty = the system's."""
     resident_ids_max: int = Field(default=1_000_000, ge=0)
     """A lane with a larger id_cache_size keeps its index in RocksDB instead of in memory."""
 
@@ -73,6 +82,22 @@ class AppSettings(Section):
         if value == NIGHTS_FOLDER:
             raise ValueError("that folder of data_dir is the nightly job's: choose another name")
         return value
+
+    @model_validator(mode="after")
+    def _pages_fit_together(self) -> Self:
+        files = ("web_tls_certfile", "web_tls_keyfile", "web_tls_cafile")
+        given = {each: value for each in files if (value := getattr(self, each))}
+        if ("web_tls_certfile" in given) != ("web_tls_keyfile" in given):
+            there, lacking = sorted(files[:2], key=lambda each: each not in given)
+            raise ValueError(f"{there} = {given[there]!r} needs {lacking}: set both or neither")
+        for key, value in given.items():
+            if not Path(value).is_file():
+                raise ValueError(f"{key} = {value!r}: no such file: name a PEM file")
+        if self.web_token_env and not os.environ.get(self.web_token_env):
+            raise ValueError(
+                f"web_token_env = {variable(self.web_token_env)}: that variable is not set: export it"
+            )
+        return self
 
     @property
     def instance_name(self) -> str:

@@ -92,7 +92,7 @@ def _accepted(secured: SecuredBroker, name: str) -> list[str]:
     return sorted((each.id or b"").decode() for each in got)
 
 
-@pytest.mark.parametrize("way", ["tls", "plain", "scram"])
+@pytest.mark.parametrize("way", ["locked", "plain", "scram", "token"])
 def test_every_verb_gets_in(
     secured: SecuredBroker, way: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -187,15 +187,19 @@ REFUSED: Final[dict[str, tuple[Callable[[SecuredBroker], Access], str]]] = {
     ),
     "no login where one is due": (
         lambda broker: Access(broker.scram.bootstrap, {}, {}),
-        "is kafka.security_protocol = 'PLAINTEXT' what that port speaks?",
+        "it may want a login, and kafka.security_protocol = 'PLAINTEXT' has none: set 'SASL_PLAINTEXT' and sasl_mechanism",
     ),
     "no TLS where it is due": (
         lambda broker: Access(broker.tls.bootstrap, {}, {}),
-        "is kafka.security_protocol = 'PLAINTEXT' what that port speaks?",
+        "that port speaks TLS, and kafka.security_protocol = 'PLAINTEXT' does not: set 'SSL'",
     ),
     "TLS where none is": (
         lambda broker: Access(broker.plaintext, broker.tls.options, {}),
-        "is kafka.security_protocol = 'SSL' what that port speaks?",
+        "that port does not speak TLS, and kafka.security_protocol = 'SSL' does: name the port of a listener that does",
+    ),
+    "a login where none is taken": (
+        lambda broker: Access(broker.plaintext, broker.scram.options, broker.scram.environment),
+        "it takes no login on that port: kafka.security_protocol = 'SASL_PLAINTEXT' is for another listener",
     ),
 }
 """Name → a way that is not let in, and what is said of it."""

@@ -198,7 +198,7 @@ async def test_nobody_there() -> None:
     """Nobody listens: the error names the address, at once."""
     begin = time.monotonic()
 
-    with pytest.raises(BrokerUnavailableError, match=r"bootstrap_servers = '127.0.0.1:1': start the broker"):
+    with pytest.raises(BrokerUnavailableError, match=r"bootstrap_servers = '127.0.0.1:1': start it"):
         await topics.examine(_settings("127.0.0.1:1", "any"))
 
     assert time.monotonic() - begin < 5

@@ -5,6 +5,7 @@ from typing import Final
 from tests.mutants import (
     bugs_in_attempts,
     bugs_in_bridges,
+    bugs_in_conventions,
     bugs_in_groups,
     bugs_in_growth,
     bugs_in_handover,
@@ -38,5 +39,6 @@ CATALOG: Final[tuple[Mutant, ...]] = (
     *bugs_in_repair.MUTANTS,
     *bugs_in_reconciled_transactions.MUTANTS,
     *bugs_in_reconciled_bridges.MUTANTS,
+    *bugs_in_conventions.MUTANTS,
     *bugs_in_status.MUTANTS,
 )

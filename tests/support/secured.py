@@ -1,4 +1,4 @@
-"""A broker that clients may only enter in one of three secured ways, and the configurations that get them in.
+"""A broker that clients may only enter in one of four secured ways, and the configurations that get them in.
 
 The broker itself, and the tests' own clients, keep the plaintext listener that every embedded broker has.
 """
@@ -22,6 +22,7 @@ from confluent_kafka.admin import (
     UserScramCredentialUpsertion,
 )
 from cryptography.hazmat.primitives.serialization import (
+    BestAvailableEncryption,
     Encoding,
     NoEncryption,
     PrivateFormat,
@@ -31,6 +32,7 @@ from cryptography.hazmat.primitives.serialization import (
 from app.embedded import listeners
 from app.embedded.broker import HOST, EmbeddedBroker
 from app.embedded.listeners import Listener
+from tests.support import tokens
 from tests.support.kafka import WAIT_S
 
 USER: Final = "ringfence-user"
@@ -41,7 +43,7 @@ PASSWORD_VARIABLE: Final = "RINGFENCE_KAFKA_PASSWORD"  # noqa: S105 - a name
 
 SCRAM_ITERATIONS: Final = 4096
 
-_PROTOCOLS: Final = {"TLS": "SSL", "PLAIN": "SASL_SSL", "SCRAM": "SASL_PLAINTEXT"}
+_PROTOCOLS: Final = {"TLS": "SSL", "PLAIN": "SASL_SSL", "SCRAM": "SASL_PLAINTEXT", "TOKEN": "SASL_PLAINTEXT"}
 """By listener."""
 
 Right = tuple[ResourceType, str, ResourcePatternType, AclOperation]
@@ -108,6 +110,12 @@ class Certificates:
         """Another authority, which signed nothing of this broker."""
         return self._write("stranger.pem", trustme.CA().cert_pem.bytes())
 
+    def locked_key(self) -> Path:
+        """The client's, encrypted with :data:`PASSWORD`."""
+        key = load_pem_private_key(self.client_key.read_bytes(), password=None)
+        locked = BestAvailableEncryption(PASSWORD.encode())
+        return self._write("locked.key", key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, locked))
+
     def _write(self, name: str, content: bytes) -> Path:
         path = self._folder / name
         path.write_bytes(content)
@@ -115,7 +123,7 @@ class Certificates:
 
 
 class SecuredBroker:
-    """A broker with three listeners: TLS with client certificates, SASL_SSL with PLAIN, SASL_PLAINTEXT with SCRAM.
+    """A broker with four listeners: TLS with client certificates, SASL_SSL with PLAIN, SASL_PLAINTEXT with SCRAM and with tokens.
 
     :data:`USER` may do everything, others what they are granted.
     """
@@ -149,6 +157,25 @@ class SecuredBroker:
             "ssl_keyfile": str(self.certificates.client_key),
         }
         return Access(self._address("TLS"), {"security_protocol": "SSL", **files}, {})
+
+    @property
+    def locked(self) -> Access:
+        """The same with a key that is encrypted."""
+        files = {
+            "ssl_keyfile": str(self.certificates.locked_key()),
+            "ssl_key_password_env": PASSWORD_VARIABLE,
+        }
+        return dataclasses.replace(self.tls.but(**files), environment={PASSWORD_VARIABLE: PASSWORD})
+
+    @property
+    def token(self) -> Access:
+        """With a token of a function's."""
+        options = {
+            "security_protocol": "SASL_PLAINTEXT",
+            "sasl_mechanism": "OAUTHBEARER",
+            "sasl_oauth_callback": "tests.support.tokens:token",
+        }
+        return Access(self._address("TOKEN"), options, {tokens.SUBJECT_VARIABLE: USER})
 
     @property
     def plain(self) -> Access:
@@ -191,6 +218,7 @@ class SecuredBroker:
         further = {name: Listener(self._ports[name], protocol) for name, protocol in _PROTOCOLS.items()}
         plain_login = "org.apache.kafka.common.security.plain.PlainLoginModule"
         scram_login = "org.apache.kafka.common.security.scram.ScramLoginModule"
+        token_login = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule"  # noqa: S105 - a class
         properties = listeners.properties(plain, controller, further) | {
             "listener.name.tls.ssl.client.auth": "required",
             "listener.name.tls.ssl.principal.mapping.rules": "RULE:^.*CN=([^,]*).*$/$1/",
@@ -198,6 +226,8 @@ class SecuredBroker:
             "listener.name.plain.plain.sasl.jaas.config": f'{plain_login} required user_{USER}="{PASSWORD}";',
             "listener.name.scram.sasl.enabled.mechanisms": "SCRAM-SHA-512",
             "listener.name.scram.scram-sha-512.sasl.jaas.config": f"{scram_login} required;",
+            "listener.name.token.sasl.enabled.mechanisms": "OAUTHBEARER",
+            "listener.name.token.oauthbearer.sasl.jaas.config": f'{token_login} required unsecuredLoginStringClaim_sub="broker";',
             "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
             "super.users": f"User:ANONYMOUS;User:{USER}",
         }

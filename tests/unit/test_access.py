@@ -11,9 +11,11 @@ from cryptography.hazmat.primitives.serialization import (
     load_pem_private_key,
 )
 
+from reconcile.spark.source_options import kafka_options
 from ringfence_kafka import access, security
 from ringfence_kafka.config.settings import KafkaSettings
 from ringfence_kafka.errors import ConfigurationError
+from ringfence_kafka.security import confluent_options, ssl_context
 
 
 @pytest.fixture
@@ -69,7 +71,7 @@ def test_key_of_another_certificate(certificate: dict[str, str]) -> None:
         assert f"kafka.{key} = {file!r}" in fault
 
 
-def test_encrypted_key(certificate: dict[str, str]) -> None:
+def test_encrypted_key(certificate: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
     """A key with a passphrase: OpenSSL would ask on the terminal, and a worker would wait there for ever."""
     file = Path(certificate["ssl_keyfile"])
     key = load_pem_private_key(file.read_bytes(), password=None)
@@ -77,4 +79,16 @@ def test_encrypted_key(certificate: dict[str, str]) -> None:
         key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, BestAvailableEncryption(b"passphrase"))
     )
 
-    assert f"kafka.ssl_keyfile = {str(file)!r} is encrypted: decrypt it" in _fault(**certificate)
+    assert f"kafka.ssl_keyfile = {str(file)!r} is encrypted: name the variable" in _fault(**certificate)
+    monkeypatch.setenv("KEY_PASSWORD", "passphrase")
+    kafka = KafkaSettings.model_validate(
+        {"security_protocol": "SSL", **certificate, "ssl_key_password_env": "KEY_PASSWORD"}
+    )
+    assert ssl_context(kafka) is not None
+    assert confluent_options(kafka)["ssl.key.password"] == "passphrase"
+    assert "-----BEGIN PRIVATE KEY-----" in kafka_options(kafka)["kafka.ssl.keystore.key"]
+    monkeypatch.setenv("KEY_PASSWORD", "another")
+    with pytest.raises(ConfigurationError, match="cannot be used"):
+        ssl_context(kafka)
+    with pytest.raises(ConfigurationError, match="that can be read with that password"):
+        kafka_options(kafka)

@@ -9,7 +9,7 @@ import pytest
 from app.worker import run
 from conf import java
 from reconcile.spark.source_options import kafka_options
-from ringfence_kafka import passing
+from ringfence_kafka import passing, refusals
 from ringfence_kafka.access import client_options, consumer_options, producer_options
 from ringfence_kafka.config.java_names import JAVA_NAMES
 from ringfence_kafka.config.load import Connection, load, validate
@@ -194,6 +194,36 @@ def test_refused_files(tmp_path: Path, text: str, complaint: str) -> None:
 
     assert str(path) in said
     assert complaint in said
+
+
+def test_a_store_of_javas_is_told_once(tmp_path: Path) -> None:
+    """With its password beside it, which goes with it."""
+    path = tmp_path / "client.properties"
+    path.write_text("ssl.truststore.location=a.jks\nssl.truststore.password=b\nssl.truststore.type=JKS\n")
+
+    assert _fault(command_config=str(path)).count("is Java's own") == 1
+
+
+def test_nothing_is_proposed_that_is_refused() -> None:
+    """Of names that are near."""
+    assert _fault(properties={"fetch.mx.bytes": "1"}).endswith(
+        "fetch.mx.bytes: no client knows it: remove it"
+    )
+
+
+@pytest.mark.parametrize(
+    ("protocol", "mechanism", "told"),
+    [("SASL_PLAINTEXT", "PLAIN", 1), ("SASL_SSL", "PLAIN", 0), ("SASL_PLAINTEXT", "SCRAM-SHA-512", 0)],
+)
+def test_secrets_that_anybody_can_read(
+    protocol: str, mechanism: str, told: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A password over a connection that is not encrypted is worth a note, unless it does not travel."""
+    monkeypatch.setenv("PASSWORD", SECRET)
+    login = {"sasl_mechanism": mechanism, "sasl_username": "u", "sasl_password_env": "PASSWORD"}
+    kafka = _kafka(security_protocol=protocol, **login)
+
+    assert len(refusals.readable(kafka)) == told
 
 
 def test_no_such_file() -> None:

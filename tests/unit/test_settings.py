@@ -45,6 +45,12 @@ def test_defaults() -> None:
             "ssl_cafile": "",
             "ssl_certfile": "",
             "ssl_keyfile": "",
+            "ssl_key_password_env": "",
+            "sasl_oauth_callback": "",
+            "sasl_oauth_token_url": "",
+            "sasl_oauth_client_id": "",
+            "sasl_oauth_client_secret_env": "",
+            "sasl_oauth_scope": "",
             "command_config": "",
             "properties": {},
         },
@@ -54,6 +60,10 @@ def test_defaults() -> None:
             "instance": "",
             "web_host": "127.0.0.1",
             "web_port": 6066,
+            "web_token_env": "",
+            "web_tls_certfile": "",
+            "web_tls_keyfile": "",
+            "web_tls_cafile": "",
             "resident_ids_max": 1_000_000,
         },
         "address_defaults": {
@@ -334,8 +344,9 @@ def test_bootstrap_servers(servers: str) -> None:
         (
             {"kafka": {"zzz": "x"}},
             (
-                "kafka.zzz = 'x': unknown key: known keys are bootstrap_servers, command_config, properties, sasl_mechanism, sasl_password_env, "
-                "sasl_username, security_protocol, ssl_cafile, ssl_certfile, ssl_keyfile"
+                "kafka.zzz = 'x': unknown key: known keys are bootstrap_servers, command_config, properties, sasl_mechanism, sasl_oauth_callback, sasl_oauth_client_id, "
+                "sasl_oauth_client_secret_env, sasl_oauth_scope, sasl_oauth_token_url, sasl_password_env, "
+                "sasl_username, security_protocol, ssl_cafile, ssl_certfile, ssl_key_password_env, ssl_keyfile"
             ),
         ),
         (

@@ -1,0 +1,102 @@
+"""Who may look at the pages of workers, consumers and bridges: TLS and a token, both where they are configured."""
+
+import hmac
+import os
+import ssl
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import Final
+
+import aiohttp
+from aiohttp import web
+from aiohttp.typedefs import Handler, Middleware
+
+from ringfence_kafka.config.settings import AppSettings
+from ringfence_kafka.errors import ConfigurationError
+
+_ALIVE: Final = "/live"
+_READY: Final = "/health"
+_BEARER: Final = "Bearer "
+
+
+@dataclass(frozen=True, slots=True)
+class Guard:
+    """Of a server."""
+
+    token: str = ""
+    """Empty = none is asked for."""
+    context: ssl.SSLContext | None = None
+    """None = no TLS."""
+
+    @property
+    def scheme(self) -> str:
+        """Of its addresses."""
+        return "http" if self.context is None else "https"
+
+    def application(self) -> web.Application:
+        """For a server's routes."""
+        return web.Application(middlewares=[self.middleware()])
+
+    def middleware(self) -> Middleware:
+        """Without the token a probe learns whether it is well, and nobody anything else."""
+        expected = (_BEARER + self.token).encode()
+
+        @web.middleware
+        async def guard(request: web.Request, handler: Handler) -> web.StreamResponse:
+            given = request.headers.get("Authorization", "").encode(errors="surrogateescape")
+            if not self.token or request.path == _ALIVE or hmac.compare_digest(given, expected):
+                return await handler(request)
+            if request.path == _READY:
+                status = (await handler(request)).status
+                return web.json_response({"ready": status == HTTPStatus.OK}, status=status)
+            headers = {"WWW-Authenticate": "Bearer"}
+            return web.json_response(
+                {"error": "the token of app.web_token_env is wanted"}, status=401, headers=headers
+            )
+
+        return guard
+
+
+OPEN: Final = Guard()
+"""Whoever reaches it."""
+
+
+def guard_of(app: AppSettings) -> Guard:
+    """As ``[app]`` says.
+
+    Raises:
+        ConfigurationError: its files do not hold what they should.
+    """
+    token = os.environ[app.web_token_env] if app.web_token_env else ""
+    if not app.web_tls_certfile:
+        return Guard(token)
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    try:
+        context.load_cert_chain(app.web_tls_certfile, app.web_tls_keyfile, _no_passphrase)
+    except (OSError, ValueError) as error:
+        raise ConfigurationError(
+            f"app.web_tls_certfile = {app.web_tls_certfile!r}, app.web_tls_keyfile = {app.web_tls_keyfile!r} cannot be used "
+            f"({error}): name readable PEM files of a certificate and of its own key, not encrypted"
+        ) from error
+    return Guard(token, context)
+
+
+def session(app: AppSettings, limit_s: float) -> aiohttp.ClientSession:
+    """For who asks such a server. Raises as :func:`guard_of` does."""
+    headers = {"Authorization": _BEARER + os.environ[app.web_token_env]} if app.web_token_env else {}
+    try:
+        context = ssl.create_default_context(cafile=app.web_tls_cafile or None)
+    except OSError as error:
+        raise ConfigurationError(
+            f"app.web_tls_cafile = {app.web_tls_cafile!r} cannot be used ({error}): name a readable PEM file of certificates"
+        ) from error
+    return aiohttp.ClientSession(
+        timeout=aiohttp.ClientTimeout(total=limit_s),
+        headers=headers,
+        connector=aiohttp.TCPConnector(ssl=context),
+    )
+
+
+def _no_passphrase() -> str:
+    """In place of OpenSSL's own question on the terminal."""
+    raise ValueError("the key is encrypted")

@@ -1,0 +1,189 @@
+"""Tokens for SASL OAUTHBEARER: from a function of the user's, or by client credentials from an identity provider."""
+
+import asyncio
+import base64
+import importlib
+import inspect
+import json
+import sys
+import threading
+import time
+import urllib.error
+import urllib.parse
+import urllib.request
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from ringfence_kafka.config.kafka import KafkaSettings
+from ringfence_kafka.errors import ConfigurationError, PrerequisiteError, named
+
+FETCH_LIMIT_S: Final = 10.0
+UNKNOWN_LIFE_S: Final = 300.0
+"""Of a token that does not tell how long it lives."""
+RENEWED_AT: Final = 0.8
+"""Of its life: before it ends."""
+_ANSWER_BYTES_MAX: Final = 2**20
+_JWT_PARTS: Final = 3
+
+
+class Token(NamedTuple):
+    """As brokers take it."""
+
+    text: str
+    expires: float
+    """Seconds since the epoch."""
+
+
+class TokenSource:
+    """A token is kept until most of its life is over. Its methods may be called in any thread."""
+
+    def __init__(self, kafka: KafkaSettings) -> None:
+        """Loads the function.
+
+        Raises:
+            ConfigurationError: there is none of that name, or its module does not load.
+        """
+        self._kafka = kafka
+        self._lock = threading.Lock()
+        self._kept: tuple[Token, float] | None = None
+        self._function = _loaded(kafka.sasl_oauth_callback) if kafka.sasl_oauth_callback else None
+
+    def for_librdkafka(self, _config: str) -> tuple[str, float]:
+        """For ``oauth_cb``."""
+        token = self.current()
+        return token.text, token.expires
+
+    def current(self) -> Token:
+        """A token that lives on for a while.
+
+        Raises:
+            PrerequisiteError: there is none; says what the function or the identity provider said, and no secret.
+        """
+        with self._lock:
+            now = time.time()
+            if self._kept is not None and now < self._kept[1]:
+                return self._kept[0]
+            token = self._called() if self._function is not None else _granted(self._kafka)
+            if token.expires <= now:
+                raise PrerequisiteError(f"{self._where} gives a token that has expired: look at its clock")
+            self._kept = token, now + RENEWED_AT * (token.expires - now)
+            return token
+
+    @property
+    def _where(self) -> str:
+        kafka = self._kafka
+        if kafka.sasl_oauth_callback:
+            return f"kafka.sasl_oauth_callback = {kafka.sasl_oauth_callback!r}"
+        return f"kafka.sasl_oauth_token_url = {kafka.sasl_oauth_token_url!r}"
+
+    def _called(self) -> Token:
+        if self._function is None:
+            raise AssertionError("there is no function")
+        try:
+            found = self._function()
+            if inspect.isawaitable(found):
+                with ThreadPoolExecutor(1) as pool:  # the caller's thread may have a loop that runs
+                    found = pool.submit(asyncio.run, _awaited(found)).result()
+        except Exception as error:
+            raise PrerequisiteError(f"{self._where} fails: {named(error)}") from error
+        match found:
+            case str(text) if text:
+                return Token(text, _expiry(text))
+            case (str(text), int() | float() as expires) if text:
+                return Token(text, float(expires))
+        raise PrerequisiteError(
+            f"{self._where} returns {type(found).__name__}: it must return the token, or the token and when it expires "
+            "(seconds since the epoch)"
+        )
+
+
+_SOURCES: Final[dict[tuple[str, ...], TokenSource]] = {}
+
+
+def source_of(kafka: KafkaSettings) -> TokenSource:
+    """One for all clients that get in by the same settings: a thousand producers need no thousand tokens.
+
+    Raises:
+        ConfigurationError: as :class:`TokenSource` does.
+    """
+    key = (
+        kafka.sasl_oauth_callback,
+        kafka.sasl_oauth_token_url,
+        kafka.sasl_oauth_client_id,
+        kafka.sasl_oauth_scope,
+        kafka.oauth_secret_place,
+    )
+    if key not in _SOURCES:
+        _SOURCES[key] = TokenSource(kafka)
+    return _SOURCES[key]
+
+
+async def _awaited(found: Any) -> Any:
+    return await found
+
+
+def _loaded(text: str) -> Callable[[], Any]:
+    """The function that ``pkg.module:function`` names; the current folder comes first."""
+    module, _, path = text.partition(":")
+    here = str(Path.cwd())
+    if sys.path[:1] != [here]:
+        sys.path.insert(0, here)
+    try:
+        found: Any = importlib.import_module(module)
+        for part in path.split("."):
+            found = getattr(found, part)
+    except Exception as error:
+        raise ConfigurationError(
+            f"kafka.sasl_oauth_callback = {text!r} does not load ({named(error)}): name a function as pkg.module:function; it is looked "
+            f"for in {here}, then where Python looks"
+        ) from error
+    if not callable(found):
+        raise ConfigurationError(f"kafka.sasl_oauth_callback = {text!r} is no function: name one")
+    function: Callable[[], Any] = found
+    return function
+
+
+def _granted(kafka: KafkaSettings) -> Token:
+    """By client credentials (RFC 6749, 4.4)."""
+    form = {"grant_type": "client_credentials"} | (
+        {"scope": kafka.sasl_oauth_scope} if kafka.sasl_oauth_scope else {}
+    )
+    quoted = (
+        urllib.parse.quote(each, safe="")
+        for each in (kafka.sasl_oauth_client_id, kafka.oauth_client_secret())
+    )
+    login = base64.b64encode(":".join(quoted).encode()).decode()
+    url = kafka.sasl_oauth_token_url
+    request = urllib.request.Request(  # noqa: S310 - https or http, by the settings
+        url,
+        urllib.parse.urlencode(form).encode(),
+        {"Authorization": f"Basic {login}", "Accept": "application/json"},
+    )
+    try:
+        with urllib.request.urlopen(request, timeout=FETCH_LIMIT_S) as answer:  # noqa: S310 - as above
+            found = json.loads(answer.read(_ANSWER_BYTES_MAX))
+        text = found["access_token"]
+        life = float(found.get("expires_in", 0))
+    except urllib.error.HTTPError as error:
+        raise PrerequisiteError(
+            f"kafka.sasl_oauth_token_url = {url!r} refuses kafka.sasl_oauth_client_id = {kafka.sasl_oauth_client_id!r} (HTTP "
+            f"{error.code}): fix the ID, or the secret in {kafka.oauth_secret_place}"
+        ) from error
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise PrerequisiteError(
+            f"kafka.sasl_oauth_token_url = {url!r} gives no token ({named(error)}): fix the address, or start what answers there"
+        ) from error
+    return Token(str(text), time.time() + life if life > 0 else _expiry(str(text)))
+
+
+def _expiry(text: str) -> float:
+    """Of a JWT that tells it; else it is not known."""
+    parts = text.split(".")
+    if len(parts) == _JWT_PARTS:
+        try:
+            return float(json.loads(base64.urlsafe_b64decode(parts[1] + "=" * (-len(parts[1]) % 4)))["exp"])
+        except (ValueError, KeyError, TypeError):
+            pass
+    return time.time() + UNKNOWN_LIFE_S

@@ -1,0 +1,140 @@
+"""Pages behind a token and TLS."""
+
+import socket
+import ssl
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+import trustme
+from aiohttp import web
+
+from app.worker import run
+from ringfence_client.guard import OPEN, Guard, guard_of, session
+from ringfence_client.web import advertised
+from ringfence_kafka.config.load import validate
+from ringfence_kafka.errors import ConfigurationError
+
+TOKEN = "let-me-see"  # noqa: S105 - a test's own
+
+
+@pytest.fixture
+def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
+    """Keys of [app] for both."""
+    monkeypatch.setenv("RINGFENCE_WEB_TOKEN", TOKEN)
+    authority = trustme.CA()
+    certificate = authority.issue_cert("127.0.0.1")
+    authority.cert_pem.write_to_path(tmp_path / "ca.pem")
+    certificate.private_key_pem.write_to_path(tmp_path / "web.key")
+    certificate.cert_chain_pems[0].write_to_path(tmp_path / "web.pem")
+    return {
+        "web_token_env": "RINGFENCE_WEB_TOKEN",
+        "web_tls_certfile": str(tmp_path / "web.pem"),
+        "web_tls_keyfile": str(tmp_path / "web.key"),
+        "web_tls_cafile": str(tmp_path / "ca.pem"),
+    }
+
+
+@asynccontextmanager
+async def _served(guard: Guard) -> AsyncIterator[str]:
+    async def page(request: web.Request) -> web.Response:
+        return web.json_response({"page": request.path}, status=503 if request.path == "/health" else 200)
+
+    application = guard.application()
+    application.add_routes([web.get("/{name}", page), web.post("/{name}", page)])
+    runner = web.AppRunner(application, access_log=None)
+    await runner.setup()
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        await web.SockSite(runner, listener, ssl_context=guard.context).start()
+        try:
+            yield advertised(*listener.getsockname()[:2], guard=guard)
+        finally:
+            await runner.cleanup()
+
+
+async def _get(asking: aiohttp.ClientSession, url: str, **headers: str) -> tuple[int, Any]:
+    async with asking.get(url, headers=headers) as answer:
+        return answer.status, await answer.json()
+
+
+async def test_without_the_token(files: dict[str, str]) -> None:
+    """A probe learns whether it is well; everything else is refused, whatever stands where the token belongs."""
+    async with _served(Guard(TOKEN)) as url, aiohttp.ClientSession() as asking:
+        assert await _get(asking, f"{url}/live") == (200, {"page": "/live"})
+        assert await _get(asking, f"{url}/health") == (503, {"ready": False})
+        for given in ({}, {"Authorization": TOKEN}, {"Authorization": f"Bearer {TOKEN}x"}, {"Authorization": "Bearer "},
+                      {"Authorization": f"Basic {TOKEN}"}):  # fmt: skip
+            for name in ("metrics", "groups"):
+                status, said = await _get(asking, f"{url}/{name}", **given)
+                assert (status, list(said)) == (401, ["error"])
+        async with asking.post(f"{url}/skip") as answer:
+            assert answer.status == 401
+        assert await _get(asking, f"{url}/metrics", Authorization=f"Bearer {TOKEN}") == (
+            200,
+            {"page": "/metrics"},
+        )
+        assert await _get(asking, f"{url}/health", Authorization=f"Bearer {TOKEN}") == (
+            503,
+            {"page": "/health"},
+        )
+
+
+async def test_tls_and_token(files: dict[str, str]) -> None:
+    """Verbs get in by the same settings; who does not know the authority, or speaks no TLS, does not."""
+    app = validate({"app": files}).app
+    async with _served(guard_of(app)) as url:
+        assert url.startswith("https://127.0.0.1:")
+        async with session(app, 10) as asking:
+            assert await _get(asking, f"{url}/groups") == (200, {"page": "/groups"})
+        stranger = app.model_copy(update={"web_tls_cafile": ""})
+        async with session(stranger, 10) as asking:
+            with pytest.raises(aiohttp.ClientConnectorCertificateError):
+                await _get(asking, f"{url}/groups")
+
+
+async def test_open_without_settings() -> None:
+    """As before."""
+    assert guard_of(validate({}).app) == OPEN
+    async with _served(OPEN) as url, session(validate({}).app, 10) as asking:
+        assert url.startswith("http://")
+        assert await _get(asking, f"{url}/metrics") == (200, {"page": "/metrics"})
+
+
+def test_a_worker_has_both(files: dict[str, str]) -> None:
+    """Faust's server is given the same."""
+    made = run.create_app(validate({"app": files}))
+
+    assert isinstance(made.conf.web_ssl_context, ssl.SSLContext)
+    assert [each.__name__ for each in made.web.web_app.middlewares] == ["guard"]
+
+
+@pytest.mark.parametrize(
+    ("change", "complaint"),
+    [
+        ({"web_tls_keyfile": ""}, "needs web_tls_keyfile: set both or neither"),
+        ({"web_tls_certfile": "nowhere.pem"}, "web_tls_certfile = 'nowhere.pem': no such file"),
+        (
+            {"web_token_env": "NOT_SET_ANYWHERE"},
+            "web_token_env = 'NOT_SET_ANYWHERE': that variable is not set",
+        ),
+        ({"web_token_env": TOKEN}, "(hidden: may be the password itself)"),
+    ],
+)
+def test_settings_that_do_not_fit(files: dict[str, str], change: dict[str, str], complaint: str) -> None:
+    """Each names the key and the way out, and no token."""
+    with pytest.raises(ConfigurationError) as caught:
+        validate({"app": files | change})
+
+    assert complaint in str(caught.value)
+    assert TOKEN not in str(caught.value)
+
+
+def test_files_that_hold_something_else(files: dict[str, str]) -> None:
+    """Said before anything listens."""
+    app = validate({"app": files | {"web_tls_keyfile": files["web_tls_cafile"]}}).app
+
+    with pytest.raises(ConfigurationError, match=r"app\.web_tls_certfile = .* cannot be used"):
+        guard_of(app)

@@ -1,0 +1,332 @@
+"""Tokens for OAUTHBEARER: by a function, by client credentials; kept, renewed, and what goes wrong."""
+
+import base64
+import json
+import threading
+import time
+import urllib.parse
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiokafka.errors import KafkaConnectionError
+
+from reconcile.spark.source_options import kafka_options
+from ringfence_kafka import oauth
+from ringfence_kafka.access import Tokens, client_options
+from ringfence_kafka.config.load import validate
+from ringfence_kafka.config.settings import KafkaSettings
+from ringfence_kafka.errors import ConfigurationError, PrerequisiteError
+from ringfence_kafka.oauth import TokenSource
+from ringfence_kafka.security import confluent_options
+
+BEARER = {"security_protocol": "SASL_PLAINTEXT", "sasl_mechanism": "OAUTHBEARER"}
+SECRET = "s&cret/of+mine"  # noqa: S105 - a test's own
+
+
+@pytest.fixture(autouse=True)
+def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("OAUTH_SECRET", SECRET)
+
+
+class Provider(HTTPServer):
+    """Gives what it is told to give."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[str, dict[str, str]]] = []
+        self.status = 200
+        self.answer: object = {"access_token": "granted", "expires_in": 3600}
+        super().__init__(("127.0.0.1", 0), _Handler)
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.server_port}/token"
+
+
+class _Handler(BaseHTTPRequestHandler):
+    server: Provider
+
+    def do_POST(self) -> None:
+        form = self.rfile.read(int(self.headers["Content-Length"])).decode()
+        login = base64.b64decode(self.headers["Authorization"].removeprefix("Basic ")).decode()
+        self.server.asked.append((login, dict(urllib.parse.parse_qsl(form))))
+        self.send_response(self.server.status)
+        self.end_headers()
+        self.wfile.write(json.dumps(self.server.answer).encode())
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+@pytest.fixture
+def provider() -> Iterator[Provider]:
+    with Provider() as server:
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        yield server
+        server.shutdown()
+        thread.join()
+
+
+def _kafka(**keys: Any) -> KafkaSettings:
+    return validate({"kafka": BEARER | keys}).kafka
+
+
+def _credentials(provider: Provider, **keys: Any) -> KafkaSettings:
+    told = {
+        "sasl_oauth_token_url": provider.url,
+        "sasl_oauth_client_id": "ringfence:1",
+        "sasl_oauth_client_secret_env": "OAUTH_SECRET",
+    }
+    return _kafka(**told | keys)
+
+
+def _module(name: str, text: str) -> str:
+    Path(f"{name}.py").write_text(text)
+    return f"{name}:token"
+
+
+def _jwt(**claims: Any) -> str:
+    return ".".join(
+        base64.urlsafe_b64encode(json.dumps(each).encode()).decode().rstrip("=")
+        for each in ({"alg": "none"}, claims, {})
+    )
+
+
+# -- a function ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "life_s"),
+    [
+        ("t_plain", "def token(): return 'abc'", oauth.UNKNOWN_LIFE_S),
+        ("t_pair", "import time\ndef token(): return 'abc', time.time() + 77", 77),
+        ("t_async", "import time\nasync def token(): return 'abc', int(time.time()) + 77", 77),
+    ],
+)
+def test_a_function(name: str, text: str, life_s: float) -> None:
+    """It returns the token, with or without its end, or awaits it."""
+    found = TokenSource(_kafka(sasl_oauth_callback=_module(name, text))).current()
+
+    assert found.text == "abc"
+    assert found.expires == pytest.approx(time.time() + life_s, abs=10)
+
+
+def test_a_token_that_tells_its_end() -> None:
+    """A JWT has it in its claims."""
+    text = _jwt(sub="x", exp=int(time.time()) + 1234)
+    source = TokenSource(_kafka(sasl_oauth_callback=_module("t_jwt", f"def token(): return {text!r}")))
+
+    assert source.current().expires == pytest.approx(time.time() + 1234, abs=10)
+
+
+async def test_kept_and_renewed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One token serves until most of its life is over; then another is fetched, before it has ended."""
+    text = "import itertools, time\nnumbers = itertools.count()\ndef token(): return f'n{next(numbers)}', time.time() + 100"
+    tokens = Tokens(_kafka(sasl_oauth_callback=_module("t_kept", text)))
+    now = time.time()
+
+    seen = [await tokens.token(), await tokens.token()]
+    monkeypatch.setattr(time, "time", lambda: now + 79)
+    seen.append(await tokens.token())
+    monkeypatch.setattr(time, "time", lambda: now + 82)
+    seen.append(await tokens.token())
+
+    assert seen == ["n0", "n0", "n0", "n1"]
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "complaint"),
+    [
+        ("f_raises", "def token(): raise KeyError('AWS_REGION')", "fails: KeyError: 'AWS_REGION'"),
+        ("f_none", "def token(): return None", "returns NoneType: it must return the token"),
+        ("f_empty", "def token(): return ''", "returns str: it must return the token"),
+        ("f_over", "def token(): return 'abc', 5", "gives a token that has expired"),
+    ],
+)
+def test_a_function_that_fails(name: str, text: str, complaint: str) -> None:
+    """The key, and what it did."""
+    source = TokenSource(_kafka(sasl_oauth_callback=_module(name, text)))
+
+    with pytest.raises(PrerequisiteError) as caught:
+        source.current()
+
+    assert f"kafka.sasl_oauth_callback = '{name}:token' {complaint}" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("callback", "complaint"),
+    [
+        ("no_such_module_here:token", "does not load (ModuleNotFoundError"),
+        ("json:nothing", "does not load (AttributeError"),
+        ("json:__name__", "is no function"),
+    ],
+)
+def test_no_function(callback: str, complaint: str) -> None:
+    """Said before any client is made."""
+    with pytest.raises(ConfigurationError) as caught:
+        client_options(_kafka(sasl_oauth_callback=callback))
+
+    assert complaint in str(caught.value)
+
+
+async def test_without_a_token_clients_try_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A provider that is away ends no client: aiokafka has an error that it retries. Verbs say why, at once."""
+    kafka = _kafka(sasl_oauth_callback=_module("t_away", "def token(): raise OSError('away')"))
+
+    with pytest.raises(KafkaConnectionError, match="fails: OSError: away"):
+        await Tokens(kafka).token()
+    with pytest.raises(PrerequisiteError, match="fails: OSError: away"):
+        confluent_options(kafka)
+
+
+async def test_a_coroutine_beside_a_loop_that_runs() -> None:
+    """Clients are made inside event loops too."""
+    text = "import asyncio\nasync def token():\n    await asyncio.sleep(0)\n    return 'abc', 4_000_000_000"
+
+    told = confluent_options(_kafka(sasl_oauth_callback=_module("t_loop", text)))
+
+    assert told["oauth_cb"]("") == ("abc", 4_000_000_000)
+
+
+def test_clients_share_tokens(provider: Provider) -> None:
+    """A thousand producers need no thousand tokens."""
+    kafka = _credentials(provider)
+    for _ in range(3):
+        confluent_options(kafka)
+    again = validate({"kafka": kafka.model_dump()}).kafka
+    confluent_options(again)
+
+    assert len(provider.asked) == 1
+
+
+# -- client credentials -------------------------------------------------------------------------------------------
+
+
+def test_client_credentials(provider: Provider) -> None:
+    """ID and secret as RFC 6749 has them, the scope where there is one; the token's life as the provider says."""
+    found = TokenSource(_credentials(provider, sasl_oauth_scope="kafka")).current()
+
+    assert found.text == "granted"
+    assert found.expires == pytest.approx(time.time() + 3600, abs=10)
+    login, form = provider.asked[0]
+    assert [urllib.parse.unquote(each) for each in login.split(":")] == ["ringfence:1", SECRET]
+    assert form == {"grant_type": "client_credentials", "scope": "kafka"}
+
+
+def test_a_provider_that_refuses(provider: Provider) -> None:
+    """The ID, where the secret stands, and not the secret."""
+    provider.status = 401
+
+    with pytest.raises(PrerequisiteError) as caught:
+        TokenSource(_credentials(provider)).current()
+
+    assert (
+        "refuses kafka.sasl_oauth_client_id = 'ringfence:1' (HTTP 401): fix the ID, or the secret in $OAUTH_SECRET"
+        in str(caught.value)
+    )
+    assert SECRET not in str(caught.value)
+
+
+@pytest.mark.parametrize("answer", ["nothing", {}, {"token": "x"}, None])
+def test_a_provider_that_gives_none(provider: Provider, answer: object) -> None:
+    """Whatever it answers instead."""
+    provider.answer = answer
+
+    with pytest.raises(PrerequisiteError, match="gives no token"):
+        TokenSource(_credentials(provider)).current()
+
+
+def test_nobody_there() -> None:
+    """An address where nothing listens."""
+    keys = {
+        "sasl_oauth_token_url": "http://127.0.0.1:1/",
+        "sasl_oauth_client_id": "a",
+        "sasl_oauth_client_secret_env": "OAUTH_SECRET",
+    }
+
+    with pytest.raises(PrerequisiteError, match=r"'http://127.0.0.1:1/' gives no token"):
+        TokenSource(_kafka(**keys)).current()
+
+
+def test_from_a_command_config(tmp_path: Path, provider: Provider) -> None:
+    """As Java's own notation has it."""
+    path = tmp_path / "client.properties"
+    path.write_text(
+        "security.protocol=SASL_PLAINTEXT\nsasl.mechanism=OAUTHBEARER\n"
+        "sasl.login.callback.handler.class=org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginCallbackHandler\n"
+        f"sasl.oauthbearer.token.endpoint.url={provider.url}\n"
+        "sasl.jaas.config=org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule required clientId=me "
+        f'clientSecret="{SECRET}" scope=kafka;\n'
+    )
+
+    assert TokenSource(validate({"kafka": {"command_config": str(path)}}).kafka).current().text == "granted"
+    assert provider.asked[0][1]["scope"] == "kafka"
+
+
+# -- each client --------------------------------------------------------------------------------------------------
+
+
+def test_each_client(provider: Provider) -> None:
+    """Aiokafka and librdkafka ask for tokens; Java fetches its own, and cannot call a function of Python's."""
+    kafka = _credentials(provider)
+    function = _kafka(sasl_oauth_callback=_module("t_each", "def token(): return 'abc', 4_000_000_000"))
+
+    assert isinstance(client_options(kafka)["sasl_oauth_token_provider"], Tokens)
+    assert confluent_options(function)["oauth_cb"]("") == ("abc", 4_000_000_000)
+    source = kafka_options(kafka)
+    assert source["kafka.sasl.oauthbearer.token.endpoint.url"] == provider.url
+    assert f'clientId="ringfence:1" clientSecret="{SECRET}";' in source["kafka.sasl.jaas.config"]
+    with pytest.raises(ConfigurationError, match="Spark's Kafka client is Java's and cannot call it"):
+        kafka_options(function)
+
+
+# -- settings -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("keys", "complaint"),
+    [
+        (
+            {},
+            "needs sasl_oauth_callback, or sasl_oauth_token_url, sasl_oauth_client_id, sasl_oauth_client_secret_env",
+        ),
+        ({"sasl_oauth_token_url": "https://x"}, "sasl_oauth_client_id, sasl_oauth_client_secret_env missing"),
+        ({"sasl_oauth_callback": "a:b", "sasl_oauth_scope": "x"}, "cannot be combined with sasl_oauth_scope"),
+        ({"sasl_oauth_callback": "a.b"}, "write pkg.module:function"),
+        (
+            {"sasl_oauth_callback": "a:b", "sasl_username": "me"},
+            "sasl_username = 'me' has no effect with sasl_mechanism = 'OAUTHBEARER'",
+        ),
+        (
+            {"sasl_oauth_callback": "a:b", "security_protocol": "PLAINTEXT"},
+            "has no effect with security_protocol = 'PLAINTEXT'",
+        ),
+        (
+            {
+                "sasl_oauth_token_url": "file:///x",
+                "sasl_oauth_client_id": "a",
+                "sasl_oauth_client_secret_env": "OAUTH_SECRET",
+            },
+            "write an address that begins with https://",
+        ),
+        (
+            {
+                "sasl_oauth_token_url": "https://x",
+                "sasl_oauth_client_id": "a",
+                "sasl_oauth_client_secret_env": "s3cret-itself",
+            },
+            "(hidden: may be the password itself): that variable is not set",
+        ),
+    ],
+)
+def test_settings_that_do_not_fit(keys: dict[str, str], complaint: str) -> None:
+    """Each names the keys and the way out."""
+    with pytest.raises(ConfigurationError) as caught:
+        _kafka(**keys)
+
+    assert complaint in str(caught.value)
+    assert "s3cret" not in str(caught.value)
