@@ -6,9 +6,10 @@ from typing import Any, Final
 import click
 
 from ringfence_kafka.config.load import load
+from ringfence_kafka.log_options import log_options
 from ringfence_kafka.program import PORT, config_option, silence_clients
 
-_WITH_VALUE: Final = frozenset({"--config", "--web-port"})
+_WITH_VALUE: Final = frozenset({"--config", "--web-port", "--log-level", "--log-format"})
 _STATUS: Final = "status"
 
 
@@ -46,6 +47,7 @@ def status(names: tuple[str, ...], as_json: bool, config: Path) -> int:
 @click.argument("names", nargs=-1, metavar="[NAME]...")
 @click.option("--web-port", type=PORT, help="0 = no web server; not given = any free port.")
 @click.option("--drain", is_flag=True, help="Forward what is there now, then stop exactly there.")
+@log_options
 @config_option
 def bridge(names: tuple[str, ...], web_port: int | None, drain: bool, config: Path) -> int:
     """Forward what [[bridges]] and [[cluster_connections]] say, all of them or those of NAME; a connection's name means all its bridges.

@@ -18,6 +18,7 @@ from app.consumer_cli import consumers, groups
 from app.status_cli import status
 from app.verbs.audit import audit
 from app.verbs.reconcile import reconcile
+from ringfence_kafka.log_options import log_options
 from ringfence_kafka.program import (
     PORT,
     config_option,
@@ -119,6 +120,7 @@ def topics_check(config: Path) -> int:
 
 @cli.command()
 @click.option("--web-port", type=PORT, help="Overrides app.web_port; 0 = no web server.")
+@log_options
 @config_option
 def worker(web_port: int | None, config: Path) -> int:
     """Run lanes: detect duplicates, keep groups together, write what is accepted.
