@@ -9,10 +9,11 @@ import pytest
 from aiokafka.coordinator.protocol import ConsumerProtocolMemberAssignment, ConsumerProtocolMemberMetadata
 from rich.console import Console
 
-from app.status import verb, wording
+from app.status import consuming, verb, wording
 from app.status.findings import findings, quoted
 from app.status.model import NOBODY, Finding, Status
 from app.status.show import document
+from app.verbs import group_changes
 from ringfence_kafka import members
 from tests.support.standing import BRIDGE, STATUS, WORKER, with_lanes, with_share
 
@@ -195,6 +196,41 @@ def test_standing_comes_first() -> None:
 def test_quoted(group: str, shown: str) -> None:
     """As a shell takes it."""
     assert quoted(group) == shown
+
+
+@pytest.mark.parametrize(
+    ("key", "shown"),
+    [(b"g-1", "g-1"), ("g\u00fc".encode(), "g\u00fc"), (b"\xff", "hex:ff"), (b"\x1b[2J", "hex:1b5b324a"),
+     (b"hex:ff", "text:hex:ff"), (b"", "")],
+)  # fmt: skip
+def test_groups_as_the_verbs_take_them(key: bytes, shown: str) -> None:
+    """What is shown is what `groups skip` takes for that group."""
+    assert wording.group(key) == shown
+    assert group_changes.parse_name(shown) == key
+
+
+def test_nothing_steers_the_terminal() -> None:
+    """Names and reasons are anybody's words: they are neither markup nor commands of a terminal."""
+    hostile = "\x1b[2J[/red][bold]"
+    status = replace(
+        with_lanes(lane=hostile, state="refused", reason=hostile),
+        consumers=with_share({"faults": [hostile], "consumer_group": hostile}).consumers,
+    )
+    output = io.StringIO()
+    Console(file=output, width=200).print(document(status, findings(status)), crop=False)
+
+    assert "\x1b" not in output.getvalue()
+    assert output.getvalue().count("\\x1b[2J[/red][bold]") > 3
+
+
+def test_somebody_else_answers() -> None:
+    """At an address that is only of its own machine another consumer may listen: what it says counts for nothing."""
+    health = {"consumer_group": "billing", "name": "c1"}
+
+    assert consuming._own(health, "billing", "c1") == health
+    assert consuming._own(health, "billing", "c2") is None
+    assert consuming._own(health, "audit", "c1") is None
+    assert consuming._own(None, "billing", "c1") is None
 
 
 def test_commands_can_be_copied() -> None:
