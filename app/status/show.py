@@ -44,16 +44,11 @@ def _verdict(status: Status, found: Iterable[Finding]) -> Text:
 def _finding(finding: Finding) -> RenderableType:
     mark = ("STANDS", "bold red") if finding.stands else ("note", "yellow")
     lines = [Text.assemble(mark, f"  {printable(finding.where)}: {printable(finding.what)}")]
-    if finding.do:
+    if finding.do or finding.command:
+        words = f"{finding.do}{': ' if finding.do and finding.command else ''}"
         # Not wrapped: it is to be copied.
-        lines.append(
-            Text(
-                f"   -> {printable(finding.do)}",
-                style="bold" if finding.stands else "",
-                no_wrap=True,
-                overflow="ignore",
-            )
-        )
+        line = Text(f"   -> {printable(words)}", no_wrap=True, overflow="ignore")
+        lines.append(line.append(printable(finding.command), "bold"))
     return Group(*lines)
 
 

@@ -96,7 +96,7 @@ def test_at_a_glance(scene: Scene) -> None:
     assert len(consumers["members"]) == 1
     assert [each["head_group"] for each in consumers["partitions"] if each["lag"]] == ["bad"]
     (finding,) = failing
-    assert finding["do"].endswith(f"ringfence groups skip {scene.name} bad --consumer-group {scene.group}")
+    assert finding["command"] == (f"ringfence groups skip {scene.name} bad --consumer-group {scene.group}")
 
 
 def test_page(scene: Scene) -> None:
@@ -160,7 +160,7 @@ def test_nobody_runs(scene: Scene) -> None:
         scene.consumer.start()
         scene.worker.wait_ready()
         scene.consumer.wait_ready()
-    standing = [each["do"].split(" --")[0] for each in told["findings"] if each["stands"]]
+    standing = [each["command"].split(" --")[0] for each in told["findings"] if each["stands"]]
 
     assert standing == ["ringfence worker", f"ringfence consume {scene.name}"]
     lanes = told["addresses"][0]["lanes"]

@@ -37,7 +37,7 @@ def test_no_worker() -> None:
 
     assert found.stands
     assert found.what == "no worker runs, so nothing is accepted; 2,000 messages wait"
-    assert found.do == "ringfence worker"
+    assert found.command == "ringfence worker"
 
 
 @pytest.mark.parametrize("workers", [[WORKER], []])
@@ -69,7 +69,7 @@ def test_lane_that_waits_for_somebody(state: str) -> None:
 
     assert found.stands
     assert "orders has 3 partitions" in found.what
-    assert found.do == "ringfence topics check"
+    assert found.command == "ringfence topics check"
 
 
 @pytest.mark.parametrize(("age", "stands"), [(None, False), (5.0, False), (61.0, True)])
@@ -84,14 +84,14 @@ def test_undecided_transaction(age: float, found: int) -> None:
     told = findings(with_lanes(undecided_seconds=age))
 
     assert [each.stands for each in told] == [True] * found
-    assert all("find-hanging" in each.do for each in told)
+    assert all("find-hanging" in each.command for each in told)
 
 
 def test_full_ring() -> None:
     """A note, where a full ring reaches back less than a minute."""
     assert findings(with_lanes(ring_size=2_000, seconds_covered=90.0)) == []
     found = _only(with_lanes(ring_size=2_000, seconds_covered=12.0))
-    assert (found.stands, found.do) == (False, "raise id_cache_size: ringfence audit orders says how far")
+    assert (found.stands, found.command) == (False, "ringfence audit orders")
 
 
 def test_silent_worker() -> None:
@@ -116,7 +116,9 @@ def test_nobody_consumes() -> None:
 
     assert found.stands
     assert found.what == "nobody consumes, and 12 messages wait, the oldest for 2 hours"
-    assert found.do.startswith("ringfence consume orders --handler MODULE:FUNCTION --consumer-group billing")
+    assert found.command.startswith(
+        "ringfence consume orders --handler MODULE:FUNCTION --consumer-group billing"
+    )
     assert "--ignore-group billing" in found.do
 
 
@@ -135,7 +137,7 @@ def test_failing(seconds: float, stands: bool) -> None:
         found.what
         == f"group it's waits: its first message fails for {wording.age(seconds)}, 4 attempts so far"
     )
-    assert found.do.endswith("ringfence groups skip orders 'it'\\''s' --consumer-group billing")
+    assert found.command.endswith("ringfence groups skip orders 'it'\\''s' --consumer-group billing")
 
 
 @pytest.mark.parametrize(("silent", "stands"), [(3.0, False), (61.0, True)])
@@ -253,7 +255,7 @@ def test_document() -> None:
     told = json.loads(json.dumps(verb.as_document(status, findings(status))))
 
     assert told["ok"] is False
-    assert told["findings"][0]["do"] == "ringfence topics check"
+    assert told["findings"][0]["command"] == "ringfence topics check"
     assert told["addresses"][0]["lanes"][1]["reason"] == "why"
     assert verb.as_document(STATUS, [])["ok"] is True
 
