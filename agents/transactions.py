@@ -18,11 +18,13 @@ from aiokafka import TopicPartition
 
 from agents.batch import FetchedBatch, Record
 from agents.changelog import changelog_batches
+from agents.cursor import Cursor
 from agents.emitter import TooLargeError
 from agents.hint import ForwardingHint
 from agents.opening import QUESTION_LIMIT_S, Opened, Opening
 from agents.ownership import Ownership
 from agents.path import Outcome
+from agents.tracing import batch_span
 from agents.verdict import is_envelope
 from ringfence_kafka.failpoints import reach
 from ringfence_kafka.producer import Outgoing
@@ -88,6 +90,12 @@ class Transactions:
         self._counts["gap_records"] += cursor.gap_records - before
         if records is None:
             return None
+        with batch_span(self._name, batch.topic, batch.partition, records):
+            return await self._transact(batch, records, opened, cursor)
+
+    async def _transact(
+        self, batch: FetchedBatch, records: Sequence[Record], opened: Opened, cursor: Cursor
+    ) -> FetchedBatch | None:
         table, producer, opening = opened.table, opened.producer, self._opening
         began = time.perf_counter()
         outcome, outputs = self._plan(batch, records, opened)

@@ -5,9 +5,10 @@ from typing import Any, Final
 
 import click
 
+from ringfence_kafka.log_options import log_options
 from ringfence_kafka.program import CONNECTION_OPTIONS, PORT, config_option, settings_of, silence_clients
 
-_WITH_VALUE: Final = frozenset({"--config", "--web-port", *CONNECTION_OPTIONS})
+_WITH_VALUE: Final = frozenset({"--config", "--web-port", "--log-level", "--log-format", *CONNECTION_OPTIONS})
 _STATUS: Final = "status"
 
 
@@ -45,6 +46,7 @@ def status(names: tuple[str, ...], as_json: bool, config: Path) -> int:
 @click.argument("names", nargs=-1, metavar="[NAME]...")
 @click.option("--web-port", type=PORT, help="0 = no web server; not given = any free port.")
 @click.option("--drain", is_flag=True, help="Forward what is there now, then stop exactly there.")
+@log_options
 @config_option
 def bridge(names: tuple[str, ...], web_port: int | None, drain: bool, config: Path) -> int:
     """Forward what [[bridges]] and [[cluster_connections]] say, all of them or those of NAME; a connection's name means all its bridges.

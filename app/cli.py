@@ -19,6 +19,7 @@ from app.repair_cli import dlq, quarantine
 from app.status_cli import status
 from app.verbs.audit import audit
 from app.verbs.reconcile import reconcile
+from ringfence_kafka.log_options import log_options
 from ringfence_kafka.program import (
     PORT,
     config_option,
@@ -156,6 +157,7 @@ def topics_grow(address: str, partitions: int, despite_backlog: bool, config: Pa
 
 @cli.command()
 @click.option("--web-port", type=PORT, help="Overrides app.web_port; 0 = no web server.")
+@log_options
 @config_option
 def worker(web_port: int | None, config: Path) -> int:
     """Run lanes: detect duplicates, keep groups together, write what is accepted.

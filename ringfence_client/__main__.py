@@ -6,6 +6,7 @@ from typing import Final, Literal, NoReturn
 import click
 
 from ringfence_kafka.errors import ConfigurationError
+from ringfence_kafka.log_options import log_options
 from ringfence_kafka.program import CONSUMER_GROUP, PORT, config_option, run, settings_with_addresses
 
 _SECONDS: Final = click.FloatRange(0, min_open=True)
@@ -103,6 +104,7 @@ _SECONDS: Final = click.FloatRange(0, min_open=True)
     help="MiB of messages kept in memory, all partitions together.",
 )
 @click.option("--web-port", type=PORT, help="0 = no web server; not given = any free port.")
+@log_options
 @config_option
 def consume(
     address: str,

@@ -87,7 +87,7 @@ class _Collector(Collector):
         labels = [*_LABELS, "partition"]
         lag = GaugeMetricFamily(
             "ringfence_consumer_lag_records",
-            "Accepted records that are not finished, of partitions that are held or waited for; NaN = the cluster does not tell.",
+            "From the first message that is not finished to the end, of partitions that are held or waited for; NaN = the cluster does not tell.",
             labels=labels,
         )
         oldest = GaugeMetricFamily(

@@ -81,6 +81,7 @@ class _Pages:
         report = {
             "ready": ready,
             "broker": "away" if self._watch.away else "answers",
+            "name": consumer.options.name,
             "consumer_group": consumer.group,
             "address": consumer.address.name,
             "partitions": {

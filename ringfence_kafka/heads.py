@@ -38,7 +38,7 @@ async def first(
         **client_options(kafka),
         isolation_level="read_committed" if committed else "read_uncommitted",
         enable_auto_commit=False,
-        auto_offset_reset="none",
+        auto_offset_reset="earliest",  # retention may have deleted the first
         max_partition_fetch_bytes=_FETCH_BYTES,
         fetch_max_wait_ms=_POLL_MS,
     )

@@ -1,7 +1,10 @@
-"""Logging of a process: one clear line an event, on stderr."""
+"""Logging of a process: one clear line an event, or one JSON object, on stderr."""
 
+import json
 import logging
 import time
+from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Final
 
 from aiokafka.errors import KafkaError
@@ -37,12 +40,51 @@ class Repeats(logging.Filter):
         return True
 
 
-def configure(level: int = logging.INFO) -> None:
+class JsonFormatter(logging.Formatter):
+    """An object a line, whatever a message or a trace contains."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Time in UTC, level, logger, message, process; and the trace, where there is one."""
+        told = {
+            "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": record.getMessage(),
+            "process": record.process,
+        }
+        if record.exc_info:
+            told["trace"] = self.formatException(record.exc_info)
+        if record.stack_info:
+            told["stack"] = self.formatStack(record.stack_info)
+        return json.dumps(told)
+
+
+@dataclass
+class _Chosen:
+    level: str = "info"
+    as_json: bool = False
+
+
+_chosen: Final = _Chosen()
+"""What the command line asked for: of the process."""
+
+
+def choose(*, level: str | None = None, as_json: bool | None = None) -> None:
+    """Set what :func:`configure` goes by; what is not given stays."""
+    if level is not None:
+        _chosen.level = level
+    if as_json is not None:
+        _chosen.as_json = as_json
+
+
+def configure() -> None:
     """Set up logging once, at the start of a process."""
     logging.basicConfig(format=FORMAT, level=logging.WARNING, force=True)
     for handler in logging.getLogger().handlers:
         handler.addFilter(Repeats())
-    logging.getLogger("ringfence").setLevel(level)
+        if _chosen.as_json:
+            handler.setFormatter(JsonFormatter())
+    logging.getLogger("ringfence").setLevel(_chosen.level.upper())
     for name in _NOISY:
         logging.getLogger(name).setLevel(logging.WARNING)
     # A broker answers the first write of a transaction with a retriable error now and then; lanes report what lasts.

@@ -3,19 +3,23 @@
 import asyncio
 import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 import aiohttp
 from aiokafka.errors import TopicAuthorizationFailedError
 
+from app.status import wording
 from app.status.lanes import ask
 from app.status.model import Consumers, Share
 from app.verbs import consumers as leases
 from app.verbs.consumers import LeaseRow
 from ringfence_client.record import RELEASED
-from ringfence_kafka import heads
+from ringfence_kafka import heads, wire
 from ringfence_kafka.config.settings import Settings
 from ringfence_kafka.errors import PrerequisiteError
+
+LIMIT_S: Final = 8.0
+"""For the leases: a transaction that is open in their topic holds up who reads them."""
 
 
 async def read(
@@ -23,7 +27,16 @@ async def read(
 ) -> tuple[list[Consumers], list[str]]:
     """Of all consumer groups that ever held a partition, but for those that are to be ignored; and what cannot be read."""
     try:
-        found = await leases.read(settings)
+        async with asyncio.timeout(LIMIT_S):
+            found = await leases.read(settings)
+    except TimeoutError:
+        topic = wire.progress_topic(settings.app.id)
+        return [], [
+            (
+                f"consumers are not known: {topic} cannot be read to its end within {LIMIT_S:.0f} s; a consumer that was killed leaves a "
+                "transaction open there for a while: look again in a minute"
+            )
+        ]
     except TopicAuthorizationFailedError as error:
         return [], [f"topic {error.args[0]}: this user may not see it: allow Describe and Read on it"]
     except PrerequisiteError as error:
@@ -96,13 +109,20 @@ def _consumers(
     )
 
 
+def _own(health: Mapping[str, Any] | None, group: str, holder: str) -> Mapping[str, Any] | None:
+    """An answer, if it is of that consumer: on 127.0.0.1 of this machine another one may listen."""
+    if health is None or health.get("consumer_group") != group:
+        return None
+    return health if health.get("name", holder) == holder else None
+
+
 def _hottest(answers: Iterable[Mapping[str, Any]]) -> dict[int, tuple[str | None, int]]:
     """By partition: the group of which most messages wait, and how many."""
     found: dict[int, tuple[str | None, int]] = {}
     for row in (each for answer in answers for each in answer.get("groups", ())):
         known = found.get(row["partition"])
         if row["group"] is not None and (known is None or row["depth"] > known[1]):
-            found[row["partition"]] = (row["group"], row["depth"])
+            found[row["partition"]] = (wording.group(bytes.fromhex(row["group_hex"])), row["depth"])
     return found
 
 
@@ -141,4 +161,4 @@ def _share(
 
 
 def _group(record: Any) -> str | None:
-    return None if record is None or record.key is None else record.key.decode(errors="backslashreplace")
+    return None if record is None or record.key is None else wording.group(record.key)

@@ -5,10 +5,10 @@ messages have waited for longer than it may take.
 """
 
 from collections.abc import Iterable, Iterator
-from typing import Final
+from typing import Final, NamedTuple
 
 from app.status import model
-from app.status.model import Address, Bridge, Consumers, Finding, Lane, Share, Status
+from app.status.model import Address, Bridge, Consumers, Finding, Lane, Share, Status, Worker
 from app.status.wording import age, count
 
 PASSES_S: Final = 60.0
@@ -16,11 +16,14 @@ PASSES_S: Final = 60.0
 COVERS_LITTLE_S: Final = 60.0
 """A full ring that reaches back no further than this is worth a note: resends come later."""
 _OPENING: Final = frozenset({"opening", "suspended", "closed"})
+_STATUS: Final = "ringfence status"
+_CHECK: Final = "ringfence topics check"
+_LOOK_AGAIN: Final = ("look again in 15 seconds", _STATUS)
 
 
 def findings(status: Status) -> list[Finding]:
     """Of all; what stands first, else in the order of a message's way."""
-    found = [Finding("status", fault, "", stands=False) for fault in status.faults]
+    found = [Finding("status", fault, "", "", stands=False) for fault in status.faults]
     found += _workers(status)
     for address in status.addresses:
         found += _address(status, address)
@@ -34,79 +37,77 @@ def findings(status: Status) -> list[Finding]:
 def _workers(status: Status) -> Iterator[Finding]:
     if not status.addresses:
         return
+    where = f"workers of {status.app}"
     rebalancing = "Rebalance" in status.workers_state
     if not status.workers and not rebalancing:
         waiting = sum(each.lag or 0 for each in status.addresses)
         waits = f"{count(waiting, 'message')} wait" if waiting else "no message waits yet"
-        yield Finding(
-            f"workers of {status.app}",
-            f"no worker runs, so nothing is accepted; {waits}",
-            "ringfence worker",
-            stands=True,
-        )
+        what = f"no worker runs, so nothing is accepted; {waits}"
+        yield Finding(where, what, "start one", "ringfence worker", stands=True)
     if rebalancing:
-        yield Finding(
-            f"workers of {status.app}",
-            "workers come or go: the group gives out its lanes at this moment",
-            "look again in 15 seconds: ringfence status",
-            stands=False,
-        )
+        what = "workers come or go: the group gives out its lanes at this moment"
+        yield Finding(where, what, *_LOOK_AGAIN, stands=False)
     for worker in status.workers:
-        if worker.broker == "away":
-            yield Finding(
-                f"worker {worker.name}", "brokers do not answer it; its lanes wait", "look at the brokers and at its network", stands=True
-            )  # fmt: skip
-        if worker.ready is None and worker.lanes:
-            where = f"at {worker.web}" if worker.web else "and has no web server (app.web_port = 0)"
-            yield Finding(
-                f"worker {worker.name}",
-                f"it does not answer {where}, so how its lanes do is not known here",
-                f"ask on {worker.host}, or give it an app.web_host that this machine reaches",
-                stands=False,
-            )
-        for fault in worker.faults:
-            yield Finding(f"worker {worker.name}", fault, "ringfence topics check", stands=True)
+        yield from _worker(worker)
+
+
+def _worker(worker: Worker) -> Iterator[Finding]:
+    where = f"worker {worker.name}"
+    if worker.broker == "away":
+        what = "brokers do not answer it; its lanes wait"
+        yield Finding(where, what, "look at the brokers and at its network", "", stands=True)
+    if worker.ready is None and worker.lanes:
+        at = f"at {worker.web}" if worker.web else "and has no web server (app.web_port = 0)"
+        what = f"it does not answer {at}, so how its lanes do is not known here"
+        do = f"ask on {worker.host}, or give it an app.web_host that this machine reaches"
+        yield Finding(where, what, do, "", stands=False)
+    for fault in worker.faults:
+        yield Finding(where, fault, "", _CHECK, stands=True)
 
 
 def _address(status: Status, address: Address) -> Iterator[Finding]:
     for fault in address.faults:
-        yield Finding(f"address {address.address}", fault, "ringfence topics create", stands=True)
-    told: dict[tuple[str, str, bool], list[Lane]] = {}
+        command = "ringfence topics create" if "does not exist" in fault else _CHECK
+        yield Finding(f"address {address.address}", fault, "", command, stands=True)
+    told: dict[_Told, list[Lane]] = {}
     for lane in address.lanes:
-        for what, do, stands in _lane(status, lane):
-            told.setdefault((what, do, stands), []).append(lane)
-    for (what, do, stands), lanes in told.items():
-        yield Finding(
-            _named("lane", [each.lane for each in lanes]), f"{what}{_waiting(lanes)}", do, stands=stands
-        )
+        for each in _lane(status, lane, address.topic):
+            told.setdefault(each, []).append(lane)
+    for each, lanes in told.items():
+        where = _named("lane", [lane.lane for lane in lanes])
+        yield Finding(where, f"{each.what}{_waiting(lanes)}", each.do, each.command, stands=each.stands)
     yield from _ring(address)
 
 
-def _lane(status: Status, lane: Lane) -> Iterator[tuple[str, str, bool]]:
-    """What is wrong, what helps, and whether it stands; lanes of which the same is true are told together."""
-    late = (lane.head_age_seconds or 0.0) > PASSES_S
+class _Told(NamedTuple):
+    """Of a lane; those of which the same is true are told together."""
+
+    what: str
+    do: str
+    command: str
+    stands: bool
+
+
+def _lane(status: Status, lane: Lane, topic: str) -> Iterator[_Told]:
     if lane.state == model.NOBODY:
         if status.workers and "Rebalance" not in status.workers_state:
-            yield (
-                "no worker has it, though workers run: they were started with other addresses",
-                "start all workers with the same configuration, then: ringfence status",
-                True,
+            what = "no worker has it, though workers run: they were started with other addresses"
+            yield _Told(
+                what, "start all workers with the same configuration, then look again", _STATUS, stands=True
             )
     elif lane.state == "refused":
-        yield f"its worker must not run it: {lane.reason}", "ringfence topics check", True
+        yield _Told(f"its worker must not run it: {lane.reason}", "", _CHECK, stands=True)
     elif lane.state == "retrying":
-        yield f"its worker tries again and again: {lane.reason}", "ringfence topics check", True
+        yield _Told(f"its worker tries again and again: {lane.reason}", "", _CHECK, stands=True)
     elif lane.state in _OPENING:
-        yield (
-            f"its worker is about to open it ({lane.state})",
-            "look again in 15 seconds: ringfence status",
-            late,
-        )
+        what = f"its worker is about to open it ({lane.state})"
+        yield _Told(what, *_LOOK_AGAIN, stands=(lane.head_age_seconds or 0.0) > PASSES_S)
     if lane.undecided_seconds is not None and lane.undecided_seconds > PASSES_S:
-        yield (
+        yield _Told(
             f"a producer began a transaction {age(lane.undecided_seconds)} ago and has not ended it: nothing behind it may be read",
-            "kafka-transactions.sh find-hanging; stop that producer, or abort its transaction",
-            True,
+            "stop that producer, or abort its transaction; this names it",
+            f"kafka-transactions.sh --bootstrap-server {status.bootstrap_servers} find-hanging --topic {topic}",
+            stands=True,
         )
 
 
@@ -120,11 +121,12 @@ def _ring(address: Address) -> Iterator[Finding]:
     if fullest is None or covered is None or (fullest.ring_size or 0) < (fullest.ring_capacity or 0):
         return
     if covered < COVERS_LITTLE_S:
+        what = (
+            f"its ring is full and reaches back {age(covered)}: a resend that comes later is accepted again"
+        )
+        do = "raise id_cache_size; this says how far"
         yield Finding(
-            f"address {address.address}",
-            f"its ring is full and reaches back {age(covered)}: a resend that comes later is accepted again",
-            f"raise id_cache_size: ringfence audit {address.topic} says how far",
-            stands=False,
+            f"address {address.address}", what, do, f"ringfence audit {address.topic}", stands=False
         )
 
 
@@ -134,20 +136,17 @@ def _consumers(consumers: Consumers) -> Iterator[Finding]:
         yield Finding(
             where,
             f"nobody consumes, and {count(consumers.lag, 'message')} wait, the oldest for {_oldest(consumers)}",
-            f"ringfence consume {consumers.address} --handler MODULE:FUNCTION --consumer-group {consumers.consumer_group}; if "
-            f"the group is of the past: ringfence status --ignore-group {consumers.consumer_group}",
+            f"start a consumer; a group of the past is left out by --ignore-group {consumers.consumer_group}",
+            f"ringfence consume {consumers.address} --handler MODULE:FUNCTION --consumer-group {consumers.consumer_group}",
             stands=True,
         )
         return
     for fault in consumers.faults:
-        yield Finding(where, fault, f"ringfence consumers show {consumers.address}", stands=True)
+        yield Finding(where, fault, "", _who(consumers), stands=True)
     if consumers.left_behind:
-        yield Finding(
-            where,
-            f"{count(consumers.left_behind, 'handler')} did not end when cancelled; their groups wait for them",
-            f"ringfence groups skip {consumers.address} GROUP --consumer-group {consumers.consumer_group}, and fix the handler",
-            stands=True,
-        )
+        what = f"{count(consumers.left_behind, 'handler')} did not end when cancelled; their groups wait for them"
+        do = "fix the handler; this lets a group go on without it"
+        yield Finding(where, what, do, _groups("skip", consumers, "GROUP"), stands=True)
     for share in consumers.partitions:
         yield from _share(consumers, share, f"{where}, partition {share.partition}")
 
@@ -158,48 +157,46 @@ def _oldest(consumers: Consumers) -> str:
 
 
 def _share(consumers: Consumers, share: Share, where: str) -> Iterator[Finding]:
-    silent = share.silent_seconds or 0.0
+    late = (share.head_age_seconds or 0.0) > PASSES_S
     if share.waits and share.holder:
-        holder = f"{share.holder.rpartition('/')[0] or share.holder}"
-        if share.holder_is_member is False:
-            yield Finding(
-                where,
-                f"{share.waits} waits for the lease of {holder}, which is gone and wrote {age(silent)} ago",
-                "nothing, if that is less than --lease-timeout; else look at the log of who waits",
-                stands=silent > PASSES_S and bool(share.lag),
-            )
-        elif share.state == "draining":
-            yield Finding(
-                where,
-                f"{share.waits} waits until {holder} has ended what it runs: {count(share.running, 'message')}",
-                f"nothing, or: ringfence groups release {consumers.address} GROUP --consumer-group {consumers.consumer_group}",
-                stands=False,
-            )
+        yield from _lease(consumers, share, where)
     elif share.reason:
-        yield Finding(
-            where, f"it is not held yet: {share.reason}", f"ringfence consumers show {consumers.address}",
-            stands=(share.head_age_seconds or 0.0) > PASSES_S,
-        )  # fmt: skip
+        yield Finding(where, f"it is not held yet: {share.reason}", "", _who(consumers), stands=late)
     elif consumers.members and share.lag and share.state in {"none", "released"} and not share.waits:
-        yield Finding(
-            where,
-            f"nobody was given it, though {count(len(consumers.members), 'consumer')} run",
-            f"ringfence consumers show {consumers.address}",
-            stands=(share.head_age_seconds or 0.0) > PASSES_S,
-        )
+        what = f"nobody was given it, though {count(len(consumers.members), 'consumer')} run"
+        yield Finding(where, what, "", _who(consumers), stands=late)
     if share.failing_seconds is not None and share.lag:
         group = "a group" if share.failing_group is None else f"group {share.failing_group}"
+        lasts, often = age(share.failing_seconds), count(share.failing_attempts, "attempt")
         yield Finding(
             where,
-            f"{group} waits: its first message fails for {age(share.failing_seconds)}, {count(share.failing_attempts, 'attempt')} so far",
+            f"{group} waits: its first message fails for {lasts}, {often} so far",
             "fix what the handler depends on"
-            + ("" if share.failing_group is None else _or_skip(consumers, share.failing_group)),
+            + ("" if share.failing_group is None else ", or drop the message"),
+            "" if share.failing_group is None else _groups("skip", consumers, quoted(share.failing_group)),
             stands=share.failing_seconds > PASSES_S,
         )
 
 
-def _or_skip(consumers: Consumers, group: str) -> str:
-    return f", or drop the message: ringfence groups skip {consumers.address} {quoted(group)} --consumer-group {consumers.consumer_group}"
+def _lease(consumers: Consumers, share: Share, where: str) -> Iterator[Finding]:
+    """Somebody waits for the one who has it."""
+    holder, silent = (share.holder or "").rpartition("/")[0] or share.holder, share.silent_seconds or 0.0
+    if share.holder_is_member is False:
+        what = f"{share.waits} waits for the lease of {holder}, which is gone and wrote {age(silent)} ago"
+        do = "nothing, if that is less than --lease-timeout; else look at the log of who waits"
+        yield Finding(where, what, do, _who(consumers), stands=silent > PASSES_S and bool(share.lag))
+    elif share.state == "draining":
+        what = f"{share.waits} waits until {holder} has ended what it runs: {count(share.running, 'message')}"
+        do = "nothing; a handler that hangs is ended by this"
+        yield Finding(where, what, do, _groups("release", consumers, "GROUP"), stands=False)
+
+
+def _who(consumers: Consumers) -> str:
+    return f"ringfence consumers show {consumers.address}"
+
+
+def _groups(verb: str, consumers: Consumers, group: str) -> str:
+    return f"ringfence groups {verb} {consumers.address} {group} --consumer-group {consumers.consumer_group}"
 
 
 def quoted(group: str) -> str:
@@ -210,11 +207,11 @@ def quoted(group: str) -> str:
 
 
 def _bridge(bridge: Bridge) -> Iterator[Finding]:
-    where = f"bridge {bridge.bridge}"
+    where, command = f"bridge {bridge.bridge}", f"ringfence bridge status {bridge.bridge}"
     if bridge.fault:
-        yield Finding(where, bridge.fault, "ringfence bridge status", stands=True)
+        yield Finding(where, bridge.fault, "", command, stands=True)
     for text in bridge.standing:
-        yield Finding(where, text, f"ringfence bridge status {bridge.bridge}", stands=bridge.stands)
+        yield Finding(where, text, "", command, stands=bridge.stands)
 
 
 def _named(kind: str, names: list[str]) -> str:

@@ -43,7 +43,12 @@ async def workers(
     """The members of the workers' group; of lanes, by their names, what their workers say."""
     inputs = {each.input_topic for each in settings.addresses}
     group = await cluster.members()
-    answers = await asyncio.gather(*(ask(session, each.web) for each in group.members))
+    asked = await asyncio.gather(*(ask(session, each.web) for each in group.members))
+    # At 127.0.0.1 of this machine another worker may listen than on its own.
+    answers = [
+        answer if answer is not None and answer.get("instance") == member.name else None
+        for member, answer in zip(group.members, asked, strict=True)
+    ]
     told: dict[str, Any] = {}
     found = []
     for member, answer in zip(group.members, answers, strict=True):

@@ -189,6 +189,9 @@ class Finding:
     where: str
     what: str
     do: str
+    """In words; may be empty where the command says it."""
+    command: str
+    """To be copied as it is; empty = none helps."""
     stands: bool
     """Whether messages wait because of it, until somebody acts."""
 

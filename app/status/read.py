@@ -4,6 +4,8 @@ import asyncio
 from collections.abc import Collection
 from datetime import UTC, datetime
 
+from aiokafka.errors import GroupAuthorizationFailedError, KafkaError
+
 from agents.bridge.plan import plans
 from app.status import consuming, lanes
 from app.status.model import Bridge, Status
@@ -11,6 +13,7 @@ from app.verbs import bridges
 from ringfence_client import guard
 from ringfence_kafka.cluster import Cluster
 from ringfence_kafka.config.settings import Settings
+from ringfence_kafka.errors import BrokerUnavailableError, PrerequisiteError, said
 from ringfence_kafka.members import Members
 
 
@@ -22,8 +25,22 @@ async def read(settings: Settings, ignored: Collection[str] = ()) -> Status:
         ignored: Consumer groups that are of no interest any more.
 
     Raises:
-        BrokerUnavailableError: nobody answers.
+        BrokerUnavailableError: nobody answers, or no longer.
+        PrerequisiteError: this user may not see the workers' group.
     """
+    try:
+        return await _read(settings, ignored)
+    except GroupAuthorizationFailedError as error:
+        raise PrerequisiteError(
+            f"group {settings.app.id}: this user may not see its members: allow Describe on it"
+        ) from error
+    except (KafkaError, OSError, TimeoutError) as error:
+        raise BrokerUnavailableError(
+            f"{settings.kafka.bootstrap_servers}: brokers do not answer any more: {said(error)}"
+        ) from error
+
+
+async def _read(settings: Settings, ignored: Collection[str]) -> Status:
     async with (
         Cluster(settings.kafka, settings.app.id) as cluster,
         guard.session(settings.app, lanes.ANSWER_LIMIT_S) as session,

@@ -10,7 +10,7 @@ from rich.text import Text
 
 from app.status import model
 from app.status.model import Address, Consumers, Finding, Lane, Status
-from app.status.wording import age, count, number, rate, share
+from app.status.wording import age, count, number, printable, rate, share
 
 LANES_MAX: Final = 8
 """Of lanes that do well; those that do not are all shown."""
@@ -43,15 +43,18 @@ def _verdict(status: Status, found: Iterable[Finding]) -> Text:
 
 def _finding(finding: Finding) -> RenderableType:
     mark = ("STANDS", "bold red") if finding.stands else ("note", "yellow")
-    lines = [Text.assemble(mark, f"  {finding.where}: {finding.what}")]
-    if finding.do:
+    lines = [Text.assemble(mark, f"  {printable(finding.where)}: {printable(finding.what)}")]
+    if finding.do or finding.command:
+        words = f"{finding.do}{': ' if finding.do and finding.command else ''}"
         # Not wrapped: it is to be copied.
-        lines.append(
-            Text(
-                f"   -> {finding.do}", style="bold" if finding.stands else "", no_wrap=True, overflow="ignore"
-            )
-        )
+        line = Text(f"   -> {printable(words)}", no_wrap=True, overflow="ignore")
+        lines.append(line.append(printable(finding.command), "bold"))
     return Group(*lines)
+
+
+def _add(table: Table, *cells: str) -> None:
+    """A row of what may be anybody's words: no markup, and nothing that steers the terminal."""
+    table.add_row(*(Text(printable(each)) for each in cells))
 
 
 def _table(title: str, columns: str) -> Table:
@@ -69,7 +72,8 @@ def _addresses(addresses: Iterable[Address]) -> Table:
         up = sum(lane.state == model.OPEN for lane in each.lanes)
         full = each.fullest
         filled = share((full.ring_size or 0) / (full.ring_capacity or 1)) if full is not None else ""
-        table.add_row(
+        _add(
+            table,
             each.address, f"{up}/{len(each.lanes)}", rate(each.rate), share(each.duplicates_share), number(each.lag),
             filled, age(each.seconds_covered),
         )  # fmt: skip
@@ -82,8 +86,8 @@ def _lanes(status: Status) -> RenderableType:
     shown = [*sick, *[each for each in lanes if each.state == model.OPEN][: max(0, LANES_MAX - len(sick))]]
     table = _table("LANES", "<lane|<state|lag|oldest|<worker")
     for each in shown:
-        table.add_row(
-            each.lane, each.state, number(each.lag), age(each.head_age_seconds), _worker(status, each)
+        _add(
+            table, each.lane, each.state, number(each.lag), age(each.head_age_seconds), _worker(status, each)
         )
     if len(shown) == len(lanes):
         return table
@@ -103,7 +107,8 @@ def _consumers(consumers: Iterable[Consumers]) -> Table:
     table = _table("CONSUMERS", "<group at address|members|lag|oldest|attempts|<its group|<most wait in")
     for each in consumers:
         oldest, hot = each.oldest, each.hottest
-        table.add_row(
+        _add(
+            table,
             f"{each.consumer_group} at {each.address}",
             str(len(each.members)),
             number(each.lag),
@@ -118,7 +123,8 @@ def _consumers(consumers: Iterable[Consumers]) -> Table:
 def _bridges(status: Status) -> Table:
     table = _table("BRIDGES", "<bridge|<from|<to|members|lag|forwarded")
     for each in status.bridges:
-        table.add_row(
+        _add(
+            table,
             each.bridge, each.source_topic, each.target_topic, str(len(each.members)), number(each.lag),
             number(each.forwarded),
         )  # fmt: skip

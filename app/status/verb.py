@@ -65,12 +65,16 @@ def _watch(settings: Settings, ignored: Collection[str], *, as_json: bool) -> in
                     code = NOT_OK if _standing(found) else 0
                     if as_json:
                         click.echo(json.dumps(as_document(status, found)))
+                    elif not console.is_terminal:
+                        show(status, found)
                     else:
                         live.update(document(status, found), refresh=True)
                 except RingfenceError as error:
                     code = error.exit_code
                     if as_json:
                         click.echo(json.dumps({"ok": False, "error": said(error)}))
+                    elif not console.is_terminal:
+                        click.echo(f"ringfence: {error}", err=True)
                     else:
                         live.update(Text(f"ringfence: {error}", style="bold red"), refresh=True)
                 time.sleep(EVERY_S)

@@ -159,7 +159,14 @@ def create_app(settings: Settings, known: Faults | None = None, denied: Faults |
     app.watch = BrokerWatch(app.cluster.ping, log, "lanes wait for it")
     app.web = web.StatusWeb(app)
     app.web.web_app.middlewares.append(guard.middleware())
-    web.register(app, app.lanes, app.watch, metrics.show(app.lanes, app.watch), Looks(settings))
+    web.register(
+        app,
+        app.lanes,
+        app.watch,
+        metrics.show(app.lanes, app.watch),
+        Looks(settings),
+        settings.app.instance_name,
+    )
     for address in settings.addresses:
         address_agent.register(app, settings.app.id, address, app.lanes)
     _connect(app)

@@ -23,8 +23,10 @@ class StatusWeb(AiohttpWeb):  # type: ignore[misc]
     optional_blueprints: ClassVar[list[Any]] = []
 
 
-def register(app: faust.App, lanes: Lanes, watch: BrokerWatch, metrics: Metrics, looks: Looks) -> None:
-    """Add the pages to the app's web server."""
+def register(
+    app: faust.App, lanes: Lanes, watch: BrokerWatch, metrics: Metrics, looks: Looks, instance: str
+) -> None:
+    """Add the pages to the app's web server; ``instance``: the worker's name."""
 
     async def live(view: View, request: Request) -> Response:  # noqa: ARG001 - Faust's signature
         """Answers while the event loop turns."""
@@ -35,6 +37,7 @@ def register(app: faust.App, lanes: Lanes, watch: BrokerWatch, metrics: Metrics,
         ready = lanes.ready and not watch.away
         report: dict[str, Any] = {
             "ready": ready,
+            "instance": instance,
             "broker": "away" if watch.away else "answers",
             "lanes": lanes.report(),
         }

@@ -1,7 +1,9 @@
 """A lane at work: nothing is stepped over, and state follows the commit."""
 
 import asyncio
+import contextlib
 import dataclasses
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +39,25 @@ class Reached:
 
     async def __call__(self, point: str, lane: str) -> None:
         self.count += 1
+
+
+async def test_a_span_a_batch(bootstrap: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A batch is done within a span of its own, which knows the lane and the records."""
+    spans = []
+
+    @contextlib.contextmanager
+    def noted(lane: str, topic: str, partition: int, records: Any) -> Iterator[None]:
+        spans.append((lane, topic, partition, [each.offset for each in records], "begun"))
+        yield
+        spans.append((lane, topic, partition, [each.offset for each in records], "done"))
+
+    monkeypatch.setattr("agents.transactions.batch_span", noted)
+    async with bench(bootstrap, tmp_path) as lanes:
+        lanes.send(*ids(0, 3))
+        await lanes.feed(await lanes.opened(), 0, 3)
+
+    place = (f"{lanes.name}-0", lanes.name, 0, [0, 1, 2])
+    assert spans == [(*place, "begun"), (*place, "done")]
 
 
 @pytest.mark.parametrize(

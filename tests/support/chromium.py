@@ -86,7 +86,7 @@ class Tab:
 
 @contextlib.asynccontextmanager
 async def tab(folder: Path) -> AsyncIterator[Tab]:
-    """An empty page of a browser of its own; ``folder`` keeps its profile."""
+    """An empty page of a browser of its own; ``folder`` keeps its profile, and is new."""
     process = await asyncio.create_subprocess_exec(
         program(), "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--hide-scrollbars",
         "--remote-debugging-port=0", f"--user-data-dir={folder}", "about:blank",

@@ -187,6 +187,18 @@ def test_aged_by_partition_and_batch() -> None:
     assert sorted((each.partition, each.aged) for each in written) == [(0, False), (0, True), (1, True)]
 
 
+def test_traces_pass_through() -> None:
+    """What OpenTelemetry wrote into a message stands in what comes out, once, and as it was."""
+    traced = [
+        ("traceparent", b"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"),
+        ("tracestate", b"a=b"),
+    ]
+    (written,) = _read(_emit(_emitter(), [Given(0, headers=traced)]))
+
+    assert list(written.headers)[:2] == traced
+    assert [name for name, _ in written.headers].count("traceparent") == 1
+
+
 def test_source_is_replaced() -> None:
     """A source that is already there, in any number, gives way to the true one, which stands last."""
     headers: Headers = [("_RF_SOURCE", b"forged/0/1"), ("a", b"1"), ("_RF_SOURCE", None)]

@@ -9,10 +9,11 @@ import pytest
 from aiokafka.coordinator.protocol import ConsumerProtocolMemberAssignment, ConsumerProtocolMemberMetadata
 from rich.console import Console
 
-from app.status import verb, wording
+from app.status import consuming, verb, wording
 from app.status.findings import findings, quoted
 from app.status.model import NOBODY, Finding, Status
 from app.status.show import document
+from app.verbs import group_changes
 from ringfence_kafka import members
 from tests.support.standing import BRIDGE, STATUS, WORKER, with_lanes, with_share
 
@@ -36,7 +37,7 @@ def test_no_worker() -> None:
 
     assert found.stands
     assert found.what == "no worker runs, so nothing is accepted; 2,000 messages wait"
-    assert found.do == "ringfence worker"
+    assert found.command == "ringfence worker"
 
 
 @pytest.mark.parametrize("workers", [[WORKER], []])
@@ -68,7 +69,7 @@ def test_lane_that_waits_for_somebody(state: str) -> None:
 
     assert found.stands
     assert "orders has 3 partitions" in found.what
-    assert found.do == "ringfence topics check"
+    assert found.command == "ringfence topics check"
 
 
 @pytest.mark.parametrize(("age", "stands"), [(None, False), (5.0, False), (61.0, True)])
@@ -83,14 +84,14 @@ def test_undecided_transaction(age: float, found: int) -> None:
     told = findings(with_lanes(undecided_seconds=age))
 
     assert [each.stands for each in told] == [True] * found
-    assert all("find-hanging" in each.do for each in told)
+    assert all("find-hanging" in each.command for each in told)
 
 
 def test_full_ring() -> None:
     """A note, where a full ring reaches back less than a minute."""
     assert findings(with_lanes(ring_size=2_000, seconds_covered=90.0)) == []
     found = _only(with_lanes(ring_size=2_000, seconds_covered=12.0))
-    assert (found.stands, found.do) == (False, "raise id_cache_size: ringfence audit orders says how far")
+    assert (found.stands, found.command) == (False, "ringfence audit orders")
 
 
 def test_silent_worker() -> None:
@@ -115,7 +116,9 @@ def test_nobody_consumes() -> None:
 
     assert found.stands
     assert found.what == "nobody consumes, and 12 messages wait, the oldest for 2 hours"
-    assert found.do.startswith("ringfence consume orders --handler MODULE:FUNCTION --consumer-group billing")
+    assert found.command.startswith(
+        "ringfence consume orders --handler MODULE:FUNCTION --consumer-group billing"
+    )
     assert "--ignore-group billing" in found.do
 
 
@@ -134,7 +137,7 @@ def test_failing(seconds: float, stands: bool) -> None:
         found.what
         == f"group it's waits: its first message fails for {wording.age(seconds)}, 4 attempts so far"
     )
-    assert found.do.endswith("ringfence groups skip orders 'it'\\''s' --consumer-group billing")
+    assert found.command.endswith("ringfence groups skip orders 'it'\\''s' --consumer-group billing")
 
 
 @pytest.mark.parametrize(("silent", "stands"), [(3.0, False), (61.0, True)])
@@ -197,6 +200,41 @@ def test_quoted(group: str, shown: str) -> None:
     assert quoted(group) == shown
 
 
+@pytest.mark.parametrize(
+    ("key", "shown"),
+    [(b"g-1", "g-1"), ("g\u00fc".encode(), "g\u00fc"), (b"\xff", "hex:ff"), (b"\x1b[2J", "hex:1b5b324a"),
+     (b"hex:ff", "text:hex:ff"), (b"", "")],
+)  # fmt: skip
+def test_groups_as_the_verbs_take_them(key: bytes, shown: str) -> None:
+    """What is shown is what `groups skip` takes for that group."""
+    assert wording.group(key) == shown
+    assert group_changes.parse_name(shown) == key
+
+
+def test_nothing_steers_the_terminal() -> None:
+    """Names and reasons are anybody's words: they are neither markup nor commands of a terminal."""
+    hostile = "\x1b[2J[/red][bold]"
+    status = replace(
+        with_lanes(lane=hostile, state="refused", reason=hostile),
+        consumers=with_share({"faults": [hostile], "consumer_group": hostile}).consumers,
+    )
+    output = io.StringIO()
+    Console(file=output, width=200).print(document(status, findings(status)), crop=False)
+
+    assert "\x1b" not in output.getvalue()
+    assert output.getvalue().count("\\x1b[2J[/red][bold]") > 3
+
+
+def test_somebody_else_answers() -> None:
+    """At an address that is only of its own machine another consumer may listen: what it says counts for nothing."""
+    health = {"consumer_group": "billing", "name": "c1"}
+
+    assert consuming._own(health, "billing", "c1") == health
+    assert consuming._own(health, "billing", "c2") is None
+    assert consuming._own(health, "audit", "c1") is None
+    assert consuming._own(None, "billing", "c1") is None
+
+
 def test_commands_can_be_copied() -> None:
     """However narrow the terminal, a command stands on one line; and every part is shown."""
     status = with_share(lag=5, failing_group="g" * 60, failing_attempts=4, failing_seconds=70.0)
@@ -217,7 +255,7 @@ def test_document() -> None:
     told = json.loads(json.dumps(verb.as_document(status, findings(status))))
 
     assert told["ok"] is False
-    assert told["findings"][0]["do"] == "ringfence topics check"
+    assert told["findings"][0]["command"] == "ringfence topics check"
     assert told["addresses"][0]["lanes"][1]["reason"] == "why"
     assert verb.as_document(STATUS, [])["ok"] is True
 

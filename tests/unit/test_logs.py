@@ -1,0 +1,102 @@
+"""How a process logs: as text, or as an object a line; how much; and what the command line says of it."""
+
+import json
+import logging
+from collections.abc import Iterator
+
+import click
+import pytest
+
+from app.bridge_cli import bridge
+from app.cli import worker
+from ringfence_client.__main__ import consume
+from ringfence_kafka import logs
+from ringfence_kafka.log_options import log_options
+
+
+@pytest.fixture(autouse=True)
+def _as_it_was() -> Iterator[None]:
+    root, ours = logging.getLogger(), logging.getLogger("ringfence")
+    handlers, level, own = root.handlers[:], root.level, ours.level
+    yield
+    logs.choose(level="info", as_json=False)
+    root.handlers[:] = handlers
+    root.setLevel(level)
+    ours.setLevel(own)
+
+
+def _configured(*arguments: str) -> None:
+    """As a program does that was given these."""
+
+    @click.command()
+    @log_options
+    def program() -> None:
+        logs.configure()
+
+    program.main(list(arguments), standalone_mode=False)
+
+
+def test_text(capfd: pytest.CaptureFixture[str]) -> None:
+    """A line an event, from info on, as long as nobody asks for another."""
+    _configured()
+    logging.getLogger("ringfence.worker").info("lane %s", "orders-0")
+    logging.getLogger("ringfence.worker").debug("not shown")
+
+    assert capfd.readouterr().err.endswith("INFO    ringfence.worker: lane orders-0\n")
+
+
+def test_json(capfd: pytest.CaptureFixture[str]) -> None:
+    """Every line is an object, whatever it tells: quotes, line ends, half of a surrogate pair, and traces."""
+    _configured("--log-format", "json")
+    log = logging.getLogger("ringfence.lane")
+    log.warning('a "quote"\nand \ud800 more')
+    try:
+        raise ValueError("no\nstock")  # noqa: TRY301 - to be logged
+    except ValueError:
+        log.exception("failed")
+    plain, failed = map(json.loads, capfd.readouterr().err.splitlines())
+
+    assert (plain["level"], plain["logger"], plain["message"]) == (
+        "warning",
+        "ringfence.lane",
+        'a "quote"\nand \ud800 more',
+    )
+    assert plain["time"].endswith("+00:00")
+    assert "trace" not in plain
+    assert failed["trace"].endswith("ValueError: no\nstock")
+
+
+def test_level(capfd: pytest.CaptureFixture[str]) -> None:
+    """It is Ringfence's own; libraries stay with their warnings."""
+    _configured("--log-level", "debug")
+    for name in ("ringfence.lane", "aiokafka"):
+        logging.getLogger(name).debug("a detail of %s", name)
+    shown = capfd.readouterr().err
+    _configured("--log-level", "error")
+    logging.getLogger("ringfence.lane").warning("not shown")
+
+    assert "a detail of ringfence.lane" in shown
+    assert "a detail of aiokafka" not in shown
+    assert capfd.readouterr().err == ""
+
+
+def test_environment(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """For all programs of a machine; the command line goes before it."""
+    monkeypatch.setenv("RINGFENCE_LOG_FORMAT", "json")
+    monkeypatch.setenv("RINGFENCE_LOG_LEVEL", "error")
+    _configured("--log-level", "info")
+    logging.getLogger("ringfence.lane").info("shown")
+
+    assert json.loads(capfd.readouterr().err)["message"] == "shown"
+
+
+def test_wrong_level() -> None:
+    """A level that is none is an error of usage, which names those that are."""
+    with pytest.raises(click.BadParameter, match="'debug', 'info', 'warning', 'error'"):
+        _configured("--log-level", "loud")
+
+
+@pytest.mark.parametrize("command", [worker, bridge, consume])
+def test_programs_that_go_on(command: click.Command) -> None:
+    """Each takes both."""
+    assert {"--log-level", "--log-format"} <= {each for option in command.params for each in option.opts}

@@ -1,0 +1,96 @@
+"""A batch's span is linked to what its messages carry; without OpenTelemetry nothing is done."""
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import pytest
+
+from agents import tracing
+from agents.tracing import LINKS_MAX, batch_span
+
+
+class Given(NamedTuple):
+    """A record of an input."""
+
+    offset: int
+    headers: tuple[tuple[str, bytes | None], ...] = ()
+    key: bytes | None = None
+    value: bytes | None = None
+    timestamp: int = 0
+
+
+def _parent(trace: int) -> bytes:
+    return f"00-{trace:032x}-{7:016x}-01".encode()
+
+
+@pytest.fixture
+def exporter(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """What was exported, by a provider of the test's own."""
+    pytest.importorskip(
+        "opentelemetry.sdk", reason="opentelemetry-sdk is not installed: pip install opentelemetry-sdk"
+    )
+    from opentelemetry import trace  # noqa: PLC0415
+    from opentelemetry.sdk.trace import TracerProvider  # noqa: PLC0415
+    from opentelemetry.sdk.trace.export import SimpleSpanProcessor  # noqa: PLC0415
+    from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter  # noqa: PLC0415
+
+    exporter = InMemorySpanExporter()
+    provider = TracerProvider()
+    provider.add_span_processor(SimpleSpanProcessor(exporter))
+    monkeypatch.setattr(trace, "get_tracer", provider.get_tracer)
+    yield exporter
+    provider.shutdown()
+
+
+def test_linked(exporter: Any) -> None:
+    """To each trace once, to the last header of that name, and to nothing that is none."""
+    records = [
+        Given(0, (("traceparent", _parent(1)), ("tracestate", b"vendor=x"))),
+        Given(1, (("traceparent", _parent(1)),)),
+        Given(2, (("traceparent", _parent(9)), ("traceparent", _parent(2)))),
+        Given(3, (("traceparent", b"\xff nonsense"),)),
+        Given(4, (("traceparent", None), ("other", b"1"))),
+        Given(5),
+    ]
+    with batch_span("orders-3", "orders", 3, records):
+        pass
+    (span,) = exporter.get_finished_spans()
+
+    assert span.name == "process orders"
+    assert span.parent is None
+    assert [each.context.trace_id for each in span.links] == [1, 2]
+    assert span.links[0].context.trace_state["vendor"] == "x"
+    assert span.attributes["messaging.batch.message_count"] == 6
+    assert span.attributes["ringfence.lane"] == "orders-3"
+
+
+def test_bounded(exporter: Any) -> None:
+    """A batch of thousands is linked to as many as a span holds."""
+    with batch_span(
+        "orders-0", "orders", 0, [Given(each, (("traceparent", _parent(each + 1)),)) for each in range(5_000)]
+    ):
+        pass
+    (span,) = exporter.get_finished_spans()
+
+    assert len(span.links) == LINKS_MAX
+
+
+def test_failure(exporter: Any) -> None:
+    """What is raised is told by the span, and goes on as it is."""
+    with pytest.raises(OSError, match="away"), batch_span("orders-0", "orders", 0, [Given(0)]):
+        raise OSError("away")
+    (span,) = exporter.get_finished_spans()
+
+    assert not span.status.is_ok
+
+
+def test_without_opentelemetry(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The batch is done all the same, and what fails fails as ever."""
+    monkeypatch.setattr(tracing, "_trace", None)
+    done = []
+    with batch_span("orders-0", "orders", 0, []):
+        done.append(1)
+    with pytest.raises(OSError, match="away"), batch_span("orders-0", "orders", 0, []):
+        raise OSError("away")
+
+    assert done == [1]
