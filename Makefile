@@ -71,14 +71,20 @@ wheels: setup
 	$(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-deps --no-build-isolation --wheel-dir dist ./client .
 	@ls dist
 
-# Renews the lock after a change of a pyproject.toml. The client is no dependency that anyone fetches: it stands beside.
+# Renews the locks after a change of a pyproject.toml: requirements.lock for development and tests, and beside it, in the same
+# versions, what each image needs and no more. The client is no dependency that anyone fetches: it stands beside.
+COMPILE = $(VENV)-lock/bin/pip-compile --quiet --generate-hashes --allow-unsafe --strip-extras \
+	--no-header --no-emit-index-url --no-emit-trusted-host --no-emit-find-links --no-annotate
 lock:
 	$(PYTHON) -m venv $(VENV)-lock
 	$(VENV)-lock/bin/python -m pip install --quiet pip-tools
 	grep -v '"ringfence-client==' pyproject.toml >$(VENV)-lock/pyproject.toml
-	$(VENV)-lock/bin/pip-compile --quiet --extra dev --generate-hashes --allow-unsafe --strip-extras \
-		--no-header --no-emit-index-url --no-emit-trusted-host --no-emit-find-links --no-annotate \
-		--output-file requirements.lock $(VENV)-lock/pyproject.toml client/pyproject.toml
+	$(COMPILE) --extra dev --extra reconcile --output-file requirements.lock $(VENV)-lock/pyproject.toml client/pyproject.toml
+	$(COMPILE) --constraint requirements.lock --output-file requirements-worker.lock $(VENV)-lock/pyproject.toml client/pyproject.toml
+	$(COMPILE) --constraint requirements.lock --extra reconcile --output-file requirements-reconcile.lock \
+		$(VENV)-lock/pyproject.toml client/pyproject.toml
+	printf 'setuptools\nwheel\n' >$(VENV)-lock/build.in
+	$(COMPILE) --constraint requirements.lock --output-file requirements-build.lock $(VENV)-lock/build.in
 	rm -rf $(VENV)-lock
 
 clean:

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import click
 
+from app.verbs.spark import require_spark
 from ringfence_kafka.program import config_option, settings_with_addresses, silence_clients
 
 
@@ -33,6 +34,7 @@ def reconcile(
     """
     settings = settings_with_addresses(config)
     silence_clients()
+    require_spark()
     from reconcile import job  # noqa: PLC0415
 
     return job.run(settings, job.Options(out, as_json, acknowledge, master))
