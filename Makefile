@@ -66,10 +66,15 @@ bench: setup
 	$(BIN)/python -m bench
 
 # Two: ringfence-client is for users' own environments; ringfence, the application, is for one of its own, and needs the other.
+# The same commit gives the same bytes: times are the commit's, rights do not follow the umask, and what an earlier build has left
+# in the tree does not come along.
+wheels: export SOURCE_DATE_EPOCH ?= $(shell git log -1 --format=%ct)
 wheels: setup
-	rm -rf dist build client/build
-	$(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-deps --no-build-isolation --wheel-dir dist ./client .
-	@ls dist
+	rm -rf dist build && mkdir -p build/tree
+	git ls-files -z | tar --create --null --files-from=- --mode=u=rwX,go=rX | tar --extract --preserve-permissions --directory build/tree
+	umask 022 && $(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-deps --no-build-isolation \
+		--wheel-dir dist ./build/tree/client ./build/tree
+	@cd dist && sha256sum *.whl
 
 # Renews the locks after a change of a pyproject.toml: requirements.lock for development and tests, and beside it, in the same
 # versions, what each image needs and no more. The client is no dependency that anyone fetches: it stands beside.

@@ -14,6 +14,6 @@ def require_spark() -> None:
     missing = [each for each in ("pyspark", "matplotlib", "jinja2") if find_spec(each) is None]
     if missing:
         raise PrerequisiteError(
-            f"this verb runs on Spark, and {', '.join(missing)} is not installed: pip install 'ringfence[reconcile]', or use the "
+            f"this verb runs on Spark, and there is no {', '.join(missing)} here: pip install 'ringfence[reconcile]', or use the "
             "image ringfence-reconcile"
         )

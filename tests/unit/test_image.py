@@ -105,5 +105,5 @@ def test_without_spark(monkeypatch: pytest.MonkeyPatch) -> None:
         app.verbs.spark, "find_spec", lambda name: None if name == "pyspark" else find_spec(name)
     )
 
-    with pytest.raises(PrerequisiteError, match=r"pyspark is not installed: pip install 'ringfence\[rec"):
+    with pytest.raises(PrerequisiteError, match=r"there is no pyspark here: pip install 'ringfence\[rec"):
         require_spark()
