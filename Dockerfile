@@ -56,6 +56,8 @@ RUN apt-get update \
     && apt-get install --yes --no-install-recommends openjdk-17-jre-headless \
     && rm -rf /var/lib/apt/lists/* \
     && install --directory --owner=ringfence --group=ringfence /home/ringfence/.ivy2.5.2
+# The home of a read-only container takes no cache of fonts.
+ENV MPLCONFIGDIR=/tmp/matplotlib
 COPY --from=environment-reconcile /opt/ringfence /opt/ringfence
 COPY --from=wheels /wheels /wheels
 RUN /opt/ringfence/bin/pip install --no-cache-dir --disable-pip-version-check --no-deps --no-index /wheels/*.whl

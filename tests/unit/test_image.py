@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 
 import app.verbs.spark
+from app import cli
 from app.verbs.spark import require_spark
-from ringfence_kafka.errors import PrerequisiteError
+from ringfence_kafka import program
 from tests.support.deployment import ROOT
 
 DOCKERFILE = (ROOT / "Dockerfile").read_text()
@@ -98,12 +99,27 @@ def test_the_context_has_what_is_copied() -> None:
     assert ignored.index("!client/README.md") > ignored.index("*.md")
 
 
-def test_without_spark(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The image of the workers says what it lacks, and where it is."""
+@pytest.mark.parametrize(
+    "arguments", [["reconcile"], ["audit", "orders"], ["demo"]], ids=lambda each: str(each[0])
+)
+def test_without_spark(
+    arguments: list[str],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """The image of the workers says what it lacks and where it is, before a verb has begun."""
     require_spark()
     monkeypatch.setattr(
         app.verbs.spark, "find_spec", lambda name: None if name == "pyspark" else find_spec(name)
     )
+    config = tmp_path / "ringfence.toml"
+    config.write_text('[kafka]\nbootstrap_servers = "127.0.0.1:1"\n[[addresses]]\nname = "orders"\n')
 
-    with pytest.raises(PrerequisiteError, match=r"there is no pyspark here: pip install 'ringfence\[rec"):
-        require_spark()
+    with pytest.raises(SystemExit) as caught:
+        program.run(cli.cli, [*arguments, "--config", str(config)], "ringfence")
+
+    assert caught.value.code == 2
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1
+    assert "there is no pyspark here: pip install 'ringfence[reconcile]'" in said
