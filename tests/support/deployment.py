@@ -72,7 +72,8 @@ def seconds(text: str) -> int:
 
 def understood(arguments: list[str]) -> str:
     """Whether the command line takes these arguments, and what it has against them; nothing runs."""
-    context = click.Context(cli.cli, info_name="ringfence")
+    # With the settings of the program: a command remembers the first -h that it was asked for.
+    context = click.Context(cli.cli, info_name="ringfence", **cli.cli.context_settings)
     command: click.Command = cli.cli
     rest = list(arguments)
     while isinstance(command, click.Group):
