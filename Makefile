@@ -66,23 +66,34 @@ bench: setup
 	$(BIN)/python -m bench
 
 # Two: ringfence-client is for users' own environments; ringfence, the application, is for one of its own, and needs the other.
+# The same commit gives the same bytes: times are the commit's, rights do not follow the umask, and what an earlier build has left
+# in the tree does not come along.
+wheels: export SOURCE_DATE_EPOCH ?= $(shell git log -1 --format=%ct)
 wheels: setup
-	rm -rf dist build client/build
-	$(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-deps --no-build-isolation --wheel-dir dist ./client .
-	@ls dist
+	rm -rf dist build && mkdir -p build/tree
+	git ls-files -z | tar --create --null --files-from=- --mode=u=rwX,go=rX | tar --extract --preserve-permissions --directory build/tree
+	umask 022 && $(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-deps --no-build-isolation \
+		--wheel-dir dist ./build/tree/client ./build/tree
+	@cd dist && sha256sum *.whl
 
-# Renews the lock after a change of a pyproject.toml. The client is no dependency that anyone fetches: it stands beside.
 # docs/cli.md says what the verbs say.
 cli-docs: setup
 	$(BIN)/python -m app.reference
 
+# Renews the locks after a change of a pyproject.toml: requirements.lock for development and tests, and beside it, in the same
+# versions, what each image needs and no more. The client is no dependency that anyone fetches: it stands beside.
+COMPILE = $(VENV)-lock/bin/pip-compile --quiet --generate-hashes --allow-unsafe --strip-extras \
+	--no-header --no-emit-index-url --no-emit-trusted-host --no-emit-find-links --no-annotate
 lock:
 	$(PYTHON) -m venv $(VENV)-lock
 	$(VENV)-lock/bin/python -m pip install --quiet pip-tools
 	grep -v '"ringfence-client==' pyproject.toml >$(VENV)-lock/pyproject.toml
-	$(VENV)-lock/bin/pip-compile --quiet --extra dev --generate-hashes --allow-unsafe --strip-extras \
-		--no-header --no-emit-index-url --no-emit-trusted-host --no-emit-find-links --no-annotate \
-		--output-file requirements.lock $(VENV)-lock/pyproject.toml client/pyproject.toml
+	$(COMPILE) --extra dev --extra reconcile --output-file requirements.lock $(VENV)-lock/pyproject.toml client/pyproject.toml
+	$(COMPILE) --constraint requirements.lock --output-file requirements-worker.lock $(VENV)-lock/pyproject.toml client/pyproject.toml
+	$(COMPILE) --constraint requirements.lock --extra reconcile --output-file requirements-reconcile.lock \
+		$(VENV)-lock/pyproject.toml client/pyproject.toml
+	printf 'setuptools\nwheel\n' >$(VENV)-lock/build.in
+	$(COMPILE) --constraint requirements.lock --output-file requirements-build.lock $(VENV)-lock/build.in
 	rm -rf $(VENV)-lock
 
 clean:

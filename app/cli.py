@@ -19,6 +19,7 @@ from app.repair_cli import dlq, quarantine
 from app.status_cli import status
 from app.verbs.audit import audit
 from app.verbs.reconcile import reconcile
+from app.verbs.spark import require_spark
 from ringfence_kafka.log_options import log_options
 from ringfence_kafka.program import (
     PORT,
@@ -282,6 +283,7 @@ def demo(messages: int | None, seed: int, keep: bool, bridged: bool, config: Pat
         from app.demo import bridged as shown  # noqa: PLC0415
 
         return shown.run(shown.MESSAGES if messages is None else messages, keep, seed)
+    require_spark()  # its last step; better said before the first
     from app import demo as demo_module  # noqa: PLC0415
 
     return demo_module.run(demo_module.MESSAGES if messages is None else messages, keep, seed)

@@ -4,8 +4,13 @@ from pathlib import Path
 
 import click
 
-from ringfence_kafka.config.load import load
-from ringfence_kafka.program import CONSUMER_GROUP, config_option, settings_with_addresses, silence_clients
+from ringfence_kafka.program import (
+    CONSUMER_GROUP,
+    config_option,
+    settings_of,
+    settings_with_addresses,
+    silence_clients,
+)
 
 
 @click.command()
@@ -28,7 +33,7 @@ def status(as_json: bool, watch: bool, ignored: tuple[str, ...], config: Path) -
     Exit code 1: something stands, or soon will, until somebody acts.
     """
     silence_clients()
-    settings = load(config)
+    settings = settings_of(config)
     if not (settings.bridges or settings.cluster_connections):
         settings = settings_with_addresses(config)
     from app.status import verb  # noqa: PLC0415

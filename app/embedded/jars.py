@@ -165,7 +165,10 @@ def _ivy_jar() -> Path:
     """The Ivy of the installed PySpark, found without importing it."""
     spec = find_spec("pyspark")
     if spec is None or spec.origin is None:
-        raise PrerequisiteError("PySpark, which brings Ivy along, is not installed: run 'make setup'")
+        raise PrerequisiteError(
+            "Kafka is fetched by the Ivy that PySpark brings along, and PySpark is not installed: pip install "
+            "'ringfence[reconcile]', or use the image ringfence-reconcile"
+        )
     found = sorted((Path(spec.origin).parent / "jars").glob("ivy-*.jar"))
     if not found:
         raise PrerequisiteError(

@@ -7,6 +7,7 @@ from typing import Any, Final, TypeVar
 import click
 from pydantic import BaseModel, ValidationError
 
+from app.verbs.spark import require_spark
 from ringfence_kafka.config.settings import AddressDefaults
 from ringfence_kafka.errors import ConfigurationError
 from ringfence_kafka.program import config_option, settings_if_any, silence_clients
@@ -70,6 +71,7 @@ def audit(
         raise click.UsageError(f"--id-header has no effect with --id-from {id_from}: choose one")
     settings = settings_if_any(config)
     silence_clients()
+    require_spark()
     from reconcile.audit.extent import seconds_of  # noqa: PLC0415
 
     try:

@@ -6,6 +6,7 @@ from typing import Final
 import click
 from click.core import ParameterSource
 
+from app.verbs.spark import require_spark
 from ringfence_kafka.program import config_option, settings_with_addresses, silence_clients
 from ringfence_kafka.reachable import require_listener
 
@@ -50,6 +51,7 @@ def reconcile(
         return 0
     settings = settings_with_addresses(config)
     silence_clients()
+    require_spark()
     # Before Spark's libraries are loaded; results on a cluster are acknowledged without Kafka.
     if acknowledge is None:
         require_listener(settings.kafka)

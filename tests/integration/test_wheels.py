@@ -36,21 +36,72 @@ def handle(message):
 """
 
 
+def _built(folder: Path, umask: int = -1) -> dict[str, Path]:
+    """By the name of the distribution, as `make wheels` builds them, from a clean copy: what an earlier build left must not come along."""
+    copy = folder / "tree"
+    subprocess.run(["git", "clone", "--quiet", str(ROOT), str(copy)], check=True, umask=umask)
+    for name in ("Makefile", "pyproject.toml", "client/pyproject.toml"):
+        (copy / name).write_text((ROOT / name).read_text())
+    (copy / ".venv").mkdir()
+    (copy / ".venv" / ".setup-done").touch()  # the environment of the tests is set up
+    subprocess.run(
+        ["make", "wheels", f"BIN={Path(sys.executable).parent}"],
+        cwd=copy, check=True, timeout=100, umask=umask, capture_output=True,
+    )  # fmt: skip
+    return {each.name.split("-")[0]: each for each in (copy / "dist").glob("*.whl")}
+
+
 @pytest.fixture(scope="module")
 def wheels(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """By the name of the distribution."""
-    folder = tmp_path_factory.mktemp("wheels")
-    copy = folder / "tree"
-    # A clean copy: what an earlier build has left in the tree must not come along.
-    subprocess.run(["git", "clone", "--quiet", str(ROOT), str(copy)], check=True)
-    for name in ("pyproject.toml", "client/pyproject.toml"):
-        (copy / name).write_text((ROOT / name).read_text())
+    return _built(tmp_path_factory.mktemp("wheels"))
+
+
+def test_reproducible(wheels: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Built again from the same commit, elsewhere, later, by somebody with another umask: the same bytes."""
+    again = _built(tmp_path_factory.mktemp("again"), umask=0o077)
+
+    assert {name: each.read_bytes() == wheels[name].read_bytes() for name, each in again.items()} == {
+        "ringfence": True,
+        "ringfence_client": True,
+    }
+
+
+@pytest.mark.long
+@pytest.mark.timeout(400)
+def test_into_an_empty_environment(wheels: dict[str, Path], tmp_path: Path) -> None:
+    """With what the image of the workers has, everything is there that is declared, and Spark is said to be missing."""
+    venv.create(tmp_path / "empty", with_pip=False)
+    python = tmp_path / "empty" / "bin" / "python"
+    pip = [sys.executable, "-m", "pip", "--python", str(python)]
+    quiet = ["--quiet", "--disable-pip-version-check"]
+    lock = ["--require-hashes", "--requirement", str(ROOT / "requirements-worker.lock")]
+    subprocess.run([*pip, "install", *quiet, *lock], check=True, timeout=300)
     subprocess.run(
-        [sys.executable, "-m", "pip", "wheel", "--quiet", "--disable-pip-version-check", "--no-deps", "--no-build-isolation",
-         "--wheel-dir", str(folder), str(copy / "client"), str(copy)],
-        check=True, timeout=100,
-    )  # fmt: skip
-    return {each.name.split("-")[0]: each for each in folder.glob("*.whl")}
+        [*pip, "install", *quiet, "--no-index", *map(str, wheels.values())], check=True, timeout=100
+    )
+    (tmp_path / "r.toml").write_text(
+        '[kafka]\nbootstrap_servers = "127.0.0.1:1"\n[[addresses]]\nname = "orders"\n'
+    )
+
+    def said(*arguments: str) -> tuple[int, str]:
+        done = subprocess.run(
+            [python.with_name("ringfence"), *arguments],
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=60,
+        )
+        return done.returncode, done.stdout + done.stderr
+
+    subprocess.run([*pip, "check"], check=True, timeout=60)
+    assert said("--version")[0] == 0
+    assert said("worker", "--help")[0] == 0
+    code, text = said("topics", "check", "--config", "r.toml")
+    assert (code, "127.0.0.1:1" in text) == (2, True), text
+    code, text = said("reconcile", "--config", "r.toml")
+    assert (code, "pip install 'ringfence[reconcile]'" in text) == (2, True), text
 
 
 def _names(wheel: Path) -> set[str]:

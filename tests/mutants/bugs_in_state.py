@@ -12,6 +12,8 @@ _RING_TESTS: Final = "tests/unit/test_ring.py"
 _RESTORE_TESTS: Final = "tests/unit/test_restore.py"
 _RESIZE_TESTS: Final = "tests/unit/test_resize.py"
 _STORE_TESTS: Final = "tests/unit/test_store.py"
+_CODEC: Final = "tables/codec.py"
+_UPGRADE_TESTS: Final = "tests/unit/test_upgrade.py"
 _OCCUPANTS: Final = "        occupants = [each for each in self._store.slots_of(keys) if each is not None]\n"
 _NOTED: Final = """\
         for sequence, each in zip(sequences, ids, strict=True):
@@ -267,5 +269,23 @@ MUTANTS: Final = (
             ),
         ),
         f"{_RESTORE_TESTS}::test_older_sequence_does_not_apply",
+    ),
+    Mutant(
+        "ring-record-of-another-layout",
+        "The layout changes and the version does not: an upgrade takes offsets for partitions, and no round trip tells.",
+        (Patch(_CODEC, 'struct.Struct(">BQiqq")', 'struct.Struct(">BQqiq")'),),
+        f"{_UPGRADE_TESTS}::test_known_ids_stay_known",
+    ),
+    Mutant(
+        "hops-of-another-byte-order",
+        "An upgrade takes what came over bridges for that of other partitions: what is sent again is accepted.",
+        (
+            Patch(
+                _CODEC,
+                '_HOPS_KEY: Final = struct.Struct(">cI")',
+                '_HOPS_KEY: Final = struct.Struct("<cI")',
+            ),
+        ),
+        f"{_UPGRADE_TESTS}::test_what_came_over_a_bridge_stays_known",
     ),
 )

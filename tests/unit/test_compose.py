@@ -1,23 +1,44 @@
-import re
+"""docker-compose.yml: what compose would refuse, and what it would take although it is wrong."""
+
 import shutil
 import subprocess
-from pathlib import Path
+from typing import Any
 
 import pytest
+import yaml
 
 from app.embedded.jars import KAFKA_VERSION
+from ringfence_kafka.config.load import load
+from tests.support import deployment
+from tests.support.deployment import ROOT
 
-ROOT = Path(__file__).parents[2]
+[FILE] = deployment.documents(ROOT / "docker-compose.yml")
+SERVICES: dict[str, dict[str, Any]] = FILE["services"]
+OURS = [name for name, each in SERVICES.items() if each["image"].startswith("ringfence")]
 
 
-@pytest.fixture(scope="module")
-def services() -> dict[str, str]:
-    """Each service's part of the file as Compose itself understands it, all anchors resolved."""
+def test_services() -> None:
+    """The trial has Kafka, the topics, two workers, a consumer, a bridge, the nightly run, and who looks at them."""
+    assert set(SERVICES) == {
+        "kafka", "topics", "worker-1", "worker-2", "consumer", "bridge", "reconcile", "prometheus", "grafana"
+    }  # fmt: skip
+
+
+def test_schema() -> None:
+    """Compose takes it; no key is misspelt."""
+    wanted = deployment.schema("compose")
+
+    assert deployment.fault(wanted, FILE) == ""
+    broken = {**FILE, "services": {**SERVICES, "kafka": {**SERVICES["kafka"], "volume": []}}}
+    assert "volume" in deployment.fault(wanted, broken)
+
+
+def test_what_compose_makes_of_it() -> None:
+    """Where it is installed."""
     for command in (["docker-compose"], ["docker", "compose"]):
         if shutil.which(command[0]) is None:
             continue
-        version = subprocess.run([*command, "version"], capture_output=True, check=False)
-        if version.returncode == 0:
+        if subprocess.run([*command, "version"], capture_output=True, check=False).returncode == 0:
             break
     else:
         pytest.skip("neither docker-compose nor docker's compose plugin is installed")
@@ -25,34 +46,79 @@ def services() -> dict[str, str]:
         [*command, "--profile", "nightly", "-f", "docker-compose.yml", "config"],
         cwd=ROOT, capture_output=True, text=True, check=False,
     )  # fmt: skip
+
     assert done.returncode == 0, done.stderr
-    text = re.search(r"^services:\n(.*?)(?=^\S|\Z)", done.stdout, re.MULTILINE | re.DOTALL)
-    assert text is not None
-    parts = re.split(r"^  (\S+):\n", text[1], flags=re.MULTILINE)[1:]
-    return dict(zip(parts[::2], parts[1::2], strict=True))
+    assert set(yaml.safe_load(done.stdout)["services"]) == set(SERVICES)
 
 
-def test_services(services: dict[str, str]) -> None:
-    """The trial has Kafka, the topics, two workers, and the nightly job."""
-    assert set(services) == {"kafka", "topics", "worker-1", "worker-2", "reconcile"}
+@pytest.mark.parametrize("name", OURS)
+def test_command(name: str) -> None:
+    """The command line takes it, and it starts after Kafka and, but for those who make them, after the topics."""
+    assert deployment.understood(SERVICES[name]["command"]) == ""
+    waits = {key: each["condition"] for key, each in SERVICES[name]["depends_on"].items()}
+    topics = {} if name == "topics" else {"topics": "service_completed_successfully"}
+    assert waits == {"kafka": "service_healthy", **topics}
 
 
-def test_workers(services: dict[str, str]) -> None:
-    """Each worker has an instance and a volume of its own, a health check, and starts after the topics are there."""
+@pytest.mark.parametrize("name", OURS)
+def test_configuration(name: str) -> None:
+    """Each has the same file, which is valid with its environment."""
+    mounts = dict(each.split(":")[:2] for each in SERVICES[name]["volumes"])
+    inside = {value: key for key, value in mounts.items()}
+
+    settings = load(ROOT / inside["/ringfence/conf/ringfence.toml"], SERVICES[name]["environment"])
+
+    assert settings.kafka.bootstrap_servers == "kafka:19092"
+    assert settings.app.web_host == "0.0.0.0"  # noqa: S104
+    assert {each.target_address for each in settings.bridges} <= {each.name for each in settings.addresses}
+
+
+def test_what_is_mounted_is_there() -> None:
+    """Of what is not, Docker makes an empty folder. Named volumes are declared."""
+    for name, service in SERVICES.items():
+        for each in service.get("volumes", []):
+            source = each.split(":")[0]
+            assert (ROOT / source).exists() if source.startswith(".") else source in FILE["volumes"], name
+
+
+def test_workers() -> None:
+    """Each has an instance and a volume of its own, and time to drain."""
     for name in ("worker-1", "worker-2"):
-        assert f"RINGFENCE_APP__INSTANCE: {name}\n" in services[name]
-        assert f"{name}:/ringfence/data" in services[name] or f"source: {name}\n" in services[name]
-        assert "/live" in services[name]
-        assert "condition: service_completed_successfully" in services[name]
-        assert "condition: service_healthy" in services[name]
+        assert SERVICES[name]["environment"]["RINGFENCE_APP__INSTANCE"] == name
+        assert f"{name}:/ringfence/data" in SERVICES[name]["volumes"]
+        assert deployment.seconds(SERVICES[name]["stop_grace_period"]) >= 30
 
 
-def test_nightly_job_waits_to_be_asked(services: dict[str, str]) -> None:
+def test_ports_stay_on_this_machine() -> None:
+    """Nothing of a trial is offered to the network."""
+    published = [each for service in SERVICES.values() for each in service.get("ports", [])]
+
+    assert [each for each in published if not each.startswith("127.0.0.1:")] == []
+
+
+def test_nightly_job_waits_to_be_asked() -> None:
     """Only the nightly job hides behind a profile."""
-    assert [name for name, text in services.items() if "profiles:" in text] == ["reconcile"]
+    assert [name for name, each in SERVICES.items() if "profiles" in each] == ["reconcile"]
 
 
-def test_kafka(services: dict[str, str]) -> None:
+def test_kafka() -> None:
     """Kafka is of the version that the embedded broker has, and a misspelt topic does not come into being."""
-    assert f"image: apache/kafka:{KAFKA_VERSION}\n" in services["kafka"]
-    assert re.search(r"KAFKA_AUTO_CREATE_TOPICS_ENABLE: ['\"]?false", services["kafka"])
+    assert SERVICES["kafka"]["image"] == f"apache/kafka:{KAFKA_VERSION}"
+    assert SERVICES["kafka"]["environment"]["KAFKA_AUTO_CREATE_TOPICS_ENABLE"] == "false"
+
+
+def test_prometheus_asks_everyone_who_answers() -> None:
+    """Its targets are the services that have metrics; rules lie where it looks."""
+    [read] = deployment.documents(ROOT / "ops" / "prometheus" / "prometheus.yml")
+    targets = {
+        each for job in read["scrape_configs"] for group in job["static_configs"] for each in group["targets"]
+    }
+
+    assert targets == {"worker-1:6066", "worker-2:6066", "bridge:6066"}
+    assert read["rule_files"] == ["alerts*.yml"]
+    if shutil.which("promtool") is not None:
+        checked = subprocess.run(
+            ["promtool", "check", "config", "prometheus.yml"], cwd=ROOT / "ops" / "prometheus",
+            capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        assert checked.returncode == 0, checked.stdout + checked.stderr

@@ -1,0 +1,125 @@
+"""The Dockerfile and the locks of what each image has."""
+
+import re
+import shutil
+import subprocess
+import tomllib
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+import app.verbs.spark
+from app import cli
+from app.verbs.spark import require_spark
+from ringfence_kafka import program
+from tests.support.deployment import ROOT
+
+DOCKERFILE = (ROOT / "Dockerfile").read_text()
+
+
+def _lock(name: str) -> dict[str, str]:
+    """By distribution, its version and digests."""
+    entries = re.split(r"^(?=[a-z0-9])", (ROOT / name).read_text(), flags=re.MULTILINE)
+    found = {}
+    for each in entries:
+        if "==" in each:
+            pinned, *digests = re.findall(r"\S+==[^\s\\]+|--hash=\S+", each)
+            found[pinned.partition("==")[0]] = " ".join([pinned, *sorted(digests)])
+    return found
+
+
+def _names(requirements: list[str]) -> set[str]:
+    return {re.split(r"[=<>\[]", each)[0] for each in requirements} - {"ringfence-client"}
+
+
+@pytest.mark.parametrize("name", ["worker", "reconcile", "build"])
+def test_images_have_what_is_tested(name: str) -> None:
+    """The same versions and the same digests as in the environment of the tests."""
+    tested = _lock("requirements.lock")
+    locked = _lock(f"requirements-{name}.lock")
+
+    assert locked
+    assert {key: each for key, each in locked.items() if tested.get(key) != each} == {}
+
+
+def test_what_each_image_has() -> None:
+    """Workers have all that they are declared to need and no Spark; the other image has both; neither has the tests' tools."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    client = tomllib.loads((ROOT / "client" / "pyproject.toml").read_text())["project"]
+    needed = _names(project["dependencies"]) | _names(client["dependencies"])
+    spark = _names(project["optional-dependencies"]["reconcile"])
+    worker, reconcile = set(_lock("requirements-worker.lock")), set(_lock("requirements-reconcile.lock"))
+
+    assert needed <= worker
+    assert worker | spark <= reconcile
+    assert worker & (spark | {"numpy", "pytest", "mypy", "ruff"}) == set()
+    assert reconcile & {"pytest", "mypy", "ruff"} == set()
+
+
+def test_targets() -> None:
+    """Two images; the smaller one is what a build without a target makes. Neither runs as root, and who is asked answers."""
+    stages = re.split(r"^FROM ", DOCKERFILE, flags=re.MULTILINE)[1:]
+    names = [each.splitlines()[0].split(" AS ")[1] for each in stages]
+    final = dict(zip(names, stages, strict=True))
+
+    assert names[-1] == "ringfence"
+    for name in ("ringfence", "ringfence-reconcile"):
+        assert re.findall(r"^USER (.*)$", final[name], re.MULTILINE) == ["10001:10001"]
+    assert "/live" in final["ringfence"].partition("HEALTHCHECK")[2]
+    assert "openjdk" in final["ringfence-reconcile"]
+    assert "openjdk" not in final["ringfence"] + final["common"]
+
+
+@pytest.mark.skipif(shutil.which("hadolint") is None, reason="hadolint is not installed")
+def test_hadolint() -> None:
+    """It has nothing to say."""
+    done = subprocess.run(
+        ["hadolint", "Dockerfile"], cwd=ROOT, capture_output=True, text=True, check=False, timeout=60
+    )
+
+    assert done.stdout + done.stderr == ""
+
+
+def test_the_context_has_what_is_copied() -> None:
+    """What a stage copies from the tree is there, and not ignored."""
+    ignored = (ROOT / ".dockerignore").read_text().splitlines()
+    copied = [
+        source
+        for line in re.findall(r"^COPY (?!--from)(.*)$", DOCKERFILE, re.MULTILINE)
+        for source in line.split()[:-1]
+    ]
+
+    assert len(copied) == 5
+    for source in copied:
+        assert (ROOT / source).exists()
+        assert source not in ignored
+    assert {"tests", "ops", "docs", "data"} <= set(ignored)
+    assert (Path(ROOT) / "client" / "README.md").exists()
+    assert ignored.index("!client/README.md") > ignored.index("*.md")
+
+
+@pytest.mark.parametrize(
+    "arguments", [["reconcile"], ["audit", "orders"], ["demo"]], ids=lambda each: str(each[0])
+)
+def test_without_spark(
+    arguments: list[str],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """The image of the workers says what it lacks and where it is, before a verb has begun."""
+    require_spark()
+    monkeypatch.setattr(
+        app.verbs.spark, "find_spec", lambda name: None if name == "pyspark" else find_spec(name)
+    )
+    config = tmp_path / "ringfence.toml"
+    config.write_text('[kafka]\nbootstrap_servers = "127.0.0.1:1"\n[[addresses]]\nname = "orders"\n')
+
+    with pytest.raises(SystemExit) as caught:
+        program.run(cli.cli, [*arguments, "--config", str(config)], "ringfence")
+
+    assert caught.value.code == 2
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1
+    assert "there is no pyspark here: pip install 'ringfence[reconcile]'" in said

@@ -1,0 +1,227 @@
+"""ops/kubernetes: what the API server would refuse, and what it would take although it is wrong."""
+
+import copy
+import shutil
+import subprocess
+from typing import Any
+
+import pytest
+import yaml
+
+from agents.lane import DRAIN_LIMIT_S
+from ringfence_kafka.config.load import load
+from tests.support import deployment
+from tests.support.deployment import KUBERNETES, pods
+
+MANIFESTS = deployment.manifests()
+WITH_PODS = [name for name, each in MANIFESTS.items() if any(pods(each))]
+SERVING = [name for name in WITH_PODS if not name.startswith("CronJob/")]
+LEAVING_S = 20
+"""What a process gets beyond its drain, to leave its group and close."""
+
+
+def _pod(name: str) -> dict[str, Any]:
+    [found] = pods(MANIFESTS[name])
+    return found
+
+
+def _container(name: str) -> dict[str, Any]:
+    [found] = _pod(name)["containers"]
+    assert isinstance(found, dict)
+    return found
+
+
+def _environment(name: str) -> dict[str, Any]:
+    return {each["name"]: each for each in _container(name).get("env", [])}
+
+
+def test_what_there_is() -> None:
+    """Workers keep their names; consumers and bridges have none to keep; the run has its time."""
+    assert {each for each in MANIFESTS if each.split("/")[0] in {"StatefulSet", "Deployment", "CronJob"}} == {
+        "StatefulSet/ringfence-worker",
+        "Deployment/billing",
+        "Deployment/ringfence-bridge",
+        "CronJob/ringfence-reconcile",
+    }
+
+
+@pytest.mark.parametrize("name", MANIFESTS)
+def test_schema(name: str) -> None:
+    """Kubernetes 1.31 takes it, or KEDA; no key is misspelt."""
+    assert deployment.kubernetes_fault(MANIFESTS[name]) == ""
+
+
+def test_the_schema_finds_faults() -> None:
+    """A key deep in a pod, a type, and KEDA's."""
+    for name, path, key, value in (
+        ("StatefulSet/ringfence-worker", ("spec", "template", "spec"), "terminationGracePeriod", 60),
+        ("StatefulSet/ringfence-worker", ("spec",), "replicas", "two"),
+        ("CronJob/ringfence-reconcile", ("spec", "jobTemplate", "spec"), "backofLimit", 1),
+        ("ScaledObject/billing", ("spec",), "maxReplicas", 4),
+    ):
+        broken = copy.deepcopy(MANIFESTS[name])
+        there = broken
+        for part in path:
+            there = there[part]
+        there[key] = value
+
+        assert key in deployment.kubernetes_fault(broken) or str(value) in deployment.kubernetes_fault(broken)
+
+
+@pytest.mark.parametrize("name", WITH_PODS)
+def test_arguments(name: str) -> None:
+    """The command line takes what each container is started with."""
+    for container in [*_pod(name).get("initContainers", []), *_pod(name)["containers"]]:
+        assert deployment.understood(container["args"]) == ""
+
+
+def test_configuration() -> None:
+    """The file is valid with what the pods' environment adds."""
+    settings = load(
+        KUBERNETES / "ringfence.toml",
+        {"RINGFENCE_APP__INSTANCE": "ringfence-worker-0", "RINGFENCE_APP__WEB_HOST": "10.1.2.3",
+         "RINGFENCE_WORKER_PORT": "tcp://10.1.2.3:6066"},
+    )  # fmt: skip
+
+    assert settings.app.instance_name == "ringfence-worker-0"
+    assert settings.app.web_port == 6066
+    assert "orders" in {each.name for each in settings.addresses}
+
+
+def test_a_worker_finds_its_state_again() -> None:
+    """Its folder has the pod's name, and lies in a volume that goes with that name."""
+    instance = _environment("StatefulSet/ringfence-worker")["RINGFENCE_APP__INSTANCE"]
+    [claim] = MANIFESTS["StatefulSet/ringfence-worker"]["spec"]["volumeClaimTemplates"]
+    mounts = {
+        each["name"]: each["mountPath"] for each in _container("StatefulSet/ringfence-worker")["volumeMounts"]
+    }
+
+    assert instance["valueFrom"]["fieldRef"]["fieldPath"] == "metadata.name"
+    assert mounts[claim["metadata"]["name"]] == "/ringfence/data"
+
+
+def test_a_rollout_is_not_stuck_behind_what_it_repairs() -> None:
+    """Ordered, it waits for a pod that is not ready, although the new version would make it so."""
+    assert MANIFESTS["StatefulSet/ringfence-worker"]["spec"]["podManagementPolicy"] == "Parallel"
+
+
+@pytest.mark.parametrize("name", SERVING)
+def test_probes(name: str) -> None:
+    """/live decides about a restart, /health about readiness, both on the port that the process listens on."""
+    container = _container(name)
+    ports = {each["name"]: each["containerPort"] for each in container["ports"]}
+
+    assert {
+        probe: (
+            container[probe]["httpGet"]["path"],
+            ports.get(container[probe]["httpGet"]["port"]),
+        )
+        for probe in ("startupProbe", "livenessProbe", "readinessProbe")
+    } == {
+        "startupProbe": ("/live", 6066),
+        "livenessProbe": ("/live", 6066),
+        "readinessProbe": ("/health", 6066),
+    }
+    # A server on the loopback is reached by no probe.
+    host = _environment(name)["RINGFENCE_APP__WEB_HOST"]
+    assert host.get("value") == "0.0.0.0" or host["valueFrom"]["fieldRef"]["fieldPath"] == "status.podIP"  # noqa: S104
+    assert container["args"] == ["worker"] or "--web-port=6066" in container["args"]
+
+
+@pytest.mark.parametrize("name", WITH_PODS)
+def test_grace(name: str) -> None:
+    """Nobody is killed who drains."""
+    options = dict(
+        each.removeprefix("--").split("=", 1) for each in _container(name)["args"] if each.startswith("--")
+    )
+    drain_s = max(DRAIN_LIMIT_S, float(options.get("drain-timeout", 0)))
+
+    assert _pod(name)["terminationGracePeriodSeconds"] >= drain_s + LEAVING_S
+    assert "consume" not in _container(name)["args"] or "drain-timeout" in options
+
+
+@pytest.mark.parametrize("name", SERVING)
+def test_disruptions(name: str) -> None:
+    """One at a time, and what is not ready keeps no node from being drained."""
+    budget = MANIFESTS[f"PodDisruptionBudget/{name.partition('/')[2]}"]["spec"]
+
+    assert budget["maxUnavailable"] == 1
+    assert budget["unhealthyPodEvictionPolicy"] == "AlwaysAllow"
+    assert budget["selector"] == MANIFESTS[name]["spec"]["selector"]
+
+
+@pytest.mark.parametrize("name", WITH_PODS)
+def test_restricted(name: str) -> None:
+    """As the namespace's pod security standard asks for: not root, nothing to gain, a root file system that is read only."""
+    assert _pod(name)["securityContext"]["runAsNonRoot"] is True
+    assert _pod(name)["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+    for container in [*_pod(name).get("initContainers", []), *_pod(name)["containers"]]:
+        assert container["securityContext"] == {
+            "allowPrivilegeEscalation": False,
+            "readOnlyRootFilesystem": True,
+            "capabilities": {"drop": ["ALL"]},
+        }
+
+
+def test_a_verdict_is_not_asked_for_again() -> None:
+    """Anomalies and gone evidence end the job; what could not run is tried again; two never run at once."""
+    job = MANIFESTS["CronJob/ringfence-reconcile"]["spec"]
+    rule = job["jobTemplate"]["spec"]["podFailurePolicy"]["rules"][0]
+
+    assert rule["action"] == "FailJob"
+    assert rule["onExitCodes"]["values"] == [1, 3]
+    assert rule["onExitCodes"]["containerName"] == _container("CronJob/ringfence-reconcile")["name"]
+    assert job["jobTemplate"]["spec"]["backoffLimit"] > 0
+    assert job["concurrencyPolicy"] == "Forbid"
+
+
+def test_scaling() -> None:
+    """What is scaled is there, by the lag of its own group."""
+    scaled = {name: each["spec"] for name, each in MANIFESTS.items() if name.startswith("ScaledObject/")}
+    groups = {each["triggers"][0]["metadata"]["consumerGroup"] for each in scaled.values()}
+
+    assert {
+        f"{each['scaleTargetRef'].get('kind', 'Deployment')}/{each['scaleTargetRef']['name']}"
+        for each in scaled.values()
+    } <= set(MANIFESTS)
+    assert groups == {"billing", load(KUBERNETES / "ringfence.toml", {}).app.id}
+    assert "--consumer-group=billing" in _container("Deployment/billing")["args"]
+
+
+def test_kustomization() -> None:
+    """Each file is named, if only as a comment, and each image has a place to come from."""
+    text = (KUBERNETES / "kustomization.yaml").read_text()
+    read = yaml.safe_load(text)
+    files = {each.name for each in KUBERNETES.glob("*.yaml")} - {"kustomization.yaml"}
+    images = {
+        each["image"]
+        for name in WITH_PODS
+        for each in [*_pod(name).get("initContainers", []), *_pod(name)["containers"]]
+    }
+
+    assert {each for each in files if each not in text} == set()
+    assert set(read["resources"]) <= files
+    assert images == {each["name"] for each in read["images"]}
+
+
+def test_what_kubectl_makes_of_it() -> None:
+    """With the digest in the configuration's name at each place, and still as the schema wants it."""
+    if shutil.which("kubectl") is None:
+        pytest.skip("kubectl is not installed")
+    done = subprocess.run(
+        ["kubectl", "kustomize", str(KUBERNETES)], capture_output=True, text=True, check=False, timeout=60
+    )
+    assert done.returncode == 0, done.stderr
+    made = list(yaml.safe_load_all(done.stdout))
+
+    assert [fault for each in made if (fault := deployment.kubernetes_fault(each))] == []
+    [name] = [each["metadata"]["name"] for each in made if each["kind"] == "ConfigMap"]
+    assert name != "ringfence"
+    mounted = {
+        volume["configMap"]["name"]
+        for each in made
+        for pod in pods(each)
+        for volume in pod["volumes"]
+        if "configMap" in volume
+    }
+    assert mounted == {name}
