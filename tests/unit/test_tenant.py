@@ -7,6 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from ringfence_kafka.tenant import Tenant
+from ringfence_kafka.waiting import set_within
 from tests.support.lanes import until
 
 LIMIT_S = 5.0
@@ -29,7 +30,7 @@ class _Tenant(Tenant[object, str]):
                 await self.gates[name].wait()
             except asyncio.CancelledError:
                 self.done.append(f"{name} is ended")
-                await self.cleaned.wait()
+                await set_within(self.cleaned, LIMIT_S)  # a test that fails must end
                 self.done.append(f"{name} has ended")
                 raise
 
