@@ -123,8 +123,14 @@ _GIVING_UP: Final = (
     Mutant(
         "count-alone",
         "A message is given up seconds after it failed first, while what it needs restarts.",
-        (Patch(_RETRIES, " and now_ms - failures.since_ms >= self.retry_time * 1000", ""),),
+        (Patch(_RETRIES, " and lasted_ms >= self.retry_time * 1000", ""),),
         f"{_RETRY_TESTS}::test_default_outlives_minutes",
+    ),
+    Mutant(
+        "clock-behind-tries-for-ever",
+        "A consumer whose clock is behind tries a message that always fails until its clock has come to where another's was.",
+        (Patch(_RETRIES, "max(0, now_ms - failures.since_ms)", "now_ms - failures.since_ms"),),
+        f"{_RETRY_TESTS}::test_clock_behind",
     ),
     Mutant(
         "restarts-count-as-deaths",
