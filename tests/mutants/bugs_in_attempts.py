@@ -177,6 +177,18 @@ _ENDING: Final = (
         f"{_HANGS}::test_time_limit[stubborn]",
     ),
     Mutant(
+        "outlived-and-tried-for-ever",
+        "A message whose handler goes on when its time is over is never given up: its group waits for ever.",
+        (
+            Patch(
+                _ATTEMPTS,
+                "self.wait_for_left(turn, left, lambda: self._again(turn, record, attempt, reason, error))",
+                "self.wait_for_left(turn, left)",
+            ),
+        ),
+        "tests/simulation/test_schedules.py::test_corpus[consumers]",
+    ),
+    Mutant(
         "half-done-counts-as-done",
         "A handler that swallows its cancellation and returns acknowledges what it left out.",
         (
