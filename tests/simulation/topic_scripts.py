@@ -74,10 +74,11 @@ async def members_share_out(side: Side) -> list[Any]:
     one, other = _Told(), _Told()
     first, second = side.member(one), side.member(other)
     await first.start()
+    await _until(lambda: len(one.calls) >= 2)
     generation = insides.generation(first)
     told: list[Any] = [list(one.calls), await insides.is_member(first, generation)]
     await second.start()
-    await _until(lambda: len(one.calls) >= 4)
+    await _until(lambda: len(one.calls) >= 4 and len(other.calls) >= 2)
     now = insides.generation(first)
     told += [list(one.calls), list(other.calls), sorted(one.assigned | other.assigned), now > generation]
     told += [
