@@ -45,9 +45,9 @@ faults: setup
 mutants: setup
 	$(BIN)/python -m tests.mutants --jobs 2
 
-# Schedules of faults in simulated worlds, on virtual time; fresh seeds unless SEED is given. One that fails is made short.
+# Schedules of faults in simulated worlds of lanes and consumers, on virtual time; fresh seeds unless SEED is given. One that fails is made short.
 simulate: setup
-	$(BIN)/python -m tests.simulation $(if $(filter command line environment,$(origin SEED)),--seed $(SEED)) $(if $(SECONDS),--seconds $(SECONDS))
+	$(BIN)/python -m tests.simulation $(if $(filter command line environment,$(origin SEED)),--seed $(SEED)) $(if $(SECONDS),--seconds $(SECONDS)) $(if $(WORLD),--world $(WORLD))
 
 # Rounds of faults; a round that fails names the seed and the faults that run it again.
 MINUTES ?= 60

@@ -252,13 +252,11 @@ class Attempts:
         held, offset, attempt = turn.held, record.offset, turn.attempt
         if held.window.closed or not turn.offsets:
             return None
-        asked = error.delay if isinstance(error, Retry) else None
         said = error.reason if isinstance(error, Retry) else None
         reason = _legible(
             str(error) if isinstance(error, HandlerEndedError) else named(error) if said is None else said
         )
-        now_ms = round(time.time() * 1000)
-        failures = held.window.fail(offset, now_ms)
+        held.window.fail(offset, round(time.time() * 1000))
         turn.over()
         self._counts["failed"] += 1
         if self._breaker.failed((held.partition, offset), reason, asyncio.get_running_loop().time()):
@@ -272,11 +270,20 @@ class Attempts:
                 "%s/%d: attempt %d failed, and its handler goes on; group %s waits for it, all others go on: %s",
                 held, offset, attempt, shown(record.key), reason,
             )  # fmt: skip
-            self.wait_for_left(turn, left)
+            self.wait_for_left(turn, left, lambda: self._again(turn, record, attempt, reason, error))
             return None
+        return self._again(turn, record, attempt, reason, error)
+
+    def _again(
+        self, turn: Turn, record: Any, attempt: int, reason: str, error: BaseException
+    ) -> tuple[float, bool] | None:
+        """After a failed attempt of which nothing runs any more: give the message up, or say how long its group rests."""
+        held, offset, now_ms = turn.held, record.offset, round(time.time() * 1000)
+        failures = held.window.failures[offset]
         if self._policy.exhausted(attempt, failures, now_ms) and not self._breaker.open:
             self._bury(turn, record, reason or "failed in every attempt", error)
             return None
+        asked = error.delay if isinstance(error, Retry) else None
         delay = asked if asked is not None else self._policy.delay(attempt)
         if isinstance(error, HandlerEndedError):
             delay = max(delay, CUT_SHORT_REST_S)
@@ -334,15 +341,28 @@ class Attempts:
         if not turn.held.ending:
             self._resting.rest(turn, delay, release=release)
 
-    def wait_for_left(self, turn: Turn, left: "asyncio.Future[Any]") -> None:
-        """Keep the group, without a handler, until a run that nobody could end has ended; it may have finished it."""
+    def wait_for_left(
+        self,
+        turn: Turn,
+        left: "asyncio.Future[Any]",
+        again: Callable[[], tuple[float, bool] | None] | None = None,
+    ) -> None:
+        """Keep the group, without a handler, until a run that nobody could end has ended; it may have finished it.
+
+        ``again`` decides, where it has not, what becomes of the attempt that the run was, as :meth:`_attempt` returns it.
+        """
 
         def over(_: "asyncio.Future[Any]") -> None:
-            if not left.cancelled() and left.exception() is None:
+            finished = not left.cancelled() and left.exception() is None
+            if finished:
                 self._finish(turn)
             if turn.held.draining:
                 turn.put_back()
-            else:
+                return
+            rest = again() if again is not None and not finished else None
+            if rest is not None:
+                self.rest(turn, *rest)
+            elif turn not in self._resting:
                 self._resting.go_on(turn)
 
         self._resting.until(turn, left, over)

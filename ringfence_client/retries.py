@@ -35,8 +35,12 @@ class RetryPolicy:
         self.retry_time = retry_time
 
     def exhausted(self, attempts: int, failures: Failures, now_ms: int) -> bool:
-        """Whether a message whose handler has just failed is given up."""
-        return attempts >= self.max_attempts and now_ms - failures.since_ms >= self.retry_time * 1000
+        """Whether a message whose handler has just failed is given up.
+
+        The clock of whoever had it first may be ahead of ours: without a time there is none to wait for.
+        """
+        lasted_ms = max(0, now_ms - failures.since_ms)
+        return attempts >= self.max_attempts and lasted_ms >= self.retry_time * 1000
 
     def died_of_it(self, attempts: int, failures: Failures | None) -> bool:
         """Whether a message that was running when its consumer died is given up without another attempt."""

@@ -123,8 +123,14 @@ _GIVING_UP: Final = (
     Mutant(
         "count-alone",
         "A message is given up seconds after it failed first, while what it needs restarts.",
-        (Patch(_RETRIES, " and now_ms - failures.since_ms >= self.retry_time * 1000", ""),),
+        (Patch(_RETRIES, " and lasted_ms >= self.retry_time * 1000", ""),),
         f"{_RETRY_TESTS}::test_default_outlives_minutes",
+    ),
+    Mutant(
+        "clock-behind-tries-for-ever",
+        "A consumer whose clock is behind tries a message that always fails until its clock has come to where another's was.",
+        (Patch(_RETRIES, "max(0, now_ms - failures.since_ms)", "now_ms - failures.since_ms"),),
+        f"{_RETRY_TESTS}::test_clock_behind",
     ),
     Mutant(
         "restarts-count-as-deaths",
@@ -169,6 +175,18 @@ _ENDING: Final = (
         "A handler that goes on when it is cancelled holds a place for ever.",
         (Patch(_DISPATCHER, "            self._leave_behind(task, turn)\n\n", "            pass\n\n"),),
         f"{_HANGS}::test_time_limit[stubborn]",
+    ),
+    Mutant(
+        "outlived-and-tried-for-ever",
+        "A message whose handler goes on when its time is over is never given up: its group waits for ever.",
+        (
+            Patch(
+                _ATTEMPTS,
+                "self.wait_for_left(turn, left, lambda: self._again(turn, record, attempt, reason, error))",
+                "self.wait_for_left(turn, left)",
+            ),
+        ),
+        "tests/simulation/test_schedules.py::test_corpus[consumers]",
     ),
     Mutant(
         "half-done-counts-as-done",

@@ -3,6 +3,7 @@
 import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 
 from aiokafka.errors import OffsetOutOfRangeError, UnknownTopicOrPartitionError
@@ -45,13 +46,15 @@ class SimulatedCluster:
         self.markers_late_s = 0.0
         """Until then markers take up to so long."""
         self.transactions = Coordinator(loops.after, self._marker_delay, self._commit)
-        self.group = Group(lambda: loops.now, loops.after, dice, self._lanes)
+        self.group = Group(lambda: loops.now, loops.after, dice, self.assigned_together)
         self.together: list[tuple[str, ...]] = []
         """Topics whose partitions of one number are assigned together."""
         self.watchers: list[Callable[[Any, str], None]] = []
         """Told of each request that arrives: whose network it came by, and what it is."""
-        self.moved: Callable[[], None] = lambda: None
-        """Called when there may be something new to be fetched."""
+        self.dropping: dict[Place, Callable[[], bool]] = {}
+        """Partitions of which one batch that a worker fetches goes nowhere: asked of each whether it is this one."""
+        self.moved: Callable[[str], None] = lambda _: None
+        """Called when there may be something new to be fetched of a topic."""
         self._created = 0
 
     # -- topics ------------------------------------------------------------------------------------------------
@@ -66,7 +69,7 @@ class SimulatedCluster:
             TopicDescription(name, partitions, _CONFIG | config),
         )
         for log in topic.logs:
-            log.moved = self._moved
+            log.moved = partial(self._moved, name)
         self.topics[name] = topic
         return topic
 
@@ -133,8 +136,8 @@ class SimulatedCluster:
 
     # -- by itself ---------------------------------------------------------------------------------------------
 
-    def _moved(self) -> None:
-        self.moved()
+    def _moved(self, topic: str) -> None:
+        self.moved(topic)
 
     def _marker_delay(self) -> float:
         late = self.markers_late_s if self.loops.now < self.markers_late_until else MARKER_S
@@ -144,7 +147,8 @@ class SimulatedCluster:
         for (topic, partition), offset in offsets.items():
             self.group.committed[Place(topic, partition)] = offset
 
-    def _lanes(self) -> list[tuple[Place, ...]]:
+    def assigned_together(self) -> list[tuple[Place, ...]]:
+        """Partitions of one number."""
         return [
             tuple(Place(topic, number) for topic in topics)
             for topics in self.together

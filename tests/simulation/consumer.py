@@ -70,6 +70,8 @@ class SimulatedConsumer:
         self.member: str | None = None
         self._assigned = False
         self._seeks: Counter[Place] = Counter()
+        self._rewound: dict[Place, int] = {}
+        """To where, and nothing was fetched since."""
         self._positions: dict[Place, int] = {}
         self._buffers: dict[Place, deque[FetchedBatch]] = {}
         self._actors: dict[Place, asyncio.Task[None]] = {}
@@ -144,7 +146,7 @@ class SimulatedConsumer:
         while True:
             try:
                 joined: Joined = await self._network.join(
-                    self._cluster.group.join, self.member, self._network.name
+                    self._cluster.group.join, self.member, self._network.name, None
                 )
             except KafkaError:
                 await asyncio.sleep(AGAIN_S)
@@ -153,6 +155,7 @@ class SimulatedConsumer:
 
     def _take_over(self, joined: Joined) -> None:
         self.member, self.generation = joined.member, joined.generation
+        self._rewound.clear()
         self._positions = {place: joined.committed.get(place, 0) for place in sorted(joined.assigned)}
         self._empty.clear()
         for place in list(self._actors):
@@ -180,9 +183,14 @@ class SimulatedConsumer:
             raise IllegalStateError(f"{place} is not assigned")
         self._seeks[place] += 1
         self._empty.pop(place, None)
-        self._positions[place] = offset
+        if self._rewound.get(place) == offset and self._at_work(place):
+            self.rights.violations.append(f"REWOUND {place} to {offset}, from where nothing was fetched yet")
+        self._positions[place] = self._rewound[place] = offset
         self._wake.set()
         return self._seeks[place]
+
+    def _at_work(self, place: Place) -> bool:
+        return any(lane.opening.partition == place.partition and lane._busy for lane in self._lanes.lanes)
 
     async def _act(self, place: Place) -> None:
         buffer, filled = self._buffers[place], self._filled[place]
@@ -230,6 +238,7 @@ class SimulatedConsumer:
 
     def _take(self, place: Place, fetched: Fetched | int) -> bool:
         begin = self._positions[place]
+        self._rewound.pop(place, None)
         if isinstance(fetched, int):
             self._positions[place] = fetched
             self._empty.pop(place, None)
@@ -242,6 +251,9 @@ class SimulatedConsumer:
             begin = earlier[0]
         if not fetched.records:
             self._empty[place] = (begin, fetched.end)
+            return True
+        if (dropping := self._cluster.dropping.get(place)) is not None and dropping():
+            del self._cluster.dropping[place]
             return True
         self._buffers[place].append(
             FetchedBatch(

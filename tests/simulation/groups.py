@@ -38,6 +38,8 @@ class _Member:
         self.heard_at = now
         self.reply: Reply | None = None
         """It waits for the next generation."""
+        self.said: Any = None
+        """For who shares out."""
 
 
 class Group:
@@ -63,15 +65,15 @@ class Group:
         self._count = 0
         self._round = 0
 
-    def join(self, member: str | None, process: str, reply: Reply) -> None:
-        """A member, or who wants to be one, asks for the next generation."""
+    def join(self, member: str | None, process: str, said: Any, reply: Reply) -> None:
+        """A member, or who wants to be one, asks for the next generation. ``said``: to who shares out."""
         if member is None or member not in self.members:
             self._count += 1
             member = f"{process}-{self._count}"
             self.members[member] = _Member(member, self._now())
             self._watch(member)
         found = self.members[member]
-        found.heard_at, found.reply = self._now(), reply
+        found.heard_at, found.said, found.reply = self._now(), said, reply
         self.rebalance()
         self._complete()
 
@@ -84,6 +86,10 @@ class Group:
             return "old"
         found.heard_at = self._now()
         return "rebalancing" if self.rebalancing else "ok"
+
+    def confirm(self, member: str, generation: int) -> str:
+        """A heartbeat that somebody makes in order to know."""
+        return self.heartbeat(member, generation)
 
     def leave(self, member: str) -> None:
         """In order."""

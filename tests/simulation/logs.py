@@ -35,13 +35,18 @@ class Fate(Enum):
 class Part:
     """What one transaction has written to one partition."""
 
-    __slots__ = ("fate", "first", "owner")
+    __slots__ = ("fate", "first", "number", "owner")
 
-    def __init__(self, first: int, owner: tuple[str, int] | None) -> None:
+    def __init__(self, first: int, owner: tuple[str, int] | None, number: int) -> None:
         self.first = first
         self.fate = Fate.OPEN
         self.owner = owner
         """Transactional ID and epoch of the producer."""
+        self.number = number
+        """Of the transaction, counted for its ID."""
+
+    def __repr__(self) -> str:
+        return f"{self.fate.name.lower()} {self.owner or ''}"
 
 
 class Fetched(NamedTuple):
@@ -63,6 +68,8 @@ class Log:
         """The high watermark: what the next record gets."""
         self.records: list[Stored] = []
         """In order of their offsets; markers and what compaction has removed are missing."""
+        self.made_at = 0.0
+        """When the batch was made that comes next."""
         self._open: list[Part] = []
         self.moved: Callable[[], None] = lambda: None
         """Called when readers of committed data may get further."""
@@ -84,9 +91,9 @@ class Log:
             self.moved()
         return base
 
-    def begin(self, owner: tuple[str, int] | None) -> Part:
+    def begin(self, owner: tuple[str, int] | None, number: int = 0) -> Part:
         """A transaction is about to write here."""
-        part = Part(self.end, owner)
+        part = Part(self.end, owner, number)
         self._open.append(part)
         return part
 
@@ -128,6 +135,15 @@ class Log:
         """As retention does."""
         self.start = max(self.start, min(offset, self.stable))
         del self.records[: bisect_left(self.records, self.start, key=_OFFSET)]
+
+    def lose_tail(self, offset: int) -> list[Stored]:
+        """As an election of a replica that was behind does; what is gone, of committed records. Not where a transaction is open."""
+        if self._open or offset >= self.end:
+            return []
+        gone = [*self.read(offset, self.end).records]
+        del self.records[bisect_left(self.records, offset, key=_OFFSET) :]
+        self.end = offset
+        return gone
 
     def compact(self) -> None:
         """As the cleaner may at any time: of each key the last committed record, below the last stable offset; tombstones are kept."""

@@ -89,10 +89,18 @@ class ProcessLoop:
         self._loops = loops
         self._tasks: list[asyncio.Task[Any]] = []
 
+    def __repr__(self) -> str:
+        return f"a life of {self.process.name}"
+
     # -- what asyncio calls ------------------------------------------------------------------------------------
 
     def time(self) -> float:
         return self._loops.now
+
+    @property
+    def steps(self) -> int:
+        """Callbacks that were run in the world."""
+        return self._loops.steps
 
     def call_soon(
         self, callback: Callable[..., object], *args: Any, context: contextvars.Context | None = None

@@ -11,14 +11,28 @@ import logging
 import random
 import sys
 import time
+import uuid
+import warnings
 from collections.abc import Iterator
 from typing import Any
 from unittest import mock
 
+import ringfence_client.attempts
+import ringfence_client.consumer
+import ringfence_client.dispatcher
+import ringfence_client.intake
+import ringfence_client.lease_acquisition
+import ringfence_client.parked
+import ringfence_client.topic_watch
+import ringfence_kafka.clients
+import ringfence_kafka.latest
 import ringfence_kafka.producer
 import tables.table
 from ringfence_kafka import insides, log_reader, waiting
 from tests.simulation import questions
+from tests.simulation.consuming.member import SimulatedMember
+from tests.simulation.consuming.questions import SharedClient, SimulatedClient
+from tests.simulation.consuming.reader import SimulatedReader
 from tests.simulation.loop import BuriedError, ProcessLoop
 from tests.simulation.producer import SimulatedProducer
 from tests.simulation.store import MemoryStore
@@ -36,10 +50,14 @@ class _Dice:
     def token_hex(self, count: int) -> str:
         return f"{self.now.getrandbits(8 * count):0{2 * count}x}"
 
+    def uuid4(self) -> uuid.UUID:
+        return uuid.UUID(int=self.now.getrandbits(128))
+
 
 DICE = _Dice()
 _monotonic = time.monotonic
 _wall = time.time
+_gettime = time.clock_gettime
 
 
 def _process() -> Any:
@@ -62,9 +80,51 @@ def _virtual_wall() -> float:
     return _wall() if process is None else float(process.wall())
 
 
+def _virtual_gettime(clock: int) -> float:
+    process = _process()
+    return _gettime(clock) if process is None else float(process.monotonic())
+
+
+class _Insides:
+    """What :mod:`ringfence_kafka.insides` looks at inside of aiokafka's consumer, and the doubles say themselves."""
+
+    @staticmethod
+    def position(consumer: Any, tp: Any) -> Any:
+        return consumer.reached(tp)
+
+    @staticmethod
+    def fetched(consumer: Any) -> Any:
+        return consumer.fetched()
+
+    @staticmethod
+    def drop_fetched(consumer: Any, tps: Any) -> None:
+        consumer.drop(tps)
+
+    @staticmethod
+    async def confirm(membership: Any, generation: int) -> bool:
+        """The product's own; what it found is known to :class:`tests.simulation.rights.Rights`."""
+        well = await _confirm(membership, generation)
+        if well and (process := _process()) is not None:
+            process.rights.confirm()
+        return well
+
+    @staticmethod
+    def nothing(*_: Any) -> None:
+        """Of tasks that the doubles do not have, or that do not end."""
+
+
+_confirm = insides.Membership.confirm
+POLL_MS, MOVING_POLL_MS, LOOK_S = 500, 50, 4.0
+"""Of a consumer: it looks less often than the product does, so that a world at rest costs less."""
+TURNS_MAX = 1
+"""Transactions of a process at once: with few partitions there would never be a queue."""
+CUT_SHORT_REST_S, CANCEL_LIMIT_S = 0.5, 0.3
+"""Less than the product's: worlds are short."""
+
+
 @contextlib.contextmanager
 def simulated() -> Iterator[None]:
-    """Lanes meet the simulated cluster, on virtual time. Logging is off: it costs more than the rest."""
+    """Lanes and consumers meet the simulated cluster, on virtual time. Logging is off: it costs more than the rest."""
     replaced: list[tuple[Any, str, Any]] = [
         (time, "monotonic", _virtual_monotonic),
         (time, "perf_counter", _virtual_monotonic),
@@ -76,7 +136,31 @@ def simulated() -> Iterator[None]:
         (log_reader, "newest", questions.newest),
         (ringfence_kafka.producer, "AIOKafkaProducer", SimulatedProducer),
         (ringfence_kafka.producer, "client_options", lambda _kafka: {}),
-        (insides, "never_create", lambda _owner: None),
+        (insides, "never_create", _Insides.nothing),
+        (time, "clock_gettime", _virtual_gettime),
+        (ringfence_client.lease_acquisition, "uuid", DICE),
+        (ringfence_client.consumer, "AIOKafkaConsumer", SimulatedMember),
+        (ringfence_client.consumer, "Cluster", SimulatedClient),
+        (ringfence_client.consumer, "client_options", lambda _kafka: {}),
+        (ringfence_client.intake, "POLL_MS", POLL_MS),
+        (ringfence_client.intake, "MOVING_POLL_MS", MOVING_POLL_MS),
+        (ringfence_client.topic_watch, "LOOK_S", LOOK_S),
+        (ringfence_client.dispatcher, "CANCEL_LIMIT_S", CANCEL_LIMIT_S),
+        (ringfence_client.attempts, "CUT_SHORT_REST_S", CUT_SHORT_REST_S),
+        (ringfence_client.parked, "AIOKafkaConsumer", SimulatedReader),
+        (ringfence_client.parked, "client_options", lambda _kafka: {}),
+        (ringfence_kafka.latest, "AIOKafkaConsumer", SimulatedReader),
+        (ringfence_kafka.latest, "client_options", lambda _kafka: {}),
+        (ringfence_kafka.clients, "_SharedClient", SharedClient),
+        (ringfence_kafka.clients, "TURNS_MAX", TURNS_MAX),
+        (ringfence_kafka.clients, "client_options", lambda _kafka: {}),
+        (insides, "keep_fetching", _Insides.nothing),
+        (insides, "keep_member", _Insides.nothing),
+        (insides, "limit_fetches", _Insides.nothing),
+        (insides, "position", _Insides.position),
+        (insides, "fetched", _Insides.fetched),
+        (insides, "drop_fetched", _Insides.drop_fetched),
+        (insides.Membership, "confirm", _Insides.confirm),
     ]
     former = logging.root.manager.disable
     with contextlib.ExitStack() as stack:
@@ -87,6 +171,8 @@ def simulated() -> Iterator[None]:
         hook = sys.unraisablehook
         stack.callback(setattr, sys, "unraisablehook", hook)
         sys.unraisablehook = lambda _what: None  # of coroutines that are unwound where they stood
+        stack.enter_context(warnings.catch_warnings())
+        warnings.simplefilter("ignore", RuntimeWarning)  # of those that never began
         gc.freeze()
         stack.callback(gc.unfreeze)
         yield

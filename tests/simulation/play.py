@@ -1,18 +1,15 @@
 """Plays a schedule in a world, to the end: everything heals, and the world must settle."""
 
-import zlib
 from typing import Final
 
 from tests.simulation.happenings import Happenings
 from tests.simulation.network import Network
 from tests.simulation.process import Process
-from tests.simulation.schedules import Happening, Kind, Message
+from tests.simulation.schedules import Happening
 from tests.simulation.world import World
 
 SETTLED_WITHIN_S: Final = 120.0
 """Virtual, after everything has healed."""
-AGAIN: Final = 3
-"""Messages that are sent again at the end, into each partition."""
 
 
 class StalledError(AssertionError):
@@ -22,9 +19,9 @@ class StalledError(AssertionError):
 class Play:
     """Of one world's schedule."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: World, happenings: Happenings) -> None:
         self._world = world
-        self._happenings = Happenings(world)
+        self._happenings = happenings
 
     def run(self) -> None:
         """From the beginning to the end.
@@ -44,15 +41,14 @@ class Play:
         self._settle()
         # Who goes on with a lane that somebody had in between learns of it by what it writes next.
         for partition in range(world.plan.partitions):
-            self._happenings.send(self._last(partition))
+            self._happenings.send(self._happenings.last(partition))
         self._settle()
 
     def _settle(self) -> None:
         world = self._world
         world.look_again_at = 0.0
         world.loops.run(world.settled, 10**9, world.loops.now + SETTLED_WITHIN_S)
-        world.look_again_at = 0.0
-        if not world.settled():
+        if not world.rests():
             raise StalledError(world.unsettled())
 
     def _await(self, what: Happening) -> Process:
@@ -88,19 +84,7 @@ class Play:
             each.start()
         world.cluster.markers_late_until = 0.0
         world.cluster.watchers.clear()
-
-    def _last(self, partition: int) -> Happening:
-        """Something new for this lane, and some of what there was."""
-        world = self._world
-        home = next(
-            group
-            for group in map(b"h%d".__mod__, range(99))
-            if zlib.crc32(group) % world.plan.partitions == partition
-        )
-        known = [message for each in world.plan.happenings for message in each.messages]
-        again = world.loops.dice.sample(known, min(AGAIN, len(known)))
-        messages = (Message(b"last", home), *again)
-        return Happening(0, 0, Kind.SEND, partition=partition, messages=messages)
+        world.cluster.dropping.clear()
 
 
 def _never() -> bool:

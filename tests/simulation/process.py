@@ -1,7 +1,8 @@
-"""A worker process: its machine's disk, its network, its clock, and in each of its lives the product's own lanes."""
+"""A process: its machine's disk, its network, its clock; a worker, which in each of its lives has the product's own lanes."""
 
 import asyncio
 import random
+from collections.abc import Collection
 from typing import Any, Final
 
 from agents.lanes import Lanes
@@ -21,7 +22,7 @@ WATCH_S: Final = 5.0
 
 
 class Process:
-    """One worker, over all its lives."""
+    """Of whatever program, over all its lives."""
 
     def __init__(
         self, name: str, settings: Settings, cluster: SimulatedCluster, loops: Loops, dice: random.Random
@@ -38,7 +39,6 @@ class Process:
         """Of its present life; None = it does not run."""
         self.rights = Rights()
         self.lanes: Lanes | None = None
-        self.consumer: SimulatedConsumer | None = None
         self._loops = loops
 
     def monotonic(self) -> float:
@@ -55,17 +55,54 @@ class Process:
             return
         loop = self.loop = self._loops.new(self)
         self.rights.confirmed.clear()
-        questions: Any = SimulatedQuestions(
-            self.settings.kafka, self.settings.app.id, self.cluster, self.network
-        )
         # Made on the loop, as locks and events are bound to it when they are first used.
-        loop.call_soon(self._begin, questions)
+        loop.call_soon(self._begin)
 
     def crash(self) -> None:
         """As SIGKILL does; what was written to disk stays."""
         if self.loop is not None:
-            self.loop.crash()
-            self.loop = self.lanes = self.consumer = None
+            loop, self.loop = self.loop, None
+            loop.crash()
+            self._gone(loop)
+
+    def stop(self, away_s: float) -> None:
+        """As SIGTERM does: in order. When that is done it is gone, and comes back so many seconds later."""
+        raise NotImplementedError
+
+    def notice(self, topics: Collection[str]) -> None:
+        """There may be something to be fetched of these."""
+        raise NotImplementedError
+
+    @property
+    def generation(self) -> int:
+        """Of the group, as far as it knows; -1 = none."""
+        raise NotImplementedError
+
+    def _begin(self) -> None:
+        """On the loop of a new life."""
+        raise NotImplementedError
+
+    def _gone(self, _loop: ProcessLoop) -> None:
+        """Nothing of a life is left."""
+
+    def _ended(self, loop: ProcessLoop, away_s: float) -> None:
+        if self.loop is loop:
+            self.crash()
+            self._loops.after(away_s, self.start)
+
+
+class Worker(Process):
+    """One that has lanes."""
+
+    def __init__(
+        self, name: str, settings: Settings, cluster: SimulatedCluster, loops: Loops, dice: random.Random
+    ) -> None:
+        super().__init__(name, settings, cluster, loops, dice)
+        self.consumer: SimulatedConsumer | None = None
+
+    @property
+    def generation(self) -> int:
+        return -1 if self.consumer is None else self.consumer.generation
 
     def stop(self, away_s: float) -> None:
         """As SIGTERM does: in order. When that is done it is gone, and comes back so many seconds later."""
@@ -73,16 +110,22 @@ class Process:
         if loop is not None and consumer is not None:
             loop.call_soon(self._leave, consumer, loop, away_s)
 
-    def notice(self) -> None:
+    def notice(self, topics: Collection[str]) -> None:
         """There may be something to be fetched."""
         if self.loop is not None and self.consumer is not None:
             self.loop.call_soon(self.consumer.notice)
 
-    def _begin(self, questions: Any) -> None:
+    def _begin(self) -> None:
+        questions: Any = SimulatedQuestions(
+            self.settings.kafka, self.settings.app.id, self.cluster, self.network
+        )
         self.lanes = Lanes(self.settings, questions)
         self.consumer = SimulatedConsumer(self, self.lanes)
         asyncio.create_task(self.consumer.run())  # noqa: RUF006 - the loop keeps it
         asyncio.create_task(self._watch(self.lanes))  # noqa: RUF006
+
+    def _gone(self, _loop: ProcessLoop) -> None:
+        self.lanes = self.consumer = None
 
     def _leave(self, consumer: SimulatedConsumer, loop: ProcessLoop, away_s: float) -> None:
         asyncio.create_task(self._end(consumer, loop, away_s))  # noqa: RUF006
@@ -94,11 +137,6 @@ class Process:
         finally:
             if self.loop is loop:
                 self._loops.after(0, self._ended, loop, away_s)
-
-    def _ended(self, loop: ProcessLoop, away_s: float) -> None:
-        if self.loop is loop:
-            self.crash()
-            self._loops.after(away_s, self.start)
 
     @staticmethod
     async def _watch(lanes: Lanes) -> None:

@@ -37,6 +37,9 @@ class Builder:
         self._limit = limit
         self._bytes = 0
         self._now_ms = now_ms
+        loop: Any = asyncio.get_running_loop()
+        self.made_at: float = loop.time()
+        """When what is in it was known, by the world's clock."""
 
     def append(
         self, *, timestamp: int | None, key: bytes | None, value: bytes | None, headers: Any
@@ -59,7 +62,13 @@ class Builder:
 class SimulatedProducer:
     """aiokafka's AIOKafkaProducer, as far as the product goes into it."""
 
-    def __init__(self, transactional_id: str, max_batch_size: int, **_: Any) -> None:
+    def __init__(
+        self,
+        transactional_id: str,
+        max_batch_size: int,
+        transaction_timeout_ms: int = 60_000,
+        **_: Any,
+    ) -> None:
         loop: Any = asyncio.get_running_loop()
         process = loop.process
         self._process = process
@@ -68,6 +77,7 @@ class SimulatedProducer:
         self._coordinator = self._cluster.transactions
         self._id = transactional_id
         self._limit = max_batch_size
+        self._timeout_s = transaction_timeout_ms / 1000
         self._epoch = -1
         self._sequence = 0
         self._state = "ready"
@@ -82,6 +92,7 @@ class SimulatedProducer:
         self._metadata = SimpleNamespace(partitions_for_topic=lambda _topic: None)
         self._txn_manager = SimpleNamespace(_transaction_waiter=None, _pending_txn_offsets=[])
         self._sender = SimpleNamespace(sender_task=None)
+        self._message_accumulator = SimpleNamespace(_batches={}, _pending_batches=[])
 
     @staticmethod
     async def _nothing() -> None:
@@ -90,7 +101,9 @@ class SimulatedProducer:
     async def start(self) -> None:
         """InitProducerId, for as long as it takes."""
         self._opening = self._process.rights.fence(self._id)
-        self._epoch = await self._insist(self._coordinator.initialise, self._id)
+        self._epoch = await self._insist(
+            self._coordinator.initialise, self._id, self._timeout_s, self._process.loop
+        )
 
     def create_batch(self) -> Builder:
         return Builder(self._limit, round(self._process.wall() * 1000))
@@ -129,10 +142,12 @@ class SimulatedProducer:
         tasks, self._tasks = self._tasks, set()
         for task in tasks:
             task.cancel()
+        await self.client.close()
 
     async def _send(self, builder: Builder, topic: str, partition: int, sequence: int) -> Sent:
         def produce() -> int:
             log = self._cluster.log(topic, partition)
+            log.made_at = builder.made_at
             return int(self._coordinator.produce(self._id, self._epoch, sequence, log, builder.records))
 
         return Sent(await self._insist(produce))

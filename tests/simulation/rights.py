@@ -1,7 +1,7 @@
 """What lanes must have asked of their group before they fence, and again before they write: DESIGN's order of opening, as seen from outside."""
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from agents.lane import Lane
@@ -14,6 +14,8 @@ class Rights:
         self.confirmed: set[asyncio.Task[Any] | None] = set()
         """In which membership was confirmed since the last fence in it."""
         self.violations: list[str] = []
+        self.decided: Callable[[int], float] | None = None
+        """How many IDs the changelog of a lane knows, by all transactions that are decided."""
 
     def confirm(self) -> None:
         """The group has said yes."""
@@ -41,3 +43,8 @@ class Rights:
                 self.violations.append(f"UNCONFIRMED transaction of {transactional_id} after a rebalance")
         if opening not in self.confirmed:
             self.violations.append(f"UNCONFIRMED transaction of {transactional_id}")
+
+    def store(self, lane: str, head: int) -> None:
+        """A lane has written its state to disk, which never leads what is committed."""
+        if self.decided is not None and (known := self.decided(int(lane.rpartition("-")[2]))) < head:
+            self.violations.append(f"LED {lane}: its store knows {head} IDs, its changelog {known}")

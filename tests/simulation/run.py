@@ -1,11 +1,19 @@
 """One schedule from its beginning to what is said of it."""
 
 import gc
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
-from tests.simulation import check
+from tests.simulation import lane_check
+from tests.simulation.consuming import check as consuming_check
+from tests.simulation.consuming.happenings import ConsumerHappenings
+from tests.simulation.consuming.schedules import ConsumerSchedule
+from tests.simulation.consuming.world import ConsumerWorld
+from tests.simulation.happenings import Happenings
+from tests.simulation.lane_happenings import LaneHappenings
+from tests.simulation.lane_world import LaneWorld
 from tests.simulation.play import Play
 from tests.simulation.schedules import Schedule
 from tests.simulation.world import World
@@ -39,11 +47,11 @@ class Runner:
         self._count += 1
         if self._count % GARBAGE_EVERY == 0:
             gc.collect()
-        world = World(plan)
+        world, happenings, check = _stage(plan)
         trace = world.watch() if watched else []
         try:
-            Play(world).run()
-            faults = check.faults(world)
+            Play(world, happenings).run()
+            faults = check()
         except Exception as error:  # noqa: BLE001 - whatever falls over is a fault
             faults = [f"{type(error).__name__}: {error}"]
         finally:
@@ -51,3 +59,12 @@ class Runner:
             steps, seconds = world.loops.steps, world.loops.now
             world.close()
         return Result(faults, signature, steps, seconds, trace)
+
+
+def _stage(plan: Schedule) -> tuple[World, Happenings, Callable[[], Sequence[str]]]:
+    """The world of a schedule, what happens in it, and what is said of it in the end."""
+    if isinstance(plan, ConsumerSchedule):
+        consumers = ConsumerWorld(plan)
+        return consumers, ConsumerHappenings(consumers), partial(consuming_check.faults, consumers)
+    lanes = LaneWorld(plan)
+    return lanes, LaneHappenings(lanes), partial(lane_check.faults, lanes)

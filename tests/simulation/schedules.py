@@ -1,5 +1,6 @@
 """What happens in a world, made from a seed: messages, and faults at random steps. Nothing of it depends on the run, so that it can be shrunk."""
 
+import dataclasses
 import random
 from dataclasses import dataclass
 from enum import StrEnum
@@ -48,6 +49,13 @@ class Kind(StrEnum):
     """Is deleted and created again: what lanes know is lost, and what they have done is not to be done again."""
     RECREATED = "recreated"
     """The input is deleted, and another one is created under its name; not where less than what it began with was processed."""
+    REPLACED = "replaced"
+    """The same during a rebalance, while no lane runs; and the new input goes beyond where the old one was."""
+    DROPPED = "dropped"
+    """A batch that was fetched does not get to its lane; a message follows, by which that is seen."""
+    TAIL = "tail"
+    """The input loses what nobody has processed, and other messages take its place, as after an unclean election; not where a lane is at work
+    on it (what it has in its hands then is gone, and nobody can know)."""
 
 
 class Message(NamedTuple):
@@ -55,6 +63,9 @@ class Message(NamedTuple):
 
     id: bytes | None
     group: bytes | None
+
+    def __str__(self) -> str:
+        return f"{_shown(self.id)}@{_shown(self.group)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +83,7 @@ class Happening:
     seconds: float = 0.0
     partition: int = 0
     count: int = 0
-    messages: tuple[Message, ...] = ()
+    messages: tuple[Any, ...] = ()
     disk_lost: bool = False
     pinned: bool = False
     """Of a pause, a cut, or what is held: it ends in the middle of an opening by another process, if there is one before the seconds are up."""
@@ -88,7 +99,7 @@ class Happening:
             "disk_lost": self.disk_lost or None,
             "pinned": self.pinned or None,
             "transaction": self.transaction or None,
-            "messages": " ".join(f"{_shown(each.id)}@{_shown(each.group)}" for each in self.messages) or None,
+            "messages": " ".join(map(str, self.messages)) or None,
         }
         at = f", or at {self.at}" if self.at else ""
         shown = ", ".join(f"{name}={each}" for name, each in told.items() if each is not None)
@@ -111,6 +122,11 @@ class Schedule:
     divert: bool
     happenings: tuple[Happening, ...]
 
+    @property
+    def calm(self) -> bool:
+        """Whether nothing is refused, lost, late or away in it."""
+        return all(each.kind in CALM or each.kind is Kind.SEND for each in self.happenings)
+
     def __str__(self) -> str:
         head = (
             f"seed {self.seed}: {self.partitions} partitions, {self.processes} processes, ring of {self.capacity}, "
@@ -123,6 +139,17 @@ _WEIGHTS: Final = {
     Kind.CRASH: 5, Kind.STOP: 2, Kind.HELD: 2, Kind.PAUSE: 5, Kind.CLOCK: 1, Kind.CUT: 3, Kind.LOST: 4, Kind.SLOW: 4, Kind.REFUSED: 4, Kind.MARKERS: 3,
     Kind.REBALANCE: 3, Kind.RETENTION: 1, Kind.COMPACTION: 2, Kind.OFFSETS: 1, Kind.CHANGELOG: 1, Kind.RECREATED: 1,
 }  # fmt: skip
+CALM: Final = (
+    Kind.STOP,
+    Kind.REBALANCE,
+    Kind.REBALANCE,
+    Kind.REBALANCE,
+    Kind.CLOCK,
+    Kind.COMPACTION,
+    Kind.RETENTION,
+)
+"""In these nothing is refused, lost, late or away."""
+EXTRAS: Final = ("", "", "", "calm", "dropped", "tail", "replaced")
 STRIKES_ONE: Final = frozenset(
     {Kind.CRASH, Kind.STOP, Kind.PAUSE, Kind.CUT, Kind.LOST, Kind.SLOW, Kind.REFUSED}
 )
@@ -142,10 +169,7 @@ def schedule(seed: int, *, faults: int | None = None) -> Schedule:
     partitions, processes = dice.choice((1, 1, 2)), dice.choice((2, 2, 3))
     happenings = [_sending(dice, partitions) for _ in range(dice.randint(3, 7))]
     count = dice.choice((1, 2, 3, 4, 6, 8)) if faults is None else faults
-    # With two of them nobody knows what was processed.
-    excluded = {Kind.OFFSETS, Kind.CHANGELOG, Kind.RECREATED} - {
-        dice.choice((Kind.OFFSETS, Kind.CHANGELOG, Kind.RECREATED))
-    }
+    excluded = _ONCE - {dice.choice((Kind.OFFSETS, Kind.CHANGELOG, Kind.RECREATED))}
     taken_over = dice.random() < TAKEN_OVER_SHARE and faults is None
     faults_drawn = [
         _fault(dice, partitions, processes) for _ in range(min(count, 2) if taken_over else count)
@@ -153,14 +177,46 @@ def schedule(seed: int, *, faults: int | None = None) -> Schedule:
     faults_drawn += [_awakening(dice)] if taken_over else []
     happenings += [each for each in faults_drawn if each.kind not in excluded]
     dice.shuffle(happenings)
-    return Schedule(
-        seed,
-        partitions,
-        processes,
-        dice.choice((3, 8, 8, 8)),
-        dice.random() < 0.5,
-        tuple(happenings),
-    )
+    capacity, divert = dice.choice((3, 8, 8, 8)), dice.random() < 0.5
+    if faults is None:
+        happenings = _with_extra(random.Random(f"extra {seed}"), happenings, partitions, processes)
+    return Schedule(seed, partitions, processes, capacity, divert, tuple(happenings))
+
+
+def _with_extra(
+    dice: random.Random, happenings: list[Happening], partitions: int, processes: int
+) -> list[Happening]:
+    """With what comes in a row of its own; or without what is not calm."""
+    extra = dice.choice(EXTRAS)
+    if extra == "calm":
+        return [
+            each if each.kind is Kind.SEND else _fault(dice, partitions, processes, kind=dice.choice(CALM))
+            for each in happenings
+        ]
+    if not extra:
+        return happenings
+    partition, process = dice.randrange(partitions), dice.randrange(processes)
+    kind = Kind(extra)
+    steps, within = gap(dice)
+    row = [Happening(steps, within, kind, process=process, partition=partition)]
+    if kind is Kind.TAIL:
+        refused = Happening(
+            MOST_STEPS, 5.0, Kind.REFUSED, dice.choice(("produce", "end")), count=dice.randint(1, 3)
+        )
+        row = [
+            _sending(dice, partitions),
+            refused,
+            dataclasses.replace(row[0], steps=dice.randrange(40)),
+            _sending(dice, partitions),
+        ]
+    if kind is Kind.REPLACED:
+        happenings = [each for each in happenings if each.kind not in _ONCE]
+    place = dice.randint(0, len(happenings))
+    return [*happenings[:place], *row, *happenings[place:]]
+
+
+_ONCE: Final = frozenset({Kind.OFFSETS, Kind.CHANGELOG, Kind.RECREATED})
+"""With two of them nobody knows what was processed."""
 
 
 def _awakening(dice: random.Random) -> Happening:
@@ -171,8 +227,23 @@ def _awakening(dice: random.Random) -> Happening:
     )
 
 
-def _gap(dice: random.Random) -> tuple[int, float]:
+def gap(dice: random.Random) -> tuple[int, float]:
+    """Callbacks and seconds until something happens."""
     return int(dice.choice(STEPS_BETWEEN) * dice.random()), dice.choice(SECONDS_BETWEEN) * dice.random()
+
+
+def seconds_of(kind: Kind, dice: random.Random) -> float:
+    """How long a fault of this kind lasts, or how far a clock jumps."""
+    return {
+        Kind.CRASH: dice.choice((0.1, 2.0, 8.0)),
+        Kind.STOP: dice.choice((0.1, 2.0, 8.0)),
+        Kind.HELD: dice.choice((2.0, 8.0)),
+        Kind.PAUSE: dice.choice((0.5, 5.0, 10.0, 65.0)),
+        Kind.CLOCK: dice.choice((-1_000.0, 100.0, 100_000.0)),
+        Kind.CUT: dice.choice((0.5, 5.0, 20.0)),
+        Kind.SLOW: dice.choice((0.5, 5.0)),
+        Kind.MARKERS: dice.choice((0.5, 5.0)),
+    }.get(kind, 0.0) * dice.uniform(0.5, 1.0)
 
 
 def _sending(dice: random.Random, partitions: int) -> Happening:
@@ -184,7 +255,7 @@ def _sending(dice: random.Random, partitions: int) -> Happening:
         for _ in range(dice.randint(1, 4))
     )
     return Happening(
-        *_gap(dice),
+        *gap(dice),
         Kind.SEND,
         partition=dice.randrange(partitions),
         seconds=dice.random(),
@@ -193,26 +264,12 @@ def _sending(dice: random.Random, partitions: int) -> Happening:
     )
 
 
-def _fault(dice: random.Random, partitions: int, processes: int) -> Happening:
-    kind = dice.choices(KINDS, list(_WEIGHTS.values()))[0]
+def _fault(dice: random.Random, partitions: int, processes: int, *, kind: Kind | None = None) -> Happening:
+    kind = kind or dice.choices(KINDS, list(_WEIGHTS.values()))[0]
     pinned = kind in (Kind.PAUSE, Kind.CUT, Kind.HELD) and dice.random() < 0.6
-    seconds = (
-        30.0
-        if pinned
-        else {
-            Kind.CRASH: dice.choice((0.1, 2.0, 8.0)),
-            Kind.STOP: dice.choice((0.1, 2.0, 8.0)),
-            Kind.HELD: dice.choice((2.0, 8.0)),
-            Kind.PAUSE: dice.choice((0.5, 5.0, 10.0, 65.0)),
-            Kind.CLOCK: dice.choice((-1_000.0, 100.0, 100_000.0)),
-            Kind.CUT: dice.choice((0.5, 5.0, 20.0)),
-            Kind.SLOW: dice.choice((0.5, 5.0)),
-            Kind.MARKERS: dice.choice((0.5, 5.0)),
-        }.get(kind, 0.0)
-        * dice.uniform(0.5, 1.0)
-    )
+    seconds = 30.0 if pinned else seconds_of(kind, dice)
     at = dice.choice(REQUESTS) if kind in STRIKES_ONE and dice.random() < 0.6 else ""
-    steps, within = (MOST_STEPS, dice.choice((0.5, 5.0))) if at else _gap(dice)
+    steps, within = (MOST_STEPS, dice.choice((0.5, 5.0))) if at else gap(dice)
     return Happening(
         steps,
         within,

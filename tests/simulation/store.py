@@ -96,6 +96,8 @@ class MemoryStore:
         for apply in writes.all:
             apply(self._files)
         self._files.state = state
+        loop = _here()
+        loop.process.rights.store(self.path.name, state.meta.head)
 
     def close(self) -> None:
         if self._files.holder is not None:

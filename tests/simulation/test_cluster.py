@@ -10,7 +10,7 @@ from tests.simulation.cluster import SimulatedCluster
 from tests.simulation.loop import Loops
 from tests.simulation.names import settings_of
 from tests.simulation.patches import simulated
-from tests.simulation.process import Process
+from tests.simulation.process import Worker
 from tests.simulation.producer import SimulatedProducer
 from tests.simulation.questions import SimulatedQuestions
 from tests.simulation.scripts import SCRIPTS, Side
@@ -21,7 +21,7 @@ class _Simulated:
 
     topic, group = "scripted", "app"
 
-    def __init__(self, process: Process) -> None:
+    def __init__(self, process: Worker) -> None:
         settings = process.settings
         self._questions = SimulatedQuestions(
             settings.kafka, settings.app.id, process.cluster, process.network
@@ -50,7 +50,7 @@ def test_script(name: str, seed: int) -> None:
     loops = Loops(dice)
     cluster = SimulatedCluster(loops, dice)
     cluster.create(_Simulated.topic, 1)
-    process = Process("p0", settings_of("p0", 8, divert=False), cluster, loops, dice)
+    process = Worker("p0", settings_of("p0", 8, divert=False), cluster, loops, dice)
     told: list[Any] = []
 
     async def play(script: Callable[[Side], Awaitable[list[Any]]]) -> None:

@@ -1,63 +1,55 @@
-"""Lanes in simulated worlds: fresh seeds, those that once failed, and a bug that they must find."""
+"""Simulated worlds: fresh seeds, those that once failed, and a bug that they must find."""
 
-import gc
 import secrets
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from agents.opening import Opening
-from tests.simulation.patches import simulated
 from tests.simulation.run import Runner
 from tests.simulation.schedules import Kind, schedule
 from tests.simulation.shrink import kind_of, shrunk
+from tests.simulation.worlds import WORLDS
 
 CORPUS = Path(__file__).with_name("corpus.txt")
-FRESH_S = 15.0
+FRESH_S = 7.5
+"""For each kind of world."""
 
 
-@pytest.fixture
-def runner() -> Iterator[Runner]:
-    """Within a simulated world."""
-    with simulated():
-        gc.disable()
-        try:
-            yield Runner()
-        finally:
-            gc.enable()
+def _corpus(world: str) -> list[int]:
+    lines = (line.split("#")[0].split() for line in CORPUS.read_text("utf-8").splitlines())
+    return [int(line[1]) for line in lines if line and line[0] == world]
 
 
-def _corpus() -> list[int]:
-    lines = (line.split("#")[0].strip() for line in CORPUS.read_text("utf-8").splitlines())
-    return [int(line) for line in lines if line]
-
-
-def test_corpus(runner: Runner) -> None:
+@pytest.mark.parametrize("world", WORLDS)
+def test_corpus(runner: Runner, world: str) -> None:
     """What once failed does no more."""
-    failed = {seed: found for seed in _corpus() if (found := runner.run(schedule(seed)).faults)}
+    failed = {seed: found for seed in _corpus(world) if (found := runner.run(WORLDS[world](seed)).faults)}
 
     assert failed == {}
+    assert _corpus(world)
 
 
-def test_fresh_seeds(runner: Runner) -> None:
+@pytest.mark.parametrize("world", WORLDS)
+def test_fresh_seeds(runner: Runner, world: str) -> None:
     """As many as there is time for; those that fail say how to run them again."""
     first, deadline = secrets.randbelow(2**40), time.monotonic() + FRESH_S
     print(f"seeds from {first} on")
     seed = first
     while time.monotonic() < deadline:
-        found = runner.run(schedule(seed)).faults
-        assert not found, f"python -m tests.simulation --seed {seed} --count 1: {found}"
+        found = runner.run(WORLDS[world](seed)).faults
+        assert not found, f"python -m tests.simulation --seed {seed} --world {world} --count 1: {found}"
         seed += 1
     print(f"{seed - first} schedules")
 
     assert seed > first
 
 
-def test_replays_identically(runner: Runner) -> None:
+@pytest.mark.parametrize("world", WORLDS)
+def test_replays_identically(runner: Runner, world: str) -> None:
     """A seed is a run, to the last callback, and another one is another."""
-    again = [runner.run(schedule(seed), watched=True) for seed in (7, 7, 8)]
+    again = [runner.run(WORLDS[world](seed), watched=True) for seed in (7, 7, 8)]
 
     assert again[0] == again[1]
     assert again[0].trace

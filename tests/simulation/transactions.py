@@ -17,7 +17,7 @@ from aiokafka.errors import (
 from tests.simulation.logs import Fate, Headers, Log, Part
 
 TRANSACTION_LIMIT_S: Final = 60.0
-"""After which the coordinator aborts a transaction that nobody ends."""
+"""After which the coordinator aborts a transaction that nobody ends, where its producer does not say."""
 
 
 class State(Enum):
@@ -54,6 +54,9 @@ class Transactional:
         """Sequence of a batch → its base offset: one that is sent again is not written again."""
         self.count = 0
         """Of transactions: which one a time-out was set for."""
+        self.limit_s = TRANSACTION_LIMIT_S
+        self.by: object = None
+        """The life of a process that has taken it last."""
         self.missing = 0
         """Markers that are not written yet."""
 
@@ -80,20 +83,19 @@ class Coordinator:
         self._marker_delay = marker_delay
         self._commit_offsets = commit_offsets
         self.known: dict[str, Transactional] = {}
-        self.fences = 0
-        """How often somebody took an ID from another transaction's middle."""
+        self.aborted: list[str] = []
+        """Transactional IDs, once for each transaction of theirs that was."""
 
-    def initialise(self, name: str) -> int:
+    def initialise(self, name: str, limit_s: float = TRANSACTION_LIMIT_S, by: object = None) -> int:
         """InitProducerId: the epoch; aborts what is under way, and has the caller come again meanwhile."""
         found = self.known.setdefault(name, Transactional(name))
         if found.state is State.ONGOING:
             found.epoch += 1  # at once: the former holder's writes are refused from now on
-            self.fences += 1
             self._end(found, commit=False)
         if found.state is State.ENDING:
             raise ConcurrentTransactions(name)
         found.epoch += 1
-        found.state = State.EMPTY
+        found.state, found.limit_s, found.by = State.EMPTY, limit_s, by
         found.written.clear()
         return found.epoch
 
@@ -111,7 +113,7 @@ class Coordinator:
             return found.written[sequence]
         part = found.parts.get(log)
         if part is None:
-            part = found.parts[log] = log.begin((name, epoch))
+            part = found.parts[log] = log.begin((name, epoch), found.count)
         base = found.written[sequence] = log.append(records, part)
         return base
 
@@ -132,6 +134,13 @@ class Coordinator:
         elif found.state is State.ENDING:
             raise ConcurrentTransactions(name)
 
+    def committed(self, part: Part) -> bool:
+        """Whether that is decided for the transaction that a part is of."""
+        if part.fate is not Fate.OPEN or part.owner is None:
+            return part.fate is Fate.COMMITTED
+        found = self.known[part.owner[0]]
+        return found.state is State.ENDING and found.committed and part in found.parts.values()
+
     def _held(self, name: str, epoch: int) -> Transactional:
         found = self.known[name]
         if found.epoch != epoch:
@@ -146,7 +155,7 @@ class Coordinator:
             found.state = State.ONGOING
             found.parts, found.offsets = {}, None
             found.count += 1
-            self._after(TRANSACTION_LIMIT_S, self._time_out, found, found.count)
+            self._after(found.limit_s, self._time_out, found, found.count)
         return found
 
     def _time_out(self, found: Transactional, count: int) -> None:
@@ -156,6 +165,8 @@ class Coordinator:
 
     def _end(self, found: Transactional, *, commit: bool) -> None:
         found.state, found.committed = State.ENDING, commit
+        if not commit:
+            self.aborted.append(found.name)
         fate = Fate.COMMITTED if commit else Fate.ABORTED
         markers: list[Callable[[], None]] = [
             partial(log.mark, part, fate) for log, part in found.parts.items()

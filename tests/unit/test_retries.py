@@ -53,6 +53,14 @@ def test_count_and_time() -> None:
     assert (many, short > 60) == (12, True)
 
 
+def test_clock_behind() -> None:
+    """Who had it first has a clock that is ahead: where no time was asked for, none is waited for; where it was, it is."""
+    failures = Failures(3, since_ms=1_000_000)
+
+    assert RetryPolicy(3, 0.0).exhausted(3, failures, now_ms=5_000)
+    assert not RetryPolicy(3, 60.0).exhausted(3, failures, now_ms=5_000)
+
+
 def test_time_alone() -> None:
     """A time that is chosen is held with the usual count."""
     attempts, seconds = given_up_after(ConsumerOptions(retry_time=0.0).policy)

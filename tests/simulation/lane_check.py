@@ -1,4 +1,4 @@
-"""What must hold of a world that has settled."""
+"""What must hold of a world of lanes that has settled."""
 
 import zlib
 from collections.abc import Iterable
@@ -12,21 +12,27 @@ from tables.codec import Meta, Slot
 from tests.faults import checker
 from tests.faults.checker import Anomaly
 from tests.faults.history import History, Record
+from tests.simulation.lane_world import BEGINNING, LaneWorld
 from tests.simulation.logs import Log, Stored
 from tests.simulation.names import ACCEPTED, ADDRESS, CHANGELOG, DUPLICATES, QUARANTINE
-from tests.simulation.world import BEGINNING, World
 
 _FAR: Final = 1_000_000
 ALLOWED = frozenset({Anomaly.OVERRUN, Anomaly.CROSS_LANE})
 
 
-def faults(world: World) -> list[str]:
+def faults(world: LaneWorld) -> list[str]:
     """A line each; none if all is well."""
     violations = [said for each in world.processes for said in each.rights.violations]
-    return [*violations, *_anomalies(world), *_states(world)]
+    return [*violations, *_anomalies(world), *_states(world), *_in_vain(world)]
 
 
-def history(world: World) -> History:
+def _in_vain(world: LaneWorld) -> Iterable[str]:
+    """Where nothing is refused, lost, late or away, each transaction that is begun is committed, whatever moves."""
+    if world.plan.calm and world.cluster.transactions.aborted:
+        yield f"ABORTED in vain: transactions of {world.cluster.transactions.aborted}"
+
+
+def history(world: LaneWorld) -> History:
     """What the topics hold, as the fault checker judges it."""
     partitions = world.plan.partitions
     if world.recreated:
@@ -44,7 +50,7 @@ def history(world: World) -> History:
     )
 
 
-def _told_apart(world: World) -> History:
+def _told_apart(world: LaneWorld) -> History:
     """Where the input was created again: what came after that as if it stood far behind what came before. Known by the messages' tokens."""
     world.generations, generations, world.recreated = {}, world.generations, 0
     told = history(world)
@@ -55,7 +61,9 @@ def _told_apart(world: World) -> History:
 
     def sourced(each: Record) -> Record:
         far = _FAR * generations.get(each.token or b"", 0)
-        return each._replace(headers=tuple((name, _behind(name, value, far)) for name, value in each.headers))
+        return each._replace(
+            headers=tuple((name, _behind(world, name, value, far)) for name, value in each.headers)
+        )
 
     outputs = [*told.accepted, *told.diverted, *told.quarantined]
     shown = {each.token for each in outputs}
@@ -70,16 +78,19 @@ def _told_apart(world: World) -> History:
     )
 
 
-def _behind(name: str, value: bytes | None, far: int) -> bytes | None:
+def _behind(world: LaneWorld, name: str, value: bytes | None, far: int) -> bytes | None:
     if name not in {wire.HEADER_SOURCE, wire.HEADER_ORIGINAL} or value is None:
         return value
-    place, _, offset = value.rpartition(b"/")
+    place, _, number = value.rpartition(b"/")
+    offset = int(number)
     if name == wire.HEADER_ORIGINAL:
-        far = _FAR if int(offset) < BEGINNING else 0
-    return b"%b/%d" % (place, int(offset) + far)
+        # The old one had messages from its beginning on up to its end, and the new one has none there.
+        old = BEGINNING <= offset < world.old_ends[int(place.rpartition(b"/")[2])]
+        far = 0 if old else _FAR
+    return b"%b/%d" % (place, offset + far)
 
 
-def _records(world: World, topic: str) -> list[Record]:
+def _records(world: LaneWorld, topic: str) -> list[Record]:
     return [
         record(topic, log.partition, each)
         for log in world.cluster.topics[topic].logs
@@ -92,14 +103,14 @@ def record(topic: str, partition: int, each: Stored) -> Record:
     return Record(topic, partition, each.offset, each.key, each.value, each.headers, each.timestamp)
 
 
-def _anomalies(world: World) -> Iterable[str]:
+def _anomalies(world: LaneWorld) -> Iterable[str]:
     allowed = ALLOWED | {Anomaly.FORGOTTEN} if world.forgetful else ALLOWED
     for each in checker.check(history(world)):
         if each.anomaly not in allowed:
             yield str(each)
 
 
-def _states(world: World) -> Iterable[str]:
+def _states(world: LaneWorld) -> Iterable[str]:
     """Changelog, ring and store of each lane."""
     for number, log in enumerate(world.cluster.topics[CHANGELOG].logs):
         records = log.committed()
@@ -134,7 +145,7 @@ def _went_back(log: Log, metas: list[Meta]) -> Iterable[str]:
                 yield f"{log.topic}/{log.partition}: next {after.next_offsets} follows {before.next_offsets}"
 
 
-def _differing(world: World, number: int, meta: Meta, records: Iterable[Stored]) -> Iterable[str]:
+def _differing(world: LaneWorld, number: int, meta: Meta, records: Iterable[Stored]) -> Iterable[str]:
     """What the owner of a lane knows, and what its changelog says."""
     (lane,) = world.owners(number)
     table, told = lane.opening.table, f"{CHANGELOG}/{number}"

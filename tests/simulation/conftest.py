@@ -1,0 +1,20 @@
+"""Simulated worlds for tests."""
+
+import gc
+from collections.abc import Iterator
+
+import pytest
+
+from tests.simulation.patches import simulated
+from tests.simulation.run import Runner
+
+
+@pytest.fixture
+def runner() -> Iterator[Runner]:
+    """Within a simulated world."""
+    with simulated():
+        gc.disable()
+        try:
+            yield Runner()
+        finally:
+            gc.enable()

@@ -1,0 +1,221 @@
+"""What must hold of a world of consumers that has settled: by what handlers did, and by every progress record that was ever committed.
+
+LOST, REPEATED, REORDERED, OVERLAPPED, REDONE, UNFENCED and EARLY are what :mod:`tests.support.group_checker` calls so. Here the cluster's
+own log says who held what and what was written when, so that nothing has to be excused: a repetition is one that a record forbids.
+UNHANDLED: a record says that a message is finished, and no handler finished it, nor is there a dead letter of it. FORGOTTEN: what one record
+says is finished, or a handler had finished when it was made, is missing in it. SILENT: a lease ran out although its
+holder was there and could write. UNCONFIRMED: see :mod:`tests.simulation.rights`.
+"""
+
+import math
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from itertools import pairwise
+from typing import NamedTuple
+
+from tests.simulation.consuming.handling import HANDLED, Run
+from tests.simulation.consuming.world import ConsumerWorld, Written
+from tests.simulation.names import ACCEPTED
+
+Finished = Callable[[int], bool]
+
+
+def faults(world: ConsumerWorld) -> list[str]:
+    """A line each; none if all is well."""
+    found = [said for each in world.processes for said in each.rights.violations]
+    letters = _letters(world)
+    for partition in range(world.plan.partitions):
+        written = world.committed(partition)
+        runs = [each for each in world.handling.runs if each.partition == partition]
+        found += _Partition(world, partition, written, runs, letters).faults()
+    return found
+
+
+class Letter(NamedTuple):
+    """A dead letter."""
+
+    transaction: int
+    """In which it was written, counted; of one transactional ID all of a message."""
+    at: float
+
+
+def _letters(world: ConsumerWorld) -> dict[bytes, list[Letter]]:
+    """By the number of their message."""
+    found: dict[bytes, list[Letter]] = defaultdict(list)
+    for log in world.letters:
+        for each in log.committed():
+            if each.part is not None:
+                letter = Letter(each.part.number, log.times[each.offset])
+                found[dict(each.headers)["t"] or b""].append(letter)
+    return found
+
+
+class _Partition:
+    """One, and all that happened to it."""
+
+    def __init__(
+        self,
+        world: ConsumerWorld,
+        partition: int,
+        written: Sequence[Written],
+        runs: Sequence[Run],
+        letters: dict[bytes, list[Letter]],
+    ) -> None:
+        self.world = world
+        self.name = f"{ACCEPTED}/{partition}"
+        self.messages = world.messages(partition)
+        self.written = written
+        self.finished = [_finished(each) for each in written]
+        self.runs = runs
+        self.letters = letters
+        self.by_token: dict[int, list[Run]] = defaultdict(list)
+        for each in runs:
+            self.by_token[each.token].append(each)
+        self.first: dict[int, Written] = {}
+        self.last: dict[int, int] = {}
+        """By token: its first record, and the place of its last."""
+        for number, record in enumerate(written):
+            self.first.setdefault(record.progress.token, record)
+            self.last[record.progress.token] = number
+
+    def faults(self) -> Iterable[str]:
+        yield from self._end()
+        yield from self._records()
+        yield from self._takeovers()
+        yield from self._handled()
+        yield from self._groups()
+        yield from self._dead_letters()
+
+    def _end(self) -> Iterable[str]:
+        committed = self.world.cluster.committed(ACCEPTED, int(self.name.rpartition("/")[2]))
+        if not self.written:
+            yield f"LOST {self.name}: nobody has written its progress"
+            return
+        done, progress = self.finished[-1], self.written[-1].progress
+        missing = [offset for offset in self.messages if not done(offset)]
+        if missing:
+            yield f"LOST {self.name}: {missing} are not finished by {progress}"
+        if committed != progress.next:
+            yield f"{self.name}: the group has committed {committed}, the last record says {progress.next}"
+
+    def _records(self) -> Iterable[str]:
+        """They never go back, and say what handlers did."""
+        for number, (before, after) in enumerate(pairwise(self.written)):
+            forgotten = [
+                offset for offset in self.messages
+                if self.finished[number](offset) and not self.finished[number + 1](offset)
+            ]  # fmt: skip
+            if forgotten or after.progress.next < before.progress.next:
+                yield f"FORGOTTEN {self.name}: {forgotten} were finished: {after.progress} follows {before.progress}"
+        ended: dict[int, float] = {}
+        for run in self.runs:
+            if run.outcome == HANDLED and run.end is not None:
+                ended[run.offset] = min(run.end, ended.get(run.offset, run.end))
+        for each, done in zip(self.written, self.finished, strict=True):
+            for offset, message in self.messages.items():
+                well = ended.get(offset, math.inf) <= each.made_at or any(
+                    letter.transaction <= each.part.number for letter in self.letters.get(message.number, ())
+                )
+                if done(offset) and not well:
+                    yield f"UNHANDLED {self.name}: {offset} is finished by {each.progress}, made at {each.made_at:.4f}"
+            for run in self.by_token[each.progress.token]:
+                if (
+                    run.outcome == HANDLED
+                    and run.end is not None
+                    and run.end < each.made_at
+                    and not done(run.offset)
+                ):
+                    yield f"FORGOTTEN {self.name}: {run} is missing in {each.progress}, made at {each.made_at:.4f}"
+
+    def _takeovers(self) -> Iterable[str]:
+        """Tokens are one holder's each and rise; none was taken before its time."""
+        holders: dict[int, str] = {}
+        for before, after in pairwise(self.written):
+            one, other = before.progress, after.progress
+            if holders.setdefault(other.token, other.holder) != other.holder or other.token < one.token:
+                yield f"UNFENCED {self.name}: {other} follows {one}"
+            if one.holder == other.holder:
+                continue
+            if other.token <= one.token:
+                yield f"UNFENCED {self.name}: the token of {other} is not above that of {one}"
+            limit = self.world.plan.lease_timeout if one.running else self.world.plan.lease_idle
+            taken = not one.released and before.owner != after.owner
+            if taken and self.world.plan.calm and not self._outlived(one.token):
+                yield f"SILENT {self.name}: {one} was taken at {after.at:.4f}, and its holder was at work"
+            if taken and after.at < before.at + limit:
+                yield f"EARLY {self.name}: at {after.at:.4f} {other} has taken what {one} wrote at {before.at:.4f}"
+
+    def _outlived(self, token: int) -> bool:
+        """Whether a run of this holder did not end when it was to."""
+        return any("stubborn" in self.messages[each.offset].task for each in self.by_token[token])
+
+    def _handled(self) -> Iterable[str]:
+        """What a record forbids: nothing is begun that is finished, nor under a token that another has followed."""
+        following = sorted(self.first)
+        for run in self.runs:
+            earlier = [self.last[token] for token in following if token < run.token]
+            if earlier and self.finished[earlier[-1]](run.offset):
+                yield f"REDONE {self.name}: {run}, finished by {self.written[earlier[-1]].progress}"
+            later = next((self.first[token] for token in following if token > run.token), None)
+            if later is not None and run.begin > later.at:
+                yield f"UNFENCED {self.name}: {run}, and {later.progress} was written at {later.at:.4f}"
+            if run.token not in self.first or run.begin < self.first[run.token].at:
+                yield f"UNFENCED {self.name}: {run} began before its lease was written"
+        for token, place in self.last.items():
+            released = self.written[place]
+            if not released.progress.released:
+                continue
+            for run in self.by_token[token]:
+                if run.end is None or run.end > released.made_at:
+                    yield f"OVERLAPPED {self.name}: {run} was released at {released.made_at:.4f}"
+
+    def _groups(self) -> Iterable[str]:
+        """Of each holder: a group's messages in order, one at a time, each to its end before the next."""
+        for token, runs in self.by_token.items():
+            earlier = [self.last[each] for each in self.last if each < token]
+            before: Finished = self.finished[max(earlier)] if earlier else _nothing
+            groups: dict[bytes, list[Run]] = defaultdict(list)
+            done: set[int] = set()
+            for run in runs:
+                if run.offset in done:
+                    yield f"REPEATED {self.name}: {run}"
+                group = groups[run.group] if run.group is not None else []
+                if group and (group[-1].end is None or group[-1].end > run.begin):
+                    yield f"OVERLAPPED {self.name}: {run} begins before the end of {group[-1]}"
+                skipped = [
+                    offset for offset, message in self.messages.items()
+                    if offset < run.offset and message.group == run.group is not None and not before(offset)
+                    and not any(each.offset == offset and each.outcome == HANDLED for each in group)
+                    and not any(letter.at < run.begin for letter in self.letters.get(message.number, ()))
+                ]  # fmt: skip
+                if skipped:
+                    yield f"REORDERED {self.name}: {run} before {skipped} of its group"
+                group.append(run)
+                if run.outcome == HANDLED:
+                    done.add(run.offset)
+
+    def _dead_letters(self) -> Iterable[str]:
+        for offset, message in self.messages.items():
+            count = len(self.letters.get(message.number, ()))
+            if count > 1:
+                yield f"DOUBLED {self.name}: {count} dead letters of {offset}"
+            handled = any(each.offset == offset and each.outcome == HANDLED for each in self.runs)
+            if count and message.task in {"ok", "release"} and handled and not self._died(offset):
+                yield f"GIVEN-UP {self.name}: {offset} was handled, and has a dead letter"
+
+    def _died(self, offset: int) -> bool:
+        """Whether some attempt at it did not come to its end, or to nobody's knowledge."""
+        return any(
+            each.offset == offset and (each.outcome != HANDLED or not each.life.alive) for each in self.runs
+        )
+
+
+def _finished(written: Written) -> Finished:
+    progress = written.progress
+    return lambda offset: (
+        offset < progress.next or any(begin <= offset < end for begin, end in progress.finished)
+    )
+
+
+def _nothing(_: int) -> bool:
+    return False

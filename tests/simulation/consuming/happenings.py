@@ -1,0 +1,70 @@
+"""What happens in a world of consumers."""
+
+from collections import Counter
+from typing import Any
+
+from tests.simulation.consuming.schedules import Task
+from tests.simulation.consuming.world import PROGRESS, ConsumerWorld
+from tests.simulation.happenings import Happenings
+from tests.simulation.names import ACCEPTED
+from tests.simulation.network import Network
+from tests.simulation.process import Process
+from tests.simulation.schedules import Happening, Kind
+
+
+class ConsumerHappenings(Happenings):
+    """Of one world of consumers."""
+
+    first_request = "confirm"
+    opening_requests = 10
+    _world: ConsumerWorld
+
+    def __init__(self, world: ConsumerWorld) -> None:
+        super().__init__(world)
+        self._asked: Counter[str] = Counter()
+        self._kinds |= {
+            Kind.RETENTION: lambda what, _: self._delete(what.partition),
+            Kind.COMPACTION: self._compact,
+        }
+
+    def send(self, what: Happening) -> None:
+        """Messages come into the accepted topic."""
+        records = [self._record(each) for each in what.messages]
+        if what.transaction:
+            self._world.cluster.produce_in_transaction(
+                ACCEPTED, what.partition, records, what.seconds, commit=what.transaction == "committed"
+            )
+        else:
+            self._world.cluster.produce(ACCEPTED, what.partition, records)
+
+    def _record(self, task: Any) -> tuple[int, bytes | None, bytes, Any]:
+        self._world.sent += 1
+        return (
+            self.now_ms,
+            task.group,
+            f"{task.seconds} {task.outcome}".encode(),
+            (("t", b"%d" % self._world.sent),),
+        )
+
+    def last(self, partition: int) -> Happening:
+        """Something new for this partition."""
+        return Happening(0, 0, Kind.SEND, partition=partition, messages=(Task(b"last", 0.0, "ok"),) * 2)
+
+    def _compact(self, _: Happening, __: Process) -> None:
+        self._world.cluster.log(PROGRESS, 0).compact()
+
+    def _delete(self, partition: int) -> None:
+        log = self._world.cluster.log(ACCEPTED, partition)
+        gone = log.read(log.start, self._world.cluster.committed(ACCEPTED, partition) or 0)
+        self._world.kept[partition] += gone.records
+        log.delete_below(gone.end)
+
+    def _opens(self, network: Network) -> bool:
+        """Of the openings that do not hold yet one is about to fence: it has asked once before."""
+        for each in self._world.processes:
+            if each.network is network and each.consumer is not None:
+                held = each.consumer.held_partitions
+                if any(number not in held.partitions for number in held.assigned or ()):
+                    self._asked[each.name] += 1
+                    return self._asked[each.name] > 1
+        return False

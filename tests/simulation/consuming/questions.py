@@ -1,0 +1,62 @@
+"""What stands in for :class:`ringfence_kafka.cluster.Cluster` in a consumer, and for the client that its producers share."""
+
+import asyncio
+from collections.abc import Collection, Mapping
+from types import SimpleNamespace
+from typing import Any, Self
+
+from ringfence_kafka.cluster import TopicIdentity
+from ringfence_kafka.config.settings import KafkaSettings
+from tests.simulation.questions import SimulatedQuestions
+
+
+class SimulatedClient(SimulatedQuestions):
+    """What a consumer asks."""
+
+    def __init__(self, kafka: KafkaSettings, group_id: str) -> None:
+        loop: Any = asyncio.get_running_loop()
+        super().__init__(kafka, group_id, loop.process.cluster, loop.process.network)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        return None
+
+    async def identity(self, topic: str) -> TopicIdentity:
+        return await self._network.call(self._identity, topic)
+
+    def _identity(self, topic: str) -> TopicIdentity:
+        """In the cluster."""
+        found = self._cluster.topic(topic)
+        return TopicIdentity(found.topic_id, len(found.logs))
+
+    async def partition_counts(self, topics: Collection[str]) -> dict[str, int]:
+        found = await self._network.call(self._cluster.describe, sorted(topics))
+        return {name: each.partitions for name, each in found.items()}
+
+    async def await_topics(self, topics: Collection[str], _limit_s: float) -> dict[str, int]:
+        return await self.partition_counts(topics)
+
+    async def create_topic(
+        self, topic: str, partitions: int, _replication_factor: int, config: Mapping[str, str]
+    ) -> None:
+        def create() -> None:
+            if topic not in self._cluster.topics:
+                self._cluster.create(topic, partitions, **config)
+
+        await self._network.call(create)
+
+
+class SharedClient:
+    """Below :class:`ringfence_kafka.clients.ClientShare`."""
+
+    def __init__(self, **_: Any) -> None:
+        self.shares = 0
+        self.cluster = SimpleNamespace(partitions_for_topic=lambda _topic: None)
+
+    def end(self) -> "asyncio.Future[None]":
+        """It has no connections."""
+        ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        ended.set_result(None)
+        return ended

@@ -1,0 +1,149 @@
+"""What happens in a world of consumers, made from a seed."""
+
+import random
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from tests.simulation.schedules import (
+    CALM,
+    MOST_STEPS,
+    STRIKES_ONE,
+    Happening,
+    Kind,
+    Schedule,
+    gap,
+    seconds_of,
+)
+
+GROUPS: Final = 3
+OUTCOMES: Final = ("ok",) * 12 + ("fail", "fail", "release", "retry", "reject", "hopeless", "stubborn")
+HANDLING_S: Final = (0.0,) * 8 + (0.02, 0.02, 0.5, 0.5, 2.5, 6.0)
+KINDS: Final = {
+    Kind.CRASH: 5, Kind.STOP: 4, Kind.HELD: 2, Kind.PAUSE: 6, Kind.CLOCK: 1, Kind.CUT: 4, Kind.LOST: 4, Kind.SLOW: 4, Kind.REFUSED: 3, Kind.MARKERS: 3,
+    Kind.REBALANCE: 5, Kind.COMPACTION: 2, Kind.RETENTION: 1,
+}  # fmt: skip
+REQUESTS: Final = (
+    "produce", "produce", "offsets", "end", "end", "initialise", "identity", "committed", "ends", "ends", "heartbeat", "confirm", "confirm", "join", "_read",
+)  # fmt: skip
+AT_WORK: Final = ("produce", "offsets", "end", "end", "heartbeat")
+CALM_HANDLING_S: Final = (0.0, 0.02, 0.5, 2.5, 6.0)
+STUBBORN_S: Final = (0.5, 2.5, 6.0)
+TAKEN_OVER_SHARE: Final = 0.4
+CALM_SHARE: Final = 0.25
+"""Of schedules in which nothing is refused, lost, late or away: what happens to holders is what they do to one another."""
+
+
+class Task(NamedTuple):
+    """A message: its group, how long a handler has it, and what comes of that."""
+
+    group: bytes | None
+    seconds: float
+    outcome: str
+
+    def __str__(self) -> str:
+        group = "-" if self.group is None else self.group.decode()
+        return f"{self.outcome} {self.seconds:g}s@{group}"
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerSchedule(Schedule):
+    """A small world of consumers."""
+
+    concurrency: int = 1
+    prefetch: int = 1
+    records_max: int = 100
+    lease_timeout: float = 3.0
+    lease_idle: float = 0.5
+    drain_timeout: float = 2.0
+    handler_timeout: float = 0.0
+    max_attempts: int = 3
+
+    def __str__(self) -> str:
+        head = (
+            f"seed {self.seed}: consumers, {self.partitions} partitions, {self.processes} processes, {self.concurrency} handlers, prefetch "
+            f"{self.prefetch}, {self.records_max} records kept, lease of {self.lease_timeout:g} s, idle {self.lease_idle:g} s, "
+            f"drained in {self.drain_timeout:g} s, runs of {self.handler_timeout:g} s at most, "
+            f"{self.max_attempts} attempts"
+        )
+        return "\n".join([head, *map(str, self.happenings)])
+
+
+def consumer_schedule(seed: int, *, faults: int | None = None) -> ConsumerSchedule:
+    """The schedule of a seed; with so many faults, if it is said."""
+    dice = random.Random(f"consumers {seed}")
+    partitions, processes = dice.choice((1, 1, 2)), dice.choice((2, 2, 3))
+    calm = dice.random() < CALM_SHARE
+    happenings = [_sending(dice, partitions, calm=calm) for _ in range(dice.randint(2, 5))]
+    count = dice.choice((1, 2, 3, 4, 6)) if faults is None else faults
+    if not calm and dice.random() < TAKEN_OVER_SHARE and faults is None:
+        happenings += _awakening(dice)
+        count = min(count, 2)
+    happenings += [_fault(dice, partitions, processes, calm=calm) for _ in range(count)]
+    dice.shuffle(happenings)
+    return ConsumerSchedule(
+        seed,
+        partitions,
+        processes,
+        capacity=8,
+        divert=False,
+        happenings=tuple(happenings),
+        concurrency=dice.choice((1, 2, 3)),
+        prefetch=dice.choice((1, 1, 3)),
+        records_max=dice.choice((3, 100, 100)),
+        lease_timeout=dice.choice((3.0, 5.0)),
+        lease_idle=dice.choice((0.3, 1.0)),
+        drain_timeout=dice.choice((0.5, 2.0, 10.0)),
+        handler_timeout=dice.choice((0.0, 0.0, 0.4, 1.0)),
+        max_attempts=dice.choice((1, 2, 3, 3)),
+    )
+
+
+def _task(dice: random.Random, *, calm: bool) -> Task:
+    group = None if dice.random() < 0.1 else b"g%d" % dice.randrange(GROUPS)
+    outcome = dice.choice(OUTCOMES)
+    lasting = STUBBORN_S if outcome == "stubborn" else CALM_HANDLING_S if calm else HANDLING_S
+    return Task(group, dice.choice(lasting), outcome)
+
+
+def _sending(dice: random.Random, partitions: int, *, calm: bool) -> Happening:
+    tasks = tuple(_task(dice, calm=calm) for _ in range(dice.randint(1, 5)))
+    return Happening(
+        *gap(dice),
+        Kind.SEND,
+        partition=dice.randrange(partitions),
+        seconds=dice.random(),
+        messages=tasks,
+        transaction=dice.choice(("", "", "", "committed", "aborted")),
+    )
+
+
+def _awakening(dice: random.Random) -> list[Happening]:
+    """Somebody is away in the middle of their work, and comes back in the middle of an opening by somebody else; perhaps by another time of day."""
+    kind = dice.choice((Kind.PAUSE, Kind.PAUSE, Kind.HELD, Kind.CUT))
+    away = Happening(
+        MOST_STEPS, 5.0, kind, dice.choice(AT_WORK), seconds=30.0, count=dice.randrange(3), pinned=True
+    )
+    clocks = [
+        Happening(0, 0.0, Kind.CLOCK, process=process, seconds=dice.choice((-1_000.0, 1_000.0)))
+        for process in range(2)
+        if dice.random() < 0.3
+    ]
+    return [away, *clocks]
+
+
+def _fault(dice: random.Random, partitions: int, processes: int, *, calm: bool) -> Happening:
+    kind = dice.choice(CALM) if calm else dice.choices(list(KINDS), list(KINDS.values()))[0]
+    pinned = kind in (Kind.PAUSE, Kind.CUT, Kind.HELD) and dice.random() < 0.5
+    at = dice.choice(REQUESTS) if kind in STRIKES_ONE and dice.random() < 0.6 else ""
+    steps, within = (MOST_STEPS, dice.choice((0.5, 5.0))) if at else gap(dice)
+    return Happening(
+        steps,
+        within,
+        kind,
+        at,
+        process=dice.randrange(processes),
+        seconds=30.0 if pinned else seconds_of(kind, dice),
+        partition=dice.randrange(partitions),
+        count=dice.randint(1, 3),
+        pinned=pinned,
+    )

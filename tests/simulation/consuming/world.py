@@ -1,0 +1,195 @@
+"""A world of consumers."""
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple
+
+from ringfence_client import record
+from ringfence_client.options import ConsumerOptions
+from ringfence_client.record import Progress
+from ringfence_kafka import wire
+from tests.simulation.consuming.group import KeepingGroup
+from tests.simulation.consuming.handling import Handling
+from tests.simulation.consuming.process import READERS, Consumer
+from tests.simulation.consuming.schedules import ConsumerSchedule
+from tests.simulation.logs import Fate, Headers, Log, Part, Stored
+from tests.simulation.names import ACCEPTED, ADDRESS, APP, COMPACTED, settings_of
+from tests.simulation.world import World
+
+LETTERS = wire.dead_letter_topic(ADDRESS)
+PROGRESS = wire.progress_topic(APP)
+
+
+class Written(NamedTuple):
+    """A progress record, whatever became of its transaction."""
+
+    partition: int
+    """Of the accepted topic."""
+    at: float
+    made_at: float
+    """When what it says was known."""
+    progress: Progress
+    part: Part
+
+    @property
+    def committed(self) -> bool:
+        """Whether it counts."""
+        return self.part.fate is Fate.COMMITTED
+
+    @property
+    def owner(self) -> str:
+        """The process that wrote it."""
+        return self.progress.holder.partition("/")[0]
+
+
+class Accepted(NamedTuple):
+    """A message, as the checker knows it."""
+
+    group: bytes | None
+    number: bytes
+    task: str
+    """What comes of it."""
+
+
+class ProgressLog(Log):
+    """The progress topic's: what was ever written is known, also when compaction has removed it."""
+
+    def __init__(self, topic: str, now: Callable[[], float]) -> None:
+        super().__init__(topic, 0)
+        self.written: list[Written] = []
+        self._now = now
+
+    def append(
+        self, records: Iterable[tuple[int, bytes | None, bytes | None, Headers]], part: Part | None = None
+    ) -> int:
+        there = list(records)
+        for _, key, value, _ in there:
+            if part is not None and key is not None and value is not None:
+                self.written.append(
+                    Written(record.decode_key(key)[2], self._now(), self.made_at, record.decode(value), part)
+                )
+        return super().append(there, part)
+
+
+class LettersLog(Log):
+    """One of the dead-letter topic's."""
+
+    def __init__(self, partition: int, now: Callable[[], float]) -> None:
+        super().__init__(LETTERS, partition)
+        self.times: dict[int, float] = {}
+        """By offset, when it came."""
+        self._now = now
+
+    def append(
+        self, records: Iterable[tuple[int, bytes | None, bytes | None, Headers]], part: Part | None = None
+    ) -> int:
+        base = super().append(records, part)
+        self.times |= dict.fromkeys(range(base, self.end), self._now())
+        return base
+
+
+class ConsumerWorld(World):
+    """Consumers of one accepted topic."""
+
+    processes: Sequence[Consumer]
+    plan: ConsumerSchedule
+
+    def __init__(self, plan: ConsumerSchedule) -> None:
+        super().__init__(plan)
+        cluster, loops = self.cluster, self.loops
+        self.handling = Handling()
+        self.kept: list[list[Stored]] = [[] for _ in range(plan.partitions)]
+        """By partition, what retention has deleted since."""
+        cluster.create(ACCEPTED, plan.partitions)
+        self.letters = [LettersLog(number, lambda: loops.now) for number in range(plan.partitions)]
+        cluster.create(LETTERS, plan.partitions).logs[:] = self.letters
+        self.progress = ProgressLog(PROGRESS, lambda: loops.now)
+        self.progress.moved = cluster.create(PROGRESS, 1, **COMPACTED).logs[0].moved
+        cluster.topics[PROGRESS].logs[0] = self.progress
+        cluster.together = [(ACCEPTED,)]
+        cluster.group = KeepingGroup(
+            lambda: loops.now, loops.after, loops.dice, cluster.assigned_together, topic=ACCEPTED, partitions=lambda: plan.partitions
+        )  # fmt: skip
+        self.processes = [
+            Consumer(
+                name,
+                settings_of(name, plan.capacity, plan.divert),
+                cluster,
+                loops,
+                loops.dice,
+                options=_options(plan, name),
+                handling=self.handling,
+            )
+            for name in (f"p{number}" for number in range(plan.processes))
+        ]
+
+    def messages(self, partition: int) -> dict[int, Accepted]:
+        """All that were ever there, by offset."""
+        records = [*self.kept[partition], *self.cluster.log(ACCEPTED, partition).committed()]
+        return {
+            each.offset: Accepted(
+                each.key, dict(each.headers)["t"] or b"", (each.value or b"").decode().split()[1]
+            )
+            for each in records
+        }
+
+    def committed(self, partition: int) -> list[Written]:
+        """Progress records that count, in order."""
+        return [each for each in self.progress.written if each.partition == partition and each.committed]
+
+    # -- whether it has settled --------------------------------------------------------------------------------
+
+    def rests(self) -> bool:
+        """All is handled, written and committed, by one holder of each partition, and nothing is under way."""
+        cluster = self.cluster
+        return (
+            self._united()
+            and all(each.at_rest for each in cluster.transactions.known.values())
+            and all(
+                log.processed_up_to(cluster.committed(ACCEPTED, log.partition))
+                for log in cluster.topics[ACCEPTED].logs
+            )
+            and all(len(self._holders(number)) == 1 for number in range(self.plan.partitions))
+        )
+
+    def _holders(self, partition: int) -> list[Consumer]:
+        return [
+            each
+            for each in self.processes
+            if each.consumer is not None
+            and (held := each.consumer.partitions.get(partition)) is not None
+            and not held.draining
+            and partition in (each.consumer.held_partitions.assigned or ())
+        ]
+
+    def unsettled(self) -> str:
+        told = []
+        for log in self.cluster.topics[ACCEPTED].logs:
+            place = f"{ACCEPTED}/{log.partition}"
+            told.append(
+                f"{place} ends at {log.end}, stable {log.stable}, committed {self.cluster.committed(ACCEPTED, log.partition)}, holders "
+                f"{[each.name for each in self._holders(log.partition)]}"
+            )
+        names = [each.name for each in self.cluster.transactions.known.values() if not each.at_rest]
+        told += [f"a transaction of {each} is open" for each in names]
+        for process in self.processes:
+            consumer = process.consumer
+            said = "is away" if consumer is None else f"{consumer.reasons or 'waits for nothing'}"
+            told.append(f"{process.name}: generation {process.generation}, {said}")
+        return "; ".join(told)
+
+
+def _options(plan: ConsumerSchedule, name: str) -> ConsumerOptions:
+    return ConsumerOptions(
+        concurrency=plan.concurrency,
+        prefetch=plan.prefetch,
+        records_max=plan.records_max,
+        max_attempts=plan.max_attempts,
+        lease_timeout=plan.lease_timeout,
+        lease_idle=plan.lease_idle,
+        drain_timeout=plan.drain_timeout,
+        handler_timeout=plan.handler_timeout,
+        name=name,
+    )
+
+
+__all__ = ["LETTERS", "PROGRESS", "READERS", "ConsumerWorld", "Written"]

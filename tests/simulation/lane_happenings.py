@@ -1,0 +1,176 @@
+"""What happens in a world of lanes."""
+
+import dataclasses
+import zlib
+from typing import Any, Final
+
+from agents.lane import LaneState
+from tests.faults.history import Record
+from tests.simulation.consumer import FETCH_OFFSETS
+from tests.simulation.groups import Place
+from tests.simulation.happenings import Happenings
+from tests.simulation.lane_world import BEGINNING, LaneWorld, newest_meta
+from tests.simulation.names import ADDRESS, CHANGELOG, COMPACTED
+from tests.simulation.network import Network
+from tests.simulation.process import Process
+from tests.simulation.schedules import Happening, Kind, Message
+
+STANDING: Final = frozenset({LaneState.CLOSED, LaneState.SUSPENDED})
+AT_WORK: Final = frozenset({LaneState.OPEN, LaneState.SUSPENDED})
+AGAIN: Final = 3
+"""Messages that are sent again at the end, into each partition."""
+
+
+class LaneHappenings(Happenings):
+    """Of one world of lanes."""
+
+    first_request = "describe"
+    _world: LaneWorld
+
+    def __init__(self, world: LaneWorld) -> None:
+        super().__init__(world)
+        self._kinds |= {
+            Kind.RETENTION: lambda what, _: self._delete(what.partition),
+            Kind.COMPACTION: self._compact,
+            Kind.OFFSETS: self._expire_offsets,
+            Kind.CHANGELOG: self._lose_changelog,
+            Kind.RECREATED: self._recreate_at_once,
+            Kind.REPLACED: self._replace,
+            Kind.DROPPED: self._drop,
+            Kind.TAIL: lambda what, _: self._lose_tail(what.partition),
+        }
+
+    def _compact(self, _: Happening, __: Process) -> None:
+        for log in self._world.cluster.topics[CHANGELOG].logs:
+            log.compact()
+
+    def _expire_offsets(self, _: Happening, __: Process) -> None:
+        self._world.cluster.group.committed.clear()
+        self._world.expired = True
+
+    def _lose_changelog(self, _: Happening, __: Process) -> None:
+        self._world.cluster.create(CHANGELOG, self._world.plan.partitions, **COMPACTED)
+        self._world.forgetful = True
+
+    def _recreate_at_once(self, _: Happening, __: Process) -> None:
+        self._recreate()
+
+    def _recreate(self) -> bool:
+        """Whether it could be."""
+        world = self._world
+        places = [Place(ADDRESS, number) for number in range(world.plan.partitions)]
+        if world.recreated or any(world.cluster.group.committed.get(each, 0) < BEGINNING for each in places):
+            return False
+        for each in places:
+            world.kept += [
+                Record(*each, found.offset, found.key, found.value, found.headers, found.timestamp)
+                for found in world.cluster.log(*each).committed()
+            ]
+            del world.cluster.group.committed[each]  # as Kafka does with those of deleted topics
+        world.recreated += 1
+        world.old_ends = [log.end for log in world.cluster.topics[ADDRESS].logs]
+        world.cluster.create(ADDRESS, world.plan.partitions)
+        return True
+
+    def _replace(self, _: Happening, __: Process) -> None:
+        world = self._world
+        world.cluster.group.rebalance()
+
+        def arrived(_network: Network, _request: str) -> None:
+            lanes = [lane for each in world.processes if each.lanes is not None for lane in each.lanes.lanes]
+            if not world.cluster.group.rebalancing or any(lane.state not in STANDING for lane in lanes):
+                return
+            world.cluster.watchers.remove(arrived)
+            if self._recreate():
+                for number, end in enumerate(world.old_ends):
+                    self.send(
+                        Happening(0, 0, Kind.SEND, partition=number, messages=(Message(b"first", b"g0"),))
+                    )
+                    aborted = [(0, None, None, ())] * end
+                    world.cluster.produce_in_transaction(ADDRESS, number, aborted, 0.0, commit=False)
+
+        world.cluster.watchers.append(arrived)
+
+    def _drop(self, what: Happening, _: Process) -> None:
+        """One of the next batches: there are some at once, so that others wait before it and come behind it."""
+        message, left = Message(None, b"g0"), self._world.loops.dice.randrange(4)
+        sent = Happening(0, 0, Kind.SEND, partition=what.partition, messages=(message,) * FETCH_OFFSETS * 3)
+
+        def dropped() -> bool:
+            nonlocal left
+            left -= 1
+            if left < 0:
+                self.send(dataclasses.replace(sent, messages=(message,)))  # by this it is seen
+            return left < 0
+
+        self.send(sent)
+        self._world.cluster.dropping[Place(ADDRESS, what.partition)] = dropped
+
+    def _lose_tail(self, partition: int) -> None:
+        world = self._world
+        lanes = [
+            lane
+            for each in world.processes
+            if each.lanes is not None
+            for lane in each.lanes.lanes
+            if lane.opening.partition == partition
+        ]
+        transactions = world.cluster.transactions.known
+        if any(lane.state in AT_WORK for lane in lanes) or not all(
+            each.at_rest for each in transactions.values()
+        ):
+            return
+        known = [lane.next for lane in lanes] + [world.cluster.committed(ADDRESS, partition) or 0]
+        meta = newest_meta(world, partition)
+        known.append(0 if meta is None else meta.next_offsets.get(ADDRESS, 0))
+        world.cluster.log(ADDRESS, partition).lose_tail(max(known))
+
+    def _opens(self, network: Network) -> bool:
+        return any(
+            lane.state is LaneState.OPENING or lane.state is LaneState.RETRYING
+            for each in self._world.processes
+            if each.network is network and each.lanes is not None
+            for lane in each.lanes.lanes
+        )
+
+    def _delete(self, partition: int) -> None:
+        log = self._world.cluster.log(ADDRESS, partition)
+        gone = log.read(log.start, self._world.cluster.committed(ADDRESS, partition) or 0)
+        self._world.kept += [
+            Record(ADDRESS, partition, each.offset, each.key, each.value, each.headers, each.timestamp)
+            for each in gone.records
+        ]
+        log.delete_below(gone.end)
+
+    def send(self, what: Happening) -> None:
+        """Messages come into the input."""
+        records = [self._record(each, self.now_ms) for each in what.messages]
+        if what.transaction:
+            self._world.cluster.produce_in_transaction(
+                ADDRESS, what.partition, records, what.seconds, commit=what.transaction == "committed"
+            )
+        else:
+            self._world.cluster.produce(ADDRESS, what.partition, records)
+
+    def _record(self, message: Message, now_ms: int) -> tuple[int, bytes | None, bytes, Any]:
+        self._world.sent += 1
+        token = b"%d" % self._world.sent
+        if self._world.recreated:
+            self._world.generations[token] = self._world.recreated
+        headers = [("t", token)]
+        if message.id is not None:
+            headers.append(("_AMQ_DUPL_ID", message.id))
+        return now_ms, message.group, b"%d" % self._world.sent, tuple(headers)
+
+    def last(self, partition: int) -> Happening:
+        """Something new for this lane, and some of what there was."""
+        world = self._world
+        home = next(
+            group
+            for group in map(b"h%d".__mod__, range(99))
+            if zlib.crc32(group) % world.plan.partitions == partition
+        )
+        known = [message for each in world.plan.happenings for message in each.messages]
+        again = world.loops.dice.sample(known, min(AGAIN, len(known)))
+        messages = (Message(b"last", home), *again)
+        return Happening(0, 0, Kind.SEND, partition=partition, messages=messages)

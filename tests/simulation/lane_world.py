@@ -1,0 +1,164 @@
+"""A world of lanes."""
+
+import math
+from collections.abc import Sequence
+from typing import Final
+
+from agents.lane import Lane, LaneState
+from tables import codec
+from tables.codec import Meta
+from tests.faults.history import Record
+from tests.simulation.names import (
+    ACCEPTED,
+    ADDRESS,
+    CHANGELOG,
+    COMPACTED,
+    DUPLICATES,
+    FORWARD,
+    JOURNAL,
+    QUARANTINE,
+    settings_of,
+)
+from tests.simulation.process import Worker
+from tests.simulation.schedules import Kind, Schedule
+from tests.simulation.world import World
+
+BEGINNING: Final = 60
+"""Offsets that an input begins with which will be created again: no topic comes to have as many after that, so that its offsets tell
+(a topic that was filled beyond the old position while nobody looked is not told from the old one: docs/reliability.md)."""
+
+
+class LaneWorld(World):
+    """Workers with lanes of one address."""
+
+    processes: Sequence[Worker]
+
+    def __init__(self, plan: Schedule) -> None:
+        super().__init__(plan)
+        self.expired = False
+        """The group's offsets have, once."""
+        self.forgetful = False
+        """The changelogs were lost, once."""
+        self.kept: list[Record] = []
+        """Inputs that retention has deleted since."""
+        self.generations: dict[bytes, int] = {}
+        """Token of a message → in which of the topics of the input's name it was, where that was not the first."""
+        self.recreated = 0
+        """How often the input was created again."""
+        self.old_ends: list[int] = []
+        """By partition, where the input ended that is gone."""
+        for topic in (ADDRESS, ACCEPTED, DUPLICATES, QUARANTINE, FORWARD):
+            self.cluster.create(topic, plan.partitions)
+        self.cluster.create(CHANGELOG, plan.partitions, **COMPACTED)
+        self.cluster.create(JOURNAL, 1)
+        self.cluster.together = [(ADDRESS, FORWARD)]
+        self.processes = [
+            Worker(
+                f"p{number}",
+                settings_of(f"p{number}", plan.capacity, plan.divert),
+                self.cluster,
+                self.loops,
+                self.loops.dice,
+            )
+            for number in range(plan.processes)
+        ]
+        for process in self.processes:
+            process.rights.decided = self._decided
+        if any(each.kind in {Kind.RECREATED, Kind.REPLACED} for each in plan.happenings):
+            for number in range(plan.partitions):
+                aborted = [(0, None, None, ())] * BEGINNING
+                self.cluster.produce_in_transaction(ADDRESS, number, aborted, 0.0, commit=False)
+
+    def _decided(self, partition: int) -> float:
+        """The head of a lane, also where markers are still to be written. Any, once a changelog was lost."""
+        transactions = self.cluster.transactions
+        for each in () if self.forgetful else reversed(self.cluster.log(CHANGELOG, partition).records):
+            if (
+                each.key == codec.META_KEY
+                and each.value
+                and each.part is not None
+                and transactions.committed(each.part)
+            ):
+                return codec.decode_meta(each.value).head
+        return math.inf if self.forgetful else 0
+
+    # -- whether it has settled --------------------------------------------------------------------------------
+
+    def owners(self, partition: int) -> list[Lane]:
+        """Lanes of this number that are open, of members of the present generation."""
+        generation = self.cluster.group.generation
+        return [
+            lane
+            for each in self.processes
+            if each.lanes is not None and each.consumer is not None and each.consumer.generation == generation
+            for lane in each.lanes.lanes
+            if lane.opening.partition == partition and lane.state is LaneState.OPEN
+        ]
+
+    def rests(self) -> bool:
+        """All is processed and committed, by one owner of each lane, and nothing is under way."""
+        cluster = self.cluster
+        return (
+            self._united()
+            and all(each.at_rest for each in cluster.transactions.known.values())
+            and all(
+                log.processed_up_to(self._processed(topic, log.partition))
+                for topic in (ADDRESS, FORWARD)
+                for log in cluster.topics[topic].logs
+            )
+            and all(self._owned(number) for number in range(self.plan.partitions))
+        )
+
+    def _reached(self, lane: Lane) -> int:
+        """How far it is in the input that there is now."""
+        opened = lane._opened
+        known = opened is not None and opened.topic_ids[ADDRESS] == self.cluster.topics[ADDRESS].topic_id
+        return lane.next if known else 0
+
+    def _processed(self, topic: str, partition: int) -> int:
+        """As the group knows it, or where its offsets have expired since, as the owner does."""
+        if self.recreated and topic == ADDRESS:
+            return min((self._reached(lane) for lane in self.owners(partition)), default=0)
+        known = [
+            lane.cursors[topic].next
+            for lane in self.owners(partition)
+            if self.expired and topic in lane.cursors
+        ]
+        return max([self.cluster.committed(topic, partition) or 0, *known])
+
+    def _owned(self, partition: int) -> bool:
+        owners = self.owners(partition)
+        return len(owners) == 1 and not owners[0]._busy
+
+    def _unprocessed(self, topic: str) -> list[str]:
+        told = []
+        for log in self.cluster.topics[topic].logs:
+            if log.stable < log.end:
+                told.append(f"{topic}/{log.partition} is stable up to {log.stable} of {log.end}")
+            last = next((each.offset for each in reversed(log.committed())), None)
+            done = self._processed(topic, log.partition)
+            if last is not None and done <= last:
+                told.append(f"{topic}/{log.partition} is committed up to {done}, {last} is there")
+        names = [each.name for each in self.cluster.transactions.known.values() if not each.at_rest]
+        told += [f"a transaction of {each} is open" for each in names]
+        return told
+
+    def unsettled(self) -> str:
+        """What is missing."""
+        told = [*self._unprocessed(ADDRESS), *self._unprocessed(FORWARD)]
+        for each in self.processes:
+            lanes = [] if each.lanes is None else each.lanes.lanes
+            states = ", ".join(f"{lane.name} {lane.state.value} {lane.reason}".strip() for lane in lanes)
+            told.append(f"{each.name}: {states or 'no lanes'}")
+        return "; ".join(told)
+
+
+def newest_meta(world: LaneWorld, partition: int) -> Meta | None:
+    """What the changelog of a lane says last."""
+    metas = (
+        each
+        for each in reversed(world.cluster.log(CHANGELOG, partition).committed())
+        if each.key == codec.META_KEY
+    )
+    found = next(metas, None)
+    return None if found is None or found.value is None else codec.decode_meta(found.value)

@@ -1,0 +1,69 @@
+"""Worlds of consumers: they settle by themselves, and what is wrong in consumers is named."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from ringfence_client.dispatcher import Dispatcher
+from ringfence_client.lease import LeaseWatch
+from ringfence_client.writer import ProgressWriter
+from tests.simulation.consuming.schedules import consumer_schedule
+from tests.simulation.run import Runner
+from tests.simulation.shrink import kind_of, shrunk
+
+WORLDS_MAX = 200
+
+
+def test_without_faults(runner: Runner) -> None:
+    """Nothing happens but messages: it settles soon."""
+    found = [runner.run(consumer_schedule(seed, faults=0)) for seed in range(15)]
+
+    assert [each.faults for each in found] == [[]] * 15
+    assert max(each.seconds for each in found) < 100
+
+
+async def _not_drained(self: Dispatcher, held: Any, limit: float) -> bool:
+    return True
+
+
+@pytest.mark.parametrize(
+    ("owner", "name", "mistaken", "names"),
+    [
+        (LeaseWatch, "look", lambda *_: 0.0, {"EARLY", "SILENT", "OVERLAPPED"}),
+        (Dispatcher, "drain", _not_drained, {"OVERLAPPED"}),
+        (ProgressWriter, "covers", lambda _: True, {"UNFENCED"}),
+    ],
+    ids=["taken at once", "released undrained", "begun uncovered"],
+)  # fmt: skip
+def test_names_what_is_wrong(
+    runner: Runner,
+    monkeypatch: pytest.MonkeyPatch,
+    owner: type,
+    name: str,
+    mistaken: Callable[..., Any],
+    names: set[str],
+) -> None:
+    monkeypatch.setattr(owner, name, mistaken)
+    found = next(
+        (
+            kind_of(result)
+            for seed in range(WORLDS_MAX)
+            if (result := runner.run(consumer_schedule(seed))).faults
+        ),
+        "",
+    )
+
+    assert found in names
+
+
+def test_made_short(runner: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A lease that is taken at once is found early, and what is left of the schedule still shows it."""
+    monkeypatch.setattr(LeaseWatch, "look", lambda *_: 0.0)
+    plan = next(
+        each for each in map(consumer_schedule, range(WORLDS_MAX)) if kind_of(runner.run(each)) == "EARLY"
+    )
+    short = shrunk(plan, runner)
+
+    assert len(short.happenings) < len(plan.happenings)
+    assert kind_of(runner.run(short)) == "EARLY"

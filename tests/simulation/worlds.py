@@ -1,0 +1,9 @@
+"""The worlds that there are: by name, the schedule of a seed."""
+
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from tests.simulation.consuming.schedules import consumer_schedule
+from tests.simulation.schedules import Schedule, schedule
+
+WORLDS: Final[Mapping[str, Callable[[int], Schedule]]] = {"lanes": schedule, "consumers": consumer_schedule}
