@@ -54,12 +54,12 @@ def test_nothing_from_outside() -> None:
 
 def test_broker_away() -> None:
     """Then it says so, and how this worker's own lanes are."""
-    html = page.render(
-        None, [], "w1", {"orders-0": {"state": "retrying", "reason": "no <leader>"}}, "nobody answers"
-    )
+    own = {"orders-0": {"state": "retrying", "reason": "no <leader>"}, "orders-1": {"state": "open"}}
+    html = page.render(None, [], "w1", own, "nobody answers")
 
     assert "nobody answers" in html
     assert "no &lt;leader&gt;" in html
+    assert "orders-1" in html
 
 
 async def test_looks_are_shared() -> None:
