@@ -23,7 +23,7 @@ def test_without_faults(runner: Runner) -> None:
     assert max(each.seconds for each in found) < 100
 
 
-async def _not_drained(self: Dispatcher, held: Any, limit: float) -> bool:
+async def _not_ended(self: Dispatcher, held: Any) -> bool:
     return True
 
 
@@ -31,10 +31,10 @@ async def _not_drained(self: Dispatcher, held: Any, limit: float) -> bool:
     ("owner", "name", "mistaken", "names"),
     [
         (LeaseWatch, "look", lambda *_: 0.0, {"EARLY", "SILENT", "OVERLAPPED"}),
-        (Dispatcher, "drain", _not_drained, {"OVERLAPPED"}),
+        (Dispatcher, "drop", _not_ended, {"OVERLAPPED"}),
         (ProgressWriter, "covers", lambda _: True, {"UNFENCED"}),
     ],
-    ids=["taken at once", "released undrained", "begun uncovered"],
+    ids=["taken at once", "released while handlers run", "begun uncovered"],
 )  # fmt: skip
 def test_names_what_is_wrong(
     runner: Runner,
