@@ -24,7 +24,7 @@ from confluent_kafka import KafkaError as ConfluentError
 from confluent_kafka import KafkaException, TopicCollection
 from confluent_kafka.admin import AdminClient
 
-from ringfence_kafka import describe, group_offsets, insides
+from ringfence_kafka import describe, group_offsets, insides, static
 from ringfence_kafka.access import REQUEST_TIMEOUT_MS, client_options, refusal
 from ringfence_kafka.config.settings import KafkaSettings
 from ringfence_kafka.errors import BrokerUnavailableError, PrerequisiteError, TopicError
@@ -203,6 +203,14 @@ class Cluster:
         if code:
             raise for_code(code)(f"the state of {self.group_id}")
         return str(state)
+
+    async def members(self) -> list[static.Member]:
+        """See :func:`ringfence_kafka.static.members`."""
+        return await static.members(self._admin, self.group_id)
+
+    async def forget_outdated(self, instance: str, topics: Collection[str]) -> bool:
+        """See :func:`ringfence_kafka.static.forget_outdated`."""
+        return await static.forget_outdated(self._admin, self.group_id, instance, topics)
 
     async def describe_groups(self, groups: Collection[str]) -> dict[str, GroupDescription]:
         """Consumer groups, this one or others; one that nobody knows has no members.

@@ -1,4 +1,4 @@
-"""Faust's aiokafka transport, changed in eight points. This file and records.py know Faust's insides.
+"""Faust's aiokafka transport, changed in nine points. This file and records.py know Faust's insides.
 
 What is known of aiokafka's stands here, there, and in pace.py, ringfence_kafka/insides.py, producer.py, clients.py and cluster.py.
 
@@ -11,6 +11,7 @@ What is known of aiokafka's stands here, there, and in pace.py, ringfence_kafka/
 6. aiokafka's task that fetches is started again when an error has ended it: nobody else would notice.
 7. No error of the consumer group ends the membership, or has it wait for somebody who takes the error.
 8. No wait lasts longer than what it is for: whoever wants other records than before wakes the thread that waits for them.
+9. A static member's heartbeats have its name.
 
 ``tests/integration/test_transport.py`` fails when an upgrade breaks any of them.
 """
@@ -39,7 +40,7 @@ from faust.types import TP, ConsumerMessage
 
 from agents.batch import BATCH_RECORDS_MAX, FetchedBatch
 from app.worker.pace import FETCH_WAIT_MS, Pace
-from ringfence_kafka import insides
+from ringfence_kafka import insides, static
 from ringfence_kafka import records as lenient
 from ringfence_kafka.errors import named
 from ringfence_kafka.topics import lacking
@@ -72,6 +73,8 @@ class BatchConsumerThread(driver.AIOKafkaConsumerThread):  # type: ignore[misc]
     async def on_start(self) -> None:
         """Connect; called in the thread."""
         await super().on_start()
+        if instance := self.transport.app.conf.consumer_group_instance_id:
+            static.name_heartbeats(self._ensure_consumer(), instance, self.transport.replaced)
         self._pace = Pace(self._ensure_consumer()._fetcher, self._is_wanted)  # noqa: SLF001
         self._keeping = asyncio.create_task(self._keep_member())
 
@@ -347,3 +350,5 @@ class BatchTransport(driver.Transport):  # type: ignore[misc]
     """Told, in the consumer's thread, of each fetch of a partition that is refused."""
     excluded: Callable[[str], None] = staticmethod(lambda _reason: None)
     """Told, any number of times, that we may not use our consumer group any more."""
+    replaced: Callable[[], None] = staticmethod(lambda: None)
+    """Told, any number of times, that another worker has joined under our instance name."""
