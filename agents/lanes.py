@@ -14,6 +14,7 @@ from aiokafka.errors import KafkaError
 
 from agents.address_faults import AddressFaults, shown
 from agents.batch import FetchedBatch
+from agents.kept_tables import KeptTables
 from agents.lane import Lane, LaneState
 from agents.opening import QUESTION_LIMIT_S, Opening
 from agents.ownership import Ownership
@@ -62,6 +63,7 @@ class Lanes:
         """Input and forward topics → the input topic, by which a lane is found."""
         self._lanes: dict[Partition, Lane] = {}
         """By input topic and partition."""
+        self.kept: KeptTables[Partition] = KeptTables()
         self._halves: dict[Partition, str] = {}
         """Lanes of which the group gave us one half only, by input topic and partition: the half that is missing."""
         self._lags: dict[Partition, int | None] = {}
@@ -115,6 +117,7 @@ class Lanes:
                 self._explaining.cancel()
             await asyncio.gather(*(lane.dispose() for lane in self._lanes.values()))
             self._lanes.clear()
+            self.kept.close()
 
     async def offer(self, batch: FetchedBatch) -> None:
         """Hand a batch to its lane; without such a lane it is dropped, and its owner will fetch it."""
@@ -206,9 +209,10 @@ class Lanes:
         }
 
     async def _dismiss(self, partition: Partition) -> None:
-        """A lane that went to another worker; what it counted stays counted."""
+        """A lane that went to another worker; what it counted stays counted. Should it come back soon, its ring is here."""
         lane = self._lanes.pop(partition)
-        await lane.dispose()
+        await lane.close()
+        self.kept.keep(partition, lane.opening.table)
         address = lane.opening.address.name
         self._gone.setdefault(address, Counter()).update(lane.counts)
         self._gone_parts.setdefault(address, Counter()).update(lane.transactions.parts)
@@ -323,8 +327,12 @@ class Lanes:
         return wire.lane_name(self._addresses[partition[0]].name, partition[1])
 
     def _new(self, partition: Partition) -> Lane:
+        address = self._addresses[partition[0]].name
+        return Lane(self._opening(partition), self._state_changed, functools.partial(self._observe, address))
+
+    def _opening(self, partition: Partition) -> Opening:
         address = self._addresses[partition[0]]
-        opening = Opening(
+        return Opening(
             self._settings,
             address,
             partition[1],
@@ -332,5 +340,5 @@ class Lanes:
             doubtful=address.name in self.faults.by_address,
             denied=lambda: self.faults.denied.get(address.name, ()),
             slices=self._slices,
+            table=self.kept.take(partition),
         )
-        return Lane(opening, self._state_changed, functools.partial(self._observe, address.name))

@@ -102,6 +102,7 @@ class Opening:
         doubtful: bool = False,
         denied: Callable[[], Sequence[str]] = tuple,
         slices: Slices | None = None,
+        table: LaneTable | None = None,
     ) -> None:
         """Nothing happens yet.
 
@@ -113,6 +114,7 @@ class Opening:
             doubtful: Something was found wrong with the address: look at the changelog before the first fence.
             denied: Rights that are known to be missing, a line each.
             slices: Of the process: however many lanes open, those that are open go on.
+            table: The lane's from when it was here before, to be gone on with.
         """
         app_id = settings.app.id
         self._doubtful = doubtful
@@ -131,7 +133,7 @@ class Opening:
             app=app_id,
             address=address.name,
         )
-        self.table = LaneTable(settings.state_dir / self.name, options, slices)
+        self.table = table or LaneTable(settings.state_dir / self.name, options, slices)
         self._targets = settings.transaction_targets(address)
         """Other addresses that parts of its transactions may go to."""
         self._kafka = settings.kafka
@@ -231,9 +233,10 @@ class Opening:
     def _say_open(self, restored: Restored, next_offset: int) -> None:
         ring = self.table.ring
         covered = self.table.seconds_covered()
+        store = "kept" if restored.kept else "reused" if restored.reused else "new"
         log.info(
             "lane %s open: %d changelog records restored in %.2f s (RocksDB %s), ring %d of %d%s, next offset %d",
-            self.name, restored.records, restored.seconds, "reused" if restored.reused else "new", len(ring),
+            self.name, restored.records, restored.seconds, store, len(ring),
             ring.capacity, "" if covered is None else f" covering {covered:.0f} s", next_offset,
         )  # fmt: skip
 

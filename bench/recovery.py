@@ -134,6 +134,7 @@ _RESTORE_ROWS: Final[tuple[tuple[str, Callable[[Restoration], float], int], ...]
     ("seconds", lambda each: each.seconds, 2),
     ("CPU seconds", lambda each: each.cpu_s, 2),
     ("IDs/s", lambda each: each.rate, 0),
+    ("seconds, opened again", lambda each: each.again_s, 2),
 )
 
 

@@ -70,6 +70,7 @@ class RingfenceApp(faust.App):  # type: ignore[misc]
         self.add_future(self.watch.run())
         self.add_future(self._watch(self.lanes.measure_lag, LAG_EVERY_S))
         self.add_future(self._watch(self.lanes.look_at_topics, TOPICS_EVERY_S))
+        self.add_future(self._watch(self.lanes.kept.forget, TOPICS_EVERY_S))
 
     async def _watch(self, look: Callable[[], Awaitable[None]], every_s: float) -> None:
         """Keep what ``/metrics`` and ``/health`` show a few seconds old at most, until the cluster answers nobody any more."""

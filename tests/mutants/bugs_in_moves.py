@@ -4,9 +4,50 @@ from typing import Final
 
 from tests.mutants.mutant import Mutant, Patch
 
+_RESIZE: Final = "tables/resize.py"
+_TABLE: Final = "tables/table.py"
 _STATIC: Final = "ringfence_kafka/static.py"
+_MEMORY: Final = "tests/unit/test_restore.py::test_where_memory_does_not_do"
 
 MUTANTS: Final = (
+    Mutant(
+        "memory-followed-over-a-floor",
+        "A lane that comes back still knows what was forgotten by order meanwhile: new messages are dropped.",
+        (
+            Patch(
+                _RESIZE,
+                "(meta.capacity, meta.floor, meta.persistent) != (known.capacity, known.floor, known.persistent)",
+                "(meta.capacity, meta.persistent) != (known.capacity, known.persistent)",
+            ),
+        ),
+        f"{_MEMORY}[_cleared]",
+    ),
+    Mutant(
+        "memory-followed-over-a-gap",
+        "More came than a ring holds, and the first of it is gone: IDs get the sequences of others.",
+        (
+            Patch(
+                _RESIZE,
+                "    if len(newer) != meta.head - ring.head or not all(map(newer.__contains__, range(ring.head, meta.head))):\n"
+                "        return False\n",
+                "    newer = dict(enumerate(newer.values(), meta.head - len(newer)))\n"
+                "    ring.head = meta.head - len(newer)\n",
+            ),
+        ),
+        f"{_MEMORY}[_overrun]",
+    ),
+    Mutant(
+        "memory-always-whole",
+        "RocksDB was closed, and read anew it is behind: what memory has beyond it counts as known.",
+        (
+            Patch(
+                _TABLE,
+                "            self._whole\n            and self._resident",
+                "            self._resident",
+            ),
+        ),
+        f"{_MEMORY}[_closed]",
+    ),
     Mutant(
         "heartbeats-without-the-name",
         "Two workers of one name take each other for ended sessions, and throw each other out for ever.",
