@@ -80,6 +80,28 @@ class Lanes:
         self._gone_parts: dict[str, Counter[str]] = {}
         """Accepted parts of envelopes that these had."""
 
+    async def warm_up(self, partitions: Iterable[Partition]) -> None:
+        """Restore lanes that others work on now and that are about to come here. Never fails: what cannot be restored now is when it opens."""
+        mine = sorted(each for each in set(partitions) if each[0] in self._addresses)
+        if mine:
+            log.info(
+                "restoring %d lanes before they are ours: %s", len(mine), ", ".join(map(self._name, mine))
+            )
+        await asyncio.gather(*map(self._warm_up, mine))
+
+    async def _warm_up(self, place: Partition) -> None:
+        opening = self._opening(place)
+        try:
+            await opening.warm_up()
+        except BaseException as error:
+            opening.table.close()  # what is written already is gone on from
+            if not isinstance(error, Exception):
+                raise
+            # Whatever it is, the opening meets it again and says it.
+            log.info("lane %s cannot be restored before it is ours: %r", opening.name, error)
+        else:
+            self.kept.keep(place, opening.table)
+
     async def assigned(self, partitions: Iterable[Partition], ownership: Ownership) -> None:
         """Open these lanes and no others. Returns at once; opening goes on in the lanes' own tasks."""
         async with self._lock:

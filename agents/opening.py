@@ -203,6 +203,22 @@ class Opening:
             facts.outputs,
         )
 
+    async def warm_up(self) -> Restored:
+        """Bring the table to what is committed now, while the lane is somebody else's: its opening reads only what comes until then.
+
+        It is a prefix of the changelog, as any RocksDB is. Nobody is fenced, and nothing is written to the cluster.
+
+        Raises:
+            Exception: it cannot be done now. The opening will say why.
+        """
+        facts = await self._facts()
+        async with asyncio.timeout(QUESTION_LIMIT_S):
+            start = await self._cluster.log_start(self.changelog, self.partition)
+            end = await self._cluster.stable_end(self.changelog, self.partition)
+        bounds = ChangelogBounds(start, end, facts.delete_retention_s)
+        _, restored = await self.table.open(self._kafka, self.changelog, self.partition, bounds)
+        return restored
+
     async def regain(self, ownership: Ownership, opened: Opened) -> None:
         """Go on with what stayed open over a rebalance, by a new assignment.
 
@@ -214,12 +230,14 @@ class Opening:
             TopicRecreatedError: an input is another topic of that name.
             Exception: anything that may pass.
         """
-        await self._confirm(ownership)
-        async with asyncio.timeout(QUESTION_LIMIT_S):
-            topic_ids = await self._cluster.topic_ids(list(opened.cursors))
+        topic_ids, _ = await asyncio.gather(self._input_ids(opened), self._confirm(ownership))
         for cursor in opened.cursors.values():
             cursor.require_topic(topic_ids)
         await self._begin(opened.cursors, ownership)
+
+    async def _input_ids(self, opened: Opened) -> dict[str, str]:
+        async with asyncio.timeout(QUESTION_LIMIT_S):
+            return await self._cluster.topic_ids(list(opened.cursors))
 
     async def _begin(self, cursors: Mapping[str, Cursor], ownership: Ownership) -> None:
         async with asyncio.timeout(QUESTION_LIMIT_S):

@@ -20,7 +20,7 @@ from agents.address_faults import AddressFaults, Faults, say_fault
 from agents.lanes import Lanes
 from app.verbs import rights, topics
 from app.verbs.topic_rules import Findings
-from app.worker import membership, web
+from app.worker import membership, warming, web
 from app.worker.group import GroupOwnership
 from app.worker.metrics import Metrics
 from app.worker.transport import BatchTransport
@@ -34,7 +34,7 @@ from ringfence_kafka.together import StoppedError
 
 log: Final = logging.getLogger("ringfence.worker")
 
-HEARTBEAT_S: Final = 0.5
+HEARTBEAT_S: Final = 0.25
 """A worker learns of a rebalance by its next heartbeat. Those of all members beat in step, as they were given their
 partitions at one moment, so that the one before a crashed worker's session ends tends to come just too early."""
 POLL_INTERVAL_MAX_S: Final = 86_400.0
@@ -131,6 +131,9 @@ def create_app(settings: Settings, known: Faults | None = None, denied: Faults |
     app.transport.unreadable = app.lanes.note_unreadable
     app.transport.excluded = lambda reason: app.end(
         f"{reason}: allow Read on the group {settings.app.id}, then start it again"
+    )
+    app.transport.before_joining = lambda topics: warming.warm_up(
+        app.lanes, app.cluster, app.assignor, topics, membership.group_instance(settings)
     )
     app.transport.replaced = lambda: app.end(membership.replaced(settings))
     app.watch = BrokerWatch(app.cluster.ping)

@@ -74,41 +74,60 @@ def test_lost_state_directory(bootstrap: str, tmp_path: Path) -> None:
 
 
 def test_two_workers_share_the_lanes(bootstrap: str, tmp_path: Path) -> None:
-    """Two workers of one configuration on one machine have half of the lanes each; one alone has all again. Lanes that stay stay open."""
+    """Two workers of one configuration on one machine have half of the lanes each; one alone has all again.
+
+    Lanes that stay stay open. Those that move are restored before, or are in memory still.
+    """
     name = kafka.unique("two")
     config = configure(tmp_path, bootstrap, name, [{"name": name, "partitions": 4}])
-    with worker(config, "w1") as one, worker(config, "w2") as two:
 
-        def lanes() -> list[set[str]]:
-            return [set(each.health()[1].get("lanes", {})) for each in (one, two)]
-
-        wait_for(
-            lambda: [len(each) for each in lanes()] == [2, 2] and {one.health()[0], two.health()[0]} == {200},
-            lambda: f"{lanes()}\n{one.log()}\n{two.log()}",
-        )
-        stay, moved = lanes()
-        assert stay.isdisjoint(moved)
+    def send(first: int) -> None:
         for partition in range(4):
-            kafka.send(bootstrap, name, _records(100 * partition, 100 * partition + 100), partition)
-        ends = kafka.end_offsets(bootstrap, name, 4)
-        wait_for(
-            lambda: (
-                kafka.committed(bootstrap, name, name, 4) == ends
-                and len(kafka.read_all(bootstrap, f"{name}.accepted", 4)) == 400
-            ),
-            lambda: f"{kafka.committed(bootstrap, name, name, 4)}\n{one.log()}\n{two.log()}",
-        )
-        assert two.stop() == 0
-        wait_for(
-            lambda: len(lanes()[0]) == 4 and one.health()[0] == 200, lambda: f"{one.health()}\n{one.log()}"
-        )
-        said = one.log()
+            begin = first + 100 * partition
+            kafka.send(bootstrap, name, _records(begin, begin + 100), partition)
+
+    with worker(config, "w1") as one:
+
+        def await_all() -> None:
+            ends = kafka.end_offsets(bootstrap, name, 4)
+            wait_for(
+                lambda: kafka.committed(bootstrap, name, name, 4) == ends,
+                lambda: f"{kafka.committed(bootstrap, name, name, 4)}\n{one.log()}",
+            )
+
+        send(0)
+        await_all()
+        with worker(config, "w2") as two:
+
+            def lanes() -> list[set[str]]:
+                return [set(each.health()[1].get("lanes", {})) for each in (one, two)]
+
+            wait_for(
+                lambda: (
+                    [len(each) for each in lanes()] == [2, 2] and {one.health()[0], two.health()[0]} == {200}
+                ),
+                lambda: f"{lanes()}\n{one.log()}\n{two.log()}",
+            )
+            stay, moved = lanes()
+            assert stay.isdisjoint(moved)
+            send(400)
+            await_all()
+            assert two.stop() == 0
+            wait_for(
+                lambda: len(lanes()[0]) == 4 and one.health()[0] == 200,
+                lambda: f"{one.health()}\n{one.log()}",
+            )
+            said, joined = one.log(), two.log()
 
     assert {each: said.count(f"lane {each} open: ") for each in stay} == dict.fromkeys(stay, 1)
     assert all(said.count(f"lane {each} goes on at ") >= 2 for each in stay)
+    for log in (joined, said):
+        opened = re.findall(r"lane (\S+) open: (\d+) .*\(RocksDB kept\)", log)
+        assert {lane for lane, _ in opened} == moved, log
+        assert all(int(records) < 200 for _, records in opened), log
     got = kafka.read_all(bootstrap, f"{name}.accepted", 4)
-    assert len(got) == 400
-    assert len({each.source for each in got}) == 400
+    assert len(got) == 800
+    assert len({each.source for each in got}) == 800
 
 
 def test_a_lane_that_cannot_write_keeps_to_itself(bootstrap: str, tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ from tests.mutants.mutant import Mutant, Patch
 
 _RESIZE: Final = "tables/resize.py"
 _TABLE: Final = "tables/table.py"
+_REJOINING: Final = "ringfence_kafka/rejoining.py"
 _STATIC: Final = "ringfence_kafka/static.py"
 _MEMORY: Final = "tests/unit/test_restore.py::test_where_memory_does_not_do"
 
@@ -47,6 +48,24 @@ MUTANTS: Final = (
             ),
         ),
         f"{_MEMORY}[_closed]",
+    ),
+    Mutant(
+        "stands-still-when-it-is-announced",
+        "All lanes stand still until the slowest member has asked to join again, or a dead one's session ends.",
+        (Patch(_REJOINING, "            held.append(previous)\n", "            await prepare(previous)\n"),),
+        "tests/unit/test_rejoining.py::test_goes_on_until_the_group_shares_out",
+    ),
+    Mutant(
+        "goes-on-after-it-was-thrown-out",
+        "Whoever is no member any more works on lanes that others have, until it is fenced.",
+        (
+            Patch(
+                _REJOINING,
+                " and response.error_code not in _STILL_A_MEMBER",
+                " and response.error_code == 0",
+            ),
+        ),
+        "tests/unit/test_rejoining.py::test_no_member_any_more",
     ),
     Mutant(
         "heartbeats-without-the-name",
