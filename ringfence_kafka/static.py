@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple
 import aiokafka.errors
 from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.coordinator.protocol import ConsumerProtocol
-from aiokafka.errors import BrokerResponseError, for_code
+from aiokafka.errors import BrokerResponseError, UnknownMemberIdError, for_code
 from aiokafka.protocol.api import Request, RequestStruct, Response
 from aiokafka.protocol.group import HeartbeatRequest
 from aiokafka.protocol.types import Array, Boolean, Bytes, Int16, Int32, Schema, String
@@ -220,6 +220,7 @@ async def forget_outdated(
         return False
     coordinator = await admin.find_coordinator(group)
     answer = await admin._send_request(LeaveByName(group, instance), coordinator)  # noqa: SLF001
-    if code := answer.error_code or answer.members[0][2]:
+    code = answer.error_code or answer.members[0][2]
+    if code and for_code(code) is not UnknownMemberIdError:  # that one's session has just ended
         raise for_code(code)(f"to take {instance} out of {group}")
     return True

@@ -52,13 +52,13 @@ async def renew(settings: Settings) -> None:
     """
     instance = settings.app.instance
     async with Cluster(settings.kafka, settings.app.id) as cluster:
-        await cluster.await_coordinator()
         try:
+            await cluster.await_coordinator()
             outdated = await cluster.forget_outdated(instance, subscribed(settings))
         except (KafkaError, NotImplementedError) as error:  # the latter: brokers before 2.4 are not asked so
             raise BrokerUnavailableError(
-                f"the consumer group {settings.app.id} cannot be told that {instance} has other addresses now ({error!r}): start "
-                "this worker again; if that does not help, have it run with static_membership = false once"
+                f"the consumer group {settings.app.id} does not say what {instance} read when it ran last ({error!r}): start this "
+                "worker again; if that does not help, set app.static_membership = false"
             ) from error
     if outdated:
         log.info("%s had other addresses when it ran last: the group shares its lanes out anew", instance)

@@ -6,12 +6,14 @@ from typing import Any, cast
 import pytest
 from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.coordinator.protocol import ConsumerProtocolMemberMetadata
-from aiokafka.errors import KafkaError, for_code
+from aiokafka.errors import GroupAuthorizationFailedError, KafkaError, UnknownMemberIdError, for_code
 from aiokafka.protocol.group import HeartbeatRequest, JoinGroupRequest
 
 from app.worker import membership
 from ringfence_kafka import static
+from ringfence_kafka.cluster import Cluster
 from ringfence_kafka.config.load import validate
+from ringfence_kafka.errors import BrokerUnavailableError
 from ringfence_kafka.static import DescribeMembers, FencedInstanceIdError, LeaveByName, NamedHeartbeat
 
 FENCED = 82
@@ -113,6 +115,13 @@ async def test_while_the_group_rebalances() -> None:
     assert not await static.forget_outdated(cast("AIOKafkaAdminClient", admin), "orders", "orders-0", {"a"})
 
 
+async def test_gone_by_itself() -> None:
+    """Its session ends while it is asked: all is as it should be."""
+    admin = Admin(("orders-0", _metadata("z")), refused=UnknownMemberIdError.errno)
+
+    assert await static.forget_outdated(cast("AIOKafkaAdminClient", admin), "orders", "orders-0", {"a"})
+
+
 async def test_refused() -> None:
     """It is an error, and no silence: lanes of an added address would be nobody's."""
     admin = Admin(("orders-0", _metadata("z")), refused=FENCED)
@@ -131,3 +140,23 @@ def test_what_a_worker_is_in_its_group() -> None:
     assert membership.group_instance(static_one) == "orders-0"
     assert membership.subscribed(plain) == {"orders", "rf-orders-forward"}
     assert "app.instance = orders-0" in membership.replaced(static_one)
+
+
+async def test_a_group_that_does_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One line with the way out, and not a trace."""
+
+    class Silent(Cluster):
+        async def start(self) -> None: ...
+
+        async def stop(self) -> None: ...
+
+        async def await_coordinator(self) -> None:
+            raise GroupAuthorizationFailedError("rf")
+
+    monkeypatch.setattr(membership, "Cluster", Silent)
+    app = {"id": "rf", "instance": "orders-0", "static_membership": True}
+
+    with pytest.raises(
+        BrokerUnavailableError, match=r"rf does not say .* orders-0 .*: start this worker again"
+    ):
+        await membership.renew(validate({"app": app, "addresses": [{"name": "orders"}]}))
