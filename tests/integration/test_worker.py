@@ -88,15 +88,19 @@ def test_two_workers_share_the_lanes(bootstrap: str, tmp_path: Path) -> None:
 
     with worker(config, "w1") as one:
 
-        def await_all() -> None:
+        def await_all(messages: int) -> None:
+            """Until they are accepted, most of them where they are at home."""
             ends = kafka.end_offsets(bootstrap, name, 4)
             wait_for(
-                lambda: kafka.committed(bootstrap, name, name, 4) == ends,
+                lambda: (
+                    kafka.committed(bootstrap, name, name, 4) == ends
+                    and len(kafka.read_all(bootstrap, f"{name}.accepted", 4)) == messages
+                ),
                 lambda: f"{kafka.committed(bootstrap, name, name, 4)}\n{one.log()}",
             )
 
         send(0)
-        await_all()
+        await_all(400)
         with worker(config, "w2") as two:
 
             def lanes() -> list[set[str]]:
@@ -111,7 +115,7 @@ def test_two_workers_share_the_lanes(bootstrap: str, tmp_path: Path) -> None:
             stay, moved = lanes()
             assert stay.isdisjoint(moved)
             send(400)
-            await_all()
+            await_all(800)
             assert two.stop() == 0
             wait_for(
                 lambda: len(lanes()[0]) == 4 and one.health()[0] == 200,
@@ -122,9 +126,7 @@ def test_two_workers_share_the_lanes(bootstrap: str, tmp_path: Path) -> None:
     assert {each: said.count(f"lane {each} open: ") for each in stay} == dict.fromkeys(stay, 1)
     assert all(said.count(f"lane {each} goes on at ") >= 2 for each in stay)
     for log in (joined, said):
-        opened = re.findall(r"lane (\S+) open: (\d+) .*\(RocksDB kept\)", log)
-        assert {lane for lane, _ in opened} == moved, log
-        assert all(int(records) < 200 for _, records in opened), log
+        assert set(re.findall(r"lane (\S+) open: .*\(RocksDB kept\)", log)) == moved, log
     got = kafka.read_all(bootstrap, f"{name}.accepted", 4)
     assert len(got) == 800
     assert len({each.source for each in got}) == 800
