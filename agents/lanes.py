@@ -14,6 +14,7 @@ from aiokafka.errors import KafkaError
 
 from agents.address_faults import AddressFaults, shown
 from agents.batch import FetchedBatch
+from agents.kept_tables import KeptTables
 from agents.lane import Lane, LaneState
 from agents.opening import QUESTION_LIMIT_S, Opening
 from agents.ownership import Ownership
@@ -62,6 +63,7 @@ class Lanes:
         """Input and forward topics → the input topic, by which a lane is found."""
         self._lanes: dict[Partition, Lane] = {}
         """By input topic and partition."""
+        self.kept: KeptTables[Partition] = KeptTables()
         self._halves: dict[Partition, str] = {}
         """Lanes of which the group gave us one half only, by input topic and partition: the half that is missing."""
         self._lags: dict[Partition, int | None] = {}
@@ -77,6 +79,28 @@ class Lanes:
         """Counts of lanes that are no longer here, by address."""
         self._gone_parts: dict[str, Counter[str]] = {}
         """Accepted parts of envelopes that these had."""
+
+    async def warm_up(self, partitions: Iterable[Partition]) -> None:
+        """Restore lanes that others work on now and that are about to come here. Never fails: what cannot be restored now is when it opens."""
+        mine = sorted(each for each in set(partitions) if each[0] in self._addresses)
+        if mine:
+            log.info(
+                "restoring %d lanes before they are ours: %s", len(mine), ", ".join(map(self._name, mine))
+            )
+        await asyncio.gather(*map(self._warm_up, mine))
+
+    async def _warm_up(self, place: Partition) -> None:
+        opening = self._opening(place)
+        try:
+            await opening.warm_up()
+        except BaseException as error:
+            opening.table.close()  # what is written already is gone on from
+            if not isinstance(error, Exception):
+                raise
+            # Whatever it is, the opening meets it again and says it.
+            log.info("lane %s cannot be restored before it is ours: %r", opening.name, error)
+        else:
+            self.kept.keep(place, opening.table)
 
     async def assigned(self, partitions: Iterable[Partition], ownership: Ownership) -> None:
         """Open these lanes and no others. Returns at once; opening goes on in the lanes' own tasks."""
@@ -115,6 +139,7 @@ class Lanes:
                 self._explaining.cancel()
             await asyncio.gather(*(lane.dispose() for lane in self._lanes.values()))
             self._lanes.clear()
+            self.kept.close()
 
     async def offer(self, batch: FetchedBatch) -> None:
         """Hand a batch to its lane; without such a lane it is dropped, and its owner will fetch it."""
@@ -206,9 +231,10 @@ class Lanes:
         }
 
     async def _dismiss(self, partition: Partition) -> None:
-        """A lane that went to another worker; what it counted stays counted."""
+        """A lane that went to another worker; what it counted stays counted. Should it come back soon, its ring is here."""
         lane = self._lanes.pop(partition)
-        await lane.dispose()
+        await lane.close()
+        self.kept.keep(partition, lane.opening.table)
         address = lane.opening.address.name
         self._gone.setdefault(address, Counter()).update(lane.counts)
         self._gone_parts.setdefault(address, Counter()).update(lane.transactions.parts)
@@ -327,8 +353,12 @@ class Lanes:
         return wire.lane_name(self._addresses[partition[0]].name, partition[1])
 
     def _new(self, partition: Partition) -> Lane:
+        address = self._addresses[partition[0]].name
+        return Lane(self._opening(partition), self._state_changed, functools.partial(self._observe, address))
+
+    def _opening(self, partition: Partition) -> Opening:
         address = self._addresses[partition[0]]
-        opening = Opening(
+        return Opening(
             self._settings,
             address,
             partition[1],
@@ -336,5 +366,5 @@ class Lanes:
             doubtful=address.name in self.faults.by_address,
             denied=lambda: self.faults.denied.get(address.name, ()),
             slices=self._slices,
+            table=self.kept.take(partition),
         )
-        return Lane(opening, self._state_changed, functools.partial(self._observe, address.name))

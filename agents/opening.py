@@ -96,6 +96,7 @@ class Opening:
         doubtful: bool = False,
         denied: Callable[[], Sequence[str]] = tuple,
         slices: Slices | None = None,
+        table: LaneTable | None = None,
     ) -> None:
         """Nothing happens yet.
 
@@ -107,6 +108,7 @@ class Opening:
             doubtful: Something was found wrong with the address: look at the changelog before the first fence.
             denied: Rights that are known to be missing, a line each.
             slices: Of the process: however many lanes open, those that are open go on.
+            table: The lane's from when it was here before, to be gone on with.
         """
         app_id = settings.app.id
         self._doubtful = doubtful
@@ -125,7 +127,7 @@ class Opening:
             app=app_id,
             address=address.name,
         )
-        self.table = LaneTable(settings.state_dir / self.name, options, slices)
+        self.table = table or LaneTable(settings.state_dir / self.name, options, slices)
         self._targets = settings.transaction_targets(address)
         """Other addresses that parts of its transactions may go to."""
         self._kafka = settings.kafka
@@ -195,6 +197,22 @@ class Opening:
             facts.outputs,
         )
 
+    async def warm_up(self) -> Restored:
+        """Bring the table to what is committed now, while the lane is somebody else's: its opening reads only what comes until then.
+
+        It is a prefix of the changelog, as any RocksDB is. Nobody is fenced, and nothing is written to the cluster.
+
+        Raises:
+            Exception: it cannot be done now. The opening will say why.
+        """
+        facts = await self._facts()
+        async with asyncio.timeout(QUESTION_LIMIT_S):
+            start = await self._cluster.log_start(self.changelog, self.partition)
+            end = await self._cluster.stable_end(self.changelog, self.partition)
+        bounds = ChangelogBounds(start, end, facts.delete_retention_s)
+        _, restored = await self.table.open(self._kafka, self.changelog, self.partition, bounds)
+        return restored
+
     async def regain(self, ownership: Ownership, opened: Opened) -> None:
         """Go on with what stayed open over a rebalance, by a new assignment.
 
@@ -206,12 +224,14 @@ class Opening:
             TopicRecreatedError: an input is another topic of that name.
             Exception: anything that may pass.
         """
-        await self._confirm(ownership)
-        async with asyncio.timeout(QUESTION_LIMIT_S):
-            topic_ids = await self._cluster.topic_ids(list(opened.cursors))
+        topic_ids, _ = await asyncio.gather(self._input_ids(opened), self._confirm(ownership))
         for cursor in opened.cursors.values():
             cursor.require_topic(topic_ids)
         await self._begin(opened.cursors, ownership)
+
+    async def _input_ids(self, opened: Opened) -> dict[str, str]:
+        async with asyncio.timeout(QUESTION_LIMIT_S):
+            return await self._cluster.topic_ids(list(opened.cursors))
 
     async def _begin(self, cursors: Mapping[str, Cursor], ownership: Ownership) -> None:
         async with asyncio.timeout(QUESTION_LIMIT_S):
@@ -225,9 +245,10 @@ class Opening:
     def _say_open(self, restored: Restored, next_offset: int) -> None:
         ring = self.table.ring
         covered = self.table.seconds_covered()
+        store = "kept" if restored.kept else "reused" if restored.reused else "new"
         log.info(
             "lane %s open: %d changelog records restored in %.2f s (RocksDB %s), ring %d of %d%s, next offset %d",
-            self.name, restored.records, restored.seconds, "reused" if restored.reused else "new", len(ring),
+            self.name, restored.records, restored.seconds, store, len(ring),
             ring.capacity, "" if covered is None else f" covering {covered:.0f} s", next_offset,
         )  # fmt: skip
 

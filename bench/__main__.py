@@ -21,6 +21,7 @@ from bench import (
     lease_load,
     ledger,
     memory,
+    moves,
     profile,
     reconcile,
     recovery,
@@ -43,6 +44,7 @@ LEDGER_RESULTS: Final = RESULTS.with_name("ledger.json")
 RECONCILE_RESULTS: Final = RESULTS.with_name("reconcile.json")
 WIDE_RESULTS: Final = RESULTS.with_name("wide.json")
 MEMORY_RESULTS: Final = RESULTS.with_name("memory.json")
+MOVES_RESULTS: Final = RESULTS.with_name("moves.json")
 QUICK_MESSAGES: Final = 100_000
 PLAIN_SHARE: Final = 50
 """The plain agent gets one message of so many: at its pace the whole would take minutes to hours."""
@@ -176,6 +178,34 @@ def recovery_command(kills: int, stops: int, restores: int, ids: int, seed: int)
         )
     recovery.show(found, console)
     recovery.save(found, RECOVERY_RESULTS)
+
+
+@main.command("moves")
+@click.option(
+    "--ids",
+    type=click.IntRange(min=1_000),
+    multiple=True,
+    default=(100_000, 1_000_000),
+    show_default=True,
+    help="In the ring of each lane. May be repeated.",
+)
+@click.option("--rate", type=click.IntRange(min=100), default=5_000, show_default=True, help="Messages/s.")
+@click.option("--rounds", type=click.IntRange(min=1), default=1, show_default=True)
+@click.option(
+    "--beside",
+    type=(str, click.Path(exists=True, file_okay=False, resolve_path=True, path_type=Path)),
+    multiple=True,
+    metavar="NAME FOLDER",
+    help="Another checkout, measured in turn with this one. May be repeated.",
+)
+def moves_command(ids: tuple[int, ...], rate: int, rounds: int, beside: tuple[tuple[str, Path], ...]) -> None:
+    """Measure how long lanes are silent while a worker joins, leaves, returns and dies: those that stay, and those that move."""
+    console = Console()
+    versions = {**dict(beside), moves.HERE: ROOT}
+    with _broker() as (broker, folder):
+        found = moves.run(broker, folder, versions, ids, rounds, rate, console.print)
+    moves.show(found, console)
+    moves.save(found, MOVES_RESULTS)
 
 
 @main.command("ledger")

@@ -12,13 +12,14 @@ from rich.console import Console
 from rich.table import Table
 
 from app.embedded.broker import EmbeddedBroker
-from app.worker.run import SESSION_TIMEOUT_S
 from bench import restore, takeover
 from bench.job import spread
 from bench.restore import Restoration
 from bench.table import machine
 from bench.takeover import Takeover
+from ringfence_kafka.config.settings import AppSettings
 
+SESSION_TIMEOUT_S: Final = float(AppSettings().session_timeout)
 BEYOND_GOAL_S: Final = 2.0
 """Beyond the session time-out, for a killed worker's lanes."""
 RATE_GOAL: Final = 300_000
@@ -133,6 +134,7 @@ _RESTORE_ROWS: Final[tuple[tuple[str, Callable[[Restoration], float], int], ...]
     ("seconds", lambda each: each.seconds, 2),
     ("CPU seconds", lambda each: each.cpu_s, 2),
     ("IDs/s", lambda each: each.rate, 0),
+    ("seconds, opened again", lambda each: each.again_s, 2),
 )
 
 

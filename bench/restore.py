@@ -35,6 +35,8 @@ class Restoration:
     seconds: float
     cpu_s: float
     """Of the process with all its threads, in those seconds."""
+    again_s: float
+    """Seconds of a second opening by the same process: what is in memory is not read again."""
 
     @property
     def rate(self) -> float:

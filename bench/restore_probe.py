@@ -39,6 +39,7 @@ async def probe(config: Path, folder: Path) -> dict[str, Any]:
         began_s, began_cpu_s = time.monotonic(), time.process_time()
         _, restored = await table.open(settings.kafka, changelog, 0, bounds)
         seconds, cpu_s = time.monotonic() - began_s, time.process_time() - began_cpu_s
+        _, again = await table.open(settings.kafka, changelog, 0, bounds)
     table.close()
     return {
         "reused": restored.reused,
@@ -46,6 +47,7 @@ async def probe(config: Path, folder: Path) -> dict[str, Any]:
         "changelog_records": restored.records,
         "seconds": seconds,
         "cpu_s": cpu_s,
+        "again_s": again.seconds,
     }
 
 

@@ -77,7 +77,7 @@ def last(found: Iterable[Event], beginning: str, after: float) -> float | None:
 def opened(found: Iterable[Event], after: float) -> dict[str, Opened]:
     """The last opening of each lane after the moment."""
     return {
-        match[1]: Opened(each.moment, int(match[2]), float(match[3]), match[4] == "reused")
+        match[1]: Opened(each.moment, int(match[2]), float(match[3]), match[4] != "new")
         for each in found
         if each.moment >= after and (match := _OPEN.match(each.text))
     }

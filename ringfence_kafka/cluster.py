@@ -25,7 +25,7 @@ from confluent_kafka import KafkaError as ConfluentError
 from confluent_kafka import KafkaException, TopicCollection
 from confluent_kafka.admin import AdminClient
 
-from ringfence_kafka import describe, group_offsets, insides, members
+from ringfence_kafka import describe, group_offsets, insides, members, static
 from ringfence_kafka.access import REQUEST_TIMEOUT_MS, client_options, refusal
 from ringfence_kafka.config.settings import KafkaSettings
 from ringfence_kafka.errors import BrokerUnavailableError, PrerequisiteError, TopicError, named
@@ -220,6 +220,14 @@ class Cluster:
         """
         found = await self._offsets.ask(TopicPartition(topic, partition), timestamp_ms)
         return None if found < 0 else found
+
+    async def static_members(self) -> list[static.Member]:
+        """See :func:`ringfence_kafka.static.members`."""
+        return await static.members(self._admin, self.group_id)
+
+    async def forget_outdated(self, instance: str, topics: Collection[str]) -> bool:
+        """See :func:`ringfence_kafka.static.forget_outdated`."""
+        return await static.forget_outdated(self._admin, self.group_id, instance, topics)
 
     async def describe_groups(self, groups: Collection[str]) -> dict[str, GroupDescription]:
         """Consumer groups, this one or others; one that nobody knows has no members.

@@ -212,6 +212,11 @@ def decode_ring(key: bytes, value: bytes) -> Slot:
     return Slot(capacity, sequence, value[_RING_VALUE.size :], Origin(partition, offset, timestamp))
 
 
+def capacity_of(key: bytes) -> int:
+    """The ring's size that a ring record's key names."""
+    return int(_RING_KEY.unpack(key)[1])
+
+
 def check_ring(key: bytes, value: bytes) -> None:
     """Whether a ring record can be read, at a fraction of the cost of reading it.
 

@@ -132,11 +132,19 @@ class HopMemory:
             FormatError: one is damaged.
         """
         memory = cls(capacity)
+        memory.follow(records)
+        return memory
+
+    def follow(self, records: Iterable[tuple[bytes, bytes]]) -> None:
+        """Take over hops records, key and value: of each way the last that was written.
+
+        Raises:
+            FormatError: one is damaged.
+        """
         for record in records:
             way, floor, runs = codec.decode_hops(*record)
-            held = Held.restored(floor, runs, memory.capacity or OFFSETS_MAX)
-            memory._sources.setdefault(way.source, {})[way.arrived] = held
-        return memory
+            held = Held.restored(floor, runs, self.capacity or OFFSETS_MAX)
+            self._sources.setdefault(way.source, {})[way.arrived] = held
 
     @property
     def ways(self) -> dict[Way, Held]:

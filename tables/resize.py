@@ -6,13 +6,14 @@ none of this is needed for right verdicts: it keeps the changelog bounded.
 """
 
 from collections.abc import Sequence
+from itertools import islice
 from typing import Final
 
 from ringfence_kafka.slices import Steps
 from tables import codec
 from tables.codec import Meta
 from tables.restore import Restore
-from tables.ring import Index, ResidentIndex, Ring
+from tables.ring import STEP, Checked, Index, ResidentIndex, Ring
 
 TOMBSTONES_MAX: Final = 1_000
 """With one transaction."""
@@ -46,6 +47,37 @@ def making_ring(
             entries, ring.low, ring.head, capacity if max_age_ms else 0
         )
     return ring
+
+
+def following_ring(ring: Ring, known: Meta, restore: Restore) -> Steps[bool]:
+    """Bring a ring that is in memory to where the changelog is, by what came behind ``known``.
+
+    Returns:
+        Whether that was possible: the size and what was forgotten by order are as before, and each ID that came since is still
+        there. Else nothing is changed.
+    """
+    meta = restore.meta
+    if (
+        meta is None
+        or restore.cleared
+        or (meta.capacity, meta.floor, meta.persistent) != (known.capacity, known.floor, known.persistent)
+        or (ring.capacity, ring.head, ring.floor) != (known.capacity, known.head, known.floor)
+    ):
+        return False
+    newer: dict[int, tuple[bytes, int]] = {}
+    slots = iter(restore.occupants.items())
+    while some := list(islice(slots, STEP)):
+        values = (value for key, value in some if codec.capacity_of(key) == ring.capacity)
+        newer.update((sequence, (each, time)) for sequence, each, time in codec.ring_entries(values))
+        yield
+    if len(newer) != meta.head - ring.head or not all(map(newer.__contains__, range(ring.head, meta.head))):
+        return False
+    for begin in range(ring.head, meta.head, STEP):
+        entries = [newer[sequence] for sequence in range(begin, min(begin + STEP, meta.head))]
+        ids, times = [each for each, _ in entries], [time for _, time in entries]
+        ring.apply(Checked([], [], ring.head, ids, times))
+        yield
+    return True
 
 
 def older_capacities(capacity: int, meta: Meta | None) -> list[list[int]]:

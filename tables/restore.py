@@ -81,10 +81,12 @@ class Restore:
         *,
         resident: bool,
         check: Callable[[Meta], None] = lambda _: None,
+        behind: bool = False,
     ) -> None:
         """Without a store nothing is written: a look at the changelog, used to show rings.
 
-        ``check`` is given each meta record that is read, and raises what keeps this restore from going on.
+        ``check`` is given each meta record that is read, and raises what keeps this restore from going on. ``behind``: what the store
+        holds is in memory elsewhere, only what comes behind it is gathered here.
         """
         self.store = store
         self._check = check
@@ -97,6 +99,9 @@ class Restore:
         self._verified = state is None
         self._epoch = epoch
         self._resident = resident
+        self._behind = behind
+        self.cleared = False
+        """Something was removed."""
         self.occupants: dict[bytes, bytes] = {}
         """Ring key → ring value, not decoded: most are needed once. Filled only when the index is resident."""
         self.hops: dict[bytes, bytes] = {}
@@ -110,7 +115,7 @@ class Restore:
 
     def load(self) -> Steps[None]:
         """What the store holds: before the first record."""
-        if self.store is None:
+        if self.store is None or self._behind:
             return
         slots = self.store.slots() if self._resident else iter(())
         while some := list(islice(slots, STEP)):
@@ -188,6 +193,7 @@ class Restore:
         if value is None:
             self._newest.pop(key, None)
             self._pending[key] = None
+            self.cleared = True
             return
         codec.check_ring(key, value)
         occupant = self._newest.get(key)
@@ -198,6 +204,7 @@ class Restore:
     def _hops_record(self, key: bytes, value: bytes | None) -> None:
         if value is None:
             self.hops.pop(key, None)
+            self.cleared = True
         else:
             codec.check_hops(key, value)
             self.hops[key] = value

@@ -21,7 +21,7 @@ from itertools import islice, repeat
 from typing import Final, NamedTuple, Protocol, cast
 
 from ringfence_kafka.errors import require
-from ringfence_kafka.slices import Steps
+from ringfence_kafka.slices import Steps, emptying
 
 STEP: Final = 1_000
 """IDs that are worked on at once where a million of them would hold up others."""
@@ -129,6 +129,10 @@ class ResidentIndex:
                 del sequences[oldest]
             self._low += 1
         self._low = max(self._low, low)
+
+    def emptying(self) -> Steps[None]:
+        """Let go of all of it, when nobody uses it any more."""
+        return emptying(self._sequences, self._order)
 
     def __len__(self) -> int:
         return len(self._sequences)

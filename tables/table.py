@@ -17,14 +17,14 @@ from ringfence_kafka import log_reader
 from ringfence_kafka.config.settings import KafkaSettings
 from ringfence_kafka.errors import require
 from ringfence_kafka.failpoints import reach
-from ringfence_kafka.slices import Slices
+from ringfence_kafka.slices import Slices, emptying
 from tables import codec
 from tables.codec import FormatError, Meta, Origin, Slot
 from tables.hops import NOTHING, Arrival, HopMemory, Judged, changelog_records
 from tables.index import StoredIndex
-from tables.resize import collect_garbage, making_ring, older_capacities
+from tables.resize import collect_garbage, following_ring, making_ring, older_capacities
 from tables.restore import ChangelogBounds, Restore, UntrustedError, require_own, trusted_start
-from tables.ring import Checked, Ring
+from tables.ring import Checked, ResidentIndex, Ring
 from tables.store import DamagedStoreError, Store, StoredState, Writes
 
 log: Final = logging.getLogger("ringfence.table")
@@ -38,6 +38,8 @@ class Restored(NamedTuple):
     seconds: float
     reused: bool
     """RocksDB was trusted; else it was built from the whole changelog."""
+    kept: bool = False
+    """Ring and hop memory were in memory still, and only what came since was read."""
 
 
 class Change(NamedTuple):
@@ -92,6 +94,8 @@ class LaneTable:
         """Changelog offset after the last record that ring and store reflect."""
         self._incarnation = ""
         self._older: list[list[int]] = []
+        self._whole = False
+        """Ring and hop memory are what was committed up to :attr:`position`."""
 
     async def open(
         self, kafka: KafkaSettings, topic: str, partition: int, bounds: ChangelogBounds
@@ -107,11 +111,24 @@ class LaneTable:
             ForeignChangelogError: the changelog is another address's.
             LogStalledError: the changelog's end cannot be reached.
         """
-        began = time.monotonic()
+        began, count, reused = time.monotonic(), 0, False
         try:
             self._store = self._sound_store()
-            reused = self._store.state() is not None
-            start = trusted_start(self._store.state(), bounds, indexed=not self._resident)
+            state = self._store.state()
+            reused = state is not None
+            start = trusted_start(state, bounds, indexed=not self._resident)
+            if self._in_memory(state):
+                self._whole = False  # until it has caught up
+                restore = await self._restore(
+                    self._store, kafka, topic, partition, start, bounds.high_watermark, behind=True
+                )
+                if await self._follow(restore):
+                    return self._store.epoch, Restored(
+                        restore.count, time.monotonic() - began, reused=True, kept=True
+                    )
+                count = restore.count - 1  # its last record is read once more
+                start = trusted_start(self._store.state(), bounds, indexed=not self._resident)
+            self._whole = False
             restore = await self._restore(self._store, kafka, topic, partition, start, bounds.high_watermark)
         except (UntrustedError, FormatError, DamagedStoreError) as error:
             log.warning("%s is rebuilt from the changelog: %s", self._path, error)
@@ -122,7 +139,28 @@ class LaneTable:
                 self._store, kafka, topic, partition, bounds.start, bounds.high_watermark
             )
         await self._begin(self._store, restore)
-        return self._store.epoch, Restored(restore.count, time.monotonic() - began, reused)
+        self._whole = True
+        return self._store.epoch, Restored(count + restore.count, time.monotonic() - began, reused)
+
+    def _in_memory(self, state: StoredState | None) -> bool:
+        """Whether all that RocksDB holds is in memory too, and only what the changelog has behind it is to be read."""
+        return (
+            self._whole
+            and self._resident
+            and self._options.persistent
+            and state is not None
+            and (state.meta, state.position) == (self.meta, self.position)
+        )
+
+    async def _follow(self, restore: Restore) -> bool:
+        """Take over what came behind what is in memory; whether that was possible."""
+        if self.meta is None or not await self._slices.run(following_ring(self.ring, self.meta, restore)):
+            return False
+        self.hops.follow(restore.hops.items())
+        self.meta, self.position = restore.meta, restore.position
+        self._older = older_capacities(self._options.capacity, self.meta)
+        self._whole = True
+        return True
 
     def _sound_store(self) -> Store:
         """The open store, or the one on disk, also where a write to the open one failed.
@@ -137,12 +175,20 @@ class LaneTable:
         return Store(self._path) if self._store is None else self._store
 
     async def _restore(
-        self, store: Store, kafka: KafkaSettings, topic: str, partition: int, start: int, high_watermark: int
+        self,
+        store: Store,
+        kafka: KafkaSettings,
+        topic: str,
+        partition: int,
+        start: int,
+        high_watermark: int,
+        *,
+        behind: bool = False,
     ) -> Restore:
         def check(meta: Meta) -> None:
             require_own(meta, self._options.app, self._options.address, f"{topic}/{partition}")
 
-        restore = Restore(store, store.begin_epoch(), resident=self._resident, check=check)
+        restore = Restore(store, store.begin_epoch(), resident=self._resident, check=check, behind=behind)
 
         async def consume(records: Sequence[Any]) -> None:
             await self._slices.run(restore.consuming(records))
@@ -151,9 +197,10 @@ class LaneTable:
         await self._slices.run(restore.load())
         await log_reader.read(kafka, topic, partition, start, high_watermark, consume)
         restore.finish()
-        # In memory only: forgotten at every opening, as the ring is.
-        known = restore.hops.items() if self._options.persistent else ()
-        self.hops = HopMemory.restored(self._options.capacity, known)
+        if not behind:
+            # In memory only: forgotten at every opening, as the ring is.
+            known = restore.hops.items() if self._options.persistent else ()
+            self.hops = HopMemory.restored(self._options.capacity, known)
         return restore
 
     async def _begin(self, store: Store, restore: Restore) -> None:
@@ -171,7 +218,13 @@ class LaneTable:
             max_age_ms=options.max_age_ms,
             persistent=options.persistent,
         )
-        self.ring = await self._slices.run(steps)
+        former, self.ring = self.ring, await self._slices.run(steps)
+        await self._slices.run(emptying(restore.occupants))
+        await self._forget(former)
+
+    async def _forget(self, ring: Ring) -> None:
+        if isinstance(ring.index, ResidentIndex):
+            await self._slices.run(ring.index.emptying())
 
     def check(self, ids: Sequence[bytes | None], times: Sequence[int]) -> Checked:
         """Verdicts for a batch of encoded IDs and record timestamps (ms). Changes nothing."""
@@ -314,8 +367,14 @@ class LaneTable:
             raise AssertionError("the table is closed")
         return self._store
 
+    async def dispose(self) -> None:
+        """Close RocksDB and let go of what is in memory, without holding up others. The table is not to be used any more."""
+        self.close()
+        await self._forget(self.ring)
+
     def close(self) -> None:
         """Close RocksDB; a second call does nothing."""
+        self._whole = False
         if self._store is not None:
             self._store.close()
             self._store = None

@@ -1,11 +1,15 @@
 """What a lane asks of the worker's consumer group, and who answers: the consumer, in its own thread."""
 
+import asyncio
+from collections.abc import Collection
 from typing import cast
 
 import faust
 from aiokafka import TopicPartition
 
+from agents.opening import QUESTION_LIMIT_S
 from app.worker.transport import BatchConsumer, BatchConsumerThread
+from ringfence_kafka.together import Together
 
 
 class GroupOwnership:
@@ -14,10 +18,19 @@ class GroupOwnership:
     def __init__(self, app: faust.App) -> None:
         self._app = app
         self._generation = app.consumer_generation_id
+        self._asked: Together[int, bool] = Together(self._ask)
+        """All lanes ask at one moment, when the group has given them out."""
 
     async def confirm(self) -> bool:
         """Whether the broker confirms our membership in the generation of the assignment."""
-        return bool(await self._thread.call_thread(self._thread.is_member, self._generation))
+        return await self._asked.ask(self._generation)
+
+    async def _ask(self, generations: Collection[int]) -> dict[int, bool | Exception]:
+        async with asyncio.timeout(QUESTION_LIMIT_S):
+            return {
+                each: bool(await self._thread.call_thread(self._thread.is_member, each))
+                for each in generations
+            }
 
     async def rewind(self, topic: str, partition: int, offset: int) -> int:
         """Fetch from ``offset`` again."""

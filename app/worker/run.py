@@ -21,7 +21,7 @@ from agents.address_faults import AddressFaults, Faults, say_fault
 from agents.lanes import Lanes
 from app.verbs import rights, topics
 from app.verbs.topic_rules import Findings
-from app.worker import web
+from app.worker import membership, warming, web
 from app.worker.group import GroupOwnership
 from app.worker.metrics import Metrics
 from app.worker.page import Looks
@@ -41,9 +41,7 @@ from ringfence_kafka.watch import BrokerWatch
 
 log: Final = logging.getLogger("ringfence.worker")
 
-SESSION_TIMEOUT_S: Final = 10.0
-"""How long the group waits for a crashed worker; Faust's default is 60."""
-HEARTBEAT_S: Final = 0.5
+HEARTBEAT_S: Final = 0.25
 """A worker learns of a rebalance by its next heartbeat. Those of all members beat in step, as they were given their
 partitions at one moment, so that the one before a crashed worker's session ends tends to come just too early."""
 POLL_INTERVAL_MAX_S: Final = 86_400.0
@@ -67,7 +65,7 @@ class RingfenceApp(faust.App):  # type: ignore[misc]
     """Why it ended by itself."""
 
     def end(self, fault: str) -> None:
-        """Stop in order, because it cannot go on."""
+        """Stop in order, because it cannot go on; the fault has the way out. In any thread."""
         if not self.fault:
             self.fault = fault
             os.kill(os.getpid(), signal.SIGTERM)
@@ -80,6 +78,7 @@ class RingfenceApp(faust.App):  # type: ignore[misc]
         self.add_future(self._watch(self.lanes.measure_lag, LAG_EVERY_S))
         self.add_future(self._watch(self.lanes.look_at_topics, TOPICS_EVERY_S))
         self.add_future(self._tell())
+        self.add_future(self._watch(self.lanes.kept.forget, TOPICS_EVERY_S))
 
     async def _watch(self, look: Callable[[], Awaitable[None]], every_s: float) -> None:
         """Keep what ``/metrics`` and ``/health`` show a few seconds old at most, until the cluster answers nobody any more."""
@@ -128,11 +127,15 @@ def create_app(settings: Settings, known: Faults | None = None, denied: Faults |
         broker_credentials=_credentials(settings.kafka),
         broker_heartbeat_interval=HEARTBEAT_S,
         broker_max_poll_interval=POLL_INTERVAL_MAX_S,
-        broker_session_timeout=SESSION_TIMEOUT_S,
         # The group's members tell it: `ringfence status` finds them so. It is none of Faust's own pages' business.
-        canonical_url=advertised(settings.app.web_host, settings.app.web_port, guard=guard)
-        if settings.app.web_port
-        else "",
+        canonical_url=membership.url(settings)
+        or (
+            advertised(settings.app.web_host, settings.app.web_port, guard=guard)
+            if settings.app.web_port
+            else ""
+        ),
+        broker_session_timeout=settings.app.session_timeout,
+        consumer_group_instance_id=membership.group_instance(settings),
         consumer_auto_offset_reset="earliest",
         consumer_max_fetch_size=FETCH_BYTES_MAX,
         consumer_metadata_max_age_ms=round(METADATA_AGE_S * 1000),
@@ -155,7 +158,13 @@ def create_app(settings: Settings, known: Faults | None = None, denied: Faults |
     metrics = Metrics()
     app.lanes = Lanes(settings, app.cluster, faults, metrics.observe)
     app.transport.unreadable = app.lanes.note_unreadable
-    app.transport.excluded = app.end
+    app.transport.excluded = lambda reason: app.end(
+        f"{reason}: allow Read on the group {settings.app.id}, then start it again"
+    )
+    app.transport.before_joining = lambda topics: warming.warm_up(
+        app.lanes, app.cluster, app.assignor, topics, membership.group_instance(settings)
+    )
+    app.transport.replaced = lambda: app.end(membership.replaced(settings))
     app.watch = BrokerWatch(app.cluster.ping, log, "lanes wait for it")
     app.web = web.StatusWeb(app)
     app.web.web_app.middlewares.append(guard.middleware())
@@ -223,6 +232,8 @@ def run(settings: Settings, web_port: int | None = None) -> int:
             settings.app.instance_name, settings.app.id, len(settings.addresses), settings.state_dir,
         )  # fmt: skip
         _say(findings)
+        if settings.app.static_membership:
+            asyncio.run(membership.renew(settings))
         return _execute(create_app(settings, findings.by_address, denied.by_address))
 
 
@@ -275,9 +286,7 @@ def _execute(app: RingfenceApp) -> int:
     except SystemExit as end:
         code = end.code if isinstance(end.code, int) else int(end.code is not None)
     if app.fault:
-        raise PrerequisiteError(
-            f"the worker had to stop: {app.fault}: allow Read on the group {app.conf.id}, then start it again"
-        )
+        raise PrerequisiteError(f"the worker had to stop: {app.fault}")
     log.info("stopped")
     return code
 

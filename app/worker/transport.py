@@ -1,4 +1,4 @@
-"""Faust's aiokafka transport, changed in eight points. This file and records.py know Faust's insides.
+"""Faust's aiokafka transport, changed in ten points. This file and records.py know Faust's insides.
 
 What is known of aiokafka's stands here, there, and in pace.py, ringfence_kafka/insides.py, producer.py, clients.py and cluster.py.
 
@@ -11,6 +11,8 @@ What is known of aiokafka's stands here, there, and in pace.py, ringfence_kafka/
 6. aiokafka's task that fetches is started again when an error has ended it: nobody else would notice.
 7. No error of the consumer group ends the membership, or has it wait for somebody who takes the error.
 8. No wait lasts longer than what it is for: whoever wants other records than before wakes the thread that waits for them.
+9. A rebalance stops fetching when the group shares out, and not when it is announced.
+10. A static member's heartbeats have its name.
 
 ``tests/integration/test_transport.py`` fails when an upgrade breaks any of them.
 """
@@ -21,7 +23,7 @@ import logging
 import math
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from types import MappingProxyType
 from typing import Any, Final, cast
 
@@ -40,7 +42,7 @@ from faust.types import TP, ConsumerMessage
 
 from agents.batch import BATCH_RECORDS_MAX, FetchedBatch
 from app.worker.pace import FETCH_WAIT_MS, Pace
-from ringfence_kafka import insides
+from ringfence_kafka import insides, rejoining, static
 from ringfence_kafka import records as lenient
 from ringfence_kafka.errors import named
 from ringfence_kafka.topics import lacking
@@ -79,6 +81,9 @@ class BatchConsumerThread(driver.AIOKafkaConsumerThread):  # type: ignore[misc]
     async def on_start(self) -> None:
         """Connect; called in the thread."""
         await super().on_start()
+        rejoining.revoke_late(self._ensure_consumer())
+        if instance := self.transport.app.conf.consumer_group_instance_id:
+            static.name_heartbeats(self._ensure_consumer(), instance, self.transport.replaced)
         self._pace = Pace(self._ensure_consumer()._fetcher, self._is_wanted)  # noqa: SLF001
         self._keeping = asyncio.create_task(self._keep_member())
 
@@ -325,6 +330,15 @@ class BatchConsumer(driver.Consumer):  # type: ignore[misc]
         super().stop_flow()
         self.thread.wake()
 
+    async def subscribe(self, topics: Iterable[str]) -> None:
+        """Join the group, as soon as we are ready to."""
+        topics = set(topics)
+        await self.transport.before_joining(topics)
+        await super().subscribe(topics)
+
+    async def perform_seek(self) -> None:
+        """Nothing: each lane seeks, and Faust would ask for the offset of one partition after the other before anything is fetched."""
+
     def is_active(self, tp: TP) -> bool:
         """Whether batches of this partition are wanted now. In any thread."""
         return tp in self._active_partitions
@@ -385,3 +399,7 @@ class BatchTransport(driver.Transport):  # type: ignore[misc]
     """Told, in the consumer's thread, of each fetch of a partition that is refused."""
     excluded: Callable[[str], None] = staticmethod(lambda _reason: None)
     """Told, any number of times, that we may not use our consumer group any more."""
+    before_joining: Callable[[set[str]], Awaitable[None]] = staticmethod(lambda _topics: asyncio.sleep(0))
+    """Awaited with the topics that we subscribe to."""
+    replaced: Callable[[], None] = staticmethod(lambda: None)
+    """Told, any number of times, that another worker has joined under our instance name."""

@@ -63,6 +63,11 @@ class AppSettings(Section):
         str, StringConstraints(pattern=r"^$|^[a-zA-Z0-9._-]*[a-zA-Z0-9_-][a-zA-Z0-9._-]*$", max_length=200)
     ] = ""
     """Name of this worker's folder; empty = host name and web port."""
+    static_membership: bool = False
+    """The instance is this worker's name in the consumer group too: back within the session time-out, it has its lanes again, and none
+    has moved."""
+    session_timeout: int = Field(default=10, ge=6, le=90)
+    """Seconds after which the group gives away the lanes of a worker that is not heard of. Brokers have bounds of their own."""
     web_host: str = Field(default="127.0.0.1", min_length=1)
     web_port: int = Field(default=6066, ge=0, le=65535)
     """0 = no web server."""
@@ -96,6 +101,15 @@ class AppSettings(Section):
         if self.web_token_env and not os.environ.get(self.web_token_env):
             raise ValueError(
                 f"web_token_env = {variable(self.web_token_env)}: that variable is not set: export it"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _static_members_have_names(self) -> Self:
+        if self.static_membership and not self.instance:
+            raise ValueError(
+                "static_membership = true needs app.instance: a name that is this worker's over restarts, and no other's, such as "
+                "the pod's of a StatefulSet (RINGFENCE_APP__INSTANCE from metadata.name); or leave static_membership out"
             )
         return self
 

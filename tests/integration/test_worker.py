@@ -13,6 +13,8 @@ from tests.support import kafka
 from tests.support.kafka import Sent
 from tests.support.worker import WorkerProcess, configure, run_verb, wait_for, worker
 
+STATIC = {"RINGFENCE_APP__STATIC_MEMBERSHIP": "true"}
+
 
 def _records(first: int, last: int) -> list[Sent]:
     return [Sent(b"%d" % each, b"group") for each in range(first, last)]
@@ -116,41 +118,62 @@ def test_lost_state_directory(bootstrap: str, tmp_path: Path) -> None:
 
 
 def test_two_workers_share_the_lanes(bootstrap: str, tmp_path: Path) -> None:
-    """Two workers of one configuration on one machine have half of the lanes each; one alone has all again. Lanes that stay stay open."""
+    """Two workers of one configuration on one machine have half of the lanes each; one alone has all again.
+
+    Lanes that stay stay open. Those that move are restored before, or are in memory still.
+    """
     name = kafka.unique("two")
     config = configure(tmp_path, bootstrap, name, [{"name": name, "partitions": 4}])
-    with worker(config, "w1") as one, worker(config, "w2") as two:
 
-        def lanes() -> list[set[str]]:
-            return [set(each.health()[1].get("lanes", {})) for each in (one, two)]
-
-        wait_for(
-            lambda: [len(each) for each in lanes()] == [2, 2] and {one.health()[0], two.health()[0]} == {200},
-            lambda: f"{lanes()}\n{one.log()}\n{two.log()}",
-        )
-        stay, moved = lanes()
-        assert stay.isdisjoint(moved)
+    def send(first: int) -> None:
         for partition in range(4):
-            kafka.send(bootstrap, name, _records(100 * partition, 100 * partition + 100), partition)
-        ends = kafka.end_offsets(bootstrap, name, 4)
-        wait_for(
-            lambda: (
-                kafka.committed(bootstrap, name, name, 4) == ends
-                and len(kafka.read_all(bootstrap, f"{name}.accepted", 4)) == 400
-            ),
-            lambda: f"{kafka.committed(bootstrap, name, name, 4)}\n{one.log()}\n{two.log()}",
-        )
-        assert two.stop() == 0
-        wait_for(
-            lambda: len(lanes()[0]) == 4 and one.health()[0] == 200, lambda: f"{one.health()}\n{one.log()}"
-        )
-        said = one.log()
+            begin = first + 100 * partition
+            kafka.send(bootstrap, name, _records(begin, begin + 100), partition)
+
+    with worker(config, "w1") as one:
+
+        def await_all(messages: int) -> None:
+            """Until they are accepted, most of them where they are at home."""
+            ends = kafka.end_offsets(bootstrap, name, 4)
+            wait_for(
+                lambda: (
+                    kafka.committed(bootstrap, name, name, 4) == ends
+                    and len(kafka.read_all(bootstrap, f"{name}.accepted", 4)) == messages
+                ),
+                lambda: f"{kafka.committed(bootstrap, name, name, 4)}\n{one.log()}",
+            )
+
+        send(0)
+        await_all(400)
+        with worker(config, "w2") as two:
+
+            def lanes() -> list[set[str]]:
+                return [set(each.health()[1].get("lanes", {})) for each in (one, two)]
+
+            wait_for(
+                lambda: (
+                    [len(each) for each in lanes()] == [2, 2] and {one.health()[0], two.health()[0]} == {200}
+                ),
+                lambda: f"{lanes()}\n{one.log()}\n{two.log()}",
+            )
+            stay, moved = lanes()
+            assert stay.isdisjoint(moved)
+            send(400)
+            await_all(800)
+            assert two.stop() == 0
+            wait_for(
+                lambda: len(lanes()[0]) == 4 and one.health()[0] == 200,
+                lambda: f"{one.health()}\n{one.log()}",
+            )
+            said, joined = one.log(), two.log()
 
     assert {each: said.count(f"lane {each} open: ") for each in stay} == dict.fromkeys(stay, 1)
     assert all(said.count(f"lane {each} goes on at ") >= 2 for each in stay)
+    for log in (joined, said):
+        assert set(re.findall(r"lane (\S+) open: .*\(RocksDB kept\)", log)) == moved, log
     got = kafka.read_all(bootstrap, f"{name}.accepted", 4)
-    assert len(got) == 400
-    assert len({each.source for each in got}) == 400
+    assert len(got) == 800
+    assert len({each.source for each in got}) == 800
 
 
 def test_a_lane_that_cannot_write_keeps_to_itself(bootstrap: str, tmp_path: Path) -> None:
@@ -266,6 +289,87 @@ def test_same_instance_twice_is_refused(bootstrap: str, tmp_path: Path) -> None:
 
     assert "another worker runs in" in second.log()
     assert "app.instance" in second.log()
+
+
+def test_static_member_comes_back(bootstrap: str, tmp_path: Path) -> None:
+    """Stopped or killed, and back within the session time-out: it has its lanes again, and the other worker sees no rebalance."""
+    name = kafka.unique("static")
+    config = configure(tmp_path, bootstrap, name, [{"name": name, "partitions": 4}])
+    # However long a start takes here: nobody waits for the session to end.
+    patient = {**STATIC, "RINGFENCE_APP__SESSION_TIMEOUT": "60"}
+    with worker(config, "one", **patient) as one, worker(config, "two", **patient) as two:
+
+        def lanes(process: WorkerProcess) -> set[str]:
+            return set(process.health()[1].get("lanes", {}))
+
+        wait_for(
+            lambda: len(lanes(one)) == len(lanes(two)) == 2 and one.health()[0] == two.health()[0] == 200,
+            lambda: f"{one.log()}\n{two.log()}",
+        )
+        had, seen = lanes(two), one.log().count("rebalance: ")
+        for again, end in enumerate((two.stop, two.kill), 1):
+            end()
+            for partition in range(4):
+                kafka.send(
+                    bootstrap, name, _records(100 * partition, 100 * partition + 50 * again), partition
+                )
+            two.start()
+            two.wait_ready()
+            assert lanes(two) == had
+            wait_for(
+                lambda: len(kafka.read_all(bootstrap, f"{name}.accepted", 4)) >= 200 * again,  # noqa: B023 - called at once
+                lambda: f"{kafka.committed(bootstrap, name, name, 4)}\n{one.log()}\n{two.log()}",
+            )
+        said = one.log()
+
+    assert said.count("rebalance: ") == seen
+    got = [each.id for each in kafka.read_all(bootstrap, f"{name}.accepted", 4)]
+    assert (len(got), set(got)) == (400, {b"%d" % each for each in range(400)})
+
+
+def test_static_member_of_a_name_in_use(bootstrap: str, tmp_path: Path) -> None:
+    """Of two workers of one name the newer has the lanes; the older ends, says why, and does not come between."""
+    name = kafka.unique("namesake")
+    config = configure(tmp_path, bootstrap, name, [{"name": name, "partitions": 1}])
+    elsewhere = {"RINGFENCE_APP__DATA_DIR": str(tmp_path / "elsewhere"), **STATIC}
+    newer = WorkerProcess(config, "same", elsewhere)
+    newer.log_file = tmp_path / "newer.log"
+    with worker(config, "same", **STATIC) as older:
+        kafka.send(bootstrap, name, _records(0, 100))
+        _settle(older, bootstrap, name)
+        try:
+            newer.start()
+            assert older.wait_end() == 2
+            newer.wait_ready()
+            kafka.send(bootstrap, name, _records(50, 200))
+            _settle(newer, bootstrap, name)
+            assert newer.running
+        finally:
+            newer.destroy()
+        said = older.log()
+
+    assert f"another worker has joined the group {name} as app.instance = same" in said
+    assert "give each its own app.instance" in said
+    assert "Traceback" not in said
+    assert [each.id for each in kafka.read_all(bootstrap, f"{name}.accepted", 1)] == [
+        each.id for each in _records(0, 200)
+    ]
+
+
+def test_static_member_with_other_addresses(bootstrap: str, tmp_path: Path) -> None:
+    """Back with one more address, or one fewer: the group shares out anew, so that nobody has what it does not read."""
+    name = kafka.unique("more")
+    one, two = [{"name": each, "partitions": 1} for each in (name, f"{name}-added")]
+    both = configure(tmp_path, bootstrap, name, [one, two])
+    (tmp_path / "first").mkdir()
+    config = configure(tmp_path / "first", bootstrap, name, [one])
+    found = []
+    for each in (config, both, config):
+        with worker(each, "w", RINGFENCE_APP__DATA_DIR=str(tmp_path / "data"), **STATIC) as process:
+            found.append(set(process.health()[1]["lanes"]))
+            assert process.stop() == 0
+
+    assert found == [{f"{name}-0"}, {f"{name}-0", f"{name}-added-0"}, {f"{name}-0"}]
 
 
 def test_web_port_in_use_is_named(bootstrap: str, tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from tables import codec
 from tables.codec import FormatError, Meta, Origin, Slot
 from tables.index import StoredIndex
 from tables.restore import ChangelogBounds, Restore, UntrustedError, require_own, trusted_start
-from tables.ring import Ring, Verdict
+from tables.ring import ResidentIndex, Ring, Verdict
 from tables.store import DamagedStoreError, Store, StoredState, Writes
 from tables.table import LaneTable, Restored, TableOptions
 from tests.support.at_once import at_once, make_ring
@@ -764,6 +764,80 @@ async def test_damage_heals(
 
     assert verdicts == [Verdict.DUPLICATE] * 2_000
     assert afterwards.reused
+
+
+class Counting(Store):
+    """Counts how often all slots are read."""
+
+    reads = 0
+
+    def slots(self) -> Iterator[tuple[bytes, bytes]]:
+        Counting.reads += 1
+        return super().slots()
+
+
+async def _reopened(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, happens: Callable[[Log, LaneTable], None]
+) -> tuple[LaneTable, Restored, int]:
+    """A table that was open, after what happens, opened again by the same process; how often all slots were read for it."""
+    log = _history()
+    open_table = _served(log, monkeypatch)
+    monkeypatch.setattr("tables.table.Store", Counting)
+    table = LaneTable(tmp_path / "orders-0", TableOptions(5, 5))
+    await open_table(table)
+    Counting.reads = 0
+    happens(log, table)
+    restored = await open_table(table)
+    assert known(table.ring) == known(log.ring)
+    assert (table.ring.head, table.ring.floor, table.ring.low) == (
+        log.ring.head,
+        log.ring.floor,
+        log.ring.low,
+    )
+    assert len(cast("ResidentIndex", table.ring.index)) == len(log.ring)
+    assert (table.meta, table.position) == (log.last_meta(), log.records[-1].offset + 1)
+    return table, restored, Counting.reads
+
+
+async def test_what_is_in_memory_is_not_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A lane that comes back, or opens again after a failure, reads what came since, and goes on with the ring that it has."""
+
+    def others_write(log: Log, _: LaneTable) -> None:
+        log.transact("vwv")
+
+    table, restored, reads = await _reopened(tmp_path, monkeypatch, others_write)
+    table.close()
+    store = Store(tmp_path / "orders-0")
+    sequences = sorted(codec.decode_ring(*each).sequence for each in store.slots())
+    store.close()
+
+    assert (restored.kept, restored.reused, restored.records, reads) == (True, True, 4, 0)
+    assert sequences == list(range(table.ring.low, table.ring.head))
+
+
+def _cleared(log: Log, _: LaneTable) -> None:
+    log.ring = Ring(5, log.ring.head, log.ring.head)
+    log.transact("q")
+
+
+def _overrun(log: Log, _: LaneTable) -> None:
+    log.transact("ghijklmnop")
+
+
+def _closed(log: Log, table: LaneTable) -> None:
+    table.close()
+    log.transact("v")
+
+
+@pytest.mark.parametrize("happens", [_cleared, _overrun, _closed])
+async def test_where_memory_does_not_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, happens: Callable[[Log, LaneTable], None]
+) -> None:
+    """What was forgotten by order, more than a ring holds, a table that was closed: then all slots are read."""
+    table, restored, reads = await _reopened(tmp_path, monkeypatch, happens)
+    table.close()
+
+    assert (restored.kept, restored.reused, reads) == (False, True, 1)
 
 
 async def test_incarnation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -58,6 +58,8 @@ def test_defaults() -> None:
             "id": "ringfence",
             "data_dir": "data",
             "instance": "",
+            "static_membership": False,
+            "session_timeout": 10,
             "web_host": "127.0.0.1",
             "web_port": 6066,
             "web_token_env": "",
@@ -297,6 +299,15 @@ def test_no_worker_lives_with_the_nights() -> None:
         validate({"app": {"instance": "reconcile"}})
 
 
+def test_static_members_have_names() -> None:
+    """The default name has the host's, which is another one after each restart of a container."""
+    with pytest.raises(ConfigurationError, match=r"static_membership = true needs app\.instance"):
+        validate({"app": {"static_membership": True}})
+    assert (
+        validate({"app": {"static_membership": True, "instance": "orders-0"}}).app.instance_name == "orders-0"
+    )
+
+
 def test_immutable() -> None:
     """A worker runs from one state of the configuration: settings cannot be changed."""
     settings = validate(_orders())
@@ -422,6 +433,10 @@ def test_wrong_type(data: dict[str, Any], expected: str) -> None:
         (
             {"app": {"web_port": 65_536}},
             "app.web_port = 65536: input should be less than or equal to 65535",
+        ),
+        (
+            {"app": {"session_timeout": 5}},
+            "app.session_timeout = 5: input should be greater than or equal to 6",
         ),
         (
             {"app": {"resident_ids_max": -1}},

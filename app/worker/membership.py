@@ -1,0 +1,64 @@
+"""A worker that is a static member of its group: by the name of its instance."""
+
+import logging
+from typing import Final
+
+from aiokafka.errors import KafkaError
+
+from ringfence_kafka import wire
+from ringfence_kafka.cluster import Cluster
+from ringfence_kafka.config.settings import Settings
+from ringfence_kafka.errors import BrokerUnavailableError
+
+log: Final = logging.getLogger("ringfence.worker")
+
+
+def group_instance(settings: Settings) -> str | None:
+    """The worker's name in its consumer group; None = it has none there."""
+    return settings.app.instance if settings.app.static_membership else None
+
+
+def url(settings: Settings) -> str | None:
+    """By which Faust tells workers apart; None = it makes one of host and port.
+
+    A static member is given an assignment that names its predecessor so, and Faust takes none that names somebody else.
+    """
+    return f"http://{settings.app.instance}" if settings.app.static_membership else None
+
+
+def subscribed(settings: Settings) -> set[str]:
+    """All topics that a worker reads as a member of its group."""
+    return {
+        topic
+        for each in settings.addresses
+        for topic in (each.input_topic, wire.forward_topic(settings.app.id, each.name))
+    }
+
+
+def replaced(settings: Settings) -> str:
+    """What the worker says that another one of its name throws out."""
+    return (
+        f"another worker has joined the group {settings.app.id} as app.instance = {settings.app.instance}, and has its lanes: if it "
+        "is this one's replacement, leave this one ended; else give each its own app.instance (RINGFENCE_APP__INSTANCE), then start "
+        "this one again"
+    )
+
+
+async def renew(settings: Settings) -> None:
+    """Before the worker joins: if its predecessor read other topics, have the group share out anew.
+
+    Raises:
+        BrokerUnavailableError: the group cannot be asked.
+    """
+    instance = settings.app.instance
+    async with Cluster(settings.kafka, settings.app.id) as cluster:
+        try:
+            await cluster.await_coordinator()
+            outdated = await cluster.forget_outdated(instance, subscribed(settings))
+        except (KafkaError, NotImplementedError) as error:  # the latter: brokers before 2.4 are not asked so
+            raise BrokerUnavailableError(
+                f"the consumer group {settings.app.id} does not say what {instance} read when it ran last ({error!r}): start this "
+                "worker again; if that does not help, set app.static_membership = false"
+            ) from error
+    if outdated:
+        log.info("%s had other addresses when it ran last: the group shares its lanes out anew", instance)

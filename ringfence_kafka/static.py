@@ -1,0 +1,226 @@
+"""Static membership of a consumer group (KIP-345), as far as aiokafka leaves it out. Call what takes a consumer on its own loop.
+
+aiokafka names the instance when it joins, and does not leave the group in order. But it beats without the name, so that of two processes of
+one name each takes the other for a session that has ended, joins again and so throws the other out, for ever. Here a heartbeat has the
+name, and the broker says who is fenced.
+
+A member that comes back under its name is given what it had without a rebalance, whatever topics it now subscribes to: see
+:func:`forget_outdated`.
+"""
+
+import logging
+from collections.abc import Callable, Collection
+from typing import Any, Final, NamedTuple
+
+import aiokafka.errors
+from aiokafka.admin import AIOKafkaAdminClient
+from aiokafka.coordinator.protocol import ConsumerProtocol
+from aiokafka.errors import BrokerResponseError, UnknownMemberIdError, for_code
+from aiokafka.protocol.api import Request, RequestStruct, Response
+from aiokafka.protocol.group import HeartbeatRequest
+from aiokafka.protocol.types import Array, Boolean, Bytes, Int16, Int32, Schema, String
+
+log: Final = logging.getLogger("ringfence.kafka")
+
+
+class FencedInstanceIdError(BrokerResponseError):  # type: ignore[misc]
+    """Another process has joined under this one's instance name."""
+
+    errno = 82
+    message = "FENCED_INSTANCE_ID"
+    description = "another process has joined the group under this one's instance name"
+
+
+aiokafka.errors.kafka_errors.setdefault(FencedInstanceIdError.errno, FencedInstanceIdError)
+
+
+class _HeartbeatAnswer(Response):  # type: ignore[misc]
+    API_KEY = 12
+    API_VERSION = 3
+    SCHEMA = Schema(("throttle_time_ms", Int32), ("error_code", Int16))
+
+
+class _Heartbeat(RequestStruct):  # type: ignore[misc]
+    API_KEY = 12
+    API_VERSION = 3
+    RESPONSE_TYPE = _HeartbeatAnswer
+    SCHEMA = Schema(
+        ("group", String("utf-8")),
+        ("generation_id", Int32),
+        ("member_id", String("utf-8")),
+        ("group_instance_id", String("utf-8")),
+    )
+
+
+class NamedHeartbeat(Request[_Heartbeat]):  # type: ignore[misc]
+    """A heartbeat of a static member."""
+
+    API_KEY = 12
+
+    def __init__(self, *fields: Any) -> None:
+        """``fields``: group, generation, member ID, instance name."""
+        self._fields = fields
+
+    def build(self, request_struct_class: type[_Heartbeat]) -> _Heartbeat:
+        """As it goes over the wire."""
+        return request_struct_class(*self._fields)
+
+
+def name_heartbeats(consumer: Any, instance: str, fenced: Callable[[], None]) -> None:
+    """Have a consumer's heartbeats, from aiokafka or from us, tell its instance name.
+
+    Args:
+        consumer: Has started, and not joined yet.
+        instance: Its name.
+        fenced: Told, any number of times, that another process has joined under that name.
+    """
+    coordinator = consumer._coordinator  # noqa: SLF001
+    send = coordinator._send_req  # noqa: SLF001
+
+    async def sent(request: Any) -> Any:
+        if isinstance(request, HeartbeatRequest):
+            request = NamedHeartbeat(
+                coordinator.group_id, coordinator.generation, coordinator.member_id, instance
+            )
+        response = await send(request)
+        if getattr(response, "error_code", 0) == FencedInstanceIdError.errno:
+            fenced()
+        return response
+
+    coordinator._send_req = sent  # noqa: SLF001
+
+
+class _DescribeAnswer(Response):  # type: ignore[misc]
+    API_KEY = 15
+    API_VERSION = 4
+    SCHEMA = Schema(
+        ("throttle_time_ms", Int32),
+        (
+            "groups",
+            Array(
+                ("error_code", Int16),
+                ("group", String("utf-8")),
+                ("state", String("utf-8")),
+                ("protocol_type", String("utf-8")),
+                ("protocol", String("utf-8")),
+                (
+                    "members",
+                    Array(
+                        ("member_id", String("utf-8")),
+                        ("group_instance_id", String("utf-8")),
+                        ("client_id", String("utf-8")),
+                        ("client_host", String("utf-8")),
+                        ("member_metadata", Bytes),
+                        ("member_assignment", Bytes),
+                    ),
+                ),
+                ("authorized_operations", Int32),
+            ),
+        ),
+    )
+
+
+class _Describe(RequestStruct):  # type: ignore[misc]
+    API_KEY = 15
+    API_VERSION = 4
+    RESPONSE_TYPE = _DescribeAnswer
+    SCHEMA = Schema(("groups", Array(String("utf-8"))), ("include_authorized_operations", Boolean))
+
+
+class _LeaveAnswer(Response):  # type: ignore[misc]
+    API_KEY = 13
+    API_VERSION = 3
+    SCHEMA = Schema(
+        ("throttle_time_ms", Int32),
+        ("error_code", Int16),
+        (
+            "members",
+            Array(
+                ("member_id", String("utf-8")), ("group_instance_id", String("utf-8")), ("error_code", Int16)
+            ),
+        ),
+    )
+
+
+class _Leave(RequestStruct):  # type: ignore[misc]
+    API_KEY = 13
+    API_VERSION = 3
+    RESPONSE_TYPE = _LeaveAnswer
+    SCHEMA = Schema(
+        ("group", String("utf-8")),
+        ("members", Array(("member_id", String("utf-8")), ("group_instance_id", String("utf-8")))),
+    )
+
+
+class DescribeMembers(Request[_Describe]):  # type: ignore[misc]
+    """Asks for the members of a group, with their instance names."""
+
+    API_KEY = 15
+
+    def __init__(self, group: str) -> None:
+        self._group = group
+
+    def build(self, request_struct_class: type[_Describe]) -> _Describe:
+        """As it goes over the wire."""
+        return request_struct_class([self._group], False)
+
+
+class LeaveByName(Request[_Leave]):  # type: ignore[misc]
+    """Takes a static member out of its group."""
+
+    API_KEY = 13
+
+    def __init__(self, group: str, instance: str) -> None:
+        self._group, self._instance = group, instance
+
+    def build(self, request_struct_class: type[_Leave]) -> _Leave:
+        """As it goes over the wire."""
+        return request_struct_class(self._group, [("", self._instance)])
+
+
+class Member(NamedTuple):
+    """Of a group."""
+
+    member_id: str
+    instance: str | None
+    metadata: Any
+    """What it joined with: ``subscription`` and ``user_data``; None while the group rebalances."""
+
+
+async def members(admin: AIOKafkaAdminClient, group: str) -> list[Member]:
+    """Those of a group of consumers, now.
+
+    Raises:
+        KafkaError: the group's coordinator does not answer, or refuses.
+    """
+    coordinator = await admin.find_coordinator(group)
+    answer = await admin._send_request(DescribeMembers(group), coordinator)  # noqa: SLF001
+    ((code, _, _, _, _, found, _),) = answer.groups
+    if code:
+        raise for_code(code)(f"the members of {group}")
+    return [
+        Member(member_id, name, ConsumerProtocol.METADATA.decode(metadata) if metadata else None)
+        for member_id, name, _, _, metadata, _ in found
+    ]
+
+
+async def forget_outdated(
+    admin: AIOKafkaAdminClient, group: str, instance: str, topics: Collection[str]
+) -> bool:
+    """Take the member of this name out of the group if it subscribes to other topics; whether it was.
+
+    It would be given what its predecessor had, without a rebalance: partitions of topics that it does not want, and nobody would have
+    those of topics that are new.
+
+    Raises:
+        KafkaError: the group's coordinator does not answer, or refuses.
+    """
+    found = (each for each in await members(admin, group) if each.instance == instance)
+    if all(each.metadata is None or set(each.metadata.subscription) == set(topics) for each in found):
+        return False
+    coordinator = await admin.find_coordinator(group)
+    answer = await admin._send_request(LeaveByName(group, instance), coordinator)  # noqa: SLF001
+    code = answer.error_code or answer.members[0][2]
+    if code and for_code(code) is not UnknownMemberIdError:  # that one's session has just ended
+        raise for_code(code)(f"to take {instance} out of {group}")
+    return True

@@ -1,0 +1,90 @@
+"""Bugs in what keeps lanes going while workers come and go."""
+
+from typing import Final
+
+from tests.mutants.mutant import Mutant, Patch
+
+_RESIZE: Final = "tables/resize.py"
+_TABLE: Final = "tables/table.py"
+_REJOINING: Final = "ringfence_kafka/rejoining.py"
+_STATIC: Final = "ringfence_kafka/static.py"
+_MEMORY: Final = "tests/unit/test_restore.py::test_where_memory_does_not_do"
+
+MUTANTS: Final = (
+    Mutant(
+        "memory-followed-over-a-floor",
+        "A lane that comes back still knows what was forgotten by order meanwhile: new messages are dropped.",
+        (
+            Patch(
+                _RESIZE,
+                "(meta.capacity, meta.floor, meta.persistent) != (known.capacity, known.floor, known.persistent)",
+                "(meta.capacity, meta.persistent) != (known.capacity, known.persistent)",
+            ),
+        ),
+        f"{_MEMORY}[_cleared]",
+    ),
+    Mutant(
+        "memory-followed-over-a-gap",
+        "More came than a ring holds, and the first of it is gone: IDs get the sequences of others.",
+        (
+            Patch(
+                _RESIZE,
+                "    if len(newer) != meta.head - ring.head or not all(map(newer.__contains__, range(ring.head, meta.head))):\n"
+                "        return False\n",
+                "    newer = dict(enumerate(newer.values(), meta.head - len(newer)))\n"
+                "    ring.head = meta.head - len(newer)\n",
+            ),
+        ),
+        f"{_MEMORY}[_overrun]",
+    ),
+    Mutant(
+        "memory-always-whole",
+        "RocksDB was closed, and read anew it is behind: what memory has beyond it counts as known.",
+        (
+            Patch(
+                _TABLE,
+                "            self._whole\n            and self._resident",
+                "            self._resident",
+            ),
+        ),
+        f"{_MEMORY}[_closed]",
+    ),
+    Mutant(
+        "stands-still-when-it-is-announced",
+        "All lanes stand still until the slowest member has asked to join again, or a dead one's session ends.",
+        (Patch(_REJOINING, "            held.append(previous)\n", "            await prepare(previous)\n"),),
+        "tests/unit/test_rejoining.py::test_goes_on_until_the_group_shares_out",
+    ),
+    Mutant(
+        "goes-on-after-it-was-thrown-out",
+        "Whoever is no member any more works on lanes that others have, until it is fenced.",
+        (
+            Patch(
+                _REJOINING,
+                " and response.error_code not in _STILL_A_MEMBER",
+                " and response.error_code == 0",
+            ),
+        ),
+        "tests/unit/test_rejoining.py::test_no_member_any_more",
+    ),
+    Mutant(
+        "heartbeats-without-the-name",
+        "Two workers of one name take each other for ended sessions, and throw each other out for ever.",
+        (
+            Patch(
+                _STATIC,
+                "        if isinstance(request, HeartbeatRequest):\n",
+                "        if isinstance(request, str):\n",
+            ),
+        ),
+        "tests/unit/test_static.py::test_heartbeats_have_the_name",
+        also=("tests/integration/test_worker.py::test_static_member_of_a_name_in_use",),
+    ),
+    Mutant(
+        "old-assignment-for-new-addresses",
+        "A static member comes back with an address more, and nobody is given its lanes.",
+        (Patch(_STATIC, "set(each.metadata.subscription) == set(topics)", "True"),),
+        "tests/unit/test_static.py::test_a_predecessor_with_other_topics_leaves",
+        also=("tests/integration/test_worker.py::test_static_member_with_other_addresses",),
+    ),
+)

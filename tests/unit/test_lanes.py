@@ -1,0 +1,63 @@
+"""What a worker keeps of lanes that it does not have."""
+
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from agents import opening as module
+from agents.kept_tables import KEPT_S, KeptTables
+from agents.lanes import Lanes
+from agents.opening import Opening
+from ringfence_kafka.config.load import validate
+from tables.table import LaneTable, Restored, TableOptions
+
+PLACE = ("orders", 1)
+
+
+def _lanes(tmp_path: Path) -> Lanes:
+    app = {"id": "rf", "data_dir": str(tmp_path)}
+    return Lanes(validate({"app": app, "addresses": [{"name": "orders"}]}), cast("Any", None))
+
+
+async def test_rings_are_let_go_when_their_time_is_over(tmp_path: Path) -> None:
+    """Those of lanes that left long ago: RocksDB is closed, memory is free. One that came back is not among them."""
+    now = 1_000.0
+    kept: KeptTables[int] = KeptTables(lambda: now)
+    tables = [LaneTable(tmp_path / str(each), TableOptions(5, 5)) for each in range(3)]
+    for number, each in enumerate(tables):
+        each.ring.apply(each.ring.check([b"\0a", b"\0b"]))
+        each._store = each._sound_store()
+        kept.keep(number, each)
+        now += KEPT_S / 2
+    taken = kept.take(0)
+    kept.keep(0, tables[0])
+    now = 1_000.0 + KEPT_S * 1.5
+    await kept.forget()
+    found = [(each._store is not None, len(cast("Any", each.ring.index))) for each in tables]
+    kept.close()
+
+    assert taken is tables[0]
+    assert found == [(True, 2), (False, 0), (True, 2)]
+    assert [each._store for each in tables] == [None] * 3
+
+
+async def test_restored_before_it_is_ours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was restored is what the lane opens with; what could not be is opened as ever. Forward topics have no lanes of their own."""
+    asked: list[Opening] = []
+
+    async def warm_up(self: Opening) -> Restored:
+        asked.append(self)
+        if self.partition == 2:
+            raise TimeoutError
+        return Restored(0, 0.0, reused=False)
+
+    monkeypatch.setattr(module.Opening, "warm_up", warm_up)
+    lanes = _lanes(tmp_path)
+    await lanes.warm_up([PLACE, ("rf-orders-forward", 1), ("orders", 2)])
+    opening, other = lanes._opening(PLACE), lanes._opening(("orders", 2))
+
+    assert [each.partition for each in asked] == [1, 2]
+    assert opening.table is asked[0].table
+    assert other.table is not asked[1].table
+    assert (lanes.kept.take(PLACE), lanes.kept.take(("orders", 2))) == (None, None)

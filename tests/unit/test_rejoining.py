@@ -1,0 +1,102 @@
+"""When a rebalance takes partitions away."""
+
+import inspect
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from aiokafka.consumer.group_coordinator import CoordinatorGroupRebalance, GroupCoordinator
+from aiokafka.errors import GroupLoadInProgressError, KafkaConnectionError, UnknownMemberIdError
+from aiokafka.protocol.group import HeartbeatRequest, JoinGroupRequest
+
+from ringfence_kafka import rejoining
+
+JOIN = JoinGroupRequest("group", 1, 1, "member", "", "consumer", [])
+
+
+class Coordinator:
+    """What of aiokafka's coordinator matters here: what it is asked to do, in order."""
+
+    def __init__(self, *answers: int | Exception) -> None:
+        self.member_id = "member"
+        self.did: list[str] = []
+        self._answers = list(answers)
+
+    async def _on_join_prepare(self, previous: Any) -> None:
+        self.did.append(f"revoke {previous}")
+
+    async def _send_req(self, _request: Any) -> Any:
+        self.did.append("asked")
+        answer = self._answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return SimpleNamespace(error_code=answer)
+
+
+def _rejoining(*answers: int | Exception) -> Coordinator:
+    coordinator = Coordinator(*answers)
+    rejoining.revoke_late(SimpleNamespace(_coordinator=coordinator))
+    return coordinator
+
+
+def test_what_is_changed_exists() -> None:
+    """Aiokafka gives up what it has in one method, before it asks to join, and asks by the other, heartbeats too."""
+    prepare = inspect.signature(GroupCoordinator._on_join_prepare).parameters
+    joining = inspect.getsource(GroupCoordinator.ensure_active_group)
+
+    assert list(prepare) == ["self", "previous_assignment"]
+    assert (
+        0 < joining.index("await self._on_join_prepare(prev_assignment)") < joining.index("_do_rejoin_group(")
+    )
+    assert "self._coordinator._send_req(request)" in inspect.getsource(
+        CoordinatorGroupRebalance.perform_group_join
+    )
+    assert "self._send_req(request)" in inspect.getsource(GroupCoordinator._do_heartbeat)
+
+
+async def test_goes_on_until_the_group_shares_out() -> None:
+    """Nothing is given up before the answer, and what was had is given up before the answer is acted upon."""
+    coordinator = _rejoining(0)
+    await coordinator._on_join_prepare("what was had")
+    before = list(coordinator.did)
+    await coordinator._send_req(JOIN)
+
+    assert before == []
+    assert coordinator.did == ["asked", "revoke what was had"]
+
+
+async def test_goes_on_while_the_coordinator_cannot_say() -> None:
+    """It is asked again as the same member; once it has said it, nothing is given up a second time."""
+    coordinator = _rejoining(KafkaConnectionError(), GroupLoadInProgressError.errno, 0, 0)
+    await coordinator._on_join_prepare("all")
+    with pytest.raises(KafkaConnectionError):
+        await coordinator._send_req(JOIN)
+    await coordinator._send_req(JOIN)
+    before = list(coordinator.did)
+    await coordinator._send_req(JOIN)
+    await coordinator._send_req(JOIN)
+
+    assert before == ["asked"] * 2
+    assert coordinator.did == ["asked"] * 3 + ["revoke all", "asked"]
+
+
+async def test_other_answers_say_nothing() -> None:
+    """A lane asks for heartbeats meanwhile."""
+    coordinator = _rejoining(0, 0)
+    await coordinator._on_join_prepare("all")
+    await coordinator._send_req(HeartbeatRequest("group", 1, "member"))
+
+    assert coordinator.did == ["asked"]
+
+
+async def test_no_member_any_more() -> None:
+    """Others may have it all: it is given up at once, whether the answer says so or it was known before."""
+    told = _rejoining(UnknownMemberIdError.errno)
+    await told._on_join_prepare("all")
+    await told._send_req(JOIN)
+    knew = _rejoining()
+    knew.member_id = JoinGroupRequest.UNKNOWN_MEMBER_ID
+    await knew._on_join_prepare("all")
+
+    assert told.did == ["asked", "revoke all"]
+    assert knew.did == ["revoke all"]

@@ -1,0 +1,162 @@
+"""What aiokafka leaves out of static membership. How brokers answer, the tests of workers show."""
+
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+from aiokafka.admin import AIOKafkaAdminClient
+from aiokafka.coordinator.protocol import ConsumerProtocolMemberMetadata
+from aiokafka.errors import GroupAuthorizationFailedError, KafkaError, UnknownMemberIdError, for_code
+from aiokafka.protocol.group import HeartbeatRequest, JoinGroupRequest
+
+from app.worker import membership
+from ringfence_kafka import static
+from ringfence_kafka.cluster import Cluster
+from ringfence_kafka.config.load import validate
+from ringfence_kafka.errors import BrokerUnavailableError
+from ringfence_kafka.static import DescribeMembers, FencedInstanceIdError, LeaveByName, NamedHeartbeat
+
+FENCED = 82
+
+
+def _metadata(*topics: str) -> bytes:
+    return bytes(ConsumerProtocolMemberMetadata(0, list(topics), b"").encode())
+
+
+def test_the_error_has_a_name() -> None:
+    """Aiokafka knows no class of it, and would say that it does not know the error."""
+    assert for_code(FENCED) is FencedInstanceIdError
+
+
+async def test_heartbeats_have_the_name() -> None:
+    """Without it the broker cannot tell that somebody else has it; everything else is sent as it is."""
+    sent: list[Any] = []
+
+    async def send(request: Any) -> Any:
+        sent.append(request)
+        return SimpleNamespace(error_code=0)
+
+    coordinator = SimpleNamespace(group_id="orders", generation=3, member_id="m", _send_req=send)
+    static.name_heartbeats(
+        SimpleNamespace(_coordinator=coordinator), "orders-0", lambda: pytest.fail("fenced")
+    )
+    join = JoinGroupRequest("orders", 1, 1, "m", "orders-0", "consumer", [])
+    for each in (HeartbeatRequest("orders", 3, "m"), join):
+        await coordinator._send_req(each)
+
+    assert sent[1] is join
+    assert isinstance(sent[0], NamedHeartbeat)
+    prepared = sent[0].prepare({12: (0, 4)})
+    assert (prepared.API_VERSION, prepared.to_object()) == (
+        3,
+        {"group": "orders", "generation_id": 3, "member_id": "m", "group_instance_id": "orders-0"},
+    )
+
+
+async def test_whoever_is_fenced_is_told() -> None:
+    """By whatever answer."""
+    told: list[bool] = []
+
+    async def send(_request: Any) -> Any:
+        return SimpleNamespace(error_code=FENCED)
+
+    coordinator = SimpleNamespace(group_id="orders", generation=3, member_id="m", _send_req=send)
+    static.name_heartbeats(SimpleNamespace(_coordinator=coordinator), "orders-0", lambda: told.append(True))
+    await coordinator._send_req(JoinGroupRequest("orders", 1, 1, "m", "orders-0", "consumer", []))
+
+    assert told == [True]
+
+
+class Admin:
+    """Answers for a group with these members: instance and metadata."""
+
+    def __init__(self, *members: tuple[str | None, bytes], refused: int = 0) -> None:
+        self._members = [("id", name, "client", "host", metadata, b"") for name, metadata in members]
+        self._refused = refused
+        self.left: list[str] = []
+
+    async def find_coordinator(self, _group: str) -> int:
+        return 1
+
+    async def _send_request(self, request: Any, _node: int) -> Any:
+        if isinstance(request, DescribeMembers):
+            return SimpleNamespace(groups=[(0, "orders", "Stable", "consumer", "p", self._members, 0)])
+        assert isinstance(request, LeaveByName)
+        self.left.append(request.prepare({13: (0, 5)}).to_object()["members"][0]["group_instance_id"])
+        return SimpleNamespace(error_code=0, members=[("", "orders-0", self._refused)])
+
+
+@pytest.mark.parametrize(
+    ("name", "topics", "outdated"),
+    [
+        ("orders-0", ("a", "b"), False),
+        ("orders-0", ("b", "a"), False),
+        ("orders-0", ("a",), True),
+        ("orders-0", ("a", "b", "c"), True),
+        ("orders-1", ("a",), False),
+        (None, ("a",), False),
+    ],
+)
+async def test_a_predecessor_with_other_topics_leaves(
+    name: str | None, topics: tuple[str, ...], outdated: bool
+) -> None:
+    """Its partitions would be ours as they are, without a rebalance. Other members are none of our business."""
+    admin = Admin(("orders-9", _metadata("z")), (name, _metadata(*topics)))
+    found = await static.forget_outdated(cast("AIOKafkaAdminClient", admin), "orders", "orders-0", {"a", "b"})
+
+    assert found is outdated
+    assert admin.left == (["orders-0"] if outdated else [])
+
+
+async def test_while_the_group_rebalances() -> None:
+    """It does not say what members read, and shares out anew in any case."""
+    admin = Admin(("orders-0", b""))
+
+    assert not await static.forget_outdated(cast("AIOKafkaAdminClient", admin), "orders", "orders-0", {"a"})
+
+
+async def test_gone_by_itself() -> None:
+    """Its session ends while it is asked: all is as it should be."""
+    admin = Admin(("orders-0", _metadata("z")), refused=UnknownMemberIdError.errno)
+
+    assert await static.forget_outdated(cast("AIOKafkaAdminClient", admin), "orders", "orders-0", {"a"})
+
+
+async def test_refused() -> None:
+    """It is an error, and no silence: lanes of an added address would be nobody's."""
+    admin = Admin(("orders-0", _metadata("z")), refused=FENCED)
+
+    with pytest.raises(KafkaError, match="orders-0"):
+        await static.forget_outdated(cast("AIOKafkaAdminClient", admin), "orders", "orders-0", {"a"})
+
+
+def test_what_a_worker_is_in_its_group() -> None:
+    """By its name only where that is asked for: who is known by name does not say that it leaves."""
+    named = {"id": "rf", "instance": "orders-0"}
+    plain = validate({"app": named, "addresses": [{"name": "orders"}]})
+    static_one = validate({"app": {**named, "static_membership": True}, "addresses": [{"name": "orders"}]})
+
+    assert membership.group_instance(plain) is None
+    assert membership.group_instance(static_one) == "orders-0"
+    assert membership.subscribed(plain) == {"orders", "rf-orders-forward"}
+    assert "app.instance = orders-0" in membership.replaced(static_one)
+
+
+async def test_a_group_that_does_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One line with the way out, and not a trace."""
+
+    class Silent(Cluster):
+        async def start(self) -> None: ...
+
+        async def stop(self) -> None: ...
+
+        async def await_coordinator(self) -> None:
+            raise GroupAuthorizationFailedError("rf")
+
+    monkeypatch.setattr(membership, "Cluster", Silent)
+    app = {"id": "rf", "instance": "orders-0", "static_membership": True}
+
+    with pytest.raises(
+        BrokerUnavailableError, match=r"rf does not say .* orders-0 .*: start this worker again"
+    ):
+        await membership.renew(validate({"app": app, "addresses": [{"name": "orders"}]}))
