@@ -236,8 +236,8 @@ MUTANTS: Final = (
         (
             Patch(
                 _OPENING,
-                "        await self._confirm(ownership)\n        async with asyncio.timeout(QUESTION_LIMIT_S):\n            topic_ids",
-                "        async with asyncio.timeout(QUESTION_LIMIT_S):\n            topic_ids",
+                "        topic_ids, _ = await asyncio.gather(self._input_ids(opened), self._confirm(ownership))\n",
+                "        topic_ids = await self._input_ids(opened)\n",
             ),
         ),
         f"{_STAYS_TESTS}::test_not_confirmed",

@@ -70,13 +70,20 @@ def seconds(text: str) -> int:
     return int(text.removesuffix("s")) if text.endswith("s") else int(text.removesuffix("m")) * 60
 
 
+def _begins_with_option(arguments: list[str]) -> bool:
+    """Of a verb that is one by itself, and has others below it."""
+    return not arguments or arguments[0].startswith("-")
+
+
 def understood(arguments: list[str]) -> str:
     """Whether the command line takes these arguments, and what it has against them; nothing runs."""
     # With the settings of the program: a command remembers the first -h that it was asked for.
     context = click.Context(cli.cli, info_name="ringfence", **cli.cli.context_settings)
     command: click.Command = cli.cli
     rest = list(arguments)
-    while isinstance(command, click.Group):
+    while isinstance(command, click.Group) and not (
+        command.invoke_without_command and _begins_with_option(rest)
+    ):
         name, found, rest = command.resolve_command(context, rest)
         if found is None:
             return f"no verb {name}"
