@@ -78,13 +78,13 @@ def cli() -> None:
 )
 @click.option(
     "--property",
-    "properties",
+    "broker_properties",
     metavar="KEY=VALUE",
     multiple=True,
     help="A property of the broker, such as log.retention.ms=60000; repeat it for more. It holds for this start.",
 )
 @config_option
-def broker(port: int, directory: Path, properties: tuple[str, ...], config: Path) -> int:
+def broker(port: int, directory: Path, broker_properties: tuple[str, ...], config: Path) -> int:
     """Run an embedded Kafka of one node in the foreground, for a first look and for tests.
 
     Ctrl-C or SIGTERM stops it cleanly. It needs Java 17 or newer; the first start fetches Kafka, 45 MB.
@@ -93,7 +93,7 @@ def broker(port: int, directory: Path, properties: tuple[str, ...], config: Path
     settings_if_any(config)  # needs none of them, but a faulty file that was named is an error everywhere
     from app.embedded.command import run_broker  # noqa: PLC0415
 
-    return run_broker(port, directory, properties)
+    return run_broker(port, directory, broker_properties)
 
 
 @cli.group()

@@ -215,9 +215,9 @@ def test_the_journal_is_read(state: State) -> None:
             StructType([IDS["offset"], StructField("value", StringType())]),
         )
 
-    found = state.frames().events_in(journal(1, 1), {"a": 1}).collect()
+    found = state.frames().events_in(journal(1, 2), {"a": 1}).collect()
     assert sorted((row["address"], row["number"], row["input_next"]) for row in found) == [
         (0, 2, 3), (1, 1, 3), (1, 3, 3),
     ]  # fmt: skip
     with pytest.raises(Exception, match="of a later version of the workers"):
-        state.frames().events_in(journal(1, 2), {}).collect()
+        state.frames().events_in(journal(1, 3), {}).collect()

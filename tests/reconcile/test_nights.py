@@ -251,6 +251,7 @@ def test_what_is_missing_is_named(broker: EmbeddedBroker, tmp_path: Path) -> Non
     out = _verb(config, "--out", str(tmp_path / "file"))
     config.write_text(text.replace(broker.bootstrap_servers, "127.0.0.1:1"))
     away = _verb(config)
+    config.write_text(text)
     java = subprocess.run(
         [sys.executable, "-m", "app", "reconcile", "--config", str(config)],
         cwd=ROOT, capture_output=True, text=True, check=False, env={"PATH": "", "JAVA_HOME": ""},

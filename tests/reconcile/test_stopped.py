@@ -133,6 +133,7 @@ def test_while_a_broker_keeps_us_waiting(start: Callable[..., Started]) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         silent.settimeout(LIMIT_S)
         run = start("audit", "slow", "--bootstrap-servers", "{}:{}".format(*silent.getsockname()))
+        silent.accept()[0].close()  # a first look whether anybody listens
         with silent.accept()[0]:
             assert run.ended(signal.SIGINT) == (
                 130,
