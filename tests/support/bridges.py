@@ -147,6 +147,9 @@ def bridge(config: Path, name: str, *arguments: str, **environment: str) -> Iter
         yield process
         if process.running:
             assert process.stop() == 0, process.log()
+    except AssertionError as error:
+        error.add_note(f"{process.health()}\n{process.log()[-5_000:]}")
+        raise
     finally:
         process.destroy()
 
