@@ -24,15 +24,6 @@ def test_services() -> None:
     }  # fmt: skip
 
 
-def test_schema() -> None:
-    """Compose takes it; no key is misspelt."""
-    wanted = deployment.schema("compose")
-
-    assert deployment.fault(wanted, FILE) == ""
-    broken = {**FILE, "services": {**SERVICES, "kafka": {**SERVICES["kafka"], "volume": []}}}
-    assert "volume" in deployment.fault(wanted, broken)
-
-
 def test_what_compose_makes_of_it() -> None:
     """Where it is installed."""
     for command in (["docker-compose"], ["docker", "compose"]):
