@@ -35,6 +35,8 @@ REQUEST_BYTES_MAX: Final = 64 * 2**20
 TRANSACTION_TIMEOUT_MS: Final = 60_000
 FENCE_LIMIT_S: Final = 30.0
 DISCARD_TIMEOUT_S: Final = 3.0
+METADATA_TRIES: Final = 5
+METADATA_AGAIN_S: Final = 0.1
 
 Builder = Any
 """aiokafka's BatchBuilder: ``append(timestamp=, key=, value=, headers=)`` returns None when it is full."""
@@ -319,6 +321,11 @@ def note_outcome(future: "asyncio.Future[Any]") -> None:
         future.exception()
 
 
+def _shows(producer: AIOKafkaProducer, topic: str, partition: int, *, wait: bool) -> bool:
+    known = producer._metadata.partitions_for_topic(topic)  # noqa: SLF001
+    return wait if known is None else partition in known
+
+
 async def require_partition(producer: AIOKafkaProducer, topic: str, partition: int, *, wait: bool) -> None:
     """Ask for metadata where they do not show the partition yet: the topic has got it since. aiokafka itself would only assert.
 
@@ -331,13 +338,15 @@ async def require_partition(producer: AIOKafkaProducer, topic: str, partition: i
     Raises:
         UnknownTopicOrPartitionError: it does not exist.
     """
-    for _ in range(2):
-        known = producer._metadata.partitions_for_topic(topic)  # noqa: SLF001
-        if (known is None and wait) or (known is not None and partition in known):
+    for _ in range(METADATA_TRIES):
+        if _shows(producer, topic, partition, wait=wait):
             return
-        if known is None:
-            producer.client.add_topic(topic)
+        producer.client.add_topic(topic)
         await producer.client.force_metadata_update()
+        if _shows(producer, topic, partition, wait=wait):
+            return
+        # What was just made is shown a moment later, and the update that was waited for may have begun before this one was asked for.
+        await asyncio.sleep(METADATA_AGAIN_S)
     raise UnknownTopicOrPartitionError(f"{topic}/{partition}")
 
 

@@ -131,8 +131,9 @@ def test_nothing_takes_it(two: Two, tmp_path: Path) -> None:
     given = prepare(two, tmp_path, source_partitions=2, settings={"max.message.bytes": "20000"})
     kafka.create_topics(two.target, {f"{given.name}.quarantine": (1, {"max.message.bytes": "100"})})
     large = Sent(b"large", b"g1", b"7" * 50_000)
-    given.send([*messages(5), large, *messages(5, first=5)])
+    given.send(messages(5))
     with bridges.bridge(given.config, given.name) as process:
+        given.send([large, *messages(5, first=5)])
         bridges.confirmed_at(two.source, given.group, given.topic, [5, 0])
         wait_for(lambda: process.health()[0] == 503, process.log)
         for first in range(100, 600, 100):
