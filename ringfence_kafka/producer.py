@@ -341,7 +341,8 @@ async def require_partition(producer: AIOKafkaProducer, topic: str, partition: i
     for _ in range(METADATA_TRIES):
         if _shows(producer, topic, partition, wait=wait):
             return
-        producer.client.add_topic(topic)
+        if producer._metadata.partitions_for_topic(topic) is None:  # noqa: SLF001
+            producer.client.add_topic(topic)
         await producer.client.force_metadata_update()
         if _shows(producer, topic, partition, wait=wait):
             return
