@@ -32,8 +32,8 @@ class BatchSchema(faust.Schema):  # type: ignore[misc]
 def register(app: faust.App, app_id: str, address: AddressSettings, lanes: Lanes) -> None:
     """Make the agent: one actor a partition of input and forward topic.
 
-    Faust commits nothing for it; the lane's transaction does. Both topics have the same partition count and the same
-    subscribers, so Faust's assignor gives partition p of both to one worker.
+    Faust commits nothing for it; the lane's transaction does. Partition p of both
+    topics goes to one worker: see ``app/worker/assignor.py``.
     """
     topics = (address.input_topic, wire.forward_topic(app_id, address.name))
     topic = app.topic(*topics, acks=False, internal=False, schema=BatchSchema())

@@ -185,6 +185,8 @@ class Member(NamedTuple):
     instance: str | None
     metadata: Any
     """What it joined with: ``subscription`` and ``user_data``; None while the group rebalances."""
+    assigned: Collection[tuple[str, int]] = ()
+    """Topics and partitions that it was given since."""
 
 
 async def members(admin: AIOKafkaAdminClient, group: str) -> list[Member]:
@@ -199,9 +201,21 @@ async def members(admin: AIOKafkaAdminClient, group: str) -> list[Member]:
     if code:
         raise for_code(code)(f"the members of {group}")
     return [
-        Member(member_id, name, ConsumerProtocol.METADATA.decode(metadata) if metadata else None)
-        for member_id, name, _, _, metadata, _ in found
+        Member(
+            member_id,
+            name,
+            ConsumerProtocol.METADATA.decode(metadata) if metadata else None,
+            _partitions(assignment),
+        )
+        for member_id, name, _, _, metadata, assignment in found
     ]
+
+
+def _partitions(assignment: bytes) -> Collection[tuple[str, int]]:
+    if not assignment:
+        return ()
+    told = ConsumerProtocol.ASSIGNMENT.decode(assignment)
+    return {(topic, number) for topic, numbers in told.assignment for number in numbers}
 
 
 async def forget_outdated(

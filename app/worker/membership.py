@@ -18,21 +18,14 @@ def group_instance(settings: Settings) -> str | None:
     return settings.app.instance if settings.app.static_membership else None
 
 
-def url(settings: Settings) -> str | None:
-    """By which Faust tells workers apart; None = it makes one of host and port.
-
-    A static member is given an assignment that names its predecessor so, and Faust takes none that names somebody else.
-    """
-    return f"http://{settings.app.instance}" if settings.app.static_membership else None
-
-
 def subscribed(settings: Settings) -> set[str]:
     """All topics that a worker reads as a member of its group."""
-    return {
-        topic
-        for each in settings.addresses
-        for topic in (each.input_topic, wire.forward_topic(settings.app.id, each.name))
-    }
+    return {topic for those in lanes(settings) for topic in those}
+
+
+def lanes(settings: Settings) -> list[tuple[str, str]]:
+    """Topics whose partitions of one number make up a lane, of each address."""
+    return [(each.input_topic, wire.forward_topic(settings.app.id, each.name)) for each in settings.addresses]
 
 
 def replaced(settings: Settings) -> str:

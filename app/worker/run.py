@@ -9,7 +9,7 @@ import os
 import signal
 import socket
 import time
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -22,6 +22,7 @@ from agents.lanes import Lanes
 from app.verbs import rights, topics
 from app.verbs.topic_rules import Findings
 from app.worker import membership, warming, web
+from app.worker.assignor import LaneAssignor
 from app.worker.group import GroupOwnership
 from app.worker.metrics import Metrics
 from app.worker.page import Looks
@@ -61,6 +62,8 @@ class RingfenceApp(faust.App):  # type: ignore[misc]
     lanes: Lanes
     cluster: Cluster
     watch: BrokerWatch
+    topics_together: Sequence[Collection[str]] = ()
+    """Those of each address: see :class:`app.worker.assignor.LaneAssignor`."""
     fault: str = ""
     """Why it ended by itself."""
 
@@ -128,17 +131,15 @@ def create_app(settings: Settings, known: Faults | None = None, denied: Faults |
         broker_heartbeat_interval=HEARTBEAT_S,
         broker_max_poll_interval=POLL_INTERVAL_MAX_S,
         # The group's members tell it: `ringfence status` finds them so. It is none of Faust's own pages' business.
-        canonical_url=membership.url(settings)
-        or (
-            advertised(settings.app.web_host, settings.app.web_port, guard=guard)
-            if settings.app.web_port
-            else ""
-        ),
+        canonical_url=advertised(settings.app.web_host, settings.app.web_port, guard=guard)
+        if settings.app.web_port
+        else "",
         broker_session_timeout=settings.app.session_timeout,
         consumer_group_instance_id=membership.group_instance(settings),
         consumer_auto_offset_reset="earliest",
         consumer_max_fetch_size=FETCH_BYTES_MAX,
         consumer_metadata_max_age_ms=round(METADATA_AGE_S * 1000),
+        PartitionAssignor=LaneAssignor,
         datadir=settings.state_dir / "faust",
         store="memory://",
         stream_buffer_maxsize=STREAM_BUFFER_BATCHES,
@@ -151,6 +152,7 @@ def create_app(settings: Settings, known: Faults | None = None, denied: Faults |
         web_ssl_context=guard.context,
         worker_redirect_stdouts=False,
     )
+    app.topics_together = membership.lanes(settings)
     app.cluster = Cluster(settings.kafka, settings.app.id)
     app.transport = BatchTransport([URL(each) for each in servers.split(";")], app)
     app.transport.passed = passing.for_aiokafka(settings.kafka, [*passing.ALL, *passing.CONSUMERS])

@@ -1,6 +1,7 @@
 """What a worker restores before it joins."""
 
 import asyncio
+import itertools
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -8,6 +9,7 @@ from typing import Any, cast
 import pytest
 from aiokafka.coordinator.protocol import ConsumerProtocol
 from aiokafka.errors import GroupLoadInProgressError
+from faust.assignor.partition_assignor import PartitionAssignor
 
 from agents.lanes import Lanes
 from app.worker import warming
@@ -20,9 +22,15 @@ TOPICS = {"orders", "rf-orders-forward"}
 COUNTS = dict.fromkeys(TOPICS, 4)
 
 
-async def _assignor(tmp_path: Path, name: str) -> Any:
-    """Faust's own, of a worker of that name."""
-    app = {"id": "rf", "data_dir": str(tmp_path), "instance": name, "static_membership": True, "web_port": 0}
+async def _assignor(tmp_path: Path, name: str, port: int = 0) -> Any:
+    """That of a worker of that name."""
+    app = {
+        "id": "rf",
+        "data_dir": str(tmp_path),
+        "instance": name,
+        "static_membership": True,
+        "web_port": port,
+    }
     return create_app(validate({"app": app, "addresses": [{"name": "orders"}]})).assignor
 
 
@@ -31,25 +39,65 @@ def _lead(assignor: Any, joined: dict[str, Any]) -> dict[str, Any]:
     return cast("dict[str, Any]", assignor.assign(cluster, joined))
 
 
-async def test_share_is_what_the_group_then_gives(tmp_path: Path) -> None:
-    """One worker has all lanes. The newcomer restores those two, with both halves, that it is given once it has joined."""
-    one, two = await _assignor(tmp_path, "one"), await _assignor(tmp_path, "two")
-    one.on_assignment(_lead(one, {"one-1": one.metadata(TOPICS)})["one-1"])
-    described = ConsumerProtocol.METADATA.decode(one.metadata(TOPICS).encode())
-
-    share = warming.share(two, [Member("one-1", None, described)], TOPICS, COUNTS)
-    decided = _lead(one, {"one-1": one.metadata(TOPICS), "two-1": two.metadata(TOPICS)})["two-1"].assignment
-
-    assert share == {(topic, number) for topic, numbers in decided for number in numbers}
-    assert len(share) == 4
+def _partitions(assignment: Any) -> set[tuple[str, int]]:
+    return {(topic, number) for topic, numbers in assignment.assignment for number in numbers}
 
 
-async def test_share_of_a_group_that_rebalances(tmp_path: Path) -> None:
-    """Nothing can be said: lanes are restored when they open."""
-    assert (
-        warming.share(await _assignor(tmp_path, "two"), [Member("one-1", None, None)], TOPICS, COUNTS)
-        == set()
-    )
+def _described(assignor: Any, name: str, given: Any) -> Member:
+    """As the group shows it: with what it said when it joined, and what it was given then."""
+    said = ConsumerProtocol.METADATA.decode(assignor.metadata(TOPICS).encode())
+    assignor.on_assignment(given)
+    return Member(name, None, said, _partitions(given))
+
+
+async def test_what_is_foreseen_is_what_the_group_then_gives(tmp_path: Path) -> None:
+    """Whichever worker shares out, and whatever IDs the group gives its members: the newcomer restores what it is given, both halves of each."""
+    for order in itertools.permutations(["m1", "m2", "m3"]):
+        workers = [await _assignor(tmp_path, name, 7000 + place) for place, name in enumerate("abc")]
+        first, second, newcomer = workers
+        alone = _lead(first, {order[0]: first.metadata(TOPICS)})
+        first.on_assignment(alone[order[0]])
+        given = _lead(second, {order[0]: first.metadata(TOPICS), order[1]: second.metadata(TOPICS)})
+        members = [
+            _described(each, name, given[name]) for each, name in zip((first, second), order, strict=False)
+        ]
+
+        foreseen = newcomer.foresee(members, TOPICS, COUNTS)
+        joined = {name: each.metadata(TOPICS) for name, each in zip(order, workers, strict=True)}
+        decided = _lead(first, dict(sorted(joined.items())))[order[2]]
+
+        assert foreseen == _partitions(decided)
+        assert len(foreseen) == 2
+
+
+async def test_nothing_is_foreseen_of_a_group_that_rebalances(tmp_path: Path) -> None:
+    """Lanes are restored when they open."""
+    newcomer = await _assignor(tmp_path, "two")
+    assert newcomer.foresee([Member("one-1", None, None)], TOPICS, COUNTS) == set()
+
+
+async def test_faust_s_own_assignor_understands_what_is_dealt(tmp_path: Path) -> None:
+    """Workers of the first release may be in the group, and lead it."""
+    ours = await _assignor(tmp_path, "one", 7001)
+    theirs = PartitionAssignor(ours.app)
+    given = _lead(ours, {"m1": ours.metadata(TOPICS), "m2": theirs.metadata(TOPICS)})
+    theirs.on_assignment(given["m2"])  # holds it against what it knows, and its own URL
+    ours.on_assignment(given["m1"])
+    again = _lead(theirs, {"m1": ours.metadata(TOPICS), "m2": theirs.metadata(TOPICS)})
+    ours.on_assignment(again["m1"])
+
+    for member in ("m1", "m2"):
+        assert sorted(again[member].assignment) == sorted(given[member].assignment)
+        assert len(_partitions(given[member])) == 4
+
+
+async def test_a_static_member_takes_what_its_predecessor_had(tmp_path: Path) -> None:
+    """Which had another host and port."""
+    before, after = await _assignor(tmp_path, "one", 7001), await _assignor(tmp_path, "one", 7002)
+    given = _lead(before, {"m1": before.metadata(TOPICS)})["m1"]
+    after.on_assignment(given)
+
+    assert after.assigned_actives() == _partitions(given)
 
 
 class Asked:
