@@ -228,9 +228,8 @@ class Restore:
             self._pending.clear()
             self._pending_hops.clear()
             return
-        if self.meta is None:
-            return  # the first transaction's meta record is still to come
-        state = StoredState(self.meta, self.position, time.time(), indexed=not self._resident)
+        # Compaction leaves one meta record, the last: until it comes, slots are written without one, a few at a time.
+        state = self.meta and StoredState(self.meta, self.position, time.time(), indexed=not self._resident)
         self.store.write(self._epoch, state, self._fill)
         self._pending.clear()
         self._pending_hops.clear()

@@ -127,6 +127,18 @@ class Store:
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise FormatError(f"{self.path}: state record is damaged: {error}") from error
 
+    @property
+    def unfinished(self) -> bool:
+        """Whether there is something in it and no state: it was being built from a changelog, nobody knows which."""
+        if self.state() is not None:
+            return False
+        iterator = self._db.iter()
+        try:
+            iterator.seek_to_first()
+            return iterator.key() is not None
+        finally:
+            del iterator
+
     def slots(self) -> Iterator[tuple[bytes, bytes]]:
         """All slots, as ring key and value, of all capacities, in no particular order; live or not.
 
@@ -197,8 +209,10 @@ class Store:
         self.damaged = self.damaged or isinstance(fault, DamagedStoreError)
         return fault
 
-    def write(self, epoch: int, state: StoredState, fill: "Callable[[Writes], None]") -> None:
+    def write(self, epoch: int, state: StoredState | None, fill: "Callable[[Writes], None]") -> None:
         """Write slots, index entries and the state that they bring about, all or nothing.
+
+        Without a state it is the beginning of what is built: see :attr:`unfinished`.
 
         Raises:
             StaleEpochError: the lane has been opened again since ``epoch``.
@@ -209,13 +223,14 @@ class Store:
             raise StaleEpochError(f"write of opening {epoch}, the lane is at opening {self.epoch}")
         batch = WriteBatch(raw_mode=True)
         fill(Writes(batch))
-        outer = {
-            "meta": codec.encode_meta(state.meta).decode(),
-            "position": state.position,
-            "written_at": state.written_at,
-            "indexed": state.indexed,
-        }
-        batch.put(_STATE_KEY, json.dumps(outer).encode())
+        if state is not None:
+            outer = {
+                "meta": codec.encode_meta(state.meta).decode(),
+                "position": state.position,
+                "written_at": state.written_at,
+                "indexed": state.indexed,
+            }
+            batch.put(_STATE_KEY, json.dumps(outer).encode())
         try:
             self._db.write(batch)
         except Exception as error:  # rocksdict raises plain Exception for every fault of RocksDB

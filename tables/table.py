@@ -167,12 +167,16 @@ class LaneTable:
 
         Raises:
             DamagedStoreError: damage was met, now or while it was in use.
+            UntrustedError: it was not built to its end.
         """
         if self._store is not None and self._store.damaged:
             raise DamagedStoreError(f"{self._path}: damage was met while it was in use")
         if self._store is not None and self._store.broken:
             self.close()
-        return Store(self._path) if self._store is None else self._store
+        store = self._store = Store(self._path) if self._store is None else self._store
+        if store.unfinished:
+            raise UntrustedError("it was not built to its end")
+        return store
 
     async def _restore(
         self,

@@ -7,6 +7,8 @@ from tests.mutants.mutant import Mutant, Patch
 _RESIZE: Final = "tables/resize.py"
 _TABLE: Final = "tables/table.py"
 _REJOINING: Final = "ringfence_kafka/rejoining.py"
+_ASSIGNOR: Final = "app/worker/assignor.py"
+_SHARING: Final = "app/worker/sharing.py"
 _STATIC: Final = "ringfence_kafka/static.py"
 _MEMORY: Final = "tests/unit/test_restore.py::test_where_memory_does_not_do"
 
@@ -86,5 +88,63 @@ MUTANTS: Final = (
         (Patch(_STATIC, "set(each.metadata.subscription) == set(topics)", "True"),),
         "tests/unit/test_static.py::test_a_predecessor_with_other_topics_leaves",
         also=("tests/integration/test_worker.py::test_static_member_with_other_addresses",),
+    ),
+    Mutant(
+        "unfinished-store-believed",
+        "What was written before anything said whose it is counts, of whatever changelog: messages are dropped as duplicates.",
+        (Patch(_TABLE, "        if store.unfinished:\n", "        if store.broken:\n"),),
+        "tests/unit/test_restore.py::test_a_compacted_changelog_is_written_as_it_comes",
+    ),
+    Mutant(
+        "compacted-changelog-piles-up",
+        "All of a ring is written to RocksDB at once, while all lanes wait.",
+        (
+            Patch(
+                "tables/restore.py",
+                "        if len(self._pending) >= FLUSH_RECORDS:\n",
+                "        if self.meta and len(self._pending) >= FLUSH_RECORDS:\n",
+            ),
+        ),
+        "tests/unit/test_restore.py::test_a_compacted_changelog_is_written_as_it_comes",
+    ),
+    Mutant(
+        "shared-by-dice",
+        "Member IDs decide, which nobody knows beforehand: a newcomer restores what it does not get.",
+        (Patch(_ASSIGNOR, "key=lambda each: (joined[each][0], each)", "key=lambda each: each"),),
+        "tests/unit/test_warming.py::test_what_is_foreseen_is_what_the_group_then_gives",
+    ),
+    Mutant(
+        "foreseen-from-what-was-before",
+        "What members said when they joined is one assignment old.",
+        (
+            Patch(
+                _ASSIGNOR,
+                "url = self._get_client_metadata(each.metadata).url\n",
+                "url = (said := self._get_client_metadata(each.metadata)).url\n",
+            ),
+            Patch(
+                _ASSIGNOR,
+                "(url, each.metadata.subscription, each.assigned)",
+                "(url, each.metadata.subscription, said.assignment.active_tps)",
+            ),
+        ),
+        "tests/unit/test_warming.py::test_what_is_foreseen_is_what_the_group_then_gives",
+    ),
+    Mutant(
+        "addresses-of-few-partitions-on-one-worker",
+        "Nobody counts all addresses together: the first worker gets whatever has one partition.",
+        (
+            Patch(
+                _SHARING,
+                "min(owned, key=lambda each: (len(owned[each]), self._totals[each], self._places[each]))",
+                "min(owned, key=lambda each: (len(owned[each]), self._places[each]))",
+            ),
+            Patch(
+                _SHARING,
+                "        while found := self._uneven():\n            self._move(*found)\n",
+                "        self._uneven()\n",
+            ),
+        ),
+        "tests/unit/test_sharing.py::test_addresses_of_few_partitions_are_spread",
     ),
 )

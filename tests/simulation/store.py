@@ -70,6 +70,11 @@ class MemoryStore:
     def state(self) -> StoredState | None:
         return self._files.state
 
+    @property
+    def unfinished(self) -> bool:
+        """As the real one's."""
+        return self._files.state is None and bool(self._files.slots or self._files.hops or self._files.index)
+
     def slots(self) -> Iterator[tuple[bytes, bytes]]:
         return iter(list(self._files.slots.items()))
 
@@ -83,7 +88,7 @@ class MemoryStore:
     def sequences(self, ids: Sequence[bytes]) -> list[int | None]:
         return [self._files.index.get(each) for each in ids]
 
-    def write(self, epoch: int, state: StoredState, fill: "Callable[[Any], None]") -> None:
+    def write(self, epoch: int, state: StoredState | None, fill: "Callable[[Any], None]") -> None:
         """All or nothing.
 
         Raises:
@@ -95,6 +100,8 @@ class MemoryStore:
         fill(writes)
         for apply in writes.all:
             apply(self._files)
+        if state is None:
+            return
         self._files.state = state
         loop = _here()
         loop.process.rights.store(self.path.name, state.meta.head)

@@ -326,6 +326,47 @@ def test_large_looks_stay_small(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(restore._pending) < 3
 
 
+def _compacted(log: Log) -> list[Record]:
+    """Of the meta records the last one alone is left."""
+    return [each for each in log.records[:-1] if each.key != codec.META_KEY] + log.records[-1:]
+
+
+@both_kinds
+async def test_a_compacted_changelog_is_written_as_it_comes(
+    new_store: Callable[[], Store], monkeypatch: pytest.MonkeyPatch, resident: bool
+) -> None:
+    """Though nothing says whose it is before its last record. A store that was not built to its end is not believed."""
+    monkeypatch.setattr("tables.restore.FLUSH_RECORDS", 2)
+    log = Log(50)
+    for letters in ("abc", "defg", "hi", "jklm"):
+        log.transact(letters)
+    *slots, meta = _compacted(log)
+    store = new_store()
+    restore = Restore(store, store.begin_epoch(), resident=resident)
+    at_once(restore.load())
+    for each in slots:
+        restore.consume([each])
+        assert len(restore._pending) < 2
+    assert (len(list(store.slots())), store.state(), store.unfinished) == (12, None, True)
+    store.close()
+
+    other = Log(50, incarnation="another one")
+    other.transact("xyz")
+    table = LaneTable(store.path, TableOptions(50, 50 if resident else 5))
+    opened = await _served(other, monkeypatch)(table)
+    assert (opened.reused, opened.records) == (False, len(other.records))
+    assert known(table.ring) == known(other.ring)
+    table.close()
+
+    whole = new_store()
+    restore = Restore(whole, whole.begin_epoch(), resident=resident)
+    at_once(restore.load())
+    restore.consume([*slots, meta])
+    restore.finish()
+    assert not whole.unfinished
+    assert known(_ring(log, whole, resident=resident, capacity=50)) == known(log.ring)
+
+
 # -- whether the store is trusted -------------------------------------------------------------------------------------
 
 

@@ -34,8 +34,8 @@ async def _assignor(tmp_path: Path, name: str, port: int = 0) -> Any:
     return create_app(validate({"app": app, "addresses": [{"name": "orders"}]})).assignor
 
 
-def _lead(assignor: Any, joined: dict[str, Any]) -> dict[str, Any]:
-    cluster = SimpleNamespace(partitions_for_topic=lambda _: set(range(4)))
+def _lead(assignor: Any, joined: dict[str, Any], partitions: int = 4) -> dict[str, Any]:
+    cluster = SimpleNamespace(partitions_for_topic=lambda _: set(range(partitions)))
     return cast("dict[str, Any]", assignor.assign(cluster, joined))
 
 
@@ -50,14 +50,16 @@ def _described(assignor: Any, name: str, given: Any) -> Member:
     return Member(name, None, said, _partitions(given))
 
 
-async def test_what_is_foreseen_is_what_the_group_then_gives(tmp_path: Path) -> None:
-    """Whichever worker shares out, and whatever IDs the group gives its members: the newcomer restores what it is given, both halves of each."""
+@pytest.mark.parametrize("before", [4, 2])
+async def test_what_is_foreseen_is_what_the_group_then_gives(tmp_path: Path, before: int) -> None:
+    """Whichever worker shares out, and whatever IDs the group gives its members, also where topics have grown: the newcomer restores what it is given, both halves of each."""
     for order in itertools.permutations(["m1", "m2", "m3"]):
         workers = [await _assignor(tmp_path, name, 7000 + place) for place, name in enumerate("abc")]
         first, second, newcomer = workers
-        alone = _lead(first, {order[0]: first.metadata(TOPICS)})
+        alone = _lead(first, {order[0]: first.metadata(TOPICS)}, before)
         first.on_assignment(alone[order[0]])
-        given = _lead(second, {order[0]: first.metadata(TOPICS), order[1]: second.metadata(TOPICS)})
+        joined = {order[0]: first.metadata(TOPICS), order[1]: second.metadata(TOPICS)}
+        given = _lead(second, joined, before)
         members = [
             _described(each, name, given[name]) for each, name in zip((first, second), order, strict=False)
         ]
@@ -67,7 +69,7 @@ async def test_what_is_foreseen_is_what_the_group_then_gives(tmp_path: Path) -> 
         decided = _lead(first, dict(sorted(joined.items())))[order[2]]
 
         assert foreseen == _partitions(decided)
-        assert len(foreseen) == 2
+        assert foreseen
 
 
 async def test_nothing_is_foreseen_of_a_group_that_rebalances(tmp_path: Path) -> None:
