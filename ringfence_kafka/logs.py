@@ -15,6 +15,11 @@ _NOISY: Final = ("faust", "aiokafka", "mode", "aiohttp", "kafka", "asyncio")
 """Libraries that build a debug record an event, at some 14 % of the time, unless their level forbids it."""
 _TOLD: Final = frozenset({"asyncio", "aiokafka.producer.sender"})
 """aiokafka notes a failed transaction with its trace, and in futures that nobody awaits; the lane tells it in a line."""
+_IN_ORDER: Final = (
+    "Heartbeat failed for group %s because it is rebalancing",
+    "Missing sensor state for rebalance",
+)
+"""Warnings of libraries that come with every rebalance; that there is one is told in a line of its own."""
 REPEAT_AFTER_S: Final = 60.0
 """While a broker is away its clients say so some forty times a second."""
 
@@ -31,6 +36,8 @@ class Repeats(logging.Filter):
         if record.name.startswith("ringfence"):
             return True
         if record.name in _TOLD and record.exc_info and isinstance(record.exc_info[1], KafkaError):
+            return False
+        if str(record.msg).startswith(_IN_ORDER):
             return False
         what = (record.name, record.msg)
         now = time.monotonic()

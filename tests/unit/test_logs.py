@@ -45,6 +45,17 @@ def test_text(capfd: pytest.CaptureFixture[str]) -> None:
     assert capfd.readouterr().err.endswith("INFO    ringfence.worker: lane orders-0\n")
 
 
+def test_what_every_rebalance_brings(capfd: pytest.CaptureFixture[str]) -> None:
+    """Is no warning. Others of the same libraries are."""
+    _configured()
+    group = logging.getLogger("aiokafka.consumer.group_coordinator")
+    group.warning("Heartbeat failed for group %s because it is rebalancing", "orders")
+    logging.getLogger("app.worker.run").warning("Missing sensor state for rebalance #%s", 2)
+    group.warning("Heartbeat failed: local member_id was not recognized;")
+
+    assert capfd.readouterr().err.count("\n") == 1
+
+
 def test_json(capfd: pytest.CaptureFixture[str]) -> None:
     """Every line is an object, whatever it tells: quotes, line ends, half of a surrogate pair, and traces."""
     _configured("--log-format", "json")
