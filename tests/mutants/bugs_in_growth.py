@@ -14,8 +14,8 @@ MUTANTS: Final = (
         (
             Patch(
                 _GROW,
-                "    entries: Entries = [*restore.occupants.items(), *restore.hops.items()]\n",
-                "    entries: Entries = []\n",
+                "    entries: list[tuple[bytes, bytes | None]] = [*restore.occupants.items(), *restore.hops.items()]\n",
+                "    entries: list[tuple[bytes, bytes | None]] = []\n",
             ),
         ),
         _GROWN,
