@@ -22,7 +22,7 @@ from agents.journal import RingEvent
 from agents.state_faults import newest_meta
 from app.verbs.owned_lane import OwnedLane, require_journal
 from app.verbs.rings import LaneView
-from app.verbs.unread import anything
+from app.verbs.unread import anything, first_unjudged
 from ringfence_kafka import failpoints, wire
 from ringfence_kafka.cluster import NO_MEMBERS, Cluster
 from ringfence_kafka.config.settings import AddressSettings, Settings
@@ -192,13 +192,7 @@ async def _require_judged(
     """
     for topic in (address.input_topic, wire.forward_topic(settings.app.id, address.name)):
         for lane in range(growth.began):
-            meta = metas.get(lane)
-            committed = await cluster.committed(topic, lane) or 0
-            begin = max(
-                meta.next_offsets.get(topic, 0) if meta else 0,
-                committed,
-                await cluster.log_start(topic, lane),
-            )
+            begin = await first_unjudged(cluster, topic, lane, metas.get(lane))
             end = await cluster.high_watermark(topic, lane)
             if begin < end and await anything(settings, topic, lane, begin, end):
                 raise GrowthError(

@@ -14,6 +14,7 @@ from ringfence_kafka.cluster import Cluster
 from ringfence_kafka.config.settings import AddressSettings, Settings
 from ringfence_kafka.errors import RingfenceError
 from ringfence_kafka.log_reader import LogStalledError
+from tables.codec import Meta
 
 WAIT_LIMIT_S: Final = 10.0
 """So long lanes may judge nothing at all of what they still have to."""
@@ -58,7 +59,7 @@ async def _await(
     moved_at = time.monotonic()
     while True:
         for view, end in list(left.items()):
-            begin = await _next(cluster, topic, view)
+            begin = await first_unjudged(cluster, topic, view.partition, (await view.read_on()).meta)
             if begin != reached.get(view.partition):
                 reached[view.partition], moved_at = begin, time.monotonic()
             if not await anything(settings, topic, view.partition, begin, end):
@@ -75,12 +76,9 @@ async def _await(
         await asyncio.sleep(_ASK_AGAIN_S)
 
 
-async def _next(cluster: Cluster, topic: str, view: LaneView) -> int:
-    """The first offset that the lane has not judged."""
-    meta = (await view.read_on()).meta
-    committed, start = await asyncio.gather(
-        cluster.committed(topic, view.partition), cluster.log_start(topic, view.partition)
-    )
+async def first_unjudged(cluster: Cluster, topic: str, lane: int, meta: Meta | None) -> int:
+    """The first offset that a lane has not judged, going by its last meta record, by what its group has committed, and by retention."""
+    committed, start = await asyncio.gather(cluster.committed(topic, lane), cluster.log_start(topic, lane))
     return max(meta.next_offsets.get(topic, 0) if meta else 0, committed or 0, start)
 
 
