@@ -29,6 +29,7 @@ from ringfence_kafka.config.settings import AddressSettings, Settings
 from ringfence_kafka.errors import BrokerUnavailableError, MissingTopicError, RingfenceError, named
 from ringfence_kafka.log_reader import LogStalledError
 from ringfence_kafka.producer import FencedError
+from ringfence_kafka.topics import missing
 from tables import codec
 from tables.codec import Meta
 from tables.restore import Restore
@@ -139,16 +140,17 @@ async def _grow(
     app_id, topic = settings.app.id, address.input_topic
     changelog = wire.changelog_topic(app_id, address.name)
     forward = wire.forward_topic(app_id, address.name)
-    topics = [changelog, forward, topic]
+    topics = {"changelog": changelog, "forward topic": forward, "input topic": topic}
     async with Cluster(settings.kafka, app_id) as cluster:
-        counts = await cluster.partition_counts(topics)
-        if absent := [each for each in topics if each not in counts]:
-            raise MissingTopicError(f"{absent[0]} does not exist: `ringfence topics create` makes it")
+        counts = await cluster.partition_counts([*topics.values()])
+        for role, each in topics.items():
+            if each not in counts:
+                raise MissingTopicError(missing(role, address.name, each))
         await require_journal(settings, cluster)
         metas = await _metas(cluster, changelog, counts[changelog])
         growth = plan(address, counts[topic], metas, wanted)
         left = [lane for lane in metas if metas[lane].partition_counts.get(topic) != wanted]
-        if not left and all(counts[each] == wanted for each in topics):
+        if not left and all(counts[each] == wanted for each in topics.values()):
             say(f"{topic} has {wanted} partitions, and its lanes know it: nothing to do")
             return
         await cluster.await_coordinator()
