@@ -77,9 +77,28 @@ async def _await(
 
 
 async def first_unjudged(cluster: Cluster, topic: str, lane: int, meta: Meta | None) -> int:
-    """The first offset that a lane has not judged, going by its last meta record, by what its group has committed, and by retention."""
-    committed, start = await asyncio.gather(cluster.committed(topic, lane), cluster.log_start(topic, lane))
-    return max(meta.next_offsets.get(topic, 0) if meta else 0, committed or 0, start)
+    """The first offset that a lane has not judged, by its last meta record."""
+    committed, start, identity = await asyncio.gather(
+        cluster.committed(topic, lane), cluster.log_start(topic, lane), cluster.identity(topic)
+    )
+    return unjudged_from(topic, identity.topic_id, meta, committed, start)
+
+
+def unjudged_from(topic: str, topic_id: str, meta: Meta | None, committed: int | None, start: int) -> int:
+    """The same. Pure.
+
+    Args:
+        topic: An input of the lane.
+        topic_id: Of the topic that has that name now; what was judged of another counts for nothing.
+        meta: What the lane wrote last.
+        committed: By the group.
+        start: Below it nothing is left.
+    """
+    if meta is None:
+        return max(committed or 0, start)
+    if meta.topic_ids.get(topic, topic_id) != topic_id:
+        return start
+    return max(meta.next_offsets.get(topic, 0), committed or 0, start)
 
 
 async def anything(settings: Settings, topic: str, partition: int, begin: int, end: int) -> bool:

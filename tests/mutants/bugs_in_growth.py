@@ -39,6 +39,18 @@ MUTANTS: Final = (
         _GROWN,
     ),
     Mutant(
+        "judged-in-a-former-topic",
+        "An input that was deleted and created again counts as judged, and its messages come behind later ones of their groups.",
+        (
+            Patch(
+                "app/verbs/unread.py",
+                "    if meta.topic_ids.get(topic, topic_id) != topic_id:\n",
+                "    if False:\n",
+            ),
+        ),
+        "tests/unit/test_unread.py::test_begin_of_what_is_left",
+    ),
+    Mutant(
         "lanes-know-of-heirs-too-early",
         "A growth that does not come to its end is taken for finished, and heirs begin with nothing.",
         (
