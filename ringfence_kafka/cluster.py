@@ -239,22 +239,9 @@ class Cluster:
         return await asyncio.to_thread(_groups, self.kafka, groups) if groups else {}
 
     async def await_topics(self, topics: list[str], limit_s: float) -> dict[str, int]:
-        """Partition counts of topics that were just made, once all of them are shown.
-
-        Raises:
-            TopicError: they are not, after so many seconds.
-        """
-        deadline = time.monotonic() + limit_s
-        while True:
-            counts = await self.partition_counts(topics)
-            if counts.keys() >= set(topics):
-                return counts
-            if time.monotonic() > deadline:
-                raise TopicError(
-                    f"{', '.join(sorted(set(topics) - counts.keys()))} was made, and no broker shows it after {limit_s:g} s: "
-                    "see what keeps the cluster busy, and start again"
-                )
-            await asyncio.sleep(0.05)
+        """Partition counts of topics that were just made. See :func:`ringfence_kafka.describe.appeared`."""
+        found = await describe.appeared(self._admin, topics, limit_s)
+        return {name: each.partitions for name, each in found.items()}
 
     async def partition_counts(self, topics: list[str]) -> dict[str, int]:
         """Partition counts asked for now; a topic that does not exist is absent.
