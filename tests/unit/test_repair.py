@@ -11,6 +11,7 @@ import pytest
 from app.repair.pace import Pace
 from app.repair.quarantine import InputTopic, Publisher, Quarantine, find
 from app.repair.refused import Digest, Place, Refused, place_of, read
+from app.repair.result import Result
 from app.repair.selection import Selection, place, span
 from ringfence_kafka import runs
 from ringfence_kafka.config.load import validate
@@ -230,3 +231,23 @@ def test_offsets_in_a_line() -> None:
     assert runs.shown([3]) == "1 offset: 3"
     assert runs.shown([9, 1, 2, 3]) == "4 offsets: 1-3, 9"
     assert runs.shown(range(0, 40, 2), 2) == "20 offsets: 0, 2, …"
+
+
+@pytest.mark.parametrize(
+    ("done", "left", "code", "said"),
+    [
+        (0, 0, 1, ["nothing to do  there are no open letters that are meant"]),
+        (2, 0, 0, ["2 dropped, 0 left"]),
+        (2, 1, 1, ["left  1 (0/0): its holder does not answer", "2 dropped, 1 left"]),
+        (0, 2, 1, ["left  2 (0/0, …): its holder does not answer", "0 dropped, 2 left"]),
+    ],
+)
+def test_how_it_ends(
+    done: int, left: int, code: int, said: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What is left is told with why, and the exit code says that not all is done."""
+    refused = [read("q", Fetched(offset=each, partition=0)) for each in range(left)]
+    result = Result(done, [(each, "its holder does not answer") for each in refused])
+
+    assert result.tell(Selection(group=b"g"), "letters", "dropped") == code
+    assert capsys.readouterr().out.splitlines() == said
