@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import click
 
-from app.repair import verbs
+from app.repair import showing, verbs
 from app.repair.leaseholders import Holders
 from app.repair.letters import LetterRedrive, drop_blocked
 from app.repair.pace import Pace
@@ -119,7 +119,7 @@ async def _redrive(
             await _require_accepted(opened, address)
         holders = Holders(settings, address, _say_waiting)
         run = LetterRedrive(
-            address, settings.kafka, opened.cluster, holders, pace, click.echo, most=most, force=force
+            address, settings.kafka, opened.cluster, holders, pace, showing.say, most=most, force=force
         )
         act = Act(run.try_out) if dry_run else Act(run.act, writes=True)
         try:
@@ -147,7 +147,7 @@ def drop(settings: Settings, name: str, selection: Selection, *, dry_run: bool, 
             holders = Holders(settings, address, _say_waiting)
 
             async def before(those: Sequence[Refused]) -> list[tuple[Refused, str]]:
-                return await drop_blocked(holders, those, click.echo)
+                return await drop_blocked(holders, those, showing.say)
 
             try:
                 return await verbs.drop(opened, wanted, dry_run=dry_run, yes=yes, what=WHAT, before=before)

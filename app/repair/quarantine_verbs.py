@@ -3,10 +3,8 @@
 import asyncio
 from typing import Any
 
-import click
-
 from agents.verdict import Reader
-from app.repair import verbs
+from app.repair import showing, verbs
 from app.repair.pace import Pace
 from app.repair.quarantine import InputTopic, Publisher, Quarantine, Redrive, find
 from app.repair.refused import Refused
@@ -103,7 +101,7 @@ async def _redrive(
         publisher = Publisher(
             quarantine, InputTopic(target.partitions, target.message_bytes_max), most, force=force
         )
-        run = Redrive(publisher, quarantine, opened.cluster, pace, click.echo)
+        run = Redrive(publisher, quarantine, opened.cluster, pace, showing.say)
         act = Act(run.try_out) if dry_run else Act(run.act, writes=True)
         await scan(opened.topic, opened.partitions, wanted, act)
     said = "would be redriven" if dry_run else "redriven"

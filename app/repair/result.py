@@ -36,6 +36,6 @@ class Result:
             meant = "" if selection.everything else " that are meant"
             click.echo(f"nothing to do  there are no open {what}{meant}")
             return NOTHING
-        showing.print_left(self.left, click.echo)
+        showing.print_left(self.left, showing.say)
         click.echo(f"{self.done} {said}, {len(self.left)} left")
         return 1 if self.left else 0

@@ -8,11 +8,12 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final, NamedTuple
 
 import click
-from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
 
+from app import group_names
 from app.repair.refused import Refused
+from conf import terminal
+from conf.terminal import printable
 
 SHOWN_MAX: Final = 50
 """Rows for a person; ``--json`` has all."""
@@ -41,7 +42,7 @@ def document(refused: Refused, group: bytes | None, *, settled: bool) -> dict[st
         "offset": refused.place.offset,
         "reason": refused.reason,
         "source": refused.source or None,
-        "group": readable(group),
+        "group": None if group is None else group_names.shown(group),
         "timestamp": refused.timestamp,
         "redriven": refused.redriven,
         "whole": refused.digest is None,
@@ -79,30 +80,29 @@ def print_rows(topic: str, rows: Sequence[Row]) -> None:
     """For a person: the oldest first."""
     dead = any(each.refused.consumer_group for each in rows)
     settled = sum(each.settled for each in rows)
-    console = Console()
+    console = terminal.console()
     title = f"{topic}: {len(rows) - settled:,} open" + (f", {settled:,} settled" if settled else "")
     table = Table(title=title)
     columns = ["place", "age", *(["consumer group", "tried"] if dead else []), "group", "redriven", "reason"]
     for column in columns:
-        table.add_column(column, overflow="fold" if column in {"reason", "group"} else "ellipsis")
+        table.add_column(column)
     for each in rows[:SHOWN_MAX]:
         refused = each.refused
         own = [refused.consumer_group, str(refused.attempts)] if dead else []
-        name = "(none)" if each.group is None else readable(each.group) or ""
-        reason = refused.reason
+        reason = printable(refused.reason)
         if len(reason) > REASON_SHOWN_MAX:
             reason = reason[:REASON_SHOWN_MAX] + "…"
         state = "(settled) " if each.settled else "(its group waits) " if each.waits else ""
         table.add_row(
-            f"{refused.place.partition}/{refused.place.offset}", age(refused), *own, escape(name), str(refused.redriven or ""),
-            escape(state + reason),
+            f"{refused.place.partition}/{refused.place.offset}", age(refused), *own, group_names.in_table(each.group),
+            str(refused.redriven or ""), state + reason,
         )  # fmt: skip
-    console.print(table)
+    terminal.tell(table, console)
     if len(rows) > SHOWN_MAX:
         console.print(f"and {len(rows) - SHOWN_MAX:,} more: --json has all")
         kinds = Counter(each.refused.reason for each in rows if not each.settled)
         for reason, count in kinds.most_common(REASONS_MAX):
-            console.print(f"  {count:,}  {escape(reason)}", highlight=False)
+            console.print(f"  {count:,}  {printable(reason)}", highlight=False, soft_wrap=True)
 
 
 def print_one(refused: Refused, group: bytes | None, *, settled: bool) -> None:
@@ -110,16 +110,27 @@ def print_one(refused: Refused, group: bytes | None, *, settled: bool) -> None:
     found = document(refused, group, settled=settled)
     for name, value in found.items():
         if name not in {"topic", "partition", "offset"}:
-            click.echo(f"{name:<15} {'-' if value is None else value}")
-    click.echo(f"{'age':<15} {age(refused)}")
-    click.echo(f"{'key':<15} {readable(refused.key)}")
+            say(f"{name:<15} {'-' if value is None else value}")
+    say(f"{'age':<15} {age(refused)}")
+    say(f"{'key':<15} {_told(refused.key)}")
     for header, carried in refused.headers:
-        click.echo(f"{'header':<15} {header}: {readable(carried)}")
+        say(f"{'header':<15} {header}: {_told(carried)}")
     text = readable(refused.value)
     size = len(refused.value or b"")
     if text is not None and len(text) > VALUE_SHOWN_MAX:
         text = f"{text[:VALUE_SHOWN_MAX]}… (--json has all)"
-    click.echo(f"{'value':<15} {size:,} bytes\n{text}")
+    shown = "(none: a tombstone)" if text is None else printable(text, keep="\n\t")
+    click.echo(f"{'value':<15} {size:,} bytes\n{shown}")
+
+
+def _told(value: bytes | None) -> str:
+    """In a line, for a person: ``--json`` has all of it."""
+    text = readable(value)
+    if text is None:
+        return "(none)"
+    return (
+        text if len(text) <= VALUE_SHOWN_MAX else f"{text[:VALUE_SHOWN_MAX]}… ({len(value or b''):,} bytes)"
+    )
 
 
 def age(refused: Refused) -> str:
@@ -143,6 +154,11 @@ def print_left(left: Sequence[tuple[Refused, str]], say: Callable[[str], None]) 
         say(f"left  {count} ({place.partition}/{place.offset}{', …' if count > 1 else ''}): {reason}")
     if len(counts) > REASONS_MAX:
         say(f"left  {sum(counts.values()) - sum(each for _, each in counts.most_common(REASONS_MAX))} more")
+
+
+def say(text: str) -> None:
+    """A line, of which parts may be anybody's words."""
+    click.echo(printable(text))
 
 
 def dump(value: object) -> None:

@@ -126,7 +126,7 @@ async def drop(
     rows = await listed(found, wanted)
     if dry_run:
         for each, _ in rows:
-            click.echo(f"would drop  {_line(each)}")
+            showing.say(f"would drop  {_line(each)}")
         return Result(len(rows))
     if not rows:
         return result
@@ -145,7 +145,7 @@ async def drop(
                 continue
             await partition.settle([each.place.offset for each in chunk])
             for each in chunk:
-                click.echo(f"dropped  {_line(each)}")
+                showing.say(f"dropped  {_line(each)}")
             result.done += len(chunk)
 
     await scan(found.topic, found.partitions, wanted, Act(act, writes=True))

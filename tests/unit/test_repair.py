@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from app.repair import showing
 from app.repair.pace import Pace
 from app.repair.quarantine import InputTopic, Publisher, Quarantine, find
 from app.repair.refused import Digest, Place, Refused, place_of, read
@@ -251,3 +252,21 @@ def test_how_it_ends(
 
     assert result.tell(Selection(group=b"g"), "letters", "dropped") == code
     assert capsys.readouterr().out.splitlines() == said
+
+
+def test_a_hostile_letter(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a handler said and what a producer chose neither steers the terminal nor is taken for markup; piped, each is one whole line."""
+    monkeypatch.setenv("COLUMNS", "40")
+    reason, group = "ValueError: [/b] \x1b[2J\nsecond line", b"\xff[red]"
+    headers = (("_RF_REASON", reason.encode()), ("_RF_CONSUMER_GROUP", b"[bold]g[/bold]"), ("x\x1b", None))
+    refused = read("q", Fetched(headers, key=group, value=b'{\n\t"a": "\x1b"}'))
+    showing.print_rows("orders.dlq", [showing.Row(refused, group, False, True)])
+    listed = capsys.readouterr().out
+    showing.print_one(refused, group, settled=False)
+    shown = capsys.readouterr().out
+
+    (row,) = (each for each in listed.splitlines() if "1/7" in each)
+    assert all(each in row for each in ("hex:ff5b7265645d", "[bold]g[/bold]", r"[/b] \x1b[2J\nsecond line"))
+    assert "\x1b" not in listed + shown
+    assert r"header          x\x1b: (none)" in shown
+    assert shown.endswith('{\n\t"a": "\\x1b"}\n')
