@@ -10,6 +10,7 @@ from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient, NewPartitions, NewTopic
 from aiokafka.errors import (
     BrokerResponseError,
+    ClusterAuthorizationFailedError,
     GroupCoordinatorNotAvailableError,
     GroupLoadInProgressError,
     KafkaConnectionError,
@@ -274,8 +275,10 @@ class Cluster:
         try:
             await self._admin.create_partitions({topic: NewPartitions(count)})
         except BrokerResponseError as error:
+            denied = isinstance(error, TopicAuthorizationFailedError | ClusterAuthorizationFailedError)
+            do = "allow this user Alter on it" if denied else "look at the brokers and run this again"
             raise TopicError(
-                f"{topic} was not given {count} partitions ({named(error)}): allow this user Alter on it, or have somebody do it: "
+                f"{topic} was not given {count} partitions ({named(error)}): {do}, or have somebody do it: "
                 f"kafka-topics.sh --alter --topic {topic} --partitions {count}"
             ) from error
         deadline = time.monotonic() + limit_s
