@@ -29,14 +29,17 @@ def parse(text: str) -> bytes:
 
 
 def shown(name: bytes) -> str:
-    """A group as :func:`parse` takes it: text where it can be printed and is read as itself, else ``hex:…``."""
+    """A group as :func:`parse` takes it: text where it can be printed and is read as itself, else ``hex:…``.
+
+    A name that no shell hands on as it is, such as none at all or one that begins like an option, is shown as ``text:…``.
+    """
     try:
         text = name.decode()
     except UnicodeDecodeError:
         return f"hex:{name.hex()}"
     if not text.isprintable():  # it may steer a terminal
         return f"hex:{name.hex()}"
-    return f"text:{text}" if text.startswith(("hex:", "text:")) else text
+    return f"text:{text}" if not text or text.startswith(("hex:", "text:", "-")) else text
 
 
 def in_table(name: bytes | None) -> str:

@@ -7,6 +7,7 @@ from typing import Any, Final, NamedTuple
 from agents.bridge.plan import Plan, plans
 from agents.home import Home
 from agents.verdict import Reader
+from app.repair import showing
 from app.repair.pace import Pace
 from app.repair.refused import Header, Place, Refused, place_of
 from app.repair.result import Result
@@ -187,7 +188,7 @@ class Redrive:
                 self.result.left.append((each, reason))
             else:
                 self.result.done += 1
-                self._say(f"would redrive  {each.place}  {each.source}  {each.reason}")
+                self._say(f"would redrive  {showing.line(each)}")
 
     async def _chunk(self, partition: SettledPartition, found: Sequence[Refused]) -> None:
         whole = [await self.whole(each) for each in found]

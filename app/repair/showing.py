@@ -110,7 +110,7 @@ def print_one(refused: Refused, group: bytes | None, *, settled: bool) -> None:
     found = document(refused, group, settled=settled)
     for name, value in found.items():
         if name not in {"topic", "partition", "offset"}:
-            say(f"{name:<15} {'-' if value is None else value}")
+            say(f"{name:<15} {'-' if value in {None, ''} else value}")
     say(f"{'age':<15} {age(refused)}")
     say(f"{'key':<15} {_told(refused.key)}")
     for header, carried in refused.headers:
@@ -154,6 +154,11 @@ def print_left(left: Sequence[tuple[Refused, str]], say: Callable[[str], None]) 
         say(f"left  {count} ({place.partition}/{place.offset}{', …' if count > 1 else ''}): {reason}")
     if len(counts) > REASONS_MAX:
         say(f"left  {sum(counts.values()) - sum(each for _, each in counts.most_common(REASONS_MAX))} more")
+
+
+def line(refused: Refused) -> str:
+    """Which, whence and why."""
+    return f"{refused.place}  {refused.source or 'no source'}  {refused.reason or 'no reason'}"
 
 
 def say(text: str) -> None:

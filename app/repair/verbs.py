@@ -126,7 +126,7 @@ async def drop(
     rows = await listed(found, wanted)
     if dry_run:
         for each, _ in rows:
-            showing.say(f"would drop  {_line(each)}")
+            showing.say(f"would drop  {showing.line(each)}")
         return Result(len(rows))
     if not rows:
         return result
@@ -145,12 +145,8 @@ async def drop(
                 continue
             await partition.settle([each.place.offset for each in chunk])
             for each in chunk:
-                showing.say(f"dropped  {_line(each)}")
+                showing.say(f"dropped  {showing.line(each)}")
             result.done += len(chunk)
 
     await scan(found.topic, found.partitions, wanted, Act(act, writes=True))
     return result
-
-
-def _line(refused: Refused) -> str:
-    return f"{refused.place}  {refused.source or 'no source'}  {refused.reason}"

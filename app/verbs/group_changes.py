@@ -60,10 +60,11 @@ def drop(
     """
     found = settings.configured(address)
     order = _Order(group_names.parse(name), skip, letters)
+    name = group_names.shown(order.name)
     if not yes and can_ask():
         count = asyncio.run(_count(settings, found, group, order))
         if count:
-            which = "the first message" if skip else f"{count} messages, those that a handler has excepted,"
+            which = "the first message" if skip else f"{_messages(count)}, those that a handler has excepted,"
             rest = "send to the dead letters" if letters else "drop for good"
             confirmed(f"{name} at {address} for {group}: {rest} {which}?")
     try:
@@ -80,7 +81,7 @@ def drop(
     for partition, (count, those) in places.items():
         to = " to the dead letters" if letters else ""
         which = f": {runs.shown(those)}" if those else ""
-        click.echo(f"dropped  {found.accepted_topic}/{partition}  {count} messages of {name}{to}{which}")
+        click.echo(f"dropped  {found.accepted_topic}/{partition}  {_messages(count)} of {name}{to}{which}")
     if not any(count for count, _ in places.values()):
         click.echo(
             f"nothing to drop  {name} has no message that {group} could drop"
@@ -92,6 +93,10 @@ def drop(
         )
         return 1
     return 0
+
+
+def _messages(count: int) -> str:
+    return f"{count:,} message{'' if count == 1 else 's'}"
 
 
 class _Order(NamedTuple):
@@ -113,7 +118,8 @@ def release(settings: Settings, address: str, group: str, name: str) -> int:
         BrokerUnavailableError: the cluster does not answer, or refuses.
     """
     found = settings.configured(address)
-    places = asyncio.run(_release(settings, found, group, group_names.parse(name)))
+    key = group_names.parse(name)
+    places, name = asyncio.run(_release(settings, found, group, key)), group_names.shown(key)
     for place in places:
         click.echo(
             f"released  {place}  a coroutine is cancelled and its message tried again in 10 s or more; a thread goes on, and {name} "

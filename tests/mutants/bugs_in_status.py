@@ -83,7 +83,6 @@ MUTANTS: Final = (
             ),
         ),
         "tests/unit/test_terminal.py::test_names_are_nobodys_commands",
-        ("tests/unit/test_repair.py::test_a_hostile_letter",),
     ),
     Mutant(
         "names-steer-terminals",

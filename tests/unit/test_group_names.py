@@ -8,7 +8,7 @@ from app import group_names
 @pytest.mark.parametrize(
     ("key", "shown"),
     [(b"g-1", "g-1"), ("g\u00fc".encode(), "g\u00fc"), (b"\xff", "hex:ff"), (b"\x1b[2J", "hex:1b5b324a"),
-     (b"hex:ff", "text:hex:ff"), (b"text:a", "text:text:a"), (b"base64:AA==", "base64:AA=="), (b"a\nb", "hex:610a62"), (b"", "")],
+     (b"hex:ff", "text:hex:ff"), (b"text:a", "text:text:a"), (b"base64:AA==", "base64:AA=="), (b"a\nb", "hex:610a62"), (b"", "text:"), (b"-x", "text:-x")],
 )  # fmt: skip
 def test_as_the_verbs_take_them(key: bytes, shown: str) -> None:
     """What is shown is what `groups skip` and `dlq redrive --group` take for that group."""
