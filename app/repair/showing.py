@@ -77,32 +77,46 @@ class Row(NamedTuple):
 
 
 def print_rows(topic: str, rows: Sequence[Row]) -> None:
-    """For a person: the oldest first."""
-    dead = any(each.refused.consumer_group for each in rows)
+    """For a person: the oldest first. A column that would say the same in each row is left out: windows are narrow."""
     settled = sum(each.settled for each in rows)
     console = terminal.console()
-    title = f"{topic}: {len(rows) - settled:,} open" + (f", {settled:,} settled" if settled else "")
-    table = Table(title=title)
-    columns = ["place", "age", *(["consumer group", "tried"] if dead else []), "group", "redriven", "reason"]
-    for column in columns:
-        table.add_column(column)
+    groups = sorted({each.refused.consumer_group for each in rows})
+    of = f" of {groups[0]}" if groups[0] and len(groups) == 1 else ""
+    title = f"{topic}{of}: {len(rows) - settled:,} open" + (f", {settled:,} settled" if settled else "")
+    columns = [(name, cell) for name, cell, kept in _columns(rows, groups) if kept]
+    table = Table(*(name for name, _ in columns), title=title)
     for each in rows[:SHOWN_MAX]:
-        refused = each.refused
-        own = [refused.consumer_group, str(refused.attempts)] if dead else []
-        reason = printable(refused.reason)
-        if len(reason) > REASON_SHOWN_MAX:
-            reason = reason[:REASON_SHOWN_MAX] + "…"
-        state = "(settled) " if each.settled else "(its group waits) " if each.waits else ""
-        table.add_row(
-            f"{refused.place.partition}/{refused.place.offset}", age(refused), *own, group_names.in_table(each.group),
-            str(refused.redriven or ""), state + reason,
-        )  # fmt: skip
+        table.add_row(*(cell(each) for _, cell in columns))
     terminal.tell(table, console)
     if len(rows) > SHOWN_MAX:
         console.print(f"and {len(rows) - SHOWN_MAX:,} more: --json has all")
         kinds = Counter(each.refused.reason for each in rows if not each.settled)
         for reason, count in kinds.most_common(REASONS_MAX):
             console.print(f"  {count:,}  {printable(reason)}", highlight=False, soft_wrap=True)
+
+
+def _columns(
+    rows: Sequence[Row], consumer_groups: Sequence[str]
+) -> list[tuple[str, Callable[[Row], str], bool]]:
+    """Each column's name, what it says of a row, and whether it says anything."""
+    redriven = any(each.refused.redriven for each in rows)
+    return [
+        ("place", lambda row: f"{row.refused.place.partition}/{row.refused.place.offset}", True),
+        ("age", lambda row: age(row.refused), True),
+        ("consumer group", lambda row: row.refused.consumer_group, len(consumer_groups) > 1),
+        ("tried", lambda row: str(row.refused.attempts), consumer_groups != [""]),
+        ("group", lambda row: group_names.in_table(row.group), True),
+        ("redriven", lambda row: str(row.refused.redriven or ""), redriven),
+        ("reason", _reason, True),
+    ]
+
+
+def _reason(row: Row) -> str:
+    reason = printable(row.refused.reason)
+    if len(reason) > REASON_SHOWN_MAX:
+        reason = reason[:REASON_SHOWN_MAX] + "…"
+    state = "(settled) " if row.settled else "(its group waits) " if row.waits else ""
+    return state + reason
 
 
 def print_one(refused: Refused, group: bytes | None, *, settled: bool) -> None:

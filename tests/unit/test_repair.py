@@ -266,7 +266,27 @@ def test_a_hostile_letter(capsys: pytest.CaptureFixture[str], monkeypatch: pytes
     shown = capsys.readouterr().out
 
     (row,) = (each for each in listed.splitlines() if "1/7" in each)
-    assert all(each in row for each in ("hex:ff5b7265645d", "[bold]g[/bold]", r"[/b] \x1b[2J\nsecond line"))
+    assert all(each in row for each in ("hex:ff5b7265645d", r"[/b] \x1b[2J\nsecond line"))
+    assert "orders.dlq of [bold]g[/bold]: 1 open" in listed
     assert "\x1b" not in listed + shown
     assert r"header          x\x1b: (none)" in shown
     assert shown.endswith('{\n\t"a": "\\x1b"}\n')
+
+
+def test_columns(capsys: pytest.CaptureFixture[str]) -> None:
+    """What is the same in each row stands in the title, or nowhere."""
+
+    def told(*given: tuple[str, int]) -> list[str]:
+        found = [
+            read("q", Fetched((("_RF_CONSUMER_GROUP", group.encode()), ("_RF_REDRIVEN", b"%d" % redriven))))
+            for group, redriven in given
+        ]
+        showing.print_rows("q", [showing.Row(each, b"g", False, False) for each in found])
+        title, _, header, *_ = capsys.readouterr().out.splitlines()
+        return [title.strip(), *(each.strip() for each in header.strip("┃").split("┃"))]
+
+    assert told(("", 0)) == ["q: 1 open", "place", "age", "group", "reason"]
+    assert told(("a", 0), ("a", 1)) == [
+        "q of a: 2 open", "place", "age", "tried", "group", "redriven", "reason",
+    ]  # fmt: skip
+    assert told(("a", 0), ("", 0))[:4] == ["q: 2 open", "place", "age", "consumer group"]
