@@ -7,7 +7,8 @@ from typing import Final
 from aiokafka.errors import KafkaError
 
 from agents.cursor import ClusterWentBackError, TopicRecreatedError
-from agents.opening import Opening, TopicChangedError, TopicMissingError
+from agents.lane_facts import TopicMissingError
+from agents.opening import Opening, TopicChangedError
 from agents.topic_faults import denied
 from ringfence_kafka.errors import RingfenceError, named
 from ringfence_kafka.log_reader import LogStalledError

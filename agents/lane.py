@@ -24,13 +24,9 @@ from typing import Final
 from agents.batch import FetchedBatch
 from agents.cursor import ClusterWentBackError, Cursor
 from agents.failures import Failures
+from agents.lane_facts import LaneRefusedError
 from agents.mail import Mail
-from agents.opening import (
-    LaneRefusedError,
-    Opened,
-    Opening,
-    TopicChangedError,
-)
+from agents.opening import Opened, Opening, TopicChangedError
 from agents.ownership import Ownership
 from agents.transactions import Observe, Transactions
 from ringfence_kafka.producer import FencedError

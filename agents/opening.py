@@ -17,6 +17,7 @@ from agents import journal
 from agents.batch import FetchedBatch
 from agents.cursor import Cursor
 from agents.emitter import Emitter, Outputs
+from agents.lane_facts import Facts, LaneRefusedError, ask
 from agents.ownership import Ownership
 from agents.path import Path
 from agents.refetch import read_again
@@ -24,10 +25,6 @@ from agents.state_faults import newest_meta
 from agents.topic_faults import (
     BEGIN_ANEW,
     count_faults,
-    missing_targets,
-    missing_topics,
-    target_faults,
-    topic_faults,
 )
 from ringfence_kafka import wire
 from ringfence_kafka.cluster import Cluster
@@ -37,7 +34,6 @@ from ringfence_kafka.failpoints import reach
 from ringfence_kafka.producer import FENCE_LIMIT_S, TransactionalProducer
 from ringfence_kafka.slices import Slices
 from ringfence_kafka.tenure import NotOwnerError
-from ringfence_kafka.topics import TopicDescription
 from tables.codec import FormatError, Meta
 from tables.restore import ChangelogBounds, require_own
 from tables.table import LaneTable, Restored, TableOptions
@@ -46,22 +42,10 @@ log: Final = logging.getLogger("ringfence.lane")
 
 QUESTION_LIMIT_S: Final = 15.0
 """For one question to the cluster."""
-_DAY_MS: Final = 24 * 3600 * 1000
-AGED_SHARE: Final = 0.05
-"""Of an output's retention: what is older when it is written than this would be kept for so much less."""
-AGED_MS_MIN: Final = 60_000
-
-
-class LaneRefusedError(Exception):
-    """The lane must not run; the text names the way out."""
 
 
 class TopicChangedError(Exception):
     """A topic takes larger or smaller records than when the lane was opened: it must be opened anew to go by it."""
-
-
-class TopicMissingError(Exception):
-    """A topic that the lane needs does not exist (any more); it may come back."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -273,34 +257,12 @@ class Opening:
                     "the group does not confirm this worker's membership; a new assignment will come"
                 )
 
-    async def _facts(self) -> "_Facts":
+    async def _facts(self) -> Facts:
         """What the cluster says of the lane's topics, asked for at each opening."""
-        roles = self.address.topics(self.group_id)
         async with asyncio.timeout(QUESTION_LIMIT_S):
-            elsewhere = [each.accepted_topic for each in self._targets]
-            described = await self._cluster.describe([*roles.values(), *elsewhere])
-            existing = described.topics
-            if absent := [
-                *missing_topics(self.group_id, self.address, described),
-                *missing_targets(self.address, self._targets, described),
-            ]:
-                raise TopicMissingError("; ".join(absent))
-            if faults := [
-                *topic_faults(self.group_id, self.address, existing),
-                *target_faults(self.address, self._targets, existing),
-                *self._denied(),
-            ]:
-                raise LaneRefusedError("; ".join(faults))
-            topic_ids = await self._cluster.topic_ids([self.address.input_topic, self.forward_topic])
-        outputs = Outputs(
-            {name: topic.partitions for name, topic in existing.items()},
-            {name: topic.message_bytes_max for name, topic in existing.items()},
-            {each.name: max(AGED_MS_MIN, AGED_SHARE * each.retention_ms) for each in existing.values()},
-        )
-        delete_retention_s = existing[self.changelog].number("delete.retention.ms", _DAY_MS) / 1000
-        return _Facts(existing, outputs, delete_retention_s, topic_ids)
+            return await ask(self._cluster, self.group_id, self.address, self._targets, self._denied)
 
-    async def _look_before(self, facts: "_Facts") -> None:
+    async def _look_before(self, facts: Facts) -> None:
         """What has kept this lane from opening, asked again without a fence: whose lane it is, it would disturb.
 
         Raises:
@@ -323,7 +285,7 @@ class Opening:
             )
         return LaneRefusedError(str(error))
 
-    def _require_counts(self, facts: "_Facts", meta: Meta | None) -> None:
+    def _require_counts(self, facts: Facts, meta: Meta | None) -> None:
         if meta is not None and (faults := count_faults(self.address, facts.counts, [meta], self._targets)):
             raise LaneRefusedError("; ".join(faults))
 
@@ -335,13 +297,13 @@ class Opening:
                 delete_retention_s,
             )
 
-    async def _cursor(self, topic: str, facts: "_Facts") -> Cursor:
+    async def _cursor(self, topic: str, facts: Facts) -> Cursor:
         async with asyncio.timeout(QUESTION_LIMIT_S):
             committed = await self._cluster.committed(topic, self.partition)
         next_offset = await self._next(topic, committed, facts)
         return Cursor(self.name, topic, self.partition, next_offset, facts.topic_ids[topic], committed)
 
-    async def _next(self, topic: str, committed: int | None, facts: "_Facts") -> int:
+    async def _next(self, topic: str, committed: int | None, facts: Facts) -> int:
         """First offset to process: the larger of the group's and the changelog's; none = the log's start."""
         meta = self.table.meta
         recorded = meta.next_offsets.get(topic) if meta else None
@@ -379,16 +341,3 @@ class Opening:
                     next_offset,
                 )
         return next_offset
-
-
-@dataclass(frozen=True, slots=True)
-class _Facts:
-    topics: Mapping[str, TopicDescription]
-    outputs: Outputs
-    delete_retention_s: float
-    topic_ids: dict[str, str]
-
-    @property
-    def counts(self) -> dict[str, int]:
-        """Partitions by topic."""
-        return {name: topic.partitions for name, topic in self.topics.items()}

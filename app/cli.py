@@ -20,6 +20,7 @@ from app.status_cli import status
 from app.verbs.audit import audit
 from app.verbs.reconcile import reconcile
 from app.verbs.spark import require_spark
+from ringfence_kafka.config.addresses import MAX_PARTITIONS
 from ringfence_kafka.log_options import log_options
 from ringfence_kafka.program import (
     PORT,
@@ -135,7 +136,7 @@ def topics_check(as_json: bool, config: Path) -> int:
 @click.argument("address")
 @click.option(
     "--partitions",
-    type=click.IntRange(1),
+    type=click.IntRange(1, MAX_PARTITIONS),
     required=True,
     help="How many it is to have: a multiple of what it had.",
 )

@@ -27,12 +27,12 @@ class Chosen(NamedTuple):
         Raises:
             RingfenceError: one cannot be.
         """
+        from app import group_names  # noqa: PLC0415
         from app.repair import selection  # noqa: PLC0415
-        from app.verbs.group_changes import parse_name  # noqa: PLC0415
 
         return selection.Selection(
             reason=self.reason,
-            group=None if self.group is None else parse_name(self.group),
+            group=None if self.group is None else group_names.parse(self.group),
             older_s=None if self.older_than is None else selection.span(self.older_than),
             newer_s=None if self.newer_than is None else selection.span(self.newer_than),
             at=tuple(map(selection.place, self.at)),

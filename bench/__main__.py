@@ -56,6 +56,15 @@ EXIT_TERMINATED: Final = 143
 _MESSAGES_MIN: Final = 50_000
 
 
+_beside = click.option(
+    "--beside",
+    type=(str, click.Path(exists=True, file_okay=False, resolve_path=True, path_type=Path)),
+    multiple=True,
+    metavar="NAME FOLDER",
+    help="Another checkout, measured in turn with this one. May be repeated.",
+)
+
+
 @contextmanager
 def _broker() -> Iterator[tuple[EmbeddedBroker, Path]]:
     """A broker and a folder, both gone at the end."""
@@ -127,13 +136,7 @@ def profile_command(messages: int, functions: int) -> None:
 )
 @click.option("--backlog", type=click.IntRange(min=0), default=1_000_000, show_default=True, help="0: none.")
 @click.option("--rounds", type=click.IntRange(min=1), default=3, show_default=True)
-@click.option(
-    "--beside",
-    type=(str, click.Path(exists=True, file_okay=False, resolve_path=True, path_type=Path)),
-    multiple=True,
-    metavar="NAME FOLDER",
-    help="Another checkout, measured in turn with this one. May be repeated.",
-)
+@_beside
 def latency_command(
     rate: int,
     seconds: float,
@@ -191,13 +194,7 @@ def recovery_command(kills: int, stops: int, restores: int, ids: int, seed: int)
 )
 @click.option("--rate", type=click.IntRange(min=100), default=5_000, show_default=True, help="Messages/s.")
 @click.option("--rounds", type=click.IntRange(min=1), default=1, show_default=True)
-@click.option(
-    "--beside",
-    type=(str, click.Path(exists=True, file_okay=False, resolve_path=True, path_type=Path)),
-    multiple=True,
-    metavar="NAME FOLDER",
-    help="Another checkout, measured in turn with this one. May be repeated.",
-)
+@_beside
 def moves_command(ids: tuple[int, ...], rate: int, rounds: int, beside: tuple[tuple[str, Path], ...]) -> None:
     """Measure how long lanes are silent while a worker joins, leaves, returns and dies: those that stay, and those that move."""
     console = Console()

@@ -1,6 +1,6 @@
 """Where tables are told: a person's terminal, or a file or another program."""
 
-from typing import Final
+from typing import Any, Final
 
 from rich.console import Console
 from rich.table import Table
@@ -10,10 +10,25 @@ _WIDTH_MAX: Final = 100_000
 """More than any table has: without a terminal nothing is cut or folded."""
 
 
+def printable(text: str, keep: str = "") -> str:
+    """What came from others, without what steers a terminal; but with the characters of ``keep``."""
+    return "".join(
+        each if each.isprintable() or each in keep else each.encode("unicode_escape").decode()
+        for each in text
+    )
+
+
+class _Plain(Console):
+    """Names, IDs and reasons are anybody's words: neither markup, nor smileys, nor commands of a terminal."""
+
+    def render_str(self, text: str, **options: Any) -> Text:
+        return super().render_str(printable(text, keep="\n"), **options)
+
+
 def console() -> Console:
-    """Standard output; without a terminal as wide as what is printed."""
-    found = Console()
-    return found if found.is_terminal else Console(width=_WIDTH_MAX)
+    """Standard output; without a terminal as wide as what is printed. What it is given is printed as it is."""
+    found = _Plain(markup=False, emoji=False)
+    return found if found.is_terminal else _Plain(markup=False, emoji=False, width=_WIDTH_MAX)
 
 
 def tell(table: Table, to: Console | None = None) -> None:
@@ -23,7 +38,7 @@ def tell(table: Table, to: Console | None = None) -> None:
         first, *rest = table.columns
         first.no_wrap = True
         cells = (first.header, *first.cells)
-        first.min_width = max(Text.from_markup(str(each)).cell_len for each in cells)
+        first.min_width = max(to.render_str(str(each)).cell_len for each in cells)
         for each in rest:
             each.overflow = "fold"
     to.print(table)

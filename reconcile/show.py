@@ -9,7 +9,6 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import click
-from rich.markup import escape
 from rich.table import Table
 
 from conf.terminal import tell
@@ -158,7 +157,7 @@ def _table(night: Night, found: Sequence[Shown]) -> Table:
             it.group or "",
             it.detail,
         )
-        table.add_row(*map(escape, cells))
+        table.add_row(*cells)
     return table
 
 

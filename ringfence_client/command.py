@@ -21,7 +21,7 @@ from ringfence_client.guard import Guard, guard_of
 from ringfence_client.handler import check
 from ringfence_kafka import collector, failpoints, logs
 from ringfence_kafka.config.settings import Settings
-from ringfence_kafka.errors import ConfigurationError, PrerequisiteError, RingfenceError
+from ringfence_kafka.errors import ConfigurationError, RingfenceError
 
 log: Final = logging.getLogger("ringfence.consumer")
 
@@ -39,7 +39,7 @@ def run(
     found = settings.configured(address)
     call = load_handler(handler)
     guard = guard_of(settings.app)
-    listener = None if web_port == 0 else _listen(settings.app.web_host, web_port)
+    listener = None if web_port == 0 else web.listen(settings.app.web_host, web_port)
     url = web.advertised(*listener.getsockname()[:2], guard=guard) if listener is not None else ""
     consumer = GroupConsumer(settings, found, group, call, options, web=url)
     collector.collect_rarely()
@@ -139,13 +139,3 @@ def _where(error: BaseException) -> str:
         if not each.filename.startswith((*libraries, "<frozen"))
     ]
     return f" ({frames[-1].filename}, line {frames[-1].lineno})" if frames else ""
-
-
-def _listen(host: str, port: int | None) -> socket.socket:
-    """A listening socket; without a number, on any free port."""
-    try:
-        return socket.create_server((host, port or 0))
-    except OSError as error:
-        raise PrerequisiteError(
-            f"--web-port {port or 0}: cannot listen on {host} ({error.strerror}): choose another, or 0 for none"
-        ) from error

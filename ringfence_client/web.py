@@ -19,6 +19,7 @@ from ringfence_client.lease import LostError
 from ringfence_client.measuring import Measuring
 from ringfence_client.metrics import ConsumerMetrics
 from ringfence_kafka import runs
+from ringfence_kafka.errors import PrerequisiteError
 
 log: Final = logging.getLogger("ringfence.consumer")
 
@@ -31,6 +32,20 @@ BURIED_CHECK_S: Final = 0.05
 def advertised(host: str, port: int, *, guard: Guard = OPEN) -> str:
     """Where others reach a server that listens here."""
     return f"{guard.scheme}://{socket.gethostname() if host in {'', '0.0.0.0', '::'} else host}:{port}"  # noqa: S104
+
+
+def listen(host: str, port: int | None) -> socket.socket:
+    """A listening socket; without a number, on any free port.
+
+    Raises:
+        PrerequisiteError: it cannot be had.
+    """
+    try:
+        return socket.create_server((host, port or 0))
+    except OSError as error:
+        raise PrerequisiteError(
+            f"--web-port {port or 0}: cannot listen on {host} ({error.strerror}): choose another, or 0 for none"
+        ) from error
 
 
 @asynccontextmanager

@@ -10,6 +10,7 @@ from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient, NewPartitions, NewTopic
 from aiokafka.errors import (
     BrokerResponseError,
+    ClusterAuthorizationFailedError,
     GroupCoordinatorNotAvailableError,
     GroupLoadInProgressError,
     KafkaConnectionError,
@@ -21,14 +22,14 @@ from aiokafka.errors import (
     for_code,
 )
 from aiokafka.protocol.metadata import MetadataRequest
-from confluent_kafka import KafkaError as ConfluentError
 from confluent_kafka import KafkaException, TopicCollection
 from confluent_kafka.admin import AdminClient
 
-from ringfence_kafka import describe, group_offsets, insides, members, static
+from ringfence_kafka import describe, group_descriptions, group_offsets, insides, members, static
 from ringfence_kafka.access import REQUEST_TIMEOUT_MS, client_options, refusal
 from ringfence_kafka.config.settings import KafkaSettings
-from ringfence_kafka.errors import BrokerUnavailableError, PrerequisiteError, TopicError, named
+from ringfence_kafka.errors import BrokerUnavailableError, TopicError, named
+from ringfence_kafka.group_descriptions import GroupDescription
 from ringfence_kafka.group_offsets import Committed
 from ringfence_kafka.offsets import FIRST, NEXT, STABLE, Offsets
 from ringfence_kafka.refusals import nobody
@@ -51,16 +52,6 @@ class TopicIdentity(NamedTuple):
 
 NO_TOPIC: Final = TopicIdentity("", 0)
 """There is none of that name."""
-
-
-class GroupDescription(NamedTuple):
-    """Who is in a consumer group now."""
-
-    state: str
-    members: frozenset[str]
-    """The names of their own that they have in their client IDs."""
-    assigned: Mapping[tuple[str, int], str]
-    """The member that has each topic's partition; empty while the group rebalances."""
 
 
 class Cluster:
@@ -230,31 +221,13 @@ class Cluster:
         return await static.forget_outdated(self._admin, self.group_id, instance, topics)
 
     async def describe_groups(self, groups: Collection[str]) -> dict[str, GroupDescription]:
-        """Consumer groups, this one or others; one that nobody knows has no members.
-
-        Raises:
-            PrerequisiteError: this user may not see one.
-            BrokerUnavailableError: a coordinator does not answer.
-        """
-        return await asyncio.to_thread(_groups, self.kafka, groups) if groups else {}
+        """See :func:`ringfence_kafka.group_descriptions.describe`."""
+        return await asyncio.to_thread(group_descriptions.describe, self.kafka, groups) if groups else {}
 
     async def await_topics(self, topics: list[str], limit_s: float) -> dict[str, int]:
-        """Partition counts of topics that were just made, once all of them are shown.
-
-        Raises:
-            TopicError: they are not, after so many seconds.
-        """
-        deadline = time.monotonic() + limit_s
-        while True:
-            counts = await self.partition_counts(topics)
-            if counts.keys() >= set(topics):
-                return counts
-            if time.monotonic() > deadline:
-                raise TopicError(
-                    f"{', '.join(sorted(set(topics) - counts.keys()))} was made, and no broker shows it after {limit_s:g} s: "
-                    "see what keeps the cluster busy, and start again"
-                )
-            await asyncio.sleep(0.05)
+        """Partition counts of topics that were just made. See :func:`ringfence_kafka.describe.appeared`."""
+        found = await describe.appeared(self._admin, topics, limit_s)
+        return {name: each.partitions for name, each in found.items()}
 
     async def partition_counts(self, topics: list[str]) -> dict[str, int]:
         """Partition counts asked for now; a topic that does not exist is absent.
@@ -302,8 +275,10 @@ class Cluster:
         try:
             await self._admin.create_partitions({topic: NewPartitions(count)})
         except BrokerResponseError as error:
+            denied = isinstance(error, TopicAuthorizationFailedError | ClusterAuthorizationFailedError)
+            do = "allow this user Alter on it" if denied else "look at the brokers and run this again"
             raise TopicError(
-                f"{topic} was not given {count} partitions ({named(error)}): allow this user Alter on it, or have somebody do it: "
+                f"{topic} was not given {count} partitions ({named(error)}): {do}, or have somebody do it: "
                 f"kafka-topics.sh --alter --topic {topic} --partitions {count}"
             ) from error
         deadline = time.monotonic() + limit_s
@@ -353,35 +328,3 @@ def _refused(topic: str, error: KafkaException) -> KafkaError:
     if code in (UnknownTopicOrPartitionError.errno, TopicAuthorizationFailedError.errno):
         return for_code(code)(topic)
     return KafkaConnectionError(f"the topic {topic} cannot be looked up: {error.args[0].str()}")
-
-
-def _groups(kafka: KafkaSettings, groups: Collection[str]) -> dict[str, GroupDescription]:
-    admin = AdminClient(confluent_options(kafka))
-    futures = admin.describe_consumer_groups(list(groups), request_timeout=REQUEST_TIMEOUT_MS / 1000)
-    found = {}
-    for name, future in futures.items():
-        try:
-            described = future.result()
-        except KafkaException as error:
-            code = error.args[0].code()
-            if code == ConfluentError.GROUP_ID_NOT_FOUND:
-                found[name] = GroupDescription("DEAD", frozenset(), {})
-                continue
-            if code == ConfluentError.GROUP_AUTHORIZATION_FAILED:
-                raise PrerequisiteError(
-                    f"group {name}: this user may not see its members: allow Describe on it"
-                ) from error
-            raise BrokerUnavailableError(
-                f"the coordinator of the consumer group {name} does not answer ({error.args[0].str()}): is the "
-                "topic __consumer_offsets available?"
-            ) from error
-        found[name] = GroupDescription(
-            described.state.name,
-            frozenset(kafka.instance_of(each.client_id) for each in described.members),
-            {
-                (tp.topic, tp.partition): kafka.instance_of(each.client_id)
-                for each in described.members
-                for tp in each.assignment.topic_partitions
-            },
-        )
-    return found

@@ -1,5 +1,7 @@
 """Asks the cluster what topics are like."""
 
+import asyncio
+import time
 from collections.abc import Collection, Iterable
 from typing import Final
 
@@ -8,9 +10,11 @@ from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 from aiokafka.errors import TopicAuthorizationFailedError
 from aiokafka.protocol.metadata import MetadataRequest
 
+from ringfence_kafka.errors import TopicError
 from ringfence_kafka.topics import SETTINGS, Described, TopicDescription
 
 _WANTED: Final = dict.fromkeys(SETTINGS)
+_ASK_AGAIN_S: Final = 0.05
 
 
 async def partition_counts(
@@ -44,3 +48,27 @@ async def describe(admin: AIOKafkaAdminClient, topics: Iterable[str]) -> Describ
     }
     found = {name: TopicDescription(name, count, configs.get(name)) for name, count in counts.items()}
     return Described(found, frozenset(refused))
+
+
+async def appeared(
+    admin: AIOKafkaAdminClient, topics: Collection[str], limit_s: float
+) -> dict[str, TopicDescription]:
+    """Topics that were just made, once all are shown: a broker's metadata have them a moment after they were made.
+
+    Raises:
+        TopicError: they are not, after so many seconds.
+        TopicAuthorizationFailedError: this user may not see one.
+    """
+    deadline = time.monotonic() + limit_s
+    while True:
+        found, refused = await describe(admin, topics)
+        if refused:
+            raise TopicAuthorizationFailedError(", ".join(sorted(refused)))
+        if not (missing := set(topics) - found.keys()):
+            return found
+        if time.monotonic() > deadline:
+            raise TopicError(
+                f"{', '.join(sorted(missing))} was made, and no broker shows it after {limit_s:g} s: see what keeps the cluster busy, and "
+                "start again"
+            )
+        await asyncio.sleep(_ASK_AGAIN_S)

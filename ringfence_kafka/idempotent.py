@@ -21,6 +21,7 @@ from ringfence_kafka.producer import (
     note_outcome,
     require_partition,
 )
+from ringfence_kafka.waiting import to_the_end
 
 BATCH_BYTES_MAX: Final = 2**20
 """Of one record batch, where the topic takes as much. A partition takes one a round trip, and over a slow link that is the throughput."""
@@ -96,12 +97,7 @@ class IdempotentProducer:
 
         Who is cancelled meanwhile still waits for the end: nothing else would close the connections.
         """
-        ending = asyncio.create_task(self._end())
-        try:
-            await asyncio.wait([ending])
-        except asyncio.CancelledError:
-            await asyncio.wait([ending])
-            raise
+        await to_the_end(self._end())
 
     async def _end(self) -> None:
         self._producer._closed = True  # noqa: SLF001

@@ -28,6 +28,7 @@ from ringfence_kafka.clients import ClientShare, ProducerClients
 from ringfence_kafka.config.settings import KafkaSettings
 from ringfence_kafka.errors import TopicError
 from ringfence_kafka.failpoints import reach
+from ringfence_kafka.waiting import to_the_end
 
 BATCH_BYTES_MAX: Final = 512 * 1024
 """Of one record batch. Below the broker's default message.max.bytes of 1 MiB with room for overhead."""
@@ -237,12 +238,7 @@ class TransactionalProducer:
         An open transaction is aborted so that readers of the outputs are not held back until the next fence. Who is
         cancelled meanwhile still waits for the end: nothing else would close the connections.
         """
-        ending = asyncio.create_task(self._end())
-        try:
-            await asyncio.wait([ending])
-        except asyncio.CancelledError:
-            await asyncio.wait([ending])
-            raise
+        await to_the_end(self._end())
 
     async def _end(self) -> None:
         # Nobody else asks aiokafka's transaction what ended it; Python would print that, with its trace, as never asked for.

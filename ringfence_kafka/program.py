@@ -13,7 +13,7 @@ from click.core import ParameterSource
 from ringfence_kafka.config.load import Connection, load
 from ringfence_kafka.config.names import require_consumer_group
 from ringfence_kafka.config.settings import Settings
-from ringfence_kafka.errors import ConfigurationError, RingfenceError, unforeseen
+from ringfence_kafka.errors import ConfigurationError, RingfenceError, said, unforeseen
 from ringfence_kafka.loading import interrupted
 
 DEFAULT_CONFIG: Final = Path("conf/ringfence.toml")
@@ -132,9 +132,26 @@ def run(command: click.Command, arguments: Sequence[str] | None, name: str) -> N
     except (click.Abort, KeyboardInterrupt):
         code = interrupted()
     except Exception as error:  # noqa: BLE001 - 1 would say that what was checked is not ok
+        if (refusal := _of_the_cluster(error)) is not None:
+            click.echo(f"ringfence: {refusal}", err=True)
+            sys.exit(RingfenceError.exit_code)
         click.echo(f"{traceback.format_exc()}ringfence: {unforeseen(error)}", err=True)
         code = RingfenceError.exit_code
     sys.exit(code)
+
+
+def _of_the_cluster(error: Exception) -> str | None:
+    """What is said where it is a client's of Kafka: the cluster went away, or refused. None = it is not; or a client was used wrongly."""
+    ours, theirs = sys.modules.get("aiokafka.errors"), sys.modules.get("confluent_kafka")
+    if ours is not None and isinstance(error, ours.KafkaError):
+        if isinstance(error, ours.IllegalStateError):
+            return None
+    elif theirs is None or not isinstance(error, theirs.KafkaException):
+        return None
+    return (
+        f"the cluster does not do what it was asked for ({said(error)}): look at the brokers and at this user's rights, and run it "
+        "again"
+    )
 
 
 def settings_if_any(config: Path) -> Settings:

@@ -2,6 +2,7 @@
 
 import asyncio
 import random
+from collections.abc import Coroutine
 from typing import Any
 
 
@@ -30,6 +31,16 @@ async def cancelled(task: "asyncio.Task[Any]") -> None:
     await asyncio.wait([task])
     if not task.cancelled():
         task.exception()
+
+
+async def to_the_end(work: Coroutine[Any, Any, None]) -> None:
+    """Do something that never raises, also when who asks for it is cancelled meanwhile: the cancel comes after it."""
+    task = asyncio.create_task(work)
+    try:
+        await asyncio.wait([task])
+    except asyncio.CancelledError:
+        await asyncio.wait([task])
+        raise
 
 
 def back_off(attempt: int, first_s: float, most_s: float) -> float:

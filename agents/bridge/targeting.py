@@ -1,6 +1,5 @@
 """Looks at the target of a bridge: is it there, what does it take; and makes the quarantine topic."""
 
-import asyncio
 import contextlib
 import logging
 from typing import Final
@@ -12,7 +11,7 @@ from agents.bridge.load import Target
 from agents.bridge.plan import Plan
 from ringfence_kafka import insides
 from ringfence_kafka.access import client_options, refusal
-from ringfence_kafka.describe import describe
+from ringfence_kafka.describe import appeared, describe
 from ringfence_kafka.errors import PrerequisiteError, TopicError, said
 from ringfence_kafka.refusals import nobody
 from ringfence_kafka.topics import OUTPUT_CONFIG, TopicDescription, untold
@@ -23,7 +22,6 @@ QUARANTINE_BYTES_MAX: Final = 1_048_588 + 65_536
 """What is quarantined carries some headers more than the largest record of a topic by Kafka's defaults."""
 
 SHOWN_LIMIT_S: Final = 10.0
-SHOWN_ASKED_S: Final = 0.05
 
 
 async def look(plan: Plan) -> Target:
@@ -94,16 +92,9 @@ async def _create(
         )  # fmt: skip
         return None
     log.info("bridge %s: made %s at the target", plan.name, name)
-    return await _shown(admin, name) or TopicDescription(name, 1, config)
-
-
-async def _shown(admin: AIOKafkaAdminClient, name: str) -> TopicDescription | None:
-    """Once brokers show it, which is a moment after it was made: who writes to it sooner is told that there is none."""
-    with contextlib.suppress(TimeoutError):
-        async with asyncio.timeout(SHOWN_LIMIT_S):
-            while True:
-                found = (await describe(admin, [name])).topics.get(name)
-                if found is not None:
-                    return found if found.config is not None else None
-                await asyncio.sleep(SHOWN_ASKED_S)
-    return None
+    # Who writes to it before brokers show it is told that there is none.
+    with contextlib.suppress(TopicError):
+        (shown,) = (await appeared(admin, [name], SHOWN_LIMIT_S)).values()
+        if shown.config is not None:
+            return shown
+    return TopicDescription(name, 1, config)

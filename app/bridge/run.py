@@ -17,7 +17,7 @@ from agents.bridge.stopping import StoppingError, unless
 from app.bridge import drains, web
 from app.bridge.connections import permitted
 from ringfence_client.guard import Guard, guard_of
-from ringfence_client.web import advertised
+from ringfence_client.web import advertised, listen
 from ringfence_kafka import collector, failpoints, insides, logs, records
 from ringfence_kafka.config.settings import Settings
 from ringfence_kafka.errors import PrerequisiteError, TopicError
@@ -43,7 +43,7 @@ def run(settings: Settings, names: Sequence[str], web_port: int | None, *, drain
     records.install()
     found = plans(settings, names)
     guard = guard_of(settings.app)
-    listener = None if web_port == 0 else _listen(settings.app.web_host, web_port)
+    listener = None if web_port == 0 else listen(settings.app.web_host, web_port)
     url = "" if listener is None else advertised(*listener.getsockname()[:2], guard=guard)
     with contextlib.ExitStack() as stack:
         if listener is not None:
@@ -135,13 +135,3 @@ async def _inspect(found: Sequence[Plan]) -> None:
     for each in told:
         for fault in each:
             log.error("%s", fault)
-
-
-def _listen(host: str, port: int | None) -> socket.socket:
-    """A listening socket; without a number, on any free port."""
-    try:
-        return socket.create_server((host, port or 0))
-    except OSError as error:
-        raise PrerequisiteError(
-            f"--web-port {port or 0}: cannot listen on {host} ({error.strerror}): choose another, or 0 for none"
-        ) from error

@@ -8,16 +8,11 @@ import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Final
-
-from rich.console import Console
 
 from app.check.judging import judge, straddling
 from app.check.reading import read
 from app.check.records import CannotJudgeError
-from app.check.showing import report
-
-WIDTH_MIN: Final = 110
+from app.check.showing import report, standard_output
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -41,10 +36,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except CannotJudgeError as error:
         sys.stderr.write(f"the check could not read everything: {error}\n")
         return 2
-    console = Console()
-    if not console.is_terminal:  # nobody's window limits the table
-        console = Console(width=max(console.width, WIDTH_MIN))
-    report(console, judgements, options.seconds)
+    report(standard_output(), judgements, options.seconds)
     return 0 if all(each.exact for each in judgements) else 1
 
 

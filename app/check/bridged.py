@@ -18,11 +18,10 @@ from rich.table import Table
 
 from app.check.reading import read
 from app.check.records import ID_HEADER, SOURCE_HEADER, CannotJudgeError, Record, text
+from app.check.showing import FAULTS_SHOWN, standard_output
 
 HOP_HEADER: Final = "_RF_BRIDGE_DUPL_ID"
 _OURS: Final = "_RF_"
-FAULTS_SHOWN: Final = 10
-WIDTH_MIN: Final = 110
 
 
 @dataclass
@@ -167,10 +166,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except CannotJudgeError as error:
         sys.stderr.write(f"the check could not read everything: {error}\n")
         return 2
-    console = Console()
-    if not console.is_terminal:  # nobody's window limits the table
-        console = Console(width=max(console.width, WIDTH_MIN))
-    report(console, found)
+    report(standard_output(), found)
     return 0 if found.exact else 1
 
 

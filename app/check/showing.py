@@ -9,6 +9,7 @@ from rich.table import Table
 from app.check.judging import Judgement
 
 FAULTS_SHOWN: Final = 10
+WIDTH_MIN: Final = 110
 
 
 def table(judgements: Sequence[Judgement], seconds: float) -> Table:
@@ -36,6 +37,12 @@ def table(judgements: Sequence[Judgement], seconds: float) -> Table:
 def _numbers(found: Judgement) -> list[int]:
     faults = (found.lost, found.torn, found.doubled, found.out_of_order, found.changed)
     return [found.sent, found.distinct, found.accepted, *map(len, faults)]
+
+
+def standard_output() -> Console:
+    """Standard output; what is no terminal is nobody's window, and does not limit the table."""
+    found = Console()
+    return found if found.is_terminal else Console(width=max(found.width, WIDTH_MIN))
 
 
 def report(console: Console, judgements: Sequence[Judgement], seconds: float) -> None:

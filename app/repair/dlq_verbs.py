@@ -11,6 +11,7 @@ from app.repair.leaseholders import Holders
 from app.repair.letters import LetterRedrive, drop_blocked
 from app.repair.pace import Pace
 from app.repair.refused import Place, Refused
+from app.repair.result import Result
 from app.repair.scanning import Act, Wanted, scan
 from app.repair.selection import Selection
 from ringfence_kafka import wire
@@ -118,57 +119,42 @@ async def _redrive(
             await _require_accepted(opened, address)
         holders = Holders(settings, address, _say_waiting)
         run = LetterRedrive(
-            address, settings.kafka, opened.cluster, holders, pace, click.echo, most=most, force=force
+            address, settings.kafka, opened.cluster, holders, pace, showing.say, most=most, force=force
         )
         act = Act(run.try_out) if dry_run else Act(run.act, writes=True)
         try:
             await scan(opened.topic, opened.partitions, wanted, act)
         finally:
             await holders.close()
-    if not run.result.done and not run.result.left:
-        click.echo(verbs.selected(wanted.selection, WHAT))
-        return verbs.NOTHING
-    showing.print_left(run.result.left, click.echo)
     said = "would be done again" if dry_run else "to be done again"
-    click.echo(f"{run.result.done} {said}, {len(run.result.left)} left")
-    return 1 if run.result.left else 0
+    return run.result.tell(wanted.selection, WHAT, said)
 
 
 def drop(settings: Settings, name: str, selection: Selection, *, dry_run: bool, yes: bool) -> int:
     """Have it settled without being done; groups that wait behind it go on.
 
-    Returns 1 if there is none, or some was left. Raises as :func:`redrive` does.
+    Returns and raises as :func:`redrive` does.
     """
     address = settings.configured(name)
     wanted = Wanted(selection, _group_of)
     topic = wire.dead_letter_topic(name)
 
-    async def run() -> int:
+    async def run() -> Result:
         writes = None if dry_run else address.replication_factor
         async with verbs.opened(settings.kafka, settings.app.id, topic, writes=writes) as opened:
-            if dry_run:
-                rows = await verbs.listed(opened, wanted)
-                for each, _ in rows:
-                    click.echo(f"would drop  {each.place}  {each.source}  {each.reason}")
-                return len(rows)
-            if opened.partitions:
+            if opened.partitions and not dry_run:
                 await _require_accepted(opened, address)
             holders = Holders(settings, address, _say_waiting)
 
             async def before(those: Sequence[Refused]) -> list[tuple[Refused, str]]:
-                return await drop_blocked(holders, those, click.echo)
+                return await drop_blocked(holders, those, showing.say)
 
             try:
-                return await verbs.drop(opened, wanted, yes=yes, what=WHAT, before=before)
+                return await verbs.drop(opened, wanted, dry_run=dry_run, yes=yes, what=WHAT, before=before)
             finally:
                 await holders.close()
 
-    count = asyncio.run(run())
-    if not count:
-        click.echo(verbs.selected(selection, WHAT))
-        return verbs.NOTHING
-    click.echo(f"{count} {'would be ' if dry_run else ''}dropped")
-    return 0
+    return asyncio.run(run()).tell(selection, WHAT, "would be dropped" if dry_run else "dropped")
 
 
 async def _require_accepted(opened: verbs.Opened, address: AddressSettings) -> None:

@@ -7,8 +7,8 @@ from typing import Any, Final, NamedTuple
 
 from app.repair.leaseholders import Holders
 from app.repair.pace import Pace
-from app.repair.quarantine import Redriven
 from app.repair.refused import Place, Refused
+from app.repair.result import Result
 from app.repair.settled import RepairError, SettledPartition
 from ringfence_client.window import Window
 from ringfence_kafka import log_reader, wire
@@ -42,7 +42,7 @@ class LetterRedrive:
         self._say = say
         self._most = most
         self._force = force
-        self.result = Redriven()
+        self.result = Result()
 
     async def act(self, partition: SettledPartition, found: Sequence[Refused]) -> None:
         """All of these, and write that they are settled."""

@@ -1,14 +1,16 @@
 """What a lane or a bridge refused for good: published again, as a new input record."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any, Final, NamedTuple
 
 from agents.bridge.plan import Plan, plans
 from agents.home import Home
 from agents.verdict import Reader
+from app.repair import showing
 from app.repair.pace import Pace
 from app.repair.refused import Header, Place, Refused, place_of
+from app.repair.result import Result
 from app.repair.settled import SettledPartition
 from ringfence_kafka import log_reader, wire
 from ringfence_kafka.cluster import Cluster
@@ -154,15 +156,6 @@ def _as_read(refused: Refused) -> Any:
     return _Read(refused.key, refused.value, refused.headers, refused.place.offset, refused.timestamp)
 
 
-@dataclass(slots=True)
-class Redriven:
-    """What a run has done."""
-
-    done: int = 0
-    left: list[tuple[Refused, str]] = field(default_factory=list)
-    """With why."""
-
-
 class Redrive:
     """Publishes what it is given, chunk by chunk, each in one transaction with what says that it is settled."""
 
@@ -180,7 +173,7 @@ class Redrive:
         self._cluster = cluster
         self._pace = pace
         self._say = say
-        self.result = Redriven()
+        self.result = Result()
 
     async def act(self, partition: SettledPartition, found: Sequence[Refused]) -> None:
         """All of these; raises what :meth:`ringfence_kafka.settled.SettledPartition.settle` does."""
@@ -195,7 +188,7 @@ class Redrive:
                 self.result.left.append((each, reason))
             else:
                 self.result.done += 1
-                self._say(f"would redrive  {each.place}  {each.source}  {each.reason}")
+                self._say(f"would redrive  {showing.line(each)}")
 
     async def _chunk(self, partition: SettledPartition, found: Sequence[Refused]) -> None:
         whole = [await self.whole(each) for each in found]

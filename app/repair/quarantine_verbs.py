@@ -3,13 +3,12 @@
 import asyncio
 from typing import Any
 
-import click
-
 from agents.verdict import Reader
 from app.repair import showing, verbs
 from app.repair.pace import Pace
 from app.repair.quarantine import InputTopic, Publisher, Quarantine, Redrive, find
 from app.repair.refused import Refused
+from app.repair.result import Result
 from app.repair.scanning import Act, Wanted, scan
 from app.repair.selection import Selection
 from ringfence_kafka.config.settings import Settings
@@ -102,41 +101,26 @@ async def _redrive(
         publisher = Publisher(
             quarantine, InputTopic(target.partitions, target.message_bytes_max), most, force=force
         )
-        run = Redrive(publisher, quarantine, opened.cluster, pace, click.echo)
+        run = Redrive(publisher, quarantine, opened.cluster, pace, showing.say)
         act = Act(run.try_out) if dry_run else Act(run.act, writes=True)
         await scan(opened.topic, opened.partitions, wanted, act)
     said = "would be redriven" if dry_run else "redriven"
-    if not run.result.done and not run.result.left:
-        click.echo(verbs.selected(wanted.selection, WHAT))
-        return verbs.NOTHING
-    showing.print_left(run.result.left, click.echo)
-    click.echo(f"{run.result.done} {said} to {quarantine.target_topic}, {len(run.result.left)} left")
-    return 1 if run.result.left else 0
+    return run.result.tell(wanted.selection, WHAT, f"{said} to {quarantine.target_topic}")
 
 
 def drop(
     settings: Settings, name: str, selection: Selection, *, bridge: bool, dry_run: bool, yes: bool
 ) -> int:
-    """Have it settled without being done. Returns 1 if there is none. Raises as :func:`redrive` does."""
+    """Have it settled without being done. Returns and raises as :func:`redrive` does."""
     quarantine = find(settings, name, bridge=bridge)
     wanted = Wanted(selection, _group_of(quarantine))
 
-    async def run() -> int:
+    async def run() -> Result:
         writes = None if dry_run else quarantine.address.replication_factor
         async with verbs.opened(quarantine.kafka, settings.app.id, quarantine.topic, writes=writes) as opened:
-            if dry_run:
-                rows = await verbs.listed(opened, wanted)
-                for each, _ in rows:
-                    click.echo(f"would drop  {each.place}  {each.source}  {each.reason}")
-                return len(rows)
-            return await verbs.drop(opened, wanted, yes=yes, what=WHAT)
+            return await verbs.drop(opened, wanted, dry_run=dry_run, yes=yes, what=WHAT)
 
-    count = asyncio.run(run())
-    if not count:
-        click.echo(verbs.selected(selection, WHAT))
-        return verbs.NOTHING
-    click.echo(f"{count} {'would be ' if dry_run else ''}dropped")
-    return 0
+    return asyncio.run(run()).tell(selection, WHAT, "would be dropped" if dry_run else "dropped")
 
 
 def _group_of(quarantine: Quarantine) -> Any:

@@ -9,7 +9,7 @@ import contextlib
 from collections.abc import Collection, Sequence
 from typing import Final
 
-from aiokafka.errors import KafkaError
+from aiokafka.errors import KafkaError, KafkaTimeoutError
 
 from ringfence_client import record
 from ringfence_client.progress import PARTITIONS, TOPIC_CONFIG, ProgressTopic
@@ -115,9 +115,8 @@ class SettledPartition:
             topic.kafka, identity, f"repair/{self}", batch_bytes_max=topic.batch_bytes_max
         )
         try:
-            async with asyncio.timeout(LIMIT_S):
-                await self._producer.fence()
-        except TimeoutError as error:
+            await self._producer.fence(LIMIT_S)
+        except KafkaTimeoutError as error:
             raise RepairError(
                 f"{self}: its transactional ID cannot be taken within {LIMIT_S:g} s: does the cluster's transaction coordinator work?"
             ) from error

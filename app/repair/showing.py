@@ -8,11 +8,12 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final, NamedTuple
 
 import click
-from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
 
+from app import group_names
 from app.repair.refused import Refused
+from conf import terminal
+from conf.terminal import printable
 
 SHOWN_MAX: Final = 50
 """Rows for a person; ``--json`` has all."""
@@ -41,7 +42,7 @@ def document(refused: Refused, group: bytes | None, *, settled: bool) -> dict[st
         "offset": refused.place.offset,
         "reason": refused.reason,
         "source": refused.source or None,
-        "group": readable(group),
+        "group": None if group is None else group_names.shown(group),
         "timestamp": refused.timestamp,
         "redriven": refused.redriven,
         "whole": refused.digest is None,
@@ -76,33 +77,46 @@ class Row(NamedTuple):
 
 
 def print_rows(topic: str, rows: Sequence[Row]) -> None:
-    """For a person: the oldest first."""
-    dead = any(each.refused.consumer_group for each in rows)
+    """For a person: the oldest first. A column that would say the same in each row is left out: windows are narrow."""
     settled = sum(each.settled for each in rows)
-    console = Console()
-    title = f"{topic}: {len(rows) - settled:,} open" + (f", {settled:,} settled" if settled else "")
-    table = Table(title=title)
-    columns = ["place", "age", *(["consumer group", "tried"] if dead else []), "group", "redriven", "reason"]
-    for column in columns:
-        table.add_column(column, overflow="fold" if column in {"reason", "group"} else "ellipsis")
+    console = terminal.console()
+    groups = sorted({each.refused.consumer_group for each in rows})
+    of = f" of {groups[0]}" if groups[0] and len(groups) == 1 else ""
+    title = f"{topic}{of}: {len(rows) - settled:,} open" + (f", {settled:,} settled" if settled else "")
+    columns = [(name, cell) for name, cell, kept in _columns(rows, groups) if kept]
+    table = Table(*(name for name, _ in columns), title=title)
     for each in rows[:SHOWN_MAX]:
-        refused = each.refused
-        own = [refused.consumer_group, str(refused.attempts)] if dead else []
-        name = "(none)" if each.group is None else readable(each.group) or ""
-        reason = refused.reason
-        if len(reason) > REASON_SHOWN_MAX:
-            reason = reason[:REASON_SHOWN_MAX] + "…"
-        state = "(settled) " if each.settled else "(its group waits) " if each.waits else ""
-        table.add_row(
-            f"{refused.place.partition}/{refused.place.offset}", age(refused), *own, escape(name), str(refused.redriven or ""),
-            escape(state + reason),
-        )  # fmt: skip
-    console.print(table)
+        table.add_row(*(cell(each) for _, cell in columns))
+    terminal.tell(table, console)
     if len(rows) > SHOWN_MAX:
         console.print(f"and {len(rows) - SHOWN_MAX:,} more: --json has all")
         kinds = Counter(each.refused.reason for each in rows if not each.settled)
         for reason, count in kinds.most_common(REASONS_MAX):
-            console.print(f"  {count:,}  {escape(reason)}", highlight=False)
+            console.print(f"  {count:,}  {printable(reason)}", highlight=False, soft_wrap=True)
+
+
+def _columns(
+    rows: Sequence[Row], consumer_groups: Sequence[str]
+) -> list[tuple[str, Callable[[Row], str], bool]]:
+    """Each column's name, what it says of a row, and whether it says anything."""
+    redriven = any(each.refused.redriven for each in rows)
+    return [
+        ("place", lambda row: f"{row.refused.place.partition}/{row.refused.place.offset}", True),
+        ("age", lambda row: age(row.refused), True),
+        ("consumer group", lambda row: row.refused.consumer_group, len(consumer_groups) > 1),
+        ("tried", lambda row: str(row.refused.attempts), consumer_groups != [""]),
+        ("group", lambda row: group_names.in_table(row.group), True),
+        ("redriven", lambda row: str(row.refused.redriven or ""), redriven),
+        ("reason", _reason, True),
+    ]
+
+
+def _reason(row: Row) -> str:
+    reason = printable(row.refused.reason)
+    if len(reason) > REASON_SHOWN_MAX:
+        reason = reason[:REASON_SHOWN_MAX] + "…"
+    state = "(settled) " if row.settled else "(its group waits) " if row.waits else ""
+    return state + reason
 
 
 def print_one(refused: Refused, group: bytes | None, *, settled: bool) -> None:
@@ -110,16 +124,27 @@ def print_one(refused: Refused, group: bytes | None, *, settled: bool) -> None:
     found = document(refused, group, settled=settled)
     for name, value in found.items():
         if name not in {"topic", "partition", "offset"}:
-            click.echo(f"{name:<15} {'-' if value is None else value}")
-    click.echo(f"{'age':<15} {age(refused)}")
-    click.echo(f"{'key':<15} {readable(refused.key)}")
+            say(f"{name:<15} {'-' if value in {None, ''} else value}")
+    say(f"{'age':<15} {age(refused)}")
+    say(f"{'key':<15} {_told(refused.key)}")
     for header, carried in refused.headers:
-        click.echo(f"{'header':<15} {header}: {readable(carried)}")
+        say(f"{'header':<15} {header}: {_told(carried)}")
     text = readable(refused.value)
     size = len(refused.value or b"")
     if text is not None and len(text) > VALUE_SHOWN_MAX:
         text = f"{text[:VALUE_SHOWN_MAX]}… (--json has all)"
-    click.echo(f"{'value':<15} {size:,} bytes\n{text}")
+    shown = "(none: a tombstone)" if text is None else printable(text, keep="\n\t")
+    click.echo(f"{'value':<15} {size:,} bytes\n{shown}")
+
+
+def _told(value: bytes | None) -> str:
+    """In a line, for a person: ``--json`` has all of it."""
+    text = readable(value)
+    if text is None:
+        return "(none)"
+    return (
+        text if len(text) <= VALUE_SHOWN_MAX else f"{text[:VALUE_SHOWN_MAX]}… ({len(value or b''):,} bytes)"
+    )
 
 
 def age(refused: Refused) -> str:
@@ -143,6 +168,16 @@ def print_left(left: Sequence[tuple[Refused, str]], say: Callable[[str], None]) 
         say(f"left  {count} ({place.partition}/{place.offset}{', …' if count > 1 else ''}): {reason}")
     if len(counts) > REASONS_MAX:
         say(f"left  {sum(counts.values()) - sum(each for _, each in counts.most_common(REASONS_MAX))} more")
+
+
+def line(refused: Refused) -> str:
+    """Which, whence and why."""
+    return f"{refused.place}  {refused.source or 'no source'}  {refused.reason or 'no reason'}"
+
+
+def say(text: str) -> None:
+    """A line, of which parts may be anybody's words."""
+    click.echo(printable(text))
 
 
 def dump(value: object) -> None:

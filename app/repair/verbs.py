@@ -3,7 +3,7 @@
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
 import click
 from aiokafka.errors import KafkaError
@@ -12,17 +12,14 @@ from app.asking import confirmed
 from app.repair import showing
 from app.repair.pace import CHUNK_MAX
 from app.repair.refused import Place, Refused
+from app.repair.result import NOTHING, Result
 from app.repair.scanning import Act, Wanted, scan
-from app.repair.selection import Selection
 from app.repair.settled import SettledPartition, SettledTopic
 from ringfence_kafka import wire
 from ringfence_kafka.cluster import Cluster
 from ringfence_kafka.config.settings import KafkaSettings
 from ringfence_kafka.errors import BrokerUnavailableError, named
 from ringfence_kafka.log_reader import LogStalledError
-
-NOTHING: Final = 1
-"""Exit code: nothing was found."""
 
 
 class Opened(NamedTuple):
@@ -116,41 +113,40 @@ async def drop(
     found: Opened,
     wanted: Wanted,
     *,
+    dry_run: bool,
     yes: bool,
     what: str,
     before: Callable[[Sequence[Refused]], Awaitable[list[tuple[Refused, str]]]] = _none,
-) -> int:
-    """Settle what is meant without doing anything for it. Returns how many.
+) -> Result:
+    """Settle what is meant without doing anything for it.
 
     ``before`` is called with each chunk first; what it returns cannot be dropped, with why.
     """
+    result = Result()
     rows = await listed(found, wanted)
+    if dry_run:
+        for each, _ in rows:
+            showing.say(f"would drop  {showing.line(each)}")
+        return Result(len(rows))
     if not rows:
-        return 0
+        return result
     confirmed(f"Drop {len(rows)} {what} of {found.topic.topic}? They will not be done", yes=yes)
-    dropped = 0
     # What has come since is not what was asked about.
     meant = {each.place[1:] for each, _ in rows}
 
     async def act(partition: SettledPartition, those: Sequence[Refused]) -> None:
-        nonlocal dropped
         chosen = [each for each in those if each.place[1:] in meant]
         for begin in range(0, len(chosen), CHUNK_MAX):
             chunk = chosen[begin : begin + CHUNK_MAX]
             left = await before(chunk)
-            showing.print_left(left, click.echo)
+            result.left += ((replace(each, value=None), reason) for each, reason in left)
             kept = {each.place for each, _ in left}
             if not (chunk := [each for each in chunk if each.place not in kept]):
                 continue
             await partition.settle([each.place.offset for each in chunk])
             for each in chunk:
-                click.echo(f"dropped  {each.place}  {each.source or 'no source'}  {each.reason}")
-            dropped += len(chunk)
+                showing.say(f"dropped  {showing.line(each)}")
+            result.done += len(chunk)
 
     await scan(found.topic, found.partitions, wanted, Act(act, writes=True))
-    return dropped
-
-
-def selected(selection: Selection, what: str) -> str:
-    """What is said where nothing is meant."""
-    return f"nothing to do  there are no open {what}{'' if selection.everything else ' that are meant'}"
+    return result

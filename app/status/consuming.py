@@ -8,7 +8,7 @@ from typing import Any, Final
 import aiohttp
 from aiokafka.errors import TopicAuthorizationFailedError
 
-from app.status import wording
+from app import group_names
 from app.status.lanes import ask
 from app.status.model import Consumers, Share
 from app.verbs import consumers as leases
@@ -122,7 +122,7 @@ def _hottest(answers: Iterable[Mapping[str, Any]]) -> dict[int, tuple[str | None
     for row in (each for answer in answers for each in answer.get("groups", ())):
         known = found.get(row["partition"])
         if row["group"] is not None and (known is None or row["depth"] > known[1]):
-            found[row["partition"]] = (wording.group(bytes.fromhex(row["group_hex"])), row["depth"])
+            found[row["partition"]] = (group_names.shown(bytes.fromhex(row["group_hex"])), row["depth"])
     return found
 
 
@@ -161,4 +161,4 @@ def _share(
 
 
 def _group(record: Any) -> str | None:
-    return None if record is None or record.key is None else wording.group(record.key)
+    return None if record is None or record.key is None else group_names.shown(record.key)

@@ -5,22 +5,6 @@ from typing import Final
 _STEPS: Final = ((2 * 86_400.0, 86_400.0, "days"), (2 * 3_600.0, 3_600.0, "hours"), (120.0, 60.0, "minutes"))
 
 
-def group(name: bytes) -> str:
-    """A group as the verbs take it: text where it can be printed and is read as itself, else ``hex:…``."""
-    try:
-        text = name.decode()
-    except UnicodeDecodeError:
-        return f"hex:{name.hex()}"
-    if not text.isprintable():  # it may steer a terminal
-        return f"hex:{name.hex()}"
-    return f"text:{text}" if text.startswith(("hex:", "text:")) else text
-
-
-def printable(text: str) -> str:
-    """What came from others, without what steers a terminal."""
-    return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in text)
-
-
 def count(number: int, noun: str) -> str:
     """``1 message``, ``2,000 messages``."""
     return f"{number:,} {noun}{'' if number == 1 else 's'}"

@@ -17,9 +17,10 @@ from agents.bridge.begin import lost_end
 from agents.bridge.note import Note, decode
 from agents.bridge.plan import Plan, plans
 from conf import terminal
-from ringfence_kafka.cluster import Cluster, GroupDescription
+from ringfence_kafka.cluster import Cluster
 from ringfence_kafka.config.settings import Settings
 from ringfence_kafka.errors import BrokerUnavailableError, RingfenceError, said
+from ringfence_kafka.group_descriptions import GroupDescription
 from ringfence_kafka.hop import as_printed
 
 NOT_WELL: Final = 1

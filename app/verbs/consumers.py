@@ -19,9 +19,10 @@ from conf import terminal
 from ringfence_client import progress, record
 from ringfence_client.record import RELEASED, Progress, ProgressFormatError
 from ringfence_kafka import wire
-from ringfence_kafka.cluster import Cluster, GroupDescription
+from ringfence_kafka.cluster import Cluster
 from ringfence_kafka.config.settings import Settings
 from ringfence_kafka.errors import PrerequisiteError, TopicError
+from ringfence_kafka.group_descriptions import GroupDescription
 
 NONE: Final = "none"
 """Nobody ever held it."""

@@ -8,6 +8,7 @@ from typing import Any, Final, NamedTuple
 import click
 from aiokafka.errors import KafkaError
 
+from app import group_names
 from app.asking import can_ask, confirmed
 from app.verbs import groups, holders
 from ringfence_client import dropping
@@ -28,26 +29,6 @@ class GroupError(RingfenceError):
     """What was asked for cannot be done to a group now."""
 
 
-class GroupNameError(RingfenceError):
-    """A name that cannot be read as what it says it is."""
-
-
-def parse_name(text: str) -> bytes:
-    """A group's name as a person writes it: text, ``hex:…`` for other bytes, ``text:…`` for a text that begins so.
-
-    Raises:
-        GroupNameError: what follows ``hex:`` is not that.
-    """
-    if text.startswith("hex:"):
-        try:
-            return bytes.fromhex(text[4:])
-        except ValueError as error:
-            raise GroupNameError(
-                f"{text!r} is no hex ({error}): fix it, or write text:{text} if the name itself begins so"
-            ) from error
-    return text.removeprefix("text:").encode()
-
-
 def drop(
     settings: Settings,
     address: str,
@@ -64,7 +45,7 @@ def drop(
         settings: Where.
         address: Of the group.
         group: The consumer group.
-        name: Of the message group, as :func:`parse_name` reads it.
+        name: Of the message group, as :func:`app.group_names.parse` reads it.
         skip: The first message alone.
         yes: Do not ask.
         letters: Send them to the dead letters.
@@ -78,11 +59,12 @@ def drop(
         BrokerUnavailableError: the cluster does not answer, or refuses.
     """
     found = settings.configured(address)
-    order = _Order(parse_name(name), skip, letters)
+    order = _Order(group_names.parse(name), skip, letters)
+    name = group_names.shown(order.name)
     if not yes and can_ask():
         count = asyncio.run(_count(settings, found, group, order))
         if count:
-            which = "the first message" if skip else f"{count} messages, those that a handler has excepted,"
+            which = "the first message" if skip else f"{_messages(count)}, those that a handler has excepted,"
             rest = "send to the dead letters" if letters else "drop for good"
             confirmed(f"{name} at {address} for {group}: {rest} {which}?")
     try:
@@ -99,7 +81,7 @@ def drop(
     for partition, (count, those) in places.items():
         to = " to the dead letters" if letters else ""
         which = f": {runs.shown(those)}" if those else ""
-        click.echo(f"dropped  {found.accepted_topic}/{partition}  {count} messages of {name}{to}{which}")
+        click.echo(f"dropped  {found.accepted_topic}/{partition}  {_messages(count)} of {name}{to}{which}")
     if not any(count for count, _ in places.values()):
         click.echo(
             f"nothing to drop  {name} has no message that {group} could drop"
@@ -111,6 +93,10 @@ def drop(
         )
         return 1
     return 0
+
+
+def _messages(count: int) -> str:
+    return f"{count:,} message{'' if count == 1 else 's'}"
 
 
 class _Order(NamedTuple):
@@ -132,7 +118,8 @@ def release(settings: Settings, address: str, group: str, name: str) -> int:
         BrokerUnavailableError: the cluster does not answer, or refuses.
     """
     found = settings.configured(address)
-    places = asyncio.run(_release(settings, found, group, parse_name(name)))
+    key = group_names.parse(name)
+    places, name = asyncio.run(_release(settings, found, group, key)), group_names.shown(key)
     for place in places:
         click.echo(
             f"released  {place}  a coroutine is cancelled and its message tried again in 10 s or more; a thread goes on, and {name} "

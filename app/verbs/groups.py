@@ -13,9 +13,9 @@ from typing import Any, Final, NamedTuple
 
 import aiohttp
 import click
-from rich.markup import escape
 from rich.table import Table
 
+from app import group_names
 from conf import terminal
 from ringfence_client import record
 from ringfence_client.guard import session
@@ -240,9 +240,9 @@ def _print(partitions: list[PartitionRow], groups: list[GroupRow]) -> None:
     for column in ("group", "partition", "depth", "acquired", "owner", "age of the head"):
         table.add_column(column, justify="left" if column in {"group", "owner"} else "right")
     for row in groups[:SHOWN_MAX]:
-        name = "(none)" if row.group is None else escape(row.group)
+        name = None if row.group_hex is None else bytes.fromhex(row.group_hex)
         table.add_row(
-            name, str(row.partition), f"{row.depth:,}", str(row.acquired), row.owner or "", f"{row.head_age_seconds:,.1f} s"
+            group_names.in_table(name), str(row.partition), f"{row.depth:,}", str(row.acquired), row.owner or "", f"{row.head_age_seconds:,.1f} s"
         )  # fmt: skip
     terminal.tell(table, console)
     if len(groups) > SHOWN_MAX:

@@ -11,36 +11,33 @@ ends before its end, lanes that began before are refused, by the line that says 
 
 import asyncio
 import secrets
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from itertools import islice
 from typing import Final, NamedTuple
 
 import click
 from aiokafka.errors import KafkaError
 
-from agents import journal
-from agents.changelog import batches_of
+from agents.journal import RingEvent
 from agents.state_faults import newest_meta
-from agents.topic_faults import missing_journal
+from app.verbs.owned_lane import OwnedLane, require_journal
 from app.verbs.rings import LaneView
-from app.verbs.unread import anything
+from app.verbs.unread import anything, first_unjudged
 from ringfence_kafka import failpoints, wire
 from ringfence_kafka.cluster import NO_MEMBERS, Cluster
 from ringfence_kafka.config.settings import AddressSettings, Settings
 from ringfence_kafka.errors import BrokerUnavailableError, MissingTopicError, RingfenceError, named
 from ringfence_kafka.log_reader import LogStalledError
-from ringfence_kafka.producer import FencedError, Outgoing, TransactionalProducer
+from ringfence_kafka.producer import FencedError
+from ringfence_kafka.topics import missing
 from tables import codec
 from tables.codec import Meta
 from tables.restore import Restore
 
-LIMIT_S: Final = 30.0
-"""For one step at the cluster."""
 SHOWN_LIMIT_S: Final = 15.0
 RECORDS_A_TRANSACTION: Final = 100_000
 """An heir may be given so much more than one transaction should hold; what counts is the last one, which has its meta record."""
 AGAIN: Final = "run this again: it goes on where it ended"
-Entries = list[tuple[bytes, bytes | None]]
 
 
 class GrowthError(RingfenceError):
@@ -143,17 +140,17 @@ async def _grow(
     app_id, topic = settings.app.id, address.input_topic
     changelog = wire.changelog_topic(app_id, address.name)
     forward = wire.forward_topic(app_id, address.name)
-    topics = [changelog, forward, topic]
+    topics = {"changelog": changelog, "forward topic": forward, "input topic": topic}
     async with Cluster(settings.kafka, app_id) as cluster:
-        counts = await cluster.partition_counts([*topics, wire.journal_topic(app_id)])
-        if absent := [each for each in topics if each not in counts]:
-            raise MissingTopicError(f"{absent[0]} does not exist: `ringfence topics create` makes it")
-        if wire.journal_topic(app_id) not in counts:
-            raise MissingTopicError(missing_journal(app_id))
+        counts = await cluster.partition_counts([*topics.values()])
+        for role, each in topics.items():
+            if each not in counts:
+                raise MissingTopicError(missing(role, address.name, each))
+        await require_journal(settings, cluster)
         metas = await _metas(cluster, changelog, counts[changelog])
         growth = plan(address, counts[topic], metas, wanted)
         left = [lane for lane in metas if metas[lane].partition_counts.get(topic) != wanted]
-        if not left and all(counts[each] == wanted for each in topics):
+        if not left and all(counts[each] == wanted for each in topics.values()):
             say(f"{topic} has {wanted} partitions, and its lanes know it: nothing to do")
             return
         await cluster.await_coordinator()
@@ -197,13 +194,7 @@ async def _require_judged(
     """
     for topic in (address.input_topic, wire.forward_topic(settings.app.id, address.name)):
         for lane in range(growth.began):
-            meta = metas.get(lane)
-            committed = await cluster.committed(topic, lane) or 0
-            begin = max(
-                meta.next_offsets.get(topic, 0) if meta else 0,
-                committed,
-                await cluster.log_start(topic, lane),
-            )
+            begin = await first_unjudged(cluster, topic, lane, metas.get(lane))
             end = await cluster.high_watermark(topic, lane)
             if begin < end and await anything(settings, topic, lane, begin, end):
                 raise GrowthError(
@@ -232,13 +223,13 @@ async def _hand_on(
 ) -> None:
     """Give a lane's heirs what it knows, but those that have worked with it since."""
     heirs = [each for each in growth.heirs(lane) if each not in metas or not metas[each].next_offsets]
-    async with _Owned(settings, address, lane):
+    async with OwnedLane(settings, address, lane):
         restore = await LaneView(settings, address, cluster, lane).read_on()
     if restore.meta != metas[lane]:
         raise _come(settings)
     for heir in heirs:
-        async with _Owned(settings, address, heir) as producer:
-            await _inherit(settings, address, producer, heir, restore, metas[lane], growth)
+        async with OwnedLane(settings, address, heir) as owned:
+            await _inherit(address, owned, restore, metas[lane], growth)
 
 
 async def _note(
@@ -253,19 +244,11 @@ async def _note(
     """Have a lane and the journal say, in one transaction, how many there are, and from where on."""
     name = wire.lane_name(address.name, lane)
     meta = _counted(address, known, growth)
-    async with _Owned(settings, address, lane) as producer:
+    async with OwnedLane(settings, address, lane) as owned:
         if await newest_meta(cluster, wire.changelog_topic(settings.app.id, address.name), lane) != known:
             raise _come(settings)
-        told = journal.outgoing(
-            producer.builder(),
-            settings.app.id,
-            journal.RingEvent.GROWN,
-            address.name,
-            lane,
-            growth,
-            meta.next_offsets,
-        )
-        await _write(settings, address, producer, lane, [(codec.META_KEY, codec.encode_meta(meta))], [told])
+        told = owned.told(RingEvent.GROWN, address.name, growth, meta.next_offsets)
+        await owned.write([(codec.META_KEY, codec.encode_meta(meta))], [told])
     heirs = ", ".join(wire.lane_name(address.name, each) for each in growth.heirs(lane))
     say(f"{name}  what it knows, {heirs} {'knows' if len(growth.heirs(lane)) == 1 else 'know'} too")
 
@@ -275,55 +258,11 @@ def _counted(address: AddressSettings, meta: Meta, growth: Growth) -> Meta:
 
 
 async def _inherit(
-    settings: Settings,
-    address: AddressSettings,
-    producer: TransactionalProducer,
-    heir: int,
-    restore: Restore,
-    known: Meta,
-    growth: Growth,
+    address: AddressSettings, heir: OwnedLane, restore: Restore, known: Meta, growth: Growth
 ) -> None:
     """Everything, under the same keys; it begins its own inputs at their start."""
     meta = _counted(address, known, growth)._replace(next_offsets={}, incarnation=secrets.token_hex(8))
-    entries: Entries = [*restore.occupants.items(), *restore.hops.items()]
+    entries: list[tuple[bytes, bytes | None]] = [*restore.occupants.items(), *restore.hops.items()]
     entries.append((codec.META_KEY, codec.encode_meta(meta)))
     for begin in range(0, len(entries), RECORDS_A_TRANSACTION):
-        await _write(settings, address, producer, heir, entries[begin : begin + RECORDS_A_TRANSACTION])
-
-
-class _Owned:
-    """The producer of a lane, whose former owner writes nothing any more."""
-
-    def __init__(self, settings: Settings, address: AddressSettings, lane: int) -> None:
-        self._producer = TransactionalProducer(
-            settings.kafka,
-            wire.transactional_id(settings.app.id, address.name, lane),
-            wire.lane_name(address.name, lane),
-        )
-
-    async def __aenter__(self) -> TransactionalProducer:
-        try:
-            async with asyncio.timeout(LIMIT_S):
-                await self._producer.fence()
-        except BaseException:
-            await self._producer.discard()
-            raise
-        return self._producer
-
-    async def __aexit__(self, *_: object) -> None:
-        await self._producer.discard()
-
-
-async def _write(
-    settings: Settings,
-    address: AddressSettings,
-    producer: TransactionalProducer,
-    lane: int,
-    entries: Entries,
-    told: Sequence[Outgoing] = (),
-) -> None:
-    changelog = wire.changelog_topic(settings.app.id, address.name)
-    async with asyncio.timeout(LIMIT_S):
-        await producer.transact(
-            [*batches_of(changelog, lane, entries, producer.builder), *told], {}, settings.app.id
-        )
+        await heir.write(entries[begin : begin + RECORDS_A_TRANSACTION])

@@ -11,18 +11,17 @@ from typing import Final, NamedTuple
 import click
 from aiokafka.errors import KafkaError
 
-from agents import journal
-from agents.changelog import batches_of
-from agents.topic_faults import missing_journal
+from agents.journal import RingEvent
 from app.asking import confirmed
 from app.verbs import hop_memory, rings
+from app.verbs.owned_lane import OwnedLane, require_journal
 from app.verbs.unread import await_judged
 from ringfence_kafka import wire
 from ringfence_kafka.cluster import Cluster
 from ringfence_kafka.config.settings import AddressSettings, Settings
-from ringfence_kafka.errors import BrokerUnavailableError, MissingTopicError, RingfenceError, TopicError
+from ringfence_kafka.errors import BrokerUnavailableError, RingfenceError, TopicError
 from ringfence_kafka.log_reader import LogStalledError
-from ringfence_kafka.producer import FENCE_LIMIT_S, FencedError, TransactionalProducer
+from ringfence_kafka.producer import FencedError
 from tables import codec
 from tables.restore import Restore
 
@@ -100,7 +99,7 @@ async def _clear(
 ) -> None:
     async with Cluster(settings.kafka, settings.app.id) as cluster:
         count = await rings.lanes(settings, address, cluster)
-        await _require_journal(settings, cluster)
+        await require_journal(settings, cluster)
         views = [rings.LaneView(settings, address, cluster, number) for number in range(count)]
         if order.waits:
             try:
@@ -124,60 +123,33 @@ async def _clear(
             say(f"cleared  {lane}  {forgotten} {order.what} forgotten")
 
 
-async def _require_journal(settings: Settings, cluster: Cluster) -> None:
-    """Before anybody is fenced: without it no floor can be written."""
-    name = wire.journal_topic(settings.app.id)
-    if name not in await cluster.partition_counts([name]):
-        raise MissingTopicError(missing_journal(settings.app.id))
-
-
 async def _clear_lane(
     settings: Settings, address: AddressSettings, view: rings.LaneView, order: Forgetting
 ) -> int:
     """Returns how much there was to forget."""
     for _ in range(TRIES):
         await view.read_on()
-        producer = TransactionalProducer(
-            settings.kafka,
-            wire.transactional_id(settings.app.id, address.name, view.partition),
-            wire.lane_name(address.name, view.partition),
-        )
         try:
-            await producer.fence()
-            restore = await view.read_on()
-            if restore.meta is None:
-                return 0
-            count = order.count(restore)
-            await _write(settings, address, producer, view.partition, restore, restore.meta, order)
-            return count
+            async with OwnedLane(settings, address, view.partition) as owned:
+                restore = await view.read_on()
+                if restore.meta is None:
+                    return 0
+                count = order.count(restore)
+                meta = order.meta(restore.meta)
+                told = owned.told(
+                    RingEvent.CLEARED,
+                    order.name(address.name),
+                    (meta.capacity, meta.capacity),
+                    meta.next_offsets,
+                )
+                await owned.write(
+                    [*order.entries(restore), (codec.META_KEY, codec.encode_meta(meta))], [told]
+                )
+                return count
         except FencedError:
             continue
-        finally:
-            await producer.discard()
     raise ContestedError(
         f"{wire.lane_name(address.name, view.partition)} is not cleared: its worker took it back {TRIES} times before its "
         f"{order.what} were forgotten. Lanes named before it are; stop the workers of {address.name}, or its producers, and run "
         "it again"
     )
-
-
-async def _write(
-    settings: Settings,
-    address: AddressSettings,
-    producer: TransactionalProducer,
-    partition: int,
-    restore: Restore,
-    known: codec.Meta,
-    order: Forgetting,
-) -> None:
-    topic = wire.changelog_topic(settings.app.id, address.name)
-    meta = order.meta(known)
-    entries = [*order.entries(restore), (codec.META_KEY, codec.encode_meta(meta))]
-    told = journal.outgoing(
-        producer.builder(), settings.app.id, journal.RingEvent.CLEARED, order.name(address.name), partition,
-        (meta.capacity, meta.capacity), meta.next_offsets,
-    )  # fmt: skip
-    async with asyncio.timeout(FENCE_LIMIT_S):
-        await producer.transact(
-            [*batches_of(topic, partition, entries, producer.builder), told], {}, settings.app.id
-        )

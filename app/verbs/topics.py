@@ -30,10 +30,9 @@ from ringfence_kafka import passing, wire
 from ringfence_kafka.access import client_options, refusal
 from ringfence_kafka.cluster import Cluster
 from ringfence_kafka.config.settings import KafkaSettings, Settings
-from ringfence_kafka.describe import describe
+from ringfence_kafka.describe import appeared, describe
 from ringfence_kafka.errors import BrokerUnavailableError, TopicError
 from ringfence_kafka.refusals import nobody, readable
-from ringfence_kafka.topics import TopicDescription
 
 _APPEAR_LIMIT_S: Final = 10.0
 _REQUEST_TIMEOUT_MS: Final = 5_000
@@ -156,9 +155,9 @@ async def ensure(settings: Settings, *, dry_run: bool = False) -> list[Outcome]:
         plans = missing(settings, existing, brokers)
         created = {plan.name for plan in plans} if dry_run else await _create(admin, plans, brokers)
         if plans and not dry_run:
-            appeared = await _appeared(admin, {plan.name for plan in plans})
+            shown = await appeared(admin, {plan.name for plan in plans}, _APPEAR_LIMIT_S)
             # Where somebody else was faster: say what is, not what was planned.
-            existing |= {name: each for name, each in appeared.items() if name not in created}
+            existing |= {name: each for name, each in shown.items() if name not in created}
     made = {
         plan.name: Outcome(
             plan.name,
@@ -171,16 +170,6 @@ async def ensure(settings: Settings, *, dry_run: bool = False) -> list[Outcome]:
         if plan.name in created
     }
     return [made.get(name) or Outcome(name, existing[name].partitions, created=False) for name in names]
-
-
-async def _appeared(admin: AIOKafkaAdminClient, names: set[str]) -> dict[str, TopicDescription]:
-    """Topics that exist; a broker's metadata shows them a moment after they were created."""
-    async with asyncio.timeout(_APPEAR_LIMIT_S):
-        while True:
-            found = (await describe(admin, names)).topics
-            if names <= found.keys():
-                return found
-            await asyncio.sleep(0.05)
 
 
 @contextlib.asynccontextmanager

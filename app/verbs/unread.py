@@ -14,6 +14,7 @@ from ringfence_kafka.cluster import Cluster
 from ringfence_kafka.config.settings import AddressSettings, Settings
 from ringfence_kafka.errors import RingfenceError
 from ringfence_kafka.log_reader import LogStalledError
+from tables.codec import Meta
 
 WAIT_LIMIT_S: Final = 10.0
 """So long lanes may judge nothing at all of what they still have to."""
@@ -58,7 +59,7 @@ async def _await(
     moved_at = time.monotonic()
     while True:
         for view, end in list(left.items()):
-            begin = await _next(cluster, topic, view)
+            begin = await first_unjudged(cluster, topic, view.partition, (await view.read_on()).meta)
             if begin != reached.get(view.partition):
                 reached[view.partition], moved_at = begin, time.monotonic()
             if not await anything(settings, topic, view.partition, begin, end):
@@ -75,13 +76,29 @@ async def _await(
         await asyncio.sleep(_ASK_AGAIN_S)
 
 
-async def _next(cluster: Cluster, topic: str, view: LaneView) -> int:
-    """The first offset that the lane has not judged."""
-    meta = (await view.read_on()).meta
-    committed, start = await asyncio.gather(
-        cluster.committed(topic, view.partition), cluster.log_start(topic, view.partition)
+async def first_unjudged(cluster: Cluster, topic: str, lane: int, meta: Meta | None) -> int:
+    """The first offset that a lane has not judged, by its last meta record."""
+    committed, start, identity = await asyncio.gather(
+        cluster.committed(topic, lane), cluster.log_start(topic, lane), cluster.identity(topic)
     )
-    return max(meta.next_offsets.get(topic, 0) if meta else 0, committed or 0, start)
+    return unjudged_from(topic, identity.topic_id, meta, committed, start)
+
+
+def unjudged_from(topic: str, topic_id: str, meta: Meta | None, committed: int | None, start: int) -> int:
+    """The same. Pure.
+
+    Args:
+        topic: An input of the lane.
+        topic_id: Of the topic that has that name now; what was judged of another counts for nothing.
+        meta: What the lane wrote last.
+        committed: By the group.
+        start: Below it nothing is left.
+    """
+    if meta is None:
+        return max(committed or 0, start)
+    if meta.topic_ids.get(topic, topic_id) != topic_id:
+        return start
+    return max(meta.next_offsets.get(topic, 0), committed or 0, start)
 
 
 async def anything(settings: Settings, topic: str, partition: int, begin: int, end: int) -> bool:

@@ -6,10 +6,11 @@ from typing import Final
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
 
+from conf.terminal import printable
 from reconcile.audit.frames import kept
 from reconcile.audit.partitioner import Placed, explained
 from reconcile.audit.result import Audit, Groups, HeaderSeen, PartitionCount, Resends
-from reconcile.page.escapes import as_text, shown
+from reconcile.page.escapes import as_text
 from reconcile.page.figures import DAY_MS, GROUPS_MAX, GroupBin, LargeGroup
 from reconcile.spark.bins import power_of_two
 
@@ -110,5 +111,6 @@ def headers(rows: DataFrame) -> list[HeaderSeen]:
     )
     found = counted.orderBy(F.desc("records"), "name").limit(HEADERS_SHOWN).collect()
     return [
-        HeaderSeen(shown(row["name"]), row["records"], min(row["records"], row["values"])) for row in found
+        HeaderSeen(printable(row["name"]), row["records"], min(row["records"], row["values"]))
+        for row in found
     ]

@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 
 from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
 
 from conf.terminal import tell
@@ -12,11 +11,11 @@ from reconcile.audit.result import Audit, Resends, Spread
 
 def show(audit: Audit, notes: Sequence[str], snippet: str, console: Console) -> None:
     """Numbers, sentences, TOML."""
-    table = Table(title=escape(f"{audit.topic.name}: {audit.topic.part.asked}"), show_header=False)
+    table = Table(title=f"{audit.topic.name}: {audit.topic.part.asked}", show_header=False)
     table.add_column("what")
     table.add_column("number", justify="right")
     for name, value in _rows(audit):
-        table.add_row(escape(name), escape(value))
+        table.add_row(name, value)
     tell(table, console)
     if audit.found.distance.count:
         tell(_distances(audit.found), console)

@@ -10,9 +10,9 @@ from typing import Final
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
 
+from conf.terminal import printable
 from reconcile.audit.frames import kept
 from reconcile.audit.result import Transactions
-from reconcile.page.escapes import shown
 from reconcile.spark import envelopes, read
 from reconcile.spark.read import Dialect
 
@@ -55,7 +55,7 @@ def counted(records: DataFrame, own: str, dialect: Dialect, others: Mapping[str,
     names = ("count", "malformed", "parts", "part_ids", "without_id", "largest")
     return Transactions(
         **{each: row[each] for each in names},
-        addresses={shown(each["part_address"]): each["count"] for each in listed},
+        addresses={printable(each["part_address"]): each["count"] for each in listed},
     )
 
 

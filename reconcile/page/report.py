@@ -9,6 +9,7 @@ from pyspark.sql import SparkSession
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 from rich.table import Table
+from rich.text import Text
 
 import conf.terminal
 from reconcile.anomalies.name import Anomaly
@@ -92,10 +93,10 @@ def show(document: Mapping[str, Any], advice: Iterable[str], console: Console) -
         table.add_row(
             name,
             *(f"{each[count]:,}" for count in counts),
-            f"[bold red]{found}[/]" if alarming else found or "none",
+            Text(found, "bold red") if alarming else found or "none",
         )
     conf.terminal.tell(table, console)
     for sentence in advice:
         console.print(sentence, highlight=False)
     colour = {CLEAN: "green", ANOMALIES: "red"}.get(document["verdict"], "yellow")
-    console.print(f"verdict: [bold {colour}]{document['verdict']}[/]")
+    console.print(Text.assemble("verdict: ", (document["verdict"], f"bold {colour}")))

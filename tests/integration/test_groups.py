@@ -80,7 +80,7 @@ def test_beside_a_consumer(bootstrap: str, tmp_path: Path) -> None:
         wait_for(lambda: "bad" not in scene.show(), lambda: str(scene.show()))
         letters = kafka.read_all(bootstrap, f"{scene.name}.dlq", 1)
 
-    assert f"1 messages of bad to the dead letters: 1 offset: {second}" in buried
+    assert f"1 message of bad to the dead letters: 1 offset: {second}" in buried
     assert f"{EACH - 2} messages of bad to the dead letters" in rest
     assert "a handler has its first one" in held
     assert len(letters) == EACH - 1
@@ -96,7 +96,7 @@ def test_beside_a_consumer(bootstrap: str, tmp_path: Path) -> None:
     assert shown["held"]["head_offset"] == 1
     assert shown["held"]["head_age_seconds"] > 0
     assert shown["partition"]["answered"] is True
-    assert f"{scene.name}.accepted/0  1 messages of bad" in skipped
+    assert f"{scene.name}.accepted/0  1 message of bad" in skipped
     assert f"{EACH - 1} messages" in purged
     assert after["held"]["depth"] == 1
     assert after["bad"]["head_offset"] > shown["bad"]["head_offset"]

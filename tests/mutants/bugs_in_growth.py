@@ -14,8 +14,8 @@ MUTANTS: Final = (
         (
             Patch(
                 _GROW,
-                "    entries: Entries = [*restore.occupants.items(), *restore.hops.items()]\n",
-                "    entries: Entries = []\n",
+                "    entries: list[tuple[bytes, bytes | None]] = [*restore.occupants.items(), *restore.hops.items()]\n",
+                "    entries: list[tuple[bytes, bytes | None]] = []\n",
             ),
         ),
         _GROWN,
@@ -37,6 +37,18 @@ MUTANTS: Final = (
         "What is left of a group that moves comes behind its later messages.",
         (Patch(_GROW, "        if not despite_backlog:\n", "        if False:\n"),),
         _GROWN,
+    ),
+    Mutant(
+        "judged-in-a-former-topic",
+        "An input that was deleted and created again counts as judged, and its messages come behind later ones of their groups.",
+        (
+            Patch(
+                "app/verbs/unread.py",
+                "    if meta.topic_ids.get(topic, topic_id) != topic_id:\n",
+                "    if False:\n",
+            ),
+        ),
+        "tests/unit/test_unread.py::test_begin_of_what_is_left",
     ),
     Mutant(
         "lanes-know-of-heirs-too-early",

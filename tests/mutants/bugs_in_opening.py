@@ -301,9 +301,9 @@ MUTANTS: Final = (
         "The running worker overwrites the new floor with its own, and what was cleared is known again.",
         (
             Patch(
-                "app/verbs/ring_clear.py",
-                "            wire.transactional_id(settings.app.id, address.name, view.partition),\n",
-                '        wire.transactional_id(settings.app.id, address.name, view.partition) + "-clear",\n',
+                "app/verbs/owned_lane.py",
+                "            wire.transactional_id(settings.app.id, address.name, number),\n",
+                '            wire.transactional_id(settings.app.id, address.name, number) + "-clear",\n',
             ),
         ),
         "tests/integration/test_rings.py::test_clear_is_honoured_by_a_running_worker",

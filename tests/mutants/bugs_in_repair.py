@@ -109,4 +109,11 @@ MUTANTS: Final = (
         ),
         f"{_DLQ_TESTS}::test_what_is_left",
     ),
+    Mutant(
+        "left-and-called-done",
+        "A drop or a redrive that has left something ends as if all were done, and a script goes on.",
+        (Patch("app/repair/result.py", "        return 1 if self.left else 0\n", "        return 0\n"),),
+        f"{_REPAIR_TESTS}::test_how_it_ends",
+        (f"{_QUARANTINE_TESTS}::test_what_is_chosen",),
+    ),
 )

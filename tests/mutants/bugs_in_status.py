@@ -72,4 +72,28 @@ MUTANTS: Final = (
         (Patch("agents/lanes.py", "if done > end and (lane is None", "if done < 0 and (lane is None"),),
         "tests/integration/test_faulty_address.py::test_lag_of_a_topic_that_is_another_one",
     ),
+    Mutant(
+        "names-are-markup",
+        "An ID or a group that looks like markup ends the verb that would show it, or is not seen.",
+        (
+            Patch(
+                "conf/terminal.py",
+                "    return found if found.is_terminal else _Plain(markup=False, emoji=False, width=_WIDTH_MAX)\n",
+                "    return found if found.is_terminal else _Plain(width=_WIDTH_MAX)\n",
+            ),
+        ),
+        "tests/unit/test_terminal.py::test_names_are_nobodys_commands",
+    ),
+    Mutant(
+        "names-steer-terminals",
+        "A handler's error or a producer's key clears the operator's screen, or writes what looks like another row.",
+        (
+            Patch(
+                "conf/terminal.py",
+                '        return super().render_str(printable(text, keep="\\n"), **options)\n',
+                "        return super().render_str(text, **options)\n",
+            ),
+        ),
+        "tests/unit/test_terminal.py::test_names_are_nobodys_commands",
+    ),
 )

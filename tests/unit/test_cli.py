@@ -3,6 +3,8 @@ from pathlib import Path
 
 import click
 import pytest
+from aiokafka.errors import IllegalStateError, NodeNotReadyError
+from confluent_kafka import KafkaError, KafkaException
 
 import app.verbs.topics
 from app import cli
@@ -220,3 +222,49 @@ def test_bridge_status_is_a_verb(
     """Wherever among the options it stands; here there is no bridge to tell of."""
     assert _run(*(each.format(config) for each in arguments)) == 2
     assert capsys.readouterr().err.startswith("ringfence: no bridges: add a [[bridges]]")
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (NodeNotReadyError("node 1"), "(NodeNotReadyError: node 1): look at the brokers"),
+        (KafkaException(KafkaError(KafkaError._TIMED_OUT, "no answer")), "no answer"),
+    ],
+)
+def test_cluster_gone_meanwhile(
+    error: Exception,
+    said: str,
+    config: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Wherever in a verb it is met, it is no internal error: one line, with what to do."""
+
+    def check(_settings: object, **_options: object) -> int:
+        raise error
+
+    monkeypatch.setattr(app.verbs.topics, "check", check)
+
+    assert _run("topics", "check", "--config", config) == 2
+    (line,) = capsys.readouterr().err.strip().splitlines()
+    assert said in line
+
+
+def test_a_client_used_wrongly(
+    config: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """That is ours: to be reported, with its trace."""
+
+    def check(_settings: object, **_options: object) -> int:
+        raise IllegalStateError("not assigned")
+
+    monkeypatch.setattr(app.verbs.topics, "check", check)
+
+    assert _run("topics", "check", "--config", config) == 2
+    assert "internal error, please report it" in capsys.readouterr().err
+
+
+def test_growth_by_mistake(config: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Some zeros too many are refused before a broker is asked for what would end it."""
+    assert _run("topics", "grow", "orders", "--partitions", "4000000", "--config", config) == 2
+    assert "4000000 is not in the range 1<=x<=100000" in capsys.readouterr().err

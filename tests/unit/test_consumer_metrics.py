@@ -23,7 +23,7 @@ from ringfence_client.record import Progress
 from ringfence_client.web import _Pages
 from ringfence_client.window import Window
 from ringfence_kafka.config.load import validate
-from tests.unit.test_window import Fetched
+from tests.support.windows import Fetched
 
 
 async def _handle(_: Any) -> None:

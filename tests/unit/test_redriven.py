@@ -2,7 +2,6 @@
 
 import dataclasses
 import random
-from typing import NamedTuple
 
 import pytest
 
@@ -11,24 +10,11 @@ from ringfence_client.memory import Memory
 from ringfence_client.record import Progress, decode, encode
 from ringfence_client.resuming import Log, resume
 from ringfence_client.window import Window
-
-
-class Fetched(NamedTuple):
-    """What of aiokafka's record a window looks at."""
-
-    offset: int
-    key: bytes | None = b"group"
-    value: bytes | None = b"value"
-    timestamp: int = 0
-    headers: tuple[tuple[str, bytes | None], ...] = ()
+from tests.support.windows import Fetched, of
 
 
 def _window(progress: Progress) -> Window:
     return Window(progress, memory=Memory(64 * 2**20))
-
-
-def _of(group: bytes | None, *offsets: int) -> list[Fetched]:
-    return [Fetched(each, group) for each in offsets]
 
 
 def _written(window: Window, **options: object) -> Progress:
@@ -47,7 +33,7 @@ def _do_next(window: Window) -> int | None:
 def test_takes_its_place() -> None:
     """A finished message comes once more before what waits of its group, and ``next`` never goes back."""
     window = _window(Progress(0))
-    window.feed(_of(b"a", 0, 1, 2))
+    window.feed(of(b"a", 0, 1, 2))
 
     assert [_do_next(window), _do_next(window)] == [0, 1]
     assert window.redrive(0, 1)
@@ -63,7 +49,7 @@ def test_takes_its_place() -> None:
 def test_asked_twice() -> None:
     """The same redrive changes nothing a second time, nor after it was done; the next number does."""
     window = _window(Progress(0))
-    window.feed(_of(b"a", 0))
+    window.feed(of(b"a", 0))
     _do_next(window)
 
     assert [window.redrive(0, 1), window.redrive(0, 1)] == [True, False]
@@ -78,7 +64,7 @@ def test_asked_twice() -> None:
 def test_what_is_due_anyway() -> None:
     """What is not finished needs no redrive."""
     window = _window(Progress(0))
-    window.feed(_of(b"a", 0, 1))
+    window.feed(of(b"a", 0, 1))
 
     assert not window.redrive(1, 1)
     assert not window.redrive(7, 1)
@@ -104,7 +90,7 @@ def test_survives_its_holder() -> None:
 def test_another_dead_letter() -> None:
     """What fails again counts as finished with its new dead letter; its attempts begin at one."""
     window = _window(Progress(0))
-    window.feed(_of(b"a", 0))
+    window.feed(of(b"a", 0))
     offset = window.ledger.acquire("handler")
     assert offset == 0
     window.begin(0)
@@ -128,7 +114,7 @@ def test_another_dead_letter() -> None:
 def test_redriven_before_its_end_is_noticed() -> None:
     """The letter is written, and the handler's turn has not ended yet: the record is brought afterwards."""
     window = _window(Progress(0))
-    window.feed(_of(b"a", 0))
+    window.feed(of(b"a", 0))
     window.ledger.acquire("handler")
     window.begin(0)
     window.buried([0])
@@ -146,7 +132,7 @@ def test_redriven_before_its_end_is_noticed() -> None:
 def test_blocked() -> None:
     """A blocked message is not finished, for a successor neither; redriven, it is tried from the first attempt on."""
     window = _window(Progress(0))
-    window.feed(_of(b"a", 0, 1))
+    window.feed(of(b"a", 0, 1))
     window.ledger.acquire("handler")
     window.begin(0)
     window.fail(0, 0)
@@ -157,7 +143,7 @@ def test_blocked() -> None:
     assert _written(window).blocked == (0,)
 
     after = _window(written)
-    after.feed(_of(b"a", 0, 1))
+    after.feed(of(b"a", 0, 1))
 
     assert after.blocked == {0}
     assert after.redrive(0, 1)
@@ -172,7 +158,7 @@ def test_unblocked_without_a_consumer(again: bool) -> None:
     window = _window(progress)
     window.unblock(b"a", 2)
     after = _window(_written(window))
-    after.feed(_of(b"a", *range(progress.next, 5)))
+    after.feed(of(b"a", *range(progress.next, 5)))
 
     assert after.missing() == []
     assert [_do_next(after) for _ in range(3)] == ([4, None, None] if again else [3, 4, None])
@@ -276,7 +262,7 @@ def test_purged_while_it_is_owed() -> None:
     window.unblock(b"a", 1)
     window.purge(b"a", 5)
     after = _window(_written(window))
-    after.feed(_of(b"a", 3, 4, 5))
+    after.feed(of(b"a", 3, 4, 5))
 
     assert after.missing() == []
     assert [_do_next(after), _do_next(after)] == [5, None]

@@ -8,9 +8,11 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from app.repair import showing
 from app.repair.pace import Pace
 from app.repair.quarantine import InputTopic, Publisher, Quarantine, find
 from app.repair.refused import Digest, Place, Refused, place_of, read
+from app.repair.result import Result
 from app.repair.selection import Selection, place, span
 from ringfence_kafka import runs
 from ringfence_kafka.config.load import validate
@@ -230,3 +232,61 @@ def test_offsets_in_a_line() -> None:
     assert runs.shown([3]) == "1 offset: 3"
     assert runs.shown([9, 1, 2, 3]) == "4 offsets: 1-3, 9"
     assert runs.shown(range(0, 40, 2), 2) == "20 offsets: 0, 2, …"
+
+
+@pytest.mark.parametrize(
+    ("done", "left", "code", "said"),
+    [
+        (0, 0, 1, ["nothing to do  there are no open letters that are meant"]),
+        (2, 0, 0, ["2 dropped, 0 left"]),
+        (2, 1, 1, ["left  1 (0/0): its holder does not answer", "2 dropped, 1 left"]),
+        (0, 2, 1, ["left  2 (0/0, …): its holder does not answer", "0 dropped, 2 left"]),
+    ],
+)
+def test_how_it_ends(
+    done: int, left: int, code: int, said: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What is left is told with why, and the exit code says that not all is done."""
+    refused = [read("q", Fetched(offset=each, partition=0)) for each in range(left)]
+    result = Result(done, [(each, "its holder does not answer") for each in refused])
+
+    assert result.tell(Selection(group=b"g"), "letters", "dropped") == code
+    assert capsys.readouterr().out.splitlines() == said
+
+
+def test_a_hostile_letter(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a handler said and what a producer chose neither steers the terminal nor is taken for markup; piped, each is one whole line."""
+    monkeypatch.setenv("COLUMNS", "40")
+    reason, group = "ValueError: [/b] \x1b[2J\nsecond line", b"\xff[red]"
+    headers = (("_RF_REASON", reason.encode()), ("_RF_CONSUMER_GROUP", b"[bold]g[/bold]"), ("x\x1b", None))
+    refused = read("q", Fetched(headers, key=group, value=b'{\n\t"a": "\x1b"}'))
+    showing.print_rows("orders.dlq", [showing.Row(refused, group, False, True)])
+    listed = capsys.readouterr().out
+    showing.print_one(refused, group, settled=False)
+    shown = capsys.readouterr().out
+
+    (row,) = (each for each in listed.splitlines() if "1/7" in each)
+    assert all(each in row for each in ("hex:ff5b7265645d", r"[/b] \x1b[2J\nsecond line"))
+    assert "orders.dlq of [bold]g[/bold]: 1 open" in listed
+    assert "\x1b" not in listed + shown
+    assert r"header          x\x1b: (none)" in shown
+    assert shown.endswith('{\n\t"a": "\\x1b"}\n')
+
+
+def test_columns(capsys: pytest.CaptureFixture[str]) -> None:
+    """What is the same in each row stands in the title, or nowhere."""
+
+    def told(*given: tuple[str, int]) -> list[str]:
+        found = [
+            read("q", Fetched((("_RF_CONSUMER_GROUP", group.encode()), ("_RF_REDRIVEN", b"%d" % redriven))))
+            for group, redriven in given
+        ]
+        showing.print_rows("q", [showing.Row(each, b"g", False, False) for each in found])
+        title, _, header, *_ = capsys.readouterr().out.splitlines()
+        return [title.strip(), *(each.strip() for each in header.strip("┃").split("┃"))]
+
+    assert told(("", 0)) == ["q: 1 open", "place", "age", "group", "reason"]
+    assert told(("a", 0), ("a", 1)) == [
+        "q of a: 2 open", "place", "age", "tried", "group", "redriven", "reason",
+    ]  # fmt: skip
+    assert told(("a", 0), ("", 0))[:4] == ["q: 2 open", "place", "age", "consumer group"]

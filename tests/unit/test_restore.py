@@ -2,11 +2,10 @@ import json
 import time
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, cast
+from typing import NamedTuple, cast
 
 import pytest
 
-from ringfence_kafka import log_reader
 from ringfence_kafka.config.settings import KafkaSettings
 from ringfence_kafka.errors import ForeignChangelogError
 from tables import codec
@@ -17,6 +16,7 @@ from tables.ring import ResidentIndex, Ring, Verdict
 from tables.store import DamagedStoreError, Store, StoredState, Writes
 from tables.table import LaneTable, Restored, TableOptions
 from tests.support.at_once import at_once, make_ring
+from tests.support.served_log import serve
 
 ALPHABET = [codec.encode_id(b"%c" % letter) for letter in b"abcdefghijklmnopqrstuvwxyz"]
 DAY_S = 86_400.0
@@ -760,16 +760,11 @@ def test_id_in_a_slot_of_a_former_size(store: Store, new_store: Callable[[], Sto
 def _served(log: Log, monkeypatch: pytest.MonkeyPatch) -> Callable[[LaneTable], Awaitable[Restored]]:
     """Opens tables over this log; only the consumer that would fetch its records is replaced."""
 
-    async def read(*arguments: Any) -> int:
-        *_, start, high_watermark, consume = arguments
-        await consume([each for each in log.records if start <= each.offset < high_watermark])
-        return int(high_watermark)
-
     async def open_table(table: LaneTable) -> Restored:
         _, restored = await table.open(KafkaSettings(), "changelog", 0, log.bounds())
         return restored
 
-    monkeypatch.setattr(log_reader, "read", read)
+    serve(monkeypatch, lambda: log.records)
     return open_table
 
 

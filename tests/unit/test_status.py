@@ -13,7 +13,6 @@ from app.status import consuming, verb, wording
 from app.status.findings import findings, quoted
 from app.status.model import NOBODY, Finding, Status
 from app.status.show import document
-from app.verbs import group_changes
 from ringfence_kafka import members
 from tests.support.standing import BRIDGE, STATUS, WORKER, with_lanes, with_share
 
@@ -198,17 +197,6 @@ def test_standing_comes_first() -> None:
 def test_quoted(group: str, shown: str) -> None:
     """As a shell takes it."""
     assert quoted(group) == shown
-
-
-@pytest.mark.parametrize(
-    ("key", "shown"),
-    [(b"g-1", "g-1"), ("g\u00fc".encode(), "g\u00fc"), (b"\xff", "hex:ff"), (b"\x1b[2J", "hex:1b5b324a"),
-     (b"hex:ff", "text:hex:ff"), (b"", "")],
-)  # fmt: skip
-def test_groups_as_the_verbs_take_them(key: bytes, shown: str) -> None:
-    """What is shown is what `groups skip` takes for that group."""
-    assert wording.group(key) == shown
-    assert group_changes.parse_name(shown) == key
 
 
 def test_nothing_steers_the_terminal() -> None:

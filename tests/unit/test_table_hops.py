@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from ringfence_kafka import log_reader
 from ringfence_kafka.config.settings import KafkaSettings
 from ringfence_kafka.hop import Source
 from tables import codec
@@ -19,6 +18,7 @@ from tables.hops import Arrival, HopMemory
 from tables.restore import ChangelogBounds
 from tables.store import Store
 from tables.table import Change, LaneTable, Restored, TableOptions
+from tests.support.served_log import serve
 from tests.unit.test_restore import Record
 
 TOPIC_ID = "AbC_-67890123456789012"
@@ -66,12 +66,7 @@ def log(monkeypatch: pytest.MonkeyPatch) -> Log:
     """Only the consumer that would fetch its records is replaced."""
     log = Log()
 
-    async def read(*arguments: Any) -> int:
-        *_, start, high_watermark, consume = arguments
-        await consume([each for each in log.records if start <= each.offset < high_watermark])
-        return int(high_watermark)
-
-    monkeypatch.setattr(log_reader, "read", read)
+    serve(monkeypatch, lambda: log.records)
     return log
 
 

@@ -35,3 +35,25 @@ def test_whole_when_piped(capsys: pytest.CaptureFixture[str], monkeypatch: pytes
 
     rows = [each for each in capsys.readouterr().out.splitlines() if NAME in each]
     assert [each.count("x" * 40) for each in rows] == [8]
+
+
+HOSTILE = ("[red]x[/red]", "[/a]", "\x1b[2Jgone", ":warning:", "[link=http://x]y", "a\rb", "\u202egnp")
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_names_are_nobodys_commands(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """In the first column, in others and in a title, and in a line: neither markup nor a terminal's commands; all of it is there."""
+    table = Table("lane", "other", title=name)
+    table.add_row(name, name)
+    console = terminal.console()
+    terminal.tell(table, console)
+    console.print(name, highlight=False)
+    out = capsys.readouterr().out
+
+    assert out.count(terminal.printable(name)) == 4
+    assert out.replace("\n", "").isprintable()
+
+
+def test_what_is_kept() -> None:
+    """A value that is text keeps its lines."""
+    assert terminal.printable("a\n\tb\x07\u00fc", keep="\n\t") == "a\n\tb\\x07\u00fc"

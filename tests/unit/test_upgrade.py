@@ -5,7 +5,7 @@ import json
 import lzma
 import tarfile
 import tomllib
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -13,13 +13,13 @@ import pytest
 
 from agents.bridge import note
 from ringfence_client import record
-from ringfence_kafka import log_reader
 from ringfence_kafka.config.settings import KafkaSettings
 from tables import codec
 from tables.restore import ChangelogBounds
 from tables.ring import Verdict
 from tables.table import LaneTable, Restored, TableOptions
 from tests.support.deployment import ROOT
+from tests.support.served_log import serve
 
 RELEASES: Final = ROOT / "tests" / "fixtures" / "releases"
 VERSIONS: Final = sorted(each.name for each in RELEASES.iterdir() if each.is_dir())
@@ -77,24 +77,13 @@ def _opening(
     records = kept.records(f"ringfence-{address}-changelog", partition)
     end = records[-1].offset + 2  # and the marker
 
-    async def read(
-        kafka: KafkaSettings,
-        topic: str,
-        partition: int,
-        start: int,
-        high_watermark: int,
-        consume: Callable[[Sequence[Any]], Awaitable[None]],
-    ) -> int:
-        await consume([each for each in records if start <= each.offset < high_watermark])
-        return high_watermark
-
     async def opened(table: LaneTable) -> Restored:
         _, restored = await table.open(
             KafkaSettings(), "changelog", partition, ChangelogBounds(0, end, YEARS_S)
         )
         return restored
 
-    monkeypatch.setattr(log_reader, "read", read)
+    serve(monkeypatch, lambda: records)
     return opened
 
 

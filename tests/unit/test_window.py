@@ -1,6 +1,5 @@
 import dataclasses
 import random
-from typing import NamedTuple
 
 import pytest
 
@@ -8,25 +7,12 @@ from ringfence_client import window as window_module
 from ringfence_client.memory import Memory
 from ringfence_client.record import Progress
 from ringfence_client.window import AHEAD, Window
-
-
-class Fetched(NamedTuple):
-    """What of aiokafka's record a window looks at."""
-
-    offset: int
-    key: bytes | None = b"group"
-    value: bytes | None = b"value"
-    timestamp: int = 0
-    headers: tuple[tuple[str, bytes | None], ...] = ()
+from tests.support.windows import Fetched, of
 
 
 def _window(progress: Progress, *, bytes_max: int = 64 * 2**20, **options: int) -> Window:
     """``bytes_max``: what it may use, being alone."""
     return Window(progress, memory=Memory(bytes_max * 16 // 9), **options)
-
-
-def _of(group: bytes | None, *offsets: int) -> list[Fetched]:
-    return [Fetched(each, group) for each in offsets]
 
 
 def _finish_next(window: Window) -> int | None:
@@ -50,7 +36,7 @@ def test_fed_and_finished() -> None:
     """What is fed is to be done, by as many handlers as it brought groups; ``next`` follows the lowest that is not finished."""
     window = _window(Progress(10))
 
-    assert window.feed(_of(b"a", 10, 11) + _of(b"b", 12)) == 2
+    assert window.feed(of(b"a", 10, 11) + of(b"b", 12)) == 2
     assert (window.next, window.end, window.undone) == (10, 13, 3)
 
     first = window.ledger.acquire("x")
@@ -71,7 +57,7 @@ def test_fed_and_finished() -> None:
 def test_holes() -> None:
     """Offsets that nothing was read of, within what is fed and after it, hold nothing up."""
     window = _window(Progress(0))
-    window.feed(_of(b"a", 3, 7))
+    window.feed(of(b"a", 3, 7))
     window.reached(20)
 
     assert window.next == 3
@@ -83,9 +69,9 @@ def test_holes() -> None:
 def test_fetched_twice() -> None:
     """What was fed already is dropped, as after a seek that came in between; so is a position from before it."""
     window = _window(Progress(5))
-    window.feed(_of(b"a", 5, 6))
+    window.feed(of(b"a", 5, 6))
 
-    assert window.feed(_of(b"a", 4, 5, 6, 7) + _of(b"b", 5, 8)) == 1
+    assert window.feed(of(b"a", 4, 5, 6, 7) + of(b"b", 5, 8)) == 1
     assert window.undone == 4
 
     window.reached(6)
@@ -97,7 +83,7 @@ def test_stored_runs() -> None:
     """What the last holder finished above ``next`` is not done again, and is written down again."""
     window = _window(Progress(5, [(6, 8), (10, 11)]))
 
-    assert window.feed(_of(b"a", *range(5, 12))) == 1
+    assert window.feed(of(b"a", *range(5, 12))) == 1
     assert [_finish_next(window) for _ in range(5)] == [5, 8, 9, 11, None]
     assert window.next == 12
 
@@ -107,7 +93,7 @@ def test_next_begins_finished() -> None:
     window = _window(Progress(5, [(5, 8)]))
 
     assert window.next == 8
-    assert window.feed(_of(b"a", 8)) == 1
+    assert window.feed(of(b"a", 8)) == 1
 
 
 # -- attempts -----------------------------------------------------------------------------------------------------
@@ -116,7 +102,7 @@ def test_next_begins_finished() -> None:
 def test_attempts() -> None:
     """Attempts go on from what the last holder wrote; one that is taken back does not count; a finish forgets them."""
     window = _window(Progress(0, (), {1: 2}))
-    window.feed(_of(b"a", 0) + _of(b"b", 1))
+    window.feed(of(b"a", 0) + of(b"b", 1))
 
     assert [window.begin(0), window.begin(0), window.begin(1)] == [1, 2, 3]
 
@@ -148,7 +134,7 @@ def test_reserved() -> None:
 
     assert window.reserved == 0
 
-    window.feed(_of(b"a", 0))
+    window.feed(of(b"a", 0))
 
     assert window.progress("holder", "").reserved == 1 + AHEAD
 
@@ -160,7 +146,7 @@ def test_reserved() -> None:
 def test_progress() -> None:
     """A record holds what a successor needs: everything but what is fetched."""
     window = _window(Progress(0))
-    window.feed(_of(b"a", 0, 2) + _of(b"b", 4))
+    window.feed(of(b"a", 0, 2) + of(b"b", 4))
     window.begin(0)
     window.ledger.acquire("x")
     window.ledger.acquire("y")
@@ -177,7 +163,7 @@ def test_progress() -> None:
 def test_buried() -> None:
     """What becomes a dead letter counts as finished with the record that its letter goes with, and keeps its group until then."""
     window = _window(Progress(0))
-    window.feed(_of(b"a", 0, 1))
+    window.feed(of(b"a", 0, 1))
     window.begin(0)
     window.fail(0, 7)
     window.ledger.acquire("x")
@@ -261,7 +247,7 @@ def test_half_in_bytes() -> None:
 def test_stuck_group(finished: int) -> None:
     """A stuck group with a backlog, whatever part of its share it has kept, never keeps the others from being fetched."""
     window = _window(Progress(0), records_max=1_000)
-    window.feed(_of(b"stuck", *range(800)))
+    window.feed(of(b"stuck", *range(800)))
     for _ in range(finished):
         _finish_next(window)
 
@@ -303,8 +289,8 @@ def test_look_in_vain() -> None:
 def test_look_while_little_happens() -> None:
     """Where few messages are finished there is time to look, though the last look was in vain."""
     window = _window(Progress(0), records_max=2_000)
-    window.feed(_of(b"a", *range(1_900)))
-    window.feed(_of(b"a", *range(1_900, 2_000)))
+    window.feed(of(b"a", *range(1_900)))
+    window.feed(of(b"a", *range(1_900, 2_000)))
     _quick(window, 125)
 
     assert not window.wants_more(1)
@@ -319,11 +305,11 @@ def test_parked_at_most(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is parked is bounded too."""
     monkeypatch.setattr(window_module, "PARKED_MAX", 50)
     window = _window(Progress(0), records_max=10)
-    window.feed(_of(b"a", *range(54)))
+    window.feed(of(b"a", *range(54)))
 
     assert window.wants_more(1)
 
-    window.feed(_of(b"a", 54))
+    window.feed(of(b"a", 54))
 
     assert not window.wants_more(1)
 
@@ -334,7 +320,7 @@ def test_parked_at_most(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_skipped() -> None:
     """A skip drops the first message of a group that nobody owns, kept or parked, and its attempts."""
     window = _window(Progress(0), records_max=10)
-    window.feed(_of(b"a", 0, 1) + _of(b"b", 2))
+    window.feed(of(b"a", 0, 1) + of(b"b", 2))
     window.attempts[0] = 3
     window.ledger.acquire("x")
 
@@ -351,7 +337,7 @@ def test_skipped() -> None:
 def test_purged() -> None:
     """A purge drops what nobody acquired of a group, kept or parked or yet to be fetched below an offset, and no more."""
     window = _window(Progress(0), records_max=4)
-    window.feed(_of(b"a", 0, 1, 2, 3) + _of(b"b", 4))
+    window.feed(of(b"a", 0, 1, 2, 3) + of(b"b", 4))
     window.ledger.acquire("x")
 
     assert window.counts["parked"] == 2
@@ -360,7 +346,7 @@ def test_purged() -> None:
 
     successor = _window(window.progress("me", ""))
     for each in (window, successor):
-        each.feed(_of(b"a", 0, 1, 2, 3) + _of(b"b", 4) + _of(b"a", 6, 7, 8) + _of(b"b", 9))
+        each.feed(of(b"a", 0, 1, 2, 3) + of(b"b", 4) + of(b"a", 6, 7, 8) + of(b"b", 9))
 
         assert each.purge(b"none", 0) == 0
 
@@ -373,7 +359,7 @@ def test_purged() -> None:
 def test_skip_reaches_the_record() -> None:
     """What is skipped is finished for a successor."""
     window = _window(Progress(0))
-    window.feed(_of(b"a", 0) + _of(b"b", 1))
+    window.feed(of(b"a", 0) + of(b"b", 1))
 
     assert window.skip(b"b") == 1
 
@@ -386,7 +372,7 @@ def test_parked_messages_of_another_log() -> None:
     """Where another group or another time stands at a parked offset the log is another one: nothing of what was read is kept."""
     for stranger in (Fetched(4, timestamp=7), Fetched(4, b"other"), Fetched(4, None)):
         window = _window(Progress(0), records_max=4)
-        window.feed(_of(b"group", *range(6)))
+        window.feed(of(b"group", *range(6)))
 
         assert window.resident.parked == {2, 3, 4, 5}
         assert not window.unpark([Fetched(2), Fetched(3), stranger], always=True)

@@ -1,0 +1,50 @@
+"""The names of message groups, as a person writes and reads them. Pure."""
+
+from typing import Final
+
+from ringfence_kafka.errors import RingfenceError
+
+NAME_SHOWN_MAX: Final = 100
+"""In a table, of which nothing else could be seen beside a name without end; ``--json`` has all."""
+
+
+class GroupNameError(RingfenceError):
+    """A name that cannot be read as what it says it is."""
+
+
+def parse(text: str) -> bytes:
+    """A group's name as a person writes it: text, ``hex:…`` for other bytes, ``text:…`` for a text that begins so.
+
+    Raises:
+        GroupNameError: what follows ``hex:`` is not that.
+    """
+    if text.startswith("hex:"):
+        try:
+            return bytes.fromhex(text[4:])
+        except ValueError as error:
+            raise GroupNameError(
+                f"{text!r} is no hex ({error}): fix it, or write text:{text} if the name itself begins so"
+            ) from error
+    return text.removeprefix("text:").encode()
+
+
+def shown(name: bytes) -> str:
+    """A group as :func:`parse` takes it: text where it can be printed and is read as itself, else ``hex:…``.
+
+    A name that no shell hands on as it is, such as none at all or one that begins like an option, is shown as ``text:…``.
+    """
+    try:
+        text = name.decode()
+    except UnicodeDecodeError:
+        return f"hex:{name.hex()}"
+    if not text.isprintable():  # it may steer a terminal
+        return f"hex:{name.hex()}"
+    return f"text:{text}" if not text or text.startswith(("hex:", "text:", "-")) else text
+
+
+def in_table(name: bytes | None) -> str:
+    """The same where there is little room; what is cut ends so that it cannot be taken for all."""
+    if name is None:
+        return "(none)"
+    text = shown(name)
+    return text if len(text) <= NAME_SHOWN_MAX else f"{text[:NAME_SHOWN_MAX]}… ({len(name):,} bytes)"

@@ -1,0 +1,81 @@
+"""A lane of which a verb writes the changelog: as the lane itself, whose former owner is fenced."""
+
+import asyncio
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final, Self
+
+from agents import journal
+from agents.changelog import batches_of
+from agents.topic_faults import missing_journal
+from ringfence_kafka import wire
+from ringfence_kafka.cluster import Cluster
+from ringfence_kafka.config.settings import AddressSettings, Settings
+from ringfence_kafka.errors import MissingTopicError
+from ringfence_kafka.producer import Outgoing, TransactionalProducer
+
+WRITE_LIMIT_S: Final = 30.0
+
+
+async def require_journal(settings: Settings, cluster: Cluster) -> None:
+    """Before anybody is fenced: what a lane is told by order stands in the journal too.
+
+    Raises:
+        MissingTopicError: there is none.
+    """
+    name = wire.journal_topic(settings.app.id)
+    if name not in await cluster.partition_counts([name]):
+        raise MissingTopicError(missing_journal(settings.app.id))
+
+
+class OwnedLane:
+    """From when it is entered nobody else writes for the lane, until somebody opens it again."""
+
+    def __init__(self, settings: Settings, address: AddressSettings, number: int) -> None:
+        self._app_id = settings.app.id
+        self._address = address.name
+        self._number = number
+        self._producer = TransactionalProducer(
+            settings.kafka,
+            wire.transactional_id(settings.app.id, address.name, number),
+            wire.lane_name(address.name, number),
+        )
+
+    async def __aenter__(self) -> Self:
+        """Fence who had it.
+
+        Raises:
+            KafkaTimeoutError: the transaction coordinator does not answer.
+        """
+        async with self._producer.kept():
+            await self._producer.fence()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._producer.discard()
+
+    def told(
+        self,
+        event: journal.RingEvent,
+        name: str,
+        capacities: tuple[int, int],
+        next_offsets: Mapping[str, int],
+    ) -> Outgoing:
+        """What the journal is to say of it, by a name that it knows. See :func:`agents.journal.outgoing`."""
+        builder = self._producer.builder()
+        return journal.outgoing(builder, self._app_id, event, name, self._number, capacities, next_offsets)
+
+    async def write(
+        self, entries: Iterable[tuple[bytes, bytes | None]], told: Sequence[Outgoing] = ()
+    ) -> None:
+        """Changelog records, in their order, and what the journal is told, in one transaction.
+
+        Raises:
+            FencedError: somebody has opened the lane meanwhile.
+            TopicError: a topic does not take a record.
+            KafkaError: refused; whether it is written is unknown.
+            TimeoutError: the same, for want of an answer.
+        """
+        changelog = wire.changelog_topic(self._app_id, self._address)
+        batches = batches_of(changelog, self._number, entries, self._producer.builder)
+        async with asyncio.timeout(WRITE_LIMIT_S):
+            await self._producer.transact([*batches, *told], {}, self._app_id)

@@ -1,0 +1,23 @@
+"""Where what a lane has not judged begins."""
+
+import pytest
+
+from app.verbs.unread import unjudged_from
+from tables.codec import Meta
+
+
+@pytest.mark.parametrize(
+    ("meta", "committed", "start", "begin"),
+    [
+        (None, None, 7, 7),
+        (None, 9, 7, 9),
+        (Meta(10, 5, 0, {"orders": 12}, {}, "i"), 9, 7, 12),  # written before topics were told apart
+        (Meta(10, 5, 0, {"orders": 12}, {}, "i", topic_ids={"orders": "now"}), 15, 7, 15),
+        (Meta(10, 5, 0, {"orders": 12}, {}, "i", topic_ids={"orders": "now"}), None, 20, 20),
+        (Meta(10, 5, 0, {"orders": 12}, {}, "i", topic_ids={"orders": "before"}), 9, 0, 0),
+        (Meta(10, 5, 0, {}, {}, "i", topic_ids={"orders": "now"}), None, 3, 3),
+    ],
+)
+def test_begin_of_what_is_left(meta: Meta | None, committed: int | None, start: int, begin: int) -> None:
+    """Where the lane's opening would begin; what was judged of a topic that was deleted says nothing of the one that is there now."""
+    assert unjudged_from("orders", "now", meta, committed, start) == begin
