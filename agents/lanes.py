@@ -4,8 +4,6 @@ import asyncio
 import contextlib
 import functools
 import logging
-import math
-import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
@@ -15,9 +13,11 @@ from aiokafka.errors import KafkaError
 from agents.address_faults import AddressFaults, shown
 from agents.batch import FetchedBatch
 from agents.kept_tables import KeptTables
+from agents.lags import Lags, Partition
 from agents.lane import Lane, LaneState
 from agents.opening import QUESTION_LIMIT_S, Opening
 from agents.ownership import Ownership
+from agents.unreadable import Unreadable
 from ringfence_kafka import wire
 from ringfence_kafka.cluster import Cluster
 from ringfence_kafka.config.settings import Settings
@@ -26,11 +26,6 @@ from ringfence_kafka.slices import Slices
 from tables.codec import Meta
 
 log: Final = logging.getLogger("ringfence.worker")
-
-UNREADABLE_S: Final = 5.0
-"""A partition counts as unreadable for so long after a fetch was refused; the next comes much sooner."""
-Partition = tuple[str, int]
-"""Topic and partition number."""
 
 
 class Lanes:
@@ -66,11 +61,10 @@ class Lanes:
         self.kept: KeptTables[Partition] = KeptTables()
         self._halves: dict[Partition, str] = {}
         """Lanes of which the group gave us one half only, by input topic and partition: the half that is missing."""
-        self._lags: dict[Partition, int | None] = {}
+        self.lags = Lags(cluster)
         self._explaining: asyncio.Task[None] | None = None
         """Says why."""
-        self._unreadable: dict[Partition, tuple[float, str]] = {}
-        """Partitions whose fetch was refused: when last, by the monotonic clock, and why."""
+        self.refused_reads = Unreadable()
         self._slices = Slices()
         self._lock = asyncio.Lock()
         self._assigned = False
@@ -158,31 +152,21 @@ class Lanes:
             and all(lane.state is LaneState.OPEN for lane in self._lanes.values())
         )
 
-    def note_unreadable(self, topic: str, partition: int, reason: str) -> None:
-        """The fetch of a partition was refused; it is tried again all the time. Called in any thread."""
-        known = self._unreadable.get((topic, partition))
-        now = time.monotonic()
-        self._unreadable[topic, partition] = (now, reason)
-        if known is None or now - known[0] > UNREADABLE_S:
-            log.warning("%s/%d may not be read, its lane waits: %s", topic, partition, reason)
-
     @property
     def unreadable(self) -> list[str]:
         """Partitions of ours that may not be read, each with the reason."""
-        since = time.monotonic() - UNREADABLE_S
         return [
-            f"{topic}/{partition} may not be read: {reason}"
-            for (topic, partition), (when, reason) in list(self._unreadable.items())
-            if when > since and (self._inputs.get(topic, ""), partition) in self._lanes
+            why
+            for (topic, partition), why in self.refused_reads.all().items()
+            if (self._inputs.get(topic, ""), partition) in self._lanes
         ]
 
     def state_of(self, lane: Lane) -> tuple[LaneState, str]:
         """State and reason as shown: an open lane that can read nothing waits as one that retries."""
         if lane.state is LaneState.OPEN:
             for topic in (lane.opening.address.input_topic, lane.opening.forward_topic):
-                when, reason = self._unreadable.get((topic, lane.opening.partition), (-math.inf, ""))
-                if when > time.monotonic() - UNREADABLE_S:
-                    return LaneState.RETRYING, f"{topic}/{lane.opening.partition} may not be read: {reason}"
+                if (why := self.refused_reads.why(topic, lane.opening.partition)) is not None:
+                    return LaneState.RETRYING, why
         return lane.state, lane.reason
 
     @property
@@ -259,39 +243,8 @@ class Lanes:
         return found
 
     async def measure_lag(self) -> None:
-        """Ask for the end of each lane's input, whatever its state is, and whether the cluster still fits the lane."""
-        places = [*self._lanes, *self._halves]
-        lags = await asyncio.gather(*(self._look_at(each) for each in places))
-        self._lags = dict(zip(places, lags, strict=True))
-
-    async def _look_at(self, place: Partition) -> int | None:
-        """One lane, which may be the only one whose topic does not answer; its lag."""
-        lane, lag = self._lanes.get(place), None
-        with contextlib.suppress(KafkaError, OSError, TimeoutError):
-            async with asyncio.timeout(QUESTION_LIMIT_S):
-                end = await self._cluster.high_watermark(*place)
-                done = await self._done(place)
-                if done > end and (lane is None or lane.state is not LaneState.OPEN):
-                    # It was processed up to where another topic of that name ended, and nothing of this one is.
-                    done = await self._cluster.log_start(*place)
-                lag = max(0, end - done)
-                if lane is not None:
-                    await lane.compare()
-        return lag
-
-    async def _done(self, place: Partition) -> int:
-        """Up to where a lane's input is processed; of one that was never open here, as the group knows it."""
-        lane = self._lanes.get(place)
-        if lane is not None and lane.cursors:
-            return lane.next
-        committed, start = await asyncio.gather(
-            self._cluster.committed(*place), self._cluster.log_start(*place)
-        )
-        return max(committed or 0, start)
-
-    def lag(self, place: Partition) -> int | None:
-        """Input records of a lane that are there and not yet processed, when last asked; None = the cluster does not tell."""
-        return self._lags.get(place)
+        """Ask how far each lane is behind, and whether the cluster still fits it."""
+        await self.lags.measure(self._lanes, self._halves)
 
     async def look_at_topics(self) -> None:
         """Ask whether the topics of all addresses are as they must be; open lanes of one whose are not stop."""

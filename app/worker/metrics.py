@@ -162,12 +162,12 @@ def _gauges(lanes: Lanes) -> Iterable[Metric]:
         seconds = lane.seconds_covered()
         if seconds is not None:
             covered.add_metric(label, seconds)
-        lag.add_metric(label, _or_nan(lanes.lag(place)))
+        lag.add_metric(label, _or_nan(lanes.lags.of(place)))
     for place in lanes.halves:
         label = lanes.labels(place)
         is_open.add_metric(label, 0)
         states.add_metric([*label, LaneState.REFUSED.value], 1)
-        lag.add_metric(label, _or_nan(lanes.lag(place)))
+        lag.add_metric(label, _or_nan(lanes.lags.of(place)))
     faults = GaugeMetricFamily(
         "ringfence_address_faults",
         "Faults of the topics of an address, as /health names them.",

@@ -22,9 +22,9 @@ class ProgressLine:
         """The line after so many seconds."""
         open_lanes = sum(lanes.state_of(each)[0] is LaneState.OPEN for each in lanes.lanes)
         waiting = [
-            lanes.lag((each.opening.address.input_topic, each.opening.partition)) for each in lanes.lanes
+            lanes.lags.of((each.opening.address.input_topic, each.opening.partition)) for each in lanes.lanes
         ]
-        waiting += [lanes.lag(each) for each in lanes.halves]
+        waiting += [lanes.lags.of(each) for each in lanes.halves]
         totals: Counter[str] = Counter()
         for counts in lanes.totals().values():
             totals.update(counts)

@@ -159,7 +159,7 @@ def create_app(settings: Settings, known: Faults | None = None, denied: Faults |
     faults = AddressFaults(settings, app.cluster, known, denied, functools.partial(_denied, settings))
     metrics = Metrics()
     app.lanes = Lanes(settings, app.cluster, faults, metrics.observe)
-    app.transport.unreadable = app.lanes.note_unreadable
+    app.transport.unreadable = app.lanes.refused_reads.note
     app.transport.excluded = lambda reason: app.end(
         f"{reason}: allow Read on the group {settings.app.id}, then start it again"
     )

@@ -69,7 +69,7 @@ MUTANTS: Final = (
     Mutant(
         "lag-of-a-recreated-topic-is-nought",
         "A refused lane whose input was created again shows no lag, and messages wait unseen.",
-        (Patch("agents/lanes.py", "if done > end and (lane is None", "if done < 0 and (lane is None"),),
+        (Patch("agents/lags.py", "if done > end and (lane is None", "if done < 0 and (lane is None"),),
         "tests/integration/test_faulty_address.py::test_lag_of_a_topic_that_is_another_one",
     ),
     Mutant(
