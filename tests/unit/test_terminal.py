@@ -27,6 +27,21 @@ def test_the_first_column_is_never_cut(width: int) -> None:
     assert NAME in output.getvalue()
 
 
+def test_a_name_without_end() -> None:
+    """It folds, all of it is there, and so is what the row says."""
+    output = io.StringIO()
+    table = Table("group", "depth")
+    table.add_row("x" * 117, "17")
+    table.add_row("short", "18")
+
+    terminal.tell(table, Console(file=output, width=80, force_terminal=True, color_system=None))
+
+    shown = output.getvalue()
+    assert shown.count("x") == 117
+    assert "17" in shown
+    assert "18" in shown
+
+
 def test_whole_when_piped(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     """Without a terminal each row is one line with all of it, whatever COLUMNS says."""
     monkeypatch.setenv("COLUMNS", "40")
