@@ -6,18 +6,12 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from ringfence_kafka.printing import printable
+
 _WIDTH_MAX: Final = 100_000
 """More than any table has: without a terminal nothing is cut or folded."""
 _NAME_ROOM_MIN: Final = 40
 """Columns that a name gets in any window."""
-
-
-def printable(text: str, keep: str = "") -> str:
-    """What came from others, without what steers a terminal; but with the characters of ``keep``."""
-    return "".join(
-        each if each.isprintable() or each in keep else each.encode("unicode_escape").decode()
-        for each in text
-    )
 
 
 class _Plain(Console):

@@ -7,6 +7,7 @@ from rich.console import Console
 from rich.table import Table
 
 from conf import terminal
+from ringfence_kafka.printing import printable
 
 NAME = "orders-of-a-very-long-name-indeed-0"
 
@@ -65,10 +66,10 @@ def test_names_are_nobodys_commands(name: str, capsys: pytest.CaptureFixture[str
     console.print(name, highlight=False)
     out = capsys.readouterr().out
 
-    assert out.count(terminal.printable(name)) == 4
+    assert out.count(printable(name)) == 4
     assert out.replace("\n", "").isprintable()
 
 
 def test_what_is_kept() -> None:
     """A value that is text keeps its lines."""
-    assert terminal.printable("a\n\tb\x07\u00fc", keep="\n\t") == "a\n\tb\\x07\u00fc"
+    assert printable("a\n\tb\x07\u00fc", keep="\n\t") == "a\n\tb\\x07\u00fc"
