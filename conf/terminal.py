@@ -6,16 +6,12 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from ringfence_kafka.printing import printable
+
 _WIDTH_MAX: Final = 100_000
 """More than any table has: without a terminal nothing is cut or folded."""
-
-
-def printable(text: str, keep: str = "") -> str:
-    """What came from others, without what steers a terminal; but with the characters of ``keep``."""
-    return "".join(
-        each if each.isprintable() or each in keep else each.encode("unicode_escape").decode()
-        for each in text
-    )
+_NAME_ROOM_MIN: Final = 40
+"""Columns that a name gets in any window."""
 
 
 class _Plain(Console):
@@ -32,13 +28,16 @@ def console() -> Console:
 
 
 def tell(table: Table, to: Console | None = None) -> None:
-    """Print a table. What each row is about, its first column, is never cut: others fold first, then the last ones are."""
+    """Print a table. What each row is about, its first column, is never cut: others fold first, then the last ones are.
+
+    Only a name that would leave the others no room folds, too.
+    """
     to = to or console()
     if table.columns:
         first, *rest = table.columns
-        first.no_wrap = True
-        cells = (first.header, *first.cells)
-        first.min_width = max(to.render_str(str(each)).cell_len for each in cells)
-        for each in rest:
+        longest = max(to.render_str(str(each)).cell_len for each in (first.header, *first.cells))
+        if longest <= max(_NAME_ROOM_MIN, to.width // 2):
+            first.no_wrap, first.min_width = True, longest
+        for each in (first, *rest):
             each.overflow = "fold"
     to.print(table)

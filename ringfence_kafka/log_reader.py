@@ -16,6 +16,7 @@ from aiokafka.errors import TopicAuthorizationFailedError
 from ringfence_kafka import insides
 from ringfence_kafka.access import consumer_options
 from ringfence_kafka.config.settings import KafkaSettings
+from ringfence_kafka.errors import RingfenceError
 
 STALL_LIMIT_S: Final = 90.0
 """Longer than any transaction of ours can stay open."""
@@ -36,7 +37,7 @@ TAIL_OFFSETS: Final = 64
 LOOK_LIMIT_S: Final = 5.0
 
 
-class LogStalledError(Exception):
+class LogStalledError(RingfenceError):
     """The last stable offset stays behind the high watermark: a transaction does not end."""
 
 

@@ -5,9 +5,11 @@ import logging
 import time
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Final
+from typing import Any, Final
 
 from aiokafka.errors import KafkaError
+
+from ringfence_kafka.printing import printable
 
 FORMAT: Final = "%(asctime)s %(levelname)-7s %(name)s: %(message)s"
 
@@ -45,6 +47,19 @@ class Repeats(logging.Filter):
             return False
         self._last[what] = now
         return True
+
+
+class TextFormatter(logging.Formatter):
+    """One line an event, whatever names and reasons a message quotes; a trace has its lines, and steers no terminal either."""
+
+    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - logging calls it so
+        """The line."""
+        of_others = not record.name.startswith("ringfence")
+        return printable(super().formatMessage(record), keep="\n\t" if of_others else "")
+
+    def formatException(self, ei: Any) -> str:  # noqa: N802 - as above
+        """The trace, which ends with what the exception says."""
+        return printable(super().formatException(ei), keep="\n\t")
 
 
 class JsonFormatter(logging.Formatter):
@@ -86,11 +101,10 @@ def choose(*, level: str | None = None, as_json: bool | None = None) -> None:
 
 def configure() -> None:
     """Set up logging once, at the start of a process."""
-    logging.basicConfig(format=FORMAT, level=logging.WARNING, force=True)
+    logging.basicConfig(level=logging.WARNING, force=True)
     for handler in logging.getLogger().handlers:
         handler.addFilter(Repeats())
-        if _chosen.as_json:
-            handler.setFormatter(JsonFormatter())
+        handler.setFormatter(JsonFormatter() if _chosen.as_json else TextFormatter(FORMAT))
     logging.getLogger("ringfence").setLevel(_chosen.level.upper())
     for name in _NOISY:
         logging.getLogger(name).setLevel(logging.WARNING)

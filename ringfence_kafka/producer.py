@@ -20,6 +20,7 @@ from aiokafka.errors import (
     ProducerFenced,
     UnknownTopicOrPartitionError,
 )
+from aiokafka.producer.message_accumulator import BatchBuilder
 from aiokafka.structs import OffsetAndMetadata
 
 from ringfence_kafka import insides, wire
@@ -260,6 +261,11 @@ class TransactionalProducer:
                 async with asyncio.timeout(DISCARD_TIMEOUT_S):
                     await self._producer.client.close()
             await end_sender(self._producer)
+
+
+def empty_batch() -> Builder:
+    """A record batch of no producer's, to see how large it becomes."""
+    return BatchBuilder(BATCH_BYTES_MAX, 0, is_transactional=1)
 
 
 def _attach(producer: AIOKafkaProducer, share: ClientShare) -> None:

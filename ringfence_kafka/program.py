@@ -143,10 +143,13 @@ def run(command: click.Command, arguments: Sequence[str] | None, name: str) -> N
 def _of_the_cluster(error: Exception) -> str | None:
     """What is said where it is a client's of Kafka: the cluster went away, or refused. None = it is not; or a client was used wrongly."""
     ours, theirs = sys.modules.get("aiokafka.errors"), sys.modules.get("confluent_kafka")
-    if ours is not None and isinstance(error, ours.KafkaError):
-        if isinstance(error, ours.IllegalStateError):
-            return None
-    elif theirs is None or not isinstance(error, theirs.KafkaException):
+    if ours is not None and isinstance(error, ours.IllegalStateError):
+        return None
+    if not (
+        isinstance(error, TimeoutError)
+        or (ours is not None and isinstance(error, ours.KafkaError))
+        or (theirs is not None and isinstance(error, theirs.KafkaException))
+    ):
         return None
     return (
         f"the cluster does not do what it was asked for ({said(error)}): look at the brokers and at this user's rights, and run it "

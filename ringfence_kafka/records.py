@@ -13,6 +13,8 @@ from aiokafka.errors import CorruptRecordException
 from aiokafka.record.default_records import _DefaultRecordBatchPy
 from aiokafka.record.memory_records import MemoryRecords, _MemoryRecordsPy
 
+from ringfence_kafka.printing import printable
+
 NAME_SHOWN_MAX: Final = 100
 """Characters of a malformed name in a reason: it goes into a header of the quarantine's record, which must fit, and into the log."""
 
@@ -117,9 +119,7 @@ class _LenientBatch(_DefaultRecordBatchPy):  # type: ignore[misc]
 def _shown(name: str) -> str:
     """On one line, cut where it is long."""
     cut = name if len(name) <= NAME_SHOWN_MAX else name[: NAME_SHOWN_MAX - 1] + "…"
-    return "".join(
-        each if each.isprintable() else each.encode("unicode_escape").decode("ascii") for each in cut
-    )
+    return printable(cut)
 
 
 class _Lenient(bytearray):

@@ -1,7 +1,6 @@
 """Dead letters: their messages, which still stand in the accepted topic, are done once more by whoever holds the partition."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import replace
 from itertools import groupby
 from typing import Any, Final, NamedTuple
 
@@ -76,7 +75,8 @@ class LetterRedrive:
             )
 
     def _leave(self, letters: Any, reason: str) -> None:
-        self.result.left += ((replace(each.refused, value=None), reason) for each in letters)
+        for each in letters:
+            self.result.leave(each.refused, reason)
 
     async def _sound(self, found: Sequence[Refused]) -> list["_Sound"]:
         """Those that may be redriven; the others are left, with why."""
@@ -84,7 +84,7 @@ class LetterRedrive:
         for refused in found:
             reason = self._refusal(refused)
             if reason or refused.accepted is None:
-                self.result.left.append((replace(refused, value=None), reason))
+                self.result.leave(refused, reason)
             else:
                 due.append(_Sound(refused, refused.accepted))
         standing = await self._standing({each.place_accepted for each in due})

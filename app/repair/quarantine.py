@@ -16,7 +16,7 @@ from ringfence_kafka import log_reader, wire
 from ringfence_kafka.cluster import Cluster
 from ringfence_kafka.config.settings import AddressSettings, KafkaSettings, Settings
 from ringfence_kafka.errors import ConfigurationError
-from ringfence_kafka.producer import Builder, Outgoing
+from ringfence_kafka.producer import Builder, Outgoing, empty_batch
 
 _GOES: Final = frozenset(
     {
@@ -183,9 +183,12 @@ class Redrive:
     async def try_out(self, _: SettledPartition, found: Sequence[Refused]) -> None:
         """Say what would become of these."""
         for each in found:
-            reason = self._publisher.refusal(await self.whole(each))
+            whole = await self.whole(each)
+            reason = self._publisher.refusal(whole)
+            if not reason:
+                reason = self._publisher.too_large(_alone(empty_batch(), self._publisher.published(whole)))
             if reason:
-                self.result.left.append((each, reason))
+                self.result.leave(each, reason)
             else:
                 self.result.done += 1
                 self._say(f"would redrive  {showing.line(each)}")
@@ -198,9 +201,9 @@ class Redrive:
             reason = self._publisher.refusal(each)
             if not reason:
                 published = self._publisher.published(each)
-                reason = self._publisher.too_large(batches.alone(published))
+                reason = self._publisher.too_large(_alone(partition.builder(), published))
             if reason:
-                self.result.left.append((replace(each, value=None), reason))
+                self.result.leave(each, reason)
                 continue
             batches.add(published)
             offsets.append(each.place.offset)
@@ -256,12 +259,6 @@ class _Batches:
         self._open: dict[int, Builder] = {}
         self._full: list[Outgoing] = []
 
-    def alone(self, published: Published) -> Builder:
-        """A batch of this one."""
-        builder = self._new()
-        _append(builder, published)
-        return builder
-
     def add(self, published: Published) -> None:
         """To the open batch of its partition, or a new one."""
         builder = self._open.get(published.partition)
@@ -269,7 +266,7 @@ class _Batches:
             return
         if builder is not None:
             self._full.append(Outgoing(self._topic, published.partition, builder))
-        self._open[published.partition] = self.alone(published)
+        self._open[published.partition] = _alone(self._new(), published)
 
     def finish(self) -> list[Outgoing]:
         """All of them."""
@@ -277,6 +274,12 @@ class _Batches:
             *self._full,
             *(Outgoing(self._topic, partition, each) for partition, each in self._open.items()),
         ]
+
+
+def _alone(builder: Builder, published: Published) -> Builder:
+    """The batch, empty until now, with this one."""
+    _append(builder, published)
+    return builder
 
 
 def _append(builder: Builder, published: Published) -> bool:

@@ -1,6 +1,6 @@
 """What a redrive or a drop has done, and what it has left."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 import click
@@ -20,6 +20,10 @@ class Result:
     done: int = 0
     left: list[tuple[Refused, str]] = field(default_factory=list)
     """With why."""
+
+    def leave(self, refused: Refused, reason: str) -> None:
+        """It is not done. Its value is not kept: there may be many, and large."""
+        self.left.append((replace(refused, value=None), reason))
 
     def tell(self, selection: Selection, what: str, said: str) -> int:
         """Print how it ends.

@@ -13,7 +13,7 @@ from rich.table import Table
 from app import group_names
 from app.repair.refused import Refused
 from conf import terminal
-from conf.terminal import printable
+from ringfence_kafka.printing import printable
 
 SHOWN_MAX: Final = 50
 """Rows for a person; ``--json`` has all."""

@@ -139,7 +139,8 @@ async def drop(
         for begin in range(0, len(chosen), CHUNK_MAX):
             chunk = chosen[begin : begin + CHUNK_MAX]
             left = await before(chunk)
-            result.left += ((replace(each, value=None), reason) for each, reason in left)
+            for each, reason in left:
+                result.leave(each, reason)
             kept = {each.place for each, _ in left}
             if not (chunk := [each for each in chunk if each.place not in kept]):
                 continue

@@ -11,7 +11,7 @@ from rich.text import Text
 from app.status import model
 from app.status.model import Address, Consumers, Finding, Lane, Status
 from app.status.wording import age, count, number, rate, share
-from conf.terminal import printable
+from ringfence_kafka.printing import printable
 
 LANES_MAX: Final = 8
 """Of lanes that do well; those that do not are all shown."""

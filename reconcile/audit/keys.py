@@ -6,13 +6,13 @@ from typing import Final
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
 
-from conf.terminal import printable
 from reconcile.audit.frames import kept
 from reconcile.audit.partitioner import Placed, explained
 from reconcile.audit.result import Audit, Groups, HeaderSeen, PartitionCount, Resends
 from reconcile.page.escapes import as_text
 from reconcile.page.figures import DAY_MS, GROUPS_MAX, GroupBin, LargeGroup
 from reconcile.spark.bins import power_of_two
+from ringfence_kafka.printing import printable
 
 NEARLY_ALL: Final = 0.05
 """What may stand before, and after, nearly all."""

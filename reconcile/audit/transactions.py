@@ -10,11 +10,11 @@ from typing import Final
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
 
-from conf.terminal import printable
 from reconcile.audit.frames import kept
 from reconcile.audit.result import Transactions
 from reconcile.spark import envelopes, read
 from reconcile.spark.read import Dialect
+from ringfence_kafka.printing import printable
 
 ADDRESSES_SHOWN: Final = 20
 _ADDRESSES: Final = "parts array<struct<address:string>>"

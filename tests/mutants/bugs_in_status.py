@@ -96,4 +96,16 @@ MUTANTS: Final = (
         ),
         "tests/unit/test_terminal.py::test_names_are_nobodys_commands",
     ),
+    Mutant(
+        "names-write-log-lines",
+        "Whoever chooses a group's name writes what looks like another line into the log of a consumer.",
+        (
+            Patch(
+                "ringfence_kafka/logs.py",
+                'keep="\\n\\t" if of_others else "")',
+                'keep="\\n\\t")',
+            ),
+        ),
+        "tests/unit/test_logs.py::test_text_of_others",
+    ),
 )

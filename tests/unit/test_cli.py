@@ -11,6 +11,7 @@ from app import cli
 from ringfence_client.__main__ import consume
 from ringfence_kafka import program
 from ringfence_kafka.errors import BrokerUnavailableError, TopicError
+from ringfence_kafka.log_reader import LogStalledError
 
 
 def _run(*arguments: str) -> int | str | None:
@@ -229,6 +230,8 @@ def test_bridge_status_is_a_verb(
     [
         (NodeNotReadyError("node 1"), "(NodeNotReadyError: node 1): look at the brokers"),
         (KafkaException(KafkaError(KafkaError._TIMED_OUT, "no answer")), "no answer"),
+        (TimeoutError(), "(TimeoutError): look at the brokers"),
+        (LogStalledError("orders/0: stuck at 5 of 9"), "ringfence: orders/0: stuck at 5 of 9"),
     ],
 )
 def test_cluster_gone_meanwhile(

@@ -56,6 +56,24 @@ def test_what_every_rebalance_brings(capfd: pytest.CaptureFixture[str]) -> None:
     assert capfd.readouterr().err.count("\n") == 1
 
 
+def test_text_of_others(capfd: pytest.CaptureFixture[str]) -> None:
+    """A name that a producer chose, and what a handler raised, write no line of their own, and clear no screen; traces keep their lines."""
+    _configured()
+    log = logging.getLogger("ringfence.consumer")
+    log.warning("group %s", "a\n2026-11-22 ERROR all is lost\x1b[2J")
+    logging.getLogger("mode").warning("a table:\n| x |\x1b[0m")
+    try:
+        raise ValueError("no\nstock\x07")  # noqa: TRY301 - to be logged
+    except ValueError:
+        log.exception("failed")
+    told = capfd.readouterr().err.splitlines()
+
+    assert told[0].endswith(r"ringfence.consumer: group a\n2026-11-22 ERROR all is lost\x1b[2J")
+    assert [told[1].endswith("mode: a table:"), told[2]] == [True, r"| x |\x1b[0m"]
+    assert told[3].endswith("ringfence.consumer: failed")
+    assert told[-2:] == ["ValueError: no", r"stock\x07"]
+
+
 def test_json(capfd: pytest.CaptureFixture[str]) -> None:
     """Every line is an object, whatever it tells: quotes, line ends, half of a surrogate pair, and traces."""
     _configured("--log-format", "json")

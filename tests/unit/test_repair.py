@@ -10,7 +10,7 @@ import pytest
 
 from app.repair import showing
 from app.repair.pace import Pace
-from app.repair.quarantine import InputTopic, Publisher, Quarantine, find
+from app.repair.quarantine import InputTopic, Publisher, Quarantine, Redrive, find
 from app.repair.refused import Digest, Place, Refused, place_of, read
 from app.repair.result import Result
 from app.repair.selection import Selection, place, span
@@ -194,6 +194,18 @@ def test_what_is_refused(changes: dict[str, Any], complaint: str, forced: str) -
         (_publisher(force=True).refusal(refused), forced),
     ):
         assert (expected in found) if expected else found == ""
+
+
+async def test_a_dry_run_says_what_would_be_left() -> None:
+    """What the input does not take by its size is left there too; values of what is left, which may be many, are not kept."""
+    said: list[str] = []
+    run = Redrive(_publisher(), None, None, Pace(None), said.append)  # type: ignore[arg-type]
+    fits, large, again = _refused(value=b"v" * 500), _refused(value=b"v" * 1_000), _refused(redriven=3)
+    await run.try_out(None, [fits, large, again])  # type: ignore[arg-type]
+
+    assert (run.result.done, len(said)) == (1, 1)
+    assert ["raise it there" in why for _, why in run.result.left] == [True, False]
+    assert all(each.value is None for each, _ in run.result.left)
 
 
 def test_names() -> None:

@@ -7,6 +7,7 @@ from rich.console import Console
 from rich.table import Table
 
 from conf import terminal
+from ringfence_kafka.printing import printable
 
 NAME = "orders-of-a-very-long-name-indeed-0"
 
@@ -25,6 +26,21 @@ def test_the_first_column_is_never_cut(width: int) -> None:
     terminal.tell(_table(), Console(file=output, width=width, force_terminal=True, color_system=None))
 
     assert NAME in output.getvalue()
+
+
+def test_a_name_without_end() -> None:
+    """It folds, all of it is there, and so is what the row says."""
+    output = io.StringIO()
+    table = Table("group", "depth")
+    table.add_row("x" * 117, "17")
+    table.add_row("short", "18")
+
+    terminal.tell(table, Console(file=output, width=80, force_terminal=True, color_system=None))
+
+    shown = output.getvalue()
+    assert shown.count("x") == 117
+    assert "17" in shown
+    assert "18" in shown
 
 
 def test_whole_when_piped(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -50,10 +66,10 @@ def test_names_are_nobodys_commands(name: str, capsys: pytest.CaptureFixture[str
     console.print(name, highlight=False)
     out = capsys.readouterr().out
 
-    assert out.count(terminal.printable(name)) == 4
+    assert out.count(printable(name)) == 4
     assert out.replace("\n", "").isprintable()
 
 
 def test_what_is_kept() -> None:
     """A value that is text keeps its lines."""
-    assert terminal.printable("a\n\tb\x07\u00fc", keep="\n\t") == "a\n\tb\\x07\u00fc"
+    assert printable("a\n\tb\x07\u00fc", keep="\n\t") == "a\n\tb\\x07\u00fc"
