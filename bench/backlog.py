@@ -193,14 +193,9 @@ class Bench:
             future.result(TOOL_LIMIT_S)
         yield
         pattern = AclBindingFilter(
-            ResourceType.TOPIC,
-            topic,
-            ResourcePatternType.LITERAL,
-            None,
-            None,
-            AclOperation.ANY,
-            AclPermissionType.ANY,
-        )
+            ResourceType.TOPIC, topic, ResourcePatternType.LITERAL, "User:ANONYMOUS", "*", AclOperation.WRITE,
+            AclPermissionType.DENY,
+        )  # fmt: skip
         for future in self._admin.delete_acls([pattern]).values():
             future.result(TOOL_LIMIT_S)
 

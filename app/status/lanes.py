@@ -75,7 +75,7 @@ def _worker(member: Member, lanes: int, answer: Mapping[str, Any] | None) -> Wor
     )
 
 
-def memory(answers: Iterable[Mapping[str, Any]]) -> dict[str, int]:
+def memory(answers: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
     """What those have in memory who tell it, and what they may, together."""
     told = [each["memory"] for each in answers if each.get("memory")]
     sums = {key: sum(int(each[name]) for each in told) for key, name in _MEMORY.items()}

@@ -17,7 +17,6 @@ from agents.batch import BATCH_RECORDS_MAX, JOINED_BYTES_MAX, FetchedBatch, Parc
 from agents.mail import Mail
 from app.worker.buffers import (
     COPIES,
-    HEADER_BYTES,
     RECORD_BYTES,
     STEP_RECORDS,
     BoundedFetches,
@@ -25,6 +24,7 @@ from app.worker.buffers import (
     Held,
     cost,
 )
+from ringfence_client.memory import HEADER_BYTES
 
 MIB = 2**20
 BOUND = 16 * MIB
