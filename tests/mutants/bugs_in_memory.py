@@ -101,7 +101,7 @@ MUTANTS: Final = (
     ),
     Mutant(
         "departed-partitions-count",
-        "What lanes had of partitions that went away is missing to those that came.",
+        "What lanes had of partitions that went away is given to those that came, once more than there is.",
         (Patch(_BUFFERS, "            gone.joined = False\n", ""),),
         f"{_TESTS}::test_partitions_that_went_away",
     ),

@@ -225,6 +225,7 @@ def test_partitions_that_went_away() -> None:
 
     assert buffers.used == new.bytes == 100
     assert buffers.memory.used == 100
+    assert buffers.memory.limit(0) == shared(2).memory.limit(0)
 
 
 @pytest.mark.parametrize("seed", range(20))
