@@ -292,6 +292,7 @@ def memory_command(partitions: int, seconds: float, options: tuple[str, ...]) ->
     show_default=True,
     help="The output is slow or refused for.",
 )
+@click.option("--buffer-mib", type=click.IntRange(0), default=0, help="app.buffer_bytes_max; 0: its default.")
 @click.option(
     "--beside",
     type=(str, click.Path(exists=True, file_okay=False, resolve_path=True, path_type=Path)),
@@ -305,6 +306,7 @@ def backlog_command(
     value_bytes: int,
     output: tuple[str, ...],
     seconds: float,
+    buffer_mib: int,
     beside: tuple[tuple[str, Path], ...],
 ) -> None:
     """Measure a worker's memory while it works a backlog off, its output is slow or refused, and it is killed."""
@@ -313,7 +315,7 @@ def backlog_command(
     load = backlog.Backlog(messages, partitions, value_bytes)
     with _broker(backlog.PROPERTIES) as (broker, folder):
         found = backlog.run(
-            broker, folder, [load], output or backlog.OUTPUTS, seconds, versions, console.print
+            broker, folder, [load], output or backlog.OUTPUTS, seconds, versions, buffer_mib, console.print
         )
     backlog.show(found, console)
     backlog.save(found, BACKLOG_RESULTS)

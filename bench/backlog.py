@@ -76,6 +76,8 @@ class Found:
     cpu_s: float
     peak_mib: float
     """Of the process with the highest one, where some were killed."""
+    rest_mib: float
+    """At the end, when all was done."""
     disturbed_mib: float
     """While the output was slow or refused."""
     exact: bool
@@ -85,7 +87,11 @@ class Found:
 class Bench:
     """One broker, one worker at a time."""
 
-    def __init__(self, broker: EmbeddedBroker, folder: Path, say: Callable[[str], None]) -> None:
+    def __init__(
+        self, broker: EmbeddedBroker, folder: Path, bound_mib: int, say: Callable[[str], None]
+    ) -> None:
+        """``bound_mib``: of what the worker has under way; 0 = its default."""
+        self._bound_mib = bound_mib
         self._broker = broker
         self._bootstrap = broker.bootstrap_servers
         self._folder = folder
@@ -114,8 +120,12 @@ class Bench:
             plan.ring,
             partitions=backlog.partitions,
         )
+        if self._bound_mib:
+            config = self._folder / name / "ringfence.toml"
+            line = f"[app]\nbuffer_bytes_max = {self._bound_mib * MIB}\n"
+            config.write_text(config.read_text("utf-8").replace("[app]\n", line))
         began = time.monotonic()
-        peak = cpu = disturbed = 0.0
+        peak = cpu = disturbed = rest = 0.0
         lives = KILLS + 1 if output == KILLED else 1
         with topics.Progress(self._bootstrap, name, backlog.topic, backlog.partitions) as progress:
             for life in range(1, lives + 1):
@@ -128,6 +138,7 @@ class Bench:
                     last = self._reach(child, progress, target)
                     peak, cpu = max(peak, last.peak_rss_bytes / MIB), cpu + last.cpu_s
                     if life == lives:
+                        rest = child.rss_bytes() / MIB
                         took = time.monotonic() - began
                         child.stop()
         counted = self._count(worker.output, backlog, expected)
@@ -142,6 +153,7 @@ class Bench:
             round(took, 1),
             round(cpu, 1),
             round(peak, 1),
+            round(rest, 1),
             round(disturbed, 1),
             exact,
         )
@@ -225,10 +237,11 @@ def run(
     outputs: Sequence[str],
     seconds: float,
     versions: dict[str, Path],
+    bound_mib: int,
     say: Callable[[str], None],
 ) -> list[Found]:
     """Each backlog with each output, by each version in turn."""
-    bench = Bench(broker, folder, say)
+    bench = Bench(broker, folder, bound_mib, say)
     return [
         bench.run(backlog, output, seconds, version, place)
         for backlog in backlogs
@@ -249,6 +262,7 @@ def show(found: Sequence[Found], console: Console) -> None:
         "seconds",
         "CPU s / million",
         "peak",
+        "at rest",
         "disturbed",
         "exact",
     ):
@@ -258,7 +272,7 @@ def show(found: Sequence[Found], console: Console) -> None:
         table.add_row(
             each.version, f"{backlog.messages:,}", str(backlog.partitions), f"{backlog.value_bytes:,} B", each.output,
             f"{each.seconds:,.0f}", f"{each.cpu_s / backlog.messages * 1e6:,.1f}", f"{each.peak_mib:,.0f} MiB",
-            f"{each.disturbed_mib:,.0f} MiB", "yes" if each.exact else "NO",
+            f"{each.rest_mib:,.0f} MiB", f"{each.disturbed_mib:,.0f} MiB", "yes" if each.exact else "NO",
         )  # fmt: skip
     console.print(table)
 
