@@ -88,7 +88,7 @@ class BatchConsumerThread(driver.AIOKafkaConsumerThread):  # type: ignore[misc]
             static.name_heartbeats(self._ensure_consumer(), instance, self.transport.replaced)
         fetcher = self._ensure_consumer()._fetcher  # noqa: SLF001
         self._buffers: Buffers = self.transport.buffers
-        self._buffers.told = self.wake
+        self._buffers.told = self._wake_for_room
         BoundedFetches(fetcher, self._buffers, self._may_read, PARTIAL_WAIT_MS)
         self._pace = Pace(fetcher, self._is_wanted)
         self._keeping = asyncio.create_task(self._keep_member())
@@ -180,7 +180,17 @@ class BatchConsumerThread(driver.AIOKafkaConsumerThread):  # type: ignore[misc]
         for waiter in self._consumer._fetcher._fetch_waiters:  # noqa: SLF001
             if not waiter.done():
                 waiter.set_result(None)
-        self._consumer._fetcher._notify(self._consumer._fetcher._wait_consume_future)  # noqa: SLF001
+
+    def _wake_for_room(self) -> None:
+        """There is room for more: also what was not asked for is asked for now. In any thread."""
+        with contextlib.suppress(RuntimeError):
+            self.thread_loop.call_soon_threadsafe(self._ask_anew)
+
+    def _ask_anew(self) -> None:
+        self._wake()
+        if self._consumer is not None:
+            fetcher = self._consumer._fetcher  # noqa: SLF001
+            fetcher._notify(fetcher._wait_consume_future)  # noqa: SLF001
 
     async def _keep_fetching(self, fetcher: Any) -> None:
         if not fetcher._fetch_task.done():  # noqa: SLF001
