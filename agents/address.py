@@ -10,7 +10,7 @@ from typing import Any
 import faust
 from faust.types import EventT, Message
 
-from agents.batch import FetchedBatch
+from agents.batch import Parcel
 from agents.lanes import Lanes
 from ringfence_kafka import wire
 from ringfence_kafka.config.settings import AddressSettings
@@ -38,8 +38,15 @@ def register(app: faust.App, app_id: str, address: AddressSettings, lanes: Lanes
     topics = (address.input_topic, wire.forward_topic(app_id, address.name))
     topic = app.topic(*topics, acks=False, internal=False, schema=BatchSchema())
 
-    async def address_agent(stream: faust.StreamT[FetchedBatch]) -> None:
-        async for batch in stream:
-            await lanes.offer(batch)
+    async def address_agent(stream: faust.StreamT[Parcel]) -> None:
+        async for parcel in stream:
+            await _deliver(parcel, lanes)
 
     app.agent(topic, name=f"address-{address.name}", isolated_partitions=True)(address_agent)
+
+
+async def _deliver(parcel: Parcel, lanes: Lanes) -> None:
+    """An actor that waits for its next batch must not have the last one."""
+    batch = parcel.take()
+    if batch is not None:
+        await lanes.offer(batch)

@@ -1,4 +1,4 @@
-"""What a lane is given: the records of one fetch, and where the fetch began. Pure."""
+"""What a lane is given: the records of one fetch, where the fetch began, and what it costs. Pure."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -6,6 +6,8 @@ from typing import Final, Protocol, Self
 
 BATCH_RECORDS_MAX: Final = 5_000
 """Records of one batch, and so of one transaction of one lane."""
+JOINED_BYTES_MAX: Final = 8 * 2**20
+"""What batches that are joined may cost in memory together; one alone may cost more."""
 
 
 class Content(Protocol):
@@ -41,6 +43,19 @@ class Record(Content, Protocol):
         ...
 
 
+class Held(Protocol):
+    """Memory that a batch uses."""
+
+    @property
+    def bytes(self) -> int:
+        """So much."""
+        ...
+
+    def free(self) -> None:
+        """It does no more. Any number of times; what nobody has any more is free by itself."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class FetchedBatch:
     """Committed records of one input partition, in order, with nothing missing between ``begin`` and ``end``.
@@ -60,6 +75,10 @@ class FetchedBatch:
     """How often the partition had been rewound when this was fetched."""
     malformed: Mapping[int, str] = field(default_factory=dict)
     """Offset → reason: records that no output takes as they came; they are shown here as far as they can be."""
+    bytes: int = field(default=0, compare=False)
+    """What it costs in memory until its transaction has ended."""
+    held: tuple[Held, ...] = field(default=(), compare=False, repr=False)
+    """The memory itself."""
 
     def joined(self, later: Self) -> Self | None:
         """Both as one, if ``later`` goes on exactly where this ends and the two are not too many; else None."""
@@ -67,9 +86,30 @@ class FetchedBatch:
         begin = later.topic, later.partition, later.seek, later.begin
         if begin != end or len(self.records) + len(later.records) > BATCH_RECORDS_MAX:
             return None
+        if self.bytes + later.bytes > JOINED_BYTES_MAX:
+            return None
         return replace(
             self,
             end=later.end,
             records=[*self.records, *later.records],
             malformed={**self.malformed, **later.malformed},
+            bytes=self.bytes + later.bytes,
+            held=(*self.held, *later.held),
         )
+
+    def free(self) -> None:
+        """Its transaction has ended: whoever still refers to it, it is as good as gone."""
+        for each in self.held:
+            each.free()
+
+
+class Parcel:
+    """A batch on its way through Faust, which keeps each message until the next one comes."""
+
+    def __init__(self, batch: FetchedBatch) -> None:
+        self._batch: FetchedBatch | None = batch
+
+    def take(self) -> FetchedBatch | None:
+        """The batch; nothing is left behind."""
+        batch, self._batch = self._batch, None
+        return batch

@@ -218,6 +218,9 @@ class Lane(Tenant[Ownership, Opened]):
                 self._kept = await self.transactions.run(batch, opened, right)
             finally:
                 self._busy = False
+            if self._kept is None:
+                batch.free()
+            del batch  # while the next one is waited for nobody needs it
             self._tenure.succeeded()
             self._failures.succeeded()
             if self._step() is Step.WORK:

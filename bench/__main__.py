@@ -3,7 +3,7 @@
 import signal
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
@@ -14,6 +14,7 @@ from rich.console import Console
 
 from app.embedded.broker import EmbeddedBroker
 from bench import (
+    backlog,
     bridging,
     consume,
     handover,
@@ -44,6 +45,7 @@ LEDGER_RESULTS: Final = RESULTS.with_name("ledger.json")
 RECONCILE_RESULTS: Final = RESULTS.with_name("reconcile.json")
 WIDE_RESULTS: Final = RESULTS.with_name("wide.json")
 MEMORY_RESULTS: Final = RESULTS.with_name("memory.json")
+BACKLOG_RESULTS: Final = RESULTS.with_name("backlog.json")
 MOVES_RESULTS: Final = RESULTS.with_name("moves.json")
 QUICK_MESSAGES: Final = 100_000
 PLAIN_SHARE: Final = 50
@@ -66,11 +68,11 @@ _beside = click.option(
 
 
 @contextmanager
-def _broker() -> Iterator[tuple[EmbeddedBroker, Path]]:
+def _broker(properties: Mapping[str, str] | None = None) -> Iterator[tuple[EmbeddedBroker, Path]]:
     """A broker and a folder, both gone at the end."""
     with tempfile.TemporaryDirectory(prefix="ringfence-bench-") as name:
         folder = Path(name)
-        with EmbeddedBroker(folder / "broker") as broker:
+        with EmbeddedBroker(folder / "broker", properties=properties) as broker:
             yield broker, folder
 
 
@@ -271,6 +273,51 @@ def memory_command(partitions: int, seconds: float, options: tuple[str, ...]) ->
         found = memory.run(broker.bootstrap_servers, folder, partitions, seconds, options, console.print)
     memory.show(found, console)
     memory.save(found, MEMORY_RESULTS)
+
+
+@main.command("backlog")
+@click.option("--messages", type=click.IntRange(min=100), default=5_000_000, show_default=True)
+@click.option("--partitions", type=click.IntRange(min=1), default=4, show_default=True)
+@click.option("--value-bytes", type=click.IntRange(min=1), default=100, show_default=True)
+@click.option(
+    "--output", type=click.Choice(backlog.OUTPUTS), multiple=True, help="May be repeated; all without it."
+)
+@click.option(
+    "--seconds",
+    type=click.FloatRange(1),
+    default=60.0,
+    show_default=True,
+    help="The output is slow or refused for.",
+)
+@click.option("--buffer-mib", type=click.IntRange(0), default=0, help="app.buffer_bytes_max; 0: its default.")
+@click.option(
+    "--beside",
+    type=(str, click.Path(exists=True, file_okay=False, resolve_path=True, path_type=Path)),
+    multiple=True,
+    metavar="NAME FOLDER",
+    help="Another checkout, measured in turn with this one. May be repeated.",
+)
+def backlog_command(
+    messages: int,
+    partitions: int,
+    value_bytes: int,
+    output: tuple[str, ...],
+    seconds: float,
+    buffer_mib: int,
+    beside: tuple[tuple[str, Path], ...],
+) -> None:
+    """Measure a worker's memory while it works a backlog off, its output is slow or refused, and it is killed."""
+    console = Console()
+    versions = {**dict(beside), "here": ROOT}
+    load = backlog.Backlog(messages, partitions, value_bytes)
+    with _broker(backlog.PROPERTIES) as (broker, folder):
+        found = backlog.run(
+            broker, folder, [load], output or backlog.OUTPUTS, seconds, versions, buffer_mib, console.print
+        )
+    backlog.show(found, console)
+    backlog.save(found, BACKLOG_RESULTS)
+    if not all(each.exact for each in found):
+        sys.exit(EXIT_NOT_WELL)
 
 
 @main.command("bridge")

@@ -41,7 +41,7 @@ class Backlog:
         return f"memory-{self.value_bytes}"
 
 
-BACKLOGS: Final = (Backlog(20_000, 100), Backlog(2_000, 10_000), Backlog(20, 900_000))
+BACKLOGS: Final = (Backlog(25_000, 100), Backlog(2_000, 10_000), Backlog(20, 900_000))
 
 
 @dataclass(frozen=True, slots=True)

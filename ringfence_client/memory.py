@@ -79,6 +79,11 @@ class Memory:
         return sum(each.bytes for each in self._partitions)
 
     @property
+    def buffered(self) -> int:
+        """By that, and by what was fetched and not taken."""
+        return self.used + self.fetched
+
+    @property
     def partition_bytes_max(self) -> int:
         """Of one partition in an answer of a broker: no more than it may keep in any case, if that is enough for a batch or two."""
         return min(PARTITION_BYTES_MAX, self.response_bytes_max, max(PARTITION_BYTES_MIN, self._own))

@@ -77,6 +77,8 @@ class _Collector(Collector):
             ("consumer_handlers_running", "Handlers that have a message.", dispatcher.running),
             ("consumer_handlers_left_behind", "Runs that nobody could end; their groups wait for them.", dispatcher.runs.left_behind),
             ("consumer_breaker_open", "1 = nearly every attempt fails: slowed down, nothing is given up.", dispatcher.breaker.open),
+            ("consumer_buffered_bytes", "Memory of messages that were fetched and are not finished.", consumer.memory.buffered),
+            ("consumer_buffer_limit_bytes", "Its bound, --memory: fetching pauses there.", consumer.memory.bytes_max),
             ("brokers_up", "1 = brokers answer.", up),
         ):  # fmt: skip
             family = GaugeMetricFamily(f"ringfence_{name}", text, labels=_LABELS)

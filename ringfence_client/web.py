@@ -114,6 +114,7 @@ class _Pages:
             "running": consumer.dispatcher.running,
             "left_behind": consumer.dispatcher.runs.left_behind,
             "counts": dict(consumer.dispatcher.counts),
+            "memory": {"buffered_bytes": consumer.memory.buffered, "limit_bytes": consumer.memory.bytes_max},
         }
         return web.json_response(report, status=200 if ready else 503)
 

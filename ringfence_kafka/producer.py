@@ -186,8 +186,7 @@ class TransactionalProducer:
             raise TopicError(_size_refusal(batches, futures)) from error
         finally:
             # Whoever gives up before they are answered: Python would print what becomes of them as never asked for.
-            for future in futures:
-                future.add_done_callback(note_outcome)
+            _note_outcomes(futures)
         return bases
 
     async def prime(self, places: Iterable[tuple[str, int]]) -> None:
@@ -317,6 +316,13 @@ def _refusing(
     return ", ".join(sorted(topics))
 
 
+def _note_outcomes(futures: list["asyncio.Future[Any]"]) -> None:
+    """Of all, and let go of them: an error that was raised here would keep itself, as in :func:`_all`."""
+    for future in futures:
+        future.add_done_callback(note_outcome)
+    futures.clear()
+
+
 def note_outcome(future: "asyncio.Future[Any]") -> None:
     """Of who may give up before it: else Python prints what becomes of it as never asked for."""
     if not future.cancelled():
@@ -356,7 +362,11 @@ async def require_partition(producer: AIOKafkaProducer, topic: str, partition: i
 async def _all(awaitables: Sequence[Any]) -> list[Any]:
     """Wait for all, also when one fails, so that no failure goes unseen; then raise the first."""
     results = await asyncio.gather(*awaitables, return_exceptions=True)
-    for result in results:
-        if isinstance(result, BaseException):
-            raise result
-    return results
+    error = next((each for each in results if isinstance(each, BaseException)), None)
+    if error is None:
+        return results
+    try:
+        raise error
+    finally:
+        # An error whose own frames refer to it keeps all that is in them, batches too, until Python looks for such cycles.
+        del results, error, awaitables

@@ -9,7 +9,8 @@ import aiohttp
 from aiokafka.errors import TopicAuthorizationFailedError
 
 from app import group_names
-from app.status.lanes import ask
+from app.status import wording
+from app.status.lanes import ask, memory
 from app.status.model import Consumers, Share
 from app.verbs import consumers as leases
 from app.verbs.consumers import LeaseRow
@@ -105,7 +106,13 @@ def _consumers(
     hot = _hottest([groups for web in healths if (groups := said[web][1])])
     shares = [_share(row, oldest, hot.get(row.partition), reasons) for row in rows]
     return Consumers(
-        name, rows[0].address or rows[0].topic, *group, shares, list(dict.fromkeys(faults)), left
+        name,
+        rows[0].address or rows[0].topic,
+        *group,
+        shares,
+        list(dict.fromkeys(faults)),
+        left,
+        **memory(healths.values()),
     )
 
 

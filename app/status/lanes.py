@@ -21,6 +21,7 @@ ANSWER_LIMIT_S: Final = 3.0
 """For a worker's or a consumer's web server."""
 RATE_OVER_S: Final = 60
 
+_MEMORY: Final = {"buffered_bytes": "buffered_bytes", "buffer_limit_bytes": "limit_bytes"}
 Place = tuple[str, int]
 """Topic and partition."""
 
@@ -70,7 +71,15 @@ def _worker(member: Member, lanes: int, answer: Mapping[str, Any] | None) -> Wor
         ready=None if answer is None else bool(answer.get("ready")),
         broker=None if answer is None else answer.get("broker"),
         faults=faults,
+        **memory([answer or {}]),
     )
+
+
+def memory(answers: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+    """What those have in memory who tell it, and what they may, together."""
+    told = [each["memory"] for each in answers if each.get("memory")]
+    sums = {key: sum(int(each[name]) for each in told) for key, name in _MEMORY.items()}
+    return sums if told else {}
 
 
 async def addresses(

@@ -94,6 +94,9 @@ class Worker:
     broker: str | None
     """``away`` or ``answers``, as it says."""
     faults: list[str] = field(default_factory=list)
+    buffered_bytes: int | None = None
+    """Memory of messages that are under way; None = it does not tell."""
+    buffer_limit_bytes: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,6 +147,9 @@ class Consumers:
     """What its consumers say keeps messages from being handled."""
     left_behind: int = 0
     """Handlers that nobody could end."""
+    buffered_bytes: int | None = None
+    """Memory of messages that are under way, of all its consumers that tell it; None = none does."""
+    buffer_limit_bytes: int | None = None
 
     @property
     def lag(self) -> int | None:

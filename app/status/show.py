@@ -9,8 +9,8 @@ from rich.table import Table
 from rich.text import Text
 
 from app.status import model
-from app.status.model import Address, Consumers, Finding, Lane, Status
-from app.status.wording import age, count, number, rate, share
+from app.status.model import Address, Consumers, Finding, Lane, Status, Worker
+from app.status.wording import age, count, memory, number, rate, share
 from ringfence_kafka.printing import printable
 
 LANES_MAX: Final = 8
@@ -22,6 +22,8 @@ def document(status: Status, found: Sequence[Finding]) -> RenderableType:
     parts: list[RenderableType] = [_verdict(status, found), *map(_finding, found)]
     if status.addresses:
         parts += ["", _addresses(status.addresses), "", _lanes(status)]
+    if any(each.buffered_bytes is not None for each in status.workers):
+        parts += ["", _workers(status.workers)]
     if status.consumers:
         parts += ["", _consumers(status.consumers)]
     if status.bridges:
@@ -104,8 +106,17 @@ def _worker(status: Status, lane: Lane) -> str:
     return lane.worker if web is None else f"{lane.worker} {web}"
 
 
+def _workers(workers: Iterable[Worker]) -> Table:
+    table = _table("WORKERS", "<worker|lanes|under way")
+    for each in workers:
+        _add(table, each.name, str(each.lanes), memory(each.buffered_bytes, each.buffer_limit_bytes))
+    return table
+
+
 def _consumers(consumers: Iterable[Consumers]) -> Table:
-    table = _table("CONSUMERS", "<group at address|members|lag|oldest|attempts|<its group|<most wait in")
+    table = _table(
+        "CONSUMERS", "<group at address|members|lag|oldest|attempts|<its group|<most wait in|under way"
+    )
     for each in consumers:
         oldest, hot = each.oldest, each.hottest
         _add(
@@ -117,6 +128,7 @@ def _consumers(consumers: Iterable[Consumers]) -> Table:
             str(oldest.head_attempts) if oldest else "",
             (oldest.head_group or "(none)") if oldest else "",
             f"{hot.hot_group}: {number(hot.hot_depth)}" if hot else "",
+            memory(each.buffered_bytes, each.buffer_limit_bytes),
         )
     return table
 

@@ -25,6 +25,11 @@ def number(value: float | None) -> str:
     return "" if value is None else f"{value:,.0f}"
 
 
+def memory(used: int | None, limit: int | None) -> str:
+    """Of messages that are under way; nothing where it is not known."""
+    return "" if used is None or limit is None else f"{used / 2**20:,.0f} of {limit / 2**20:,.0f} MiB"
+
+
 def rate(value: float | None) -> str:
     """A second."""
     if value is None:

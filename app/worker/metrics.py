@@ -11,6 +11,7 @@ from prometheus_client.registry import Collector
 
 from agents.lane import LaneState
 from agents.lanes import Lanes
+from app.worker.buffers import Buffers
 from ringfence_kafka.watch import BrokerWatch
 
 _COUNTERS: Final = {
@@ -49,9 +50,9 @@ class Metrics:
         if parts:
             self._sizes.setdefault(address, Counter()).update(parts)
 
-    def show(self, lanes: Lanes, watch: BrokerWatch) -> Self:
-        """What these lanes count, too, and whether brokers answer."""
-        self._registry.register(_LaneCollector(lanes, watch))
+    def show(self, lanes: Lanes, watch: BrokerWatch, buffers: Buffers) -> Self:
+        """What these lanes count, too, whether brokers answer, and what is under way."""
+        self._registry.register(_LaneCollector(lanes, watch, buffers))
         return self
 
     def text(self) -> bytes:
@@ -86,9 +87,10 @@ class _SizesCollector(Collector):
 class _LaneCollector(Collector):
     """Counters survive a lane's departure: they only ever grow, as Prometheus expects."""
 
-    def __init__(self, lanes: Lanes, watch: BrokerWatch) -> None:
+    def __init__(self, lanes: Lanes, watch: BrokerWatch, buffers: Buffers) -> None:
         self._lanes = lanes
         self._watch = watch
+        self._buffers = buffers
 
     def collect(self) -> Iterator[Metric]:
         up = not self._watch.away
@@ -97,6 +99,16 @@ class _LaneCollector(Collector):
             "ringfence_worker_ready",
             "1 = every lane is open, as /health says.",
             value=float(up and self._lanes.ready),
+        )
+        yield GaugeMetricFamily(
+            "ringfence_worker_buffered_bytes",
+            "Memory of messages that were fetched and whose transactions have not ended.",
+            value=float(self._buffers.used),
+        )
+        yield GaugeMetricFamily(
+            "ringfence_worker_buffer_limit_bytes",
+            "Its bound, app.buffer_bytes_max: fetching pauses there.",
+            value=float(self._buffers.bytes_max),
         )
         yield from _counters(self._lanes)
         yield from _gauges(self._lanes)

@@ -23,6 +23,7 @@ from app.verbs import rights, topics
 from app.verbs.topic_rules import Findings
 from app.worker import membership, warming, web
 from app.worker.assignor import LaneAssignor
+from app.worker.buffers import Buffers
 from app.worker.group import GroupOwnership
 from app.worker.metrics import Metrics
 from app.worker.page import Looks
@@ -52,8 +53,6 @@ METADATA_AGE_S: Final = 10.0
 LAG_EVERY_S: Final = 5.0
 TOPICS_EVERY_S: Final = 10.0
 STREAM_BUFFER_BATCHES: Final = 2
-FETCH_BYTES_MAX: Final = 2 * 2**20
-"""A fetch of one partition."""
 
 
 class RingfenceApp(faust.App):  # type: ignore[misc]
@@ -137,7 +136,6 @@ def create_app(settings: Settings, known: Faults | None = None, denied: Faults |
         broker_session_timeout=settings.app.session_timeout,
         consumer_group_instance_id=membership.group_instance(settings),
         consumer_auto_offset_reset="earliest",
-        consumer_max_fetch_size=FETCH_BYTES_MAX,
         consumer_metadata_max_age_ms=round(METADATA_AGE_S * 1000),
         PartitionAssignor=LaneAssignor,
         datadir=settings.state_dir / "faust",
@@ -155,6 +153,7 @@ def create_app(settings: Settings, known: Faults | None = None, denied: Faults |
     app.topics_together = membership.lanes(settings)
     app.cluster = Cluster(settings.kafka, settings.app.id)
     app.transport = BatchTransport([URL(each) for each in servers.split(";")], app)
+    app.transport.buffers = Buffers(settings.app.buffer_bytes_max)
     app.transport.passed = passing.for_aiokafka(settings.kafka, [*passing.ALL, *passing.CONSUMERS])
     faults = AddressFaults(settings, app.cluster, known, denied, functools.partial(_denied, settings))
     metrics = Metrics()
@@ -174,9 +173,10 @@ def create_app(settings: Settings, known: Faults | None = None, denied: Faults |
         app,
         app.lanes,
         app.watch,
-        metrics.show(app.lanes, app.watch),
+        metrics.show(app.lanes, app.watch, app.transport.buffers),
         Looks(settings),
         settings.app.instance_name,
+        app.transport.buffers,
     )
     for address in settings.addresses:
         address_agent.register(app, settings.app.id, address, app.lanes)

@@ -1,4 +1,4 @@
-"""Faust's aiokafka transport, changed in ten points. This file and records.py know Faust's insides.
+"""Faust's aiokafka transport, changed in eleven points. This file and records.py know Faust's insides.
 
 What is known of aiokafka's stands here, there, and in pace.py, ringfence_kafka/insides.py, producer.py, clients.py and cluster.py.
 
@@ -13,6 +13,7 @@ What is known of aiokafka's stands here, there, and in pace.py, ringfence_kafka/
 8. No wait lasts longer than what it is for: whoever wants other records than before wakes the thread that waits for them.
 9. A rebalance stops fetching when the group shares out, and not when it is announced.
 10. A static member's heartbeats have its name.
+11. No more is fetched and read than the process has room for.
 
 ``tests/integration/test_transport.py`` fails when an upgrade breaks any of them.
 """
@@ -40,8 +41,9 @@ from aiokafka.errors import (
 from faust.transport.drivers import aiokafka as driver
 from faust.types import TP, ConsumerMessage
 
-from agents.batch import BATCH_RECORDS_MAX, FetchedBatch
-from app.worker.pace import FETCH_WAIT_MS, Pace
+from agents.batch import FetchedBatch, Held, Parcel
+from app.worker.buffers import BoundedFetches, Buffers
+from app.worker.pace import FETCH_WAIT_MS, PARTIAL_WAIT_MS, Pace
 from ringfence_kafka import insides, rejoining, static
 from ringfence_kafka import records as lenient
 from ringfence_kafka.errors import named
@@ -84,7 +86,11 @@ class BatchConsumerThread(driver.AIOKafkaConsumerThread):  # type: ignore[misc]
         rejoining.revoke_late(self._ensure_consumer())
         if instance := self.transport.app.conf.consumer_group_instance_id:
             static.name_heartbeats(self._ensure_consumer(), instance, self.transport.replaced)
-        self._pace = Pace(self._ensure_consumer()._fetcher, self._is_wanted)  # noqa: SLF001
+        fetcher = self._ensure_consumer()._fetcher  # noqa: SLF001
+        self._buffers: Buffers = self.transport.buffers
+        self._buffers.told = self._wake_for_room
+        BoundedFetches(fetcher, self._buffers, self._may_read, PARTIAL_WAIT_MS)
+        self._pace = Pace(fetcher, self._is_wanted)
         self._keeping = asyncio.create_task(self._keep_member())
 
     async def _keep_member(self) -> None:
@@ -175,6 +181,17 @@ class BatchConsumerThread(driver.AIOKafkaConsumerThread):  # type: ignore[misc]
             if not waiter.done():
                 waiter.set_result(None)
 
+    def _wake_for_room(self) -> None:
+        """There is room for more: also what was not asked for is asked for now. In any thread."""
+        with contextlib.suppress(RuntimeError):
+            self.thread_loop.call_soon_threadsafe(self._ask_anew)
+
+    def _ask_anew(self) -> None:
+        self._wake()
+        if self._consumer is not None:
+            fetcher = self._consumer._fetcher  # noqa: SLF001
+            fetcher._notify(fetcher._wait_consume_future)  # noqa: SLF001
+
     async def _keep_fetching(self, fetcher: Any) -> None:
         if not fetcher._fetch_task.done():  # noqa: SLF001
             return
@@ -184,6 +201,9 @@ class BatchConsumerThread(driver.AIOKafkaConsumerThread):  # type: ignore[misc]
         insides.keep_fetching(fetcher)
 
     def _is_wanted(self, tp: TopicPartition) -> bool:
+        return self._may_read(tp) and self._buffers.has_room(tp)
+
+    def _may_read(self, tp: TopicPartition) -> bool:
         return self.consumer.is_active(tp) and self._resting.get(tp, 0.0) <= time.monotonic()
 
     def _rest_left(self) -> float:
@@ -208,7 +228,7 @@ class BatchConsumerThread(driver.AIOKafkaConsumerThread):  # type: ignore[misc]
             begin = state.position
             parsed = getattr(fetcher._records[tp], "_partition_records", None)  # noqa: SLF001 - None: an error
             try:
-                fetched = await fetcher.fetched_records({tp}, timeout=0, max_records=BATCH_RECORDS_MAX)
+                records, held = await self._buffers.read(fetcher, tp)
             except TopicAuthorizationFailedError:
                 # It would end the worker. It is tried again until the right is granted again.
                 self._resting[tp] = time.monotonic() + REST_S
@@ -218,11 +238,11 @@ class BatchConsumerThread(driver.AIOKafkaConsumerThread):  # type: ignore[misc]
                 self._resting[tp] = time.monotonic() + REST_S
                 self.transport.unreadable(tp.topic, tp.partition, _damaged(tp, begin, error))
                 continue
-            records = fetched.get(tp, [])
             end = state.position if state.has_valid_position else begin
             if end > begin:
                 read[tp] = end < (state.lso or 0)
-            batch = self._batch(tp, begin, end, records, dict(parsed.malformed) if parsed is not None else {})
+            malformed = dict(parsed.malformed) if parsed is not None else {}
+            batch = self._batch(tp, begin, end, records, malformed, held)
             if batch is not None:
                 batches[tp] = batch
         self._pace.read(read)
@@ -256,18 +276,26 @@ class BatchConsumerThread(driver.AIOKafkaConsumerThread):  # type: ignore[misc]
         return self._empty.pop(tp, (0, 0))
 
     def _batch(
-        self, tp: TopicPartition, begin: int, end: int, records: list[Any], malformed: Mapping[int, str]
+        self,
+        tp: TopicPartition,
+        begin: int,
+        end: int,
+        records: list[Any],
+        malformed: Mapping[int, str],
+        held: Held | None,
     ) -> FetchedBatch | None:
         """The batch, begun where earlier fetches of the same stretch found only markers and aborted records."""
         earlier = self._forget_empty(tp)
         if earlier[1] == begin:
             begin = earlier[0]
-        if not records:
+        if held is None:
             if end > begin:
                 self._empty[tp] = (begin, end)
                 self._empty_since[tp] = time.monotonic()
             return None
-        return FetchedBatch(tp.topic, tp.partition, begin, end, records, self._seeks[tp], malformed)
+        return FetchedBatch(
+            tp.topic, tp.partition, begin, end, records, self._seeks[tp], malformed, held.bytes, (held,)
+        )
 
     async def rewind(self, tp: TopicPartition, offset: int) -> int:
         """Fetch from ``offset`` again; runs in the consumer's thread."""
@@ -384,7 +412,7 @@ class BatchConsumer(driver.Consumer):  # type: ignore[misc]
     def _batch_message(self, tp: TP, batch: FetchedBatch) -> ConsumerMessage:
         when = batch.records[-1].timestamp / 1000 if batch.records else time.time()
         return ConsumerMessage(
-            tp.topic, tp.partition, batch.end - 1, when, 0, (), None, batch, None, 0, 0, tp,
+            tp.topic, tp.partition, batch.end - 1, when, 0, (), None, Parcel(batch), None, 0, 0, tp,
             generation_id=self.app.consumer_generation_id,
         )  # fmt: skip
 
@@ -393,6 +421,8 @@ class BatchTransport(driver.Transport):  # type: ignore[misc]
     """Set as ``app.transport``."""
 
     Consumer = BatchConsumer
+    buffers: Buffers
+    """What the process may have of batches."""
     passed: Mapping[str, Any] = MappingProxyType({})
     """Options of aiokafka's that somebody has set for all clients."""
     unreadable: Callable[[str, int, str], None] = staticmethod(lambda _topic, _partition, _reason: None)

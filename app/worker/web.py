@@ -9,6 +9,7 @@ from prometheus_client import CONTENT_TYPE_LATEST
 
 from agents.lanes import Lanes
 from app.status.page import HEADERS
+from app.worker.buffers import Buffers
 from app.worker.metrics import Metrics
 from app.worker.page import Looks
 from ringfence_kafka.watch import BrokerWatch
@@ -24,7 +25,13 @@ class StatusWeb(AiohttpWeb):  # type: ignore[misc]
 
 
 def register(
-    app: faust.App, lanes: Lanes, watch: BrokerWatch, metrics: Metrics, looks: Looks, instance: str
+    app: faust.App,
+    lanes: Lanes,
+    watch: BrokerWatch,
+    metrics: Metrics,
+    looks: Looks,
+    instance: str,
+    buffers: Buffers,
 ) -> None:
     """Add the pages to the app's web server; ``instance``: the worker's name."""
 
@@ -40,6 +47,7 @@ def register(
             "instance": instance,
             "broker": "away" if watch.away else "answers",
             "lanes": lanes.report(),
+            "memory": {"buffered_bytes": buffers.used, "limit_bytes": buffers.bytes_max},
         }
         if lanes.unreadable:
             report["unreadable"] = lanes.unreadable

@@ -15,6 +15,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from agents.address_faults import EVERY, AddressFaults
 from agents.lanes import Lanes
 from app.verbs import topics
+from app.worker.buffers import Buffers
 from app.worker.metrics import Metrics
 from ringfence_kafka.cluster import Cluster
 from ringfence_kafka.config.load import validate
@@ -82,7 +83,9 @@ class Scene:
         watch = BrokerWatch(self.cluster.ping, logging.getLogger("ringfence.test"), "")
         return {
             (sample.name, sample.labels.get("lane", sample.labels.get("address", ""))): sample.value
-            for family in text_string_to_metric_families(Metrics().show(self.lanes, watch).text().decode())
+            for family in text_string_to_metric_families(
+                Metrics().show(self.lanes, watch, Buffers(2**27)).text().decode()
+            )
             for sample in family.samples
             if family.type == "gauge"
         }

@@ -19,7 +19,8 @@ from faust.types import TP
 
 from agents.batch import FetchedBatch
 from app.verbs import topics
-from app.worker import run, transport
+from app.worker import buffers, run, transport
+from app.worker.buffers import Buffers
 from app.worker.group import GroupOwnership
 from app.worker.transport import FETCHED_WITHIN_S, REST_S, BatchConsumer, BatchConsumerThread
 from ringfence_kafka import insides
@@ -61,6 +62,8 @@ class Received:
         self.app = app
         self.name = name
         self.batches: list[FetchedBatch] = []
+        self.done: list[int] = []
+        """Offsets of those that were taken out of it."""
         self.room = asyncio.Event()
         """Without it batches are not taken."""
         self.room.set()
@@ -124,8 +127,8 @@ class Received:
 
 
 @contextlib.asynccontextmanager
-async def receiving(bootstrap: str, folder: Path) -> AsyncIterator[Received]:
-    """An app over one topic with one partition."""
+async def receiving(bootstrap: str, folder: Path, bytes_max: int = 0) -> AsyncIterator[Received]:
+    """An app over one topic with one partition; ``bytes_max``: of what is under way, where it is not the usual bound."""
     name = kafka.unique("transport")
     settings = validate(
         {
@@ -137,6 +140,8 @@ async def receiving(bootstrap: str, folder: Path) -> AsyncIterator[Received]:
     await topics.ensure(settings)
     settings.state_dir.mkdir(parents=True)
     app = run.create_app(settings)
+    if bytes_max:
+        app.transport.buffers = Buffers(bytes_max)
     received = Received(app, name)
     app.lanes.offer = received.offer  # type: ignore[method-assign]
     await app.start()
@@ -148,8 +153,8 @@ async def receiving(bootstrap: str, folder: Path) -> AsyncIterator[Received]:
 
 
 OURS = {
-    "_batch", "_batch_message", "_drain", "_forget_empty", "_hand_over", "_is_wanted", "_keep_fetching", "_keep_member", "_next_messages",
-    "_quiet", "_quiet_left", "_rest_left", "_wake",
+    "_ask_anew", "_batch", "_batch_message", "_drain", "_forget_empty", "_hand_over", "_is_wanted", "_keep_fetching", "_keep_member", "_may_read",
+    "_next_messages", "_quiet", "_quiet_left", "_rest_left", "_wake", "_wake_for_room",
     "is_active", "is_member", "rewind", "wake",
 }  # fmt: skip
 """Methods that Faust does not have."""
@@ -191,13 +196,50 @@ async def test_a_fetch_is_one_batch(bootstrap: str, tmp_path: Path) -> None:
 
 async def test_batches_are_bounded(bootstrap: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """No batch, and so no transaction, is larger than its limit."""
-    monkeypatch.setattr(transport, "BATCH_RECORDS_MAX", 100)
+    monkeypatch.setattr(buffers, "BATCH_RECORDS_MAX", 100)
     async with receiving(bootstrap, tmp_path) as received:
         kafka.send(bootstrap, received.name, records(0, 1_050))
         await received.reaches(1_050)
 
     assert max(len(each.records) for each in received.batches) == 100
     assert sum(len(each.records) for each in received.batches) == 1_050
+
+
+async def test_fetching_pauses_at_the_bound(bootstrap: str, tmp_path: Path) -> None:
+    """While a lane keeps what it has no more is fetched than there is room for; then all comes, and each message once."""
+    bound = 2 * 2**20
+    async with receiving(bootstrap, tmp_path, bound) as received:
+        used = received.app.transport.buffers
+        kafka.send(bootstrap, received.name, [Sent(b"%d" % each, b"g", b"v" * 10_000) for each in range(600)])
+        await until(
+            lambda: used._awaited and len(received.batches) > 1,
+            lambda: f"{used.used} bytes, {received.offsets}",
+        )
+        most = used.used
+        while received.batches:  # what waits for room goes on without any other event
+            assert used.used < bound
+            first = received.batches[0]
+            received.done += [each.offset for each in first.records]
+            first.free()
+            received.batches.pop(0)
+            if not received.batches and len(received.done) < 600:
+                await until(lambda: bool(received.batches), lambda: f"{used.used} bytes, {received.done[-1]}")
+
+    assert most > bound // 4
+    assert received.done == list(range(600))
+
+
+async def test_one_that_is_too_large_passes_alone(bootstrap: str, tmp_path: Path) -> None:
+    """Whatever the bound is, and those behind it follow."""
+    async with receiving(bootstrap, tmp_path, 2**18) as received:
+        sent = [Sent(b"%d" % each, b"g", b"v" * (900_000 if each % 2 else 10)) for each in range(6)]
+        kafka.send(bootstrap, received.name, sent)
+        for offset in range(1, 7):
+            await received.reaches(offset)
+            for each in received.batches:
+                each.free()
+
+    assert received.offsets == list(range(6))
 
 
 async def test_aborted_records_are_bridged(

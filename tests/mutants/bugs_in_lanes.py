@@ -225,8 +225,8 @@ MUTANTS: Final = (
         (
             Patch(
                 _TRANSPORT,
-                "return FetchedBatch(tp.topic, tp.partition, begin, end,",
-                "return FetchedBatch(tp.topic, tp.partition, records[0].offset, end,",
+                "tp.topic, tp.partition, begin, end, records,",
+                "tp.topic, tp.partition, records[0].offset, end, records,",
             ),
         ),
         f"{_TRANSPORT_TESTS}::test_aborted_records_are_bridged",

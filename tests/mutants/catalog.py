@@ -11,6 +11,7 @@ from tests.mutants import (
     bugs_in_handover,
     bugs_in_hops,
     bugs_in_lanes,
+    bugs_in_memory,
     bugs_in_moves,
     bugs_in_opening,
     bugs_in_reconciled_bridges,
@@ -27,6 +28,7 @@ from tests.mutants.mutant import Mutant
 CATALOG: Final[tuple[Mutant, ...]] = (
     *bugs_in_opening.MUTANTS,
     *bugs_in_lanes.MUTANTS,
+    *bugs_in_memory.MUTANTS,
     *bugs_in_moves.MUTANTS,
     *bugs_in_state.MUTANTS,
     *bugs_in_the_path.MUTANTS,

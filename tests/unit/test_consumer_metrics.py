@@ -71,6 +71,7 @@ def test_metrics() -> None:
     measuring = Measuring(consumer)
     metrics = ConsumerMetrics(consumer, measuring)
     measuring.lags = {0: 4, 2: None}
+    consumer.memory.fetched = 1_000
     consumer.dispatcher.runs.observe(0.02)
     found = _samples(metrics)
 
@@ -87,6 +88,8 @@ def test_metrics() -> None:
     assert found["ringfence_consumer_attempts_total", "failed"] == 2
     assert found["ringfence_consumer_dead_letters_total",] == 1
     assert found["ringfence_consumer_handlers",] == 10
+    assert found["ringfence_consumer_buffered_bytes",] == consumer.memory.used + 1_000
+    assert found["ringfence_consumer_buffer_limit_bytes",] == 512 * 2**20
     assert found["ringfence_consumer_handlers_running",] == 0
     assert found["ringfence_consumer_handler_seconds_count",] == 1
     assert found["ringfence_brokers_up",] == 1

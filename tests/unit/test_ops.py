@@ -10,6 +10,7 @@ import pytest
 
 from agents.lanes import Lanes
 from app.bridge.metrics import BridgeMetrics
+from app.worker.buffers import Buffers
 from app.worker.metrics import Metrics
 from ringfence_client import GroupConsumer
 from ringfence_client.measuring import Measuring
@@ -84,7 +85,12 @@ def test_metrics_are_exposed() -> None:
     consumer = GroupConsumer(settings, settings.addresses[0], "billing", print)
     watch = BrokerWatch(cluster.ping, logging.getLogger("ringfence.test"), "")
     found = (
-        exposed(Metrics().show(Lanes(settings, cluster), watch).text().decode())
+        exposed(
+            Metrics()
+            .show(Lanes(settings, cluster), watch, Buffers(settings.app.buffer_bytes_max))
+            .text()
+            .decode()
+        )
         | exposed(ConsumerMetrics(consumer, Measuring(consumer)).text().decode())
         | exposed(BridgeMetrics([]).text().decode())
     )

@@ -1,10 +1,15 @@
 import asyncio
+import gc
+import weakref
+from collections.abc import Iterator
+from typing import Any
 
 import pytest
+from aiokafka.errors import UnknownTopicOrPartitionError
 
 from ringfence_kafka.config.settings import KafkaSettings
 from ringfence_kafka.idempotent import IdempotentProducer
-from ringfence_kafka.producer import TransactionalProducer
+from ringfence_kafka.producer import Outgoing, TransactionalProducer
 
 
 @pytest.mark.parametrize("failing", ["abort_transaction", "stop"])
@@ -44,3 +49,45 @@ async def test_discarded_by_who_is_cancelled(monkeypatch: pytest.MonkeyPatch) ->
         await discarding
 
     assert closed == [True]
+
+
+class Batch:
+    """What a transaction was to write."""
+
+
+@pytest.fixture
+def _uncollected() -> Iterator[None]:
+    gc.collect()
+    gc.disable()
+    yield
+    gc.enable()
+
+
+@pytest.mark.usefixtures("_uncollected")
+async def test_failure_keeps_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A lane whose output is refused again and again has its batch once, and not once for each attempt."""
+    producer = TransactionalProducer(KafkaSettings(), "t", "lane")
+
+    async def nothing(*_: Any, **__: Any) -> None:
+        """A call that succeeds."""
+
+    async def send(*_: Any, **__: Any) -> "asyncio.Future[Any]":
+        future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        future.set_exception(UnknownTopicOrPartitionError())
+        return future
+
+    for name in ("begin_transaction", "send_offsets_to_transaction"):
+        monkeypatch.setattr(producer._producer, name, nothing)
+    monkeypatch.setattr("ringfence_kafka.producer.require_partition", nothing)
+    monkeypatch.setattr(producer._producer, "send_batch", send)
+    written = []
+    for _ in range(3):
+        batch = Batch()
+        written.append(weakref.ref(batch))
+        with pytest.raises(UnknownTopicOrPartitionError):
+            await producer.transact([Outgoing("orders", 0, batch)], {}, "group")
+        del batch
+        await asyncio.sleep(0)
+    await asyncio.sleep(0)
+
+    assert [each() for each in written] == [None] * 3

@@ -67,6 +67,7 @@ def test_defaults() -> None:
             "web_tls_keyfile": "",
             "web_tls_cafile": "",
             "resident_ids_max": 1_000_000,
+            "buffer_bytes_max": 128 * 2**20,
         },
         "address_defaults": {
             "partitions": 4,

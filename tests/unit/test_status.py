@@ -9,8 +9,9 @@ import pytest
 from aiokafka.coordinator.protocol import ConsumerProtocolMemberAssignment, ConsumerProtocolMemberMetadata
 from rich.console import Console
 
-from app.status import consuming, verb, wording
+from app.status import consuming, page, verb, wording
 from app.status.findings import findings, quoted
+from app.status.lanes import memory
 from app.status.model import NOBODY, Finding, Status
 from app.status.show import document
 from ringfence_kafka import members
@@ -268,3 +269,23 @@ def test_member() -> None:
     )  # fmt: skip
     foreign = ConsumerProtocolMemberMetadata(0, ["orders"], b"\x00\xff").encode()
     assert members._member((*front, foreign, b"")) == ("w1", "10.0.0.1", "", frozenset())
+
+
+def test_memory() -> None:
+    """What workers and consumers have under way, and may; who does not tell adds nothing."""
+    answers = [{"memory": {"buffered_bytes": 12 * 2**20, "limit_bytes": 128 * 2**20}}, {}]
+    told = memory(answers)
+    assert told == {"buffered_bytes": 12 * 2**20, "buffer_limit_bytes": 128 * 2**20}
+    assert memory([{}]) == {}
+    status = replace(
+        STATUS,
+        workers=[replace(STATUS.workers[0], **told)],
+        consumers=[replace(STATUS.consumers[0], **memory(answers[:1] * 2))],
+    )
+    output = io.StringIO()
+    Console(file=output, width=100).print(document(status, []), crop=False)
+
+    assert "12 of 128 MiB" in output.getvalue()
+    assert "24 of 256 MiB" in output.getvalue()
+    assert "12 of 128 MiB" in page.render(status, [], "w1", {})
+    assert verb.as_document(status, [])["workers"][0]["buffer_limit_bytes"] == 128 * 2**20

@@ -3,6 +3,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,8 +12,9 @@ import pytest
 
 from ringfence_kafka.errors import PrerequisiteError
 from tables import codec
+from tables import store as stores
 from tables.codec import FormatError, Meta, Origin, Slot
-from tables.store import DamagedStoreError, StaleEpochError, Store, StoredState, Writes
+from tables.store import BUFFERS_BYTES_MAX, DamagedStoreError, StaleEpochError, Store, StoredState, Writes
 
 ROOT = Path(__file__).parents[2]
 MANY = 2_000
@@ -534,3 +536,24 @@ def test_file_in_the_way(tmp_path: Path, below: str) -> None:
 
     with pytest.raises(PrerequisiteError, match=r"app\.data_dir"):
         Store(tmp_path / "data" / below)
+
+
+# -- memory -----------------------------------------------------------------------------------------------------------
+
+
+def test_stores_share_what_is_not_in_files_yet(tmp_path: Path) -> None:
+    """A worker of 64 lanes would have half a gigabyte there, with each store below what it may have alone."""
+    opened = [Store(tmp_path / f"orders-{number}") for number in range(12)]
+    slot = codec.ring_key(10, 0), b"v" * 100_000
+    most = 0
+    for _ in range(60):
+        for each in opened:
+            each.write(each.epoch, _state(1, 2), lambda writes: writes.put_slots([slot]))
+        most = max(most, stores.shared().buffers.get_usage())
+    assert most > BUFFERS_BYTES_MAX // 2
+    deadline = time.monotonic() + 30  # what is being flushed counts until it is
+    while stores.shared().buffers.get_usage() > BUFFERS_BYTES_MAX:
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    for each in opened:
+        each.close()

@@ -22,6 +22,7 @@ _ENVIRONMENT: Final = Environment(
 )
 _ENVIRONMENT.filters |= {
     "age": wording.age,
+    "memory": wording.memory,
     "number": wording.number,
     "rate": wording.rate,
     "share": wording.share,

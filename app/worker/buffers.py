@@ -1,0 +1,262 @@
+"""What a worker has fetched and not finished: one bound for all lanes of the process.
+
+Counted is what a batch costs from the fetch to the end of its transaction, the outputs that will be built of it included: a lane that
+may begin must be able to end. Each batch has a :class:`Held`, which gives its bytes back when the lane is done with the batch, or
+when nobody has it any more: whatever drops batches, a rebalance or a rewind, needs to know nothing of this.
+
+How partitions share the memory is :mod:`ringfence_client.memory`'s. Where one has no room, nothing more of it is fetched, and what
+was fetched waits with the fetcher. One that has nothing always goes on, whatever others have and however large its message is.
+"""
+
+import time
+from collections import deque
+from collections.abc import Callable, Collection, Iterable, Sequence
+from typing import Any, Final
+
+from aiokafka import TopicPartition
+
+from agents.batch import BATCH_RECORDS_MAX
+from ringfence_client.memory import FETCHING_PART, HEADER_BYTES, Memory
+from ringfence_kafka import insides
+
+RECORD_BYTES: Final = 900
+"""Of a record with its verdict, its slot and what is made of it, beside the lengths of its parts. Measured, with CPython 3.11."""
+COPIES: Final = 4
+"""Of key, value and headers: as fetched, in the batch that is built of it, in the request, and on its way to a slow broker."""
+BATCH_BYTES_MAX: Final = 8 * 2**20
+"""Of one batch, however few there are; but one record comes in any case."""
+BATCH_BYTES_MIN: Final = 2**18
+FIRST_RECORDS: Final = 50
+"""So many are read of a partition before it is known how large they are."""
+STEP_RECORDS: Final = 250
+"""And at once no more than so many: the next ones may be larger, and a compressed fetch does not tell how large."""
+AHEAD_PART: Final = 4
+"""Of a partition that nobody waits for, more is fetched only while no more than this part of what may be fetched is there."""
+MOVING_S: Final = 1.0
+
+
+class _Share:
+    """Of one partition."""
+
+    __slots__ = ("bytes", "joined", "record_bytes")
+
+    def __init__(self) -> None:
+        self.bytes = 0
+        self.joined = True
+        self.record_bytes = 0.0
+        """What a record cost, of the last ones."""
+
+
+class Held:
+    """So much of the memory, for one batch."""
+
+    __slots__ = ("_buffers", "_left", "_share", "bytes")
+
+    def __init__(self, buffers: "Buffers", share: _Share, count: int) -> None:
+        self._buffers = buffers
+        self._share = share
+        self.bytes = self._left = count
+
+    def free(self) -> None:
+        """Give it back; in any thread, and any number of times."""
+        count, self._left = self._left, 0
+        if count:
+            self._buffers.give_back(self._share, count)
+
+    def __del__(self) -> None:
+        self.free()
+
+
+class Buffers:
+    """Of one worker. Where nothing else is said, to be called in the consumer's thread."""
+
+    def __init__(self, bytes_max: int, clock: Callable[[], float] = time.monotonic) -> None:
+        """``bytes_max``: of everything, about."""
+        self.memory = Memory(bytes_max)
+        self.told: Callable[[], None] = lambda: None
+        """Called, in any thread, when there is room again that somebody waits for."""
+        self._clock = clock
+        self._shares: dict[TopicPartition, _Share] = {}
+        self._given_back: deque[tuple[_Share, int]] = deque()
+        self._awaited = False
+        self._moved = 0.0
+        self._used = 0
+
+    @property
+    def bytes_max(self) -> int:
+        """The bound. In any thread."""
+        return self.memory.bytes_max
+
+    @property
+    def used(self) -> int:
+        """What is there, about: what was fetched and not read yet, and what lanes have. In any thread."""
+        return self._used + self.memory.fetched
+
+    @property
+    def moving(self) -> bool:
+        """Whether lanes finish something."""
+        return self._clock() - self._moved < MOVING_S
+
+    @property
+    def batch_bytes_max(self) -> int:
+        """Of one batch: a quarter of what a partition may have at the moment."""
+        return min(BATCH_BYTES_MAX, max(BATCH_BYTES_MIN, self.memory.limit(0) // 4))
+
+    def assign(self, tps: Collection[TopicPartition]) -> None:
+        """These partitions share the memory from now on, and no others."""
+        if self._shares.keys() == set(tps):
+            return
+        for tp in self._shares.keys() - set(tps):
+            gone = self._shares.pop(tp)
+            gone.joined = False
+            self.memory.leave(gone)
+        for tp in set(tps) - self._shares.keys():
+            self._join(tp)
+
+    def hold(self, tp: TopicPartition, count: int) -> Held:
+        """Count so many bytes of this partition, until they are given back."""
+        share = self._shares.get(tp) or self._join(tp)
+        self._use(share, count)
+        return Held(self, share, count)
+
+    def give_back(self, share: _Share, count: int) -> None:
+        """In any thread, and in the middle of whatever that does: it is counted later."""
+        self._given_back.append((share, count))
+        if self._awaited:
+            self._awaited = False
+            self.told()
+
+    def has_room(self, tp: TopicPartition) -> bool:
+        """Whether more of it may be read; if not, :attr:`told` is called when that may have changed."""
+        if self._has_room(tp):
+            return True
+        self._awaited = True
+        return self._has_room(tp)  # what was given back in between told nobody
+
+    def may_fetch(self, tp: TopicPartition, *, wanted: bool) -> bool:
+        """Whether more of it may be asked for; ``wanted``: what is there of it is taken soon."""
+        if not self.has_room(tp):
+            return False
+        share = self._shares.get(tp)
+        if share is None or not share.bytes:
+            return True
+        fetching = self.bytes_max // FETCHING_PART
+        return not self.memory.crowded and (wanted or self.memory.fetched < fetching // AHEAD_PART)
+
+    async def read(self, fetcher: Any, tp: TopicPartition) -> tuple[list[Any], Held | None]:
+        """What the fetcher has of a partition, as much as makes a batch.
+
+        Raises:
+            KafkaError: what was fetched of this partition is an error, or cannot be read.
+        """
+        share = self._shares.get(tp) or self._join(tp)
+        records: list[Any] = []
+        total, left = 0, self.batch_bytes_max
+        count = round(left / share.record_bytes) if share.record_bytes else FIRST_RECORDS
+        while left > 0 and len(records) < BATCH_RECORDS_MAX:
+            count = min(max(1, count), STEP_RECORDS, BATCH_RECORDS_MAX - len(records))
+            more = (await fetcher.fetched_records({tp}, timeout=0, max_records=count)).get(tp, [])
+            if not more:
+                break
+            used = cost(more)
+            records += more
+            total += used
+            left -= used
+            share.record_bytes = used / len(more)
+            if len(more) < count:
+                break
+            count = int(left / share.record_bytes)
+        return records, self.hold(tp, total) if records else None
+
+    def settle(self) -> None:
+        """Count what was given back."""
+        while self._given_back:
+            share, count = self._given_back.popleft()
+            self._use(share, -count)
+            self._moved = self._clock()
+
+    def _has_room(self, tp: TopicPartition) -> bool:
+        self.settle()
+        share = self._shares.get(tp)
+        return share is None or not share.bytes or share.bytes < self.memory.limit(share.bytes)
+
+    def _join(self, tp: TopicPartition) -> _Share:
+        share = self._shares[tp] = _Share()
+        self.memory.join(share)
+        return share
+
+    def _use(self, share: _Share, more: int) -> None:
+        before = share.bytes
+        share.bytes += more
+        self._used += more
+        if share.joined:
+            self.memory.use(before, share.bytes)
+
+
+def cost(records: Iterable[Any]) -> int:
+    """What these cost from the fetch to the end of their transaction, in bytes."""
+    fixed = content = 0
+    for record in records:
+        fixed += RECORD_BYTES
+        key, value, headers = record.key, record.value, record.headers
+        if value is not None:
+            content += len(value)
+        if key is not None:
+            content += len(key)
+        for name, text in headers:
+            fixed += HEADER_BYTES
+            content += len(name) + (0 if text is None else len(text))
+    return fixed + COPIES * content
+
+
+class BoundedFetches:
+    """Has a fetcher of aiokafka ask for no more than there is room for."""
+
+    def __init__(
+        self, fetcher: Any, buffers: Buffers, wanted: Callable[[TopicPartition], bool], partial_wait_ms: int
+    ) -> None:
+        """Takes effect at once; there is no way back.
+
+        Args:
+            fetcher: aiokafka's.
+            buffers: Of the process.
+            wanted: Whether what is fetched of a partition is taken soon.
+            partial_wait_ms: How long a broker may hold a fetch that leaves out partitions which will soon have room.
+        """
+        self._fetcher = fetcher
+        self._buffers = buffers
+        self._wanted = wanted
+        self._partial_wait_ms = partial_wait_ms
+        self._actions = fetcher._get_actions_per_node  # noqa: SLF001
+        fetcher._get_actions_per_node = self._bounded  # noqa: SLF001
+
+    def _bounded(self, assignment: Any) -> tuple[Any, ...]:
+        """Aiokafka's choice of what to ask which broker, without partitions that have no room."""
+        buffers, memory = self._buffers, self._buffers.memory
+        buffers.assign(assignment.tps)
+        memory.fetched = sum(insides.lying(self._fetcher).values())
+        self._fetcher._max_partition_fetch_bytes = memory.partition_bytes_max  # noqa: SLF001
+        self._fetcher._fetch_max_bytes = memory.response_bytes_max  # noqa: SLF001
+        fetches, *others = self._actions(assignment)
+        allowed = [(node, request) for node, request in fetches if self._allow(request)]
+        return allowed, *others
+
+    def _allow(self, request: Any) -> bool:
+        """Leave out what has no room; whether anything is left to ask for."""
+        topics: list[tuple[str, Sequence[Any]]] = []
+        soon = False
+        for topic, partitions in request.topics:
+            kept = []
+            for each in partitions:
+                tp = TopicPartition(topic, each[0])
+                wanted = self._wanted(tp)
+                if self._buffers.may_fetch(tp, wanted=wanted):
+                    kept.append(each)
+                else:
+                    soon = soon or wanted
+            if kept:
+                topics.append((topic, kept))
+        request._topics = topics  # noqa: SLF001
+        if soon and self._buffers.moving:
+            request._max_wait_ms = min(request._max_wait_ms, self._partial_wait_ms)  # noqa: SLF001
+        return bool(topics)

@@ -1,0 +1,93 @@
+"""A backlog that is larger than what a worker may have in memory, and SIGKILL while it is worked off."""
+
+import random
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.faults.flow import EXACT, wrong
+from tests.support import kafka
+from tests.support.kafka import Got, Sent
+from tests.support.worker import WorkerProcess, configure, wait_for
+
+MESSAGES = 240_000
+PARTITIONS = 8
+GROUPS = 25
+"""Of each partition."""
+RESENDS = 0.05
+KILLS = 3
+SEED = 27_113
+BOUND = 16 * 2**20
+LIMIT_S = 240.0
+
+
+def _traffic(rng: random.Random, partition: int) -> list[Sent]:
+    """Some of them again, soon enough for the ring."""
+    sent: list[Sent] = []
+    for number in range(MESSAGES // PARTITIONS):
+        if sent and rng.random() < RESENDS:
+            sent.append(rng.choice(sent[-5_000:]))
+        else:
+            group = b"%d-%d" % (partition, rng.randrange(GROUPS))
+            sent.append(Sent(b"%d-%d" % (partition, number), group, b"v" * rng.choice([10, 100, 1_000])))
+    return sent
+
+
+@pytest.mark.long
+@pytest.mark.timeout(600)
+def test_killed_over_a_backlog(bootstrap: str, tmp_path: Path) -> None:
+    """Each ID is accepted once and in order, what is under way stays below its bound, and fetching did pause there."""
+    rng = random.Random(SEED)
+    name = kafka.unique("backlog")
+    address: dict[str, Any] = {"name": name, "partitions": PARTITIONS, "id_cache_size": MESSAGES}
+    config = configure(tmp_path, bootstrap, name, [address])
+    config.write_text(config.read_text().replace("[app]\n", f"[app]\nbuffer_bytes_max = {BOUND}\n"))
+    traffic = {each: _traffic(rng, each) for each in range(PARTITIONS)}
+    for partition, sent in traffic.items():
+        kafka.send(bootstrap, name, sent, partition)
+    worker = WorkerProcess(config, "w")
+    most = 0
+
+    def done() -> int:
+        nonlocal most
+        memory = worker.health()[1].get("memory", {})
+        assert memory.get("limit_bytes", BOUND) == BOUND
+        most = max(most, memory.get("buffered_bytes", 0))
+        return sum(max(0, each) for each in kafka.committed(bootstrap, name, name, PARTITIONS))
+
+    def reach(goal: int) -> None:
+        wait_for(
+            lambda: done() >= goal,
+            lambda: f"{done()} of {goal}, seed {SEED}\n{worker.log()[-3_000:]}",
+            LIMIT_S,
+        )
+
+    try:
+        for number in range(KILLS):
+            worker.start()
+            reach(MESSAGES * (number + 1) // (KILLS + 1))
+            worker.kill()
+        worker.start()
+        reach(MESSAGES)
+        forward = f"{name}-{name}-forward"
+        wait_for(lambda: kafka.consumed(bootstrap, name, forward, PARTITIONS), worker.log, LIMIT_S)
+    finally:
+        worker.destroy()
+
+    assert BOUND // 4 < most < BOUND + 2**20
+    due, accepted = (
+        _by_group(each for sent in traffic.values() for each in sent),
+        _by_group(kafka.read_all(bootstrap, f"{name}.accepted", PARTITIONS)),
+    )
+    assert accepted.keys() == due.keys()
+    for group, ids in due.items():
+        assert wrong(accepted[group], list(dict.fromkeys(ids))) == EXACT, f"seed {SEED}, group {group!r}"
+
+
+def _by_group(records: Iterable[Sent | Got]) -> dict[bytes | None, list[bytes | None]]:
+    found: dict[bytes | None, list[bytes | None]] = {}
+    for each in records:
+        found.setdefault(each.key, []).append(each.id)
+    return found

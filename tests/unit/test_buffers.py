@@ -1,0 +1,371 @@
+"""One bound for what all lanes of a worker have under way: nobody starves, and nothing is too large."""
+
+import gc
+import inspect
+import random
+import threading
+from collections import deque
+from types import SimpleNamespace
+from typing import Any, NamedTuple
+
+import pytest
+from aiokafka import TopicPartition
+from aiokafka.consumer.fetcher import Fetcher
+from aiokafka.protocol.fetch import FetchRequest
+
+from agents.batch import BATCH_RECORDS_MAX, JOINED_BYTES_MAX, FetchedBatch, Parcel
+from agents.mail import Mail
+from app.worker.buffers import (
+    COPIES,
+    RECORD_BYTES,
+    STEP_RECORDS,
+    BoundedFetches,
+    Buffers,
+    Held,
+    cost,
+)
+from ringfence_client.memory import HEADER_BYTES
+
+MIB = 2**20
+BOUND = 16 * MIB
+NODE = 1
+
+
+class Record(NamedTuple):
+    """What is looked at of a record."""
+
+    offset: int = 0
+    key: bytes | None = b"group"
+    value: bytes | None = b"value"
+    headers: tuple[tuple[str, bytes | None], ...] = ()
+
+
+def tp(number: int, topic: str = "orders") -> TopicPartition:
+    return TopicPartition(topic, number)
+
+
+class Lying:
+    """aiokafka's fetcher as far as reading goes."""
+
+    def __init__(self, *records: Record) -> None:
+        self.left = deque(records)
+        self.asked: list[int] = []
+
+    async def fetched_records(
+        self,
+        partitions: set[TopicPartition],
+        timeout: int,  # noqa: ASYNC109 - aiokafka's signature
+        max_records: int,
+    ) -> dict[TopicPartition, list[Record]]:
+        assert timeout == 0
+        self.asked.append(max_records)
+        found = [self.left.popleft() for _ in range(min(max_records, len(self.left)))]
+        return {next(iter(partitions)): found} if found else {}
+
+
+def shared(partitions: int, bytes_max: int = BOUND, **more: Any) -> Buffers:
+    buffers = Buffers(bytes_max, **more)
+    buffers.assign([tp(each) for each in range(partitions)])
+    return buffers
+
+
+# -- what a batch costs ---------------------------------------------------------------------------------------------
+
+
+def test_cost() -> None:
+    """Every part of a record counts, with all the copies that its transaction will make."""
+    records = [Record(0, b"key", b"v" * 1_000, (("id", b"1234"), ("none", None))), Record(1, None, None)]
+
+    assert cost(records) == 2 * RECORD_BYTES + 2 * HEADER_BYTES + COPIES * (3 + 1_000 + 2 + 4 + 4)
+
+
+async def test_read_up_to_a_batch() -> None:
+    """As many records as make a batch, whatever their size; what is left comes next, and nothing twice."""
+    buffers = shared(1)
+    records = [Record(each, None, b"v" * 10_000) for each in range(500)]
+    lying = Lying(*records)
+    read: list[Record] = []
+    held = []
+    while lying.left:
+        some, each = await buffers.read(lying, tp(0))
+        assert each is not None
+        assert each.bytes == cost(some)
+        assert each.bytes <= max(buffers.batch_bytes_max * 2, 50 * cost(records[:1]))
+        read += some
+        held.append(each)
+
+    assert read == records
+    assert buffers.used == cost(records)
+    assert len(held) > 1
+
+
+async def test_no_more_records_than_a_transaction_takes() -> None:
+    """However small they are."""
+    buffers = shared(1, 1024 * MIB)
+    records, _ = await buffers.read(Lying(*([Record()] * (BATCH_RECORDS_MAX + 10))), tp(0))
+
+    assert len(records) == BATCH_RECORDS_MAX
+
+
+async def test_large_ones_after_small_ones() -> None:
+    """Sizes may change from one record to the next: only the first step goes by what came before."""
+    buffers = shared(1)
+    lying = Lying(*([Record()] * 200), *([Record(value=b"v" * MIB)] * 1_000))
+    most = 0
+    while lying.left:
+        records, _ = await buffers.read(lying, tp(0))
+        most = max(most, sum(len(each.value or b"") > 1_000 for each in records))
+
+    assert most <= STEP_RECORDS
+
+
+async def test_nothing_to_read() -> None:
+    """Markers alone: nothing is counted."""
+    buffers = shared(1)
+
+    assert await buffers.read(Lying(), tp(0)) == ([], None)
+    assert buffers.used == 0
+
+
+# -- when it is given back --------------------------------------------------------------------------------------------
+
+
+def test_given_back_when_done() -> None:
+    """Once, however often it is said, and although somebody still refers to the batch."""
+    buffers = shared(1)
+    batch = FetchedBatch("orders", 0, 0, 1, [], 0, bytes=100, held=(buffers.hold(tp(0), 100),))
+    for _ in range(2):
+        batch.free()
+        buffers.settle()
+
+        assert buffers.used == 0
+
+
+def test_given_back_when_dropped() -> None:
+    """A rebalance drops what waits in Faust and in the mail, and tells nobody."""
+    buffers = shared(1)
+    mail = Mail()
+    for begin in (0, 1):
+        held = buffers.hold(tp(0), 100)
+        parcel = Parcel(FetchedBatch("orders", 0, begin, begin + 1, [], 0, bytes=100, held=(held,)))
+        del held
+        batch = parcel.take()
+        assert batch is not None
+        assert mail.add(batch)
+        del batch
+
+        assert parcel.take() is None
+    buffers.settle()
+    before = buffers.used
+    mail.clear()
+    buffers.settle()
+
+    assert (before, buffers.used) == (200, 0)
+
+
+def test_who_waits_is_told() -> None:
+    """By whatever thread gives back, and once."""
+    buffers = shared(1)
+    told: list[int] = []
+    buffers.told = lambda: told.append(threading.get_ident())
+    held = [buffers.hold(tp(0), BOUND) for _ in range(2)]
+    held.pop().free()
+    assert told == []
+    assert not buffers.has_room(tp(0))
+    thread = threading.Thread(target=held.pop().free)
+    thread.start()
+    thread.join()
+
+    assert told == [thread.ident]
+    assert buffers.has_room(tp(0))
+
+
+# -- how it is shared ---------------------------------------------------------------------------------------------------
+
+
+def test_one_too_large_passes_alone() -> None:
+    """A message that is larger than all there is comes when its partition has nothing, and others go on beside it."""
+    buffers = shared(2)
+    huge = buffers.hold(tp(0), 10 * BOUND)
+
+    assert not buffers.may_fetch(tp(0), wanted=True)
+    assert buffers.may_fetch(tp(1), wanted=True)
+    huge.free()
+    assert buffers.may_fetch(tp(0), wanted=True)
+
+
+def test_stuck_ones_leave_room() -> None:
+    """Lanes whose output is refused keep what they have: the others share the rest, and each has its own part."""
+    buffers = shared(64)
+    stuck = []
+    for number in range(63):
+        while buffers.has_room(tp(number)):
+            stuck.append(buffers.hold(tp(number), 10_000))
+    before = buffers.used
+    lone = 0
+    while buffers.has_room(tp(63)):
+        stuck.append(buffers.hold(tp(63), 10_000))
+        lone += 10_000
+
+    assert before < BOUND
+    assert buffers.used < BOUND
+    assert lone >= BOUND * 3 // 4 // 2 // 64
+
+
+def test_partitions_that_went_away() -> None:
+    """What lanes still have of them is given back to nobody's harm; those that came have their part."""
+    buffers = shared(2)
+    old = buffers.hold(tp(0), BOUND)
+    buffers.assign([tp(1), tp(2)])
+    assert buffers.used == BOUND
+    old.free()
+    buffers.settle()
+    new = buffers.hold(tp(2), 100)
+    buffers.settle()
+
+    assert buffers.used == new.bytes == 100
+    assert buffers.memory.used == 100
+    assert buffers.memory.limit(0) == shared(2).memory.limit(0)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_bound_and_progress(seed: int) -> None:
+    """Whoever reads and finishes when, of whatever size: the bound holds but for one batch a partition, and each goes on that has nothing."""
+    rng = random.Random(seed)
+    partitions = rng.choice([1, 4, 64])
+    buffers = shared(partitions)
+    held: dict[int, list[Held]] = {each: [] for each in range(partitions)}
+    for _ in range(3_000):
+        number = rng.randrange(partitions)
+        if rng.random() < 0.7:
+            if buffers.has_room(tp(number)):
+                held[number].append(buffers.hold(tp(number), rng.choice([100, 10_000, 100_000])))
+            else:
+                assert held[number]
+        elif held[number]:
+            held[number].pop(0).free()
+        own = BOUND * 3 // 4 // 2 // partitions
+        assert buffers.used <= BOUND + partitions * max(0, 100_000 - own)
+    held.clear()
+    gc.collect()
+    buffers.settle()
+
+    assert buffers.used == 0
+    assert all(buffers.has_room(tp(each)) for each in range(partitions))
+
+
+def test_joined_batches_have_a_size() -> None:
+    """A transaction of five thousand messages of a megabyte each would be more than any worker has."""
+    mail = Mail()
+    large = JOINED_BYTES_MAX // 2 + 1
+    for begin in (0, 1):
+        assert mail.add(FetchedBatch("orders", 0, begin, begin + 1, [], 0, bytes=large))
+    assert not mail.add(FetchedBatch("orders", 0, 2, 3, [], 0, bytes=large))
+
+
+# -- what brokers are asked for -----------------------------------------------------------------------------------------
+
+
+class Asked:
+    """aiokafka's fetcher as far as asking goes: it wants all partitions of which nothing lies there."""
+
+    def __init__(self, buffers: Buffers, partitions: int) -> None:
+        self.assignment = SimpleNamespace(tps=[tp(each) for each in range(partitions)])
+        self.lying: dict[TopicPartition, int] = {}
+        self.wanted = set(self.assignment.tps)
+        self.fetcher: Any = SimpleNamespace(_get_actions_per_node=self._actions, _records={})
+        self.buffers = buffers
+        BoundedFetches(self.fetcher, buffers, self.wanted.__contains__, 10)
+
+    def _actions(self, assignment: Any) -> tuple[Any, ...]:
+        places = [
+            (each.partition, 0, self.fetcher._max_partition_fetch_bytes)
+            for each in assignment.tps
+            if each not in self.fetcher._records
+        ]
+        request = FetchRequest(100, 1, self.fetcher._fetch_max_bytes, 1, [("orders", places)])
+        return [(NODE, request)], {}, 0.2, False, []
+
+    def lies(self, number: int, size: int) -> None:
+        records = SimpleNamespace(size_in_bytes=lambda: size)
+        self.fetcher._records[tp(number)] = SimpleNamespace(
+            _partition_records=SimpleNamespace(_records=records)
+        )
+
+    def ask(self) -> tuple[list[int], int]:
+        """Partitions that are asked for, and how long the broker may take; -1 = it is not asked."""
+        fetches, resets, timeout, stale, resumed = self.fetcher._get_actions_per_node(self.assignment)
+        assert (resets, timeout, stale, resumed) == ({}, 0.2, False, [])
+        if not fetches:
+            return [], -1
+        ((node, request),) = fetches
+        assert node == NODE
+        return [each[0] for _, places in request.topics for each in places], request._max_wait_ms
+
+
+def test_aiokafka_still_asks_so() -> None:
+    """What is relied on exists."""
+    source = inspect.getsource(Fetcher) + inspect.getsource(FetchRequest)
+    for name in (
+        "_max_partition_fetch_bytes",
+        "_fetch_max_bytes",
+        "_get_actions_per_node",
+        "_topics",
+        "_max_wait_ms",
+    ):
+        assert f"self.{name}" in source
+
+
+def test_who_has_no_room_is_left_out() -> None:
+    """The others are asked for, in a short fetch while lanes finish something."""
+    clock = [100.0]
+    buffers = shared(3, clock=lambda: clock[0])
+    asked = Asked(buffers, 3)
+    assert asked.ask() == ([0, 1, 2], 100)
+    held = [buffers.hold(tp(1), BOUND)]
+
+    assert asked.ask() == ([0, 2], 100)
+    buffers.hold(tp(2), 10).free()
+    assert asked.ask() == ([0, 2], 10)
+    clock[0] += 10
+    assert asked.ask() == ([0, 2], 100)
+    held.clear()
+    assert asked.ask() == ([0, 1, 2], 100)
+
+
+def test_what_lies_there_is_bounded() -> None:
+    """While much of what was fetched is not read, those are asked for that have nothing, however much that is."""
+    buffers = shared(3)
+    asked = Asked(buffers, 3)
+    held = buffers.hold(tp(1), 1_000)
+    asked.lies(0, 3 * MIB)
+
+    assert asked.ask() == ([2], 100)
+    assert buffers.used == 3 * MIB + held.bytes
+    held.free()
+    assert asked.ask()[0] == [1, 2]
+
+
+def test_nobody_waits_for_it() -> None:
+    """What a lane that is busy for long has not asked for is not piled up beside it."""
+    buffers = shared(3)
+    asked = Asked(buffers, 3)
+    held = [buffers.hold(tp(1), 1_000)]
+    asked.wanted.discard(tp(1))
+    asked.lies(0, MIB // 2)
+    assert asked.ask()[0] == [1, 2]
+    asked.lies(0, MIB + 1)
+
+    assert asked.ask()[0] == [2]
+    assert held
+
+
+def test_answers_are_bounded() -> None:
+    """Of all partitions, and of each: the more there are, the less."""
+    few, many = Asked(shared(1), 1), Asked(shared(200), 200)
+    few.ask()
+    many.ask()
+
+    assert few.fetcher._fetch_max_bytes == many.fetcher._fetch_max_bytes == BOUND // 16
+    assert few.fetcher._max_partition_fetch_bytes == MIB
+    assert many.fetcher._max_partition_fetch_bytes == 2**16
