@@ -277,6 +277,12 @@ MUTANTS: Final = (
         f"{_UPGRADE_TESTS}::test_known_ids_stay_known",
     ),
     Mutant(
+        "runs-of-the-last-release-not-read",
+        "The format of the reconciliation's runs is raised, and what was the newest until then is not read: an upgrade ends its nights.",
+        (Patch("reconcile/night/nights.py", "FORMAT: Final = 7\n", "FORMAT: Final = 8\n"),),
+        f"{_UPGRADE_TESTS}::test_runs_of_the_reconciliation",
+    ),
+    Mutant(
         "hops-of-another-byte-order",
         "An upgrade takes what came over bridges for that of other partitions: what is sent again is accepted.",
         (
