@@ -277,9 +277,15 @@ MUTANTS: Final = (
         f"{_UPGRADE_TESTS}::test_known_ids_stay_known",
     ),
     Mutant(
-        "runs-of-the-last-release-not-read",
-        "The format of the reconciliation's runs is raised, and what was the newest until then is not read: an upgrade ends its nights.",
-        (Patch("reconcile/night/nights.py", "FORMAT: Final = 7\n", "FORMAT: Final = 8\n"),),
+        "runs-of-another-layout",
+        "The names of a run's offsets change places and the version does not: an upgrade's first run begins at the start of the logs.",
+        (
+            Patch(
+                "reconcile/night/nights.py",
+                'tuple(each["origins"]), tuple(each["ends"])',
+                'tuple(each["ends"]), tuple(each["origins"])',
+            ),
+        ),
         f"{_UPGRADE_TESTS}::test_runs_of_the_reconciliation",
     ),
     Mutant(
