@@ -37,7 +37,7 @@ FROM ${BASE} AS common
 # hadolint ignore=DL3008
 RUN apt-get update \
     && apt-get install --yes --no-install-recommends tini \
-    && rm -rf /var/lib/apt/lists/* \
+    && rm -rf /var/lib/apt/lists/* /var/cache/apt/* \
     && useradd --uid 10001 --create-home ringfence \
     && install --directory --owner=ringfence --group=ringfence /ringfence/data
 ENV PATH=/opt/ringfence/bin:${PATH} \
@@ -54,7 +54,7 @@ FROM common AS ringfence-reconcile
 # hadolint ignore=DL3008
 RUN apt-get update \
     && apt-get install --yes --no-install-recommends openjdk-17-jre-headless \
-    && rm -rf /var/lib/apt/lists/* \
+    && rm -rf /var/lib/apt/lists/* /var/cache/apt/* \
     && install --directory --owner=ringfence --group=ringfence /home/ringfence/.ivy2.5.2
 # The home of a read-only container takes no cache of fonts.
 ENV MPLCONFIGDIR=/tmp/matplotlib

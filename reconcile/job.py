@@ -33,7 +33,7 @@ from reconcile.spark.failures import SPARK, SparkError, explained, of_spark
 from reconcile.spark.files import Files, LocalFiles, is_local, named, proved, readable
 from reconcile.spark.hadoop_files import HadoopFiles
 from reconcile.spark.session import FEW, fit_to, required, session, submitted
-from reconcile.spark.source_options import kafka_options
+from reconcile.spark.source_options import kafka_options, refuse_callback
 from reconcile.stopping import Stop, StoppedError, stoppable
 from ringfence_kafka import wire
 from ringfence_kafka.config.load import load
@@ -75,6 +75,8 @@ def _check(settings: Settings, options: Options) -> None:
         raise ConfigurationError("--acknowledge cannot be combined with --json or --out: it judges nothing")
     if options.out is not None:
         named(options.out)
+    if options.acknowledge is None:
+        refuse_callback(settings.kafka)
 
 
 def _run(settings: Settings, options: Options, stop: Stop) -> int:

@@ -106,6 +106,9 @@ _SECONDS: Final = click.FloatRange(0, min_open=True)
 @click.option("--web-port", type=PORT, help="0 = no web server; not given = any free port.")
 @log_options
 @config_option
+@click.version_option(
+    package_name="ringfence-client", prog_name="ringfence-client", message="%(prog)s %(version)s"
+)
 def consume(
     address: str,
     handler: str,

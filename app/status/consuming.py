@@ -9,7 +9,6 @@ import aiohttp
 from aiokafka.errors import TopicAuthorizationFailedError
 
 from app import group_names
-from app.status import wording
 from app.status.lanes import ask, memory
 from app.status.model import Consumers, Share
 from app.verbs import consumers as leases

@@ -26,7 +26,7 @@ from reconcile.page.report import progress, terminal
 from reconcile.spark.failures import SPARK, SparkError, explained, of_spark
 from reconcile.spark.files import Files, LocalFiles, is_local, named, proved
 from reconcile.spark.session import fit_to, required, session
-from reconcile.spark.source_options import kafka_options
+from reconcile.spark.source_options import kafka_options, refuse_callback
 from reconcile.stopping import Stop, StoppedError, stoppable
 from ringfence_kafka.config.settings import AddressDefaults, KafkaSettings
 from ringfence_kafka.errors import RingfenceError
@@ -72,6 +72,7 @@ def run(request: Request) -> int:
 def _run(request: Request, stop: Stop) -> None:
     if request.out is not None:
         named(request.out)
+    refuse_callback(request.kafka)
     required(request.master)
     topic = asked(request)
     local = request.out is None or is_local(request.out, request.master)

@@ -54,13 +54,22 @@ def kafka_options(kafka: KafkaSettings) -> dict[str, str]:
     return {f"kafka.{name}": value for name, value in options.items()}
 
 
-def _tokens(kafka: KafkaSettings) -> dict[str, str]:
-    """Java fetches its tokens itself."""
-    if kafka.sasl_oauth_callback:
+def refuse_callback(kafka: KafkaSettings) -> None:
+    """Before Spark is waited for.
+
+    Raises:
+        ConfigurationError: tokens come from a function.
+    """
+    if kafka.uses_tokens and kafka.sasl_oauth_callback:
         raise ConfigurationError(
             f"kafka.sasl_oauth_callback = {kafka.sasl_oauth_callback!r}: Spark's Kafka client is Java's and cannot call it: use client "
             "credentials (sasl_oauth_token_url), or another login for this verb, with --command-config"
         )
+
+
+def _tokens(kafka: KafkaSettings) -> dict[str, str]:
+    """Java fetches its tokens itself."""
+    refuse_callback(kafka)
     login = (
         f"clientId={_quoted(kafka.sasl_oauth_client_id)} clientSecret={_quoted(kafka.oauth_client_secret())}"
     )
@@ -68,7 +77,7 @@ def _tokens(kafka: KafkaSettings) -> dict[str, str]:
     return {
         "sasl.mechanism": kafka.sasl_mechanism,
         "sasl.oauthbearer.token.endpoint.url": kafka.sasl_oauth_token_url,
-        "sasl.login.callback.handler.class": f"{_OAUTH}.secured.OAuthBearerLoginCallbackHandler",
+        "sasl.login.callback.handler.class": f"{_OAUTH}.OAuthBearerLoginCallbackHandler",
         "sasl.jaas.config": f"{_OAUTH}.OAuthBearerLoginModule required {login}{scope};",
     }
 

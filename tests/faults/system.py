@@ -18,7 +18,7 @@ from tests.faults.workloads.catalogue import AMPLE, Workload
 from tests.faults.workloads.plan import Plan
 from tests.support import kafka
 from tests.support.linked import LinkedBroker, linked_broker
-from tests.support.worker import ROOT, WorkerProcess, configure, wait_for
+from tests.support.worker import ROOT, RingfenceProcess, WorkerProcess, configure, wait_for
 
 APP_ID = "faults"
 DRAIN_LIMIT_S = 240.0
@@ -82,8 +82,18 @@ class ProducerProcess:
 class System:
     """Everything of one round. Workers run from :meth:`start` to the end, whatever nemeses do to them."""
 
-    def __init__(self, folder: Path, workloads: Sequence[Workload], *, partitions: int, workers: int) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        workloads: Sequence[Workload],
+        *,
+        partitions: int,
+        workers: int,
+        tree: Path = ROOT,
+    ) -> None:
+        """``tree``: the code that its processes run at first."""
         self.folder = folder
+        self._tree = tree
         self.workloads = list(workloads)
         self.partitions = partitions
         self._workers = workers
@@ -105,7 +115,7 @@ class System:
                 linked_broker(self.folder / "broker", links=links, properties=_AUTHORIZER)
             )
             settings = [each.settings(self.partitions) for each in self.workloads]
-            self.config = configure(self.folder, self.bootstrap, APP_ID, settings)
+            self.config = configure(self.folder, self.bootstrap, APP_ID, settings, self._tree)
             stack.callback(self._destroy)
             for number, link in enumerate(self.broker.links[: self._workers]):
                 environment = {"RINGFENCE_KAFKA__BOOTSTRAP_SERVERS": link.bootstrap, _SIZE: str(AMPLE)}
@@ -126,6 +136,8 @@ class System:
                 for each in self.workloads
                 for plan in each.plans
             ]
+            for process in self.processes:
+                process.tree = self._tree
             self._stack = stack.pop_all()
         return self
 
@@ -162,9 +174,14 @@ class System:
                 self.report,
             )
 
+    @property
+    def processes(self) -> list[RingfenceProcess]:
+        """Workers, and the processes of the bridge."""
+        return [*self.workers, *(self.origin.processes if self.origin else [])]
+
     def supervise(self) -> None:
         """Start again who was turned away: one that starts while the broker is down finds its link closed."""
-        for each in [*self.workers, *(self.origin.processes if self.origin else [])]:
+        for each in self.processes:
             if each.turned_away:
                 each.start()
 

@@ -277,6 +277,18 @@ MUTANTS: Final = (
         f"{_UPGRADE_TESTS}::test_known_ids_stay_known",
     ),
     Mutant(
+        "runs-of-another-layout",
+        "The names of a run's offsets change places and the version does not: an upgrade's first run begins at the start of the logs.",
+        (
+            Patch(
+                "reconcile/night/nights.py",
+                'tuple(each["origins"]), tuple(each["ends"])',
+                'tuple(each["ends"]), tuple(each["origins"])',
+            ),
+        ),
+        f"{_UPGRADE_TESTS}::test_runs_of_the_reconciliation",
+    ),
+    Mutant(
         "hops-of-another-byte-order",
         "An upgrade takes what came over bridges for that of other partitions: what is sent again is accepted.",
         (

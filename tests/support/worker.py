@@ -39,6 +39,8 @@ class RingfenceProcess:
         self._log_begin = 0
         self.kills = 0
         """How often SIGKILL ended it."""
+        self.tree = ROOT
+        """The code that it runs from the next start on."""
 
     def start(self, **environment: str) -> None:
         """Start it; it may have run before."""
@@ -56,7 +58,7 @@ class RingfenceProcess:
                     "--config",
                     str(self._config),
                 ],
-                cwd=ROOT,
+                cwd=self.tree,
                 env={**os.environ, **self._environment, **environment},
                 stdout=log,
                 stderr=log,
@@ -152,8 +154,10 @@ class WorkerProcess(RingfenceProcess):
         super().__init__(config, name, ["worker"], {"RINGFENCE_APP__INSTANCE": name, **(environment or {})})
 
 
-def configure(folder: Path, bootstrap: str, app_id: str, addresses: list[dict[str, Any]]) -> Path:
-    """Write a configuration file and create the topics."""
+def configure(
+    folder: Path, bootstrap: str, app_id: str, addresses: list[dict[str, Any]], tree: Path = ROOT
+) -> Path:
+    """Write a configuration file and create the topics, with the code in ``tree``."""
     lines = [
         f'[kafka]\nbootstrap_servers = "{bootstrap}"',
         f'[app]\nid = "{app_id}"\ndata_dir = "{folder / "data"}"',
@@ -163,17 +167,22 @@ def configure(folder: Path, bootstrap: str, app_id: str, addresses: list[dict[st
         lines += [f"{key} = {json.dumps(value)}" for key, value in address.items()]
     config = folder / f"{app_id}.toml"
     config.write_text("\n".join(lines) + "\n")
-    run_verb("topics", "create", "--config", str(config))
+    run_verb("topics", "create", "--config", str(config), tree=tree)
     return config
 
 
 def run_verb(
-    *arguments: str, check: bool = True, stdin: str = "", limit_s: float = LIMIT_S, failpoints: str = ""
+    *arguments: str,
+    check: bool = True,
+    stdin: str = "",
+    limit_s: float = LIMIT_S,
+    failpoints: str = "",
+    tree: Path = ROOT,
 ) -> subprocess.CompletedProcess[str]:
-    """Run a verb to its end."""
+    """Run a verb to its end, with the code in ``tree``."""
     return subprocess.run(
         [sys.executable, "-m", "app", *arguments],
-        cwd=ROOT, check=check, capture_output=True, text=True, input=stdin, timeout=limit_s,
+        cwd=tree, check=check, capture_output=True, text=True, input=stdin, timeout=limit_s,
         env={**os.environ, "RINGFENCE_FAILPOINTS": failpoints},
     )  # fmt: skip
 

@@ -154,8 +154,9 @@ def test_help_and_version(capsys: pytest.CaptureFixture[str]) -> None:
     for arguments in (["--help"], ["worker", "--help"], ["topics", "create", "-h"]):
         assert _run(*arguments) == 0
         assert "Usage: ringfence" in capsys.readouterr().out
-    assert _run("--version") == 0
-    assert capsys.readouterr().out.startswith("ringfence")
+    for arguments, name in ((["--version"], "ringfence "), (["consume", "--version"], "ringfence-client ")):
+        assert _run(*arguments) == 0
+        assert capsys.readouterr().out.startswith(name)
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ from app.embedded.jars import KAFKA_VERSION
 from ringfence_kafka.config.load import load
 from tests.support import deployment
 from tests.support.deployment import ROOT
+from tests.support.exposed import RULES
 
 [FILE] = deployment.documents(ROOT / "docker-compose.yml")
 SERVICES: dict[str, dict[str, Any]] = FILE["services"]
@@ -99,14 +100,15 @@ def test_kafka() -> None:
 
 
 def test_prometheus_asks_everyone_who_answers() -> None:
-    """Its targets are the services that have metrics; rules lie where it looks."""
+    """Its targets are the services that have metrics; where it looks for rules, they are, and their tests are not."""
     [read] = deployment.documents(ROOT / "ops" / "prometheus" / "prometheus.yml")
     targets = {
         each for job in read["scrape_configs"] for group in job["static_configs"] for each in group["targets"]
     }
 
-    assert targets == {"worker-1:6066", "worker-2:6066", "bridge:6066"}
-    assert read["rule_files"] == ["alerts*.yml"]
+    serving = {each for each in OURS if SERVICES[each]["command"][0] in {"worker", "consume", "bridge"}}
+    assert targets == {f"{each}:6066" for each in serving}
+    assert [each for pattern in read["rule_files"] for each in RULES.parent.glob(pattern)] == [RULES]
     if shutil.which("promtool") is not None:
         checked = subprocess.run(
             ["promtool", "check", "config", "prometheus.yml"], cwd=ROOT / "ops" / "prometheus",

@@ -68,6 +68,19 @@ def test_the_schema_finds_faults() -> None:
         assert key in deployment.kubernetes_fault(broken) or str(value) in deployment.kubernetes_fault(broken)
 
 
+@pytest.mark.parametrize("name", SERVING)
+def test_prometheus_finds_it(name: str) -> None:
+    """Each pod that serves says where its metrics are."""
+    annotations = MANIFESTS[name]["spec"]["template"]["metadata"]["annotations"]
+    [port] = _container(name)["ports"]
+
+    assert annotations == {
+        "prometheus.io/scrape": "true",
+        "prometheus.io/port": str(port["containerPort"]),
+        "prometheus.io/path": "/metrics",
+    }
+
+
 @pytest.mark.parametrize("name", WITH_PODS)
 def test_arguments(name: str) -> None:
     """The command line takes what each container is started with."""

@@ -6,6 +6,7 @@ import threading
 import time
 import urllib.parse
 from collections.abc import Iterator
+from fractions import Fraction
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,9 @@ from typing import Any
 import pytest
 from aiokafka.errors import KafkaConnectionError
 
+from reconcile import job
+from reconcile.audit import job as audit
+from reconcile.audit.topic import Wanted
 from reconcile.spark.source_options import kafka_options
 from ringfence_kafka import oauth
 from ringfence_kafka.access import Tokens, client_options
@@ -282,6 +286,23 @@ def test_each_client(provider: Provider) -> None:
     assert f'clientId="ringfence:1" clientSecret="{SECRET}";' in source["kafka.sasl.jaas.config"]
     with pytest.raises(ConfigurationError, match="Spark's Kafka client is Java's and cannot call it"):
         kafka_options(function)
+
+
+def test_who_cannot_call_it_says_so_first() -> None:
+    """Neither the cluster is asked nor Spark started: no broker is there."""
+    keys = BEARER | {
+        "bootstrap_servers": "127.0.0.1:1",
+        "sasl_oauth_callback": _module("t_first", "def token(): return 'abc'"),
+    }
+    settings = validate({"kafka": keys, "addresses": [{"name": "orders"}]})
+    asked = audit.Request(
+        Wanted("orders"), settings.kafka, settings.addresses[0], "orders", Fraction(1), settings.reconcile.master
+    )  # fmt: skip
+
+    with pytest.raises(ConfigurationError, match="cannot call it"):
+        job.run(settings, job.Options())
+    with pytest.raises(ConfigurationError, match="cannot call it"):
+        audit.run(asked)
 
 
 # -- settings -----------------------------------------------------------------------------------------------------

@@ -12,17 +12,21 @@ from typing import Any, Final, NamedTuple
 import pytest
 
 from agents.bridge import note
+from reconcile import show
+from reconcile.night.nights import Nights
+from reconcile.spark.files import LocalFiles
 from ringfence_client import record
+from ringfence_kafka.config.load import load
 from ringfence_kafka.config.settings import KafkaSettings
 from tables import codec
 from tables.restore import ChangelogBounds
 from tables.ring import Verdict
 from tables.table import LaneTable, Restored, TableOptions
+from tests.support import release_nights
 from tests.support.deployment import ROOT
+from tests.support.releases import FOLDER, VERSIONS
 from tests.support.served_log import serve
 
-RELEASES: Final = ROOT / "tests" / "fixtures" / "releases"
-VERSIONS: Final = sorted(each.name for each in RELEASES.iterdir() if each.is_dir())
 PARTITIONS: Final = 4
 CAPACITY: Final = 20_000
 IDS: Final = [codec.encode_id(b"m%d" % number) for number in range(1_500)]
@@ -44,7 +48,7 @@ class Kept:
     """What a release wrote to the cluster."""
 
     def __init__(self, version: str) -> None:
-        text = lzma.decompress((RELEASES / version / "records.jsonl.xz").read_bytes()).decode()
+        text = lzma.decompress((FOLDER / version / "records.jsonl.xz").read_bytes()).decode()
         self._lines: list[dict[str, Any]] = [json.loads(line) for line in text.splitlines()]
 
     def records(self, topic: str, partition: int) -> list[Recorded]:
@@ -96,7 +100,7 @@ async def test_known_ids_stay_known(
     version: str, kept: Kept, disk: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whoever opens the lanes, with the RocksDB of that release or without: each ID that was accepted is a duplicate, and no other."""
-    with tarfile.open(RELEASES / version / "state.tar.xz") as archive:
+    with tarfile.open(FOLDER / version / "state.tar.xz") as archive:
         archive.extractall(tmp_path, filter="data")
     known, heads = set(), 0
     for partition in range(PARTITIONS):
@@ -179,6 +183,23 @@ def test_leases(kept: Kept) -> None:
         assert (each.released, each.token, each.finished, each.attempts) == (True, 1, [], {})
         assert each.next == kept.committed("counting")[number][0] == each.delivered + 1
         assert each.topic_id
+
+
+def test_runs_of_the_reconciliation(version: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Where the last one ended, what it knew of IDs, what it found; a test with Spark goes on from it."""
+    release_nights.unpacked(version, tmp_path)
+    settings = load(release_nights.configured(tmp_path, "127.0.0.1:1"))
+    nights = Nights.load(LocalFiles(settings.nights_dir))
+    first, last = nights.finished.values()
+    code = show.run(settings, show.Wanted())
+
+    assert (first.number, first.verdict, first.settled) == (1, "clean", True)
+    assert (last.number, last.verdict, last.settled, last.base) == (2, "anomalies", False, 1)
+    assert nights.settled_base() is first
+    assert (first.positions["orders"].ends, sum(first.accepted["orders"].values())) == ((35, 47), 62)
+    assert (last.positions["orders.accepted"].ends, sum(last.known["orders"].values())) == ((29, 36), 62)
+    assert last.cluster
+    assert (code, "PHANTOM" in capsys.readouterr().out) == (0, True)
 
 
 def test_versions_agree(version: str) -> None:

@@ -1,0 +1,152 @@
+"""A cluster that a release has worked on, with the reconciliation runs that it has made of it, as bytes.
+
+``python -m tests.support.release_nights 0.1.0`` makes ``tests/fixtures/releases/0.1.0/nights.tar.xz``, once, with the code of that
+release: the data of a broker, and the folder of two runs. A worker and a bridge have worked there; the first run found nothing, the
+second one a record that nobody sent. It is not acknowledged.
+"""
+
+import json
+import sys
+import tarfile
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from aiokafka.partitioner import murmur2
+
+from app.embedded.broker import EmbeddedBroker
+from tests.support import envelopes, kafka, releases
+from tests.support.kafka import Sent
+from tests.support.worker import RingfenceProcess, WorkerProcess, run_verb, wait_for
+
+ARCHIVE: Final = "nights.tar.xz"
+APP: Final = "first"
+PARTITIONS: Final = 2
+IDS: Final = 60
+RESENT: Final = 20
+PHANTOM: Final = b"nobody sent it"
+FOR_EVER: Final = {
+    "log.retention.ms": "-1",
+    "log.cleaner.enable": "false",
+    "offsets.retention.minutes": "2147483647",
+    "transactional.id.expiration.ms": "2147483647",
+    "offsets.topic.num.partitions": "1",
+    "transaction.state.log.num.partitions": "1",
+    # An index takes as much room as it may ever need.
+    "log.index.size.max.bytes": "65536",
+}
+"""Of a broker that goes on with it, however long ago it was recorded."""
+_CONFIGURATION: Final = """
+[kafka]
+bootstrap_servers = "{bootstrap}"
+[app]
+id = "first"
+data_dir = "{folder}/data"
+[reconcile]
+keep_days = 36500
+master = "local[2]"
+[[addresses]]
+name = "orders"
+partitions = 2
+id_cache_size = 1000
+transaction_addresses = ["archive"]
+[[addresses]]
+name = "archive"
+partitions = 2
+id_cache_size = 1000
+[[bridges]]
+name = "to-archive"
+source_topic = "orders.accepted"
+target_address = "archive"
+"""
+
+
+def configured(folder: Path, bootstrap: str) -> Path:
+    """The configuration of all that works there, in any release."""
+    config = folder / "nights.toml"
+    config.write_text(_CONFIGURATION.format(bootstrap=bootstrap, folder=folder))
+    return config
+
+
+def message(number: int) -> Sent:
+    """The n-th that is sent; the same for ever."""
+    return Sent(b"m%d" % number, b"g%d" % (number % 7), b"%d" % number)
+
+
+def home(record: Sent) -> int:
+    """Its partition, by its group."""
+    hashed: int = murmur2(record.key or b"") & 0x7FFFFFFF
+    return hashed % PARTITIONS
+
+
+def send(bootstrap: str, records: Sequence[Sent]) -> None:
+    """Each to its home, in order."""
+    for partition in range(PARTITIONS):
+        kafka.send(bootstrap, "orders", [each for each in records if home(each) == partition], partition)
+
+
+def unpacked(version: str, folder: Path) -> None:
+    """The broker's data, and the runs below ``data/reconcile``."""
+    with tarfile.open(releases.FOLDER / version / ARCHIVE) as archive:
+        archive.extractall(folder, filter="data")
+
+
+def _settled(config: Path, bootstrap: str, tree: Path) -> bool:
+    status = run_verb("bridge", "status", "--config", str(config), "--json", check=False, tree=tree)
+    bridges: dict[str, Any] = json.loads(status.stdout)["bridges"]
+    lags = [each["lag"] for bridge in bridges.values() for each in bridge["partitions"]]
+    return all(each == 0 for each in lags) and all(
+        kafka.consumed(bootstrap, APP, address, PARTITIONS) for address in ("orders", "archive")
+    )
+
+
+def _work(config: Path, bootstrap: str, tree: Path) -> None:
+    """Messages, resends and a transaction, until worker and bridge are through."""
+    processes = [WorkerProcess(config, "worker"), RingfenceProcess(config, "bridge", ["bridge"])]
+    try:
+        for each in processes:
+            each.tree = tree
+            each.start()
+        processes[0].wait_ready()
+        whole = envelopes.envelope(
+            envelopes.part(key="g0", value="part", ID="t1"),
+            envelopes.part("archive", key="a", value="for the archive", ID="t2"),
+            key=b"g0",
+        )
+        numbers = [*range(IDS), *range(RESENT)]
+        send(bootstrap, [*map(message, numbers), Sent(None, b"g3", b"without an ID"), whole])
+        wait_for(lambda: _settled(config, bootstrap, tree), processes[0].log)
+        assert [each.stop() for each in reversed(processes)] == [0, 0], [each.log() for each in processes]
+    finally:
+        for each in processes:
+            each.destroy()
+
+
+def _run(config: Path, tree: Path) -> int:
+    done = run_verb("reconcile", "--config", str(config), check=False, limit_s=400, tree=tree)
+    print(done.stdout, done.stderr)
+    return done.returncode
+
+
+def _main(version: str) -> None:
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        tree = releases.tree(version, folder / "release")
+        with EmbeddedBroker(folder / "broker", properties=FOR_EVER) as broker:
+            config = configured(folder, broker.bootstrap_servers)
+            run_verb("topics", "create", "--config", str(config), tree=tree)
+            _work(config, broker.bootstrap_servers, tree)
+            assert _run(config, tree) == 0
+            headers = (("_RF_SOURCE", b"orders/0/9999"),)
+            kafka.send(broker.bootstrap_servers, "orders.accepted", [Sent(None, b"g1", PHANTOM, headers)])
+            assert _run(config, tree) == 1
+        target = releases.FOLDER / version / ARCHIVE
+        with tarfile.open(target, mode="w:xz") as packed:
+            for each in ("broker/data", "data/reconcile"):
+                packed.add(folder / each, each)
+        print(f"{target.name}: {target.stat().st_size} bytes")
+
+
+if __name__ == "__main__":
+    _main(sys.argv[1])
