@@ -40,6 +40,24 @@ MUTANTS: Final = (
         f"{_TESTS}::test_given_back_when_dropped",
     ),
     Mutant(
+        "lane-keeps-the-last-batch",
+        "Each lane has a batch in memory that was finished, until the next one comes.",
+        (
+            Patch(
+                "agents/lane.py",
+                "            del batch  # while the next one is waited for nobody needs it\n",
+                "",
+            ),
+        ),
+        "tests/unit/test_lanes.py::test_memory_of_a_batch[False]",
+    ),
+    Mutant(
+        "finished-is-not-free",
+        "A trace that refers to a batch, or Faust, stops its lane until Python looks for cycles.",
+        (Patch("agents/lane.py", "                batch.free()\n", "                pass\n"),),
+        "tests/unit/test_lanes.py::test_memory_of_a_batch[True]",
+    ),
+    Mutant(
         "given-back-twice",
         "What is finished and then dropped counts twice: the bound is none.",
         (
