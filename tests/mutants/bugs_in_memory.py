@@ -135,4 +135,10 @@ MUTANTS: Final = (
         (Patch("ringfence_kafka/producer.py", "        del results, error, awaitables\n", "        pass\n"),),
         "tests/unit/test_producer.py::test_failure_keeps_nothing",
     ),
+    Mutant(
+        "readers-leave-what-they-fetched",
+        "Each attempt of a lane whose output is refused leaves megabytes until Python looks for cycles.",
+        (Patch("ringfence_kafka/log_reader.py", "    insides.drop_all_fetched(consumer)\n", ""),),
+        "tests/unit/test_log_reader.py::test_what_was_not_read_is_free",
+    ),
 )
