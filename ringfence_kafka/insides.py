@@ -167,6 +167,12 @@ def drop_fetched(consumer: Any, tps: Collection[TopicPartition]) -> None:
         fetcher._notify(fetcher._wait_consume_future)  # noqa: SLF001
 
 
+def drop_all_fetched(consumer: Any) -> None:
+    """The same of all that a consumer that was stopped has fetched, if it ever was started."""
+    if consumer._fetcher is not None:  # noqa: SLF001
+        drop_fetched(consumer, list(consumer._fetcher._records))  # noqa: SLF001
+
+
 def keep_fetching(fetcher: Any) -> None:
     """Start aiokafka's fetching task again if an error ended it; positions are kept, what was not drained comes again.
 

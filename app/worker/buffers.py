@@ -25,7 +25,8 @@ COPIES: Final = 4
 """Of key, value and headers: as fetched, in the batch that is built of it, in the request, and on its way to a slow broker."""
 BATCH_BYTES_MAX: Final = 8 * 2**20
 """Of one batch, however few there are; but one record comes in any case."""
-BATCH_BYTES_MIN: Final = 2**18
+BATCH_BYTES_MIN: Final = 2**16
+"""However little room is left: a batch is worth its way."""
 FIRST_RECORDS: Final = 50
 """So many are read of a partition before it is known how large they are."""
 STEP_RECORDS: Final = 250
@@ -97,10 +98,12 @@ class Buffers:
         """Whether lanes finish something."""
         return self._clock() - self._moved < MOVING_S
 
-    @property
-    def batch_bytes_max(self) -> int:
-        """Of one batch: a quarter of what a partition may have at the moment."""
-        return min(BATCH_BYTES_MAX, max(BATCH_BYTES_MIN, self.memory.limit(0) // 4))
+    def batch_bytes_max(self, tp: TopicPartition) -> int:
+        """Of the next batch: a quarter of what a partition may have at the moment, and no more than this one still may."""
+        share = self._shares.get(tp)
+        used = 0 if share is None else share.bytes
+        most = self.memory.limit(used)
+        return min(BATCH_BYTES_MAX, max(BATCH_BYTES_MIN, min(most // 4, most - used)))
 
     def assign(self, tps: Collection[TopicPartition]) -> None:
         """These partitions share the memory from now on, and no others."""
@@ -151,7 +154,7 @@ class Buffers:
         """
         share = self._shares.get(tp) or self._join(tp)
         records: list[Any] = []
-        total, left = 0, self.batch_bytes_max
+        total, left = 0, self.batch_bytes_max(tp)
         count = round(left / share.record_bytes) if share.record_bytes else FIRST_RECORDS
         while left > 0 and len(records) < BATCH_RECORDS_MAX:
             count = min(max(1, count), STEP_RECORDS, BATCH_RECORDS_MAX - len(records))
@@ -167,6 +170,10 @@ class Buffers:
                 break
             count = int(left / share.record_bytes)
         return records, self.hold(tp, total) if records else None
+
+    def look_at(self, fetcher: Any) -> None:
+        """What was fetched and not read is counted as it is now."""
+        self.memory.fetched = sum(insides.lying(fetcher).values())
 
     def settle(self) -> None:
         """Count what was given back."""
@@ -234,7 +241,7 @@ class BoundedFetches:
         """Aiokafka's choice of what to ask which broker, without partitions that have no room."""
         buffers, memory = self._buffers, self._buffers.memory
         buffers.assign(assignment.tps)
-        memory.fetched = sum(insides.lying(self._fetcher).values())
+        buffers.look_at(self._fetcher)
         self._fetcher._max_partition_fetch_bytes = memory.partition_bytes_max  # noqa: SLF001
         self._fetcher._fetch_max_bytes = memory.response_bytes_max  # noqa: SLF001
         fetches, *others = self._actions(assignment)

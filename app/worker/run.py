@@ -278,6 +278,7 @@ class SignalledWorker(faust.Worker):  # type: ignore[misc]
 
 
 def _execute(app: RingfenceApp) -> int:
+    collector.give_back_large()
     collector.collect_rarely()
     loop = asyncio.new_event_loop()
     asyncio.set_event_loop(loop)

@@ -245,6 +245,7 @@ class BatchConsumerThread(driver.AIOKafkaConsumerThread):  # type: ignore[misc]
             batch = self._batch(tp, begin, end, records, malformed, held)
             if batch is not None:
                 batches[tp] = batch
+        self._buffers.look_at(fetcher)  # what was read counts no longer as fetched
         self._pace.read(read)
         return batches | self._quiet(subscriptions)
 

@@ -40,6 +40,24 @@ MUTANTS: Final = (
         f"{_TESTS}::test_given_back_when_dropped",
     ),
     Mutant(
+        "lane-keeps-the-last-batch",
+        "Each lane has a batch in memory that was finished, until the next one comes.",
+        (
+            Patch(
+                "agents/lane.py",
+                "            del batch  # while the next one is waited for nobody needs it\n",
+                "",
+            ),
+        ),
+        "tests/unit/test_lanes.py::test_memory_of_a_batch[False]",
+    ),
+    Mutant(
+        "finished-is-not-free",
+        "A trace that refers to a batch, or Faust, stops its lane until Python looks for cycles.",
+        (Patch("agents/lane.py", "                batch.free()\n", "                pass\n"),),
+        "tests/unit/test_lanes.py::test_memory_of_a_batch[True]",
+    ),
+    Mutant(
         "given-back-twice",
         "What is finished and then dropped counts twice: the bound is none.",
         (
@@ -116,5 +134,11 @@ MUTANTS: Final = (
         "A lane whose output is refused has its batch once for each attempt.",
         (Patch("ringfence_kafka/producer.py", "        del results, error, awaitables\n", "        pass\n"),),
         "tests/unit/test_producer.py::test_failure_keeps_nothing",
+    ),
+    Mutant(
+        "readers-leave-what-they-fetched",
+        "Each attempt of a lane whose output is refused leaves megabytes until Python looks for cycles.",
+        (Patch("ringfence_kafka/log_reader.py", "    insides.drop_all_fetched(consumer)\n", ""),),
+        "tests/unit/test_log_reader.py::test_what_was_not_read_is_free",
     ),
 )

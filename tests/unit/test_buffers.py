@@ -87,10 +87,11 @@ async def test_read_up_to_a_batch() -> None:
     read: list[Record] = []
     held = []
     while lying.left:
+        before = buffers.batch_bytes_max(tp(0))
         some, each = await buffers.read(lying, tp(0))
         assert each is not None
         assert each.bytes == cost(some)
-        assert each.bytes <= max(buffers.batch_bytes_max * 2, 50 * cost(records[:1]))
+        assert each.bytes <= before + 50 * cost(records[:1])
         read += some
         held.append(each)
 
@@ -117,6 +118,17 @@ async def test_large_ones_after_small_ones() -> None:
         most = max(most, sum(len(each.value or b"") > 1_000 for each in records))
 
     assert most <= STEP_RECORDS
+
+
+async def test_no_more_than_there_is_room_for() -> None:
+    """All partitions that read at once, each until it has no room: together they stay below the bound."""
+    buffers = shared(16)
+    held: list[Any] = []
+    for number in [*range(16)] * 100:
+        if buffers.has_room(tp(number)):
+            held += await buffers.read(Lying(*([Record(value=b"v" * 500)] * 5_000)), tp(number))
+
+    assert BOUND // 2 < buffers.used < BOUND * 3 // 4 + 16 * 2**16
 
 
 async def test_nothing_to_read() -> None:

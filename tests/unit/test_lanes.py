@@ -1,12 +1,15 @@
 """What a worker keeps of lanes that it does not have."""
 
+import weakref
 from pathlib import Path
 from typing import Any, cast
 
 import pytest
 
 from agents import opening as module
+from agents.batch import FetchedBatch
 from agents.kept_tables import KEPT_S, KeptTables
+from agents.lane import Lane
 from agents.lanes import Lanes
 from agents.opening import Opening
 from ringfence_kafka.config.load import validate
@@ -61,3 +64,43 @@ async def test_restored_before_it_is_ours(tmp_path: Path, monkeypatch: pytest.Mo
     assert opening.table is asked[0].table
     assert other.table is not asked[1].table
     assert (lanes.kept.take(PLACE), lanes.kept.take(("orders", 2))) == (None, None)
+
+
+class Memory:
+    """What a batch uses."""
+
+    bytes = 1
+    freed = 0
+
+    def free(self) -> None:
+        self.freed += 1
+
+
+@pytest.mark.parametrize("somebody_has_it", [False, True])
+async def test_memory_of_a_batch(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, somebody_has_it: bool
+) -> None:
+    """It is free when the transaction of the last part has ended, and while the lane waits for the next one nothing of it is there."""
+    lane = Lane(_lanes(tmp_path)._opening(PLACE))
+    memory = Memory()
+    batch = FetchedBatch("orders", 1, 0, 9, [], 0, bytes=1, held=(memory,))
+    gone = weakref.ref(memory)
+    parts: list[FetchedBatch | None] = [batch, batch, None]
+    freed: list[int] = []
+
+    async def take() -> FetchedBatch | None:
+        now = gone()
+        freed.append(-1 if now is None else now.freed)
+        return parts.pop(0)
+
+    async def run(part: FetchedBatch, *_: Any) -> FetchedBatch | None:
+        return part if len(parts) == 2 else None
+
+    monkeypatch.setattr(lane, "_take", take)
+    monkeypatch.setattr(lane.transactions, "run", run)
+    others = [memory] if somebody_has_it else []
+    del batch, memory
+    await lane._work(cast("Any", None), cast("Any", None))
+
+    assert freed == [0, 0, 1 if somebody_has_it else -1]
+    assert bool(others) == somebody_has_it

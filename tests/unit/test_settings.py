@@ -444,6 +444,10 @@ def test_wrong_type(data: dict[str, Any], expected: str) -> None:
             "app.resident_ids_max = -1: input should be greater than or equal to 0",
         ),
         (
+            {"app": {"buffer_bytes_max": 1_000}},
+            "app.buffer_bytes_max = 1000: input should be greater than or equal to 16777216",
+        ),
+        (
             {"reconcile": {"ring_confidence": 0}},
             "reconcile.ring_confidence = 0: input should be greater than 0",
         ),

@@ -1,0 +1,72 @@
+"""A reader that has ended leaves nothing behind."""
+
+import gc
+import weakref
+from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from aiokafka import TopicPartition
+from aiokafka.consumer.fetcher import PartitionRecords
+from aiokafka.record.default_records import DefaultRecordBatchBuilder
+from aiokafka.record.memory_records import MemoryRecords
+
+from ringfence_kafka.log_reader import _stop
+
+PLACE = TopicPartition("orders", 0)
+
+
+class Watched(PartitionRecords):  # type: ignore[misc]
+    """What was fetched, and whether it is still there."""
+
+
+@pytest.fixture
+def _uncollected() -> Iterator[None]:
+    gc.collect()
+    gc.disable()
+    yield
+    gc.enable()
+
+
+def _fetched() -> Watched:
+    """Two records, of which one was read."""
+    builder = DefaultRecordBatchBuilder(2, 0, 0, -1, -1, -1, 10_000)
+    for offset in range(2):
+        builder.append(offset, 1, None, b"value", [])
+    found = Watched(PLACE, MemoryRecords(bytes(builder.build())), None, 0, None, None, True, 0)
+    next(found)
+    return found
+
+
+@pytest.mark.usefixtures("_uncollected")
+async def test_what_was_not_read_is_free() -> None:
+    """And not only when Python looks for cycles, which it does seldom."""
+    stopped: list[bool] = []
+
+    async def stop() -> None:
+        stopped.append(True)
+
+    found = _fetched()
+    fetcher = SimpleNamespace(
+        _records={PLACE: SimpleNamespace(_partition_records=found)},
+        _wait_consume_future=None,
+        _notify=lambda _future: None,
+    )
+    consumer: Any = SimpleNamespace(stop=stop, _fetcher=fetcher)
+    gone = weakref.ref(found)
+    del found
+    await _stop(consumer)
+
+    assert stopped == [True]
+    assert gone() is None
+
+
+async def test_a_consumer_that_was_never_started() -> None:
+    """Brokers were away: there is nothing to drop."""
+
+    async def stop() -> None:
+        """Nothing runs."""
+
+    consumer: Any = SimpleNamespace(stop=stop, _fetcher=None)
+    await _stop(consumer)
