@@ -77,6 +77,8 @@ def _tokens(kafka: KafkaSettings) -> dict[str, str]:
     return {
         "sasl.mechanism": kafka.sasl_mechanism,
         "sasl.oauthbearer.token.endpoint.url": kafka.sasl_oauth_token_url,
+        # As RFC 6749 (2.3.1) wants it, and as the other clients do it; Java's default is to send ID and secret as they are.
+        "sasl.oauthbearer.header.urlencode": "true",
         "sasl.login.callback.handler.class": f"{_OAUTH}.OAuthBearerLoginCallbackHandler",
         "sasl.jaas.config": f"{_OAUTH}.OAuthBearerLoginModule required {login}{scope};",
     }

@@ -29,6 +29,14 @@ _KNOWN: Final = (
         ),
     ),
     (
+        # Said twice: the name that the machine has, and that of which there is no address.
+        re.compile(r"java\.net\.UnknownHostException: (\S+): \1: "),
+        (
+            "Spark does not start: this machine is called {0} and knows no address of that name: add it to /etc/hosts, or set "
+            "SPARK_LOCAL_HOSTNAME=localhost where Spark runs here alone"
+        ),
+    ),
+    (
         re.compile("getSubject is not supported"),
         (
             "Spark does not start: the Java of {java} is too new for it (Hadoop calls what Java 24 took away): set JAVA_HOME to a Java "

@@ -92,7 +92,7 @@ def _accepted(secured: SecuredBroker, name: str) -> list[str]:
     return sorted((each.id or b"").decode() for each in got)
 
 
-@pytest.mark.parametrize("way", ["locked", "plain", "scram", "token"])
+@pytest.mark.parametrize("way", ["locked", "plain", "scram", "token", "issued"])
 def test_every_verb_gets_in(
     secured: SecuredBroker, way: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -129,7 +129,7 @@ def test_every_verb_gets_in(
 
 @pytest.mark.long
 @pytest.mark.timeout(400)
-@pytest.mark.parametrize("way", ["tls", "plain", "scram"])
+@pytest.mark.parametrize("way", ["tls", "plain", "scram", "issued"])
 def test_nightly_job_gets_in(secured: SecuredBroker, way: str, tmp_path: Path) -> None:
     """Spark reads through a secured listener, with the rights that docs/security.md lists; the password is nowhere."""
     access: Access = getattr(secured, way)

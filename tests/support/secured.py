@@ -1,13 +1,15 @@
-"""A broker that clients may only enter in one of four secured ways, and the configurations that get them in.
+"""A broker that clients may only enter in one of five secured ways, and the configurations that get them in.
 
 The broker itself, and the tests' own clients, keep the plaintext listener that every embedded broker has.
 """
 
 import dataclasses
 import json
+import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final
+from unittest.mock import patch
 
 import trustme
 from confluent_kafka.admin import (
@@ -33,6 +35,7 @@ from app.embedded import listeners
 from app.embedded.broker import HOST, EmbeddedBroker
 from app.embedded.listeners import Listener
 from tests.support import tokens
+from tests.support.issuer import AUDIENCE, ISSUER, Issuer
 from tests.support.kafka import WAIT_S
 
 USER: Final = "ringfence-user"
@@ -43,7 +46,13 @@ PASSWORD_VARIABLE: Final = "RINGFENCE_KAFKA_PASSWORD"  # noqa: S105 - a name
 
 SCRAM_ITERATIONS: Final = 4096
 
-_PROTOCOLS: Final = {"TLS": "SSL", "PLAIN": "SASL_SSL", "SCRAM": "SASL_PLAINTEXT", "TOKEN": "SASL_PLAINTEXT"}
+_PROTOCOLS: Final = {
+    "TLS": "SSL",
+    "PLAIN": "SASL_SSL",
+    "SCRAM": "SASL_PLAINTEXT",
+    "TOKEN": "SASL_PLAINTEXT",
+    "ISSUED": "SASL_PLAINTEXT",
+}
 """By listener."""
 
 Right = tuple[ResourceType, str, ResourcePatternType, AclOperation]
@@ -123,25 +132,33 @@ class Certificates:
 
 
 class SecuredBroker:
-    """A broker with four listeners: TLS with client certificates, SASL_SSL with PLAIN, SASL_PLAINTEXT with SCRAM and with tokens.
+    """A broker with five listeners.
+
+    TLS with client certificates, SASL_SSL with PLAIN, SASL_PLAINTEXT with SCRAM, with tokens of
+    anybody's, and with those of an identity provider.
 
     :data:`USER` may do everything, others what they are granted.
     """
 
     def __init__(self, folder: Path) -> None:
         self.certificates = Certificates(folder)
+        self.issuer = Issuer(folder, USER, PASSWORD)
         plain, controller, *rest = listeners.free_ports(2 + len(_PROTOCOLS))
         self._ports = dict(zip(_PROTOCOLS, rest, strict=True))
         self.broker = EmbeddedBroker(folder / "broker", plain, properties=self._properties(plain, controller))
 
     def start(self) -> None:
         """Start it, and give :data:`USER` its SCRAM password."""
-        self.broker.start()
+        # Kafka fetches keys from where it was told on its command line only.
+        allowed = f"-Dorg.apache.kafka.sasl.oauthbearer.allowed.urls={self.issuer.keys.as_uri()}"
+        with patch.dict(os.environ, {"JAVA_TOOL_OPTIONS": allowed}):
+            self.broker.start()
         self.add_user(USER)
 
     def stop(self) -> None:
         """Stop it."""
         self.broker.stop()
+        self.issuer.close()
 
     @property
     def plaintext(self) -> str:
@@ -176,6 +193,18 @@ class SecuredBroker:
             "sasl_oauth_callback": "tests.support.tokens:token",
         }
         return Access(self._address("TOKEN"), options, {tokens.SUBJECT_VARIABLE: USER})
+
+    @property
+    def issued(self) -> Access:
+        """With tokens of the identity provider's, by client credentials."""
+        options = {
+            "security_protocol": "SASL_PLAINTEXT",
+            "sasl_mechanism": "OAUTHBEARER",
+            "sasl_oauth_token_url": self.issuer.url,
+            "sasl_oauth_client_id": USER,
+            "sasl_oauth_client_secret_env": PASSWORD_VARIABLE,
+        }
+        return Access(self._address("ISSUED"), options, {PASSWORD_VARIABLE: PASSWORD})
 
     @property
     def plain(self) -> Access:
@@ -218,7 +247,9 @@ class SecuredBroker:
         further = {name: Listener(self._ports[name], protocol) for name, protocol in _PROTOCOLS.items()}
         plain_login = "org.apache.kafka.common.security.plain.PlainLoginModule"
         scram_login = "org.apache.kafka.common.security.scram.ScramLoginModule"
-        token_login = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule"  # noqa: S105 - a class
+        bearer = "org.apache.kafka.common.security.oauthbearer"
+        token_login = f'{bearer}.OAuthBearerLoginModule required unsecuredLoginStringClaim_sub="broker";'
+        issued = "listener.name.issued.oauthbearer.sasl"
         properties = listeners.properties(plain, controller, further) | {
             "listener.name.tls.ssl.client.auth": "required",
             "listener.name.tls.ssl.principal.mapping.rules": "RULE:^.*CN=([^,]*).*$/$1/",
@@ -227,7 +258,13 @@ class SecuredBroker:
             "listener.name.scram.sasl.enabled.mechanisms": "SCRAM-SHA-512",
             "listener.name.scram.scram-sha-512.sasl.jaas.config": f"{scram_login} required;",
             "listener.name.token.sasl.enabled.mechanisms": "OAUTHBEARER",
-            "listener.name.token.oauthbearer.sasl.jaas.config": f'{token_login} required unsecuredLoginStringClaim_sub="broker";',
+            "listener.name.token.oauthbearer.sasl.jaas.config": token_login,
+            "listener.name.issued.sasl.enabled.mechanisms": "OAUTHBEARER",
+            f"{issued}.jaas.config": token_login,
+            f"{issued}.server.callback.handler.class": f"{bearer}.OAuthBearerValidatorCallbackHandler",
+            f"{issued}.oauthbearer.jwks.endpoint.url": self.issuer.keys.as_uri(),
+            f"{issued}.oauthbearer.expected.audience": AUDIENCE,
+            f"{issued}.oauthbearer.expected.issuer": ISSUER,
             "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
             "super.users": f"User:ANONYMOUS;User:{USER}",
         }

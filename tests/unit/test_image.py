@@ -3,9 +3,12 @@
 import re
 import shutil
 import subprocess
+import sys
 import tomllib
+from importlib.metadata import packages_distributions
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Final
 
 import pytest
 
@@ -55,6 +58,51 @@ def test_what_each_image_has() -> None:
     assert worker | spark <= reconcile
     assert worker & (spark | {"numpy", "pytest", "mypy", "ruff"}) == set()
     assert reconcile & {"pytest", "mypy", "ruff"} == set()
+
+
+_WITHOUT_THE_REST: Final = """
+import importlib, importlib.abc, pkgutil, sys
+
+blocked, packages = sys.argv[1].split(), sys.argv[2:]
+
+class Missing(importlib.abc.MetaPathFinder):
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in blocked:
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+sys.meta_path.insert(0, Missing())
+for package in packages:
+    for found in pkgutil.walk_packages(importlib.import_module(package).__path__, f"{package}."):
+        importlib.import_module(found.name)
+"""
+
+
+def test_workers_load_with_what_their_image_has() -> None:
+    """Each module of workers, consumers, bridges and their pages, where nothing is installed but what requirements-worker.lock has."""
+    locked = set(_lock("requirements-worker.lock"))
+    blocked = [
+        module
+        for module, owners in packages_distributions().items()
+        if not {re.sub(r"[._]+", "-", each.lower()) for each in owners}
+        & (locked | {"ringfence", "ringfence-client"})
+    ]
+    ours = [
+        "ringfence_kafka",
+        "ringfence_client",
+        "tables",
+        "agents",
+        "app.worker",
+        "app.bridge",
+        "app.status",
+        "app.repair",
+    ]
+    done = subprocess.run(
+        [sys.executable, "-c", _WITHOUT_THE_REST, " ".join(blocked), *ours],
+        cwd=ROOT, capture_output=True, text=True, check=False, timeout=60,
+    )  # fmt: skip
+
+    assert {"pyspark", "matplotlib", "pytest"} <= set(blocked)
+    assert done.stderr == ""
 
 
 def test_targets() -> None:

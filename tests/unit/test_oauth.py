@@ -283,6 +283,7 @@ def test_each_client(provider: Provider) -> None:
     assert confluent_options(function)["oauth_cb"]("") == ("abc", 4_000_000_000)
     source = kafka_options(kafka)
     assert source["kafka.sasl.oauthbearer.token.endpoint.url"] == provider.url
+    assert source["kafka.sasl.oauthbearer.header.urlencode"] == "true"
     assert f'clientId="ringfence:1" clientSecret="{SECRET}";' in source["kafka.sasl.jaas.config"]
     with pytest.raises(ConfigurationError, match="Spark's Kafka client is Java's and cannot call it"):
         kafka_options(function)

@@ -170,6 +170,13 @@ NO_MASTER = "26/11/22 ERROR StandaloneSchedulerBackend: Application has been kil
             r"connector mvn:x cannot be kept in /home/rf/.ivy2.5.2 \(Permission denied\): .*spark.jars.ivy",
         ),
         (
+            (
+                'Exception in thread "main" java.lang.ExceptionInInitializerError\n'
+                "Caused by: java.net.UnknownHostException: pod-7: pod-7: Temporary failure in name resolution"
+            ),
+            "this machine is called pod-7 and knows no address of that name: .*SPARK_LOCAL_HOSTNAME=localhost",
+        ),
+        (
             "java.lang.UnsupportedOperationException: getSubject is not supported",
             "the Java of .* is too new for it",
         ),

@@ -1,0 +1,65 @@
+"""Lag as operators see it: what kafka-consumer-groups.sh says of workers, consumers and bridges that have done all there is."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.support import bridges, kafka, kafka_tools
+from tests.support.bridges import BridgeProcess
+from tests.support.consumers import ConsumerProcess
+from tests.support.kafka import Sent
+from tests.support.kafka_tools import Standing
+from tests.support.worker import WorkerProcess, configure, wait_for
+
+PARTITIONS = 2
+
+
+@pytest.mark.timeout(400)  # the tools are fetched once
+def test_nothing_is_left_at_rest(bootstrap: str, tmp_path: Path) -> None:
+    """Each partition of each group is at the end of its log, behind the markers of committed and aborted transactions."""
+    name = kafka.unique("lag")
+    config = configure(tmp_path, bootstrap, name, [{"name": name, "partitions": PARTITIONS}])
+    kafka.create_topics(bootstrap, {f"{name}-target": (PARTITIONS, {})})
+    crossing = bridges.configure(
+        tmp_path, bootstrap, bootstrap,
+        app_id=name, name="out", source_topic=f"{name}.accepted", address=f"{name}-target",
+    )  # fmt: skip
+    processes = {
+        name: WorkerProcess(config, "w"),
+        "billing": ConsumerProcess(
+            config, "c", name, "billing", handler="describe", environment={"HANDLED_FILE": str(tmp_path / "done")}
+        ),
+        f"{name}-bridge-out": BridgeProcess(crossing, "b"),
+    }  # fmt: skip
+    groups = [kafka.at_home(each, PARTITIONS) for each in range(PARTITIONS)]
+
+    def state() -> list[Standing]:
+        return kafka_tools.standings(bootstrap, *processes)
+
+    def behind() -> list[Standing]:
+        return [each for each in state() if each.lag != 0]
+
+    try:
+        for each in processes.values():
+            each.start()
+        for each in processes.values():
+            each.wait_ready()
+        for partition in range(PARTITIONS):
+            # Of both homes in each partition: half of it is forwarded.
+            records = [Sent(b"%d-%d" % (partition, n), groups[n % PARTITIONS], b"%d" % n) for n in range(10)]
+            kafka.send_in_transaction(bootstrap, name, records, commit=True, partition=partition)
+            kafka.send_in_transaction(bootstrap, name, records, commit=False, partition=partition)
+        wait_for(
+            lambda: len(kafka.read_all(bootstrap, f"{name}-target", PARTITIONS)) == 20,
+            processes[f"{name}-bridge-out"].log,
+        )
+        wait_for(lambda: not behind(), lambda: "\n".join(map(str, behind())))
+        rows = state()
+    finally:
+        for each in processes.values():
+            each.destroy()
+
+    assert {each.topic for each in rows} == {name, f"{name}-{name}-forward", f"{name}.accepted"}
+    assert len(rows) == 4 * PARTITIONS
+    assert all(each.lag == 0 and each.offset == each.end for each in rows)
+    assert {each.member for each in rows if each.topic == name} == {f"{name}-w"}
