@@ -21,6 +21,7 @@ from ringfence_client.lease import LostError
 from ringfence_client.message import Message, MessageFactory, Reject, Release, Retry
 from ringfence_client.parked import GONE
 from ringfence_client.retries import Breaker, RetryPolicy
+from ringfence_client.suspects import Suspects
 from ringfence_client.turns import RestingTurns, Turn
 from ringfence_kafka.errors import named
 
@@ -77,9 +78,7 @@ class Attempts:
         self._refuse = refuse
         self._limit = limit
         self._park = park
-        self._trial: asyncio.Future[None] | None = None
-        """Done when the present one is over: the attempt of what may have ended its process is made alone of its kind, so that
-        none becomes a dead letter for another's sake."""
+        self._suspects = Suspects()
         self.preparing: Counter[HeldPartition] = Counter()
         """By partition, turns that wait for what an attempt needs and the partition itself must do."""
 
@@ -117,11 +116,11 @@ class Attempts:
             unsafe = False
         else:
             suspect = offset < window.suspect_below
-            if suspect and self._policy.last_before_death(attempts, failures):
-                if self._trial is not None and not self._trial.done():
-                    self._resting.until(turn, self._trial, lambda _: self._resting.go_on(turn))
+            if suspect:
+                last = self._policy.last_before_death(attempts, failures)
+                if (other := self._suspects.begin(turn, last=last)) is not None:
+                    self._resting.until(turn, other, lambda _: self._resting.go_on(turn))
                     return True
-                turn.trial = self._trial = asyncio.get_running_loop().create_future()
             turn.begin()
             unsafe = offset >= window.reserved or suspect
         if unsafe or not held.writer.covers():  # also where the answer to a write came late

@@ -26,7 +26,7 @@ class Turn:
         self.run: object | None = None
         """The run that its first message has now."""
         self.trial: asyncio.Future[None] | None = None
-        """Done when its attempt is over; only where another message waits for that."""
+        """Done when its attempt is over; only where other messages may wait for that."""
 
     def begin(self) -> None:
         """Its first message is, or is about to be, with a handler."""

@@ -4,6 +4,7 @@ from typing import Final
 
 from tests.mutants.mutant import Mutant, Patch
 
+_SUSPECTS: Final = "ringfence_client/suspects.py"
 _ATTEMPTS: Final = "ringfence_client/attempts.py"
 _DISPATCHER: Final = "ringfence_client/dispatcher.py"
 _HANDLER: Final = "ringfence_client/handler.py"
@@ -32,7 +33,13 @@ _WAITING: Final = (
     Mutant(
         "suspects-tried-together",
         "Innocent messages become dead letters with the one that kills its process.",
-        (Patch(_ATTEMPTS, "if self._trial is not None and not self._trial.done():", "if False:"),),
+        (Patch(_SUSPECTS, "            if last or is_last:\n", "            if False:\n"),),
+        "tests/integration/test_group_lease.py::test_last_attempts_of_suspects",
+    ),
+    Mutant(
+        "last-attempt-beside-a-lesser-suspect",
+        "One that kills its process, and of which a death is not known, takes an innocent message with it for good.",
+        (Patch(_SUSPECTS, "            if last or is_last:\n", "            if last and is_last:\n"),),
         "tests/integration/test_group_lease.py::test_last_attempts_of_suspects",
     ),
     Mutant(
