@@ -68,7 +68,7 @@ class Tally:
 
     def add(self, other: "Tally") -> None:
         """What came after this."""
-        if other.failure is not None:
+        if self.failure is None and other.failure is not None:
             before = self.seconds
             self.failure = other.failure._replace(
                 number=other.failure.number + self.count, seconds=other.failure.seconds + before
