@@ -53,7 +53,10 @@ def taken_over(dice: random.Random) -> list[Happening]:
 
 def stopped(dice: random.Random) -> list[Happening]:
     """The holder ends in order, or loses the partition, in the middle of a long message; who comes next reads slowly."""
-    lost = Happening(0, dice.choice((0.2, 1.0)), dice.choice((Kind.STOP, Kind.REBALANCE)), "end", seconds=2.0)
+    lost = Happening(
+        MOST_STEPS, dice.choice((0.3, 1.0)), dice.choice((Kind.STOP, Kind.REBALANCE)),
+        process=dice.randrange(2), seconds=2.0,
+    )  # fmt: skip
     slow = Happening(MOST_STEPS, 3.0, Kind.SLOW, dice.choice(("ends", "_read")), count=3, seconds=SLOW_S)
     return [burst(dice, 2, (6.0,), ("ok", "stubborn")), lost, slow]
 
