@@ -45,7 +45,7 @@ faults: setup
 mutants: setup
 	$(BIN)/python -m tests.mutants --jobs 2
 
-# Schedules of faults in simulated worlds of lanes and consumers, on virtual time; fresh seeds unless SEED is given. One that fails is made short.
+# Schedules of faults in simulated worlds of lanes and consumers, on virtual time; on all cores; fresh seeds unless SEED is given. One that fails is made short.
 simulate: setup
 	$(BIN)/python -m tests.simulation $(if $(filter command line environment,$(origin SEED)),--seed $(SEED)) $(if $(SECONDS),--seconds $(SECONDS)) $(if $(WORLD),--world $(WORLD))
 

@@ -113,6 +113,7 @@ _RETURNING: Final = (
             Patch(_LEDGER, "del group.held[index:]", "group.held.clear()"),
         ),
         f"{_LEDGER_TESTS}::test_release_keeps_the_earlier",
+        harmless="a turn puts back all that it holds, never a later message alone",
     ),
     Mutant(
         "released-at-the-end",
@@ -137,12 +138,14 @@ _RETURNING: Final = (
         "Groups of a consumer that is gone are stuck.",
         (Patch(_LEDGER, "for each in list(holder.groups))", "for each in list(holder.groups)[:1])"),),
         f"{_LEDGER_TESTS}::test_closed_consumer",
+        harmless="the consumer of the ledger is a turn, which has one group",
     ),
     Mutant(
         "anybody-acknowledges",
         "A consumer that lost its group finishes what another is working on.",
         (Patch(_LEDGER, "if group.owner.name != consumer:", "if consumer is None:"),),
         f"{_LEDGER_TESTS}::test_acting_on_what_one_does_not_hold",
+        harmless="no turn finishes what it does not hold",
     ),
     Mutant(
         "purge-takes-what-is-held",
@@ -209,6 +212,7 @@ _FINISHED: Final = (
         "A reader that says again how far it came sets the floor back, and what was committed is processed again.",
         (Patch(_WATERMARK, "self._end = max(self._end, offset)", "self._end = offset"),),
         f"{_WATERMARK_TESTS}::test_nothing_delivered_up_to_the_end",
+        harmless="a window tells the watermark the highest offset that was read, and never a lower one",
     ),
     Mutant(
         "bitmap-the-other-way-round",

@@ -30,6 +30,8 @@ class Mutant:
     """Pytest's node ID of the test that fails: the fastest that does."""
     also: tuple[str, ...] = ()
     """More tests that fail, each by itself."""
+    harmless: str = ""
+    """Why nothing comes of it in the product as it is: its test holds a part to its contract, and no whole can be wrong."""
 
     @property
     def tests(self) -> tuple[str, ...]:

@@ -53,6 +53,8 @@ class SimulatedCluster:
         """Told of each request that arrives: whose network it came by, and what it is."""
         self.dropping: dict[Place, Callable[[], bool]] = {}
         """Partitions of which one batch that a worker fetches goes nowhere: asked of each whether it is this one."""
+        self.refused: set[str] = set()
+        """Topics that take nothing."""
         self.moved: Callable[[str], None] = lambda _: None
         """Called when there may be something new to be fetched of a topic."""
         self._created = 0
@@ -106,6 +108,11 @@ class SimulatedCluster:
         if not log.start <= begin <= log.end:
             raise OffsetOutOfRangeError({})
         return log.read(begin, end)
+
+    def brings(self, topic: str, partition: int, begin: int) -> bool:
+        """Whether a fetch from there on would bring anything, be it an error."""
+        found = self.topics.get(topic)
+        return found is None or not found.logs[partition].waits(begin)
 
     def committed(self, topic: str, partition: int) -> int | None:
         """The group's offset; what a transaction commits shows once its marker is written."""

@@ -8,7 +8,8 @@ rewind is handed on after it.
 
 import asyncio
 from collections import Counter, deque
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
+from functools import partial
 from typing import Any, Final
 
 from aiokafka.errors import IllegalStateError, KafkaError, OffsetOutOfRangeError, UnknownTopicOrPartitionError
@@ -83,7 +84,9 @@ class SimulatedConsumer:
 
     async def run(self) -> None:
         """For ever, or until :meth:`leave`."""
-        tasks = [asyncio.create_task(each) for each in (self._beat(), self._fetch())]
+        loop: Any = asyncio.get_running_loop()
+        self._beat(loop)
+        fetching = asyncio.create_task(self._fetch())
         lost = False
         while not self._leaving:
             await self._revoke(lost=lost)
@@ -96,8 +99,7 @@ class SimulatedConsumer:
             self._wake.set()
             await self._rejoin.wait()
             lost = self.generation < 0
-        for task in tasks:
-            task.cancel()
+        fetching.cancel()
 
     async def leave(self) -> None:
         """Of a worker that ends in order."""
@@ -107,9 +109,10 @@ class SimulatedConsumer:
             await self._network.call(self._cluster.group.leave, self.member)
         self._rejoin.set()
 
-    def notice(self) -> None:
-        """There may be something to be fetched."""
-        self._wake.set()
+    def notice(self, topics: Collection[str]) -> None:
+        """There may be something to be fetched of these."""
+        if any(place.topic in topics for place in self._positions):
+            self._wake.set()
 
     # -- membership --------------------------------------------------------------------------------------------
 
@@ -117,23 +120,24 @@ class SimulatedConsumer:
         """As the coordinator answers."""
         return str(await self._network.call(self._cluster.group.heartbeat, self.member, generation))
 
-    async def _beat(self) -> None:
-        while True:
-            await asyncio.sleep(HEARTBEAT_S)
-            if self.member is None or self.generation < 0 or self._rejoin.is_set():
-                continue
+    def _beat(self, loop: Any) -> None:
+        """Now and then; no task, as it is what a world at rest does most."""
+        if self._leaving:
+            return
+        loop.call_later(HEARTBEAT_S, self._beat, loop)
+        if self.member is not None and self.generation >= 0 and not self._rejoin.is_set():
             asked = self.generation
-            try:
-                answer = await self.heartbeat(asked)
-            except KafkaError:
-                continue
-            if answer == "ok" or asked != self.generation:
-                continue
-            if answer == "unknown":
-                self.member = None
-            if answer != "rebalancing":
-                self.generation = -1
-            self._rejoin.set()
+            told = partial(self._beaten, asked)
+            self._network.ask(loop, told, self._cluster.group.heartbeat, (self.member, asked))
+
+    def _beaten(self, asked: int, answer: str, error: Exception | None) -> None:
+        if error is not None or answer == "ok" or asked != self.generation or self._rejoin.is_set():
+            return
+        if answer == "unknown":
+            self.member = None
+        if answer != "rebalancing":
+            self.generation = -1
+        self._rejoin.set()
 
     async def _revoke(self, *, lost: bool) -> None:
         unsaid = lost and self._dice.random() < 0.3
@@ -208,7 +212,7 @@ class SimulatedConsumer:
             wanted = {
                 place: position
                 for place, position in self._positions.items()
-                if len(self._buffers[place]) < BUFFER_BATCHES
+                if len(self._buffers[place]) < BUFFER_BATCHES and self._cluster.brings(*place, position)
             }
             asked = {place: (self.generation, self._seeks[place]) for place in wanted}
             try:

@@ -23,11 +23,15 @@ class Happenings:
 
     first_request = ""
     """Of an opening."""
+    settles_first = False
+    """Before what comes last, also in a small world: who was replaced learns of it only by what comes when all is at rest."""
     opening_requests = 15
     """About as many as an opening makes."""
 
     def __init__(self, world: World) -> None:
         self._world = world
+        self._away: set[Happening] = set()
+        """Pauses and the like that are not over."""
         self._kinds: dict[Kind, Callable[[Happening, Process], None]] = {
             Kind.SEND: lambda what, _: self.send(what),
             Kind.CRASH: self._crash,
@@ -46,6 +50,14 @@ class Happenings:
     def happen(self, what: Happening, process: Process) -> None:
         """Now, to this process if to any."""
         self._kinds[what.kind](what, process)
+
+    @property
+    def under_way(self) -> bool:
+        """Whether something that happens is not over, or has not struck yet."""
+        networks = [each.network for each in self._world.processes]
+        return bool(self._away) or any(
+            each.refuse or each.lose_answers or each.slow_requests for each in networks
+        )
 
     def send(self, what: Happening) -> None:
         """Messages come."""
@@ -111,7 +123,13 @@ class Happenings:
 
     def _end(self, what: Happening, process: Process, end: Callable[[], object]) -> None:
         """When its time is up; or when another process has begun to open a lane: between two requests of that, which stand still meanwhile."""
-        self._world.loops.after(what.seconds, end)
+        self._away.add(what)
+
+        def over() -> None:
+            self._away.discard(what)
+            end()
+
+        self._world.loops.after(what.seconds, over)
         if not what.pinned:
             return
 
@@ -129,7 +147,7 @@ class Happenings:
                     network.slow_requests += 1  # long enough for whoever comes back to do much
                     network.slow_s = HELD_S
                     process.network.lose_heartbeats = what.count  # it does not learn at once that it was away
-                    end()
+                    over()
 
         self._world.cluster.watchers.append(arrived)
 

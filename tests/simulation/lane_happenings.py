@@ -25,6 +25,7 @@ class LaneHappenings(Happenings):
     """Of one world of lanes."""
 
     first_request = "describe"
+    settles_first = True
     _world: LaneWorld
 
     def __init__(self, world: LaneWorld) -> None:
@@ -116,9 +117,10 @@ class LaneHappenings(Happenings):
             if lane.opening.partition == partition
         ]
         transactions = world.cluster.transactions.known
-        if any(lane.state in AT_WORK for lane in lanes) or not all(
-            each.at_rest for each in transactions.values()
-        ):
+        at_work = any(
+            lane.state in AT_WORK or lane._opened is not None or lane._doing is not None for lane in lanes
+        )
+        if at_work or not all(each.at_rest for each in transactions.values()):
             return
         known = [lane.next for lane in lanes] + [world.cluster.committed(ADDRESS, partition) or 0]
         meta = newest_meta(world, partition)

@@ -64,6 +64,7 @@ class LaneWorld(World):
         ]
         for process in self.processes:
             process.rights.decided = self._decided
+            process.watches = not plan.small
         if any(each.kind in {Kind.RECREATED, Kind.REPLACED} for each in plan.happenings):
             for number in range(plan.partitions):
                 aborted = [(0, None, None, ())] * BEGINNING

@@ -12,12 +12,12 @@ the world has ended, by :meth:`Loops.bury`, where nobody hears of it.
 import asyncio
 import contextlib
 import contextvars
-import heapq
 import math
 import random
 from asyncio import events
 from collections import deque
 from collections.abc import Callable, Coroutine
+from heapq import heappop, heappush
 from typing import Any, Final
 
 CALLBACK_S: Final = 20e-6
@@ -36,20 +36,13 @@ class BuriedError(BaseException):
 
 
 class Handle:
-    """What asyncio.Handle and asyncio.TimerHandle are."""
+    """What asyncio.Handle and asyncio.TimerHandle are: only of what somebody may cancel."""
 
-    __slots__ = ("_args", "_callback", "_context", "_when")
+    __slots__ = ("_args", "_callback", "_when")
 
-    def __init__(
-        self,
-        callback: Callable[..., object] | None,
-        args: tuple[Any, ...],
-        context: contextvars.Context | None,
-        when: float,
-    ) -> None:
+    def __init__(self, callback: Callable[..., object] | None, args: tuple[Any, ...], when: float) -> None:
         self._callback = callback
         self._args = args
-        self._context = context
         self._when = when
 
     def cancel(self) -> None:
@@ -69,10 +62,10 @@ class Handle:
         """Run it, unless it was cancelled."""
         callback = self._callback
         if callback is not None:
-            if self._context is None:
-                callback(*self._args)
-            else:
-                self._context.run(callback, *self._args)
+            callback(*self._args)
+
+
+Call = tuple[Callable[..., object], tuple[Any, ...]]
 
 
 class ProcessLoop:
@@ -81,7 +74,7 @@ class ProcessLoop:
     def __init__(self, loops: "Loops", process: Any) -> None:
         self.process = process
         """Whose; what is patched into the product finds it here."""
-        self.ready: deque[Handle] = deque()
+        self.ready: deque[Call] = deque()
         self.alive = True
         self.paused = False
         self.buried = False
@@ -104,12 +97,17 @@ class ProcessLoop:
 
     def call_soon(
         self, callback: Callable[..., object], *args: Any, context: contextvars.Context | None = None
-    ) -> Handle:
-        handle = Handle(callback, args, context, 0.0)
+    ) -> Handle | None:
+        """Tasks and futures say in which context, and ask for no handle. Nothing in a world has variables of a context."""
+        handle = None
+        if context is None:
+            handle = Handle(callback, args, 0.0)
+            callback, args = handle.run, ()
         if self.alive:
-            if not self.ready and not self.paused:
+            ready = self.ready
+            if not ready and not self.paused:
                 self._loops.runnable.append(self)
-            self.ready.append(handle)
+            ready.append((callback, args))
         return handle
 
     def call_later(
@@ -119,7 +117,7 @@ class ProcessLoop:
         *args: Any,
         context: contextvars.Context | None = None,
     ) -> Handle:
-        return self.call_at(self._loops.now + delay, callback, *args, context=context)
+        return self.call_at(self._loops.now + delay, callback, *args)
 
     def call_at(
         self,
@@ -128,9 +126,11 @@ class ProcessLoop:
         *args: Any,
         context: contextvars.Context | None = None,
     ) -> Handle:
-        handle = Handle(callback, args, context, when)
+        handle = Handle(callback, args, when)
         if self.alive:
-            self._loops.push(when, self, handle)
+            loops = self._loops
+            loops.count += 1
+            heappush(loops.timers, (when, loops.count, self, handle, ()))
         return handle
 
     def create_future(self) -> "asyncio.Future[Any]":
@@ -221,9 +221,11 @@ class Loops:
         """Exceptions that nobody asked for."""
         self.due = 0
         """After so many callbacks :meth:`run` returns; whoever wants it to return at once sets it to :attr:`steps`."""
+        self.timers: list[tuple[float, int, ProcessLoop | None, Any, tuple[Any, ...]]] = []
+        """Of a process: when, and a handle. Of the cluster, without one: what it calls, and with what."""
+        self.count = 0
+        """Of timers: those of one time come first come, first served."""
         self._loops: list[ProcessLoop] = []
-        self._timers: list[tuple[float, int, ProcessLoop | None, Handle]] = []
-        self._count = 0
 
     def new(self, process: Any) -> ProcessLoop:
         """The loop of a process that starts."""
@@ -231,16 +233,10 @@ class Loops:
         self._loops.append(loop)
         return loop
 
-    def push(self, when: float, loop: ProcessLoop | None, handle: Handle) -> None:
-        """A timer; without a loop it is the cluster's."""
-        self._count += 1
-        heapq.heappush(self._timers, (when, self._count, loop, handle))
-
-    def after(self, delay: float, callback: Callable[..., object], *args: Any) -> Handle:
+    def after(self, delay: float, callback: Callable[..., object], *args: Any) -> None:
         """The cluster, the network or the schedule does something, whoever lives."""
-        handle = Handle(callback, args, None, self.now + delay)
-        self.push(self.now + delay, None, handle)
-        return handle
+        self.count += 1
+        heappush(self.timers, (self.now + delay, self.count, None, callback, args))
 
     def run(self, until: Callable[[], bool], due: int, limit_s: float) -> None:
         """Until ``until`` holds (asked whenever nothing is ready), ``due`` callbacks were run, or the clock shows ``limit_s``.
@@ -249,24 +245,29 @@ class Loops:
             StepsExceededError: something spins.
         """
         self.due = due
-        runnable, timers, dice = self.runnable, self._timers, self.dice
+        runnable, timers, dice = self.runnable, self.timers, self.dice.random
         current: ProcessLoop | None = None
         try:
             while self.steps < self.due:
                 if timers and timers[0][0] <= self.now:
-                    self._come(*heapq.heappop(timers)[2:])
+                    _, _, of, what, args = heappop(timers)
+                    if of is None:
+                        what(*args)
+                    else:
+                        self._come(of, what)
                     continue
                 if not runnable:
                     if until() or not self._jump(limit_s):
                         return
                     continue
-                place = 0 if len(runnable) == 1 else int(dice.random() * len(runnable))
+                place = 0 if len(runnable) == 1 else int(dice() * len(runnable))
                 loop = runnable[place]
                 if loop is not current:
                     events._set_running_loop(_as_loop(loop))
                     current = loop
                 ready = loop.ready
-                ready[0].run()  # stays there meanwhile: what it makes ready comes behind it
+                what, args = ready[0]  # stays there meanwhile: what it makes ready comes behind it
+                what(*args)
                 ready.popleft()
                 if not ready:
                     del runnable[place]
@@ -277,24 +278,27 @@ class Loops:
         finally:
             events._set_running_loop(None)
 
-    def _come(self, loop: ProcessLoop | None, handle: Handle) -> None:
+    def _come(self, loop: ProcessLoop, handle: Handle) -> None:
         """A timer's time has come."""
-        if loop is None:
-            handle.run()
-        elif loop.alive and not handle.cancelled():
+        if loop.alive and handle._callback is not None:
             if not loop.ready and not loop.paused:
                 self.runnable.append(loop)
-            loop.ready.append(handle)
+            loop.ready.append((handle.run, ()))
 
     def _jump(self, limit_s: float) -> bool:
-        """To the next timer, if there is one before the limit."""
-        soonest = self._timers[0][0] if self._timers else math.inf
+        """To the next timer that anything comes of, if there is one before the limit."""
+        timers = self.timers
+        while (
+            timers and (of := timers[0][2]) is not None and (timers[0][3]._callback is None or not of.alive)
+        ):
+            heappop(timers)
+        soonest = timers[0][0] if timers else math.inf
         if soonest > limit_s:
             self.now = max(self.now, limit_s)
             return False
-        if self._timers:
+        if timers:
             self.now = soonest
-        return bool(self._timers)
+        return bool(timers)
 
     def bury(self) -> None:
         """The world has ended: unwind what is left of all processes, so that nothing of it runs in another world."""
@@ -304,7 +308,7 @@ class Loops:
             events._set_running_loop(_as_loop(loop))
             loop.unwind()
         events._set_running_loop(None)
-        self._timers.clear()
+        self.timers.clear()
         self.runnable.clear()
         for loop in self._loops:
             loop.ready.clear()

@@ -1,7 +1,7 @@
 """Which deliberate bugs the simulator finds, and after how many schedules: one copy of the sources for each, run as it stands.
 
-``python -m tests.simulation.mutants [--seconds S] [--seed N] [NAME …]`` prints a row of docs/simulation.md for each mutant. With a seed that
-fails in a copy and in the sources alike it would show nothing, so that is tried too.
+``python -m tests.simulation.mutants [--seconds S] [--seed N] [NAME …]`` prints the tables of docs/simulation.md, and corpus.txt. A seed that
+fails in a copy and in the sources alike would show nothing, so that is tried too.
 """
 
 import argparse
@@ -11,15 +11,13 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from tests.mutants import bugs_in_attempts, bugs_in_groups, bugs_in_handover, bugs_in_lanes, bugs_in_opening
 from tests.mutants.mutant import Mutant, PatchError
 from tests.mutants.trial import COPIED, ROOT
-from tests.simulation.patches import simulated
-from tests.simulation.run import Runner
-from tests.simulation.worlds import WORLDS
 
 SECONDS: Final = 60.0
 LOGICAL: Final = {
@@ -31,7 +29,7 @@ COSTS_ONLY: Final = frozenset(
     {
         "own-group-first", "free-group-first", "one-more-than-the-prefetch", "prefetch-not-filled-again", "purged-heads-are-kept",
         "swept-each-time", "sweep-forgets-the-ungrouped", "consumers-are-kept", "longer-form-written", "memory-of-each-partition",
-        "first-come-first-served", "memory-not-given-back", "fetched-and-left-behind",
+        "first-come-first-served", "memory-not-given-back", "fetched-and-left-behind", "opening-keeps-its-producer",
     }
 )  # fmt: skip
 """Memory, speed, and in which order messages of different groups come: nothing that a world can be wrong in."""
@@ -44,7 +42,7 @@ OUTSIDE: Final = frozenset(
         "stubborn-handler-keeps-its-slot", "waits-anew-after-each-rebalance", "membership-believed", "restore-to-last-stable-offset",
         "partition-counts-not-compared", "foreign-changelog-unnoticed", "refused-fences-again", "half-a-lane", "clear-without-fence",
         "input-read-uncommitted", "batch-begins-at-its-first-record", "malformed-batch-mistaken", "malformed-unnamed", "rewind-unmarked",
-        "fetching-ended-for-good", "refusal-tried-at-once",
+        "fetching-ended-for-good", "refusal-tried-at-once", "room-unheard",
     }
 )  # fmt: skip
 """What no world has: operators, aiokafka's own options, machines that sleep, recreated progress, outages, threads, what is no handler; changed
@@ -56,22 +54,60 @@ _FAILED: Final = re.compile(
 _COUNT: Final = re.compile(r"^([0-9]+) schedules", re.MULTILINE)
 
 
+class Row(NamedTuple):
+    """What came of one."""
+
+    mutant: Mutant
+    world: str
+    found: str
+    """As what; empty = not at all."""
+    number: int
+    """Of schedules."""
+    seconds: float = 0.0
+    seed: int = -1
+
+    def __str__(self) -> str:
+        if not self.found:
+            return f"| {self.mutant.name} | not in {self.number} | | |"
+        return f"| {self.mutant.name} | {self.number} | {self.seconds:.1f} | {self.found} |"
+
+
 def main() -> None:
-    """A row each."""
+    """A table for each world, then the seeds that found something, as corpus.txt has them."""
     parser = argparse.ArgumentParser(prog="python -m tests.simulation.mutants", description=__doc__)
     parser.add_argument("names", nargs="*", help="of mutants (default: all)")
     parser.add_argument("--world", choices=LOGICAL, help="only those that belong there")
-    parser.add_argument("--seconds", type=float, default=SECONDS)
+    parser.add_argument("--seconds", type=float, default=SECONDS, help="of CPU time, for each")
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument(
+        "--jobs", type=int, default=os.cpu_count() or 1, help="at once (default: a core each)"
+    )
     asked = parser.parse_args()
-    for world, mutants in LOGICAL.items():
-        for mutant in mutants if asked.world in {None, world} else ():
-            tried = mutant.name not in COSTS_ONLY | OUTSIDE
-            if mutant.name in asked.names or (tried and not asked.names):
-                print(_row(mutant, world, asked.seconds, asked.seed), flush=True)
+    chosen = [
+        (mutant, world)
+        for world, mutants in LOGICAL.items()
+        for mutant in mutants
+        if asked.world in {None, world}
+        and (mutant.name in asked.names or (not asked.names and mutant.name not in COSTS_ONLY | OUTSIDE and not mutant.harmless))
+    ]  # fmt: skip
+    rows: list[Row] = []
+    with ThreadPoolExecutor(asked.jobs) as pool:
+        for row in pool.map(lambda each: _row(each[0], each[1], asked.seconds, asked.seed), chosen):
+            if not rows or rows[-1].world != row.world:
+                print(f"\nOf {row.world}:\n\n| mutant | schedules | seconds | found as |\n|---|---|---|---|")
+            rows.append(row)
+            print(row, flush=True)
+    seeds: dict[tuple[str, int], list[str]] = {}
+    for row in sorted((each for each in rows if each.found), key=lambda each: each.seed):
+        seeds.setdefault((row.world, row.seed), []).append(row.mutant.name)
+    print()
+    for world in LOGICAL:
+        for (of, seed), names in seeds.items():
+            if of == world:
+                print(f"{world} {seed}  # finds {', '.join(names)}")
 
 
-def _row(mutant: Mutant, world: str, seconds: float, seed: int) -> str:
+def _row(mutant: Mutant, world: str, seconds: float, seed: int) -> Row:
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder)
         for name in COPIED:
@@ -81,23 +117,20 @@ def _row(mutant: Mutant, world: str, seconds: float, seed: int) -> str:
         try:
             mutant.apply(root)
         except PatchError as error:
-            return f"| {mutant.name} | {error} |"
+            return Row(mutant, world, str(error), 0)
         told = _run(root, "--world", world, "--seed", str(seed), "--seconds", str(seconds), "--cpu")
     found = _FAILED.search(told)
     if found is None:
-        count = (_COUNT.findall(told) or ["0"])[-1]
-        return f"| {mutant.name} | not in {count} | | |"
-    with simulated():
-        fails = Runner().run(WORLDS[world](int(found["seed"]))).faults
-    if fails:
-        return f"| {mutant.name} | seed {found['seed']} fails without it too | | |"
+        return Row(mutant, world, "", int((_COUNT.findall(told) or ["0"])[-1]))
+    if "fails, number" in _run(ROOT, "--world", world, "--seed", found["seed"], "--count", "1"):
+        return Row(mutant, world, f"seed {found['seed']}, which fails without it too", int(found["number"]))
     said = re.split(r"[ :]", found["said"], maxsplit=1)[0].split("/")[0]
-    return f"| {mutant.name} | {found['number']} | {found['seconds']} | {said} |"
+    return Row(mutant, world, said, int(found["number"]), float(found["seconds"]), int(found["seed"]))
 
 
 def _run(root: Path, *arguments: str) -> str:
     return subprocess.run(
-        [sys.executable, "-m", "tests.simulation", "--as-it-is", *arguments],
+        [sys.executable, "-m", "tests.simulation", "--as-it-is", "--jobs", "1", *arguments],
         cwd=root,
         env={**os.environ, "PYTHONPATH": str(root)},
         capture_output=True,

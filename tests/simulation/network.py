@@ -6,6 +6,7 @@ A request that was lost fails after a while, and whether it happened is not told
 import asyncio
 import random
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Final, TypeVar
 
 from aiokafka.errors import KafkaConnectionError, UnknownError
@@ -14,6 +15,7 @@ from tests.simulation.groups import Joined
 from tests.simulation.loop import Loops, ProcessLoop
 
 T = TypeVar("T")
+Then = Callable[[Any, Exception | None], None]
 
 WAYS_S: Final = (0.0005, 0.002, 0.02)
 """The longest that a way takes, where nothing holds it up: one of these for each process, so that one does much while another waits."""
@@ -52,8 +54,8 @@ class Network:
         self.trace: list[str] | None = None
         """What happened, for who reads it."""
 
-    async def call(self, apply: Callable[..., T], *args: Any) -> T:
-        """The answer.
+    def call(self, apply: Callable[..., T], *args: Any) -> "asyncio.Future[T]":
+        """To be awaited: the answer.
 
         Raises:
             KafkaConnectionError: it is lost, or the request was.
@@ -61,11 +63,15 @@ class Network:
         """
         loop: Any = asyncio.get_running_loop()
         future: asyncio.Future[T] = asyncio.Future(loop=loop)
+        self.ask(loop, partial(_answer, future), apply, args)
+        return future
+
+    def ask(self, loop: Any, then: Then, apply: Callable[..., Any], args: tuple[Any, ...]) -> None:
+        """``then`` is told the answer, or an error, as long as the process lives that the loop is of."""
         if self.held is None:
-            self._loops.after(self._way(), self._arrive, future, loop, apply, args)
+            self._loops.after(self._way(), self._arrive, then, loop, apply, args)
         else:
-            self.held.append((future, loop, apply, args))
-        return await future
+            self.held.append((then, loop, apply, args))
 
     def release(self) -> None:
         """What was held arrives now."""
@@ -78,11 +84,13 @@ class Network:
         loop: Any = asyncio.get_running_loop()
         future: asyncio.Future[Joined] = asyncio.Future(loop=loop)
 
-        def reply(answer: Joined) -> None:
-            self._answer(future, loop, answer, None)
+        then = partial(_answer, future)
 
-        self._loops.after(self._way(), self._arrive_to_join, future, loop, apply, args, reply)
-        self._loops.after(JOIN_LIMIT_S, self._fail, future, loop)
+        def reply(answer: Joined) -> None:
+            self._answer(then, loop, answer, None)
+
+        self._loops.after(self._way(), self._arrive_to_join, then, loop, apply, args, reply)
+        self._loops.after(JOIN_LIMIT_S, self._fail, then, loop)
         return await future
 
     def _way(self) -> float:
@@ -92,17 +100,16 @@ class Network:
             return self.slow_s * dice
         return SLOW_S * dice * SLOW_ONE_IN if dice * SLOW_ONE_IN < 1 else self._way_s * dice
 
-    def _arrive(
-        self, future: "asyncio.Future[Any]", loop: ProcessLoop, apply: Callable[..., T], args: tuple[Any, ...]
-    ) -> None:
+    def _arrive(self, then: Then, loop: ProcessLoop, apply: Callable[..., T], args: tuple[Any, ...]) -> None:
         if self.cut:
-            self._lost(future, loop, apply, "never arrives")
+            self._lost(then, loop, apply, "never arrives")
             return
-        for watcher in list(self._cluster.watchers):
-            watcher(self, apply.__name__)
+        if self._cluster.watchers:
+            for watcher in list(self._cluster.watchers):
+                watcher(self, apply.__name__)
         if self.lose_heartbeats and apply.__name__ == "heartbeat":
             self.lose_heartbeats -= 1
-            self._lost(future, loop, apply, "never arrives")
+            self._lost(then, loop, apply, "never arrives")
             return
         answer: Any = None
         error: Exception | None = None
@@ -117,13 +124,13 @@ class Network:
             self._note(apply, args, answer if error is None else repr(error))
         if self.lose_answers:
             self.lose_answers -= 1
-            self._lost(future, loop, apply, "is not answered")
+            self._lost(then, loop, apply, "is not answered")
             return
-        self._answer(future, loop, answer, error)
+        self._answer(then, loop, answer, error)
 
     def _arrive_to_join(
         self,
-        future: "asyncio.Future[Joined]",
+        then: Then,
         loop: ProcessLoop,
         apply: Callable[..., None],
         args: tuple[Any, ...],
@@ -132,45 +139,46 @@ class Network:
         for watcher in list(self._cluster.watchers):
             watcher(self, "join")
         if self.cut:
-            self._lost(future, loop, apply, "never arrives")
+            self._lost(then, loop, apply, "never arrives")
         else:
             if self.trace is not None:
                 self._note(apply, args, "waits")
             apply(*args, reply)
 
-    def _answer(
-        self, future: "asyncio.Future[Any]", loop: ProcessLoop, answer: Any, error: Exception | None
-    ) -> None:
-        self._loops.after(self._way(), self._settle, future, loop, answer, error)
+    def _answer(self, then: Then, loop: ProcessLoop, answer: Any, error: Exception | None) -> None:
+        self._loops.after(self._way(), self._settle, then, loop, answer, error)
 
-    def _settle(
-        self, future: "asyncio.Future[Any]", loop: ProcessLoop, answer: Any, error: Exception | None
-    ) -> None:
-        if not loop.alive or future.done():
+    def _settle(self, then: Then, loop: ProcessLoop, answer: Any, error: Exception | None) -> None:
+        if not loop.alive:
             return
         if self.cut:
-            self._lost(future, loop, self._settle, "is not answered")
-        elif error is None:
-            future.set_result(answer)
+            self._lost(then, loop, self._settle, "is not answered")
         else:
-            future.set_exception(error)
+            then(answer, error)
 
-    def _lost(
-        self, future: "asyncio.Future[Any]", loop: ProcessLoop, apply: Callable[..., Any], how: str
-    ) -> None:
+    def _lost(self, then: Then, loop: ProcessLoop, apply: Callable[..., Any], how: str) -> None:
         if self.trace is not None:
             self._note(apply, (), how)
-        self._loops.after(LOST_S * self._dice.random() ** 3, self._fail, future, loop)
+        self._loops.after(LOST_S * self._dice.random() ** 3, self._fail, then, loop)
 
-    def _fail(self, future: "asyncio.Future[Any]", loop: ProcessLoop) -> None:
-        if loop.alive and not future.done():
-            future.set_exception(KafkaConnectionError("no answer"))
+    def _fail(self, then: Then, loop: ProcessLoop) -> None:
+        if loop.alive:
+            then(None, KafkaConnectionError("no answer"))
 
     def _note(self, apply: Callable[..., Any], args: tuple[Any, ...], said: object) -> None:
         if self.trace is not None:
             what = getattr(apply, "__name__", str(apply))
             shown = ", ".join(map(_shown, args))
             self.trace.append(f"{self._loops.now:10.4f} {self.name} {what}({shown}) → {_shown(said)}")
+
+
+def _answer(future: "asyncio.Future[Any]", answer: Any, error: Exception | None) -> None:
+    if future.done():
+        return
+    if error is None:
+        future.set_result(answer)
+    else:
+        future.set_exception(error)
 
 
 def _shown(what: object) -> str:

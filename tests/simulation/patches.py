@@ -14,7 +14,7 @@ import time
 import uuid
 import warnings
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, cast
 from unittest import mock
 
 import ringfence_client.attempts
@@ -34,6 +34,7 @@ from tests.simulation.consuming.member import SimulatedMember
 from tests.simulation.consuming.questions import SharedClient, SimulatedClient
 from tests.simulation.consuming.reader import SimulatedReader
 from tests.simulation.loop import BuriedError, ProcessLoop
+from tests.simulation.process import BOOT_S
 from tests.simulation.producer import SimulatedProducer
 from tests.simulation.store import MemoryStore
 
@@ -60,9 +61,12 @@ _wall = time.time
 _gettime = time.clock_gettime
 
 
+_running_loop = asyncio._get_running_loop
+
+
 def _process() -> Any:
     """That runs now; None = none, and it is the time of the machine that is asked for."""
-    loop = asyncio._get_running_loop()
+    loop = _running_loop()
     if not isinstance(loop, ProcessLoop):
         return None
     if loop.buried:
@@ -72,7 +76,7 @@ def _process() -> Any:
 
 def _virtual_monotonic() -> float:
     process = _process()
-    return _monotonic() if process is None else float(process.monotonic())
+    return _monotonic() if process is None else process.loops.now + BOOT_S
 
 
 def _virtual_wall() -> float:
@@ -82,7 +86,7 @@ def _virtual_wall() -> float:
 
 def _virtual_gettime(clock: int) -> float:
     process = _process()
-    return _gettime(clock) if process is None else float(process.monotonic())
+    return _gettime(clock) if process is None else process.loops.now + BOOT_S
 
 
 class _Insides:
@@ -114,7 +118,7 @@ class _Insides:
 
 
 _confirm = insides.Membership.confirm
-POLL_MS, MOVING_POLL_MS, LOOK_S = 500, 50, 4.0
+POLL_MS, MOVING_POLL_MS, LOOK_S = 2_000, 200, 20.0
 """Of a consumer: it looks less often than the product does, so that a world at rest costs less."""
 TURNS_MAX = 1
 """Transactions of a process at once: with few partitions there would never be a queue."""
@@ -161,6 +165,11 @@ def simulated() -> Iterator[None]:
         (insides, "fetched", _Insides.fetched),
         (insides, "drop_fetched", _Insides.drop_fetched),
         (insides.Membership, "confirm", _Insides.confirm),
+        (
+            cast("Any", asyncio.tasks)._all_tasks,
+            "add",
+            id,
+        ),  # of those that were made nobody asks which there are
     ]
     former = logging.root.manager.disable
     with contextlib.ExitStack() as stack:

@@ -15,6 +15,8 @@ from tests.simulation.questions import SimulatedQuestions
 from tests.simulation.rights import Rights
 from tests.simulation.store import Disk
 
+BOOT_S: Final = 1_000.0
+"""What CLOCK_MONOTONIC shows then: no machine's ever shows 0."""
 EPOCH_S: Final = 1_800_000_000.0
 """What the wall clock shows when the world begins."""
 WATCH_S: Final = 5.0
@@ -39,21 +41,21 @@ class Process:
         """Of its present life; None = it does not run."""
         self.rights = Rights()
         self.lanes: Lanes | None = None
-        self._loops = loops
+        self.loops = loops
 
     def monotonic(self) -> float:
-        """CLOCK_MONOTONIC; it never shows 0, as no machine's does."""
-        return self._loops.now + 1_000
+        """CLOCK_MONOTONIC."""
+        return self.loops.now + BOOT_S
 
     def wall(self) -> float:
         """The time of day."""
-        return EPOCH_S + self._loops.now + self.skew
+        return EPOCH_S + self.loops.now + self.skew
 
     def start(self) -> None:
         """A new life."""
         if self.loop is not None:
             return
-        loop = self.loop = self._loops.new(self)
+        loop = self.loop = self.loops.new(self)
         self.rights.confirmed.clear()
         # Made on the loop, as locks and events are bound to it when they are first used.
         loop.call_soon(self._begin)
@@ -88,7 +90,7 @@ class Process:
     def _ended(self, loop: ProcessLoop, away_s: float) -> None:
         if self.loop is loop:
             self.crash()
-            self._loops.after(away_s, self.start)
+            self.loops.after(away_s, self.start)
 
 
 class Worker(Process):
@@ -99,6 +101,8 @@ class Worker(Process):
     ) -> None:
         super().__init__(name, settings, cluster, loops, dice)
         self.consumer: SimulatedConsumer | None = None
+        self.watches = True
+        """It looks at the cluster now and then."""
 
     @property
     def generation(self) -> int:
@@ -111,9 +115,8 @@ class Worker(Process):
             loop.call_soon(self._leave, consumer, loop, away_s)
 
     def notice(self, topics: Collection[str]) -> None:
-        """There may be something to be fetched."""
-        if self.loop is not None and self.consumer is not None:
-            self.loop.call_soon(self.consumer.notice)
+        if self.consumer is not None:
+            self.consumer.notice(topics)
 
     def _begin(self) -> None:
         questions: Any = SimulatedQuestions(
@@ -122,7 +125,8 @@ class Worker(Process):
         self.lanes = Lanes(self.settings, questions)
         self.consumer = SimulatedConsumer(self, self.lanes)
         asyncio.create_task(self.consumer.run())  # noqa: RUF006 - the loop keeps it
-        asyncio.create_task(self._watch(self.lanes))  # noqa: RUF006
+        if self.watches:
+            asyncio.create_task(self._watch(self.lanes))  # noqa: RUF006
 
     def _gone(self, _loop: ProcessLoop) -> None:
         self.lanes = self.consumer = None
@@ -136,7 +140,7 @@ class Worker(Process):
                 await consumer.leave()
         finally:
             if self.loop is loop:
-                self._loops.after(0, self._ended, loop, away_s)
+                self.loops.after(0, self._ended, loop, away_s)
 
     @staticmethod
     async def _watch(lanes: Lanes) -> None:

@@ -5,6 +5,7 @@ As aiokafka does, it tries again what was lost for as long as nobody stops it, a
 
 import asyncio
 from collections.abc import Mapping
+from functools import partial
 from types import SimpleNamespace
 from typing import Any, Final, NamedTuple
 
@@ -13,6 +14,7 @@ from aiokafka.errors import (
     IllegalOperation,
     KafkaConnectionError,
     ProducerFenced,
+    TopicAuthorizationFailedError,
 )
 
 from tests.simulation.logs import Headers
@@ -40,6 +42,9 @@ class Builder:
         loop: Any = asyncio.get_running_loop()
         self.made_at: float = loop.time()
         """When what is in it was known, by the world's clock."""
+
+    def __repr__(self) -> str:
+        return f"{self.records}"
 
     def append(
         self, *, timestamp: int | None, key: bytes | None, value: bytes | None, headers: Any
@@ -84,7 +89,11 @@ class SimulatedProducer:
         self._added = False
         self._failed: BaseException | None = None
         self._opening: asyncio.Task[Any] | None = None
-        self._tasks: set[asyncio.Task[Any]] = set()
+        self._loop = loop
+        self._asked: dict[asyncio.Future[Any], None] = {}
+        """Requests that are tried until they are answered, by what tells whoever asked."""
+        self._flushed: asyncio.Future[None] | None = None
+        """Done when all are; somebody waits for it."""
         # What the product looks at.
         self.client = SimpleNamespace(
             _metadata_update=None, close=self._nothing, force_metadata_update=self._nothing
@@ -101,9 +110,11 @@ class SimulatedProducer:
     async def start(self) -> None:
         """InitProducerId, for as long as it takes."""
         self._opening = self._process.rights.fence(self._id)
-        self._epoch = await self._insist(
-            self._coordinator.initialise, self._id, self._timeout_s, self._process.loop
-        )
+        told = self._insist(self._coordinator.initialise, self._id, self._timeout_s, self._process.loop)
+        try:
+            self._epoch = await told
+        finally:
+            self._asked.pop(told, None)
 
     def create_batch(self) -> Builder:
         return Builder(self._limit, round(self._process.wall() * 1000))
@@ -120,15 +131,13 @@ class SimulatedProducer:
         self._require_in_transaction()
         sequence, self._sequence = self._sequence, self._sequence + 1
         self._added = True
-        return self._spawn(self._send(builder, topic, partition, sequence))
+        return self._insist(self.produce, builder, topic, partition, sequence)
 
     async def send_offsets_to_transaction(self, offsets: Mapping[Any, Any], group_id: str) -> None:
         self._require_in_transaction()
         self._added = True
         named = {(tp.topic, tp.partition): each.offset for tp, each in offsets.items()}
-        await asyncio.shield(
-            self._spawn(self._insist(self._coordinator.offsets, self._id, self._epoch, named))
-        )
+        await self._insist(self._coordinator.offsets, self._id, self._epoch, named)
 
     async def commit_transaction(self) -> None:
         await self._end(commit=True)
@@ -139,54 +148,64 @@ class SimulatedProducer:
     async def stop(self) -> None:
         """What is still on its way stays so."""
         self._state = "stopped"
-        tasks, self._tasks = self._tasks, set()
-        for task in tasks:
-            task.cancel()
+        asked, self._asked = self._asked, {}
+        for told in asked:
+            told.cancel()
         await self.client.close()
 
-    async def _send(self, builder: Builder, topic: str, partition: int, sequence: int) -> Sent:
-        def produce() -> int:
-            log = self._cluster.log(topic, partition)
-            log.made_at = builder.made_at
-            return int(self._coordinator.produce(self._id, self._epoch, sequence, log, builder.records))
-
-        return Sent(await self._insist(produce))
+    def produce(self, builder: Builder, topic: str, partition: int, sequence: int) -> Sent:
+        """In the cluster."""
+        if topic in self._cluster.refused:
+            raise TopicAuthorizationFailedError(topic)
+        log = self._cluster.log(topic, partition)
+        log.made_at = builder.made_at
+        return Sent(self._coordinator.produce(self._id, self._epoch, sequence, log, builder.records))
 
     async def _end(self, *, commit: bool) -> None:
         self._require_in_transaction()
         self._state = "ending"
-        if self._tasks:
-            await asyncio.wait(
-                set(self._tasks)
-            )  # aiokafka flushes first; it ends although a batch has failed
+        if self._asked:  # aiokafka flushes first; it ends although a batch has failed
+            self._flushed = asyncio.Future(loop=self._loop)
+            await self._flushed
         if self._added:
-
-            def end() -> None:
-                self._coordinator.end(self._id, self._epoch, commit=commit)
-
-            await asyncio.shield(self._spawn(self._insist(end)))
+            await self._insist(self._coordinator.end, self._id, self._epoch, commit)
         self._state = "ready"
 
-    async def _insist(self, apply: Any, *args: Any) -> Any:
-        while True:
-            try:
-                return await self._network.call(apply, *args)
-            except (KafkaConnectionError, ConcurrentTransactions):
-                await asyncio.sleep(AGAIN_S)
-            except ProducerFenced as error:
-                self._failed = error
-                raise
+    def _insist(self, apply: Any, *args: Any) -> "asyncio.Future[Any]":
+        """Until it is answered, whoever waits for that, or :meth:`stop`."""
+        told: asyncio.Future[Any] = asyncio.Future(loop=self._loop)
+        self._asked[told] = None
+        self._ask(told, apply, args)
+        return told
 
-    def _spawn(self, work: Any) -> "asyncio.Task[Any]":
-        task = asyncio.create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._done)
-        return task
+    def _ask(self, told: "asyncio.Future[Any]", apply: Any, args: tuple[Any, ...]) -> None:
+        if told in self._asked:
+            self._network.ask(self._loop, partial(self._told, told, apply, args), apply, args)
 
-    def _done(self, task: "asyncio.Task[Any]") -> None:
-        self._tasks.discard(task)
-        if not task.cancelled():
-            task.exception()
+    def _told(
+        self,
+        told: "asyncio.Future[Any]",
+        apply: Any,
+        args: tuple[Any, ...],
+        answer: Any,
+        error: Exception | None,
+    ) -> None:
+        if told not in self._asked:
+            return
+        if isinstance(error, KafkaConnectionError | ConcurrentTransactions):
+            self._loop.call_later(AGAIN_S, self._ask, told, apply, args)
+            return
+        del self._asked[told]
+        if isinstance(error, ProducerFenced):
+            self._failed = error
+        if not told.done():
+            if error is None:
+                told.set_result(answer)
+            else:
+                told.set_exception(error)
+                told.exception()  # of what nobody asks any more
+        if self._flushed is not None and not self._asked and not self._flushed.done():
+            self._flushed.set_result(None)
 
     def _require_sound(self) -> None:
         if self._failed is not None:

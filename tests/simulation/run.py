@@ -39,13 +39,15 @@ class Result:
 class Runner:
     """Runs schedules; ``simulated()`` is in force meanwhile."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, leaves: bool = False) -> None:
+        """``leaves``: worlds where they stand when they have ended, because this process ends soon."""
         self._count = 0
+        self._left: list[World] | None = [] if leaves else None
 
     def run(self, plan: Schedule, *, watched: bool = False) -> Result:
         """What becomes of it; with everything that happened, if it is watched."""
         self._count += 1
-        if self._count % GARBAGE_EVERY == 0:
+        if self._left is None and self._count % GARBAGE_EVERY == 0:
             gc.collect()
         world, happenings, check = _stage(plan)
         trace = world.watch() if watched else []
@@ -57,7 +59,10 @@ class Runner:
         finally:
             signature = world.signature
             steps, seconds = world.loops.steps, world.loops.now
-            world.close()
+            if self._left is None:
+                world.close()
+            else:
+                self._left.append(world)
         return Result(faults, signature, steps, seconds, trace)
 
 

@@ -53,6 +53,8 @@ class Kind(StrEnum):
     """The same during a rebalance, while no lane runs; and the new input goes beyond where the old one was."""
     DROPPED = "dropped"
     """A batch that was fetched does not get to its lane; a message follows, by which that is seen."""
+    LETTERS = "letters"
+    """The topic of dead letters takes none for a while; what is not to become one must go on."""
     TAIL = "tail"
     """The input loses what nobody has processed, and other messages take its place, as after an unclean election; not where a lane is at work
     on it (what it has in its hands then is gone, and nobody can know)."""
@@ -121,6 +123,8 @@ class Schedule:
     capacity: int
     divert: bool
     happenings: tuple[Happening, ...]
+    small: bool = False
+    """As little as can go wrong; workers do not look at their topics."""
 
     @property
     def calm(self) -> bool:
@@ -150,6 +154,10 @@ CALM: Final = (
 )
 """In these nothing is refused, lost, late or away."""
 EXTRAS: Final = ("", "", "", "calm", "dropped", "tail", "replaced")
+THEMES: Final = ("taken over",) * 6 + ("", "", "", "calm", "calm", "dropped", "tail", "replaced")
+"""Of small schedules: what they are about; with none, faults of all kinds."""
+SMALL_SHARE: Final = 0.85
+SMALL_WITHIN_S: Final = 2.0
 STRIKES_ONE: Final = frozenset(
     {Kind.CRASH, Kind.STOP, Kind.PAUSE, Kind.CUT, Kind.LOST, Kind.SLOW, Kind.REFUSED}
 )
@@ -166,6 +174,8 @@ KINDS: Final = tuple(_WEIGHTS)
 def schedule(seed: int, *, faults: int | None = None) -> Schedule:
     """The schedule of a seed; with so many faults, if it is said."""
     dice = random.Random(seed)
+    if faults is None and dice.random() < SMALL_SHARE:
+        return _small(seed, dice)
     partitions, processes = dice.choice((1, 1, 2)), dice.choice((2, 2, 3))
     happenings = [_sending(dice, partitions) for _ in range(dice.randint(3, 7))]
     count = dice.choice((1, 2, 3, 4, 6, 8)) if faults is None else faults
@@ -183,6 +193,29 @@ def schedule(seed: int, *, faults: int | None = None) -> Schedule:
     return Schedule(seed, partitions, processes, capacity, divert, tuple(happenings))
 
 
+def _small(seed: int, dice: random.Random) -> Schedule:
+    """Some messages, one fault or two, and one thing that is asked: whether it matters who was away when."""
+    partitions, theme = dice.choice((1, 1, 1, 2)), dice.choice(THEMES)
+    happenings = [_sending(dice, partitions, most=3) for _ in range(dice.randint(1, 3))]
+    capacity, divert = dice.choice((3, 8, 8, 8)), dice.random() < 0.5
+    if theme == "taken over":
+        happenings.insert(1, _awakening(dice))
+        if dice.random() < 0.3:
+            happenings.append(_fault(dice, partitions, 2))
+    elif theme == "calm":
+        happenings += [_fault(dice, partitions, 2, kind=dice.choice(CALM)) for _ in range(dice.randint(1, 2))]
+        dice.shuffle(happenings)
+    elif theme:
+        happenings = _with_row(dice, happenings, Kind(theme), partitions, 2)
+    else:
+        happenings += [_fault(dice, partitions, 2) for _ in range(dice.randint(1, 2))]
+        dice.shuffle(happenings)
+    shortened = tuple(
+        dataclasses.replace(each, within=min(each.within, SMALL_WITHIN_S)) for each in happenings
+    )
+    return Schedule(seed, partitions, 2, capacity, divert, shortened, small=True)
+
+
 def _with_extra(
     dice: random.Random, happenings: list[Happening], partitions: int, processes: int
 ) -> list[Happening]:
@@ -193,10 +226,13 @@ def _with_extra(
             each if each.kind is Kind.SEND else _fault(dice, partitions, processes, kind=dice.choice(CALM))
             for each in happenings
         ]
-    if not extra:
-        return happenings
+    return _with_row(dice, happenings, Kind(extra), partitions, processes) if extra else happenings
+
+
+def _with_row(
+    dice: random.Random, happenings: list[Happening], kind: Kind, partitions: int, processes: int
+) -> list[Happening]:
     partition, process = dice.randrange(partitions), dice.randrange(processes)
-    kind = Kind(extra)
     steps, within = gap(dice)
     row = [Happening(steps, within, kind, process=process, partition=partition)]
     if kind is Kind.TAIL:
@@ -246,13 +282,13 @@ def seconds_of(kind: Kind, dice: random.Random) -> float:
     }.get(kind, 0.0) * dice.uniform(0.5, 1.0)
 
 
-def _sending(dice: random.Random, partitions: int) -> Happening:
+def _sending(dice: random.Random, partitions: int, most: int = 4) -> Happening:
     messages = tuple(
         Message(
             None if dice.random() < 0.1 else b"i%d" % dice.randrange(IDS),
             None if dice.random() < 0.2 else b"g%d" % dice.randrange(GROUPS),
         )
-        for _ in range(dice.randint(1, 4))
+        for _ in range(dice.randint(1, most))
     )
     return Happening(
         *gap(dice),

@@ -17,10 +17,10 @@ class _Process:
     """Of which the loop is one life."""
 
     def __init__(self, loops: Loops) -> None:
-        self._loops = loops
+        self.loops = loops
 
     def monotonic(self) -> float:
-        return self._loops.now
+        return self.loops.now
 
     wall = monotonic
 

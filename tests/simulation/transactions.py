@@ -124,7 +124,7 @@ class Coordinator:
             found.offsets = OffsetsPart()
         found.offsets.offsets.update(offsets)
 
-    def end(self, name: str, epoch: int, *, commit: bool) -> None:
+    def end(self, name: str, epoch: int, commit: bool) -> None:
         """EndTxn. It is acknowledged once it is decided: before any marker is written."""
         found = self._held(name, epoch)
         if found.state is State.ONGOING:

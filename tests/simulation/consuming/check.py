@@ -11,24 +11,36 @@ import math
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from tests.simulation.consuming.handling import HANDLED, Run
 from tests.simulation.consuming.world import ConsumerWorld, Written
 from tests.simulation.names import ACCEPTED
+from tests.simulation.schedules import Kind
 
+FLOWING: Final = frozenset({"ok", "release"})
+"""What comes of messages that no dead letter is ever due for."""
 Finished = Callable[[int], bool]
 
 
 def faults(world: ConsumerWorld) -> list[str]:
     """A line each; none if all is well."""
-    found = [said for each in world.processes for said in each.rights.violations]
+    found = [said for each in world.processes for said in each.rights.violations] + world.held_up
     letters = _letters(world)
     for partition in range(world.plan.partitions):
         written = world.committed(partition)
         runs = [each for each in world.handling.runs if each.partition == partition]
         found += _Partition(world, partition, written, runs, letters).faults()
     return found
+
+
+def held_up(world: ConsumerWorld, partition: int) -> list[str]:
+    """Of groups that have nothing to do with dead letters, what is not finished although those alone are refused."""
+    messages, written = world.messages(partition), world.committed(partition)
+    done = _finished(written[-1]) if written else _nothing
+    waiting = {each.group for each in messages.values() if each.task not in FLOWING}
+    held = [offset for offset, each in messages.items() if each.group not in waiting and not done(offset)]
+    return [f"HELD-UP {ACCEPTED}/{partition}: {held} while dead letters are refused"] if held else []
 
 
 class Letter(NamedTuple):
@@ -200,14 +212,47 @@ class _Partition:
             if count > 1:
                 yield f"DOUBLED {self.name}: {count} dead letters of {offset}"
             handled = any(each.offset == offset and each.outcome == HANDLED for each in self.runs)
-            if count and message.task in {"ok", "release"} and handled and not self._died(offset):
+            if count and message.task in FLOWING and handled and not self._died(offset):
                 yield f"GIVEN-UP {self.name}: {offset} was handled, and has a dead letter"
+            elif count and message.task in FLOWING and self.killers_alone and self._tried_together(offset):
+                yield f"GIVEN-UP {self.name}: {offset} has a dead letter for what another one does"
+        unbegun = [
+            offset for offset, message in self.messages.items()
+            if message.task in FLOWING and self.letters.get(message.number)
+            and not any(each.offset == offset for each in self.runs)
+        ]  # fmt: skip
+        if len(unbegun) > self.world.plan.concurrency * len(self.last):
+            yield f"GIVEN-UP {self.name}: {unbegun} have dead letters, and were never begun"
+
+    def _tried_together(self, offset: int) -> bool:
+        """Whether its last attempt was beside one of the deadly message that was known to be as suspect."""
+        given_up = next(number for number, done in enumerate(self.finished) if done(offset))
+        attempts = self.written[given_up - 1].progress.attempts
+        deadly = [each for each, message in self.messages.items() if message.task == "kill"]
+        return any(attempts.get(each, 0) >= attempts.get(offset, 0) for each in deadly)
+
+    @property
+    def killers_alone(self) -> bool:
+        """Whether processes die of one message only, and not so easily that there is no time to find out of which.
+
+        Where two messages are deadly, an innocent one's last attempt may be beside the second, which nobody suspects yet.
+        """
+        plan = self.world.plan
+        deadly = [task for each in plan.happenings for task in each.messages if task.outcome == "kill"]
+        sends = all(each.kind is Kind.SEND for each in plan.happenings)
+        return plan.max_attempts > 1 and sends and len(deadly) < 2
 
     def _died(self, offset: int) -> bool:
-        """Whether some attempt at it did not come to its end, or to nobody's knowledge."""
+        """Whether some attempt at it did not come to its end, or that it did was never written."""
         return any(
-            each.offset == offset and (each.outcome != HANDLED or not each.life.alive) for each in self.runs
+            each.outcome != HANDLED or not self._recorded(each.token, offset)
+            for each in self.runs
+            if each.offset == offset
         )
+
+    def _recorded(self, token: int, offset: int) -> bool:
+        own = zip(self.written, self.finished, strict=True)
+        return any(done(offset) for each, done in own if each.progress.token == token)
 
 
 def _finished(written: Written) -> Finished:

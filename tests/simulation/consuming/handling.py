@@ -8,6 +8,8 @@ from ringfence_client import Message, Reject, Release, Retry
 from tests.simulation.loop import ProcessLoop
 
 HANDLED: Final = "ok"
+BACK_S: Final = 0.5
+"""After which a process that a message has killed is started again."""
 FAILED_TIMES: Final = 1
 """A message whose handler is to fail, or to release it, does so as often; then it is handled."""
 
@@ -64,6 +66,8 @@ class Handling:
         run.outcome = "cancelled"
         try:
             if await _work(loop, float(seconds), stubborn=outcome == "stubborn"):
+                if outcome == "kill":
+                    await _die(loop)
                 run.outcome = HANDLED
                 _end(outcome, before, run)
             else:
@@ -84,6 +88,14 @@ async def _work(loop: Any, seconds: float, *, stubborn: bool) -> bool:
                 raise
             whole = False
     return whole
+
+
+async def _die(loop: Any) -> None:
+    """Of what the message is: at once, and nothing of the process goes on."""
+    process = loop.process
+    process.loops.after(0, process.crash)
+    process.loops.after(BACK_S, process.start)
+    await loop.create_future()
 
 
 def _end(outcome: str, before: int, run: Run) -> None:

@@ -3,8 +3,9 @@
 from collections import Counter
 from typing import Any
 
-from tests.simulation.consuming.schedules import Task
-from tests.simulation.consuming.world import PROGRESS, ConsumerWorld
+from tests.simulation.consuming.check import held_up
+from tests.simulation.consuming.tasks import Task
+from tests.simulation.consuming.world import LETTERS, PROGRESS, ConsumerWorld
 from tests.simulation.happenings import Happenings
 from tests.simulation.names import ACCEPTED
 from tests.simulation.network import Network
@@ -25,6 +26,7 @@ class ConsumerHappenings(Happenings):
         self._kinds |= {
             Kind.RETENTION: lambda what, _: self._delete(what.partition),
             Kind.COMPACTION: self._compact,
+            Kind.LETTERS: self._refuse_letters,
         }
 
     def send(self, what: Happening) -> None:
@@ -49,6 +51,21 @@ class ConsumerHappenings(Happenings):
     def last(self, partition: int) -> Happening:
         """Something new for this partition."""
         return Happening(0, 0, Kind.SEND, partition=partition, messages=(Task(b"last", 0.0, "ok"),) * 2)
+
+    def _refuse_letters(self, what: Happening, _: Process) -> None:
+        self._world.cluster.refused.add(LETTERS)
+        self._away.add(what)
+        self._world.loops.after(what.seconds, self._take_letters, what)
+
+    def _take_letters(self, what: Happening) -> None:
+        """Again. Until now all must have gone on that does not wait for a dead letter."""
+        self._away.discard(what)
+        if LETTERS not in self._world.cluster.refused:
+            return  # it has healed before
+        self._world.cluster.refused.discard(LETTERS)
+        if {each.kind for each in self._world.plan.happenings} == {Kind.SEND, Kind.LETTERS}:
+            for partition in range(self._world.plan.partitions):
+                self._world.held_up += held_up(self._world, partition)
 
     def _compact(self, _: Happening, __: Process) -> None:
         self._world.cluster.log(PROGRESS, 0).compact()

@@ -64,14 +64,14 @@ class Consumer(Process):
             self._note(f"{self.name} ends: {error!r}")
         finally:
             if self.loop is loop:
-                self._loops.after(0, self._ended, loop, self._away_s)
+                self.loops.after(0, self._ended, loop, self._away_s)
 
     def _note(self, text: str) -> None:
         if self.network.trace is not None:
-            self.network.trace.append(f"{self._loops.now:10.4f} == {text}")
+            self.network.trace.append(f"{self.loops.now:10.4f} == {text}")
 
     def _gone(self, loop: ProcessLoop) -> None:
-        self._handling.ended(loop, self._loops.now)
+        self._handling.ended(loop, self.loops.now)
         self.consumer = None
         self.readers = {}
 

@@ -119,14 +119,11 @@ class SimulatedReader:
             drained = self._drain(partitions, max_records)
             if drained or left <= 0:
                 return drained
-            began = self._process.monotonic()
             self._came.clear()
-            try:
-                async with asyncio.timeout(left):
-                    await self._came.wait()
-            except TimeoutError:
-                return {}
-            left -= self._process.monotonic() - began
+            timer = asyncio.get_running_loop().call_later(left, self._came.set)
+            await self._came.wait()
+            timer.cancel()
+            left = 0.0
 
     # -- what the product looks at inside of it (ringfence_kafka.insides) --------------------------------------
 
@@ -198,7 +195,10 @@ class SimulatedReader:
             wanted = {
                 tp: position
                 for tp, position in self._positions.items()
-                if position is not None and tp not in self._paused and tp not in self._ahead
+                if position is not None
+                and tp not in self._paused
+                and tp not in self._ahead
+                and self._cluster.brings(*tp, position)
             }
             try:
                 fetched = await self._network.call(self._read, wanted) if wanted else {}
@@ -241,6 +241,7 @@ class SimulatedReader:
                 got = True
                 if not found.records:
                     self._positions[tp] = found.end  # markers, and what was aborted
+                    self._came.set()
                     continue
                 records = [
                     Taken(

@@ -1,12 +1,16 @@
 """What happens in a world of consumers, made from a seed."""
 
+import dataclasses
 import random
-from dataclasses import dataclass
-from typing import Final, NamedTuple
+from collections.abc import Iterable
+from typing import Final
 
+from tests.simulation.consuming.small import THEMES
+from tests.simulation.consuming.tasks import GROUPS, OUTCOMES, Task
 from tests.simulation.schedules import (
     CALM,
     MOST_STEPS,
+    SMALL_SHARE,
     STRIKES_ONE,
     Happening,
     Kind,
@@ -15,8 +19,6 @@ from tests.simulation.schedules import (
     seconds_of,
 )
 
-GROUPS: Final = 3
-OUTCOMES: Final = ("ok",) * 12 + ("fail", "fail", "release", "retry", "reject", "hopeless", "stubborn")
 HANDLING_S: Final = (0.0,) * 8 + (0.02, 0.02, 0.5, 0.5, 2.5, 6.0)
 KINDS: Final = {
     Kind.CRASH: 5, Kind.STOP: 4, Kind.HELD: 2, Kind.PAUSE: 6, Kind.CLOCK: 1, Kind.CUT: 4, Kind.LOST: 4, Kind.SLOW: 4, Kind.REFUSED: 3, Kind.MARKERS: 3,
@@ -29,23 +31,13 @@ AT_WORK: Final = ("produce", "offsets", "end", "end", "heartbeat")
 CALM_HANDLING_S: Final = (0.0, 0.02, 0.5, 2.5, 6.0)
 STUBBORN_S: Final = (0.5, 2.5, 6.0)
 TAKEN_OVER_SHARE: Final = 0.4
+FAULTS_SHARE: Final = 0.2
+"""Of small schedules that are about nothing but faults of any kind."""
 CALM_SHARE: Final = 0.25
 """Of schedules in which nothing is refused, lost, late or away: what happens to holders is what they do to one another."""
 
 
-class Task(NamedTuple):
-    """A message: its group, how long a handler has it, and what comes of that."""
-
-    group: bytes | None
-    seconds: float
-    outcome: str
-
-    def __str__(self) -> str:
-        group = "-" if self.group is None else self.group.decode()
-        return f"{self.outcome} {self.seconds:g}s@{group}"
-
-
-@dataclass(frozen=True, slots=True)
+@dataclasses.dataclass(frozen=True, slots=True)
 class ConsumerSchedule(Schedule):
     """A small world of consumers."""
 
@@ -57,6 +49,12 @@ class ConsumerSchedule(Schedule):
     drain_timeout: float = 2.0
     handler_timeout: float = 0.0
     max_attempts: int = 3
+
+    @property
+    def calm(self) -> bool:
+        """Nobody dies of a message either."""
+        tasks = (task for each in self.happenings for task in each.messages)
+        return super(ConsumerSchedule, self).calm and all(each.outcome != "kill" for each in tasks)
 
     def __str__(self) -> str:
         head = (
@@ -71,15 +69,46 @@ class ConsumerSchedule(Schedule):
 def consumer_schedule(seed: int, *, faults: int | None = None) -> ConsumerSchedule:
     """The schedule of a seed; with so many faults, if it is said."""
     dice = random.Random(f"consumers {seed}")
+    if faults is None and dice.random() < SMALL_SHARE:
+        return small_schedule(seed, dice)
     partitions, processes = dice.choice((1, 1, 2)), dice.choice((2, 2, 3))
     calm = dice.random() < CALM_SHARE
-    happenings = [_sending(dice, partitions, calm=calm) for _ in range(dice.randint(2, 5))]
+    happenings = [sending(dice, partitions, calm=calm) for _ in range(dice.randint(2, 5))]
     count = dice.choice((1, 2, 3, 4, 6)) if faults is None else faults
     if not calm and dice.random() < TAKEN_OVER_SHARE and faults is None:
-        happenings += _awakening(dice)
+        happenings += awakening(dice)
         count = min(count, 2)
-    happenings += [_fault(dice, partitions, processes, calm=calm) for _ in range(count)]
+    happenings += [fault(dice, partitions, processes, calm=calm) for _ in range(count)]
     dice.shuffle(happenings)
+    return planned(seed, dice, partitions, processes, happenings)
+
+
+def small_schedule(seed: int, dice: random.Random) -> ConsumerSchedule:
+    """One that is about one thing."""
+    if dice.random() < FAULTS_SHARE:
+        partitions = 1
+        happenings = [sending(dice, partitions, calm=False), *(fault(dice, partitions, 2) for _ in range(2))]
+        dice.shuffle(happenings)
+    else:
+        partitions = dice.choice((1, 1, 1, 2))
+        happenings = dice.choices(list(THEMES), list(THEMES.values()))[0](dice)
+        places = [dice.randrange(partitions) for _ in happenings]
+        happenings = [
+            dataclasses.replace(each, partition=place) for each, place in zip(happenings, places, strict=True)
+        ]
+    return planned(seed, dice, partitions, 2, happenings, small=True)
+
+
+def planned(
+    seed: int,
+    dice: random.Random,
+    partitions: int,
+    processes: int,
+    happenings: Iterable[Happening],
+    *,
+    small: bool = False,
+) -> ConsumerSchedule:
+    """With options by dice."""
     return ConsumerSchedule(
         seed,
         partitions,
@@ -87,6 +116,7 @@ def consumer_schedule(seed: int, *, faults: int | None = None) -> ConsumerSchedu
         capacity=8,
         divert=False,
         happenings=tuple(happenings),
+        small=small,
         concurrency=dice.choice((1, 2, 3)),
         prefetch=dice.choice((1, 1, 3)),
         records_max=dice.choice((3, 100, 100)),
@@ -105,7 +135,8 @@ def _task(dice: random.Random, *, calm: bool) -> Task:
     return Task(group, dice.choice(lasting), outcome)
 
 
-def _sending(dice: random.Random, partitions: int, *, calm: bool) -> Happening:
+def sending(dice: random.Random, partitions: int, *, calm: bool) -> Happening:
+    """Some messages."""
     tasks = tuple(_task(dice, calm=calm) for _ in range(dice.randint(1, 5)))
     return Happening(
         *gap(dice),
@@ -117,7 +148,7 @@ def _sending(dice: random.Random, partitions: int, *, calm: bool) -> Happening:
     )
 
 
-def _awakening(dice: random.Random) -> list[Happening]:
+def awakening(dice: random.Random) -> list[Happening]:
     """Somebody is away in the middle of their work, and comes back in the middle of an opening by somebody else; perhaps by another time of day."""
     kind = dice.choice((Kind.PAUSE, Kind.PAUSE, Kind.HELD, Kind.CUT))
     away = Happening(
@@ -131,7 +162,8 @@ def _awakening(dice: random.Random) -> list[Happening]:
     return [away, *clocks]
 
 
-def _fault(dice: random.Random, partitions: int, processes: int, *, calm: bool) -> Happening:
+def fault(dice: random.Random, partitions: int, processes: int, *, calm: bool = False) -> Happening:
+    """One of any kind."""
     kind = dice.choice(CALM) if calm else dice.choices(list(KINDS), list(KINDS.values()))[0]
     pinned = kind in (Kind.PAUSE, Kind.CUT, Kind.HELD) and dice.random() < 0.5
     at = dice.choice(REQUESTS) if kind in STRIKES_ONE and dice.random() < 0.6 else ""

@@ -99,6 +99,8 @@ class ConsumerWorld(World):
         self.handling = Handling()
         self.kept: list[list[Stored]] = [[] for _ in range(plan.partitions)]
         """By partition, what retention has deleted since."""
+        self.held_up: list[str] = []
+        """What waited for dead letters and need not."""
         cluster.create(ACCEPTED, plan.partitions)
         self.letters = [LettersLog(number, lambda: loops.now) for number in range(plan.partitions)]
         cluster.create(LETTERS, plan.partitions).logs[:] = self.letters

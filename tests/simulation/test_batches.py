@@ -1,0 +1,50 @@
+"""Seeds that are tried in processes of their own: all of them, in order, and the first that fails is told."""
+
+from collections.abc import Sequence
+
+import pytest
+
+from agents.opening import Opening
+from tests.simulation.batches import BATCH, Tally, tallies
+from tests.simulation.run import Runner
+from tests.simulation.worlds import WORLDS
+
+SEEDS = BATCH + 5
+FIRST = 1_000
+
+
+def _tally(jobs: int, count: int = SEEDS) -> Tally:
+    tally = Tally()
+    for each in tallies(FIRST, ["lanes"], jobs, count, lambda: tally.failure is None):
+        tally.add(each)
+    return tally
+
+
+@pytest.mark.usefixtures("runner")
+def test_as_many_as_asked_for() -> None:
+    """However many processes try them, they are the same."""
+    one, two = _tally(1), _tally(2)
+
+    assert (one.count, one.failure) == (SEEDS, None)
+    assert (one.steps, one.virtual, one.kinds) == (two.steps, two.virtual, two.kinds)
+    assert {name: each.schedules for name, each in one.costs.items()} == {
+        name: each.schedules for name, each in two.costs.items()
+    }
+
+
+def test_first_that_fails(runner: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its number is that of the schedule among all that were tried, whatever process tried it."""
+    correct = Opening._next
+
+    async def mistaken(self: Opening, topic: str, committed: int | None, facts: object) -> int:
+        return await correct(self, topic, None, facts) + 1  # type: ignore[arg-type]
+
+    def failing(seeds: Sequence[int]) -> int:
+        return next(seed for seed in seeds if runner.run(WORLDS["lanes"](seed)).faults)
+
+    monkeypatch.setattr(Opening, "_next", mistaken)
+    found = _tally(2).failure
+
+    assert found is not None
+    assert found.seed == failing(range(FIRST, FIRST + SEEDS))
+    assert found.number == found.seed - FIRST + 1
