@@ -214,7 +214,7 @@ class _Partition:
             handled = any(each.offset == offset and each.outcome == HANDLED for each in self.runs)
             if count and message.task in FLOWING and handled and not self._died(offset):
                 yield f"GIVEN-UP {self.name}: {offset} was handled, and has a dead letter"
-            elif count and message.task in FLOWING and self.killers_alone and self._tried_together(offset):
+            elif count and message.task in FLOWING and self.killers_alone:
                 yield f"GIVEN-UP {self.name}: {offset} has a dead letter for what another one does"
         unbegun = [
             offset for offset, message in self.messages.items()
@@ -223,13 +223,6 @@ class _Partition:
         ]  # fmt: skip
         if len(unbegun) > self.world.plan.concurrency * len(self.last):
             yield f"GIVEN-UP {self.name}: {unbegun} have dead letters, and were never begun"
-
-    def _tried_together(self, offset: int) -> bool:
-        """Whether its last attempt was beside one of the deadly message that was known to be as suspect."""
-        given_up = next(number for number, done in enumerate(self.finished) if done(offset))
-        attempts = self.written[given_up - 1].progress.attempts
-        deadly = [each for each, message in self.messages.items() if message.task == "kill"]
-        return any(attempts.get(each, 0) >= attempts.get(offset, 0) for each in deadly)
 
     @property
     def killers_alone(self) -> bool:
