@@ -31,7 +31,7 @@ async def _not_ended(self: Dispatcher, held: Any) -> bool:
     ("owner", "name", "mistaken", "names"),
     [
         (LeaseWatch, "look", lambda *_: 0.0, {"EARLY", "SILENT", "OVERLAPPED"}),
-        (Dispatcher, "drop", _not_ended, {"OVERLAPPED"}),
+        (Dispatcher, "drop", _not_ended, {"OVERLAPPED", "FORGOTTEN"}),
         (ProgressWriter, "covers", lambda _: True, {"UNFENCED"}),
     ],
     ids=["taken at once", "released while handlers run", "begun uncovered"],

@@ -226,14 +226,14 @@ class _Partition:
 
     @property
     def killers_alone(self) -> bool:
-        """Whether processes die of one message only, and not so easily that there is no time to find out of which.
+        """Whether processes die, of one message only, and not so easily that there is no time to find out of which.
 
         Where two messages are deadly, an innocent one's last attempt may be beside the second, which nobody suspects yet.
         """
         plan = self.world.plan
         deadly = [task for each in plan.happenings for task in each.messages if task.outcome == "kill"]
         sends = all(each.kind is Kind.SEND for each in plan.happenings)
-        return plan.max_attempts > 1 and sends and len(deadly) < 2
+        return plan.max_attempts > 1 and sends and len(deadly) == 1
 
     def _died(self, offset: int) -> bool:
         """Whether some attempt at it did not come to its end, or that it did was never written."""
