@@ -2,43 +2,15 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Final, Protocol, Self
+from typing import Final, Self
+
+from agents import raw
+from agents.content import Content, Record
+
+__all__ = ["BATCH_RECORDS_MAX", "Content", "FetchedBatch", "Record"]
 
 BATCH_RECORDS_MAX: Final = 5_000
 """Records of one batch, and so of one transaction of one lane."""
-
-
-class Content(Protocol):
-    """What IDs and groups are read of: a record, or a part of a transaction."""
-
-    @property
-    def key(self) -> bytes | None:
-        """Record key."""
-        ...
-
-    @property
-    def value(self) -> bytes | None:
-        """Record value."""
-        ...
-
-    @property
-    def headers(self) -> Sequence[tuple[str, bytes | None]]:
-        """Headers in order, repeats included."""
-        ...
-
-
-class Record(Content, Protocol):
-    """What the path reads of a consumed record (aiokafka's ConsumerRecord has it)."""
-
-    @property
-    def offset(self) -> int:
-        """Offset in the input partition."""
-        ...
-
-    @property
-    def timestamp(self) -> int:
-        """Milliseconds since the epoch."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +42,6 @@ class FetchedBatch:
         return replace(
             self,
             end=later.end,
-            records=[*self.records, *later.records],
+            records=raw.joined(self.records, later.records),
             malformed={**self.malformed, **later.malformed},
         )

@@ -8,7 +8,7 @@ one after it leaves RocksDB behind, and the changelog repairs it.
 import logging
 import secrets
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -46,7 +46,7 @@ class Change(NamedTuple):
     """What one batch does to the table: in the transaction as records, after it by :meth:`LaneTable.apply`."""
 
     checked: Checked
-    slots: list[tuple[bytes, bytes]]
+    slots: Iterable[tuple[bytes, bytes]]
     """Ring records: key, value."""
     removed: list[bytes]
     """Keys of slots of an earlier capacity that hold nothing alive any more: tombstones."""
@@ -226,6 +226,11 @@ class LaneTable:
         if isinstance(ring.index, ResidentIndex):
             await self._slices.run(ring.index.emptying())
 
+    def plain_index(self) -> dict[bytes, int] | None:
+        """ID → sequence, as far as that and the ring's head say all about an ID; None = they do not, or slots are to be removed."""
+        index = self.ring.index
+        return index.known if isinstance(index, ResidentIndex) and not self._older else None
+
     def check(self, ids: Sequence[bytes | None], times: Sequence[int]) -> Checked:
         """Verdicts for a batch of encoded IDs and record timestamps (ms). Changes nothing."""
         return self.ring.check(ids, times)
@@ -284,6 +289,19 @@ class LaneTable:
                 enumerate(checked.new_ids, checked.first_sequence), origins, strict=True
             )
         ]
+        return self.record_slots(checked, slots, next_offsets, partition_counts, topic_ids, judged)
+
+    def record_slots(
+        self,
+        checked: Checked,
+        slots: Iterable[tuple[bytes, bytes]],
+        next_offsets: Mapping[str, int],
+        partition_counts: Mapping[str, int],
+        topic_ids: Mapping[str, str],
+        judged: Judged = NOTHING,
+    ) -> Change:
+        """The same for ring records that are there already."""
+        ring = self.ring
         head = ring.head + len(checked.new_ids)
         older, removed = collect_garbage(self._older, max(ring.floor, head - ring.capacity))
         meta = Meta(

@@ -23,7 +23,7 @@ import logging
 import math
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Final, cast
 
@@ -40,7 +40,8 @@ from aiokafka.errors import (
 from faust.transport.drivers import aiokafka as driver
 from faust.types import TP, ConsumerMessage
 
-from agents.batch import BATCH_RECORDS_MAX, FetchedBatch
+from agents.batch import BATCH_RECORDS_MAX, FetchedBatch, Record
+from app.worker import raw_fetch
 from app.worker.pace import FETCH_WAIT_MS, Pace
 from ringfence_kafka import insides, rejoining, static
 from ringfence_kafka import records as lenient
@@ -208,7 +209,7 @@ class BatchConsumerThread(driver.AIOKafkaConsumerThread):  # type: ignore[misc]
             begin = state.position
             parsed = getattr(fetcher._records[tp], "_partition_records", None)  # noqa: SLF001 - None: an error
             try:
-                fetched = await fetcher.fetched_records({tp}, timeout=0, max_records=BATCH_RECORDS_MAX)
+                records = await raw_fetch.take(fetcher, tp, BATCH_RECORDS_MAX)
             except TopicAuthorizationFailedError:
                 # It would end the worker. It is tried again until the right is granted again.
                 self._resting[tp] = time.monotonic() + REST_S
@@ -218,7 +219,6 @@ class BatchConsumerThread(driver.AIOKafkaConsumerThread):  # type: ignore[misc]
                 self._resting[tp] = time.monotonic() + REST_S
                 self.transport.unreadable(tp.topic, tp.partition, _damaged(tp, begin, error))
                 continue
-            records = fetched.get(tp, [])
             end = state.position if state.has_valid_position else begin
             if end > begin:
                 read[tp] = end < (state.lso or 0)
@@ -256,7 +256,12 @@ class BatchConsumerThread(driver.AIOKafkaConsumerThread):  # type: ignore[misc]
         return self._empty.pop(tp, (0, 0))
 
     def _batch(
-        self, tp: TopicPartition, begin: int, end: int, records: list[Any], malformed: Mapping[int, str]
+        self,
+        tp: TopicPartition,
+        begin: int,
+        end: int,
+        records: Sequence[Record],
+        malformed: Mapping[int, str],
     ) -> FetchedBatch | None:
         """The batch, begun where earlier fetches of the same stretch found only markers and aborted records."""
         earlier = self._forget_empty(tp)

@@ -201,7 +201,7 @@ MUTANTS: Final = (
         (
             Patch(
                 _CURSOR,
-                "return [record for record in batch.records if record.offset >= self.next]",
+                "return raw.since(batch.records, self.next)",
                 "return batch.records",
             ),
         ),

@@ -24,12 +24,14 @@ COPIED: Final = (
     "agents",
     "app",
     "conf",
+    "native",
     "reconcile",
     "ringfence_client",
     "ringfence_kafka",
     "tables",
     "tests",
     "pyproject.toml",
+    "setup.py",
 )
 """What tests and worker processes need; nothing else is copied."""
 TEST_LIMIT_S: Final = 120
