@@ -81,6 +81,7 @@ class NativePath:
             len(address.duplicate_id_headers) <= _NAMES_MAX
             and not address.id_max_age
             and address.persist_id_cache
+            and address.duplicates == "drop"  # else each original is looked for
         )
 
     def plan(self, batch: FetchedBatch, records: Sequence[Record], table: LaneTable) -> Plan | None:
@@ -106,8 +107,6 @@ class NativePath:
         if found is None:
             return None
         verdicts, new_ids, accepted, state, slots, oldest = found
-        if self._address.duplicates == "divert" and Verdict.DUPLICATE in verdicts:
-            return None
         self._emitter.count_batch()
         # Bytes of the verdicts' numbers: they are only counted.
         checked = Checked(cast("list[Verdict]", verdicts), [], ring.head, new_ids, [])

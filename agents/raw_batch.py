@@ -69,7 +69,7 @@ class RawBatch:
         encode_varint(0, body.append)
         length = bytearray()
         encode_varint(len(body), length.append)
-        if self._count and len(self._buffer) + len(length) + len(body) > self._form.bytes_max:
+        if self._count and len(self._buffer) + len(length) + len(body) >= self._form.bytes_max:
             self.close()
             return None
         self._buffer += length

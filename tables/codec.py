@@ -227,6 +227,11 @@ def check_ring(key: bytes, value: bytes) -> None:
         decode_ring(key, value)
 
 
+def sequence_of(value: bytes) -> int:
+    """The sequence, by a ring record's value."""
+    return int.from_bytes(value[_SEQUENCE], "big")
+
+
 def is_newer(value: bytes, occupant: bytes) -> bool:
     """Whether a ring record has a higher sequence than another one, by their values.
 
@@ -279,7 +284,7 @@ class Chunk:
         """As ring records, key and value."""
         pack, capacity = _RING_KEY.pack, self.capacity
         for value in self.values():
-            yield pack(KIND_RING, capacity, int.from_bytes(value[_SEQUENCE], "big") % capacity), value
+            yield pack(KIND_RING, capacity, sequence_of(value) % capacity), value
 
 
 def hops_key(way: Way) -> bytes:

@@ -119,7 +119,10 @@ class Restore:
             return
         slots = self.store.slots() if self._resident else iter(())
         while some := list(islice(slots, STEP)):
-            self.occupants.update(some)
+            for key, value in some:
+                occupant = self.occupants.get(key)
+                if occupant is None or codec.is_newer(value, occupant):
+                    self.occupants[key] = value
             yield
         self.hops.update(self.store.hops())
 

@@ -18,8 +18,8 @@ from ringfence_kafka.config.settings import KafkaSettings
 from ringfence_kafka.errors import require
 from ringfence_kafka.failpoints import reach
 from ringfence_kafka.slices import Slices, emptying
-from tables import codec
-from tables.codec import FormatError, Meta, Origin, Slot
+from tables import chunks, codec
+from tables.codec import Chunk, FormatError, Meta, Origin, Slot
 from tables.hops import NOTHING, Arrival, HopMemory, Judged, changelog_records
 from tables.index import StoredIndex
 from tables.resize import collect_garbage, following_ring, making_ring, older_capacities
@@ -258,6 +258,7 @@ class LaneTable:
                 for sequence, slot in zip(missing, slots, strict=True)
                 if slot is not None and slot.sequence == sequence
             }
+            found |= self._opened().chunk_slots(capacity, [each for each in missing if each not in found])
         return [found.get(each) for each in sequences]
 
     def seconds_covered(self) -> float | None:
@@ -362,7 +363,7 @@ class LaneTable:
                 return
             if stored_index is not None:
                 stored_index.persist(writes, change.checked.first_sequence, change.checked.new_ids)
-            writes.put_slots(change.slots)
+            self._put_slots(writes, change)
             writes.put_hops(change.hops)
 
         position = position or self.position
@@ -373,6 +374,17 @@ class LaneTable:
         self.ring.apply(change.checked)
         self.hops.apply(change.judged)
         self.meta, self.position, self._older = change.meta, position, change.meta.older
+
+    def _put_slots(self, writes: Writes, change: Change) -> None:
+        chunk_keys, capacity, head = self._opened().chunk_keys(), change.meta.capacity, change.meta.head
+        if not isinstance(change.slots, Chunk):
+            writes.put_slots(change.slots)
+        elif change.checked.new_ids:
+            key = chunks.key_of(capacity, head - 1)
+            writes.put_chunk(key, change.slots)
+            chunk_keys.add(key)
+        for key in chunk_keys.dead(max(change.meta.floor, head - capacity)):
+            writes.delete_chunk(key)
 
     def _remember(self, change: Change) -> None:
         for key, value in change.slots:

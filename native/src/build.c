@@ -43,11 +43,11 @@ static Batch *begin(Work *work, Batch **list, size_t *count, size_t *room, int32
     return batch;
 }
 
-/* Whether a record with so many bytes behind its offset fits; its first always does. As aiokafka's builder counts. */
+/* Whether a record with so many bytes behind its offset fits; its first always does. aiokafka's builder fills none to the last byte. */
 static int fits(const Work *work, const Batch *batch, int64_t time, size_t rest) {
     size_t body = 1 + varint_size(time - batch->first_time) + varint_size(batch->count) + rest;
     size_t whole = varint_size((int64_t)body) + body;
-    return batch->count == 0 || batch->buffer.length + whole <= (size_t)work->rules.batch_bytes;
+    return batch->count == 0 || batch->buffer.length + whole < (size_t)work->rules.batch_bytes;
 }
 
 /* What stands in front of the key. */

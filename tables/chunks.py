@@ -1,0 +1,63 @@
+"""Chunks in a lane's RocksDB: the ring records of one transaction under one key.
+
+A key a record would take most of the time that a batch's state takes. A chunk is written once, never changed, and removed when
+nothing in it is alive. What an earlier version, a restore or the path in Python writes has keys of its own, as ever: of the two the
+higher sequence counts.
+
+Key: ``c`` capacity:u32 last sequence:u64 → :class:`tables.codec.Chunk`.
+"""
+
+import struct
+from collections import deque
+from collections.abc import Iterable
+from typing import Final
+
+from tables.codec import Chunk
+
+PREFIX: Final = b"c"
+_KEY: Final = struct.Struct(">cIQ")
+
+
+def key_of(capacity: int, last: int) -> bytes:
+    """Of the chunk that ends with this sequence; of a sequence that is in it, nothing lies between."""
+    return _KEY.pack(PREFIX, capacity, last)
+
+
+def capacity_of(key: bytes) -> int:
+    """The ring's size, by a chunk's key."""
+    return int(_KEY.unpack(key)[1])
+
+
+def last_of(key: bytes) -> int:
+    """The last sequence, by a chunk's key."""
+    return int(_KEY.unpack(key)[2])
+
+
+class ChunkKeys:
+    """Which chunks there are, by sequence: to know what to remove without asking RocksDB for it."""
+
+    def __init__(self, keys: Iterable[bytes]) -> None:
+        self._keys = deque(sorted(keys, key=last_of))
+
+    def __len__(self) -> int:
+        return len(self._keys)
+
+    def add(self, key: bytes) -> None:
+        """It is the newest."""
+        self._keys.append(key)
+
+    def dead(self, low: int) -> list[bytes]:
+        """Those that hold nothing from ``low`` on."""
+        found = []
+        while self._keys and last_of(self._keys[0]) < low:
+            found.append(self._keys.popleft())
+        return found
+
+
+def entries(key: bytes, value: bytes) -> Iterable[tuple[bytes, bytes]]:
+    """A chunk's ring records, key and value.
+
+    Raises:
+        FormatError: damaged, or of a later version.
+    """
+    return Chunk(capacity_of(key), value)
