@@ -28,7 +28,11 @@ def _load() -> tuple[ModuleType | None, str]:
 def fault() -> str | None:
     """What is wrong with the environment variable, and the way out."""
     value = os.environ.get(VARIABLE, "")
-    return None if value in _VALUES else f"environment: {VARIABLE} = {value!r} is neither on nor off"
+    return (
+        None
+        if value in _VALUES
+        else f"environment: {VARIABLE} = {value!r} is neither on nor off: unset it, or set one of these"
+    )
 
 
 core, spoken = _load()

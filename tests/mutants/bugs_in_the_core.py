@@ -1,0 +1,120 @@
+"""Bugs in the native core, and in what it is written to RocksDB with."""
+
+from typing import Final
+
+from tests.mutants.mutant import Mutant, Patch
+
+_PARSE: Final = "native/src/parse.c"
+_PLAN: Final = "native/src/plan.c"
+_BUILD: Final = "native/src/build.c"
+_INDEX: Final = "native/src/index.c"
+_SAME_BYTES: Final = "tests/property/test_native_path.py::test_same_bytes"
+_SAME_RECORDS: Final = "tests/property/test_native_parse.py::test_same_records"
+_DAMAGE: Final = "tests/property/test_native_parse.py::test_damage"
+_LIVE: Final = "known >= head - work->capacity && known >= work->floor"
+_CHUNK_TESTS: Final = "tests/unit/test_chunks.py"
+
+MUTANTS: Final = (
+    Mutant(
+        "core-evicts-too-late",
+        "Whether a message is dropped depends on who decided it.",
+        (Patch(_PLAN, _LIVE, _LIVE.replace("capacity &&", "capacity - 1 &&")),),
+        _SAME_BYTES,
+        native=True,
+    ),
+    Mutant(
+        "core-ignores-the-floor",
+        "What was cleared is known again.",
+        (Patch(_PLAN, _LIVE, "known >= head - work->capacity"),),
+        _SAME_BYTES,
+        native=True,
+    ),
+    Mutant(
+        "core-takes-what-is-at-home-elsewhere",
+        "A resend that came by another lane is accepted.",
+        (
+            Patch(
+                _PLAN,
+                "return (int)(scan->hash % (uint32_t)rules->homes) == rules->partition;",
+                "return 1;",
+            ),
+        ),
+        _SAME_BYTES,
+        native=True,
+    ),
+    Mutant(
+        "core-opens-no-envelope-and-takes-it",
+        "A transaction is accepted as one message, unread.",
+        (
+            Patch(
+                _PLAN, "if (is_one_of(rules->special, rules->special_count, name, name_length)) return 0;", ""
+            ),
+        ),
+        _SAME_BYTES,
+        native=True,
+    ),
+    Mutant(
+        "core-keeps-forged-headers",
+        "A producer names the source of its message.",
+        (Patch(_BUILD, "        if (left_out) continue;\n", ""),),
+        _SAME_BYTES,
+        native=True,
+    ),
+    Mutant(
+        "core-forgets-the-newer",
+        "An ID that was evicted and came again is forgotten with its first sequence.",
+        (Patch(_INDEX, "else if (sequence == low && PyDict_DelItem", "else if (PyDict_DelItem"),),
+        _SAME_BYTES,
+        native=True,
+    ),
+    Mutant(
+        "core-reads-aborted-records",
+        "What a producer has aborted is accepted.",
+        (Patch(_PARSE, "if (attributes & TRANSACTIONAL && is_aborted(found, producer)) skip = 1;", ""),),
+        _SAME_RECORDS,
+        native=True,
+    ),
+    Mutant(
+        "core-trusts-what-it-reads",
+        "A damaged batch is taken for messages.",
+        (
+            Patch(
+                _PARSE,
+                "if (crc32c(batch + AT_ATTRIBUTES, length) != load_be32(batch + AT_CRC)) return 0;",
+                "(void)length;",
+            ),
+        ),
+        _DAMAGE,
+        native=True,
+    ),
+    Mutant(
+        "chunk-removed-too-early",
+        "A restart forgets IDs that the ring promises to keep.",
+        (Patch("tables/chunks.py", "last_of(self._keys[0]) < low", "last_of(self._keys[0]) <= low + 1"),),
+        f"{_CHUNK_TESTS}::test_dead_chunks_are_removed",
+    ),
+    Mutant(
+        "slot-before-chunk",
+        "An older slot stands for a newer one after a restart.",
+        (
+            Patch(
+                "tables/restore.py",
+                "if occupant is None or codec.is_newer(value, occupant):\n                    self.occupants",
+                "if True:\n                    self.occupants",
+            ),
+        ),
+        f"{_CHUNK_TESTS}::test_of_slot_and_chunk_the_newer_counts",
+    ),
+    Mutant(
+        "chunks-unsaid",
+        "An older version trusts a RocksDB of which it sees a part.",
+        (
+            Patch(
+                "tables/store.py",
+                "_POSITION_CHUNKED if self.chunk_keys() else _POSITION: state",
+                "_POSITION: state",
+            ),
+        ),
+        f"{_CHUNK_TESTS}::test_a_version_that_knows_no_chunks_rebuilds",
+    ),
+)
