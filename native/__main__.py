@@ -3,5 +3,6 @@
 import native
 
 if __name__ == "__main__":
-    way_out = "" if native.core is not None else "; with a C compiler, make setup builds the core"
+    built = native.core is not None or native.spoken.endswith("=off")
+    way_out = "" if built else "; with a C compiler, make setup builds the core"
     print(f"workers run on: {native.spoken}{way_out}")  # noqa: T201

@@ -22,7 +22,7 @@ from ringfence_kafka import wire
 from ringfence_kafka.config.load import validate
 from ringfence_kafka.config.settings import AddressSettings
 from ringfence_kafka.producer import BatchForm, Outgoing
-from tables.codec import Slot
+from tables.codec import Slot, encode_id
 from tables.native_index import NativeIndex
 from tables.ring import ResidentIndex, Ring, Verdict
 from tables.table import Change, LaneTable, TableOptions
@@ -72,8 +72,8 @@ class World:
         )
         self.homes = counts[0]
         self.python, self.core = (
-            self._lane(ResidentIndex(floor), floor),
-            self._lane(NativeIndex(floor), floor),
+            self._lane(_index(ResidentIndex, floor), floor),
+            self._lane(_index(NativeIndex, floor), floor),
         )
         self.native_path = NativePath(
             self.address,
@@ -126,6 +126,15 @@ class World:
             return self.by_python(batch)
         finally:
             self.python = kept
+
+
+def _index(kind: type[ResidentIndex], floor: int) -> ResidentIndex:
+    """With two IDs right below the floor: by the size of the ring alone they would be known."""
+    index = kind(max(0, floor - 2))
+    index.add(
+        index._low, [encode_id(b"%d" % each) for each in range(1, 3)][:floor], [0, 0][:floor], index._low
+    )
+    return index
 
 
 def _bytes(batches: Sequence[Outgoing]) -> list[tuple[str, int, bool, bytes]]:
