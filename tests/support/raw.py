@@ -59,8 +59,13 @@ def marker(offset: int, producer_id: int, *, abort: bool) -> bytes:
     return stored([record], 0, producer_id, CONTROL | TRANSACTIONAL)
 
 
+def as_stored(record: Any) -> Stored:
+    """A consumed record, as the log has it."""
+    return Stored(record.offset, record.timestamp, record.key, record.value, record.headers)
+
+
 def raw_records(records: Iterable[Any]) -> RawRecords | None:
     """Consumed records as the core has them; None = there is no core, or it does not read these."""
-    those = [Stored(each.offset, each.timestamp, each.key, each.value, each.headers) for each in records]
+    those = [as_stored(each) for each in records]
     found = raw.parse(stored(those), 0, [], lambda _codec, _data: None) if those else None
     return None if found is None else found[0]
