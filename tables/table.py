@@ -258,7 +258,9 @@ class LaneTable:
                 for sequence, slot in zip(missing, slots, strict=True)
                 if slot is not None and slot.sequence == sequence
             }
-            found |= self._opened().chunk_slots(capacity, [each for each in missing if each not in found])
+            left = [each for each in missing if each not in found]
+            if left and self._opened().chunk_keys():
+                found |= self._opened().chunk_slots(capacity, left)
         return [found.get(each) for each in sequences]
 
     def seconds_covered(self) -> float | None:
