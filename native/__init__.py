@@ -9,6 +9,8 @@ from types import ModuleType
 from typing import Final
 
 VARIABLE: Final = "RINGFENCE_NATIVE"
+_INTERFACE: Final = 1
+"""As in src/module.c: what an earlier build has left may be another."""
 _VALUES: Final = {"": True, "on": True, "off": False}
 
 
@@ -22,6 +24,8 @@ def _load() -> tuple[ModuleType | None, str]:
         return None, "Python: the native core is not built" + (
             "" if missing else f" for this machine ({error})"
         )
+    if getattr(_core, "INTERFACE", None) != _INTERFACE:
+        return None, "Python: the native core is of another version"
     return _core, "native core"
 
 

@@ -61,6 +61,8 @@ uint32_t crc32c(const uint8_t *bytes, size_t length) {
     return ~(has_instruction ? by_instruction : by_table)(0xffffffffu, bytes, length);
 }
 
+uint32_t crc32c_by_table(const uint8_t *bytes, size_t length) { return ~by_table(0xffffffffu, bytes, length); }
+
 uint32_t crc32_zlib(const uint8_t *bytes, size_t length) {
     uint32_t crc = 0xffffffffu;
     for (; length; bytes++, length--) crc = crc >> 8 ^ zlib_table[(crc ^ *bytes) & 0xff];

@@ -105,6 +105,7 @@ static inline int64_t load_be64(const uint8_t *from) {
 }
 
 uint32_t crc32c(const uint8_t *bytes, size_t length);
+uint32_t crc32c_by_table(const uint8_t *bytes, size_t length);
 uint32_t crc32_zlib(const uint8_t *bytes, size_t length);
 uint32_t murmur2(const uint8_t *bytes, size_t length);
 void checksums_prepare(void);

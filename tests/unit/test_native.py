@@ -1,11 +1,13 @@
 """Which path runs, and who says so."""
 
 import os
+import random
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from aiokafka.record.util import calc_crc32c
 
 import native
 from agents import raw
@@ -50,3 +52,22 @@ def test_without_the_core(monkeypatch: pytest.MonkeyPatch) -> None:
 
     assert found is None
     assert raw.plain([]) is None
+
+
+def test_a_build_of_another_version(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What an earlier version has left in the tree is not called: its functions may take other arguments."""
+    if native.core is None:
+        pytest.skip(native.spoken)
+    monkeypatch.setattr(native.core, "INTERFACE", 0)
+
+    assert native._load() == (None, "Python: the native core is of another version")
+
+
+@pytest.mark.skipif(native.core is None, reason=native.spoken)
+def test_checksums() -> None:
+    """By the processor's instruction and by the table: what aiokafka computes, of any length."""
+    assert native.core is not None
+    for length in (*range(40), 1_000, 65_537):
+        data = random.Random(length).randbytes(length)
+
+        assert {native.core.crc32c(data, each) for each in (False, True)} == {calc_crc32c(data)}
