@@ -4,6 +4,7 @@ It does what is plain: messages at home here, with one ID or none, for a ring wh
 the path in Python, batch by batch, and nothing has happened then. Both give the same bytes.
 """
 
+import logging
 import time
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple, cast
@@ -20,6 +21,8 @@ from ringfence_kafka.producer import BatchForm, Outgoing
 from tables.codec import META_KEY, Chunk, digest_id, encode_id, encode_meta
 from tables.ring import Checked, Verdict
 from tables.table import Change, LaneTable
+
+log: Final = logging.getLogger("ringfence.lane")
 
 _SOURCES: Final = {"header": 0, "key": 1, "value": 2}
 _PARTITIONERS: Final = {"murmur2": 0, "crc32": 1}
@@ -103,7 +106,14 @@ class NativePath:
         ring = table.ring
         spread = self._emitter.next_spread % self._targets
         now = int(time.time() * 1000)
-        found = core.plan(those, self._rules, known, ring.capacity, ring.head, ring.floor, spread, now)
+        try:
+            found = core.plan(those, self._rules, known, ring.capacity, ring.head, ring.floor, spread, now)
+        except Exception:
+            log.exception(
+                "the native core failed at %s/%d from offset %d on: this batch goes through Python; internal error, please report",
+                batch.topic, batch.partition, batch.begin,
+            )  # fmt: skip
+            return None
         if found is None:
             return None
         verdicts, new_ids, accepted, state, slots, oldest = found

@@ -3,6 +3,7 @@
 What works on records one by one takes these as any others. What knows them (:mod:`agents.native_path`) has the core go over them.
 """
 
+import logging
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, overload
 
@@ -12,7 +13,8 @@ from agents.content import Record
 if TYPE_CHECKING:
     from native._core import Records
 
-CODECS: Final = {1: "gzip", 2: "snappy", 3: "lz4", 4: "zstd"}
+log: Final = logging.getLogger("ringfence.lane")
+
 Decompress = Callable[[int, bytes], bytes | None]
 
 
@@ -72,9 +74,13 @@ def parse(
     Returns:
         None = it is for aiokafka to read: there is no core, or something in it is unusual.
     """
-    found = (
-        None if native.core is None else native.core.parse(data, begin, list(aborted), committed, decompress)
-    )
+    if native.core is None:
+        return None
+    try:
+        found = native.core.parse(data, begin, list(aborted), committed, decompress)
+    except Exception:
+        log.exception("the native core failed: this fetch is read in Python; internal error, please report")
+        return None
     return None if found is None else (RawRecords(found[0]), found[1])
 
 

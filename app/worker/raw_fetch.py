@@ -46,6 +46,9 @@ def _is_raw(parsed: TolerantRecords) -> bool:
         committed = parsed._isolation_level == READ_COMMITTED  # noqa: SLF001
         begin, aborted = parsed.next_fetch_offset, list(parsed._aborted_transactions)  # noqa: SLF001
         parsed.raw = raw.parse(parsed.data, begin, aborted, _decompress, committed=committed) or False
+        if parsed.raw:
+            # Nobody will run it to its end, which is where aiokafka breaks this cycle: the bytes would stay until a collection.
+            parsed._records_iterator = None  # noqa: SLF001
     return parsed.raw is not False
 
 

@@ -5,6 +5,9 @@
  * whole fetch. */
 #include "core.h"
 
+/* Length, attributes, time, offset, key, value, headers. */
+enum { RECORD_BYTES_MIN = 7 };
+
 typedef struct {
     const uint8_t *begin, *at, *end;
 } Reader;
@@ -223,7 +226,7 @@ static int survey(Found *found, const uint8_t *data, size_t size, PyObject *abor
             outcome = open_stretch(stretch, batch, length, buffers, decompress);
             if (outcome <= 0) goto done;
             outcome = 0;
-            if ((size_t)count > stretch->end - stretch->begin) goto done;
+            if ((size_t)count > (stretch->end - stretch->begin) / RECORD_BYTES_MIN) goto done;
             found->count++;
         } else if (!(attributes & CONTROL)) { /* an aborted one is damaged as any other */
             if (crc32c(batch + AT_ATTRIBUTES, length - AT_ATTRIBUTES) != load_be32(batch + AT_CRC)) goto done;

@@ -301,3 +301,22 @@ def test_plain_traffic_is_the_cores() -> None:
     assert core is not None
     assert core.counts == (900, 100, 0)
     assert core == reference
+
+
+def test_a_core_that_fails(caplog: pytest.LogCaptureFixture) -> None:
+    """Its error is said, and Python does what it was to do: nothing stops for it."""
+    world = World({}, BatchForm(512 * 1024, 0), 2**20, (1, 4), 0)
+    encoded = stored([Stored(0)])
+    parsed = parse(encoded, 0, [], lambda _codec, _data: None)
+    assert parsed is not None
+    batch = FetchedBatch("orders", 0, 0, 1, parsed[0], 0)
+    world.native_path._rules = ()  # type: ignore[assignment]
+    with patch("agents.raw.native.core.parse", side_effect=ValueError("planted")):
+        read = parse(encoded, 0, [], lambda _codec, _data: None)
+
+    assert read is None
+    assert world.by_core(batch) is None
+    assert [each.message.split(":")[0] for each in caplog.records] == [
+        "the native core failed",
+        "the native core failed at orders/0 from offset 0 on",
+    ]
