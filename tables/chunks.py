@@ -10,16 +10,17 @@ Key: ``c`` capacity:u32 last sequence:u64 → :class:`tables.codec.Chunk`.
 import struct
 from collections import deque
 from collections.abc import Iterable
-from typing import Final
+from typing import Any, Final
 
-from tables.codec import Chunk
+from tables import codec
+from tables.codec import Chunk, Slot
 
 PREFIX: Final = b"c"
 _KEY: Final = struct.Struct(">cIQ")
 
 
 def key_of(capacity: int, last: int) -> bytes:
-    """Of the chunk that ends with this sequence; of a sequence that is in it, nothing lies between."""
+    """Of the chunk that ends with this sequence. The first key from here on is that of the chunk which holds it."""
     return _KEY.pack(PREFIX, capacity, last)
 
 
@@ -61,3 +62,26 @@ def entries(key: bytes, value: bytes) -> Iterable[tuple[bytes, bytes]]:
         FormatError: damaged, or of a later version.
     """
     return Chunk(capacity_of(key), value)
+
+
+def find(iterator: Any, capacity: int, sequences: Iterable[int]) -> dict[int, Slot]:
+    """Slots of these sequences, as far as they are in chunks; ``iterator`` is RocksDB's.
+
+    Raises:
+        FormatError: a chunk is damaged.
+    """
+    found: dict[int, Slot] = {}
+    wanted = sorted(sequences)
+    for number, sequence in enumerate(wanted):
+        if sequence in found:
+            continue
+        iterator.seek(key_of(capacity, sequence))
+        key: bytes | None = iterator.key()
+        if key is None or key[:1] != PREFIX or capacity_of(key) != capacity:
+            break
+        there = set(wanted[number:])
+        for ring_key, value in entries(key, iterator.value()):
+            if codec.sequence_of(value) in there:
+                slot = codec.decode_ring(ring_key, value)
+                found[slot.sequence] = slot
+    return found

@@ -154,25 +154,11 @@ class Store:
         Raises:
             FormatError: a chunk is damaged.
         """
-        found: dict[int, Slot] = {}
-        wanted = sorted(sequences)
         iterator = self._db.iter()
         try:
-            for number, sequence in enumerate(wanted):
-                if sequence in found:
-                    continue
-                iterator.seek(chunks.key_of(capacity, sequence))
-                key = cast("bytes | None", iterator.key())
-                if key is None or key[:1] != chunks.PREFIX or chunks.capacity_of(key) != capacity:
-                    break
-                there = set(wanted[number:])
-                for ring_key, value in chunks.entries(key, cast("bytes", iterator.value())):
-                    if codec.sequence_of(value) in there:
-                        slot = codec.decode_ring(ring_key, value)
-                        found[slot.sequence] = slot
+            return chunks.find(iterator, capacity, sequences)
         finally:
             del iterator
-        return found
 
     def chunk_keys(self) -> ChunkKeys:
         """Which chunks there are: asked of RocksDB once."""
