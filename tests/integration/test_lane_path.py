@@ -108,7 +108,7 @@ async def test_both_paths_by_turns(bootstrap: str, tmp_path: Path, monkeypatch: 
         accepted = lanes.accepted_ids()
 
         assert accepted == [each.id for each in ids(0, 60)]
-        assert lane.counts["accepted"] + lane.counts["duplicates"] > 0
+        assert core is None or len(lane.opening.table._opened().chunk_keys()) > 0  # the core had its turns
 
 
 async def test_gap_is_refused(bootstrap: str, tmp_path: Path) -> None:

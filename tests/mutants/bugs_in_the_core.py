@@ -88,6 +88,13 @@ MUTANTS: Final = (
         native=True,
     ),
     Mutant(
+        "raw-fetch-stands-still",
+        "What the core has read of a fetch is fetched again, and again.",
+        (Patch("app/worker/raw_fetch.py", "        parsed.next_fetch_offset = end\n", ""),),
+        "tests/integration/test_transport.py::test_a_fetch_is_one_batch",
+        native=True,
+    ),
+    Mutant(
         "chunk-removed-too-early",
         "A restart forgets IDs that the ring promises to keep.",
         (Patch("tables/chunks.py", "last_of(self._keys[0]) < low", "last_of(self._keys[0]) <= low + 1"),),
