@@ -91,7 +91,14 @@ MUTANTS: Final = (
         "raw-fetch-stands-still",
         "What the core has read of a fetch is fetched again, and again.",
         (Patch("app/worker/raw_fetch.py", "        parsed.next_fetch_offset = end\n", ""),),
-        "tests/integration/test_transport.py::test_a_fetch_is_one_batch",
+        "tests/unit/test_raw_fetch.py::test_positions",
+        native=True,
+    ),
+    Mutant(
+        "raw-fetch-held",
+        "A worker in a backlog grows by a hundred MiB: what it has fetched waits for a collection.",
+        (Patch("app/worker/raw_fetch.py", "        if parsed.raw:\n", "        if not parsed.raw:\n"),),
+        "tests/unit/test_raw_fetch.py::test_its_bytes_are_freed",
         native=True,
     ),
     Mutant(

@@ -179,6 +179,7 @@ ids = st.sampled_from([b"1", b"2", b"3", b"4", b"5", b"", b"x" * 256, b"x" * 257
 )
 keys = st.sampled_from([b"a", b"b", b"", b"group-7", b"k" * 63, b"k" * 64, None])
 values = st.sampled_from([b"", b"v", b"w" * 63, b"w" * 64, b"w" * 300, None])
+SELDOM = st.integers(0, 7).map(lambda drawn: drawn == 7)
 NAMES = [
     "_AMQ_DUPL_ID",
     "_HQ_DUPL_ID",
@@ -192,7 +193,7 @@ NAMES = [
 names = st.sampled_from(NAMES + ["_AMQ_DUPL_ID"] * 6)
 rare = st.sampled_from([wire.HEADER_TRANSACTION, wire.HEADER_HOP, "ä"])
 headers = st.lists(st.tuples(names, ids), max_size=4) | st.tuples(st.tuples(names, ids)).map(list)
-some_headers = st.one_of(*[headers] * 12, st.lists(st.tuples(names | rare, ids), max_size=3))
+odd_headers = st.lists(st.tuples(names | rare, ids), max_size=3)
 times = st.integers(int(NOW_S * 1000) - 10, int(NOW_S * 1000)) | st.integers(0, 2**42)
 
 
@@ -202,6 +203,8 @@ def batches(draw: st.DrawFn) -> list[FetchedBatch]:
     found, offset = [], draw(st.sampled_from([0, 95, 10**12]))
     for _ in range(draw(st.integers(1, 4))):
         records, begin = [], offset
+        # What is not plain makes its whole batch Python's.
+        some_headers = odd_headers if draw(SELDOM) else headers
         for _ in range(draw(st.integers(1, 12))):
             offset += draw(st.sampled_from([0, 0, 0, 2]))
             records.append(Stored(offset, draw(times), draw(keys), draw(values), draw(some_headers)))
@@ -224,20 +227,20 @@ def worlds(draw: st.DrawFn) -> World:
             )
         ),
         "partitioner": draw(st.sampled_from(["murmur2", "crc32"])),
-        "duplicates": draw(st.sampled_from(["drop", "drop", "divert"])),
+        "duplicates": "divert" if draw(SELDOM) else "drop",
     }
     form = BatchForm(draw(st.sampled_from([512 * 1024, 400, 700])), draw(st.sampled_from([0, 0, 0, 1, 4])))
-    counts = draw(st.sampled_from([1, 1, 1, 2])), draw(st.integers(1, 5))
+    counts = 2 if draw(SELDOM) else 1, draw(st.integers(1, 5))
     return World(
         address,
         form,
-        draw(st.sampled_from([2**20, 2**20, 2**20, 350])),
+        350 if draw(SELDOM) else 2**20,
         counts,
         draw(st.sampled_from([0, 7])),
     )
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=300, deadline=None)
 @given(worlds(), batches())
 def test_same_bytes(world: World, those: list[FetchedBatch]) -> None:
     """Outputs, changelog, slots, ring, counts; and what the core leaves to Python leaves both lanes equal too."""
