@@ -186,6 +186,7 @@ class Transactions:
         self, batch: FetchedBatch, records: Sequence[Record], opened: Opened
     ) -> tuple[Outcome, list[Outgoing]]:
         """Decide and build; again without the records that turn out to fit nowhere."""
+        records = list(records)  # each is made once, and looked at several times
         refused = {
             each.offset: batch.malformed[each.offset]
             for each in (records if batch.malformed else ())
