@@ -5,6 +5,8 @@
  * whole fetch. */
 #include "core.h"
 
+/* For less the interpreter lock is kept: getting it back may take longer than they do. */
+enum { RELEASED_FROM_BYTES = 32 * 1024 };
 /* Length, attributes, time, offset, key, value, headers. */
 enum { RECORD_BYTES_MIN = 7 };
 
@@ -265,9 +267,9 @@ PyObject *parse(PyObject *module, PyObject *args) {
         }
         for (Py_ssize_t i = 0; i < count; i++)
             places[i] = (const uint8_t *)PyBytes_AS_STRING(PyList_GET_ITEM(buffers, i));
-        Py_BEGIN_ALLOW_THREADS
+        PyThreadState *released = PyBytes_GET_SIZE(data) >= RELEASED_FROM_BYTES ? PyEval_SaveThread() : NULL;
         outcome = read_stretches(&found, places, bytes, &next);
-        Py_END_ALLOW_THREADS
+        if (released != NULL) PyEval_RestoreThread(released);
         if (outcome < 0) PyErr_NoMemory();
         if (outcome > 0 && end < next) outcome = 0;
     }

@@ -166,6 +166,9 @@ static int judge(Work *work) {
     return 1;
 }
 
+/* Records for which the interpreter lock is let go of: for fewer, getting it back may take longer than they do. */
+enum { RELEASED_FROM = 256 };
+
 /* plan(records, rules, sequences, capacity, head, floor, spread, now)
  *   -> (verdicts, new IDs, accepted batches, changelog batches, chunk, oldest timestamp) | None */
 PyObject *plan(PyObject *module, PyObject *args) {
@@ -179,21 +182,20 @@ PyObject *plan(PyObject *module, PyObject *args) {
     work.count = work.records->count;
     if (!rules_of(rules, &work.rules)) return NULL;
     if (!work_begin(&work)) goto done;
-    int plain;
-    Py_BEGIN_ALLOW_THREADS
-    plain = 1;
+    int plain = 1;
+    PyThreadState *released = work.count >= RELEASED_FROM ? PyEval_SaveThread() : NULL;
     for (Py_ssize_t i = 0; i < work.count && plain; i++) {
         const Record *record = &work.records->records[i];
         plain = scan_record(&work.rules, work.places[record->buffer], record, &work.scans[i]);
         if (record->timestamp < work.oldest) work.oldest = record->timestamp;
     }
-    Py_END_ALLOW_THREADS
+    if (released != NULL) PyEval_RestoreThread(released);
     if (plain) {
         if (!judge(&work)) goto done;
         work.ids = PySequence_Fast_ITEMS(work.new_ids);
-        Py_BEGIN_ALLOW_THREADS
+        released = work.count >= RELEASED_FROM ? PyEval_SaveThread() : NULL;
         plain = build_accepted(&work) && build_slots(&work);
-        Py_END_ALLOW_THREADS
+        if (released != NULL) PyEval_RestoreThread(released);
     }
     if (work.failed) PyErr_NoMemory();
     else result = plain ? work_result(&work) : Py_NewRef(Py_None);
