@@ -21,9 +21,11 @@ Read = tuple[list[Seen], int]
 COMMITTED = 1
 
 some_bytes = st.none() | st.binary(max_size=12) | st.binary(min_size=60, max_size=200)
-names = st.sampled_from(["_AMQ_DUPL_ID", "a", "", "_RF_SOURCE", "b" * 70]) | st.text(max_size=5)
-headers = st.lists(st.tuples(names, some_bytes), max_size=3)
-times = st.integers(0, 2**41) | st.integers(-(2**40), 2**62)
+SELDOM = st.integers(0, 7).map(lambda drawn: drawn == 7)
+names = st.sampled_from(["_AMQ_DUPL_ID", "a", "", "_RF_SOURCE", "b" * 70])
+odd_names = names | st.text(max_size=5)
+times = st.integers(0, 2**41)
+odd_times = times | st.integers(-(2**40), 2**62)
 
 
 @st.composite
@@ -31,11 +33,14 @@ def fetches(draw: st.DrawFn) -> tuple[bytes, int, list[tuple[int, int]]]:
     """Bytes, where the fetch begins, and aborted transactions."""
     data, aborted, offset = b"", [], draw(st.integers(0, 2**40))
     begin = offset
+    # One record that is not usual makes the whole fetch aiokafka's.
+    name, time = (odd_names, odd_times) if draw(SELDOM) else (names, times)
+    headers = st.lists(st.tuples(name, some_bytes), max_size=3)
     for _ in range(draw(st.integers(1, 4))):
         first, records = offset, []
         for _ in range(draw(st.integers(1, 5))):
             offset += draw(st.sampled_from([0, 0, 0, 1, 200]))
-            records.append(Stored(offset, draw(times), draw(some_bytes), draw(some_bytes), draw(headers)))
+            records.append(Stored(offset, draw(time), draw(some_bytes), draw(some_bytes), draw(headers)))
             offset += 1
         codec, producer = draw(st.sampled_from([0, 0, 0, 1, 2, 3, 4])), draw(st.sampled_from([-1, 7, 8]))
         flags = draw(st.sampled_from([0, LOG_APPEND_TIME])) | (TRANSACTIONAL if producer > 0 else 0)
@@ -81,7 +86,7 @@ def by_core(data: bytes, begin: int, aborted: list[tuple[int, int]], level: int)
     return None if found is None else ([_seen(each) for each in found[0]], found[1])
 
 
-@settings(max_examples=300, deadline=None)
+@settings(derandomize=True, max_examples=300, deadline=None)
 @given(fetches(), st.sampled_from([0, COMMITTED]))
 def test_same_records(fetch: tuple[bytes, int, list[tuple[int, int]]], level: int) -> None:
     """Keys, values, headers in order, both kinds of time, gaps, all codecs, aborted transactions, markers, stretches without records."""
@@ -98,7 +103,7 @@ def _is_usual(record: Seen) -> bool:
     return record[1] >= 0 and all(name.isascii() for name, _ in record[4])
 
 
-@settings(max_examples=400, deadline=None)
+@settings(derandomize=True, max_examples=400, deadline=None)
 @given(fetches(), st.data())
 def test_damage(fetch: tuple[bytes, int, list[tuple[int, int]]], more: st.DataObject) -> None:
     """Bytes that are changed, cut off or added, under a checksum that fits or does not: the same records, or none by the core."""
