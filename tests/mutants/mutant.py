@@ -30,6 +30,8 @@ class Mutant:
     """Pytest's node ID of the test that fails: the fastest that does."""
     also: tuple[str, ...] = ()
     """More tests that fail, each by itself."""
+    native: bool = False
+    """It is in the core, or in what only works with it: built anew, and run on. All others are run in Python alone."""
 
     @property
     def tests(self) -> tuple[str, ...]:
