@@ -9,6 +9,11 @@ ARG BASE=python:3.11-slim-bookworm
 # The distributions. The same tree and the same SOURCE_DATE_EPOCH give the same bytes.
 FROM ${BASE} AS wheels
 WORKDIR /source
+# For the native core; the images have none of it.
+# hadolint ignore=DL3008
+RUN apt-get update \
+    && apt-get install --yes --no-install-recommends gcc libc6-dev \
+    && rm -rf /var/lib/apt/lists/*
 COPY requirements-build.lock ./
 RUN python3 -m venv /build \
     && /build/bin/pip install --no-cache-dir --disable-pip-version-check --require-hashes --requirement requirements-build.lock

@@ -8,12 +8,13 @@ STAMP  := $(VENV)/.setup-done
 
 setup: $(STAMP)
 
-$(STAMP): requirements.lock pyproject.toml client/pyproject.toml
+$(STAMP): requirements.lock pyproject.toml client/pyproject.toml setup.py $(wildcard native/src/*)
 	@command -v $(PYTHON) >/dev/null || { echo "Ringfence needs Python 3.11: install python3.11 and python3.11-venv, or set PYTHON="; exit 2; }
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable client --editable .
 	$(BIN)/python -m app.embedded.jars
+	@$(BIN)/python -m native
 	@touch $@
 
 demo: setup

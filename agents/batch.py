@@ -4,43 +4,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final, Protocol, Self
 
+from agents import raw
+from agents.content import Content, Record
+
+__all__ = ["BATCH_RECORDS_MAX", "Content", "FetchedBatch", "Record"]
+
 BATCH_RECORDS_MAX: Final = 5_000
 """Records of one batch, and so of one transaction of one lane."""
 JOINED_BYTES_MAX: Final = 8 * 2**20
 """What batches that are joined may cost in memory together; one alone may cost more."""
-
-
-class Content(Protocol):
-    """What IDs and groups are read of: a record, or a part of a transaction."""
-
-    @property
-    def key(self) -> bytes | None:
-        """Record key."""
-        ...
-
-    @property
-    def value(self) -> bytes | None:
-        """Record value."""
-        ...
-
-    @property
-    def headers(self) -> Sequence[tuple[str, bytes | None]]:
-        """Headers in order, repeats included."""
-        ...
-
-
-class Record(Content, Protocol):
-    """What the path reads of a consumed record (aiokafka's ConsumerRecord has it)."""
-
-    @property
-    def offset(self) -> int:
-        """Offset in the input partition."""
-        ...
-
-    @property
-    def timestamp(self) -> int:
-        """Milliseconds since the epoch."""
-        ...
 
 
 class Held(Protocol):
@@ -53,6 +25,10 @@ class Held(Protocol):
 
     def free(self) -> None:
         """It does no more. Any number of times; what nobody has any more is free by itself."""
+        ...
+
+    def unpack(self) -> None:
+        """It is more from now on: records become objects."""
         ...
 
 
@@ -91,7 +67,7 @@ class FetchedBatch:
         return replace(
             self,
             end=later.end,
-            records=[*self.records, *later.records],
+            records=raw.joined(self.records, later.records),
             malformed={**self.malformed, **later.malformed},
             bytes=self.bytes + later.bytes,
             held=(*self.held, *later.held),
@@ -101,6 +77,11 @@ class FetchedBatch:
         """Its transaction has ended: whoever still refers to it, it is as good as gone."""
         for each in self.held:
             each.free()
+
+    def unpack(self) -> None:
+        """Its records are gone over one by one, and each becomes an object."""
+        for each in self.held:
+            each.unpack()
 
 
 class Parcel:

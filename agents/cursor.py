@@ -7,6 +7,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Final
 
+from agents import raw
 from agents.batch import FetchedBatch, Record
 from agents.ownership import Ownership
 from ringfence_kafka.cluster import Cluster
@@ -86,7 +87,7 @@ class Cursor:
                 return None
         if batch.begin >= self.next:
             return batch.records
-        return [record for record in batch.records if record.offset >= self.next]
+        return raw.since(batch.records, self.next)
 
     def require_topic(self, topic_ids: Mapping[str, str]) -> None:
         """Whether it is still the topic that the lane was opened for, by Kafka's own IDs of now.

@@ -28,7 +28,7 @@ OURS_BYTES: Final = 2_048
 """More than a record has around its content: of its batch, of our headers, of a default group."""
 REMEMBERED_PARTS_MAX: Final = 1_000
 """Of a transaction: the headers of more are not kept, producers choose how many there are."""
-_OURS: Final = frozenset(
+OURS: Final = frozenset(
     {
         wire.HEADER_SOURCE, wire.HEADER_KEY, wire.HEADER_TRANSACTION, wire.HEADER_PART,
         wire.HEADER_HOP, wire.HEADER_CONFIRMED, wire.HEADER_USER_IDS, wire.HEADER_HOPS, wire.HEADER_REDRIVEN,
@@ -158,6 +158,15 @@ class Emitter:
         self._spread = 0
         """Counts batches: each topic takes it modulo its own count."""
 
+    @property
+    def next_spread(self) -> int:
+        """The number of the batch that comes next."""
+        return self._spread + 1
+
+    def count_batch(self) -> None:
+        """Somebody else has built it."""
+        self._spread += 1
+
     def emit(self, outcome: Outcome, new_builder: NewBuilder) -> list[Outgoing]:
         """All output batches of an outcome.
 
@@ -169,7 +178,7 @@ class Emitter:
         oldest = min((each.timestamp for each in outcome.records), default=math.inf)
 
         def batches(topic: str) -> _Batches:
-            aged_before = self._aged_before(topic, oldest)
+            aged_before = self.aged_before(topic, oldest)
             return _Batches(topic, self._outputs.bytes_max[topic], new_builder, too_large, aged_before)
 
         accepted = {each: batches(self._targets[each].topic) for each in self._emitted_to(outcome)}
@@ -186,7 +195,7 @@ class Emitter:
             written += self._quarantined(outcome, new_builder)
         return written
 
-    def _aged_before(self, topic: str, oldest: float) -> float | None:
+    def aged_before(self, topic: str, oldest: float) -> float | None:
         """The timestamp before which a record is aged there; None where nothing is as old as that."""
         limit = time.time() * 1000 - self._outputs.aged_ms.get(topic, math.inf)
         return limit if oldest < limit else None
@@ -213,7 +222,7 @@ class Emitter:
             if units and (unit := units.get(record.offset)) is not None:
                 self._accept_parts(record, source, unit, outcome, accepted)
                 continue
-            headers = [header for header in record.headers if header[0] not in _OURS]
+            headers = [header for header in record.headers if header[0] not in OURS]
             if crossings and record.offset in crossings:
                 headers += crossings[record.offset].kept
             headers.append((wire.HEADER_SOURCE, source))
@@ -303,7 +312,7 @@ class Emitter:
             )
             for key, value, headers in forms:
                 probe: dict[int, str] = {}
-                aged_before = self._aged_before(topic, record.timestamp)
+                aged_before = self.aged_before(topic, record.timestamp)
                 batches = _Batches(topic, self._outputs.bytes_max[topic], new_builder, probe, aged_before)
                 partition = int(source.rsplit(b"/", 2)[1]) % count
                 batches.add(partition, record, key, value, headers)

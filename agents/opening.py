@@ -18,6 +18,7 @@ from agents.batch import FetchedBatch
 from agents.cursor import Cursor
 from agents.emitter import Emitter, Outputs
 from agents.lane_facts import Facts, LaneRefusedError, ask
+from agents.native_path import NativePath
 from agents.ownership import Ownership
 from agents.path import Path
 from agents.refetch import read_again
@@ -59,6 +60,8 @@ class Opened:
     """By topic: the input and the forward topic."""
     path: Path
     emitter: Emitter
+    native_path: NativePath
+    """Asked before both."""
     partition_counts: dict[str, int]
     """Of input and accepted topic, and of the accepted topics that parts of transactions may go to."""
     topic_ids: dict[str, str]
@@ -168,6 +171,9 @@ class Opening:
             self._targets,
         )
         emitter = Emitter(self.address, self.forward_topic, facts.outputs, self._targets)
+        native_path = NativePath(
+            self.address, self.partition, counts, self.changelog, facts.outputs, emitter, producer.form()
+        )
         return Opened(
             producer,
             self.table,
@@ -175,6 +181,7 @@ class Opening:
             cursors,
             path,
             emitter,
+            native_path,
             counts,
             facts.topic_ids,
             self._cluster,

@@ -16,6 +16,7 @@ from typing import Final
 
 from aiokafka import TopicPartition
 
+from agents import raw
 from agents.batch import FetchedBatch, Record
 from agents.changelog import changelog_batches
 from agents.cursor import Cursor
@@ -30,6 +31,7 @@ from ringfence_kafka.failpoints import reach
 from ringfence_kafka.producer import Outgoing
 from tables.codec import Meta
 from tables.ring import Verdict
+from tables.table import Change
 
 log: Final = logging.getLogger("ringfence.lane")
 
@@ -48,6 +50,10 @@ _COUNTED_AS: Final = {
     Verdict.DUPLICATE: "transactions_duplicates",
     Verdict.UNCHECKED: "transactions_unchecked",
 }
+
+
+_Plan = tuple[Outcome, list[Outgoing], Change, list[Outgoing]]
+"""What becomes of a batch, its output batches, what it does to the table, and the changelog's batches."""
 
 
 class Transactions:
@@ -98,15 +104,7 @@ class Transactions:
     ) -> FetchedBatch | None:
         table, producer, opening = opened.table, opened.producer, self._opening
         began = time.perf_counter()
-        outcome, outputs = self._plan(batch, records, opened)
-        next_offsets = {each.topic: each.next for each in opened.cursors.values()} | {
-            batch.topic: outcome.end
-        }
-        change = table.record(
-            outcome.checked, outcome.new_origins, next_offsets, opened.partition_counts, opened.topic_ids,
-            outcome.judged,
-        )  # fmt: skip
-        state = changelog_batches(opening.changelog, opening.partition, table, change, producer.builder)
+        outcome, outputs, change, state = self._plan(batch, records, opened)
 
         async def approve(bases: list[int]) -> None:
             for point in _points(outcome, change.meta.capacity, table.meta):
@@ -133,8 +131,7 @@ class Transactions:
             self._count(outcome, time.perf_counter() - began)
         if outcome.end == batch.end:
             return None
-        rest = [each for each in records if each.offset >= outcome.end]
-        return dataclasses.replace(batch, begin=outcome.end, records=rest)
+        return dataclasses.replace(batch, begin=outcome.end, records=raw.since(records, outcome.end))
 
     async def _prime(self, outputs: Sequence[Outgoing], opened: Opened) -> None:
         """Before what is old is written: see that retention does not take it for what it has kept long enough."""
@@ -166,12 +163,35 @@ class Transactions:
             self._name, self._opening.changelog, self._opening.partition,
         )  # fmt: skip
 
-    def _plan(
+    def _plan(self, batch: FetchedBatch, records: Sequence[Record], opened: Opened) -> _Plan:
+        """Decide and build: by the core, or else in Python."""
+        opening, table = self._opening, opened.table
+        nexts = {each.topic: each.next for each in opened.cursors.values()}
+        given = opened.partition_counts, opened.topic_ids
+        plan = opened.native_path.plan(batch, records, table)
+        if plan is not None:
+            nexts[batch.topic] = batch.end
+            change = table.record_slots(plan.outcome.checked, plan.slots, nexts, *given)
+            state = opened.native_path.closed_by_meta(plan.state, change)
+            return plan.outcome, plan.outputs, change, state
+        batch.unpack()
+        outcome, outputs = self._plan_in_python(batch, records, opened)
+        nexts[batch.topic] = outcome.end
+        change = table.record(outcome.checked, outcome.new_origins, nexts, *given, outcome.judged)
+        state = changelog_batches(
+            opening.changelog, opening.partition, table, change, opened.producer.builder
+        )
+        return outcome, outputs, change, state
+
+    def _plan_in_python(
         self, batch: FetchedBatch, records: Sequence[Record], opened: Opened
     ) -> tuple[Outcome, list[Outgoing]]:
         """Decide and build; again without the records that turn out to fit nowhere."""
+        records = list(records)  # each is made once, and looked at several times
         refused = {
-            each.offset: batch.malformed[each.offset] for each in records if each.offset in batch.malformed
+            each.offset: batch.malformed[each.offset]
+            for each in (records if batch.malformed else ())
+            if each.offset in batch.malformed
         }
         while True:
             outcome = opened.path.decide(batch, records, opened.table, refused)

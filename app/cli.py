@@ -13,6 +13,7 @@ from typing import NoReturn
 
 import click
 
+import native
 from app.bridge_cli import bridge
 from app.consumer_cli import consumers, groups
 from app.repair_cli import dlq, quarantine
@@ -42,7 +43,7 @@ def _print_version(context: click.Context, _parameter: click.Parameter, wanted: 
     if not wanted or context.resilient_parsing:
         return
     try:
-        click.echo(f"ringfence {version('ringfence')}")
+        click.echo(f"ringfence {version('ringfence')} (path: {native.spoken})")
     except PackageNotFoundError:
         click.echo("ringfence, run from its source tree and not installed: 'make setup' installs it")
     context.exit()

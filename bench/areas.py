@@ -25,6 +25,7 @@ UNPACK: Final = "unpacking records"
 FETCH: Final = "fetch protocol"
 VERDICTS: Final = "verdicts"
 BUILD: Final = "building batches"
+CORE: Final = "native core"
 STORE: Final = "RocksDB"
 PRODUCE: Final = "produce and transaction protocol"
 LANES: Final = "rest of Ringfence"
@@ -43,6 +44,9 @@ RULES: Final = (
         frozenset({"getall", "getone", "_unpack_records", "_consumer_record"}),
     ),
     Rule(UNPACK, "aiokafka/record/"),
+    Rule(CORE, "agents/native_path"),
+    Rule(CORE, "agents/raw"),
+    Rule(CORE, "tables/native_index"),
     Rule(FETCH, "aiokafka/consumer/"),
     Rule(FETCH, "aiokafka/coordinator/"),
     Rule(VERDICTS, "agents/verdict"),

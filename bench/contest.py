@@ -8,29 +8,45 @@ from typing import Final
 
 from confluent_kafka import KafkaException
 
+import native
+from app.embedded import jars
 from app.embedded.broker import EmbeddedBroker
 from bench import topics
 from bench.contenders import ringfence
 from bench.errors import BenchError
 from bench.job import Job, Run, perform
+from bench.measure import ROOT
 from bench.traffic import PARTS, Expected, Message, Plan, generate, publish, transactions
+from conf import java
 
 RINGFENCE: Final = "ringfence"
 FORWARDED: Final = "forwarded"
 COPY: Final = "bare copy"
 TRANSACTIONS: Final = "transactions"
+PYTHON: Final = "in Python"
+JAVA: Final = "Java copy"
 PLAIN: Final = "plain Faust"
 CONTENDERS: Final = {
     "ringfence": RINGFENCE,
     "transactions": TRANSACTIONS,
     "forwarded": FORWARDED,
+    "python": PYTHON,
     "copy": COPY,
+    "java": JAVA,
     "faust": PLAIN,
 }
 """As ``--only`` names them."""
-COMPARED: Final = ((RINGFENCE, COPY), (FORWARDED, RINGFENCE), (TRANSACTIONS, RINGFENCE))
+COPIES: Final = (COPY, JAVA)
+"""They let resends pass."""
+COMPARED: Final = (
+    (RINGFENCE, COPY),
+    (RINGFENCE, PYTHON),
+    (RINGFENCE, JAVA),
+    (FORWARDED, RINGFENCE),
+    (TRANSACTIONS, RINGFENCE),
+)
 """Each by the other."""
-_ROUND: Final = (COPY, RINGFENCE, TRANSACTIONS, FORWARDED)
+_ROUND: Final = (JAVA, COPY, RINGFENCE, PYTHON, TRANSACTIONS, FORWARDED)
 """Those that are compared run one after the other, in this order or the reverse one."""
 INPUT: Final = "bench"
 PLAIN_INPUT: Final = "bench-plain"
@@ -66,7 +82,7 @@ class Outcome:
 
     def exact(self, contender: str) -> bool:
         """Whether each run's output is what is expected, by number of records and of IDs, and by order in a group."""
-        distinct = self.expected[RINGFENCE] if contender == COPY else self.expected[contender]
+        distinct = self.expected[RINGFENCE] if contender in COPIES else self.expected[contender]
         return all(
             each.outputs == self.expected[contender]
             and each.distinct_outputs == distinct
@@ -90,7 +106,9 @@ class Contest:
         """Ringfence, at home and forwarding, and the copy in turn, changing who begins; the plain agent once, at the end."""
         outcome = self._outcome
         rivals = {
+            JAVA: self._java,
             COPY: self._copy,
+            PYTHON: self._in_python,
             RINGFENCE: self._ringfence,
             TRANSACTIONS: self._transactions,
             FORWARDED: self._forwarded,
@@ -101,8 +119,8 @@ class Contest:
             outcome.expected[TRANSACTIONS] = transactions_expected.distinct * PARTS
         if set(chosen) - {TRANSACTIONS}:
             expected = self._fill(INPUT, outcome.plan)
-            outcome.expected |= dict.fromkeys((RINGFENCE, FORWARDED), expected.distinct)
-            outcome.expected[COPY] = expected.total
+            outcome.expected |= dict.fromkeys((RINGFENCE, PYTHON, FORWARDED), expected.distinct)
+            outcome.expected |= dict.fromkeys(COPIES, expected.total)
         for number in range(rounds if chosen else 0):
             outcome.rounds.append({})
             for contender in chosen if number % 2 == 0 else chosen[::-1]:
@@ -138,6 +156,11 @@ class Contest:
         worker = ringfence.prepare(folder, self._bootstrap, name, INPUT, self._outcome.plan.ring)
         return self._worker(RINGFENCE, worker, name, folder)
 
+    def _in_python(self, name: str, folder: Path) -> Run:
+        """The same worker without the native core."""
+        worker = ringfence.prepare(folder, self._bootstrap, name, INPUT, self._outcome.plan.ring)
+        return self._worker(PYTHON, worker, name, folder, environ=((native.VARIABLE, "off"),))
+
     def _transactions(self, name: str, folder: Path) -> Run:
         """As many messages, as parts of transactions."""
         worker = ringfence.prepare(folder, self._bootstrap, name, TRANSACTIONS_INPUT, self._outcome.plan.ring)
@@ -157,6 +180,7 @@ class Contest:
         folder: Path,
         source: str = INPUT,
         parts: int = 1,
+        environ: tuple[tuple[str, str], ...] = (),
     ) -> Run:
         plan = self._outcome.plan
         job = Job(
@@ -169,6 +193,7 @@ class Contest:
             plan.messages // parts,
             worker.forward,
             parts=parts,
+            environ=environ,
         )
         return self._perform(job, folder, (worker.forward, *worker.more_topics))
 
@@ -176,6 +201,18 @@ class Contest:
         plan = self._outcome.plan
         job = Job(COPY, (), name, INPUT, f"{name}-copied", plan.partitions, plan.messages)
         return self._program("bare_copy", job, folder)
+
+    def _java(self, name: str, folder: Path) -> Run:
+        plan = self._outcome.plan
+        output = f"{name}-copied"
+        folder.mkdir(parents=True)
+        topics.create(self._bootstrap, output, plan.partitions)
+        source = ROOT / "bench" / "contenders" / "PlainCopy.java"
+        command = ("-Xmx1G", "-cp", jars.class_path(), str(source), self._bootstrap, name, INPUT, output)
+        job = Job(
+            JAVA, command, name, INPUT, output, plan.partitions, plan.messages, program=str(java.find())
+        )
+        return self._perform(job, folder, ())
 
     def _plain(self, name: str, folder: Path) -> Run:
         plan = self._outcome.plain_plan

@@ -48,6 +48,8 @@ class Job:
     folder: Path = measure.ROOT
     """Root of the project, or of another version of it."""
     program: str = sys.executable
+    environ: tuple[tuple[str, str], ...] = ()
+    """Added to its environment."""
     target: Target | None = None
     """Where the output stands, and what stands there is its progress; None = on the input's cluster, and what its group commits is."""
 
@@ -106,7 +108,7 @@ def perform(job: Job, bootstrap: str, broker_pid: int, log: Path) -> Run:
     """
     try:
         with (
-            measure.child([job.program, *job.command], log, job.folder) as child,
+            measure.child([job.program, *job.command], log, job.folder, dict(job.environ)) as child,
             _progress(job, bootstrap) as progress,
         ):
             ends = _ends(job, bootstrap)

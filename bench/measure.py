@@ -76,12 +76,19 @@ def environment(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
 class Child:
     """A contender's process."""
 
-    def __init__(self, command: Sequence[str], log: Path, folder: Path = ROOT) -> None:
-        """``folder`` is where it runs: the root of the project, or of another version of it."""
+    def __init__(
+        self, command: Sequence[str], log: Path, folder: Path = ROOT, environ: Mapping[str, str] | None = None
+    ) -> None:
+        """``folder`` is where it runs: the root of the project, or of another version of it; ``environ`` is added to its environment."""
         self._log = log
         with log.open("wb") as output:
             self._process = subprocess.Popen(
-                command, cwd=folder, env=environment(), stdin=subprocess.DEVNULL, stdout=output, stderr=output
+                command,
+                cwd=folder,
+                env=environment() | dict(environ or {}),
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
             )
 
     def read(self) -> Reading:
@@ -139,9 +146,11 @@ class Child:
 
 
 @contextlib.contextmanager
-def child(command: Sequence[str], log: Path, folder: Path = ROOT) -> Iterator[Child]:
+def child(
+    command: Sequence[str], log: Path, folder: Path = ROOT, environ: Mapping[str, str] | None = None
+) -> Iterator[Child]:
     """Run a process that is gone at the end of the block, whatever happens in it."""
-    process = Child(command, log, folder)
+    process = Child(command, log, folder, environ)
     try:
         yield process
     finally:

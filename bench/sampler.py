@@ -15,7 +15,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Final
 
-from bench.areas import BUILD, COLLECT, NATIVE, Frame, area_of
+from bench.areas import BUILD, COLLECT, CORE, NATIVE, Frame, area_of
 
 INTERVAL_S: Final = 0.002
 SWITCH_INTERVAL_S: Final = 0.0005
@@ -23,7 +23,7 @@ SWITCH_INTERVAL_S: Final = 0.0005
 
 
 class Sampler(threading.Thread):
-    """Runs until the process ends. Counts from the first batch that is built: start-up is not the work."""
+    """Runs until the process ends. Counts from the first batch that is decided or built: start-up is not the work."""
 
     def __init__(self) -> None:
         super().__init__(name="sampler", daemon=True)
@@ -74,7 +74,7 @@ class Sampler(threading.Thread):
                 continue
             area = area_of(_stack(frame))
             if self._began_cpu_s is None:
-                if area != BUILD:
+                if area not in (BUILD, CORE):
                     continue
                 self._began_cpu_s = time.process_time() - time.thread_time()
             self._areas[area] += spent

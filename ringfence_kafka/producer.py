@@ -49,6 +49,15 @@ class FencedError(Exception):
     """Somebody initialised the transactional ID after us, or the broker ended our transaction."""
 
 
+class BatchForm(NamedTuple):
+    """What a producer's record batches are like."""
+
+    bytes_max: int
+    """One larger record fits alone."""
+    compression: int
+    """By its number in a record batch's attributes; 0 = none."""
+
+
 class Outgoing(NamedTuple):
     """A record batch on its way to one partition."""
 
@@ -127,6 +136,11 @@ class TransactionalProducer:
     def builder(self) -> Builder:
         """An empty record batch of at most :data:`BATCH_BYTES_MAX` (one larger record fits alone)."""
         return self._producer.create_batch()
+
+    def form(self) -> BatchForm:
+        """Of what :meth:`builder` makes, for who fills record batches otherwise."""
+        accumulator = self._producer._message_accumulator  # noqa: SLF001
+        return BatchForm(accumulator._batch_size, accumulator._compression_type)  # noqa: SLF001
 
     async def transact(
         self,

@@ -43,8 +43,15 @@ class TolerantRecords(PartitionRecords):  # type: ignore[misc]
         super().__init__(*args, **kwargs)
         self.malformed: dict[int, str] = {}
         """Offset → what is wrong, of the malformed records that were met."""
+        self.raw: Any = None
+        """For who reads the bytes otherwise: what it has made of them."""
         self._fetched_at = self.next_fetch_offset
         self._fetched = self._records
+
+    @property
+    def data(self) -> bytes:
+        """The record batches, as the broker sent them."""
+        return bytes(self._fetched.data)
 
     def __next__(self) -> Any:
         """The next record.

@@ -25,7 +25,7 @@ import json
 import struct
 from collections.abc import Iterable, Iterator, Sequence
 from hashlib import blake2b
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, Self
 
 from ringfence_kafka import hop, runs
 from ringfence_kafka.hop import Source
@@ -227,6 +227,11 @@ def check_ring(key: bytes, value: bytes) -> None:
         decode_ring(key, value)
 
 
+def sequence_of(value: bytes) -> int:
+    """The sequence, by a ring record's value."""
+    return int.from_bytes(value[_SEQUENCE], "big")
+
+
 def is_newer(value: bytes, occupant: bytes) -> bool:
     """Whether a ring record has a higher sequence than another one, by their values.
 
@@ -241,6 +246,45 @@ def ring_entries(values: Iterable[bytes]) -> Iterator[tuple[int, bytes, int]]:
     for value in values:
         _, sequence, _, _, timestamp = unpack(value)
         yield sequence, value[begin:], timestamp
+
+
+_LENGTH: Final = struct.Struct(">H")
+
+
+class Chunk:
+    """Ring records of one capacity, with sequences that follow one another: each value behind its length, u16."""
+
+    __slots__ = ("capacity", "encoded")
+
+    def __init__(self, capacity: int, encoded: bytes) -> None:
+        self.capacity = capacity
+        self.encoded = encoded
+
+    @classmethod
+    def of(cls, capacity: int, values: Iterable[bytes]) -> Self:
+        """From the values of ring records, in order."""
+        return cls(capacity, b"".join(_LENGTH.pack(len(each)) + each for each in values))
+
+    def values(self) -> Iterator[bytes]:
+        """Of the ring records, in order.
+
+        Raises:
+            FormatError: damaged, or another format version.
+        """
+        encoded, at = self.encoded, 0
+        while at < len(encoded):
+            end = at + 2 + int.from_bytes(encoded[at : at + 2], "big")
+            value = encoded[at + 2 : end]
+            if end > len(encoded) or len(value) < _RING_VALUE.size or value[0] != FORMAT_VERSION:
+                raise FormatError(f"a chunk of ring records is damaged, or of another format, at byte {at}")
+            yield value
+            at = end
+
+    def __iter__(self) -> Iterator[tuple[bytes, bytes]]:
+        """As ring records, key and value."""
+        pack, capacity = _RING_KEY.pack, self.capacity
+        for value in self.values():
+            yield pack(KIND_RING, capacity, sequence_of(value) % capacity), value
 
 
 def hops_key(way: Way) -> bytes:

@@ -12,8 +12,9 @@ from typing import Final
 from ringfence_kafka.slices import Steps
 from tables import codec
 from tables.codec import Meta
+from tables.native_index import NativeIndex
 from tables.restore import Restore
-from tables.ring import STEP, Checked, Index, ResidentIndex, Ring
+from tables.ring import STEP, Checked, Index, Ring
 
 TOMBSTONES_MAX: Final = 1_000
 """With one transaction."""
@@ -33,8 +34,9 @@ def making_ring(
     stays evicted when the ring grows again. A ring that is in memory only, or was, knows nothing from before.
     """
     meta = restore.meta
+    times = capacity if max_age_ms else 0
     if meta is None:
-        return Ring(capacity, index=index, max_age_ms=max_age_ms)
+        return Ring(capacity, index=NativeIndex(0, times) if index is None else index, max_age_ms=max_age_ms)
     floor = meta.floor
     if not (persistent and meta.persistent):
         floor = meta.head
@@ -43,9 +45,7 @@ def making_ring(
     ring = Ring(capacity, meta.head, floor, index, max_age_ms)
     if index is None:
         entries = codec.ring_entries(restore.occupants.values())
-        ring.index = yield from ResidentIndex.rebuilding(
-            entries, ring.low, ring.head, capacity if max_age_ms else 0
-        )
+        ring.index = yield from NativeIndex.rebuilding(entries, ring.low, ring.head, times)
     return ring
 
 

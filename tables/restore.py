@@ -115,11 +115,17 @@ class Restore:
 
     def load(self) -> Steps[None]:
         """What the store holds: before the first record."""
-        if self.store is None or self._behind:
+        if self.store is None:
+            return
+        yield from self.store.finding_chunks()
+        if self._behind:
             return
         slots = self.store.slots() if self._resident else iter(())
         while some := list(islice(slots, STEP)):
-            self.occupants.update(some)
+            for key, value in some:
+                occupant = self.occupants.get(key)
+                if occupant is None or codec.is_newer(value, occupant):
+                    self.occupants[key] = value
             yield
         self.hops.update(self.store.hops())
 

@@ -103,6 +103,11 @@ class ResidentIndex:
         sequences.pop(None, None)
         return index
 
+    @property
+    def known(self) -> dict[bytes, int]:
+        """ID → the latest sequence, for who only looks."""
+        return self._sequences
+
     def lookup(self, ids: Sequence[bytes]) -> list[int | None]:
         """The latest sequence known for each ID."""
         get = self._sequences.get

@@ -4,7 +4,7 @@ RocksDB is a cache of the changelog: it is written after the transaction was com
 also holds the changelog position it reflects, so that it is always a prefix of the changelog and never ahead.
 
 Keys: ``m`` → :class:`StoredState`; ``s`` capacity:u32 slot:u32 → ring value; ``i`` id → sequence:u64; ``h`` arrived:u32 source →
-hops value.
+hops value; ``c``: see :mod:`tables.chunks`.
 """
 
 import functools
@@ -28,8 +28,10 @@ from rocksdict import (
 )
 
 from ringfence_kafka.errors import PrerequisiteError
-from tables import codec
-from tables.codec import FormatError, Meta, Slot
+from ringfence_kafka.slices import Steps
+from tables import chunks, codec
+from tables.chunks import ChunkKeys
+from tables.codec import Chunk, FormatError, Meta, Slot
 
 log: Final = logging.getLogger("ringfence.table")
 
@@ -38,11 +40,16 @@ _SLOT_PREFIX: Final = b"s"
 _INDEX_PREFIX: Final = b"i"
 _HOPS_PREFIX: Final = b"h"
 _SEQUENCE: Final = struct.Struct(">Q")
+_POSITION: Final = "position"
+_POSITION_CHUNKED: Final = "chunked_position"
+"""Where there are chunks: a version that does not know them finds no position, and rebuilds."""
 _ENVIRONMENT: Final = (
     "permission denied", "operation not permitted", "read-only", "no space", "quota exceeded", "file too large",
     "too many open files", "not a directory",
 )  # fmt: skip
 _epochs: Final = itertools.count(1)
+_FOUND_AT_ONCE: Final = 8
+"""Chunks; their values come with their keys, which is a third of a megabyte each at most."""
 _BUFFER_BYTES: Final = 8 * 2**20
 _ARENA_BYTES: Final = 2**16
 """By which such a buffer grows: with RocksDB's own eighth of it, 64 lanes have 64 MiB before much is in them."""
@@ -88,6 +95,8 @@ class Store:
         """Damage was met, which opening alone might not meet again."""
         self.broken = False
         """A write failed: RocksDB refuses all later ones until it is opened anew."""
+        self._chunk_keys: ChunkKeys | None = None
+        """None = not looked for yet."""
         self._open = False
         try:
             if read_only:
@@ -135,7 +144,7 @@ class Store:
             outer = json.loads(raw)
             return StoredState(
                 codec.decode_meta(outer["meta"].encode()),
-                outer["position"],
+                outer[_POSITION_CHUNKED if _POSITION_CHUNKED in outer else _POSITION],
                 outer["written_at"],
                 outer["indexed"],
             )
@@ -155,7 +164,7 @@ class Store:
             del iterator
 
     def slots(self) -> Iterator[tuple[bytes, bytes]]:
-        """All slots, as ring key and value, of all capacities, in no particular order; live or not.
+        """All slots, as ring key and value, of all capacities, in no particular order; live or not. Of one key the highest sequence counts.
 
         Checked and not decoded: a lane with a million of them waits for this when it opens.
 
@@ -166,6 +175,38 @@ class Store:
             ring_key = codec.KIND_RING + key
             codec.check_ring(ring_key, value)
             yield ring_key, value
+        for key, value in self._entries(chunks.PREFIX):
+            yield from chunks.entries(chunks.PREFIX + key, value)
+
+    def chunk_slots(self, capacity: int, sequences: Iterable[int]) -> dict[int, Slot]:
+        """Slots of these sequences, as far as they are in chunks.
+
+        Raises:
+            FormatError: a chunk is damaged.
+        """
+        iterator = self._db.iter()
+        try:
+            return chunks.find(iterator, capacity, sequences)
+        finally:
+            del iterator
+
+    def finding_chunks(self) -> Steps[None]:
+        """Ask which chunks there are, before anybody waits for :meth:`chunk_keys`."""
+        if self._chunk_keys is not None:
+            return
+        found: list[bytes] = []
+        entries = self._entries(chunks.PREFIX)
+        while some := [chunks.PREFIX + key for key, _ in itertools.islice(entries, _FOUND_AT_ONCE)]:
+            found += some
+            yield
+        self._chunk_keys = ChunkKeys(found)
+
+    def chunk_keys(self) -> ChunkKeys:
+        """Which chunks there are: asked of RocksDB once."""
+        if self._chunk_keys is None:
+            keys = (chunks.PREFIX + key for key, _ in self._entries(chunks.PREFIX))
+            self._chunk_keys = ChunkKeys(keys)
+        return self._chunk_keys
 
     def hops(self) -> Iterator[tuple[bytes, bytes]]:
         """The hops records, key and value as they stand in the changelog, in no particular order.
@@ -241,7 +282,7 @@ class Store:
         if state is not None:
             outer = {
                 "meta": codec.encode_meta(state.meta).decode(),
-                "position": state.position,
+                _POSITION_CHUNKED if self.chunk_keys() else _POSITION: state.position,
                 "written_at": state.written_at,
                 "indexed": state.indexed,
             }
@@ -274,6 +315,14 @@ class Writes:
         put = self._batch.put
         for ring_key, ring_value in slots:
             put(_SLOT_PREFIX + ring_key[1:], ring_value)
+
+    def put_chunk(self, key: bytes, chunk: Chunk) -> None:
+        """Ring records that follow one another."""
+        self._batch.put(key, chunk.encoded)
+
+    def delete_chunk(self, key: bytes) -> None:
+        """One that holds nothing alive any more."""
+        self._batch.delete(key)
 
     def delete_slot(self, ring_key: bytes) -> None:
         """A ring record whose changelog key got a tombstone."""

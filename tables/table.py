@@ -8,7 +8,7 @@ one after it leaves RocksDB behind, and the changelog repairs it.
 import logging
 import secrets
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -18,8 +18,8 @@ from ringfence_kafka.config.settings import KafkaSettings
 from ringfence_kafka.errors import require
 from ringfence_kafka.failpoints import reach
 from ringfence_kafka.slices import Slices, emptying
-from tables import codec
-from tables.codec import FormatError, Meta, Origin, Slot
+from tables import chunks, codec
+from tables.codec import Chunk, FormatError, Meta, Origin, Slot
 from tables.hops import NOTHING, Arrival, HopMemory, Judged, changelog_records
 from tables.index import StoredIndex
 from tables.resize import collect_garbage, following_ring, making_ring, older_capacities
@@ -46,7 +46,7 @@ class Change(NamedTuple):
     """What one batch does to the table: in the transaction as records, after it by :meth:`LaneTable.apply`."""
 
     checked: Checked
-    slots: list[tuple[bytes, bytes]]
+    slots: Iterable[tuple[bytes, bytes]]
     """Ring records: key, value."""
     removed: list[bytes]
     """Keys of slots of an earlier capacity that hold nothing alive any more: tombstones."""
@@ -230,6 +230,11 @@ class LaneTable:
         if isinstance(ring.index, ResidentIndex):
             await self._slices.run(ring.index.emptying())
 
+    def plain_index(self) -> dict[bytes, int] | None:
+        """ID → sequence, as far as that and the ring's head say all about an ID; None = they do not, or slots are to be removed."""
+        index = self.ring.index
+        return index.known if isinstance(index, ResidentIndex) and not self._older else None
+
     def check(self, ids: Sequence[bytes | None], times: Sequence[int]) -> Checked:
         """Verdicts for a batch of encoded IDs and record timestamps (ms). Changes nothing."""
         return self.ring.check(ids, times)
@@ -257,6 +262,9 @@ class LaneTable:
                 for sequence, slot in zip(missing, slots, strict=True)
                 if slot is not None and slot.sequence == sequence
             }
+            left = [each for each in missing if each not in found]
+            if left and self._opened().chunk_keys():
+                found |= self._opened().chunk_slots(capacity, left)
         return [found.get(each) for each in sequences]
 
     def seconds_covered(self) -> float | None:
@@ -288,6 +296,19 @@ class LaneTable:
                 enumerate(checked.new_ids, checked.first_sequence), origins, strict=True
             )
         ]
+        return self.record_slots(checked, slots, next_offsets, partition_counts, topic_ids, judged)
+
+    def record_slots(
+        self,
+        checked: Checked,
+        slots: Iterable[tuple[bytes, bytes]],
+        next_offsets: Mapping[str, int],
+        partition_counts: Mapping[str, int],
+        topic_ids: Mapping[str, str],
+        judged: Judged = NOTHING,
+    ) -> Change:
+        """The same for ring records that are there already."""
+        ring = self.ring
         head = ring.head + len(checked.new_ids)
         older, removed = collect_garbage(self._older, max(ring.floor, head - ring.capacity))
         meta = Meta(
@@ -348,7 +369,7 @@ class LaneTable:
                 return
             if stored_index is not None:
                 stored_index.persist(writes, change.checked.first_sequence, change.checked.new_ids)
-            writes.put_slots(change.slots)
+            self._put_slots(writes, change)
             writes.put_hops(change.hops)
 
         position = position or self.position
@@ -359,6 +380,17 @@ class LaneTable:
         self.ring.apply(change.checked)
         self.hops.apply(change.judged)
         self.meta, self.position, self._older = change.meta, position, change.meta.older
+
+    def _put_slots(self, writes: Writes, change: Change) -> None:
+        chunk_keys, capacity, head = self._opened().chunk_keys(), change.meta.capacity, change.meta.head
+        if not isinstance(change.slots, Chunk):
+            writes.put_slots(change.slots)
+        elif change.checked.new_ids:
+            key = chunks.key_of(capacity, head - 1)
+            writes.put_chunk(key, change.slots)
+            chunk_keys.add(key)
+        for key in chunk_keys.dead(max(change.meta.floor, head - capacity)):
+            writes.delete_chunk(key)
 
     def _remember(self, change: Change) -> None:
         for key, value in change.slots:

@@ -2,7 +2,8 @@
 
 Counted is what a batch costs from the fetch to the end of its transaction, the outputs that will be built of it included: a lane that
 may begin must be able to end. Each batch has a :class:`Held`, which gives its bytes back when the lane is done with the batch, or
-when nobody has it any more: whatever drops batches, a rebalance or a rewind, needs to know nothing of this.
+when nobody has it any more: whatever drops batches, a rebalance or a rewind, needs to know nothing of this. Records that the core has
+read lie in the bytes of their fetch, which batches may share: those are counted once, until the last of them is done.
 
 How partitions share the memory is :mod:`ringfence_client.memory`'s. Where one has no room, nothing more of it is fetched, and what
 was fetched waits with the fetcher. One that has nothing always goes on, whatever others have and however large its message is.
@@ -15,7 +16,11 @@ from typing import Any, Final
 
 from aiokafka import TopicPartition
 
-from agents.batch import BATCH_RECORDS_MAX
+from agents import raw
+from agents.batch import BATCH_RECORDS_MAX, Record
+from agents.batch import Held as AnyHeld
+from app.worker import raw_fetch
+from app.worker.raw_fetch import Limits
 from ringfence_client.memory import FETCHING_PART, HEADER_BYTES, Memory
 from ringfence_kafka import insides
 
@@ -23,6 +28,10 @@ RECORD_BYTES: Final = 900
 """Of a record with its verdict, its slot and what is made of it, beside the lengths of its parts. Measured, with CPython 3.11."""
 COPIES: Final = 4
 """Of key, value and headers: as fetched, in the batch that is built of it, in the request, and on its way to a slow broker."""
+RAW_RECORD_BYTES: Final = 600
+"""The same of a record that lies in the bytes of its fetch and is nowhere an object. Measured with two copies."""
+RAW_COPIES: Final = 3
+"""Those bytes are counted with the fetch."""
 BATCH_BYTES_MAX: Final = 8 * 2**20
 """Of one batch, however few there are; but one record comes in any case."""
 BATCH_BYTES_MIN: Final = 2**16
@@ -39,30 +48,58 @@ MOVING_S: Final = 1.0
 class _Share:
     """Of one partition."""
 
-    __slots__ = ("bytes", "joined", "record_bytes")
+    __slots__ = ("batches", "bytes", "joined", "record_bytes", "unpacked")
 
     def __init__(self) -> None:
         self.bytes = 0
+        self.batches = 0
+        """So many have some of it."""
+        self.unpacked = False
+        """Of the last batch that the core has read, records became objects after all."""
         self.joined = True
         self.record_bytes = 0.0
         """What a record cost, of the last ones."""
 
 
 class Held:
-    """So much of the memory, for one batch."""
+    """So much of the memory, for one batch, or for bytes that batches lie in."""
 
-    __slots__ = ("_buffers", "_left", "_share", "bytes")
+    __slots__ = ("_batches", "_buffers", "_left", "_objects", "_parts", "_share", "_unpacked", "bytes")
 
-    def __init__(self, buffers: "Buffers", share: _Share, count: int) -> None:
+    def __init__(
+        self,
+        buffers: "Buffers",
+        share: _Share,
+        count: int,
+        *,
+        batches: int = 1,
+        objects: int = 0,
+        parts: Sequence[AnyHeld] = (),
+    ) -> None:
+        """``objects``: what it costs more when its records become objects. ``parts``: the bytes that it lies in, counted already."""
         self._buffers = buffers
         self._share = share
-        self.bytes = self._left = count
+        self._batches = batches
+        self._objects = objects
+        self._parts: Sequence[AnyHeld] = parts
+        self._unpacked = False
+        self._left = count
+        self.bytes: int = count + sum(each.bytes for each in parts)
 
     def free(self) -> None:
         """Give it back; in any thread, and any number of times."""
-        count, self._left = self._left, 0
+        count, self._left, self._objects, self._parts = self._left, 0, 0, ()
         if count:
-            self._buffers.give_back(self._share, count)
+            if self._batches:
+                self._share.unpacked = self._unpacked
+            self._buffers.note(self._share, -count, -self._batches)
+
+    def unpack(self) -> None:
+        """Its records become objects, which costs more; in any thread, before it is given back."""
+        more, self._objects, self._unpacked = self._objects, 0, True
+        if more:
+            self._left += more
+            self._buffers.note(self._share, more, 0)
 
     def __del__(self) -> None:
         self.free()
@@ -78,7 +115,7 @@ class Buffers:
         """Called, in any thread, when there is room again that somebody waits for."""
         self._clock = clock
         self._shares: dict[TopicPartition, _Share] = {}
-        self._given_back: deque[tuple[_Share, int]] = deque()
+        self._noted: deque[tuple[_Share, int, int]] = deque()
         self._awaited = False
         self._moved = 0.0
         self._used = 0
@@ -118,14 +155,14 @@ class Buffers:
 
     def hold(self, tp: TopicPartition, count: int) -> Held:
         """Count so many bytes of this partition, until they are given back."""
-        share = self._shares.get(tp) or self._join(tp)
-        self._use(share, count)
+        share = self._share(tp)
+        self._use(share, count, 1)
         return Held(self, share, count)
 
-    def give_back(self, share: _Share, count: int) -> None:
-        """In any thread, and in the middle of whatever that does: it is counted later."""
-        self._given_back.append((share, count))
-        if self._awaited:
+    def note(self, share: _Share, more: int, batches: int) -> None:
+        """So many bytes and batches more; in any thread, and in the middle of whatever that does: it is counted later."""
+        self._noted.append((share, more, batches))
+        if more < 0 and self._awaited:
             self._awaited = False
             self.told()
 
@@ -141,18 +178,59 @@ class Buffers:
         if not self.has_room(tp):
             return False
         share = self._shares.get(tp)
-        if share is None or not share.bytes:
+        if share is None or not share.batches:
             return True
         fetching = self.bytes_max // FETCHING_PART
         return not self.memory.crowded and (wanted or self.memory.fetched < fetching // AHEAD_PART)
 
-    async def read(self, fetcher: Any, tp: TopicPartition) -> tuple[list[Any], Held | None]:
+    async def read(self, fetcher: Any, tp: TopicPartition) -> tuple[Sequence[Record], Held | None]:
         """What the fetcher has of a partition, as much as makes a batch.
 
         Raises:
             KafkaError: what was fetched of this partition is an error, or cannot be read.
         """
-        share = self._shares.get(tp) or self._join(tp)
+        share = self._share(tp)
+        return self._read_raw(fetcher, tp, share) or await self._read_objects(fetcher, tp, share)
+
+    def _read_raw(
+        self, fetcher: Any, tp: TopicPartition, share: _Share
+    ) -> tuple[Sequence[Record], Held | None] | None:
+        """As far as the core reads it; None = it is for aiokafka to read."""
+        records: Sequence[Record] | None = None
+        count = content = headers = 0
+        left = self.batch_bytes_max(tp)
+        record_bytes, copies = (RECORD_BYTES, COPIES) if share.unpacked else (RAW_RECORD_BYTES, RAW_COPIES)
+        parts: dict[int, AnyHeld] = {}
+
+        def hold(size: int) -> Held:
+            self._use(share, size, 0)
+            return Held(self, share, size, batches=0)
+
+        while left > 0 and count < BATCH_RECORDS_MAX:
+            limits = Limits(BATCH_RECORDS_MAX - count, left, record_bytes, copies)
+            taken = raw_fetch.take(fetcher, tp, limits, hold)
+            if taken is None:
+                break
+            records = taken.records if records is None else raw.joined(records, taken.records)
+            count += len(taken.records)
+            content += taken.content
+            headers += taken.headers
+            left -= record_bytes * len(taken.records) + copies * taken.content
+            if taken.records:
+                parts[id(taken.part)] = taken.part
+        if not records:
+            return None if records is None else ([], None)
+        used = count * RAW_RECORD_BYTES + content * RAW_COPIES
+        objects = count * RECORD_BYTES + headers * HEADER_BYTES + content * COPIES - used
+        if share.unpacked:
+            used, objects = used + objects, 0
+        self._use(share, used, 1)
+        return records, Held(self, share, used, objects=objects, parts=tuple(parts.values()))
+
+    async def _read_objects(
+        self, fetcher: Any, tp: TopicPartition, share: _Share
+    ) -> tuple[Sequence[Record], Held | None]:
+        """As aiokafka has it."""
         records: list[Any] = []
         total, left = 0, self.batch_bytes_max(tp)
         count = round(left / share.record_bytes) if share.record_bytes else FIRST_RECORDS
@@ -176,25 +254,30 @@ class Buffers:
         self.memory.fetched = sum(insides.lying(fetcher).values())
 
     def settle(self) -> None:
-        """Count what was given back."""
-        while self._given_back:
-            share, count = self._given_back.popleft()
-            self._use(share, -count)
-            self._moved = self._clock()
+        """Count what was noted."""
+        while self._noted:
+            share, more, batches = self._noted.popleft()
+            self._use(share, more, batches)
+            if more < 0:
+                self._moved = self._clock()
 
     def _has_room(self, tp: TopicPartition) -> bool:
         self.settle()
         share = self._shares.get(tp)
-        return share is None or not share.bytes or share.bytes < self.memory.limit(share.bytes)
+        return share is None or not share.batches or share.bytes < self.memory.limit(share.bytes)
+
+    def _share(self, tp: TopicPartition) -> _Share:
+        return self._shares.get(tp) or self._join(tp)
 
     def _join(self, tp: TopicPartition) -> _Share:
         share = self._shares[tp] = _Share()
         self.memory.join(share)
         return share
 
-    def _use(self, share: _Share, more: int) -> None:
+    def _use(self, share: _Share, more: int, batches: int) -> None:
         before = share.bytes
         share.bytes += more
+        share.batches += batches
         self._used += more
         if share.joined:
             self.memory.use(before, share.bytes)

@@ -16,6 +16,7 @@ from typing import Any, Final
 import faust
 from yarl import URL
 
+import native
 from agents import address as address_agent
 from agents.address_faults import AddressFaults, Faults, say_fault
 from agents.lanes import Lanes
@@ -36,7 +37,7 @@ from ringfence_kafka import collector, failpoints, insides, logs, passing
 from ringfence_kafka.access import Tokens
 from ringfence_kafka.cluster import Cluster
 from ringfence_kafka.config.settings import KafkaSettings, Settings
-from ringfence_kafka.errors import PrerequisiteError, TopicError
+from ringfence_kafka.errors import ConfigurationError, PrerequisiteError, TopicError
 from ringfence_kafka.security import ssl_context
 from ringfence_kafka.together import StoppedError
 from ringfence_kafka.watch import BrokerWatch
@@ -219,6 +220,8 @@ def run(settings: Settings, web_port: int | None = None) -> int:
         RingfenceError: it cannot start; the text names the fault and the way out.
     """
     logs.configure()
+    if fault := native.fault():
+        raise ConfigurationError(fault)
     failpoints.install_from_environment()
     insides.create_no_topics()
     if web_port is not None:
@@ -230,8 +233,8 @@ def run(settings: Settings, web_port: int | None = None) -> int:
     _check_port(settings.app.web_host, settings.app.web_port)
     with _own_folder(settings.state_dir):
         log.info(
-            "worker %s of %s starts: %d addresses, state in %s",
-            settings.app.instance_name, settings.app.id, len(settings.addresses), settings.state_dir,
+            "worker %s of %s starts: %d addresses, state in %s, path: %s",
+            settings.app.instance_name, settings.app.id, len(settings.addresses), settings.state_dir, native.spoken,
         )  # fmt: skip
         _say(findings)
         if settings.app.static_membership:

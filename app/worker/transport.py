@@ -24,7 +24,7 @@ import logging
 import math
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Final, cast
 
@@ -41,7 +41,7 @@ from aiokafka.errors import (
 from faust.transport.drivers import aiokafka as driver
 from faust.types import TP, ConsumerMessage
 
-from agents.batch import FetchedBatch, Held, Parcel
+from agents.batch import FetchedBatch, Held, Parcel, Record
 from app.worker.buffers import BoundedFetches, Buffers
 from app.worker.pace import FETCH_WAIT_MS, PARTIAL_WAIT_MS, Pace
 from ringfence_kafka import insides, rejoining, static
@@ -281,7 +281,7 @@ class BatchConsumerThread(driver.AIOKafkaConsumerThread):  # type: ignore[misc]
         tp: TopicPartition,
         begin: int,
         end: int,
-        records: list[Any],
+        records: Sequence[Record],
         malformed: Mapping[int, str],
         held: Held | None,
     ) -> FetchedBatch | None:

@@ -11,12 +11,14 @@ import pytest
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
 
+import native
 from agents.lane import LaneState
 from ringfence_kafka import failpoints
 from tables.store import Store
 from tests.support import kafka
 from tests.support.kafka import Sent
 from tests.support.lanes import LIMIT_S, Gate, Group, bench, ids, until
+from tests.support.raw import as_stored
 
 
 class FailOnce:
@@ -85,6 +87,28 @@ async def test_failed_batch_is_kept(bootstrap: str, tmp_path: Path, point: str) 
         assert fail.left == 0
         assert [each.source for each in lanes.output()] == [f"{lanes.name}/0/{each}" for each in range(30)]
         assert lanes.committed() == 30
+
+
+async def test_both_paths_by_turns(bootstrap: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Batches of one lane may be the core's and Python's by turns, over a restart too: the ring knows what either has accepted.
+
+    A restart finds chunks and slots with keys of their own in RocksDB.
+    """
+    core = native.core
+    async with bench(bootstrap, tmp_path, id_cache_size=25) as lanes:
+        lanes.send(*(each for begin in range(0, 60, 10) for each in ids(max(0, begin - 15), begin + 10)))
+        end = kafka.end_offsets(lanes.bootstrap, lanes.name, 1)[0]
+        lane = await lanes.opened()
+        for number, begin in enumerate(range(0, end, 13)):
+            monkeypatch.setattr(native, "core", core if number % 2 else None)
+            await lanes.feed(lane, begin, min(begin + 13, end))
+            if number == 5:
+                await lane.dispose()
+                lane = await lanes.opened()
+        accepted = lanes.accepted_ids()
+
+        assert accepted == [each.id for each in ids(0, 60)]
+        assert core is None or len(lane.opening.table._opened().chunk_keys()) > 0  # the core had its turns
 
 
 async def test_gap_is_refused(bootstrap: str, tmp_path: Path) -> None:
@@ -373,7 +397,7 @@ async def test_failed_batch_is_read_again(bootstrap: str, tmp_path: Path) -> Non
         lane = await lanes.opened()
         batch = await lanes.fetch(0, 10)
         records: list[Any] = list(batch.records)
-        records[3:7] = [dataclasses.replace(each, value=b"gone") for each in records[3:7]]
+        records[3:7] = [as_stored(each)._replace(value=b"gone") for each in records[3:7]]
         mixed = dataclasses.replace(batch, records=records)
         remove = failpoints.install("before-commit", f"{lanes.name}-0", FailOnce())
         try:
@@ -392,7 +416,7 @@ async def test_log_that_became_shorter(bootstrap: str, tmp_path: Path) -> None:
         lane = await lanes.opened()
         batch = await lanes.fetch(0, 10)
         records: list[Any] = list(batch.records)
-        records += [dataclasses.replace(records[-1], offset=each) for each in (10, 11)]
+        records += [as_stored(records[-1])._replace(offset=each) for each in (10, 11)]
         longer = dataclasses.replace(batch, end=12, records=records)
         remove = failpoints.install("before-commit", f"{lanes.name}-0", FailOnce())
         try:

@@ -17,7 +17,9 @@ from aiokafka.protocol.fetch import FetchRequest
 from faust.transport.drivers import aiokafka as driver
 from faust.types import TP
 
+import native
 from agents.batch import FetchedBatch
+from agents.raw import RawRecords
 from app.verbs import topics
 from app.worker import buffers, run, transport
 from app.worker.buffers import Buffers
@@ -187,6 +189,8 @@ async def test_a_fetch_is_one_batch(bootstrap: str, tmp_path: Path) -> None:
         batches = received.batches
 
     assert sum(len(each.records) for each in batches) == 2_000
+    # As they lie in their bytes: nothing has made an object of each.
+    assert native.core is None or all(isinstance(each.records, RawRecords) for each in batches)
     assert len(batches) < 100
     assert [each.begin for each in batches] == [0, *(each.end for each in batches[:-1])]
     assert all(

@@ -2,6 +2,7 @@
 
 import ast
 import contextlib
+import os
 import subprocess
 import sys
 import venv
@@ -11,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+import native
 from tests.support import kafka
 from tests.support.kafka import Sent
 from tests.support.worker import wait_for
@@ -18,7 +20,7 @@ from tests.support.worker import wait_for
 ROOT = Path(__file__).resolve().parents[2]
 PYTABLES = ROOT / "tests" / "support" / "pytables.lock"
 """What it needs beside what the tests have."""
-OURS = {"agents", "app", "conf", "reconcile", "tables"}
+OURS = {"agents", "app", "conf", "native", "reconcile", "tables"}
 """Top-level names of the application."""
 FOREIGN = OURS | {"faust", "mode", "pyspark", "rocksdict", "rich", "jinja2", "matplotlib"}
 """What a consumer has no use for."""
@@ -36,7 +38,7 @@ def handle(message):
 """
 
 
-def _built(folder: Path, umask: int = -1) -> dict[str, Path]:
+def _built(folder: Path, umask: int = -1, compiler: str = "") -> dict[str, Path]:
     """By the name of the distribution, as `make wheels` builds them, from a clean copy: what an earlier build left must not come along."""
     copy = folder / "tree"
     subprocess.run(["git", "clone", "--quiet", str(ROOT), str(copy)], check=True, umask=umask)
@@ -47,6 +49,7 @@ def _built(folder: Path, umask: int = -1) -> dict[str, Path]:
     subprocess.run(
         ["make", "wheels", f"BIN={Path(sys.executable).parent}"],
         cwd=copy, check=True, timeout=100, umask=umask, capture_output=True,
+        env=os.environ | ({"CC": compiler} if compiler else {}),
     )  # fmt: skip
     return {each.name.split("-")[0]: each for each in (copy / "dist").glob("*.whl")}
 
@@ -126,6 +129,24 @@ def test_top_level_names(wheels: dict[str, Path]) -> None:
         assert {"conf/ringfence.toml", "reconcile/page/page.html"} <= set(opened.namelist())
     [version] = _metadata(wheels["ringfence_client"], "Version")
     assert f"ringfence-client=={version}" in _metadata(wheels["ringfence"], "Requires-Dist")
+
+
+def test_native_core(wheels: dict[str, Path], tmp_path: Path) -> None:
+    """It is in the application's wheel, without its sources; the client has none. Without a compiler the wheel is pure, and whole."""
+    with zipfile.ZipFile(wheels["ringfence"]) as opened:
+        found = {each for each in opened.namelist() if each.startswith("native/")}
+    pure = _built(tmp_path, compiler="false")["ringfence"]
+    with zipfile.ZipFile(pure) as opened:
+        without = {each for each in opened.namelist() if each.startswith("native/")}
+
+    assert without == {"native/__init__.py", "native/__main__.py", "native/_core.pyi"}
+    assert pure.name.endswith("-py3-none-any.whl")
+    assert wheels["ringfence_client"].name.endswith("-py3-none-any.whl")
+    if native.core is None:
+        pytest.skip(native.spoken)
+    [core] = found - without
+    assert core.startswith("native/_core.")
+    assert not wheels["ringfence"].name.endswith("-none-any.whl")
 
 
 def test_every_module_is_in_a_wheel(wheels: dict[str, Path]) -> None:

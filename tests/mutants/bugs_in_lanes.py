@@ -119,8 +119,8 @@ MUTANTS: Final = (
         (
             Patch(
                 _TRANSACTIONS,
-                "next_offsets = {each.topic: each.next for each in opened.cursors.values()} | {\n",
-                "next_offsets = {\n",
+                "nexts = {each.topic: each.next for each in opened.cursors.values()}\n",
+                "nexts: dict[str, int] = {}\n",
             ),
         ),
         "tests/integration/test_sizes.py::test_expired_group_offsets_of_both_inputs",
@@ -203,7 +203,7 @@ MUTANTS: Final = (
         (
             Patch(
                 _CURSOR,
-                "return [record for record in batch.records if record.offset >= self.next]",
+                "return raw.since(batch.records, self.next)",
                 "return batch.records",
             ),
         ),

@@ -63,8 +63,8 @@ MUTANTS: Final = (
         (
             Patch(
                 _BUFFERS,
-                "        count, self._left = self._left, 0\n",
-                "        count = self._left\n",
+                "        count, self._left, self._objects",
+                "        count, _, self._objects",
             ),
         ),
         f"{_TESTS}::test_given_back_when_done",
@@ -81,7 +81,7 @@ MUTANTS: Final = (
         (
             Patch(
                 _BUFFERS,
-                "        return share is None or not share.bytes or share.bytes < self.memory.limit(share.bytes)\n",
+                "        return share is None or not share.batches or share.bytes < self.memory.limit(share.bytes)\n",
                 "        return share is None or self.used < self.bytes_max\n",
             ),
         ),

@@ -139,7 +139,7 @@ MUTANTS: Final = (
         (
             Patch(
                 _EMITTER,
-                "headers = [header for header in record.headers if header[0] not in _OURS]",
+                "headers = [header for header in record.headers if header[0] not in OURS]",
                 "headers = list(record.headers)",
             ),
         ),

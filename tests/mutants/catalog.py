@@ -20,6 +20,7 @@ from tests.mutants import (
     bugs_in_repair,
     bugs_in_state,
     bugs_in_status,
+    bugs_in_the_core,
     bugs_in_the_path,
     bugs_in_transactions,
 )
@@ -32,6 +33,7 @@ CATALOG: Final[tuple[Mutant, ...]] = (
     *bugs_in_moves.MUTANTS,
     *bugs_in_state.MUTANTS,
     *bugs_in_the_path.MUTANTS,
+    *bugs_in_the_core.MUTANTS,
     *bugs_in_transactions.MUTANTS,
     *bugs_in_bridges.MUTANTS,
     *bugs_in_hops.MUTANTS,

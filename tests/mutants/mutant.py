@@ -32,6 +32,8 @@ class Mutant:
     """More tests that fail, each by itself."""
     harmless: str = ""
     """Why nothing comes of it in the product as it is: its test holds a part to its contract, and no whole can be wrong."""
+    native: bool = False
+    """It is in the core, or in what only works with it: built anew, and run on. All others are run in Python alone."""
 
     @property
     def tests(self) -> tuple[str, ...]:

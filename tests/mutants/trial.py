@@ -17,6 +17,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Final
 
+import native
 from tests.mutants.mutant import Mutant, PatchError
 
 ROOT: Final = Path(__file__).parents[2]
@@ -24,12 +25,14 @@ COPIED: Final = (
     "agents",
     "app",
     "conf",
+    "native",
     "reconcile",
     "ringfence_client",
     "ringfence_kafka",
     "tables",
     "tests",
     "pyproject.toml",
+    "setup.py",
 )
 """What tests and worker processes need; nothing else is copied."""
 TEST_LIMIT_S: Final = 120
@@ -101,9 +104,9 @@ class Laboratory:
             else:
                 shutil.copy2(source, target)
 
-    def unmutated(self, tests: Iterable[str]) -> Run:
+    def unmutated(self, tests: Iterable[str], *, on_core: bool = False) -> Run:
         """Run these tests together, with no bug in the code."""
-        return self._pytest(self._pristine, sorted(set(tests)))
+        return self._pytest(self._pristine, sorted(set(tests)), on_core=on_core)
 
     def judge(self, mutant: Mutant) -> Verdict:
         """Run the mutant's tests with its bug in the code: each must fail."""
@@ -114,17 +117,24 @@ class Laboratory:
         fate, reason = Fate.BROKEN, ""
         try:
             mutant.apply(root)
+            if mutant.native:
+                self._build(root)
             for test in mutant.tests:
-                fate, said = self.fate(self._pytest(root, [test]))
+                fate, said = self.fate(self._pytest(root, [test], on_core=mutant.native))
                 reason = reason or said
                 if fate is not Fate.CAUGHT:
                     reason = f"{test}: {said}"
                     break
-        except PatchError as error:
+        except (PatchError, subprocess.CalledProcessError) as error:
             reason = str(error)
         finally:
             shutil.rmtree(root, ignore_errors=True)
         return Verdict(mutant, fate, reason, time.monotonic() - began)
+
+    @staticmethod
+    def _build(root: Path) -> None:
+        command = [sys.executable, "setup.py", "--quiet", "build_ext", "--inplace", "--force"]
+        subprocess.run(command, cwd=root, check=True, capture_output=True, timeout=TEST_LIMIT_S)
 
     @staticmethod
     def fate(run: Run) -> tuple[Fate, str]:
@@ -141,7 +151,8 @@ class Laboratory:
             return Fate.BROKEN, f"the code falls over, and no test denies what it does:\n{run.failures[0]}"
         return Fate.CAUGHT, denials[0].split("\n")[0][:_REASON_CHARACTERS]
 
-    def _pytest(self, root: Path, tests: Sequence[str]) -> Run:
+    def _pytest(self, root: Path, tests: Sequence[str], *, on_core: bool = False) -> Run:
+        path = "on" if on_core else "off"
         report = root / "report.xml"
         report.unlink(missing_ok=True)
         scratch = root.parent / f"{root.name}.scratch"
@@ -149,7 +160,7 @@ class Laboratory:
             sys.executable, "-m", "pytest", "--quiet", "--tb=native", f"--timeout={TEST_LIMIT_S}",
             f"--junit-xml={report}", f"--basetemp={scratch}", *_WITHOUT_HYPOTHESIS_PLUGIN, *tests,
         ]  # fmt: skip
-        with self._started(command, root) as process:
+        with self._started(command, root, path) as process:
             try:
                 output, _ = process.communicate(timeout=RUN_LIMIT_S * max(1, len(tests) // 10))
             except subprocess.TimeoutExpired:
@@ -159,12 +170,12 @@ class Laboratory:
         return Run(process.returncode, *_read(report), output)
 
     @contextlib.contextmanager
-    def _started(self, command: list[str], root: Path) -> Iterator[subprocess.Popen[str]]:
+    def _started(self, command: list[str], root: Path, path: str) -> Iterator[subprocess.Popen[str]]:
         """A process group of its own, none of which is left at the end."""
         with subprocess.Popen(
             command,
             cwd=root,
-            env={**os.environ, "PYTHONPATH": str(root)},
+            env={**os.environ, "PYTHONPATH": str(root), native.VARIABLE: path},
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,

@@ -101,7 +101,9 @@ class SimulatedProducer:
         self._metadata = SimpleNamespace(partitions_for_topic=lambda _topic: None)
         self._txn_manager = SimpleNamespace(_transaction_waiter=None, _pending_txn_offsets=[])
         self._sender = SimpleNamespace(sender_task=None)
-        self._message_accumulator = SimpleNamespace(_batches={}, _pending_batches=[])
+        self._message_accumulator = SimpleNamespace(
+            _batches={}, _pending_batches=[], _batch_size=max_batch_size, _compression_type=0
+        )
 
     @staticmethod
     async def _nothing() -> None:

@@ -7,7 +7,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from ringfence_kafka.errors import PrerequisiteError
+from ringfence_kafka.slices import Steps
 from tables import codec
+from tables.chunks import ChunkKeys
 from tables.codec import Slot
 from tables.store import StaleEpochError, StoredState
 
@@ -84,6 +86,18 @@ class MemoryStore:
     def slots_of(self, ring_keys: Sequence[bytes]) -> list[Slot | None]:
         known = self._files.slots
         return [codec.decode_ring(each, known[each]) if each in known else None for each in ring_keys]
+
+    def chunk_slots(self, capacity: int, sequences: Iterable[int]) -> dict[int, Slot]:
+        """None: records are no bytes here, and so they are not the core's."""
+        return {}
+
+    def finding_chunks(self) -> Steps[None]:
+        """Nothing."""
+        yield
+
+    def chunk_keys(self) -> ChunkKeys:
+        """None, for the same reason."""
+        return ChunkKeys(())
 
     def sequences(self, ids: Sequence[bytes]) -> list[int | None]:
         return [self._files.index.get(each) for each in ids]

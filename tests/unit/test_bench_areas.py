@@ -2,7 +2,7 @@
 
 import pytest
 
-from bench.areas import ASYNCIO, BUILD, LANES, OTHER, PRODUCE, UNPACK, VERDICTS, Frame, area_of
+from bench.areas import ASYNCIO, BUILD, CORE, LANES, OTHER, PRODUCE, UNPACK, VERDICTS, Frame, area_of
 
 LOOP = Frame("/lib/python3.11/asyncio/base_events.py", "BaseEventLoop._run_once")
 LANE = Frame("/src/agents/transactions.py", "Transactions.run")
@@ -19,6 +19,8 @@ LANE = Frame("/src/agents/transactions.py", "Transactions.run")
         (Frame("/lib/aiokafka/consumer/fetcher.py", "PartitionRecords._unpack_records"), UNPACK),
         (Frame("/src/tables/table.py", "LaneTable.record.<locals>.<listcomp>"), VERDICTS),
         (Frame("/src/tables/table.py", "LaneTable.apply"), LANES),
+        (Frame("/src/agents/native_path.py", "NativePath.plan"), CORE),
+        (Frame("/src/tables/native_index.py", "NativeIndex.add"), CORE),
         (Frame("<string>", "<lambda>"), LANES),
     ],
 )

@@ -49,6 +49,7 @@ class Lying:
 
     def __init__(self, *records: Record) -> None:
         self.left = deque(records)
+        self._records: dict[TopicPartition, Any] = {}
         self.asked: list[int] = []
 
     async def fetched_records(
@@ -84,7 +85,7 @@ async def test_read_up_to_a_batch() -> None:
     buffers = shared(1)
     records = [Record(each, None, b"v" * 10_000) for each in range(500)]
     lying = Lying(*records)
-    read: list[Record] = []
+    read: list[Any] = []
     held = []
     while lying.left:
         before = buffers.batch_bytes_max(tp(0))

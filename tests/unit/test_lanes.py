@@ -75,6 +75,9 @@ class Memory:
     def free(self) -> None:
         self.freed += 1
 
+    def unpack(self) -> None:
+        """It is as much as before."""
+
 
 @pytest.mark.parametrize("somebody_has_it", [False, True])
 async def test_memory_of_a_batch(

@@ -17,9 +17,13 @@ def test_patches_apply(mutant: Mutant) -> None:
     """Each old text stands exactly once in sources that are copied, and what comes out is other code, that compiles."""
     for file, source in mutant.sources(ROOT).items():
         assert file.split("/")[0] in COPIED
-        before = ast.parse((ROOT / file).read_text("utf-8"))
+        before = (ROOT / file).read_text("utf-8")
+        if file.endswith((".c", ".h")):
+            assert mutant.native
+            assert source != before
+            continue
 
-        assert ast.dump(ast.parse(source)) != ast.dump(before)
+        assert ast.dump(ast.parse(source)) != ast.dump(ast.parse(before))
 
 
 @every_mutant

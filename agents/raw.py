@@ -1,0 +1,123 @@
+"""Records of a fetch as they lie in its bytes: each is made when somebody looks at it, and mostly nobody does.
+
+What works on records one by one takes these as any others. What knows them (:mod:`agents.native_path`) has the core go over them.
+"""
+
+import logging
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, overload
+
+import native
+from agents.content import Record
+
+if TYPE_CHECKING:
+    from native._core import Records
+
+log: Final = logging.getLogger("ringfence.lane")
+
+Decompress = Callable[[int, bytes], bytes | None]
+
+
+class RawRecord(NamedTuple):
+    """One of them. The order is the core's."""
+
+    offset: int
+    timestamp: int
+    key: bytes | None
+    value: bytes | None
+    headers: Sequence[tuple[str, bytes | None]]
+
+
+class RawRecords(Sequence[Record]):
+    """In order of their offsets."""
+
+    __slots__ = ("core",)
+
+    def __init__(self, core: "Records") -> None:
+        self.core = core
+
+    def __len__(self) -> int:
+        return len(self.core)
+
+    @overload
+    def __getitem__(self, index: int) -> Record: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[Record]: ...
+    def __getitem__(self, index: int | slice) -> Record | Sequence[Record]:
+        if isinstance(index, slice):
+            begin, end, step = index.indices(len(self.core))
+            return RawRecords(self.core.slice(begin, end)) if step == 1 else list(self)[index]
+        return RawRecord._make(self.core[range(len(self.core))[index]])
+
+    def __iter__(self) -> Iterator[Record]:
+        core = self.core
+        return (RawRecord._make(core[number]) for number in range(len(core)))
+
+
+class Part(NamedTuple):
+    """Of a fetch."""
+
+    records: RawRecords
+    end: int
+    """Where the next part, or the next fetch, begins."""
+    more: bool
+    """There is a next part."""
+
+
+def parse(
+    data: bytes,
+    begin: int,
+    aborted: Sequence[tuple[int, int]],
+    decompress: Decompress,
+    *,
+    committed: bool = True,
+    start: int | None = None,
+    records_max: int = sys.maxsize,
+    bytes_max: int = sys.maxsize,
+) -> Part | None:
+    """Committed records of a fetch: all, or those of the next record batches until there are enough.
+
+    Args:
+        data: Record batches as the broker sent them.
+        begin: Where the fetch began: nothing below is wanted.
+        aborted: Producer and first offset of each aborted transaction, in order of the offsets.
+        decompress: Codec and bytes → the bytes; None = somebody else is to say what is wrong with them.
+        committed: False: what was aborted, and what is not decided, is wanted too.
+        start: Where the part before this one ended; None = there is none.
+        records_max: So many are enough.
+        bytes_max: So many bytes of decompressed batches are enough, too.
+
+    Returns:
+        None = it is for aiokafka to read: there is no core, or something in it is unusual.
+    """
+    if native.core is None:
+        return None
+    start = begin if start is None else start
+    try:
+        found = native.core.parse(
+            data, begin, start, list(aborted), committed, decompress, records_max, bytes_max
+        )
+    except Exception:
+        log.exception("the native core failed: this fetch is read in Python; internal error, please report")
+        return None
+    return None if found is None else Part(RawRecords(found[0]), found[1], found[2])
+
+
+def joined(first: Sequence[Record], later: Sequence[Record]) -> Sequence[Record]:
+    """Both, in that order."""
+    if isinstance(first, RawRecords) and isinstance(later, RawRecords):
+        return RawRecords(first.core.joined(later.core))
+    return [*first, *later]
+
+
+def since(records: Sequence[Record], offset: int) -> Sequence[Record]:
+    """Those from an offset on."""
+    if isinstance(records, RawRecords):
+        return RawRecords(records.core.since(offset))
+    return [each for each in records if each.offset >= offset]
+
+
+def plain(records: Sequence[Record]) -> Any:
+    """What the core goes over; None = it cannot."""
+    return records.core if isinstance(records, RawRecords) and native.core is not None else None

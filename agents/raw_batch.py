@@ -1,0 +1,112 @@
+"""A record batch that the core has filled, in the place of aiokafka's builder of one."""
+
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, Final, NamedTuple
+
+from aiokafka import codec
+from aiokafka.record.util import encode_varint
+
+import native
+from ringfence_kafka.producer import BatchForm
+
+HEADER_BYTES: Final = 61
+_TRANSACTIONAL: Final = 0x10
+_NULL: Final = b"\x01"
+_ENCODERS: Final[Mapping[int, Callable[[bytes], bytes]]] = {
+    1: codec.gzip_encode, 2: codec.snappy_encode, 3: codec.lz4_encode, 4: codec.zstd_encode,
+}  # fmt: skip
+
+
+class Filled(NamedTuple):
+    """As the core returns it."""
+
+    partition: int
+    buffer: bytearray
+    """The records, behind room for the header."""
+    record_count: int
+    first_timestamp: int
+    max_timestamp: int
+
+
+class RawBatch:
+    """What aiokafka's producer asks of a ``BatchBuilder``, and :meth:`append` of a record without headers."""
+
+    def __init__(self, form: BatchForm, filled: Filled | None = None) -> None:
+        """With what is in it already."""
+        _, self._buffer, self._count, self._first, self._max = filled or Filled(
+            0, bytearray(HEADER_BYTES), 0, 0, 0
+        )
+        self._form = form
+        self._state = (-1, -1, 0)
+        self._closed = self._built = False
+
+    @property
+    def max_timestamp(self) -> int:
+        """The largest of its records', ms."""
+        return self._max
+
+    def append(
+        self, *, timestamp: int | None, key: bytes | None, value: bytes | None, headers: Any = ()
+    ) -> int | None:
+        """Append a record; None = it does not fit."""
+        if headers:
+            raise NotImplementedError("the core writes records with headers")
+        if self._closed:
+            return None
+        timestamp = int(time.time() * 1000) if timestamp is None else timestamp
+        if not self._count:
+            self._first = self._max = timestamp
+        body = bytearray(1)
+        encode_varint(timestamp - self._first, body.append)
+        encode_varint(self._count, body.append)
+        for each in (key, value):
+            if each is None:
+                body += _NULL
+            else:
+                encode_varint(len(each), body.append)
+                body += each
+        encode_varint(0, body.append)
+        length = bytearray()
+        encode_varint(len(body), length.append)
+        if self._count and len(self._buffer) + len(length) + len(body) >= self._form.bytes_max:
+            self.close()
+            return None
+        self._buffer += length
+        self._buffer += body
+        self._max = max(self._max, timestamp)
+        self._count += 1
+        return self._count
+
+    def close(self) -> None:
+        """Take no more."""
+        self._closed = True
+
+    def closed(self) -> bool:
+        """Whether it takes no more."""
+        return self._closed
+
+    def size(self) -> int:
+        """Bytes so far, header included."""
+        return len(self._buffer)
+
+    def record_count(self) -> int:
+        """Records so far."""
+        return self._count
+
+    def _set_producer_state(self, producer_id: int, producer_epoch: int, base_sequence: int) -> None:
+        self._state = (producer_id, producer_epoch, base_sequence)
+
+    def _build(self) -> bytearray:
+        """The whole batch; aiokafka asks for it each time it sends it."""
+        self.close()
+        if not self._built:
+            self._built = True
+            compression = self._form.compression
+            if compression:
+                # Larger or not, as aiokafka does it.
+                self._buffer[HEADER_BYTES:] = _ENCODERS[compression](bytes(self._buffer[HEADER_BYTES:]))
+            assert native.core is not None  # noqa: S101 - it has filled this
+            attributes = _TRANSACTIONAL | compression
+            native.core.seal(self._buffer, self._count, self._first, self._max, attributes, *self._state)
+        return self._buffer

@@ -1,0 +1,43 @@
+"""The native core: record batches parsed, judged and built without an object a record.
+
+It is an extension in C, built by ``make setup`` where a compiler is. The path in Python is the reference: it does whatever the core
+leaves to it, everything where there is no core, and everything with ``RINGFENCE_NATIVE=off`` in the environment.
+"""
+
+import os
+from types import ModuleType
+from typing import Final
+
+VARIABLE: Final = "RINGFENCE_NATIVE"
+_INTERFACE: Final = 2
+"""As in src/module.c: what an earlier build has left may be another."""
+_VALUES: Final = {"": True, "on": True, "off": False}
+
+
+def _load() -> tuple[ModuleType | None, str]:
+    if not _VALUES.get(os.environ.get(VARIABLE, ""), True):
+        return None, f"Python, by {VARIABLE}=off"
+    try:
+        from native import _core  # noqa: PLC0415 - it may not be there
+    except ImportError as error:
+        missing = isinstance(error, ModuleNotFoundError)
+        return None, "Python: the native core is not built" + (
+            "" if missing else f" for this machine ({error})"
+        )
+    if getattr(_core, "INTERFACE", None) != _INTERFACE:
+        return None, "Python: the native core is of another version"
+    return _core, "native core"
+
+
+def fault() -> str | None:
+    """What is wrong with the environment variable, and the way out."""
+    value = os.environ.get(VARIABLE, "")
+    return (
+        None
+        if value in _VALUES
+        else f"environment: {VARIABLE} = {value!r} is neither on nor off: unset it, or set one of these"
+    )
+
+
+core, spoken = _load()
+"""The extension, None = Python does it all; and that in words."""

@@ -1,0 +1,205 @@
+/* What becomes of records, and the record batches of it: agents/path.py, agents/emitter.py and tables/ring.py in one, for what is plain.
+ *
+ * Those are the reference. Whatever is not plain - an envelope, a hop, a record that is at home elsewhere or too large - is theirs:
+ * then nothing is said here, and nothing is changed in any case. */
+#include "plan.h"
+
+/* -- rules ---------------------------------------------------------------------------------------------------- */
+
+static int names_of(PyObject *tuple, Name *names, int *count, int most) {
+    *count = (int)PyTuple_GET_SIZE(tuple);
+    if (*count > most) return PyErr_Format(PyExc_ValueError, "more than %d names", most), 0;
+    for (int i = 0; i < *count; i++) {
+        char *bytes;
+        Py_ssize_t length;
+        if (PyBytes_AsStringAndSize(PyTuple_GET_ITEM(tuple, i), &bytes, &length) < 0) return 0;
+        names[i] = (Name){(const uint8_t *)bytes, length};
+    }
+    return 1;
+}
+
+static int rules_of(PyObject *tuple, Rules *rules) {
+    PyObject *ids, *ours, *special;
+    if (!PyArg_ParseTuple(tuple, "iO!z#y#O!O!y#y#y#iipinnO", &rules->id_from, &PyTuple_Type, &ids,
+                          &rules->group_header.bytes, &rules->group_header.length, &rules->default_group.bytes,
+                          &rules->default_group.length, &PyTuple_Type, &ours, &PyTuple_Type, &special,
+                          &rules->source_header.bytes, &rules->source_header.length, &rules->key_header.bytes,
+                          &rules->key_header.length, &rules->place.bytes, &rules->place.length, &rules->partition,
+                          &rules->homes, &rules->crc32, &rules->targets, &rules->batch_bytes, &rules->bytes_max,
+                          &rules->encode))
+        return 0;
+    return names_of(ids, rules->ids, &rules->ids_count, NAMES_MAX) &&
+           names_of(ours, rules->ours, &rules->ours_count, NAMES_MAX) &&
+           names_of(special, rules->special, &rules->special_count, NAMES_MAX);
+}
+
+static inline int is_name(const Name *name, const uint8_t *bytes, int32_t length) {
+    return length == name->length && memcmp(bytes, name->bytes, (size_t)length) == 0;
+}
+
+static int is_one_of(const Name *names, int count, const uint8_t *bytes, int32_t length) {
+    for (int i = 0; i < count; i++)
+        if (is_name(&names[i], bytes, length)) return 1;
+    return 0;
+}
+
+/* -- reading: ID, group, home --------------------------------------------------------------------------------- */
+
+/* A number that was looked at before. */
+static inline int32_t read_length(const uint8_t **at) {
+    uint64_t value = **at & 0x7f;
+    for (unsigned shift = 7; *(*at)++ & 0x80; shift += 7) value |= (uint64_t)(**at & 0x7f) << shift;
+    return (int32_t)((int64_t)(value >> 1) ^ -(int64_t)(value & 1));
+}
+
+static inline uint32_t hash_of(const Rules *rules, Part key) {
+    return rules->crc32 ? crc32_zlib(key.bytes, (size_t)key.length)
+                        : murmur2(key.bytes, (size_t)key.length) & 0x7fffffffu;
+}
+
+/* Of repeated headers the last counts. 0 = not plain. */
+static int scan_headers(const Rules *rules, const uint8_t *bytes, const Record *record, Part *ids, Scan *scan) {
+    const uint8_t *at = bytes + record->headers;
+    for (int32_t i = 0; i < record->headers_count; i++) {
+        int32_t name_length = read_length(&at);
+        const uint8_t *name = at;
+        at += name_length;
+        Part value = {NULL, read_length(&at)};
+        value.bytes = at;
+        if (value.length > 0) at += value.length;
+        for (int each = 0; each < rules->ids_count; each++)
+            if (is_name(&rules->ids[each], name, name_length)) ids[each] = value;
+        if (rules->group_header.bytes != NULL && is_name(&rules->group_header, name, name_length)) scan->group = value;
+        if (name_length && name[0] == '_') {
+            if (is_one_of(rules->special, rules->special_count, name, name_length)) return 0;
+            if (is_one_of(rules->ours, rules->ours_count, name, name_length)) scan->ours++;
+        }
+    }
+    return 1;
+}
+
+static int scan_record(const Rules *rules, const uint8_t *bytes, const Record *record, Scan *scan) {
+    Part ids[NAMES_MAX];
+    for (int i = 0; i < rules->ids_count; i++) ids[i] = NOTHING;
+    *scan = (Scan){.id = NOTHING, .group = NOTHING};
+    if (!scan_headers(rules, bytes, record, ids, scan)) return 0;
+    Part key = {bytes + record->key, record->key_length}, value = {bytes + record->value, record->value_length};
+    if (rules->id_from == FROM_KEY) scan->id = key;
+    else if (rules->id_from == FROM_VALUE) scan->id = value;
+    else
+        for (int i = 0; i < rules->ids_count && scan->id.length < 0; i++) scan->id = ids[i];
+    if (rules->group_header.bytes == NULL) scan->group = key;
+    else if (scan->group.length <= 0) scan->group = (Part){rules->default_group.bytes, (int32_t)rules->default_group.length};
+    scan->digest = scan->id.length > ID_BYTES_MAX || (rules->id_from == FROM_VALUE && scan->id.length >= 0);
+    if (scan->group.length >= 0) {
+        scan->hash = hash_of(rules, scan->group);
+        return (int)(scan->hash % (uint32_t)rules->homes) == rules->partition;
+    }
+    if (scan->id.length < 0) return 1;
+    return !scan->digest && (int)(hash_of(rules, scan->id) % (uint32_t)rules->homes) == rules->partition;
+}
+
+/* -- verdicts ------------------------------------------------------------------------------------------------- */
+
+static PyObject *encoded_id(const Rules *rules, const Scan *scan) {
+    if (scan->digest) {
+        PyObject *digest = PyObject_CallFunction(rules->encode, "y#", scan->id.bytes, (Py_ssize_t)scan->id.length);
+        if (digest != NULL && !PyBytes_CheckExact(digest)) {
+            Py_CLEAR(digest);
+            PyErr_SetString(PyExc_TypeError, "an encoded ID is bytes");
+        }
+        return digest;
+    }
+    PyObject *bytes = PyBytes_FromStringAndSize(NULL, 1 + (Py_ssize_t)scan->id.length);
+    if (bytes != NULL) {
+        PyBytes_AS_STRING(bytes)[0] = 0;
+        memcpy(PyBytes_AS_STRING(bytes) + 1, scan->id.bytes, (size_t)scan->id.length);
+    }
+    return bytes;
+}
+
+/* The place in the table of this batch's new IDs where this one stands, or belongs. */
+static size_t place_of(const Work *work, PyObject *id, size_t hash) {
+    size_t place = hash & work->mask;
+    for (; work->fresh[place]; place = (place + 1) & work->mask) {
+        PyObject *other = PyList_GET_ITEM(work->new_ids, work->fresh[place] - 1);
+        if (PyBytes_GET_SIZE(other) == PyBytes_GET_SIZE(id) &&
+            memcmp(PyBytes_AS_STRING(other), PyBytes_AS_STRING(id), (size_t)PyBytes_GET_SIZE(id)) == 0)
+            break;
+    }
+    return place;
+}
+
+/* The sequence by which an ID is known, by this batch or the index; -1 = it is not, -2 = an error. */
+static long long known_as(const Work *work, PyObject *id, size_t place) {
+    if (work->fresh[place]) return work->first + work->fresh[place] - 1;
+    PyObject *known = PyDict_GetItemWithError(work->sequences, id);
+    if (known == NULL) return PyErr_Occurred() ? -2 : -1;
+    long long sequence = PyLong_AsLongLong(known);
+    return sequence == -1 && PyErr_Occurred() ? -2 : sequence;
+}
+
+/* One after the other, by the running head: as Ring.check(). */
+static int judge(Work *work) {
+    const Rules *rules = &work->rules;
+    for (Py_ssize_t i = 0; i < work->count; i++) {
+        Scan *scan = &work->scans[i];
+        scan->verdict = UNCHECKED;
+        if (work->capacity == 0 || scan->id.length < 0) continue;
+        PyObject *id = encoded_id(rules, scan);
+        if (id == NULL) return 0;
+        size_t place = place_of(work, id, (size_t)PyObject_Hash(id));
+        long long known = known_as(work, id, place);
+        long long head = work->first + PyList_GET_SIZE(work->new_ids);
+        if (known >= 0 && known >= head - work->capacity && known >= work->floor) {
+            scan->verdict = DUPLICATE;
+        } else if (known != -2) {
+            scan->verdict = ACCEPTED;
+            if (PyList_Append(work->new_ids, id) == 0) {
+                work->fresh[place] = (int32_t)PyList_GET_SIZE(work->new_ids);
+                work->owners[work->fresh[place] - 1] = (int32_t)i;
+            } else known = -2;
+        }
+        Py_DECREF(id);
+        if (known == -2) return 0;
+    }
+    return 1;
+}
+
+/* Records for which the interpreter lock is let go of: for fewer, getting it back may take longer than they do. */
+enum { RELEASED_FROM = 256 };
+
+/* plan(records, rules, sequences, capacity, head, floor, spread, now)
+ *   -> (verdicts, new IDs, accepted batches, changelog batches, chunk, oldest timestamp) | None */
+PyObject *plan(PyObject *module, PyObject *args) {
+    (void)module;
+    PyObject *records, *rules, *result = NULL;
+    Work work = {0};
+    if (!PyArg_ParseTuple(args, "O!O!O!LLLiL", &RecordsType, &records, &PyTuple_Type, &rules, &PyDict_Type,
+                          &work.sequences, &work.capacity, &work.first, &work.floor, &work.spread, &work.now))
+        return NULL;
+    work.records = (Records *)records;
+    work.count = work.records->count;
+    if (!rules_of(rules, &work.rules)) return NULL;
+    if (!work_begin(&work)) goto done;
+    int plain = 1;
+    PyThreadState *released = work.count >= RELEASED_FROM ? PyEval_SaveThread() : NULL;
+    for (Py_ssize_t i = 0; i < work.count && plain; i++) {
+        const Record *record = &work.records->records[i];
+        plain = scan_record(&work.rules, work.places[record->buffer], record, &work.scans[i]);
+        if (record->timestamp < work.oldest) work.oldest = record->timestamp;
+    }
+    if (released != NULL) PyEval_RestoreThread(released);
+    if (plain) {
+        if (!judge(&work)) goto done;
+        work.ids = PySequence_Fast_ITEMS(work.new_ids);
+        released = work.count >= RELEASED_FROM ? PyEval_SaveThread() : NULL;
+        plain = build_accepted(&work) && build_slots(&work);
+        if (released != NULL) PyEval_RestoreThread(released);
+    }
+    if (work.failed) PyErr_NoMemory();
+    else result = plain ? work_result(&work) : Py_NewRef(Py_None);
+done:
+    work_end(&work);
+    return result;
+}

@@ -1,0 +1,77 @@
+/* One batch of records on its way from what was parsed to what is written. */
+#ifndef RINGFENCE_PLAN_H
+#define RINGFENCE_PLAN_H
+
+#include "core.h"
+
+enum { FROM_HEADER = 0, FROM_KEY = 1, FROM_VALUE = 2 };
+enum { ACCEPTED = 0, DUPLICATE = 1, UNCHECKED = 2 };
+enum { NAMES_MAX = 16, ID_BYTES_MAX = 256 };
+/* Of the changelog, see tables/codec.py. */
+enum { KIND_RING = 1, RING_KEY_BYTES = 9, RING_VALUE_BYTES = 29, FORMAT_VERSION = 1 };
+
+typedef struct {
+    const uint8_t *bytes;
+    Py_ssize_t length;
+} Name;
+
+/* Length -1 = null. */
+typedef struct {
+    const uint8_t *bytes;
+    int32_t length;
+} Part;
+#define NOTHING ((Part){NULL, -1})
+
+/* How one address is configured, and where its lane is. */
+typedef struct {
+    int id_from;
+    Name ids[NAMES_MAX], ours[NAMES_MAX], special[NAMES_MAX];
+    int ids_count, ours_count, special_count;
+    Name group_header; /* NULL = the key is the group */
+    Name default_group, source_header, key_header;
+    Name place; /* of _RF_SOURCE, up to the offset */
+    int partition, homes, targets, crc32;
+    Py_ssize_t batch_bytes, bytes_max;
+    PyObject *encode; /* makes the stored form of an ID that is kept as its digest */
+} Rules;
+
+typedef struct {
+    Part id, group;
+    uint32_t hash; /* of the group */
+    int32_t ours;  /* headers that are left out */
+    uint8_t digest, verdict;
+} Scan;
+
+typedef struct {
+    Rules rules;
+    Records *records;
+    Py_ssize_t count;
+    PyObject *sequences;
+    long long capacity, first, floor, now;
+    int spread;
+    const uint8_t **places; /* the bytes of each buffer */
+    Scan *scans;
+    int32_t *fresh; /* hash table: 1 + number of a new ID */
+    size_t mask;
+    int32_t *owners; /* of each new ID the record that it came with */
+    PyObject *new_ids;
+    PyObject **ids;
+    int64_t oldest;
+    Batch *batches; /* of the accepted topic, in the order in which they were begun */
+    size_t batches_count, batches_room;
+    int32_t *open; /* 1 + number of the batch that is being filled, by partition */
+    size_t *full;  /* numbers of those that are full, in that order */
+    size_t full_count, full_room;
+    Batch *slots; /* of the changelog */
+    size_t slots_count, slots_room;
+    Buffer chunk;
+    int failed; /* no memory */
+} Work;
+
+int work_begin(Work *work);
+void work_end(Work *work);
+PyObject *work_result(Work *work);
+int build_accepted(Work *work);
+int build_slots(Work *work);
+
+#endif

@@ -1,0 +1,166 @@
+"""The core reads of a fetch what aiokafka reads of it, or leaves it to aiokafka."""
+
+import struct
+
+import pytest
+from aiokafka import TopicPartition
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import native
+from agents import raw
+from agents.batch import Record
+from app.worker.raw_fetch import _decompress
+from ringfence_kafka.records import KeptRecords, TolerantRecords
+from tests.support.raw import LOG_APPEND_TIME, TRANSACTIONAL, Stored, checked, marker, stored
+
+pytestmark = pytest.mark.skipif(native.core is None, reason=native.spoken)
+
+Seen = tuple[int, int, bytes | None, bytes | None, tuple[tuple[str, bytes | None], ...]]
+Read = tuple[list[Seen], int]
+COMMITTED = 1
+
+some_bytes = st.none() | st.binary(max_size=12) | st.binary(min_size=60, max_size=200)
+SELDOM = st.integers(0, 7).map(lambda drawn: drawn == 7)
+names = st.sampled_from(["_AMQ_DUPL_ID", "a", "", "_RF_SOURCE", "b" * 70])
+odd_names = names | st.text(max_size=5)
+times = st.integers(0, 2**41)
+odd_times = times | st.integers(-(2**40), 2**62)
+
+
+@st.composite
+def fetches(draw: st.DrawFn) -> tuple[bytes, int, list[tuple[int, int]]]:
+    """Bytes, where the fetch begins, and aborted transactions."""
+    data, aborted, offset = b"", [], draw(st.integers(0, 2**40))
+    begin = offset
+    # One record that is not usual makes the whole fetch aiokafka's.
+    name, time = (odd_names, odd_times) if draw(SELDOM) else (names, times)
+    headers = st.lists(st.tuples(name, some_bytes), max_size=3)
+    for _ in range(draw(st.integers(1, 4))):
+        first, records = offset, []
+        for _ in range(draw(st.integers(1, 5))):
+            offset += draw(st.sampled_from([0, 0, 0, 1, 200]))
+            records.append(Stored(offset, draw(time), draw(some_bytes), draw(some_bytes), draw(headers)))
+            offset += 1
+        codec, producer = draw(st.sampled_from([0, 0, 0, 1, 2, 3, 4])), draw(st.sampled_from([-1, 7, 8]))
+        flags = draw(st.sampled_from([0, LOG_APPEND_TIME])) | (TRANSACTIONAL if producer > 0 else 0)
+        offset += draw(st.sampled_from([0, 0, 3]))
+        if not data:
+            begin = draw(st.integers(first, offset - 1))  # a broker sends the batch that holds it
+        data += stored(records, codec, producer, flags, offset)
+        if producer > 0:
+            abort = draw(st.booleans())
+            data += marker(offset, producer, abort=abort)
+            offset += 1
+            if abort:
+                aborted.append((producer, first))
+    return data, begin, aborted
+
+
+def _seen(record: Record) -> Seen:
+    return record.offset, record.timestamp, record.key, record.value, tuple(record.headers)
+
+
+def by_aiokafka(data: bytes, begin: int, aborted: list[tuple[int, int]], level: int) -> Read | None:
+    """None = it cannot be read, or not as it is."""
+    records = TolerantRecords(
+        TopicPartition("t", 0),
+        KeptRecords(data),
+        list(aborted),
+        begin,
+        None,
+        None,
+        True,
+        level,
+    )
+    try:
+        found = [_seen(each) for each in records]
+    except Exception:  # noqa: BLE001 - whatever it is, the core has to leave it to this
+        return None
+    cut = records.next_fetch_offset
+    return (found, cut) if not records.malformed else None
+
+
+def by_core(data: bytes, begin: int, aborted: list[tuple[int, int]], level: int) -> Read | None:
+    found = raw.parse(data, begin, aborted, _decompress, committed=level == COMMITTED)
+    return None if found is None else ([_seen(each) for each in found[0]], found[1])
+
+
+@settings(derandomize=True, max_examples=300, deadline=None)
+@given(fetches(), st.sampled_from([0, COMMITTED]))
+def test_same_records(fetch: tuple[bytes, int, list[tuple[int, int]]], level: int) -> None:
+    """Keys, values, headers in order, both kinds of time, gaps, all codecs, aborted transactions, markers, stretches without records."""
+    data, begin, aborted = fetch
+    core, reference = by_core(data, begin, aborted, level), by_aiokafka(data, begin, aborted, level)
+
+    assert core is None or core == reference
+    if core is None and reference is not None:
+        everything = by_aiokafka(data, 0, [], 0)  # what lies below the fetch's begin, too
+        assert everything is None or not all(map(_is_usual, everything[0]))
+
+
+@settings(max_examples=200, deadline=None)
+@given(fetches(), st.integers(1, 6), st.integers(1, 1_000))
+def test_parts_are_the_whole(
+    fetch: tuple[bytes, int, list[tuple[int, int]]], records_max: int, bytes_max: int
+) -> None:
+    """Read part by part, with what is known of transactions in all of them: the same records, and the same end."""
+    data, begin, aborted = fetch
+    whole = by_core(data, begin, aborted, COMMITTED)
+    found: list[Seen] = []
+    start, more = begin, True
+    while more:
+        part = raw.parse(
+            data, begin, aborted, _decompress, start=start, records_max=records_max, bytes_max=bytes_max
+        )
+        if part is None:
+            assert whole is None
+            return
+        found += map(_seen, part.records)
+        assert part.end > start
+        _, start, more = part
+
+    assert whole is None or (found, start) == whole
+
+
+def _is_usual(record: Seen) -> bool:
+    return record[1] >= 0 and all(name.isascii() for name, _ in record[4])
+
+
+@settings(derandomize=True, max_examples=400, deadline=None)
+@given(fetches(), st.data())
+def test_damage(fetch: tuple[bytes, int, list[tuple[int, int]]], more: st.DataObject) -> None:
+    """Bytes that are changed, cut off or added, under a checksum that fits or does not: the same records, or none by the core."""
+    data, begin, aborted = fetch
+    damaged = bytearray(data)
+    for _ in range(more.draw(st.integers(1, 3))):
+        damaged[more.draw(st.integers(0, len(damaged) - 1))] = more.draw(st.integers(0, 255))
+    damaged = damaged[: more.draw(st.integers(len(damaged) // 2, len(damaged)))]
+    if more.draw(st.booleans()) and len(damaged) >= 61:
+        (length,) = struct.unpack_from(">i", damaged, 8)
+        if 49 <= length <= len(damaged) - 12:
+            damaged[: 12 + length] = checked(damaged[: 12 + length])
+    read = bytes(damaged)
+    core = by_core(read, begin, aborted, COMMITTED) if KeptRecords(read).has_next() else None
+
+    assert core is None or core == by_aiokafka(read, begin, aborted, COMMITTED)
+
+
+def test_slices_and_joins() -> None:
+    """Parts of records, and those of two fetches, are what lists of them would be."""
+    first = [Stored(each, key=b"%d" % each) for each in (3, 4, 9)]
+    later = [Stored(each, key=b"%d" % each, headers=[("h", None)]) for each in (10, 12)]
+    one, two = (raw.parse(stored(each), 0, [], _decompress) for each in (first, later))
+    assert one is not None
+    assert two is not None
+    both = raw.joined(one[0], two[0])
+
+    assert isinstance(both, raw.RawRecords)
+    assert [each.key for each in both] == [b"3", b"4", b"9", b"10", b"12"]
+    assert [each.offset for each in both[1:4]] == [4, 9, 10]
+    assert [each.offset for each in both[::2]] == [3, 9, 12]
+    assert both[-1].headers == (("h", None),)
+    assert [each.offset for each in raw.since(both, 5)] == [9, 10, 12]
+    assert raw.since(both, 13) == raw.since(both[3:3], 0) or len(raw.since(both, 13)) == 0
+    with pytest.raises(IndexError):
+        both[5]

@@ -1,0 +1,341 @@
+"""The core decides and builds what the path in Python decides and builds of the same records, byte by byte."""
+
+from collections.abc import Sequence
+from pathlib import Path as Folder
+from typing import Any, NamedTuple
+from unittest.mock import patch
+
+import pytest
+from aiokafka.producer.message_accumulator import BatchBuilder
+from aiokafka.record import MemoryRecords
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import native
+from agents.batch import FetchedBatch
+from agents.changelog import changelog_batches
+from agents.emitter import Emitter, Outputs, TooLargeError
+from agents.native_path import NativePath
+from agents.path import Outcome, Path
+from agents.raw import RawRecords, parse
+from ringfence_kafka import wire
+from ringfence_kafka.config.load import validate
+from ringfence_kafka.config.settings import AddressSettings
+from ringfence_kafka.producer import BatchForm, Outgoing
+from tables.codec import Slot, encode_id
+from tables.native_index import NativeIndex
+from tables.ring import ResidentIndex, Ring, Verdict
+from tables.table import Change, LaneTable, TableOptions
+from tests.support.raw import Stored, stored
+
+pytestmark = pytest.mark.skipif(native.core is None, reason=native.spoken)
+
+CHANGELOG, FORWARD = "app-orders-changelog", "app-orders-forward"
+NOW_S = 1_700_000_000.5
+PRODUCER = (4711, 3, 17)
+
+
+class Written(NamedTuple):
+    """All that is to be seen of a batch."""
+
+    outputs: list[tuple[str, int, bool, bytes]]
+    changelog: list[tuple[str, int, int, list[tuple[bytes | None, bytes | None]]]]
+    """Without the times: aiokafka's builder looks at a clock of its own."""
+    slots: list[tuple[bytes, bytes]]
+    counts: tuple[int, int, int]
+    meta: Any
+    ring: tuple[int, int, dict[bytes, int], list[bytes | None]]
+    quarantined: int
+
+
+class Table(LaneTable):
+    """Without RocksDB: of no original it is known where it stands."""
+
+    def find(self, sequences: Sequence[int]) -> list[Slot | None]:
+        return [None] * len(sequences)
+
+
+class World:
+    """An address, its topics, and one lane of it: twice, in Python and with the core."""
+
+    def __init__(
+        self, address: dict[str, Any], form: BatchForm, bytes_max: int, counts: tuple[int, int], floor: int
+    ) -> None:
+        self.address: AddressSettings = validate({"addresses": [{"name": "orders", **address}]}).addresses[0]
+        self.form = form
+        accepted, topics = self.address.accepted_topic, self.address.topics("app")
+        sizes = dict.fromkeys(topics.values(), 2**20) | {accepted: bytes_max}
+        self.outputs = Outputs(
+            dict.fromkeys(topics.values(), 4) | {accepted: counts[1], "orders": counts[0]},
+            sizes,
+            {accepted: 60_000.0},
+        )
+        self.homes = counts[0]
+        self.python, self.core = (
+            self._lane(_index(ResidentIndex, floor), floor),
+            self._lane(_index(NativeIndex, floor), floor),
+        )
+        self.native_path = NativePath(
+            self.address,
+            0,
+            {"orders": counts[0], accepted: counts[1]},
+            CHANGELOG,
+            self.outputs,
+            self.core[1],
+            form,
+        )
+
+    def _lane(self, index: ResidentIndex, floor: int) -> tuple[LaneTable, Emitter, Path]:
+        table = Table(Folder("nowhere"), TableOptions(self.address.id_cache_size, 10**6))
+        table.ring = Ring(self.address.id_cache_size, floor, floor, index)
+        return table, Emitter(self.address, FORWARD, self.outputs), Path(self.address, 0, self.homes, FORWARD)
+
+    def _builder(self) -> Any:
+        return BatchBuilder(self.form.bytes_max, self.form.compression, is_transactional=1)
+
+    def by_python(self, batch: FetchedBatch) -> Written:
+        table, emitter, path = self.python
+        refused: dict[int, str] = {}
+        while True:
+            outcome = path.decide(batch, list(batch.records), table, refused)
+            try:
+                outputs = emitter.emit(outcome, self._builder)
+            except TooLargeError as error:
+                refused |= error.reasons
+                emitter._spread -= 1
+                continue
+            change = table.record(
+                outcome.checked, outcome.new_origins, {"orders": outcome.end}, {}, {}, outcome.judged
+            )
+            state = changelog_batches(CHANGELOG, 0, table, change, self._builder)
+            return _written(table, outcome, outputs, change, state)
+
+    def by_core(self, batch: FetchedBatch) -> Written | None:
+        table = self.core[0]
+        plan = self.native_path.plan(batch, batch.records, table)
+        if plan is None:
+            return None
+        change = table.record_slots(plan.outcome.checked, plan.slots, {"orders": batch.end}, {}, {})
+        state = self.native_path.closed_by_meta(plan.state, change)
+        return _written(table, plan.outcome, plan.outputs, change, state)
+
+    def follow_python(self, batch: FetchedBatch) -> Written:
+        """With the core's lane, what the path in Python says: as after the core has left it a batch."""
+        self.python, kept = (*self.core[:2], self.core[2]), self.python
+        try:
+            return self.by_python(batch)
+        finally:
+            self.python = kept
+
+
+def _index(kind: type[ResidentIndex], floor: int) -> ResidentIndex:
+    """With two IDs right below the floor: by the size of the ring alone they would be known."""
+    index = kind(max(0, floor - 2))
+    index.add(
+        index._low, [encode_id(b"%d" % each) for each in range(1, 3)][:floor], [0, 0][:floor], index._low
+    )
+    return index
+
+
+def _bytes(batches: Sequence[Outgoing]) -> list[tuple[str, int, bool, bytes]]:
+    found = []
+    for each in batches:
+        each.builder._set_producer_state(*PRODUCER)
+        found.append((each.topic, each.partition, each.aged, bytes(each.builder._build())))
+    return found
+
+
+def _timeless(batch: Outgoing) -> tuple[str, int, int, list[tuple[bytes | None, bytes | None]]]:
+    [(topic, partition, aged, encoded)] = _bytes([batch])
+    assert not aged
+    records = MemoryRecords(encoded).next_batch()
+    assert records is not None
+    assert records.validate_crc()
+    return topic, partition, records.attributes, [(each.key, each.value) for each in records]
+
+
+def _written(
+    table: LaneTable, outcome: Outcome, outputs: Sequence[Outgoing], change: Change, state: Sequence[Outgoing]
+) -> Written:
+    """Applies it, too."""
+    ring, index = table.ring, table.ring.index
+    assert isinstance(index, ResidentIndex)
+    ring.apply(change.checked)
+    table.meta = change.meta
+    counts = [outcome.checked.verdicts.count(each) for each in Verdict]
+    return Written(
+        _bytes(outputs),
+        [_timeless(each) for each in state],
+        list(change.slots),
+        (counts[0], counts[1], counts[2]),
+        change.meta._replace(incarnation=""),
+        (ring.head, index._low, dict(index._sequences), list(index._order)),
+        len(outcome.quarantined) + len(outcome.forwarded) + len(outcome.units),
+    )
+
+
+ids = st.sampled_from(
+    [b"1", b"1", b"2", b"2", b"3", b"4", b"5", b"", b"x" * 256, b"x" * 257, None]
+) | st.binary(max_size=3)
+keys = st.sampled_from([b"a", b"b", b"", b"group-7", b"k" * 63, b"k" * 64, None])
+values = st.sampled_from([b"", b"v", b"w" * 63, b"w" * 64, b"w" * 300, None])
+SELDOM = st.integers(0, 7).map(lambda drawn: drawn == 7)
+NAMES = [
+    "_AMQ_DUPL_ID",
+    "_HQ_DUPL_ID",
+    "group",
+    "other",
+    "",
+    wire.HEADER_SOURCE,
+    wire.HEADER_KEY,
+    wire.HEADER_ORIGINAL,
+]
+names = st.sampled_from(NAMES + ["_AMQ_DUPL_ID"] * 6)
+rare = st.sampled_from([wire.HEADER_TRANSACTION, wire.HEADER_HOP, "ä"])
+headers = st.lists(st.tuples(names, ids), max_size=4) | st.tuples(st.tuples(names, ids)).map(list)
+odd_headers = st.lists(st.tuples(names | rare, ids), max_size=3)
+times = st.integers(int(NOW_S * 1000) - 10, int(NOW_S * 1000)) | st.integers(0, 2**42)
+
+
+@st.composite
+def batches(draw: st.DrawFn) -> list[FetchedBatch]:
+    """Of one input, one behind the other."""
+    found, offset = [], draw(st.sampled_from([0, 95, 10**12]))
+    for _ in range(draw(st.integers(1, 4))):
+        records, begin = [], offset
+        # What is not plain makes its whole batch Python's.
+        some_headers = odd_headers if draw(SELDOM) else headers
+        for _ in range(draw(st.integers(1, 12))):
+            offset += draw(st.sampled_from([0, 0, 0, 2]))
+            records.append(Stored(offset, draw(times), draw(keys), draw(values), draw(some_headers)))
+            offset += 1
+        parsed = parse(stored(records), 0, [], lambda _codec, _data: None)
+        those = parsed[0] if parsed is not None else records
+        found.append(FetchedBatch("orders", 0, begin, offset, those, 0))
+    return found
+
+
+@st.composite
+def worlds(draw: st.DrawFn) -> World:
+    """Sizes at which batches are split and records are too large, and others."""
+    address = {
+        "id_cache_size": draw(st.sampled_from([0, 1, 2, 5, 1000])),
+        "duplicate_id_from": draw(st.sampled_from(["header", "header", "header", "key", "value"])),
+        **draw(
+            st.sampled_from(
+                [{}, {}, {"group_header": "group"}, {"group_header": "group", "default_group": "d"}]
+            )
+        ),
+        "partitioner": draw(st.sampled_from(["murmur2", "crc32"])),
+        "duplicates": "divert" if draw(SELDOM) else "drop",
+    }
+    form = BatchForm(draw(st.sampled_from([512 * 1024, 400, 700])), draw(st.sampled_from([0, 0, 0, 1, 4])))
+    counts = 2 if draw(SELDOM) else 1, draw(st.integers(1, 5))
+    return World(
+        address,
+        form,
+        350 if draw(SELDOM) else 2**20,
+        counts,
+        draw(st.sampled_from([0, 7, 7])),
+    )
+
+
+@settings(derandomize=True, max_examples=400, deadline=None)
+@given(worlds(), batches())
+def test_same_bytes(world: World, those: list[FetchedBatch]) -> None:
+    """Outputs, changelog, slots, ring, counts; and what the core leaves to Python leaves both lanes equal too."""
+    with patch("time.time", lambda: NOW_S):
+        for batch in those:
+            reference = world.by_python(batch)
+            core = world.by_core(batch)
+            if core is None:
+                core = world.follow_python(batch)
+            elif reference.quarantined:
+                raise AssertionError("the core has done what it does not know")
+
+            assert core == reference
+
+
+@settings(derandomize=True, max_examples=150, deadline=None)
+@given(
+    st.lists(
+        st.tuples(st.integers(0, 330), st.sampled_from([0, 63, 64, -64, -65, 8192, -(10**9), 10**12])),
+        min_size=2,
+        max_size=6,
+    ),
+    st.integers(10**12, 2**41),
+    st.integers(0, 330),
+)
+def test_batches_are_full_at_the_same_byte(sizes: list[tuple[int, int]], base: int, last: int) -> None:
+    """A record begins a new batch where aiokafka's builder would not take it: tried with a limit at, above and below the size of all."""
+    records = [
+        Stored(number, base + time, b"a", b"x" * size)
+        for number, (size, time) in enumerate([*sizes, (last, 0)])
+    ]
+    parsed = parse(stored(records), 0, [], lambda _codec, _data: None)
+    assert parsed is not None
+    batch = FetchedBatch("orders", 0, 0, len(records), parsed[0], 0)
+    with patch("time.time", lambda: NOW_S):
+        [whole] = World({"id_cache_size": 0}, BatchForm(2**20, 0), 2**20, (1, 1), 0).by_python(batch).outputs
+        for limit in (len(whole[3]) + each for each in (-1, 0, 1)):
+            world = World({"id_cache_size": 0}, BatchForm(limit, 0), 2**20, (1, 1), 0)
+
+            assert world.by_core(batch) == world.by_python(batch)
+
+
+def test_plain_traffic_is_the_cores() -> None:
+    """What most send is not left to Python: else nothing would be gained, and nobody would notice."""
+    world = World({}, BatchForm(512 * 1024, 0), 2**20, (1, 4), 0)
+    records = [
+        Stored(
+            each,
+            key=b"group-%d" % (each % 10),
+            headers=[("_AMQ_DUPL_ID", b"%d" % (each % 900)), ("trace", b"x")],
+        )
+        for each in range(1_000)
+    ]
+    parsed = parse(stored(records), 0, [], lambda _codec, _data: None)
+    assert parsed is not None
+    assert isinstance(parsed[0], RawRecords)
+    with patch("time.time", lambda: NOW_S):
+        batch = FetchedBatch("orders", 0, 0, 1_000, parsed[0], 0)
+        core, reference = world.by_core(batch), world.by_python(batch)
+
+    assert core is not None
+    assert core.counts == (900, 100, 0)
+    assert core == reference
+
+
+def test_a_core_that_fails(caplog: pytest.LogCaptureFixture) -> None:
+    """Its error is said, and Python does what it was to do: nothing stops for it."""
+    world = World({}, BatchForm(512 * 1024, 0), 2**20, (1, 4), 0)
+    encoded = stored([Stored(0)])
+    parsed = parse(encoded, 0, [], lambda _codec, _data: None)
+    assert parsed is not None
+    batch = FetchedBatch("orders", 0, 0, 1, parsed[0], 0)
+    world.native_path._rules = ()  # type: ignore[assignment]
+    with patch("agents.raw.native.core.parse", side_effect=ValueError("planted")):
+        read = parse(encoded, 0, [], lambda _codec, _data: None)
+
+    assert read is None
+    assert world.by_core(batch) is None
+    assert [each.message.split(":")[0] for each in caplog.records] == [
+        "the native core failed",
+        "the native core failed at orders/0 from offset 0 on",
+    ]
+
+
+def test_more_headers_of_ours_than_16_bits_count() -> None:
+    """However many a producer has forged, all are left out."""
+    world = World({"group_header": ""}, BatchForm(2**20, 0), 2**20, (1, 1), 0)
+    name = wire.HEADER_SOURCE
+    forged = Stored(0, key=b"g", headers=[(name, b"")] * 2**16)
+    parsed = parse(stored([forged]), 0, [], lambda _codec, _data: None)
+    assert parsed is not None
+    batch = FetchedBatch("orders", 0, 0, 1, parsed[0], 0)
+    with patch("time.time", lambda: NOW_S):
+        core, reference = world.by_core(batch), world.by_python(batch)
+
+    assert core is not None
+    assert core == reference
+    assert core.outputs[0][3].count(name.encode()) == 1

@@ -1,0 +1,71 @@
+"""Record batches as a broker stores them, made for tests."""
+
+import struct
+from collections.abc import Iterable, Sequence
+from typing import Any, Final, NamedTuple
+
+from aiokafka.record.default_records import DefaultRecordBatchBuilder
+from aiokafka.record.util import calc_crc32c
+
+from agents import raw
+from agents.raw import RawRecords
+
+CONTROL: Final = 0x20
+TRANSACTIONAL: Final = 0x10
+LOG_APPEND_TIME: Final = 0x08
+
+
+class Stored(NamedTuple):
+    """A record of a log."""
+
+    offset: int
+    timestamp: int = 1_700_000_000_000
+    key: bytes | None = b"group"
+    value: bytes | None = b"value"
+    headers: Sequence[tuple[str, bytes | None]] = ()
+
+
+def stored(
+    records: Sequence[Stored],
+    codec: int = 0,
+    producer_id: int = -1,
+    more_attributes: int = 0,
+    end: int | None = None,
+) -> bytes:
+    """One record batch; ``end``: the next batch's first offset, where that is not the one after the last record."""
+    base = records[0].offset
+    transactional = int(bool(more_attributes & TRANSACTIONAL))
+    builder = DefaultRecordBatchBuilder(2, codec, transactional, producer_id, 0, 0, 2**24)
+    for each in records:
+        builder.append(each.offset - base, each.timestamp, each.key, each.value, list(each.headers))
+    batch = bytearray(builder.build())
+    struct.pack_into(">q", batch, 0, base)
+    (attributes,) = struct.unpack_from(">h", batch, 21)
+    struct.pack_into(">h", batch, 21, attributes | more_attributes)
+    if end is not None:
+        struct.pack_into(">i", batch, 23, end - 1 - base)
+    return checked(batch)
+
+
+def checked(batch: bytearray) -> bytes:
+    """The batch with the checksum of what stands in it now."""
+    struct.pack_into(">I", batch, 17, calc_crc32c(bytes(batch[21:])))
+    return bytes(batch)
+
+
+def marker(offset: int, producer_id: int, *, abort: bool) -> bytes:
+    """What ends a transaction."""
+    record = Stored(offset, key=struct.pack(">hh", 0, int(not abort)), value=struct.pack(">hi", 0, 0))
+    return stored([record], 0, producer_id, CONTROL | TRANSACTIONAL)
+
+
+def as_stored(record: Any) -> Stored:
+    """A consumed record, as the log has it."""
+    return Stored(record.offset, record.timestamp, record.key, record.value, record.headers)
+
+
+def raw_records(records: Iterable[Any]) -> RawRecords | None:
+    """Consumed records as the core has them; None = there is no core, or it does not read these."""
+    those = [as_stored(each) for each in records]
+    found = raw.parse(stored(those), 0, [], lambda _codec, _data: None) if those else None
+    return None if found is None else found[0]

@@ -1,0 +1,171 @@
+"""Ring records of one transaction under one key."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tables import chunks, codec
+from tables.codec import Chunk, FormatError, Meta, Origin
+from tables.restore import Restore
+from tables.store import _STATE_KEY, Store, StoredState, Writes
+
+CAPACITY = 4
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    opened = Store(tmp_path / "lane")
+    opened.begin_epoch()
+    yield opened
+    opened.close()
+
+
+def _value(sequence: int, name: bytes = b"") -> bytes:
+    return codec.ring_value(sequence, b"\x00" + (name or b"%d" % sequence), Origin(0, sequence, 7))
+
+
+def _write(
+    store: Store, sequences: range, *, low: int = 0, slots: tuple[tuple[bytes, bytes], ...] = ()
+) -> None:
+    """A transaction's slots as a chunk, or with keys of their own; removes what is dead then."""
+    meta = Meta(CAPACITY, sequences.stop, 0, {}, {}, "incarnation")
+
+    def fill(writes: Writes) -> None:
+        if sequences:
+            key = chunks.key_of(CAPACITY, sequences[-1])
+            writes.put_chunk(key, Chunk.of(CAPACITY, map(_value, sequences)))
+            store.chunk_keys().add(key)
+        writes.put_slots(slots)
+        for key in store.chunk_keys().dead(low):
+            writes.delete_chunk(key)
+
+    store.write(store.epoch, StoredState(meta, 10, 1.0, indexed=False), fill)
+
+
+def _held(store: Store) -> dict[int, bytes]:
+    """ID by sequence, as a restore finds them."""
+    restore = Restore(store, store.epoch, resident=True)
+    for _ in restore.load():
+        pass
+    return {each.sequence: each.id for each in restore.slots()}
+
+
+def test_round_trip(store: Store) -> None:
+    """What is put as a chunk is read as ring records, and found by sequence in whatever chunk it is."""
+    _write(store, range(3))
+    _write(store, range(3, 6))
+
+    assert [value for _, value in store.slots()] == [_value(each) for each in range(6)]
+    found = store.chunk_slots(CAPACITY, [5, 0, 3, 6])
+    assert {each: slot.id for each, slot in found.items()} == {0: b"\x000", 3: b"\x003", 5: b"\x005"}
+    assert store.chunk_slots(CAPACITY + 1, [0]) == {}
+
+
+def test_dead_chunks_are_removed(store: Store, tmp_path: Path) -> None:
+    """A chunk goes when its last sequence is dead, and not before; known too after the store was opened again."""
+    _write(store, range(3))
+    store.close()
+    again = Store(tmp_path / "lane")
+    again.begin_epoch()
+    _write(again, range(3, 6), low=2)
+
+    assert sorted(codec.sequence_of(value) for _, value in again.slots()) == [0, 1, 2, 3, 4, 5]
+    _write(again, range(6, 7), low=3)
+
+    assert sorted(codec.sequence_of(value) for _, value in again.slots()) == [3, 4, 5, 6]
+    again.close()
+
+
+@pytest.mark.parametrize("chunk_first", [True, False])
+def test_of_slot_and_chunk_the_newer_counts(store: Store, chunk_first: bool) -> None:
+    """A restore writes slots with keys of their own beside chunks: whichever was written first."""
+    key = codec.ring_key(CAPACITY, 5 if chunk_first else 1)
+    slot = (key, _value(5 if chunk_first else 1, b"slot"))
+    if chunk_first:
+        _write(store, range(4))
+        _write(store, range(0), slots=(slot,))
+    else:
+        _write(store, range(0), slots=(slot,))
+        _write(store, range(5, 6))
+
+    assert _held(store).get(5) == (b"\x00slot" if chunk_first else b"\x005")
+    assert 1 not in _held(store)
+
+
+def test_a_version_that_knows_no_chunks_rebuilds(store: Store) -> None:
+    """It looks for the position where it always was: without it, it trusts nothing of the store."""
+    _write(store, range(0))
+    before = json.loads(store._many([_STATE_KEY])[0] or b"")
+    _write(store, range(3))
+    with_chunks = json.loads(store._many([_STATE_KEY])[0] or b"")
+
+    assert ("position" in before, "position" in with_chunks) == (True, False)
+    assert before["position"] == with_chunks["chunked_position"] == 10
+    state = store.state()
+    assert state is not None
+    assert state.position == 10
+
+
+def test_an_interrupted_building_is_told(store: Store) -> None:
+    """Chunks without a state, which a write of both leaves only where something was lost, are trusted as little as slots without one."""
+    assert not store.unfinished
+    key = chunks.key_of(CAPACITY, 0)
+    store.write(store.epoch, None, lambda writes: writes.put_chunk(key, Chunk.of(CAPACITY, [_value(0)])))
+
+    assert store.unfinished
+    assert store.state() is None
+
+
+def test_a_piece_of_a_restore_beside_chunks(store: Store) -> None:
+    """It is written without a state of its own: the position of before stays, under the name that earlier versions do not know."""
+    _write(store, range(3))
+    slot = (codec.ring_key(CAPACITY, 3), _value(3))
+    store.write(store.epoch, None, lambda writes: writes.put_slots([slot]))
+    state = store.state()
+
+    assert state is not None
+    assert state.position == 10
+    assert not store.unfinished
+    assert "position" not in json.loads(store._many([_STATE_KEY])[0] or b"")
+    assert set(_held(store)) == {0, 1, 2, 3}
+
+
+def test_chunks_are_found_in_steps(store: Store, tmp_path: Path) -> None:
+    """Whoever opens a lane with many of them holds up nobody, and the keys are not asked for again."""
+    for each in range(30):
+        _write(store, range(each, each + 1))
+    store.close()
+    again = Store(tmp_path / "lane")
+    again.begin_epoch()
+    steps = sum(1 for _ in again.finding_chunks())
+
+    assert steps > 3
+    assert len(again.chunk_keys()) == 30
+    assert [*again.finding_chunks()] == []
+    again.close()
+
+
+def test_many_dead_chunks_go_in_turns() -> None:
+    """A ring that was made smaller leaves as many as it had."""
+    keys = chunks.ChunkKeys(chunks.key_of(CAPACITY, each) for each in range(2_500))
+
+    assert [len(keys.dead(2_400)) for _ in range(4)] == [1_000, 1_000, 400, 0]
+    assert len(keys) == 100
+
+
+@pytest.mark.parametrize("damage", [b"\x00", b"\x00\x05abc", b"\x00\x1e" + b"\x09" * 30, _value(3)])
+def test_damaged_chunk(store: Store, damage: bytes) -> None:
+    """It is told apart from a sound one: the store is rebuilt, and nothing of it is taken for an ID."""
+    meta = Meta(CAPACITY, 1, 0, {}, {}, "incarnation")
+    sound = Chunk.of(CAPACITY, [_value(0)]).encoded
+    state = StoredState(meta, 10, 1.0, indexed=False)
+    store.write(
+        store.epoch,
+        state,
+        lambda writes: writes.put_chunk(chunks.key_of(CAPACITY, 0), Chunk(CAPACITY, sound + damage)),
+    )
+
+    with pytest.raises(FormatError, match="chunk of ring records"):
+        list(store.slots())

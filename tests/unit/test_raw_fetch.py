@@ -1,0 +1,295 @@
+"""What the core has read of a fetch is taken in parts of bounded size, and counted for as long as it is there."""
+
+import gc
+import weakref
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from aiokafka import TopicPartition
+from aiokafka.consumer.fetcher import READ_COMMITTED, Fetcher, FetchResult
+from aiokafka.consumer.subscription_state import Assignment
+
+import native
+from agents.batch import FetchedBatch
+from agents.raw import RawRecords, joined
+from app.worker.buffers import (
+    COPIES,
+    RAW_COPIES,
+    RAW_RECORD_BYTES,
+    RECORD_BYTES,
+    Buffers,
+    Held,
+)
+from ringfence_client.memory import HEADER_BYTES
+from ringfence_kafka.records import KeptRecords, TolerantRecords
+from tests.support.raw import Stored, marker, stored
+
+pytestmark = pytest.mark.skipif(native.core is None, reason=native.spoken)
+
+MIB = 2**20
+TP = TopicPartition("orders", 0)
+
+
+class Fetched(Fetcher):  # type: ignore[misc]
+    """aiokafka's fetcher with one fetch, and without a cluster."""
+
+    def __init__(self, data: bytes, begin: int = 0, aborted: Sequence[tuple[int, int]] = ()) -> None:
+        self._records: dict[TopicPartition, FetchResult] = {}
+        self._closed = True
+        self._wait_consume_future = None
+        self._subscriptions = self
+        self.reassignment_in_progress = False
+        self.assignment = Assignment([TP])
+        self.assignment.state_value(TP).reset_to(begin)
+        self.answer(data, aborted)
+
+    def answer(self, data: bytes, aborted: Sequence[tuple[int, int]] = ()) -> None:
+        """A fetch from the position on."""
+        records = TolerantRecords(
+            TP, KeptRecords(data), list(aborted), self.position, None, None, True, READ_COMMITTED
+        )
+        self._records[TP] = FetchResult(TP, assignment=self.assignment, partition_records=records, backoff=0)
+
+    @property
+    def position(self) -> int:
+        return int(self.assignment.state_value(TP).position)
+
+    def is_assigned(self, _tp: TopicPartition) -> bool:
+        return True
+
+
+def buffers_of(bytes_max: int = 16 * MIB) -> Buffers:
+    buffers = Buffers(bytes_max)
+    buffers.assign([TP])
+    return buffers
+
+
+def log_of(
+    batches: int, each: int, size: int = 100, codec: int = 0, headers: Sequence[tuple[str, bytes]] = ()
+) -> bytes:
+    """So many record batches of so many records."""
+    return b"".join(
+        stored(
+            [
+                Stored(begin + number, key=b"group", value=b"v" * size, headers=headers)
+                for number in range(each)
+            ],
+            codec,
+        )
+        for begin in range(0, batches * each, each)
+    )
+
+
+async def read_all(buffers: Buffers, fetched: Fetched) -> list[tuple[Sequence[Any], Held]]:
+    found = []
+    while TP in fetched._records:
+        records, held = await buffers.read(fetched, TP)
+        if held is not None:
+            found.append((records, held))
+    return found
+
+
+async def test_taken_raw_and_whole() -> None:
+    """One batch, no object a record, and the position behind it."""
+    buffers, fetched = buffers_of(), Fetched(log_of(4, 50))
+    ((records, held),) = await read_all(buffers, fetched)
+
+    assert isinstance(records, RawRecords)
+    assert [each.offset for each in records] == list(range(200))
+    assert fetched.position == 200
+    size = records.core.size()
+    assert size > 200 * 100
+    assert held.bytes == buffers.used == size + 200 * (RAW_RECORD_BYTES + RAW_COPIES * 105)
+
+
+@pytest.mark.parametrize("codec", [0, 1, 4])
+async def test_bounded_by_bytes(codec: int) -> None:
+    """As many as fit, in order, nothing twice and nothing missing; also of a fetch that is small only while it is compressed."""
+    buffers, fetched = buffers_of(4 * MIB), Fetched(log_of(60, 20, 10_000, codec))
+    limit = buffers.batch_bytes_max(TP)
+    found: list[int] = []
+    most = 0
+    while TP in fetched._records:
+        records, held = await buffers.read(fetched, TP)
+        assert held is not None
+        assert held.bytes <= 2 * limit
+        most = max(most, buffers.used)
+        found += [each.offset for each in records]
+        del records, held
+        buffers.settle()
+
+    assert found == list(range(1_200))
+    assert most <= 3 * limit
+    assert buffers.used == 0
+
+
+async def test_no_small_ends() -> None:
+    """What is left of a part goes with the next one."""
+    buffers, fetched = buffers_of(4 * MIB), Fetched(log_of(100, 7, 10_000))
+    counts = []
+    while TP in fetched._records:
+        records, _ = await buffers.read(fetched, TP)
+        counts.append(len(records))
+        del records, _
+        buffers.settle()
+
+    assert sum(counts) == 700
+    assert min(counts[:-1]) > max(counts) / 2
+
+
+async def test_one_too_large_passes_alone() -> None:
+    """However small the bound."""
+    buffers, fetched = buffers_of(MIB), Fetched(log_of(2, 1, 3 * MIB))
+    found = await read_all(buffers, fetched)
+
+    assert [len(records) for records, _ in found] == [1, 1]
+    assert fetched.position == 2
+
+
+async def test_what_lies_does_not_stop_a_partition_that_has_nothing() -> None:
+    """One record batch that is far larger than the bound is there as a whole until its last record is done: it is got over in turns."""
+    buffers, fetched = buffers_of(MIB), Fetched(log_of(1, 200, 20_000))
+    found = 0
+    while TP in fetched._records:
+        assert buffers.has_room(TP)
+        records, held = await buffers.read(fetched, TP)
+        found += len(records)
+        assert not buffers.has_room(TP)
+        assert held is not None
+        held.free()
+
+    assert found == 200
+    del records, held
+    buffers.settle()
+    assert buffers.used == 0
+
+
+async def test_bytes_that_batches_share_are_given_back_with_the_last() -> None:
+    """They are there as long as one of them is."""
+    buffers, fetched = buffers_of(MIB), Fetched(log_of(1, 400, 1_000))
+    found = await read_all(buffers, fetched)
+    assert len(found) > 1
+    size = 400 * 1_000
+
+    for _, held in found[:-1]:
+        held.free()
+    buffers.settle()
+    assert buffers.used > size
+    found[-1][1].free()
+    buffers.settle()
+    assert buffers.used == 0
+
+
+async def test_dropped_with_the_fetch() -> None:
+    """A rewind drops what lies there, and tells nobody; no cycle of objects keeps the bytes."""
+    buffers, fetched = buffers_of(MIB), Fetched(log_of(1, 400, 1_000))
+    gc.disable()
+    try:
+        _, held = await buffers.read(fetched, TP)
+        assert held is not None
+        data = weakref.ref(fetched._records[TP]._partition_records)
+        fetched._records.pop(TP)
+        held.free()
+        buffers.settle()
+
+        assert buffers.used == 0
+        assert data() is None
+    finally:
+        gc.enable()
+
+
+async def test_objects_cost_more() -> None:
+    """What the path in Python does of a batch is counted when it comes to it, and beforehand from the next batch on."""
+    headers = [("_AMQ_DUPL_ID", b"1234")]
+    buffers, fetched = buffers_of(), Fetched(log_of(1, 10, headers=headers))
+    records, held = await buffers.read(fetched, TP)
+    assert held is not None
+    batch = FetchedBatch("orders", 0, 0, 10, records, 0, bytes=held.bytes, held=(held,))
+    raw_bytes = buffers.used
+    batch.unpack()
+    batch.unpack()
+    buffers.settle()
+    assert isinstance(records, RawRecords)
+    content = records.core.fitting(0, 0, 0, 10)[1]
+    more = 10 * (RECORD_BYTES - RAW_RECORD_BYTES + HEADER_BYTES) + (COPIES - RAW_COPIES) * content
+    assert buffers.used == raw_bytes + more
+
+    batch.free()
+    fetched.answer(log_of(1, 20, headers=headers))
+    _, again = await buffers.read(fetched, TP)
+    assert again is not None
+    assert again.bytes >= 10 * (RECORD_BYTES + HEADER_BYTES)
+    again.free()
+    buffers.settle()
+    assert buffers.used == 0
+
+
+async def test_markers_alone() -> None:
+    """The position goes on, and nothing is counted; markers behind the last record that fits go with it."""
+    buffers = buffers_of()
+    fetched = Fetched(stored([Stored(0)], 0, 7, 0x10) + marker(1, 7, abort=True), aborted=[(7, 0)])
+
+    assert await buffers.read(fetched, TP) == ([], None)
+    assert fetched.position == 2
+    assert not fetched._records
+    buffers.settle()
+    assert buffers.used == 0
+
+
+async def test_transactions_over_parts() -> None:
+    """A part knows what was aborted before it, also where that began in an earlier part."""
+    aborted = [stored([Stored(each, value=b"aborted")], 0, 7, 0x10) for each in (0, 3)]
+    plain = [stored([Stored(each, value=b"v" * MIB)]) for each in (1, 2)]
+    data = aborted[0] + plain[0] + plain[1] + aborted[1] + marker(4, 7, abort=True)
+    buffers, fetched = buffers_of(MIB), Fetched(data, aborted=[(7, 0)])
+    found = await read_all(buffers, fetched)
+
+    assert [[each.offset for each in records] for records, _ in found] == [[1], [2]]
+    assert fetched.position == 5
+
+
+async def test_what_the_core_leaves_in_the_middle() -> None:
+    """What was read before it goes on; the rest is fetched again, and aiokafka reads it: nothing twice, nothing missing."""
+    odd = stored([Stored(60, headers=[("\u00e9", b"")]), Stored(61)])
+    data = log_of(3, 20, 100_000) + odd
+    buffers, fetched = buffers_of(4 * MIB), Fetched(data)
+    found = [each.offset for records, _ in await read_all(buffers, fetched) for each in records]
+    assert found == list(range(60))
+    assert fetched.position == 60
+    fetched.answer(odd)
+    records, held = await buffers.read(fetched, TP)
+
+    assert [each.offset for each in records] == [60, 61]
+    assert not isinstance(records, RawRecords)
+    assert held is not None
+
+
+async def test_moved_meanwhile() -> None:
+    """What was fetched for another position is dropped."""
+    buffers, fetched = buffers_of(), Fetched(log_of(1, 10))
+    fetched.assignment.state_value(TP).seek(5)
+
+    assert await buffers.read(fetched, TP) == ([], None)
+    assert not fetched._records
+
+
+async def test_joined_batches_hold_both() -> None:
+    """Each gives its part back."""
+    buffers, fetched = buffers_of(), Fetched(log_of(1, 10))
+    (first,) = await read_all(buffers, fetched)
+    fetched.answer(stored([Stored(each) for each in range(10, 15)]))
+    (later,) = await read_all(buffers, fetched)
+    one, two = (
+        FetchedBatch("orders", 0, begin, end, records, 0, bytes=held.bytes, held=(held,))
+        for begin, end, (records, held) in ((0, 10, first), (10, 15, later))
+    )
+    both = one.joined(two)
+
+    assert both is not None
+    assert isinstance(both.records, RawRecords)
+    assert list(both.records) == list(joined(list(first[0]), later[0]))
+    assert both.bytes == first[1].bytes + later[1].bytes == buffers.used
+    both.free()
+    buffers.settle()
+    assert buffers.used == 0
