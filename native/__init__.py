@@ -4,6 +4,7 @@ It is an extension in C, built by ``make setup`` where a compiler is. The path i
 leaves to it, everything where there is no core, and everything with ``RINGFENCE_NATIVE=off`` in the environment.
 """
 
+import importlib
 import os
 from types import ModuleType
 from typing import Final
@@ -18,7 +19,7 @@ def _load() -> tuple[ModuleType | None, str]:
     if not _VALUES.get(os.environ.get(VARIABLE, ""), True):
         return None, f"Python, by {VARIABLE}=off"
     try:
-        from native import _core  # noqa: PLC0415 - it may not be there
+        _core = importlib.import_module("native._core")  # it may not be there
     except ImportError as error:
         missing = isinstance(error, ModuleNotFoundError)
         return None, "Python: the native core is not built" + (

@@ -1,6 +1,7 @@
 """Python's garbage collector and the C library's memory, set for processes that make and free many objects and few cycles."""
 
 import ctypes
+import functools
 import gc
 from typing import Final
 
@@ -20,11 +21,13 @@ def collect_rarely() -> None:
     gc.set_threshold(*THRESHOLDS)
 
 
+@functools.cache
 def give_back_large() -> None:
     """Have the C library give memory of large messages back to the system as soon as it is free, where it can be told to.
 
     glibc begins so, and with the first such block that is freed takes all that are no larger from its heap, which shrinks only at its end. A
-    worker of 64 lanes that had messages of 900,000 bytes under way kept 402 MiB, and not 180 (bench/measurements.md).
+    worker of 64 lanes that had messages of 900,000 bytes under way kept 402 MiB, and not 180 (bench/measurements.md). Where messages are
+    small it takes more CPU than all the rest: batches of them are as large, and their pages would be had anew each time.
     """
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is not None:

@@ -36,6 +36,8 @@ BATCH_BYTES_MAX: Final = 8 * 2**20
 """Of one batch, however few there are; but one record comes in any case."""
 BATCH_BYTES_MIN: Final = 2**16
 """However little room is left: a batch is worth its way."""
+LARGE_RECORD_BYTES: Final = 2**18
+"""A record that costs so much is large: its blocks of memory are to go back to the system."""
 FIRST_RECORDS: Final = 50
 """So many are read of a partition before it is known how large they are."""
 STEP_RECORDS: Final = 250
@@ -111,6 +113,8 @@ class Buffers:
     def __init__(self, bytes_max: int, clock: Callable[[], float] = time.monotonic) -> None:
         """``bytes_max``: of everything, about."""
         self.memory = Memory(bytes_max)
+        self.large: Callable[[], None] = lambda: None
+        """Called, any number of times, when there are large records."""
         self.told: Callable[[], None] = lambda: None
         """Called, in any thread, when there is room again that somebody waits for."""
         self._clock = clock
@@ -190,7 +194,10 @@ class Buffers:
             KafkaError: what was fetched of this partition is an error, or cannot be read.
         """
         share = self._share(tp)
-        return self._read_raw(fetcher, tp, share) or await self._read_objects(fetcher, tp, share)
+        records, held = self._read_raw(fetcher, tp, share) or await self._read_objects(fetcher, tp, share)
+        if held is not None and held.bytes >= LARGE_RECORD_BYTES * len(records):
+            self.large()
+        return records, held
 
     def _read_raw(
         self, fetcher: Any, tp: TopicPartition, share: _Share

@@ -155,6 +155,7 @@ def create_app(settings: Settings, known: Faults | None = None, denied: Faults |
     app.cluster = Cluster(settings.kafka, settings.app.id)
     app.transport = BatchTransport([URL(each) for each in servers.split(";")], app)
     app.transport.buffers = Buffers(settings.app.buffer_bytes_max)
+    app.transport.buffers.large = collector.give_back_large
     app.transport.passed = passing.for_aiokafka(settings.kafka, [*passing.ALL, *passing.CONSUMERS])
     faults = AddressFaults(settings, app.cluster, known, denied, functools.partial(_denied, settings))
     metrics = Metrics()
@@ -281,7 +282,6 @@ class SignalledWorker(faust.Worker):  # type: ignore[misc]
 
 
 def _execute(app: RingfenceApp) -> int:
-    collector.give_back_large()
     collector.collect_rarely()
     loop = asyncio.new_event_loop()
     asyncio.set_event_loop(loop)

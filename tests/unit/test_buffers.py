@@ -132,6 +132,16 @@ async def test_no_more_than_there_is_room_for() -> None:
     assert BOUND // 2 < buffers.used < BOUND * 3 // 4 + 16 * 2**16
 
 
+async def test_large_ones_are_told() -> None:
+    """And small ones are not, however many there are."""
+    buffers, told = shared(1), []
+    buffers.large = lambda: told.append(True)
+    await buffers.read(Lying(*([Record()] * 5_000)), tp(0))
+    assert told == []
+    await buffers.read(Lying(Record(value=b"v" * 100_000)), tp(0))
+    assert told == [True]
+
+
 async def test_nothing_to_read() -> None:
     """Markers alone: nothing is counted."""
     buffers = shared(1)
