@@ -17,6 +17,9 @@ _NOISY: Final = ("faust", "aiokafka", "mode", "aiohttp", "kafka", "asyncio")
 """Libraries that build a debug record an event, at some 14 % of the time, unless their level forbids it."""
 _TOLD: Final = frozenset({"asyncio", "aiokafka.producer.sender"})
 """aiokafka notes a failed transaction with its trace, and in futures that nobody awaits; the lane tells it in a line."""
+_FUTURE: Final = "Future exception was never retrieved"
+"""Of a connection that a broker refused, told by whoever asked for it: asyncio's streams keep the reason in a future of their
+own, which the collection of rubbish may reach before the stream that retrieves it."""
 _IN_ORDER: Final = (
     "Heartbeat failed for group %s because it is rebalancing",
     "Missing sensor state for rebalance",
@@ -38,6 +41,12 @@ class Repeats(logging.Filter):
         if record.name.startswith("ringfence"):
             return True
         if record.name in _TOLD and record.exc_info and isinstance(record.exc_info[1], KafkaError):
+            return False
+        if (
+            str(record.msg).startswith(_FUTURE)
+            and record.exc_info
+            and isinstance(record.exc_info[1], OSError)
+        ):
             return False
         if str(record.msg).startswith(_IN_ORDER):
             return False

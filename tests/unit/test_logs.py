@@ -1,5 +1,7 @@
 """How a process logs: as text, or as an object a line; how much; and what the command line says of it."""
 
+import asyncio
+import gc
 import json
 import logging
 from collections.abc import Iterator
@@ -54,6 +56,33 @@ def test_what_every_rebalance_brings(capfd: pytest.CaptureFixture[str]) -> None:
     group.warning("Heartbeat failed: local member_id was not recognized;")
 
     assert capfd.readouterr().err.count("\n") == 1
+
+
+def test_futures_of_connections(capfd: pytest.CaptureFixture[str]) -> None:
+    """What a refused connection leaves behind is no line of its own; what a task of ours died of is, whatever it was."""
+    _configured()
+
+    async def leave() -> None:
+        loop = asyncio.get_running_loop()
+        loop.create_future().set_exception(OSError("refused"))
+        loop.create_future().set_exception(ValueError("a bug"))
+
+    async def fail() -> None:
+        raise OSError("no room")
+
+    async def main() -> None:
+        await leave()
+        loop = asyncio.get_running_loop()
+        task = loop.create_task(fail())
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        assert task.done()
+
+    asyncio.run(main())
+    gc.collect()
+    told = capfd.readouterr().err
+
+    assert [said in told for said in ("refused", "a bug", "no room")] == [False, True, True]
 
 
 def test_text_of_others(capfd: pytest.CaptureFixture[str]) -> None:
