@@ -27,6 +27,9 @@ from tables.codec import Meta
 
 log: Final = logging.getLogger("ringfence.worker")
 
+SLOWLY_S: Final = 60.0
+"""So long a worker that is about to join restores at half speed: half of what it has before it joins with what is there."""
+
 
 class Lanes:
     """A rebalance has all lanes stand still; the assignment that follows has those go on that it names, and closes the others."""
@@ -75,13 +78,20 @@ class Lanes:
         """Accepted parts of envelopes that these had."""
 
     async def warm_up(self, partitions: Iterable[Partition]) -> None:
-        """Restore lanes that others work on now and that are about to come here. Never fails: what cannot be restored now is when it opens."""
+        """Restore lanes that others work on now and that are about to come here. Never fails: what cannot be restored now is when it opens.
+
+        Slowly at first: nobody waits for it, and those who work on them now may need the same cores.
+        """
         mine = sorted(each for each in set(partitions) if each[0] in self._addresses)
         if mine:
             log.info(
                 "restoring %d lanes before they are ours: %s", len(mine), ", ".join(map(self._name, mine))
             )
-        await asyncio.gather(*map(self._warm_up, mine))
+        self._slices.rest(SLOWLY_S)
+        try:
+            await asyncio.gather(*map(self._warm_up, mine))
+        finally:
+            self._slices.rest(0)
 
     async def _warm_up(self, place: Partition) -> None:
         opening = self._opening(place)

@@ -29,7 +29,8 @@ def emptying(*collections: dict[Any, Any] | deque[Any]) -> Steps[None]:
 class Slices:
     """Of one event loop. Who waits for something else meanwhile keeps nobody from their slices.
 
-    A slice is as long as what others did since the last one, within limits: of a busy loop the slices have about half.
+    A slice is as long as what others did since the last one, within limits: of a busy loop the slices have about half. Where nobody waits
+    for what is computed, each is followed by a rest as long as itself: processes that share the cores work on.
     """
 
     def __init__(self, least_s: float = SLICE_MIN_S, most_s: float = SLICE_MAX_S) -> None:
@@ -37,6 +38,16 @@ class Slices:
         self._most_s = most_s
         self._turn = asyncio.Lock()
         self._ended = time.perf_counter()
+        self._rests_until = self._ended
+
+    def rest(self, for_s: float) -> None:
+        """Take half of a core at most, for so long; 0 = no longer."""
+        self._rests_until = time.perf_counter() + for_s
+
+    @property
+    def rests(self) -> bool:
+        """Whether it takes half of a core at most."""
+        return time.perf_counter() < self._rests_until
 
     async def run(self, steps: Steps[T]) -> T:
         """The result; whoever is cancelled gives up between two slices, and what the computation holds is let go."""
@@ -54,6 +65,6 @@ class Slices:
                     finally:
                         self._ended = time.perf_counter()
                     # With the turn: the others' slices are for later turns of the loop.
-                    await asyncio.sleep(0)
+                    await asyncio.sleep(self._ended - began if self.rests else 0)
         finally:
             steps.close()

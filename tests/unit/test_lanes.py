@@ -48,9 +48,11 @@ async def test_rings_are_let_go_when_their_time_is_over(tmp_path: Path) -> None:
 async def test_restored_before_it_is_ours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What was restored is what the lane opens with; what could not be is opened as ever. Forward topics have no lanes of their own."""
     asked: list[Opening] = []
+    slowly: list[bool] = []
 
     async def warm_up(self: Opening) -> Restored:
         asked.append(self)
+        slowly.append(lanes._slices.rests)
         if self.partition == 2:
             raise TimeoutError
         return Restored(0, 0.0, reused=False)
@@ -61,6 +63,7 @@ async def test_restored_before_it_is_ours(tmp_path: Path, monkeypatch: pytest.Mo
     opening, other = lanes._opening(PLACE), lanes._opening(("orders", 2))
 
     assert [each.partition for each in asked] == [1, 2]
+    assert (slowly, lanes._slices.rests) == ([True, True], False)  # others work on them, and may need the cores
     assert opening.table is asked[0].table
     assert other.table is not asked[1].table
     assert (lanes.kept.take(PLACE), lanes.kept.take(("orders", 2))) == (None, None)

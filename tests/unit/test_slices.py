@@ -72,6 +72,26 @@ async def test_busy_loop_is_shared() -> None:
     assert max(len(run) for run in "".join(seen).split("-")) > 1
 
 
+async def test_rests() -> None:
+    """Where nobody waits for it, it takes half of the time at most."""
+    slices = Slices(0.002, 0.002)
+    worked = 0.0
+
+    def measured() -> Generator[None, None, None]:
+        nonlocal worked
+        for _ in range(20):
+            began = time.perf_counter()
+            while time.perf_counter() < began + 0.002:
+                pass
+            worked += time.perf_counter() - began
+            yield
+
+    slices.rest(60.0)
+    began = time.perf_counter()
+    await slices.run(measured())
+    assert time.perf_counter() - began >= 1.9 * worked
+
+
 async def test_cancelled_between_two_slices() -> None:
     """What the computation holds is let go at once, and the next has its turn."""
     seen: list[str] = []
