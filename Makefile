@@ -13,7 +13,7 @@ $(STAMP): requirements.lock pyproject.toml client/pyproject.toml setup.py $(wild
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable client --editable .
-	$(BIN)/python -m app.embedded.jars
+	$(BIN)/python -m app.embedded
 	@$(BIN)/python -m native
 	@touch $@
 
@@ -24,10 +24,10 @@ demo: setup
 demo-bridge: setup
 	$(BIN)/ringfence demo --bridge
 
-# Four at a time on two cores: half of the time they wait for sessions to run out. tests/conftest.py gives the order, and
+# Five at a time on two cores: half of the time they wait for sessions to run out. tests/conftest.py gives the order, and
 # Spark's to one of them.
 test: setup lint
-	$(BIN)/python -m pytest --numprocesses 4 --dist loadfile --no-loadscope-reorder -m "not long"
+	$(BIN)/python -m pytest --numprocesses 5 --dist loadfile --no-loadscope-reorder -m "not long"
 
 # What `make test` leaves out, because it takes long and a quicker test is beside it.
 long: setup

@@ -17,7 +17,7 @@ from typing import Final, Self
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, ConfigResource
 
-from app.embedded import child, jars, ports, server_files
+from app.embedded import child, classes, jars, ports, server_files
 from conf import java
 from ringfence_kafka.errors import PrerequisiteError
 
@@ -50,6 +50,7 @@ class EmbeddedBroker:
         port: Where clients connect; 0 = a free one, chosen now.
         properties: Broker properties over Ringfence's own, which are few.
         heap: Largest heap of the Java process, as ``-Xmx`` has it.
+        archive: Where to write the archive of classes when it stops; None = one that is there is used.
     """
 
     def __init__(
@@ -59,11 +60,13 @@ class EmbeddedBroker:
         *,
         properties: Mapping[str, str] | None = None,
         heap: str = "512m",
+        archive: Path | None = None,
     ) -> None:
         self.directory: Final = directory.absolute()
         self.port: Final = port or ports.choose(HOST)
         self._properties = dict(properties or {})
         self._heap = heap
+        self._archive = archive
         self._process: subprocess.Popen[bytes] | None = None
         self._log_begin = 0
 
@@ -118,7 +121,8 @@ class EmbeddedBroker:
         program, class_path = java.find(), jars.class_path()
         deadline = time.monotonic() + timeout
         try:
-            self._launch([str(program), "-Dlog4j2.configurationFile=log4j2.xml", "-cp", class_path])
+            shared = classes.reading(program, class_path) if self._archive is None else []
+            self._launch([str(program), *shared, "-Dlog4j2.configurationFile=log4j2.xml", "-cp", class_path])
             self._await_answer(deadline, timeout)
         except OSError as error:
             self.kill()
@@ -205,7 +209,9 @@ class EmbeddedBroker:
             self._write_files()
             if not self._meta.exists():
                 self._format(java_command)
-            command = [*java_command, *_JVM_OPTIONS, f"-Xmx{self._heap}", "kafka.Kafka", "server.properties"]
+            written = [] if self._archive is None else classes.writing(self._archive)
+            options = [*_JVM_OPTIONS, f"-Xmx{self._heap}", *written]
+            command = [*java_command, *options, "kafka.Kafka", "server.properties"]
             self._log_begin = self._log_size()
             with (self.directory / _OUTPUT).open("wb") as output:
                 self._process = child.launch(command, cwd=self.directory, output=output, keep=lock)

@@ -183,17 +183,3 @@ def _locked(path: Path) -> Iterator[None]:
     with path.open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield
-
-
-def main() -> None:
-    """Fetch what is missing and say where it is; called by ``make setup``."""
-    try:
-        folder = resolve()
-    except PrerequisiteError as error:
-        click.echo(str(error), err=True)
-        raise SystemExit(error.exit_code) from error
-    click.echo(f"{KAFKA.title}: {len(list(folder.glob('*.jar')))} jars in {folder}")
-
-
-if __name__ == "__main__":
-    main()

@@ -67,7 +67,7 @@ def test_two_at_once(mirror: dict[str, str]) -> None:
     """Of two processes that come at once, both succeed and one fetches."""
     both = [
         subprocess.Popen(
-            [sys.executable, "-m", "app.embedded.jars"],
+            [sys.executable, "-c", "from app.embedded import jars; print(jars.resolve())"],
             cwd=ROOT,
             env=mirror,
             stdout=subprocess.PIPE,
@@ -79,9 +79,7 @@ def test_two_at_once(mirror: dict[str, str]) -> None:
     said = [each.communicate(timeout=LIMIT_S) for each in both]
 
     assert [each.returncode for each in both] == [0, 0], said
-    assert [output for output, _ in said] == [
-        f"Kafka 4.1.0: 2 jars in {mirror['RINGFENCE_CACHE']}/kafka-4.1.0\n"
-    ] * 2
+    assert [output for output, _ in said] == [f"{mirror['RINGFENCE_CACHE']}/kafka-4.1.0\n"] * 2
     assert sorted("Fetching" in errors for _, errors in said) == [False, True]
 
 

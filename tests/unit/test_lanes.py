@@ -63,7 +63,10 @@ async def test_restored_before_it_is_ours(tmp_path: Path, monkeypatch: pytest.Mo
     opening, other = lanes._opening(PLACE), lanes._opening(("orders", 2))
 
     assert [each.partition for each in asked] == [1, 2]
-    assert (slowly, lanes._slices.rests) == ([True, True], False)  # others work on them, and may need the cores
+    assert (slowly, lanes._slices.rests) == (
+        [True, True],
+        False,
+    )  # others work on them, and may need the cores
     assert opening.table is asked[0].table
     assert other.table is not asked[1].table
     assert (lanes.kept.take(PLACE), lanes.kept.take(("orders", 2))) == (None, None)

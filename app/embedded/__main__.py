@@ -1,0 +1,47 @@
+"""Gets what the embedded broker needs, once a machine: ``python -m app.embedded``, as ``make setup`` does."""
+
+import tempfile
+from pathlib import Path
+
+import click
+
+from app.embedded import classes, jars
+from app.embedded.broker import EmbeddedBroker
+from conf import java
+from ringfence_kafka.errors import PrerequisiteError
+
+
+def archive_classes() -> None:
+    """Have a broker run once, and keep what it loads: every later one starts sooner. What is in the way of that is said, and is no fault.
+
+    Raises:
+        PrerequisiteError: no Java, or no jars.
+    """
+    target = classes.archive(java.find(), jars.class_path())
+    if target.is_file():
+        return
+    with tempfile.TemporaryDirectory(prefix=".classes-", dir=target.parent) as scratch:
+        written = Path(scratch) / target.name
+        try:
+            with EmbeddedBroker(Path(scratch) / "broker", archive=written):
+                pass
+            for former in target.parent.glob(classes.archives()):
+                former.unlink(missing_ok=True)
+            written.rename(target)
+        except (PrerequisiteError, OSError) as error:
+            click.echo(f"no archive of the broker's classes, it takes longer to start: {error}", err=True)
+
+
+def main() -> None:
+    """Fetch what is missing and say where it is."""
+    try:
+        folder = jars.resolve()
+        archive_classes()
+    except PrerequisiteError as error:
+        click.echo(str(error), err=True)
+        raise SystemExit(error.exit_code) from error
+    click.echo(f"{jars.KAFKA.title}: {len(list(folder.glob('*.jar')))} jars in {folder}")
+
+
+if __name__ == "__main__":
+    main()

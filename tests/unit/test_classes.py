@@ -1,0 +1,43 @@
+"""The archive of the broker's classes: for which Java it is, and that one that does not fit is no fault."""
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from app.embedded import classes, jars
+from conf import java
+
+
+@pytest.fixture(autouse=True)
+def _own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(jars, "cache_directory", lambda: tmp_path)
+
+
+def test_of_one_java_and_one_class_path(tmp_path: Path) -> None:
+    """Another Java at the same place, or other jars, have another archive."""
+    program = tmp_path / "java"
+    program.write_bytes(b"17")
+    one = classes.archive(program, "/kafka/*")
+    program.write_bytes(b"17.1")
+    others = [classes.archive(program, "/kafka/*"), classes.archive(program, "/others/*")]
+
+    assert len({one, *others}) == 3
+    assert {each.match(classes.archives()) for each in (one, *others)} == {True}
+
+
+def test_none_and_one_that_does_not_fit(tmp_path: Path) -> None:
+    """Where there is none a broker starts without; what is damaged or another Java's is passed over in silence."""
+    program = java.find()
+    none = classes.reading(program, str(tmp_path))
+    classes.archive(program, str(tmp_path)).write_bytes(os.urandom(100_000))
+    options = classes.reading(program, str(tmp_path))
+    done = subprocess.run(
+        [program, *options, "-version"], capture_output=True, text=True, check=False, timeout=60
+    )
+
+    assert none == []
+    assert len(options) == 2
+    assert (done.returncode, done.stdout) == (0, "")
+    assert "version" in done.stderr.splitlines()[0]
