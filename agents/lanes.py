@@ -27,8 +27,16 @@ from tables.codec import Meta
 
 log: Final = logging.getLogger("ringfence.worker")
 
+NAMES_MAX: Final = 64
 SLOWLY_S: Final = 60.0
 """So long a worker that is about to join restores at half speed: half of what it has before it joins with what is there."""
+
+
+def _listed(names: Iterable[str], none: str = "none") -> str:
+    """For a line of the log, which is not to have a thousand names."""
+    every = list(names)
+    more = [f"{len(every) - NAMES_MAX:,} more"] if len(every) > NAMES_MAX else []
+    return ", ".join(every[:NAMES_MAX] + more) or none
 
 
 class Lanes:
@@ -84,9 +92,7 @@ class Lanes:
         """
         mine = sorted(each for each in set(partitions) if each[0] in self._addresses)
         if mine:
-            log.info(
-                "restoring %d lanes before they are ours: %s", len(mine), ", ".join(map(self._name, mine))
-            )
+            log.info("restoring %d lanes before they are ours: %s", len(mine), _listed(map(self._name, mine)))
         self._slices.rest(SLOWLY_S)
         try:
             await asyncio.gather(*map(self._warm_up, mine))
@@ -123,7 +129,7 @@ class Lanes:
                 lane.start(ownership)
             self._assigned = True
             self._state_changed()
-            log.info("assigned %d lanes: %s", len(mine), ", ".join(sorted(self._names())) or "none")
+            log.info("assigned %d lanes: %s", len(mine), _listed(sorted(self._names())))
 
     async def revoked(self) -> None:
         """All lanes stand still, their transactions finished; a new assignment follows."""
@@ -307,7 +313,7 @@ class Lanes:
             waiting = [lane.name for lane in self._lanes.values() if lane.state is not LaneState.OPEN]
             waiting += [self._name(each) for each in self._halves]
             waiting += map(shown, self.faults.by_address)
-            log.info("not ready: waiting for %s", ", ".join(waiting) or "an assignment")
+            log.info("not ready: waiting for %s", _listed(waiting, "an assignment"))
 
     def _names(self) -> list[str]:
         return [lane.name for lane in self._lanes.values()]

@@ -6,6 +6,7 @@ from typing import Any, cast
 
 import pytest
 
+from agents import lanes as lanes_module
 from agents import opening as module
 from agents.batch import FetchedBatch
 from agents.kept_tables import KEPT_S, KeptTables
@@ -113,3 +114,12 @@ async def test_memory_of_a_batch(
 
     assert freed == [0, 0, 1 if somebody_has_it else -1]
     assert bool(others) == somebody_has_it
+
+
+def test_a_thousand_lanes_are_no_line() -> None:
+    """Of the log: as many as one reads, and how many more."""
+    names = [f"orders-{each}" for each in range(1_000)]
+
+    assert lanes_module._listed([]) == "none"
+    assert lanes_module._listed(names[:64]) == ", ".join(names[:64])
+    assert lanes_module._listed(names).endswith(", orders-63, 936 more")
