@@ -20,7 +20,10 @@ RUN python3 -m venv /build \
 COPY . ./
 ARG SOURCE_DATE_EPOCH=315532800
 ENV SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH}
-RUN /build/bin/pip wheel --no-cache-dir --disable-pip-version-check --no-deps --no-build-isolation --wheel-dir /wheels ./client .
+# A distribution without the core is one that works in Python: not what an image is to be by oversight.
+RUN /build/bin/pip wheel --no-cache-dir --disable-pip-version-check --no-deps --no-build-isolation --wheel-dir /wheels ./client . \
+    && { /build/bin/python -m zipfile --list /wheels/ringfence-[0-9]*.whl | grep --quiet native/_core \
+        || { echo "the native core was not built: BASE must have Python's headers, as python:3.11 has" >&2; exit 1; }; }
 
 # What they need. Apart from the code: a change of the code does not fetch it again.
 FROM ${BASE} AS environment

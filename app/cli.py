@@ -146,16 +146,26 @@ def topics_check(as_json: bool, config: Path) -> int:
     is_flag=True,
     help="Also with messages that are not judged: a group's later ones may come before them.",
 )
+@click.option(
+    "--dry-run", is_flag=True, help="Change nothing; say what would be done, and what is in the way now."
+)
+@_json_option
 @config_option
-def topics_grow(address: str, partitions: int, despite_backlog: bool, config: Path) -> int:
+def topics_grow(
+    address: str, partitions: int, despite_backlog: bool, dry_run: bool, as_json: bool, config: Path
+) -> int:
     """Give the input of ADDRESS more partitions, and its new lanes what the others know.
 
     Stop producers and bridges, let workers come to a lag of 0, and stop them. It goes on where it ended, if it is run again.
+
+    With --dry-run workers may run. Exit code 1 then: something is in the way.
     """
     settings = settings_with_addresses(config)
     from app.verbs import grow as grow_module  # noqa: PLC0415
 
-    return grow_module.grow(settings, address, partitions, despite_backlog=despite_backlog)
+    return grow_module.grow(
+        settings, address, partitions, despite_backlog=despite_backlog, dry_run=dry_run, as_json=as_json
+    )
 
 
 @cli.command()

@@ -27,8 +27,8 @@ class Chosen(NamedTuple):
         Raises:
             RingfenceError: one cannot be.
         """
-        from app import group_names  # noqa: PLC0415
         from app.repair import selection  # noqa: PLC0415
+        from ringfence_client import group_names  # noqa: PLC0415
 
         return selection.Selection(
             reason=self.reason,

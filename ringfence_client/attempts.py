@@ -14,6 +14,7 @@ from typing import Any, Final, cast
 
 from aiokafka.errors import KafkaError
 
+from ringfence_client import group_names
 from ringfence_client.dead_letters import DeadLetter
 from ringfence_client.handler import HandlerError, HandlerRuns
 from ringfence_client.held_partition import HeldPartition
@@ -320,7 +321,7 @@ class Attempts:
         trace = error if error is not None and not isinstance(error, Retry | HandlerEndedError) else None
         log.error(
             "%s/%d goes to the dead letters after %d attempts: %s (group %s, ID %s)",
-            held, offset, attempts, reason, shown(message.group), shown(message.duplicate_id), exc_info=trace,
+            held, offset, attempts, reason, shown(message.group), _printed(message.duplicate_id), exc_info=trace,
         )  # fmt: skip
         turn.over()
 
@@ -371,9 +372,13 @@ class HandlerEndedError(Exception):
     """A handler's run was ended by somebody else."""
 
 
-def shown(name: bytes | None) -> str:
-    """A group or an ID in a log line."""
-    return "none" if name is None else name.decode(errors="backslashreplace")
+def shown(group: bytes | None) -> str:
+    """A group in a log line, as verbs take it."""
+    return "none" if group is None else group_names.shown(group)
+
+
+def _printed(duplicate_id: bytes | None) -> str:
+    return "none" if duplicate_id is None else duplicate_id.decode(errors="backslashreplace")
 
 
 def _legible(reason: str) -> str:

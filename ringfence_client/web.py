@@ -11,6 +11,7 @@ from typing import Any, Final
 from aiohttp import web
 from prometheus_client import CONTENT_TYPE_LATEST
 
+from ringfence_client import group_names
 from ringfence_client.attempts import shown
 from ringfence_client.consumer import GroupConsumer
 from ringfence_client.guard import OPEN, Guard
@@ -277,7 +278,7 @@ def _rows(held: HeldPartition) -> list[dict[str, Any]]:
     return [
         {
             "partition": held.partition,
-            "group": None if each.group is None else each.group.decode(errors="backslashreplace"),
+            "group": None if each.group is None else group_names.shown(each.group),
             "group_hex": None if each.group is None else each.group.hex(),
             "depth": each.depth,
             "acquired": each.acquired,

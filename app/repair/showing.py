@@ -10,9 +10,9 @@ from typing import Any, Final, NamedTuple
 import click
 from rich.table import Table
 
-from app import group_names
 from app.repair.refused import Refused
 from conf import terminal
+from ringfence_client import group_names
 from ringfence_kafka.printing import printable
 
 SHOWN_MAX: Final = 50
@@ -43,6 +43,7 @@ def document(refused: Refused, group: bytes | None, *, settled: bool) -> dict[st
         "reason": refused.reason,
         "source": refused.source or None,
         "group": None if group is None else group_names.shown(group),
+        "group_hex": None if group is None else group.hex(),
         "timestamp": refused.timestamp,
         "redriven": refused.redriven,
         "whole": refused.digest is None,
@@ -123,7 +124,7 @@ def print_one(refused: Refused, group: bytes | None, *, settled: bool) -> None:
     """All of one record, for a person."""
     found = document(refused, group, settled=settled)
     for name, value in found.items():
-        if name not in {"topic", "partition", "offset"}:
+        if name not in {"topic", "partition", "offset", "group_hex"}:
             say(f"{name:<15} {'-' if value in {None, ''} else value}")
     say(f"{'age':<15} {age(refused)}")
     say(f"{'key':<15} {_told(refused.key)}")

@@ -8,11 +8,11 @@ from typing import Any, Final
 import aiohttp
 from aiokafka.errors import TopicAuthorizationFailedError
 
-from app import group_names
 from app.status.lanes import ask, memory
 from app.status.model import Consumers, Share
 from app.verbs import consumers as leases
 from app.verbs.consumers import LeaseRow
+from ringfence_client import group_names
 from ringfence_client.record import RELEASED
 from ringfence_kafka import heads, wire
 from ringfence_kafka.config.settings import Settings

@@ -10,7 +10,7 @@ from rich.text import Text
 
 from app.status import model
 from app.status.model import Address, Consumers, Finding, Lane, Status, Worker
-from app.status.wording import age, count, memory, number, rate, share
+from app.status.wording import age, count, lanes_open, memory, number, rate, share
 from ringfence_kafka.printing import printable
 
 LANES_MAX: Final = 8
@@ -72,12 +72,11 @@ def _table(title: str, columns: str) -> Table:
 def _addresses(addresses: Iterable[Address]) -> Table:
     table = _table("ADDRESSES", "<address|lanes open|in|duplicates|lag|ring|reaches back")
     for each in addresses:
-        up = sum(lane.state == model.OPEN for lane in each.lanes)
         full = each.fullest
         filled = share((full.ring_size or 0) / (full.ring_capacity or 1)) if full is not None else ""
         _add(
             table,
-            each.address, f"{up}/{len(each.lanes)}", rate(each.rate), share(each.duplicates_share), number(each.lag),
+            each.address, lanes_open([lane.state for lane in each.lanes]), rate(each.rate), share(each.duplicates_share), number(each.lag),
             filled, age(each.seconds_covered),
         )  # fmt: skip
     return table

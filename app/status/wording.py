@@ -1,6 +1,9 @@
 """Numbers as people read them. Pure."""
 
+from collections.abc import Collection
 from typing import Final
+
+from app.status import model
 
 _STEPS: Final = ((2 * 86_400.0, 86_400.0, "days"), (2 * 3_600.0, 3_600.0, "hours"), (120.0, 60.0, "minutes"))
 
@@ -28,6 +31,13 @@ def number(value: float | None) -> str:
 def memory(used: int | None, limit: int | None) -> str:
     """Of messages that are under way; nothing where it is not known."""
     return "" if used is None or limit is None else f"{used / 2**20:,.0f} of {limit / 2**20:,.0f} MiB"
+
+
+def lanes_open(states: Collection[str]) -> str:
+    """How many are open, of how many. Of those whose worker was not heard nobody knows: a zero would look like a fault."""
+    up, unheard = (sum(each == state for each in states) for state in (model.OPEN, model.UNKNOWN))
+    known = str(up) if not unheard else f"≥{up}" if up else "?"
+    return f"{known}/{len(states)}"
 
 
 def rate(value: float | None) -> str:

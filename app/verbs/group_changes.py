@@ -8,10 +8,9 @@ from typing import Any, Final, NamedTuple
 import click
 from aiokafka.errors import KafkaError
 
-from app import group_names
 from app.asking import can_ask, confirmed
 from app.verbs import groups, holders
-from ringfence_client import dropping
+from ringfence_client import dropping, group_names
 from ringfence_client.lease import LostError
 from ringfence_client.record import Progress
 from ringfence_kafka import runs
@@ -45,7 +44,7 @@ def drop(
         settings: Where.
         address: Of the group.
         group: The consumer group.
-        name: Of the message group, as :func:`app.group_names.parse` reads it.
+        name: Of the message group, as :func:`ringfence_client.group_names.parse` reads it.
         skip: The first message alone.
         yes: Do not ask.
         letters: Send them to the dead letters.

@@ -15,9 +15,8 @@ import aiohttp
 import click
 from rich.table import Table
 
-from app import group_names
 from conf import terminal
-from ringfence_client import record
+from ringfence_client import group_names, record
 from ringfence_client.guard import session
 from ringfence_client.progress import ProgressTopic
 from ringfence_client.record import Progress
@@ -41,8 +40,9 @@ class GroupRow:
 
     partition: int
     group: str | None
-    """None = all messages without a group."""
+    """As verbs take it; None = all messages without a group."""
     group_hex: str | None
+    """For programs: all of its bytes, whatever they are."""
     depth: int
     """Messages that are not finished, acquired ones included."""
     acquired: int
@@ -213,7 +213,7 @@ async def unfinished(
                 continue
             row = rows.get(name := None if key is None else key.hex())
             if row is None:
-                shown = None if key is None else key.decode(errors="backslashreplace")
+                shown = None if key is None else group_names.shown(key)
                 age = round(max(0.0, now - each.timestamp) / 1000, 3)
                 row = rows[name] = GroupRow(partition, shown, name, 0, 0, None, each.offset, age)
             row.depth += 1

@@ -10,23 +10,24 @@ ends before its end, lanes that began before are refused, by the line that says 
 """
 
 import asyncio
+import json
 import secrets
-from collections.abc import Callable, Iterator, Mapping
-from itertools import islice
-from typing import Final, NamedTuple
+from collections.abc import AsyncIterator, Callable, Mapping
+from typing import Final
 
 import click
 from aiokafka.errors import KafkaError
 
 from agents.journal import RingEvent
 from agents.state_faults import newest_meta
+from app.verbs.growth import Growth, GrowthError, Work, document, foretell, plan
 from app.verbs.owned_lane import OwnedLane, require_journal
 from app.verbs.rings import LaneView
 from app.verbs.unread import anything, first_unjudged
 from ringfence_kafka import failpoints, wire
 from ringfence_kafka.cluster import NO_MEMBERS, Cluster
 from ringfence_kafka.config.settings import AddressSettings, Settings
-from ringfence_kafka.errors import BrokerUnavailableError, MissingTopicError, RingfenceError, named
+from ringfence_kafka.errors import BrokerUnavailableError, MissingTopicError, named
 from ringfence_kafka.log_reader import LogStalledError
 from ringfence_kafka.producer import FencedError
 from ringfence_kafka.topics import missing
@@ -40,22 +41,15 @@ RECORDS_A_TRANSACTION: Final = 100_000
 AGAIN: Final = "run this again: it goes on where it ended"
 
 
-class GrowthError(RingfenceError):
-    """The address cannot be given so many partitions, or not now."""
-
-
-class Growth(NamedTuple):
-    """From how many lanes to how many."""
-
-    began: int
-    wanted: int
-
-    def heirs(self, lane: int) -> range:
-        """The lanes that are to know what this one knows."""
-        return range(lane + self.began, self.wanted, self.began)
-
-
-def grow(settings: Settings, name: str, partitions: int, *, despite_backlog: bool = False) -> int:
+def grow(
+    settings: Settings,
+    name: str,
+    partitions: int,
+    *,
+    despite_backlog: bool = False,
+    dry_run: bool = False,
+    as_json: bool = False,
+) -> int:
     """Give the input of an address more partitions. Safe to repeat, wherever it ended.
 
     Args:
@@ -63,6 +57,11 @@ def grow(settings: Settings, name: str, partitions: int, *, despite_backlog: boo
         name: One of them.
         partitions: As many as it is to have: a multiple of those that it had when its lanes began.
         despite_backlog: Also where messages are left to judge: of a group that moves, they may come behind later ones.
+        dry_run: Change nothing; say what would be done, and what is in the way now.
+        as_json: As a document, when all is done.
+
+    Returns:
+        The exit code: 0; of a dry run 1 where something is in the way.
 
     Raises:
         ConfigurationError: unknown address.
@@ -73,109 +72,120 @@ def grow(settings: Settings, name: str, partitions: int, *, despite_backlog: boo
     """
     failpoints.install_from_environment()
     address = settings.configured(name)
+    say: Callable[[str], object] = (lambda _: None) if as_json else click.echo
     try:
-        asyncio.run(_grow(settings, address, partitions, click.echo, despite_backlog=despite_backlog))
+        work, obstacles = asyncio.run(
+            _grow(settings, address, partitions, say, despite_backlog=despite_backlog, dry_run=dry_run)
+        )
     except FencedError as error:
         raise _come(settings) from error
     except (KafkaError, LogStalledError, TimeoutError) as error:
         raise BrokerUnavailableError(
             f"{named(error)}: look at the brokers and at this user's rights, then {AGAIN}"
         ) from error
-    return 0
+    if as_json:
+        click.echo(json.dumps(document(address, work, obstacles, dry_run=dry_run), indent=2))
+    return int(bool(obstacles))
 
 
 def _come(settings: Settings) -> GrowthError:
     return GrowthError(f"a worker has come meanwhile: stop all workers of {settings.app.id}, then {AGAIN}")
 
 
-def plan(address: AddressSettings, now: int, metas: Mapping[int, Meta], wanted: int) -> Growth:
-    """What is to be done. Pure.
-
-    Args:
-        address: Whose input.
-        now: How many partitions that has.
-        metas: The lanes' last meta records.
-        wanted: How many it is to have.
-
-    Raises:
-        GrowthError: that cannot be; says which counts can.
-    """
-    counts = {meta.partition_counts.get(address.input_topic, now) for meta in metas.values()}
-    began = min(counts, default=now)
-    under_way = counts - {began, wanted}
-    if under_way:
-        raise GrowthError(
-            f"{address.input_topic} is on its way from {began} to {max(under_way)} partitions: finish that first, by "
-            f"--partitions {max(under_way)}"
-        )
-    least = max(now, began)
-    if wanted < least:
-        raise GrowthError(f"{address.input_topic} has {least} partitions: Kafka takes none away")
-    if wanted % began:
-        several = ", ".join(str(each) for each in islice(multiples(began, least), 3))
-        raise GrowthError(
-            f"{wanted} is no multiple of the {began} partitions with which the lanes of {address.name} began: what they know could "
-            f"not be handed on. Choose {several}, …"
-        )
-    return Growth(began, wanted)
-
-
-def multiples(began: int, least: int) -> Iterator[int]:
-    """Of ``began``, rising: those above it, and from ``least`` on."""
-    first = max(2, -(-least // began))
-    count = first
-    while True:
-        yield count * began
-        count += 1
-
-
 async def _grow(
     settings: Settings,
     address: AddressSettings,
     wanted: int,
-    say: Callable[[str], None],
+    say: Callable[[str], object],
     *,
     despite_backlog: bool,
-) -> None:
-    app_id, topic = settings.app.id, address.input_topic
-    changelog = wire.changelog_topic(app_id, address.name)
-    forward = wire.forward_topic(app_id, address.name)
-    topics = {"changelog": changelog, "forward topic": forward, "input topic": topic}
-    async with Cluster(settings.kafka, app_id) as cluster:
-        counts = await cluster.partition_counts([*topics.values()])
-        for role, each in topics.items():
-            if each not in counts:
-                raise MissingTopicError(missing(role, address.name, each))
-        await require_journal(settings, cluster)
-        metas = await _metas(cluster, changelog, counts[changelog])
-        growth = plan(address, counts[topic], metas, wanted)
-        left = [lane for lane in metas if metas[lane].partition_counts.get(topic) != wanted]
-        if not left and all(counts[each] == wanted for each in topics.values()):
-            say(f"{topic} has {wanted} partitions, and its lanes know it: nothing to do")
-            return
-        await cluster.await_coordinator()
-        if (state := await cluster.group_state()) not in NO_MEMBERS:
-            raise GrowthError(
-                f"workers of {app_id} run (its group is {state}): stop all of them by SIGTERM, when producers have stopped and "
-                "everything is judged; a worker that was killed counts until its session ends"
-            )
-        if not despite_backlog:
-            await _require_judged(settings, address, cluster, metas, growth)
-        await _give(cluster, changelog, counts, wanted, say)
-        if counts[topic] == growth.began:
-            # From here on the address is refused: its topics do not fit each other.
-            await _give(cluster, forward, counts, wanted, say)
-        parents = [each for each in sorted(left) if each < growth.began]
-        for lane in parents:
-            await _hand_on(settings, address, cluster, lane, growth, metas)
-        for each in (forward, topic):
-            await _give(cluster, each, counts, wanted, say)
-        for lane in parents:
-            await _note(settings, address, cluster, lane, metas[lane], growth, say)
+    dry_run: bool,
+) -> tuple[Work, list[str]]:
+    async with Cluster(settings.kafka, settings.app.id) as cluster:
+        work = await _work(settings, address, cluster, wanted)
+        if work.done:
+            say(f"{address.input_topic} has {wanted} partitions, and its lanes know it: nothing to do")
+            return work, []
+        obstacles = [
+            each
+            async for each in _obstacles(settings, address, cluster, work, despite_backlog=despite_backlog)
+        ]
+        if dry_run:
+            foretell(address, work, obstacles, say)
+            return work, obstacles
+        if obstacles:
+            raise GrowthError("\n".join(obstacles))
+        await _carry_out(settings, address, cluster, work, say)
     say(
         f"start workers and bridges, then producers; a producer that runs learns of it within its metadata.max.age.ms. Write partitions = "
         f"{wanted} for {address.name} into the configuration"
     )
+    return work, []
+
+
+async def _work(settings: Settings, address: AddressSettings, cluster: Cluster, wanted: int) -> Work:
+    changelog = wire.changelog_topic(settings.app.id, address.name)
+    forward = wire.forward_topic(settings.app.id, address.name)
+    topics = {"changelog": changelog, "forward topic": forward, "input topic": address.input_topic}
+    counts = await cluster.partition_counts([*topics.values()])
+    for role, each in topics.items():
+        if each not in counts:
+            raise MissingTopicError(missing(role, address.name, each))
+    await require_journal(settings, cluster)
+    metas = await _metas(cluster, changelog, counts[changelog])
+    growth = plan(address, counts[address.input_topic], metas, wanted)
+    left = [lane for lane in metas if metas[lane].partition_counts.get(address.input_topic) != wanted]
+    return Work(growth, {each: counts[each] for each in topics.values()}, metas, left)
+
+
+async def _obstacles(
+    settings: Settings, address: AddressSettings, cluster: Cluster, work: Work, *, despite_backlog: bool
+) -> AsyncIterator[str]:
+    """What somebody has to do before."""
+    await cluster.await_coordinator()
+    if (state := await cluster.group_state()) not in NO_MEMBERS:
+        yield (
+            f"workers of {settings.app.id} run (its group is {state}): stop all of them by SIGTERM, when producers have stopped and "
+            "everything is judged; a worker that was killed counts until its session ends"
+        )
+    if not despite_backlog:
+        left = [each async for each in _unjudged(settings, address, cluster, work)]
+        if left:
+            more = f", and {len(left) - 1} more lanes have something left" if len(left) > 1 else ""
+            yield (
+                f"lane {left[0]}{more}: of a group that moves, what is left would come behind later messages. Stop producers, let workers "
+                "come to a lag of 0, stop them, and run this again; or leave it at that, with --despite-backlog"
+            )
+
+
+async def _unjudged(
+    settings: Settings, address: AddressSettings, cluster: Cluster, work: Work
+) -> AsyncIterator[str]:
+    """A lane each that has not judged all that stands in its inputs."""
+    for lane in range(work.growth.began):
+        for topic in (address.input_topic, wire.forward_topic(settings.app.id, address.name)):
+            begin = await first_unjudged(cluster, topic, lane, work.metas.get(lane))
+            end = await cluster.high_watermark(topic, lane)
+            if begin < end and await anything(settings, topic, lane, begin, end):
+                yield f"{wire.lane_name(address.name, lane)} has judged {topic}/{lane} up to {begin} of {end}"
+                break
+
+
+async def _carry_out(
+    settings: Settings, address: AddressSettings, cluster: Cluster, work: Work, say: Callable[[str], object]
+) -> None:
+    growth, counts, metas = work.growth, dict(work.counts), work.metas
+    changelog, forward, topic = counts
+    await _give(cluster, changelog, counts, growth.wanted, say)
+    if counts[topic] == growth.began:
+        # From here on the address is refused: its topics do not fit each other.
+        await _give(cluster, forward, counts, growth.wanted, say)
+    for lane in work.parents:
+        await _hand_on(settings, address, cluster, lane, growth, metas)
+    for each in (forward, topic):
+        await _give(cluster, each, counts, growth.wanted, say)
+    for lane in work.parents:
+        await _note(settings, address, cluster, lane, metas[lane], growth, say)
 
 
 async def _metas(cluster: Cluster, changelog: str, count: int) -> dict[int, Meta]:
@@ -184,28 +194,8 @@ async def _metas(cluster: Cluster, changelog: str, count: int) -> dict[int, Meta
     return {lane: meta for lane, meta in enumerate(found) if meta is not None}
 
 
-async def _require_judged(
-    settings: Settings, address: AddressSettings, cluster: Cluster, metas: Mapping[int, Meta], growth: Growth
-) -> None:
-    """Make sure that lanes have judged all that stands in their inputs.
-
-    Raises:
-        GrowthError: something is left.
-    """
-    for topic in (address.input_topic, wire.forward_topic(settings.app.id, address.name)):
-        for lane in range(growth.began):
-            begin = await first_unjudged(cluster, topic, lane, metas.get(lane))
-            end = await cluster.high_watermark(topic, lane)
-            if begin < end and await anything(settings, topic, lane, begin, end):
-                raise GrowthError(
-                    f"lane {wire.lane_name(address.name, lane)} has judged {topic}/{lane} up to {begin} of {end}: of a group that moves, "
-                    "what is left would come behind later messages. Stop producers, let workers come to a lag of 0, stop them, and run "
-                    "this again; or leave it at that, with --despite-backlog"
-                )
-
-
 async def _give(
-    cluster: Cluster, topic: str, counts: dict[str, int], wanted: int, say: Callable[[str], None]
+    cluster: Cluster, topic: str, counts: dict[str, int], wanted: int, say: Callable[[str], object]
 ) -> None:
     if counts[topic] < wanted:
         await cluster.add_partitions(topic, wanted, SHOWN_LIMIT_S)
@@ -239,7 +229,7 @@ async def _note(
     lane: int,
     known: Meta,
     growth: Growth,
-    say: Callable[[str], None],
+    say: Callable[[str], object],
 ) -> None:
     """Have a lane and the journal say, in one transaction, how many there are, and from where on."""
     name = wire.lane_name(address.name, lane)

@@ -1,14 +1,19 @@
-"""A backlog that is larger than what a worker may have in memory, and SIGKILL while it is worked off."""
+"""A backlog that is larger than what a worker, or a consumer, may have in memory, and SIGKILL while it is worked off."""
 
 import random
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from tests.faults.flow import EXACT, wrong
 from tests.support import kafka
+from tests.support.consumers import ConsumerProcess, consumers
+from tests.support.group_checker import Disturbance, Snapshot, judge
+from tests.support.group_system import System
+from tests.support.group_traffic import Shape, accept, generate, sizes
 from tests.support.kafka import Got, Sent
 from tests.support.worker import WorkerProcess, configure, wait_for
 
@@ -21,6 +26,13 @@ KILLS = 3
 SEED = 27_113
 BOUND = 16 * 2**20
 LIMIT_S = 240.0
+HANDLED = 8_000
+PADDING = 10_000
+"""Bytes of each: they are several times what the consumer may keep."""
+SLOW_S = 1.0
+"""Of a few messages: what is finished above them is written apart from the committed offset."""
+PROCESS_BYTES = 150 * 2**20
+"""What a consumer needs beside its messages, and some: docs/consume.md says about 100 MiB."""
 
 
 def _traffic(rng: random.Random, partition: int) -> list[Sent]:
@@ -86,6 +98,58 @@ def test_killed_over_a_backlog(bootstrap: str, tmp_path: Path) -> None:
     assert accepted.keys() == due.keys()
     for group, ids in due.items():
         assert wrong(accepted[group], list(dict.fromkeys(ids))) == EXACT, f"seed {SEED}, group {group!r}"
+
+
+@pytest.mark.long
+@pytest.mark.timeout(600)
+def test_consumer_killed_over_a_backlog(bootstrap: str, tmp_path: Path) -> None:
+    """Each group goes on at its first message that was not finished and written, in order, and memory stays below its bound.
+
+    What may be done again is what ran, and what had ended too shortly before to be written; :mod:`tests.support.group_checker`.
+    """
+    name = kafka.unique("backlog-consumed")
+    quick = ("--memory", "16", "--session-timeout", "6", "--lease-timeout", "3")
+    system = System(bootstrap, tmp_path, name, 1, 0.005, SLOW_S, options=quick)
+    [process] = system.processes
+    messages = generate(Shape(HANDLED, group_size=37, interleave=53, randomized=True, ungrouped=0.05), SEED)
+    accept(bootstrap, name, messages, PADDING)
+    disturbances: list[Disturbance] = []
+    snapshots: list[Snapshot] = []
+    memory = _Memory(process)
+    with consumers(process):
+        for number in range(KILLS):
+            goal = HANDLED * (number + 1) // (KILLS + 1)
+            system.wait(lambda goal=goal: memory.look() and system.ended() >= goal, LIMIT_S)  # type: ignore[misc]
+            system.freeze_at_work(process)
+            disturbance, snapshot = system.kill(process)
+            disturbances.append(disturbance)
+            snapshots.append(snapshot)
+            process.start()
+        system.wait(lambda: memory.look() and system.ended() >= HANDLED, LIMIT_S)
+        system.wait_no_lag()
+
+    runs = system.runs()
+    assert judge(runs, sizes(messages), disturbances, snapshots) == [], f"seed {SEED}"
+    assert {run.pid for run in runs if run.end is None} >= {each.pid for each in disturbances}
+    assert any(each.progress.finished for shot in snapshots for each in shot.written.values())
+    assert BOUND // 4 < memory.kept < BOUND
+    assert memory.resident < BOUND + PROCESS_BYTES, f"{memory.resident / 2**20:.0f} MiB"
+
+
+class _Memory:
+    """The most that a consumer kept of messages, and that its process had."""
+
+    def __init__(self, process: ConsumerProcess) -> None:
+        self._process = process
+        self.kept = self.resident = 0
+
+    def look(self) -> bool:
+        """Now; true, so that it may stand in a condition."""
+        told = self._process.health()[1].get("memory", {})
+        assert told.get("limit_bytes", BOUND) == BOUND
+        self.kept = max(self.kept, told.get("buffered_bytes", 0))
+        self.resident = max(self.resident, psutil.Process(self._process.pid).memory_info().rss)
+        return True
 
 
 def _by_group(records: Iterable[Sent | Got]) -> dict[bytes | None, list[bytes | None]]:

@@ -60,12 +60,12 @@ async def test_purged(bootstrap: str) -> None:
             rows = await pages.groups()
 
             assert {name: (each["depth"], each["acquired"]) for name, each in rows.items()} == {
-                "\\xffa": (5, 1),
+                "hex:ff61": (5, 1),
                 "b": (3, 1),
             }
 
             status, answer = await pages.post(
-                "/groups/purge", {"partition": 0, "group": rows["\\xffa"]["group_hex"]}
+                "/groups/purge", {"partition": 0, "group": rows["hex:ff61"]["group_hex"]}
             )
 
             assert (status, answer["dropped"]) == (200, 4)

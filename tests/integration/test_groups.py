@@ -10,7 +10,9 @@ from tests.support.kafka import Sent
 from tests.support.worker import configure, run_verb, wait_for
 
 EACH = 20
-GROUPS = (b"bad", b"held", b"fine")
+FINE = "hex:66696e65ff"
+"""As verbs name a group whose name is no text."""
+GROUPS = (b"bad", b"held", b"fine\xff")
 
 
 class Scene:
@@ -65,7 +67,7 @@ def test_beside_a_consumer(bootstrap: str, tmp_path: Path) -> None:
             lambda: process.handled.exists() and process.handled.read_text().count("end") == EACH, process.log
         )
         wait_for(lambda: "attempt 2 failed" in process.log(), process.log)
-        wait_for(lambda: "fine" not in scene.show(), process.log)
+        wait_for(lambda: FINE not in scene.show(), process.log)
         shown = scene.show()
         skipped = scene.verb("skip", "bad")
         wait_for(lambda: scene.show()["bad"]["depth"] == EACH - 1, lambda: str(scene.show()))
@@ -131,8 +133,8 @@ def test_without_a_consumer(bootstrap: str, tmp_path: Path) -> None:
     scene = Scene(bootstrap, tmp_path)
     kafka.commit(bootstrap, scene.group, f"{scene.name}.accepted", 0)
     before = scene.show()
-    scene.verb("skip", "fine")
-    scene.verb("skip", "fine")
+    scene.verb("skip", FINE)
+    scene.verb("skip", FINE)
     scene.verb("purge", "held")
     scene.verb("purge", "bad")
     between = scene.show()
@@ -144,10 +146,9 @@ def test_without_a_consumer(bootstrap: str, tmp_path: Path) -> None:
     after = scene.show()
 
     assert before["partition"]["holder"] is None
-    assert before["fine"]["depth"] == EACH
-    assert {name: each["depth"] for name, each in between.items() if name != "partition"} == {
-        "fine": EACH - 2
-    }
+    assert before[FINE]["depth"] == EACH
+    assert before[FINE]["group_hex"] == GROUPS[2].hex()
+    assert {name: each["depth"] for name, each in between.items() if name != "partition"} == {FINE: EACH - 2}
     assert len(handled) == EACH - 2
     assert "failed" not in process.log()
     assert after["partition"]["next"] == after["partition"]["end"]

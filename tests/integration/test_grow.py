@@ -1,5 +1,6 @@
 """``topics grow`` on a running application: what was known stays known, and groups stay in order."""
 
+import json
 from collections import defaultdict
 from pathlib import Path
 
@@ -45,9 +46,9 @@ def test_grow(bootstrap: str, tmp_path: Path) -> None:
     addresses = [{"name": name, "partitions": BEFORE, "id_cache_size": 1_000}]
     config = configure(tmp_path, bootstrap, name, addresses)
 
-    def grow(partitions: int, failpoints: str = "") -> tuple[int, str]:
+    def grow(partitions: int, failpoints: str = "", *options: str) -> tuple[int, str]:
         done = run_verb(
-            "topics", "grow", name, "--partitions", str(partitions), "--config", str(config),
+            "topics", "grow", name, "--partitions", str(partitions), *options, "--config", str(config),
             check=False, failpoints=failpoints,
         )  # fmt: skip
         return done.returncode, done.stdout + done.stderr
@@ -57,6 +58,8 @@ def test_grow(bootstrap: str, tmp_path: Path) -> None:
         Running(bootstrap, process, addresses, name).settled(name)
         code, said = grow(AFTER)
         assert (code, "workers of" in said) == (2, True), said
+        code, said = grow(AFTER, "", "--dry-run")
+        assert (code, f"in the way  workers of {name} run" in said) == (1, True), said
         process.stop()
 
     code, said = grow(5)
@@ -68,12 +71,28 @@ def test_grow(bootstrap: str, tmp_path: Path) -> None:
         Running(bootstrap, process, addresses, name).settled(name)
         process.stop()
 
+    for _ in range(2):  # the second finds what the first found: it has changed nothing
+        code, said = grow(AFTER, "", "--dry-run")
+        assert (code, said.splitlines()) == (0, [
+            f"would give  {name}-{name}-changelog  {BEFORE} partitions, then {AFTER}",
+            f"would give  {name}-{name}-forward  {BEFORE} partitions, then {AFTER}",
+            f"would give  {name}  {BEFORE} partitions, then {AFTER}",
+            f"would tell  {name}-2, {name}-4  what {name}-0 knows",
+            f"would tell  {name}-3, {name}-5  what {name}-1 knows",
+        ])  # fmt: skip
+
     # Where one heir knows all and another nothing; and where all do, but only one lane knows of its heirs.
     for point in (f"before-commit:{name}-5=kill", f"before-commit:{name}-1=kill"):
         code, said = grow(AFTER, point)
         assert code == -9, said
         checked = run_verb("topics", "check", "--config", str(config), check=False)
         assert f"topics grow {name} --partitions {AFTER}" in checked.stdout, checked.stdout
+    code, said = grow(AFTER, "", "--dry-run", "--json")
+    assert (code, json.loads(said)["lanes"]) == (
+        0,
+        [{"lane": f"{name}-1", "heirs": [f"{name}-3", f"{name}-5"]}],
+    ), said
+    assert not any(each["grows"] for each in json.loads(said)["topics"])
     code, said = grow(AFTER)
     assert (code, f"{name}-1  what it knows, {name}-3, {name}-5 know too" in said) == (0, True), said
     assert f"{name}-0  what" not in said  # that was done before

@@ -35,7 +35,7 @@ MUTANTS: Final = (
     Mutant(
         "growth-over-a-backlog",
         "What is left of a group that moves comes behind its later messages.",
-        (Patch(_GROW, "        if not despite_backlog:\n", "        if False:\n"),),
+        (Patch(_GROW, "    if not despite_backlog:\n", "    if False:\n"),),
         _GROWN,
     ),
     Mutant(
@@ -56,13 +56,19 @@ MUTANTS: Final = (
         (
             Patch(
                 _GROW,
-                "        for lane in parents:\n            await _hand_on(",
-                "        for lane in parents:\n"
-                "            await _note(settings, address, cluster, lane, metas[lane], growth, say)\n"
-                "            metas[lane] = _counted(address, metas[lane], growth)\n"
-                "        for lane in parents:\n            await _hand_on(",
+                "    for lane in work.parents:\n        await _hand_on(",
+                "    for lane in work.parents:\n"
+                "        await _note(settings, address, cluster, lane, metas[lane], growth, say)\n"
+                "        metas[lane] = _counted(address, metas[lane], growth)\n"
+                "    for lane in work.parents:\n        await _hand_on(",
             ),
         ),
+        _GROWN,
+    ),
+    Mutant(
+        "dry-growth-grows",
+        "Who asks what a growth would do has done it.",
+        (Patch(_GROW, "        if dry_run:\n", "        if dry_run and obstacles:\n"),),
         _GROWN,
     ),
     Mutant(

@@ -9,6 +9,18 @@ _TESTS: Final = "tests/unit/test_status.py"
 
 MUTANTS: Final = (
     Mutant(
+        "status-unheard-lanes-are-none",
+        "A worker without a web server looks as if none of its lanes were open.",
+        (
+            Patch(
+                "app/status/wording.py",
+                'known = str(up) if not unheard else f"≥{up}" if up else "?"',
+                "known = str(up)",
+            ),
+        ),
+        f"{_TESTS}::test_lanes_of_a_silent_worker",
+    ),
+    Mutant(
         "status-no-worker-unseen",
         "No worker runs, and status says that all is ok.",
         (

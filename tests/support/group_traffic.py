@@ -93,10 +93,13 @@ def sizes(messages: Iterable[GroupMessage]) -> dict[str, int]:
     return dict(Counter(each.label for each in messages))
 
 
-def accept(bootstrap: str, address: str, messages: Sequence[GroupMessage]) -> None:
-    """Write to the accepted topic what a worker would, and wait until all is there."""
+def accept(bootstrap: str, address: str, messages: Sequence[GroupMessage], padding: int = 0) -> None:
+    """Write to the accepted topic what a worker would, and wait until all is there.
+
+    ``padding``: bytes that each has more, in a header, which no handler notes.
+    """
     producer = _producer(bootstrap)
-    _accept(producer, address, messages)
+    _accept(producer, address, messages, b"x" * padding)
     assert producer.flush(kafka.WAIT_S) == 0
 
 
@@ -168,15 +171,14 @@ def _producer(bootstrap: str, options: dict[str, str] | None = None) -> Producer
     return Producer(settings)
 
 
-def _accept(producer: Producer, address: str, messages: Sequence[GroupMessage]) -> None:
+def _accept(producer: Producer, address: str, messages: Sequence[GroupMessage], padding: bytes = b"") -> None:
     for each in messages:
-        producer.produce(
-            f"{address}.accepted",
-            each.value,
-            each.label.encode() if each.grouped else None,
-            headers=[
-                ("_AMQ_DUPL_ID", f"id-{each.label}-{each.sequence}".encode()),
-                ("_RF_SOURCE", f"{address}/0/{each.sequence}".encode()),
-            ],
-        )
+        headers: list[tuple[str, str | bytes | None]] = [
+            ("_AMQ_DUPL_ID", f"id-{each.label}-{each.sequence}".encode()),
+            ("_RF_SOURCE", f"{address}/0/{each.sequence}".encode()),
+        ]
+        if padding:
+            headers.append(("padding", padding))
+        group = each.label.encode() if each.grouped else None
+        producer.produce(f"{address}.accepted", each.value, group, headers=headers)
         producer.poll(0)

@@ -4,7 +4,7 @@ from itertools import islice
 
 import pytest
 
-from app.verbs.grow import Growth, GrowthError, multiples, plan
+from app.verbs.growth import Growth, GrowthError, multiples, plan
 from ringfence_kafka.config.settings import AddressSettings
 from tables.codec import Meta
 

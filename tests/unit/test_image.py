@@ -46,6 +46,14 @@ def test_images_have_what_is_tested(name: str) -> None:
     assert {key: each for key, each in locked.items() if tested.get(key) != each} == {}
 
 
+def test_no_image_without_the_core() -> None:
+    """Where the base has no headers of Python the wheel is pure, and nobody would notice: the build ends with the way out."""
+    built = DOCKERFILE[DOCKERFILE.index("pip wheel") :].split("FROM")[0]
+
+    assert "grep --quiet native/_core" in built
+    assert "exit 1" in built
+
+
 def test_what_each_image_has() -> None:
     """Workers have all that they are declared to need and no Spark; the other image has both; neither has the tests' tools."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]

@@ -208,6 +208,15 @@ async def test_a_dry_run_says_what_would_be_left() -> None:
     assert all(each.value is None for each, _ in run.result.left)
 
 
+def test_groups_for_programs() -> None:
+    """A group's name as ``--group`` takes it, and its bytes, in every document in the same way."""
+    shown = showing.document(_refused(), b"a\xff", settled=False)
+
+    assert (shown["group"], shown["group_hex"]) == ("hex:61ff", "61ff")
+    nobody = showing.document(_refused(), None, settled=False)
+    assert (nobody["group"], nobody["group_hex"]) == (None, None)
+
+
 def test_names() -> None:
     """An address goes before a bridge of its name; an unknown one is an error that names those that there are."""
     bridges = [{"name": each, "source_topic": "s", "target_address": "orders"} for each in ("orders", "over")]

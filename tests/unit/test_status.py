@@ -12,7 +12,7 @@ from rich.console import Console
 from app.status import consuming, page, verb, wording
 from app.status.findings import findings, quoted
 from app.status.lanes import memory
-from app.status.model import NOBODY, Finding, Status
+from app.status.model import NOBODY, OPEN, UNKNOWN, Finding, Status
 from app.status.show import document
 from ringfence_kafka import members
 from tests.support.standing import BRIDGE, STATUS, WORKER, with_lanes, with_share
@@ -101,6 +101,29 @@ def test_silent_worker() -> None:
     assert not found.stands
     assert "http://w1:6066" in found.what
     assert "10.0.0.1" in found.do
+
+
+@pytest.mark.parametrize(
+    ("states", "shown", "ill"),
+    [
+        ([UNKNOWN, UNKNOWN], "?/2", False),
+        ([OPEN, UNKNOWN], "≥1/2", False),
+        ([NOBODY, UNKNOWN], "?/2", True),
+        ([OPEN, OPEN], "2/2", False),
+        (["refused", NOBODY], "0/2", True),
+    ],
+)
+def test_lanes_of_a_silent_worker(states: list[str], shown: str, ill: bool) -> None:
+    """Whether they are open is not known: no zero, which would look like a fault, and no red."""
+    [address] = STATUS.addresses
+    lanes = [replace(lane, state=state) for lane, state in zip(address.lanes, states, strict=True)]
+    status = replace(STATUS, addresses=[replace(address, lanes=lanes)])
+    output = io.StringIO()
+    Console(file=output, width=100).print(document(status, []), crop=False)
+
+    assert f" {shown} " in output.getvalue()
+    row = f'<td data-label="lanes open"{" class=&ill&" if ill else ""}>{shown}</td>'.replace("&", '"')
+    assert row in page.render(status, [], "w1", {})
 
 
 def test_broker_away_for_a_worker() -> None:

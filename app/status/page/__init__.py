@@ -22,6 +22,7 @@ _ENVIRONMENT: Final = Environment(
 )
 _ENVIRONMENT.filters |= {
     "age": wording.age,
+    "lanes_open": wording.lanes_open,
     "memory": wording.memory,
     "number": wording.number,
     "rate": wording.rate,
@@ -59,5 +60,5 @@ def render(
     """
     return _TEMPLATE.render(
         status=status, found=found, standing=sum(each.stands for each in found), worker=worker, own=own, fault=fault,
-        style=_STYLE, script=_SCRIPT, OPEN=model.OPEN,
+        style=_STYLE, script=_SCRIPT, OPEN=model.OPEN, UNKNOWN=model.UNKNOWN,
     )  # fmt: skip

@@ -1,0 +1,124 @@
+"""What a growth of an address has to do. Pure."""
+
+from collections.abc import Callable, Iterator, Mapping
+from itertools import islice
+from typing import Any, NamedTuple
+
+from ringfence_kafka import wire
+from ringfence_kafka.config.settings import AddressSettings
+from ringfence_kafka.errors import RingfenceError
+from tables.codec import Meta
+
+
+class GrowthError(RingfenceError):
+    """The address cannot be given so many partitions, or not now."""
+
+
+class Growth(NamedTuple):
+    """From how many lanes to how many."""
+
+    began: int
+    wanted: int
+
+    def heirs(self, lane: int) -> range:
+        """The lanes that are to know what this one knows."""
+        return range(lane + self.began, self.wanted, self.began)
+
+
+class Work(NamedTuple):
+    """What a growth has to do."""
+
+    growth: Growth
+    counts: dict[str, int]
+    """Partitions of each topic that is to have as many; the input comes last."""
+    metas: dict[int, Meta]
+    """The lanes' last meta records."""
+    left: list[int]
+    """Lanes whose record does not say so yet."""
+
+    @property
+    def parents(self) -> list[int]:
+        """Those of them that have heirs."""
+        return [each for each in sorted(self.left) if each < self.growth.began]
+
+    @property
+    def done(self) -> bool:
+        """Whether nothing is left to do."""
+        return not self.left and all(each == self.growth.wanted for each in self.counts.values())
+
+
+def plan(address: AddressSettings, now: int, metas: Mapping[int, Meta], wanted: int) -> Growth:
+    """From how many lanes to how many.
+
+    Args:
+        address: Whose input.
+        now: How many partitions that has.
+        metas: The lanes' last meta records.
+        wanted: How many it is to have.
+
+    Raises:
+        GrowthError: that cannot be; says which counts can.
+    """
+    counts = {meta.partition_counts.get(address.input_topic, now) for meta in metas.values()}
+    began = min(counts, default=now)
+    under_way = counts - {began, wanted}
+    if under_way:
+        raise GrowthError(
+            f"{address.input_topic} is on its way from {began} to {max(under_way)} partitions: finish that first, by "
+            f"--partitions {max(under_way)}"
+        )
+    least = max(now, began)
+    if wanted < least:
+        raise GrowthError(f"{address.input_topic} has {least} partitions: Kafka takes none away")
+    if wanted % began:
+        several = ", ".join(str(each) for each in islice(multiples(began, least), 3))
+        raise GrowthError(
+            f"{wanted} is no multiple of the {began} partitions with which the lanes of {address.name} began: what they know could "
+            f"not be handed on. Choose {several}, …"
+        )
+    return Growth(began, wanted)
+
+
+def multiples(began: int, least: int) -> Iterator[int]:
+    """Of ``began``, rising: those above it, and from ``least`` on."""
+    first = max(2, -(-least // began))
+    count = first
+    while True:
+        yield count * began
+        count += 1
+
+
+def foretell(
+    address: AddressSettings, work: Work, obstacles: list[str], say: Callable[[str], object]
+) -> None:
+    """For a person, a line each."""
+    for topic, count in work.counts.items():
+        if count < work.growth.wanted:
+            say(f"would give  {topic}  {count} partitions, then {work.growth.wanted}")
+    for lane in work.parents:
+        heirs = ", ".join(wire.lane_name(address.name, each) for each in work.growth.heirs(lane))
+        say(f"would tell  {heirs}  what {wire.lane_name(address.name, lane)} knows")
+    for each in obstacles:
+        say(f"in the way  {each}")
+
+
+def document(address: AddressSettings, work: Work, obstacles: list[str], *, dry_run: bool) -> dict[str, Any]:
+    """For programs."""
+    growth = work.growth
+    return {
+        "dry_run": dry_run,
+        "address": address.name,
+        "partitions": growth.wanted,
+        "topics": [
+            {"name": name, "partitions": count, "grows": count < growth.wanted}
+            for name, count in work.counts.items()
+        ],
+        "lanes": [
+            {
+                "lane": wire.lane_name(address.name, lane),
+                "heirs": [wire.lane_name(address.name, heir) for heir in growth.heirs(lane)],
+            }
+            for lane in work.parents
+        ],
+        "in_the_way": obstacles,
+    }
