@@ -35,6 +35,7 @@ from bench.measure import ROOT
 from bench.starting import PLAIN, missing
 from bench.traffic import Plan
 from bench.trickle import RATE
+from conf import terminal
 from ringfence_kafka.errors import RingfenceError
 
 RESULTS: Final = Path(__file__).parent / "results" / "latest.json"
@@ -116,7 +117,7 @@ def main(
     if only and outcome.left_out:
         raise BenchError("\n".join(f"{each}: {reason}" for each, reason in outcome.left_out.items()))
     chosen = [each for each in chosen if each not in outcome.left_out]
-    console = Console()
+    console = terminal.console()
     with _broker() as (broker, folder):
         Contest(broker, folder, outcome, console.print).run(rounds, chosen, trickle)
     table.show(outcome, console)

@@ -187,16 +187,20 @@ class Contest:
         if not runs:
             return
         rate = spread([each.rate for each in runs])[1]
-        if rate < trickle.RATE * trickle.ROOM:
+        if rate < trickle.RATE:
             self._outcome.slow[contender] = rate
             return
         self._say(f"{contender}: {trickle.RATE:,} messages/s")
         place = self._place(contender)
         try:
-            found = trickle.run(contender, replace(place, input=f"{place.name}-in"), self._broker.pid, seconds)
+            found = trickle.run(
+                contender, replace(place, input=f"{place.name}-in"), self._broker.pid, seconds
+            )
         except (BenchError, KafkaException) as error:
             self._outcome.failures.append(f"{contender}, {trickle.RATE:,} messages/s: {error}")
             self._say(f"  failed: {error}")
             return
         self._outcome.trickles[contender] = found
-        self._say(f"  p50 {found.p50_s * 1000:.0f} ms, p99 {found.p99_s * 1000:.0f} ms, {found.cpu_s_per_million:.1f} CPU s per million")
+        self._say(
+            f"  p50 {found.p50_s * 1000:.0f} ms, p99 {found.p99_s * 1000:.0f} ms, {found.cpu_s_per_million:.1f} CPU s per million"
+        )

@@ -20,6 +20,7 @@ STREAMS: Final = Bundle(
 HEAP: Final = ("-Xmx1G",)
 _SOURCES: Final = ROOT / "bench" / "contenders"
 _LIMIT_S: Final = 120
+_LINES_SHOWN: Final = 10
 
 
 def program() -> str:
@@ -38,23 +39,25 @@ def command(bundle: Bundle, main: str, *arguments: str) -> tuple[str, ...]:
         BenchError: it does not compile, or there is no compiler.
         PrerequisiteError: no Java, or jars that could not be fetched.
     """
-    libraries = jars.class_path(bundle=bundle)
-    classes = _compiled(libraries, main)
-    return (*HEAP, "-cp", f"{classes.name}:{libraries}", main, *arguments)
+    classes = _compiled(bundle, main)
+    return (*HEAP, "-cp", f"{classes.name}:{jars.class_path(bundle=bundle)}", main, *arguments)
 
 
 @functools.cache
-def _compiled(libraries: str, main: str) -> tempfile.TemporaryDirectory[str]:
+def _compiled(bundle: Bundle, main: str) -> tempfile.TemporaryDirectory[str]:
     """A folder with its classes, which goes with this process. Not from the source when it is run: the compiler would stay in its memory."""
     folder = tempfile.TemporaryDirectory(prefix="ringfence-bench-java-")
+    libraries = ":".join(str(each) for each in sorted(jars.resolve(bundle=bundle).glob("*.jar")))
     done = subprocess.run(
         [program(), "-m", "jdk.compiler/com.sun.tools.javac.Main", "-d", folder.name, "-cp", libraries,
          "-sourcepath", str(_SOURCES), str(_SOURCES / f"{main}.java")],
         capture_output=True, text=True, timeout=_LIMIT_S, check=False,
     )  # fmt: skip
-    if done.returncode != 0:
-        reason = done.stderr.strip() or done.stdout.strip()
-        if "jdk.compiler" in reason:
-            reason = "this Java has no compiler: install a JDK (Debian, Ubuntu: openjdk-17-jdk-headless), or set JAVA_HOME to one"
-        raise BenchError(f"{main}.java does not compile: {reason}")
-    return folder
+    if done.returncode == 0:
+        return folder
+    said = done.stderr.strip() or done.stdout.strip()
+    if "jdk.compiler" in said:
+        raise BenchError(
+            "this Java has no compiler: install a JDK (Debian, Ubuntu: openjdk-17-jdk-headless), or set JAVA_HOME to one"
+        )
+    raise BenchError(f"{main}.java does not compile:\n" + "\n".join(said.splitlines()[:_LINES_SHOWN]))

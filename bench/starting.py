@@ -137,7 +137,16 @@ def _program(
 
 
 def _options(place: Place) -> tuple[str, ...]:
-    return ("--bootstrap", place.bootstrap, "--group", place.name, "--input", place.input, "--output", place.output)
+    return (
+        "--bootstrap",
+        place.bootstrap,
+        "--group",
+        place.name,
+        "--input",
+        place.input,
+        "--output",
+        place.output,
+    )
 
 
 def _module(name: str, place: Place, *more: str) -> tuple[str, ...]:

@@ -144,11 +144,10 @@ class Reader:
     def _note(self, message: Delivered) -> None:
         headers: dict[str, Header] = dict(message.headers() or ())
         source = headers.get(wire.HEADER_SOURCE)
+        partition, offset = message.partition() or 0, message.offset() or 0
         if isinstance(source, bytes):
             _, *place = source.rsplit(b"/", 2)
-        else:
-            place = [message.partition(), message.offset()]
-        partition, offset = map(int, place)
+            partition, offset = map(int, place)
         self._seen.append(Seen(partition, offset, float(message.value() or b""), time.time()))
 
     def __enter__(self) -> Self:

@@ -11,8 +11,9 @@ from typing import Any, Final
 from rich.console import Console
 from rich.table import Table
 
-from bench.contest import COMPARED, CONTENDERS, PLAIN, Outcome
+from bench.contest import COMPARED, CONTENDERS, Outcome
 from bench.job import spread
+from bench.starting import PLAIN
 from bench.trickle import RATE
 
 _PACKAGES: Final = ("faust-streaming", "aiokafka", "rocksdict")

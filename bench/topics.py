@@ -68,6 +68,16 @@ def create(bootstrap: str, topic: str, partitions: int, config: Mapping[str, str
         future.result(LIMIT_S)
 
 
+def settle(bootstrap: str, topic: str, partitions: int) -> None:
+    """Wait until each partition of a topic that was just made has a leader that answers.
+
+    Raises:
+        KafkaException: not within :data:`LIMIT_S`.
+    """
+    with Written(bootstrap, topic, partitions) as written:
+        written.committed()
+
+
 def delete(bootstrap: str, topics: Iterable[str]) -> None:
     """Delete those of the topics that exist, and wait until the broker no longer lists them.
 

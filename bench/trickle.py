@@ -14,8 +14,6 @@ from bench.starting import COPIES, Place
 from bench.steady import Reader, Traffic
 
 RATE: Final = 5_000
-ROOM: Final = 1.5
-"""Times :data:`RATE` that a contender must manage with a backlog."""
 WARM_UP_S: Final = 10.0
 """From its first output on: what has come while it started is worked off, and Java has compiled what it runs."""
 LIMIT_S: Final = 90.0
@@ -55,6 +53,8 @@ def run(contender: str, place: Place, broker_pid: int, seconds: float) -> Trickl
     ready = starting.prepare(contender, place)
     job, log = ready.job, place.folder / "output.log"
     try:
+        for topic in (place.input, job.output):
+            topics.settle(place.bootstrap, topic, job.partitions)
         with contextlib.ExitStack() as resources:
             reader = resources.enter_context(Reader(place.bootstrap, job.output, job.partitions))
             child = resources.enter_context(
@@ -67,7 +67,11 @@ def run(contender: str, place: Place, broker_pid: int, seconds: float) -> Trickl
                 time.sleep(seconds)
                 ended, after, broker_after = time.time(), child.read(), measure.read(broker_pid)
             expected = traffic.sent if contender in COPIES else traffic.originals
-            _until(lambda: len(reader.seen()) >= expected, f"less than {expected:,} messages have come out", child)
+            _until(
+                lambda: len(reader.seen()) >= expected,
+                f"less than {expected:,} messages have come out",
+                child,
+            )
             seen = reader.seen()
             child.stop()
         counted = topics.count(place.bootstrap, job.output, job.partitions)

@@ -114,9 +114,7 @@ def refuse_connection(verb: str, why: str = "which brings its own broker") -> No
             "command_config": "--command-config",
             "properties": "-X",
         }[name]
-        raise click.UsageError(
-            f"{option} has no effect with {verb}, {why}: leave it out"
-        )
+        raise click.UsageError(f"{option} has no effect with {verb}, {why}: leave it out")
 
 
 def run(command: click.Command, arguments: Sequence[str] | None, name: str) -> NoReturn:

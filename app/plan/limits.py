@@ -46,7 +46,9 @@ def limits(demand: Demand, plan: Plan) -> list[Limit]:
         Limit(
             "the busiest lane: a lane is in one worker, and a group in one lane",
             lane_rate(demand) / (plan.lane_share * demand.peak_rate),
-            "divide the largest group" if demand.largest_group else "more partitions (`ringfence topics grow`)",
+            "divide the largest group"
+            if demand.largest_group
+            else "more partitions (`ringfence topics grow`)",
         ),
         Limit(
             "memory of the busiest worker",
@@ -62,7 +64,7 @@ def limits(demand: Demand, plan: Plan) -> list[Limit]:
         ),
         Limit(
             "CPU of the brokers, without what replication costs",
-            demand.broker_cores * demand.brokers / plan.broker_cpu,
+            demand.broker_cores * demand.brokers / plan.broker_catch_up_cpu,
             "more brokers, or fewer lanes: quiet ones cost as many transactions as busy ones",
         ),
     ]

@@ -49,10 +49,10 @@ FORWARDED: Final = Measured(
     "`make bench`, `forwarded`: 11.90 CPU s against 6.93, with 74.1 % forwarded; the core leaves such batches to Python",
 )
 TRANSACTION_CPU: Final = Measured(
-    0.0020,
+    0.0019,
     "CPU s",
     "a worker, for one transaction, whatever is in it",
-    "`bench latency`, 5,000/s in four lanes: 32.3 CPU s / million, less 2.29, at 67 messages a transaction",
+    "`bench latency`, 5,000/s in 4, 16 and 64 lanes and 20,000/s in 4, what messages take taken away: the largest of four, 1.4 to 1.9 ms; busy machine",
 )
 TRANSACTIONS_A_LANE: Final = Measured(
     18.7,
@@ -67,10 +67,11 @@ BROKER_CPU: Final = Measured(
     "`make bench`, median of two rounds",
 )
 BROKER_TRANSACTION_CPU: Final = Measured(
-    0.0062,
+    0.0017,
     "CPU s",
     "the broker, for one transaction, without replication",
-    "`bench latency`: 96 CPU s / million, less 2.78, at 67 messages a transaction; small produce requests and fetches of that run are in it",
+    "the same runs at 5,000/s: by how much 64 lanes, 198 transactions/s, took more than 4 lanes, 63; what the producer's and the reader's small "
+    "requests took, 0.3 cores, is not in it",
 )
 PROCESS: Final = Measured(
     82 * 2**20,
@@ -115,23 +116,49 @@ TAKEOVER: Final = Measured(
     "`bench recovery`, the largest of five, small restores included",
 )
 CHANGELOG_ID: Final = Measured(
-    81,
+    80.1,
     "bytes",
     "a changelog record of an ID of 32 bytes",
-    "PLACEHOLDER",
+    "400,000 messages through a worker; the broker's files",
 )
 DISK_ID: Final = Measured(
-    100,
+    41,
     "bytes",
-    "an ID of 32 bytes in RocksDB",
-    "PLACEHOLDER",
+    "an ID of 32 bytes in RocksDB, at rest",
+    "the same run; the worker's files",
 )
-SIZE_MEASURED: Final = 150
-"""Bytes of a message of those runs: a value of 100, a key, an ID and its header."""
-BYTE_CPU: Final = Measured(0.002, "CPU s / million messages", "each further byte", "PLACEHOLDER")
-LANE_RATE: Final = Measured(100_000, "messages/s", "one worker with one lane, native core", "PLACEHOLDER")
-RECORD: Final = Measured(10, "bytes", "a record in a log", "PLACEHOLDER")
-SOURCE: Final = Measured(36, "bytes", "what is added to an accepted record", "PLACEHOLDER")
+RECORD: Final = Measured(
+    12,
+    "bytes",
+    "a record of an input, beside key, value and headers",
+    "the same run; the broker's files",
+)
+SOURCE: Final = Measured(
+    22,
+    "bytes",
+    "what an accepted record has more than the input's",
+    "the same run; the topic's name is in it, and was short",
+)
+BYTE_CPU: Final = Measured(
+    0.0058,
+    "CPU s / million messages",
+    "a worker, for each further byte of a message",
+    "`bench latency --rate 0`, values of 10,000 bytes beside 100: the median of three, 5.0 to 6.5 a thousand; values of 1,000: 4.1; busy machine",
+)
+BROKER_BYTE_CPU: Final = Measured(
+    0.0077,
+    "CPU s / million messages",
+    "the broker, for the same, without replication",
+    "one of these runs",
+)
+LANE_RATE: Final = Measured(
+    80_382,
+    "messages/s",
+    "a worker with one lane, native core",
+    "`bench latency --rate 0 --partitions 1`, the median of three, 65,414 to 94,242; busy machine, on which four lanes did 143,001 to 177,269",
+)
+SIZE_MEASURED: Final = 154
+"""Bytes of a message of the runs with values of 100: key, ID and its header's name come to them."""
 WORKERS_TRIED: Final = 2
 RATE_TRIED: Final = 318_648
 LANES_TRIED: Final = 64
@@ -139,3 +166,9 @@ IDS_TRIED: Final = 4_000_000
 SIZE_TRIED: Final = 10_000
 REPLICAS_TRIED: Final = 1
 BROKERS_TRIED: Final = 1
+"""The most of each that was measured, in any run. Messages/s are one worker's."""
+
+
+def table() -> list[Measured]:
+    """All of them, in their order here."""
+    return [each for each in globals().values() if isinstance(each, Measured)]

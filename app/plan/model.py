@@ -4,6 +4,7 @@ Each quantity grows with the demand, or stays: who asks for more never gets less
 """
 
 import math
+from bisect import bisect_left
 from dataclasses import dataclass
 from typing import Final
 
@@ -15,12 +16,18 @@ from ringfence_kafka.errors import ConfigurationError
 
 LOAD_MAX: Final = 0.7
 """Of what a worker was measured to do. A choice: the rest is for hours that are busier, and for machines that are slower."""
+MEMORY_MAX: Final = 0.85
+"""Of what a worker may have. A choice: sizes are those of IDs of 32 bytes, and what allocators leave unused differs."""
 LANES_A_WORKER: Final = 4
 """As measured; and more lanes than workers can be shared out evenly."""
 UNEVEN: Final = 1.25
 """At most so much more than its part has a worker where each has at least :data:`LANES_A_WORKER` lanes."""
 SPARE: Final = 1
 """Workers more than are needed: one may be away."""
+DISK_TIMES: Final = 2
+"""Of what files have at rest: while RocksDB compacts, old and new ones are there."""
+DISK_BESIDE: Final = 2 * 32 * 2**20
+"""What all stores of a worker have not written to files yet, and its logs."""
 WORKERS_MAX: Final = MAX_PARTITIONS // LANES_A_WORKER
 STALE_S: Final = int(CHANGELOG_CONFIG["delete.retention.ms"]) / 2000
 """An older RocksDB is not used."""
@@ -35,6 +42,8 @@ class Plan:
     partitions: int
     lanes: int
     """Of a worker, while one is away."""
+    lanes_by: str
+    """What asks for so many partitions."""
     id_cache_size: int
     """Of each lane."""
     workers: int
@@ -45,12 +54,16 @@ class Plan:
     """Of all messages, with the busiest worker while one is away."""
     worker_cpu: float
     """Cores, all workers together, at the steady rate."""
+    full_threads: bool
+    """Transactions of quiet lanes would take more than there is: they are fewer and larger, and messages wait longer."""
     catch_up_cpu: float
     """The same while they catch up."""
     worker_memory: float
     worker_disk: float
     broker_cpu: float
     """Cores, all brokers together, at the steady rate, without what replication costs."""
+    broker_catch_up_cpu: float
+    """The same while workers catch up."""
     broker_in: float
     """Bytes/s that all brokers together receive, replication included, while workers catch up."""
     broker_out: float
@@ -76,7 +89,8 @@ def plan(demand: Demand) -> Plan:
     """
     needed = _needed(demand)
     workers = needed + SPARE
-    partitions = nice(max(LANES_A_WORKER * needed, workers, _lanes_min(demand)))
+    lanes_by, least = max(_least(demand, needed).items(), key=lambda each: each[1])
+    partitions = nice(least)
     if partitions > MAX_PARTITIONS:
         raise ConfigurationError(
             f"{demand.ids:,.0f} IDs need {partitions:,} partitions, and an address has at most {MAX_PARTITIONS:,}: "
@@ -84,22 +98,25 @@ def plan(demand: Demand) -> Plan:
         )
     lanes = math.ceil(partitions / needed)
     share = worker_share(demand, needed)
-    transactions = min(partitions * measured.TRANSACTIONS_A_LANE.value, demand.rate)
+    transactions = _transactions(demand, partitions, needed)
     received, sent = _traffic(demand, demand.peak_rate)
     changelog = _changelog(demand, partitions)
     ids_there = demand.ids * share
     return Plan(
         partitions=partitions,
         lanes=lanes,
+        lanes_by=lanes_by,
         id_cache_size=math.ceil(demand.ids / partitions),
         workers=workers,
         lane_share=lane_share(demand, partitions),
         worker_share=share,
-        worker_cpu=demand.rate * message_cpu(demand) + transactions * measured.TRANSACTION_CPU.value,
-        catch_up_cpu=demand.peak_rate * message_cpu(demand) + transactions * measured.TRANSACTION_CPU.value,
+        worker_cpu=_worker_cpu(demand, demand.rate, transactions, needed),
+        full_threads=_worker_cpu(demand, demand.rate, transactions, needed) >= needed,
+        catch_up_cpu=_worker_cpu(demand, demand.peak_rate, transactions, needed),
         worker_memory=base_memory(demand) + lanes * measured.LANE.value + ids_there * id_bytes(demand),
-        worker_disk=ids_there * measured.DISK_ID.value,
-        broker_cpu=demand.rate * (1 + demand.forwarded) * measured.BROKER_CPU.value / 1e6
+        worker_disk=ids_there * measured.DISK_ID.value * DISK_TIMES + DISK_BESIDE,
+        broker_cpu=_broker_cpu(demand, demand.rate) + transactions * measured.BROKER_TRANSACTION_CPU.value,
+        broker_catch_up_cpu=_broker_cpu(demand, demand.peak_rate)
         + transactions * measured.BROKER_TRANSACTION_CPU.value,
         broker_in=received,
         broker_out=sent,
@@ -115,15 +132,35 @@ def plan(demand: Demand) -> Plan:
     )
 
 
+def _transactions(demand: Demand, partitions: int, needed: int) -> float:
+    """A second, of all lanes: as often as brokers are asked, or as often as the workers' threads manage.
+
+    Where they do not manage, transactions become fewer and larger, and messages wait longer; nothing else.
+    """
+    often = min(partitions * measured.TRANSACTIONS_A_LANE.value, demand.rate)
+    return min(often, needed / measured.TRANSACTION_CPU.value)
+
+
+def _worker_cpu(demand: Demand, rate: float, transactions: float, needed: int) -> float:
+    """Cores; a worker has no use for more than one."""
+    wanted = rate * message_cpu(demand) + transactions * measured.TRANSACTION_CPU.value
+    return min(wanted, float(needed))
+
+
+def _broker_cpu(demand: Demand, rate: float) -> float:
+    more = max(demand.size - measured.SIZE_MEASURED, 0) * measured.BROKER_BYTE_CPU.value
+    return rate * (1 + demand.forwarded) * (measured.BROKER_CPU.value + more) / 1e6
+
+
 def _needed(demand: Demand) -> int:
     """Workers without the spare one.
 
     Raises:
         ConfigurationError: no number does it.
     """
-    room = demand.worker_memory - base_memory(demand) - LANES_A_WORKER * measured.LANE.value
+    room = MEMORY_MAX * demand.worker_memory - base_memory(demand) - LANES_A_WORKER * measured.LANE.value
     if room <= 0:
-        least = math.ceil((demand.worker_memory - room) / 2**20)
+        least = math.ceil((MEMORY_MAX * demand.worker_memory - room) / MEMORY_MAX / 2**20)
         raise ConfigurationError(
             f"a worker needs {least:,} MiB before it remembers anything, and may have {demand.worker_memory / 2**20:,.0f}: "
             "raise --worker-memory, or lower app.buffer_bytes_max"
@@ -135,34 +172,41 @@ def _needed(demand: Demand) -> int:
             f"lane, and {lane:,.0f} is what is to be asked of one: no number of partitions helps; divide the group, or "
             "give more time with --catch-up"
         )
-    needed = 1
-    while worker_share(demand, needed) * demand.peak_rate > rate:
-        needed = _more(needed, "messages/s")
-    while _ids_memory(demand, needed) > room:
-        needed = _more(needed, "IDs")
-    return needed
 
+    def enough(needed: int) -> bool:
+        return worker_share(demand, needed) * demand.peak_rate <= rate and _ids_memory(demand, needed) <= room
 
-def _more(needed: int, of_what: str) -> int:
-    if needed >= WORKERS_MAX:
+    found = bisect_left(range(1, WORKERS_MAX + 1), True, key=enough)
+    if found == WORKERS_MAX:
         raise ConfigurationError(
-            f"more than {WORKERS_MAX:,} workers for so many {of_what}: divide the load among several clusters"
+            f"{demand.peak_rate:,.0f} messages/s and {demand.ids:,.0f} IDs need more than {WORKERS_MAX:,} workers of this size: "
+            "raise --worker-memory, or divide the load among several clusters"
         )
-    return needed + 1
+    return found + 1
 
 
 def _ids_memory(demand: Demand, needed: int) -> float:
     """Rings of the lanes that a worker has, and of what it has beyond its first lanes."""
-    lanes = max(nice(_lanes_min(demand)) / needed - LANES_A_WORKER, 0)
+    lanes = max(nice(max(_by_ids(demand), _by_rate(demand))) / needed - LANES_A_WORKER, 0)
     return worker_share(demand, needed) * demand.ids * id_bytes(demand) + lanes * measured.LANE.value
 
 
-def _lanes_min(demand: Demand) -> int:
-    """By the IDs of a lane, and by its messages."""
-    by_ids = demand.ids / min(demand.resident_ids or MAX_ID_CACHE_SIZE, MAX_ID_CACHE_SIZE)
+def _least(demand: Demand, needed: int) -> dict[str, int]:
+    """Partitions, by what asks for them."""
+    return {
+        "workers": max(LANES_A_WORKER * needed, needed + SPARE),
+        "IDs of a lane (app.resident_ids_max)": _by_ids(demand),
+        "messages of a lane": _by_rate(demand),
+    }
+
+
+def _by_ids(demand: Demand) -> int:
+    return max(math.ceil(demand.ids / min(demand.resident_ids or MAX_ID_CACHE_SIZE, MAX_ID_CACHE_SIZE)), 1)
+
+
+def _by_rate(demand: Demand) -> int:
     room = LOAD_MAX * lane_rate(demand) - demand.largest_group * demand.peak_rate
-    by_rate = (1 - demand.largest_group) * demand.peak_rate / room
-    return math.ceil(max(by_ids, by_rate, 1))
+    return math.ceil((1 - demand.largest_group) * demand.peak_rate / room)
 
 
 def id_bytes(demand: Demand) -> float:
@@ -200,7 +244,9 @@ def worker_rate(demand: Demand) -> float:
 
 def lane_rate(demand: Demand) -> float:
     """The same of one lane."""
-    return min(measured.LANE_RATE.value * worker_rate(demand) / measured.NATIVE_RATE.value, worker_rate(demand))
+    return min(
+        measured.LANE_RATE.value * worker_rate(demand) / measured.NATIVE_RATE.value, worker_rate(demand)
+    )
 
 
 def base_memory(demand: Demand) -> float:
@@ -248,5 +294,5 @@ def _changelog(demand: Demand, partitions: int) -> float:
 
 def nice(least: int) -> int:
     """The next power of two, or three times one: numbers that `topics grow` can multiply."""
-    power = 2 ** max((least - 1).bit_length(), 0)
+    power = 1 << (least - 1).bit_length()
     return power * 3 // 4 if power >= 4 and power * 3 // 4 >= least else power  # noqa: PLR2004 - 3 is the first such

@@ -66,5 +66,5 @@ def lasting(seconds: float) -> str:
 def _three(value: float) -> float:
     if value < 10_000:  # noqa: PLR2004 - four digits are read at a glance
         return value
-    step = 10 ** (math.floor(math.log10(value)) - 2)
+    step = float(10 ** (math.floor(math.log10(value)) - 2))
     return math.ceil(value / step) * step

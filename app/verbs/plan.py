@@ -24,9 +24,7 @@ class _Quantity(click.ParamType):
         self.name = name
         self._read = read
 
-    def convert(
-        self, value: str | float, param: click.Parameter | None, ctx: click.Context | None
-    ) -> float:
+    def convert(self, value: str | float, param: click.Parameter | None, ctx: click.Context | None) -> float:
         """What is none is an error of usage."""
         if isinstance(value, float):
             return value
@@ -36,6 +34,8 @@ class _Quantity(click.ParamType):
             self.fail(str(error), param, ctx)
 
 
+DOES_NOT_FIT: Final = 1
+
 _COUNT: Final = _Quantity("NUMBER", units.count_of)
 _BYTES: Final = _Quantity("SIZE", units.bytes_of)
 _TIME: Final = _Quantity("TIME", span)
@@ -44,20 +44,30 @@ _SHARE: Final = click.FloatRange(0, 1)
 
 @click.command()
 @click.option("--rate", type=_COUNT, required=True, help="Messages/s in the busiest minutes: 500, 5k, 1.5M.")
-@click.option("--size", type=_BYTES, default="100B", show_default=True, help="Of a message: key, value, headers.")
+@click.option(
+    "--size", type=_BYTES, default="100B", show_default=True, help="Of a message: key, value, headers."
+)
 @click.option("--ids", type=_COUNT, help="IDs to remember, all lanes together: 80k, 100M.")
 @click.option(
-    "--resends-within", "within", type=_TIME, help="Instead of --ids: all IDs of that time, such as 30m, 2h, 7d."
+    "--resends-within",
+    "within",
+    type=_TIME,
+    help="Instead of --ids: all IDs of that time, such as 30m, 2h, 7d.",
 )
 @click.option(
     "--outage", type=_TIME, default="1h", show_default=True, help="How long workers or consumers may be away."
 )
-@click.option("--catch-up", type=_TIME, help="Within which they are to be through with it; without it as long.")
+@click.option(
+    "--catch-up", type=_TIME, help="Within which they are to be through with it; without it as long."
+)
 @click.option(
     "--largest-group", type=_SHARE, default=0.0, help="Its share of all messages, 0 to 1: it is in one lane."
 )
 @click.option(
-    "--forwarded", type=_SHARE, default=0.0, help="Share that producers send to another partition than its home."
+    "--forwarded",
+    type=_SHARE,
+    default=0.0,
+    help="Share that producers send to another partition than its home.",
 )
 @click.option("--path", type=click.Choice(["native", "python"]), default="native", show_default=True)
 @click.option("--readers", type=click.IntRange(0), default=1, show_default=True, help="Groups of consumers.")
@@ -68,7 +78,9 @@ _SHARE: Final = click.FloatRange(0, 1)
     "--broker-network", type=_BYTES, default="1250MB", show_default=True, help="A second, each way; of each."
 )
 @click.option("--worker-memory", type=_BYTES, default="2GiB", show_default=True, help="Of each, at most.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON document for programs; bytes, seconds, cores.")
+@click.option(
+    "--json", "as_json", is_flag=True, help="One JSON document for programs; bytes, seconds, cores."
+)
 @config_option
 def plan(
     rate: float,
@@ -92,7 +104,7 @@ def plan(
     """What a load needs: partitions, workers, memory, disk, traffic of brokers, and how long restores take.
 
     It asks no broker. It reckons from what was measured (docs/sizing.md has the table), and says what gives first and what
-    was never measured so. Without --ids and --resends-within: the IDs of the configuration's addresses.
+    was never measured so. Exit code 1: it does not fit, and why. Without --ids and --resends-within: the IDs of the configuration's addresses.
     """
     refuse_connection("plan", "which asks no broker")
     settings = settings_if_any(config)
@@ -128,7 +140,7 @@ def plan(
         click.echo(json.dumps(show.document(*told), indent=2))
     else:
         show.show(*told)
-    return 0
+    return DOES_NOT_FIT if told[2][0].times < 1 else 0
 
 
 def _ids(rate: float, ids: float | None, within: float | None, settings: Settings, config: Path) -> float:

@@ -2,9 +2,10 @@
 
 import pytest
 
-from bench.contest import COPY, FORWARDED, RINGFENCE, Outcome
+from bench.contest import Outcome
 from bench.job import Run, spread
 from bench.measure import environment
+from bench.starting import COPY, FORWARDED, RINGFENCE
 from bench.table import ratios
 from bench.topics import Committed
 from bench.traffic import Plan
