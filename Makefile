@@ -63,8 +63,14 @@ lint: setup
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
 
+# Others' libraries go into an environment of their own; where the registry does not serve them, the bench says what it leaves out.
+BENCH_VENV := .venv-bench
 bench: setup
-	$(BIN)/python -m bench
+	@test -e $(BENCH_VENV)/.setup-done -a ! bench/requirements.lock -nt $(BENCH_VENV)/.setup-done || { \
+		$(PYTHON) -m venv --clear $(BENCH_VENV) \
+		&& $(BENCH_VENV)/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r bench/requirements.lock \
+		&& touch $(BENCH_VENV)/.setup-done; } || rm -rf $(BENCH_VENV)
+	$(BIN)/python -m bench $(if $(QUICK),--quick)
 
 # Two: ringfence-client is for users' own environments; ringfence, the application, is for one of its own, and needs the other.
 # The same commit gives the same bytes: times are the commit's, rights do not follow the umask, and what an earlier build has left
@@ -96,7 +102,8 @@ lock:
 		$(VENV)-lock/pyproject.toml client/pyproject.toml
 	printf 'setuptools\nwheel\n' >$(VENV)-lock/build.in
 	$(COMPILE) --constraint requirements.lock --output-file requirements-build.lock $(VENV)-lock/build.in
+	$(COMPILE) --output-file bench/requirements.lock bench/requirements.in
 	rm -rf $(VENV)-lock
 
 clean:
-	rm -rf $(VENV) data dist .mypy_cache .ruff_cache .import_linter_cache *.egg-info build client/build client/*.egg-info
+	rm -rf $(VENV) $(BENCH_VENV) data dist .mypy_cache .ruff_cache .import_linter_cache *.egg-info build client/build client/*.egg-info
