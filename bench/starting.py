@@ -69,7 +69,7 @@ def prepare(contender: str, place: Place) -> Ready:
         BenchError: it cannot be run here.
         PrerequisiteError: no Java, or jars that could not be fetched.
     """
-    return _PREPARE[contender](place)
+    return PREPARES[contender](place)
 
 
 def missing(contender: str) -> str:
@@ -208,7 +208,7 @@ def _streams(place: Place) -> Ready:
     return _program(STREAMS, place, command, jvm.program(), (f"{place.name}-ring-changelog",))
 
 
-_PREPARE: Final[Mapping[str, Callable[[Place], Ready]]] = MappingProxyType(
+PREPARES: Final[Mapping[str, Callable[[Place], Ready]]] = MappingProxyType(
     {
         RINGFENCE: _ringfence,
         PYTHON: _in_python,

@@ -65,6 +65,28 @@ def test_cpu_is_what_a_trickle_took() -> None:
     assert 25 <= found.worker_cpu / 5_000 * 1e6 <= 36
 
 
+def test_an_outage_asks_for_more_workers() -> None:
+    """They do what comes and what has come, twice the rate; and with more time less of it."""
+    none, same, longer = (
+        plan(Demand(500_000, 154, 1e6, outage_s=hours * 3600, catch_up_s=within * 3600))
+        for hours, within in ((0, 0), (1, 0), (1, 4))
+    )
+
+    assert none.workers - 1 == 4
+    assert same.workers - 1 == 7
+    assert none.workers < longer.workers < same.workers
+    assert longer.catch_up_s == 4 * 3600
+
+
+def test_one_worker_may_be_away() -> None:
+    """All IDs are in the memory of the others, the busiest of which has a quarter more than its part."""
+    found = plan(Demand(1_000, 154, 40e6))
+    needed = found.workers - 1
+
+    assert found.worker_share == pytest.approx(1.25 / needed)
+    assert found.worker_memory >= 40e6 * 188 * 1.25 / needed
+
+
 def test_an_old_disk_is_no_help() -> None:
     """After half of delete.retention.ms RocksDB is not used: all is read from the changelog."""
     short, long = (plan(Demand(1_000, 100, 1e6, outage_s=hours * 3600)) for hours in (11, 13))
