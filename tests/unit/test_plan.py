@@ -2,16 +2,14 @@
 
 import json
 import re
-import shlex
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
 
 from app.cli import cli
-from app.plan import sizing, units
+from app.plan import units
 from app.plan.demand import Demand
-from app.plan.measured import table
 from app.plan.model import nice, plan
 from ringfence_kafka.errors import ConfigurationError
 
@@ -181,20 +179,3 @@ def test_what_does_not_fit_is_told() -> None:
     assert done.return_value == 1
     assert re.search(r"Does not fit: the network of a broker .* more brokers", done.output)
     assert _run(*arguments[:-1], "60").return_value == 0
-
-
-@pytest.mark.parametrize("command", sizing.commands())
-def test_document_says_what_the_verb_says(command: str) -> None:
-    """docs/sizing.md: ``make cli-docs`` writes it anew."""
-    _, verb, *arguments = shlex.split(command)
-
-    assert verb == "plan"
-    assert _run(*arguments).output.strip() in sizing.FILE.read_text("utf-8")
-
-
-def test_document_has_the_table_of_what_was_measured() -> None:
-    """As the module has it."""
-    text = sizing.FILE.read_text("utf-8")
-
-    assert text == sizing.renewed(text)
-    assert all(each.how in text for each in table())
