@@ -25,7 +25,7 @@ class Assumption:
     what: str
     planned: float
     measured: float
-    """The most that was."""
+    """The most that was; 1 = none."""
 
     @property
     def times(self) -> float:
@@ -77,9 +77,18 @@ def assumptions(demand: Demand, plan: Plan) -> list[Assumption]:
         Assumption("workers that share the lanes of one cluster", plan.workers, measured.WORKERS_TRIED),
         Assumption("messages/s through one cluster", demand.peak_rate, measured.RATE_TRIED),
         Assumption("lanes of one worker", plan.lanes, measured.LANES_TRIED),
+        Assumption("IDs of one lane", plan.id_cache_size, measured.LANE_IDS_TRIED),
         Assumption("IDs of one worker", demand.ids * plan.worker_share, measured.IDS_TRIED),
         Assumption("bytes of a message, by which CPU grows", demand.size, measured.SIZE_TRIED),
         Assumption("replicas: what they cost brokers, and wait", demand.replicas, measured.REPLICAS_TRIED),
         Assumption("brokers that share the load evenly", demand.brokers, measured.BROKERS_TRIED),
     ]
+    if plan.id_cache_size > demand.resident_ids:
+        found.append(
+            Assumption(
+                "IDs of a lane, their index in RocksDB: neither its rate nor its memory",
+                plan.id_cache_size,
+                1,
+            )
+        )
     return sorted((each for each in found if each.times > 1), key=lambda each: -each.times)

@@ -8,7 +8,7 @@ from rich.table import Table
 
 from app.plan.demand import Demand
 from app.plan.limits import Assumption, Limit
-from app.plan.model import Plan
+from app.plan.model import STALE_S, Plan
 from app.plan.units import counted, lasting, sized
 from app.status.wording import count
 from conf.terminal import tell
@@ -101,7 +101,7 @@ def rows(demand: Demand, plan: Plan) -> Iterator[tuple[str, str, str]]:
         lasting(plan.killed_s),
         f"session time-out of {demand.session_s:.0f} s, then a restore",
     )
-    yield "all workers start", lasting(plan.restart_s), "with their disks"
+    yield "all workers start", lasting(plan.restart_s), _disks(demand)
     yield "... with empty disks", lasting(plan.empty_s), "from the changelog"
     if demand.outage_s:
         yield (
@@ -115,6 +115,12 @@ def _cpu(plan: Plan) -> str:
     if plan.full_threads:
         return f"all that {plan.workers - 1} threads have: transactions of so many lanes are larger then, and messages wait longer"
     return f"{plan.catch_up_cpu:.1f} while they catch up"
+
+
+def _disks(demand: Demand) -> str:
+    if demand.outage_s > STALE_S:
+        return f"after {lasting(STALE_S)} their disks are too old to be used"
+    return "with their disks"
 
 
 def _caught_up(demand: Demand) -> str:

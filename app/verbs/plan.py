@@ -110,8 +110,13 @@ def plan(
     settings = settings_if_any(config)
     from app.plan import limits, model, show  # noqa: PLC0415
 
-    for option, value in (("--rate", rate), ("--size", size), ("--broker-network", broker_network)):
-        if not value:
+    for option, value in (
+        ("--rate", rate),
+        ("--size", size),
+        ("--catch-up", catch_up),
+        ("--broker-network", broker_network),
+    ):
+        if value == 0:
             raise click.BadParameter("0 needs no plan: give more", param_hint=option)
     demand = Demand(
         rate=rate,

@@ -138,6 +138,7 @@ def test_what_is_no_count(text: str) -> None:
         (["--rate", "5k", "--size", "1XB", "--ids", "1k"], "no size"),
         (["--rate", "5k", "--ids", "1k", "--outage", "2"], "no length of time"),
         (["--rate", "0", "--ids", "1k"], "0 needs no plan"),
+        (["--rate", "1", "--ids", "1k", "--catch-up", "0s"], "0 needs no plan"),
         (["--rate", "5k", "--ids", "1k", "--resends-within", "1h"], "choose one"),
         (["--rate", "5k", "--ids", "1k", "--brokers", "1"], "--replicas 3 needs as many brokers"),
         (["--rate", "5k", "--ids", "1k", "--bootstrap-server", "a:1"], "has no effect with plan"),
@@ -179,3 +180,13 @@ def test_what_does_not_fit_is_told() -> None:
     assert done.return_value == 1
     assert re.search(r"Does not fit: the network of a broker .* more brokers", done.output)
     assert _run(*arguments[:-1], "60").return_value == 0
+
+
+def test_what_nobody_has_tried_is_told(tmp_path: Path) -> None:
+    """An index in RocksDB was never measured: it comes before what was, on a smaller scale."""
+    config = tmp_path / "ringfence.toml"
+    config.write_text("[app]\nresident_ids_max = 0\n")
+    found = _run("--rate", "1k", "--ids", "8M", "--config", str(config)).output
+
+    assert "Weakest assumption: IDs of a lane, their index in RocksDB" in found
+    assert "Weakest" not in _run("--rate", "1k", "--ids", "8k", "--replicas", "1", "--brokers", "1").output
