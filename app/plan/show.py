@@ -93,7 +93,7 @@ def rows(demand: Demand, plan: Plan) -> Iterator[tuple[str, str, str]]:
     yield (
         "disk of all brokers",
         sized(plan.broker_disk),
-        f"input and accepted kept for {lasting(demand.kept_s)}",
+        _kept(demand),
     )
     yield "... the changelog of it", sized(plan.changelog), "compacted"
     yield (
@@ -115,6 +115,12 @@ def _cpu(plan: Plan) -> str:
     if plan.full_threads:
         return f"all that {plan.workers - 1} threads have: transactions of so many lanes are larger then, and messages wait longer"
     return f"{plan.catch_up_cpu:.1f} while they catch up"
+
+
+def _kept(demand: Demand) -> str:
+    if not demand.kept_s:
+        return "no outage: input and accepted come to it, for as long as they are kept"
+    return f"input and accepted kept for {lasting(demand.kept_s)}"
 
 
 def _disks(demand: Demand) -> str:
