@@ -63,8 +63,14 @@ lint: setup
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
 
+# Others' libraries go into an environment of their own; where the registry does not serve them, the bench says what it leaves out.
+BENCH_VENV := .venv-bench
 bench: setup
-	$(BIN)/python -m bench
+	@test -e $(BENCH_VENV)/.setup-done -a ! bench/requirements.lock -nt $(BENCH_VENV)/.setup-done || { \
+		$(PYTHON) -m venv --clear $(BENCH_VENV) \
+		&& $(BENCH_VENV)/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r bench/requirements.lock \
+		&& touch $(BENCH_VENV)/.setup-done; } || rm -rf $(BENCH_VENV)
+	$(BIN)/python -m bench $(if $(QUICK),--quick)
 
 # Two: ringfence-client is for users' own environments; ringfence, the application, is for one of its own, and needs the other.
 # The same commit gives the same bytes: times are the commit's, rights do not follow the umask, and what an earlier build has left
@@ -77,9 +83,10 @@ wheels: setup
 		--wheel-dir dist ./build/tree/client ./build/tree
 	@cd dist && sha256sum *.whl
 
-# docs/cli.md says what the verbs say.
+# docs/cli.md says what the verbs say, and docs/sizing.md what `ringfence plan` says.
 cli-docs: setup
 	$(BIN)/python -m app.reference
+	$(BIN)/python -m app.plan.sizing
 
 # Renews the locks after a change of a pyproject.toml: requirements.lock for development and tests, and beside it, in the same
 # versions, what each image needs and no more. The client is no dependency that anyone fetches: it stands beside.
@@ -95,7 +102,8 @@ lock:
 		$(VENV)-lock/pyproject.toml client/pyproject.toml
 	printf 'setuptools\nwheel\n' >$(VENV)-lock/build.in
 	$(COMPILE) --constraint requirements.lock --output-file requirements-build.lock $(VENV)-lock/build.in
+	$(COMPILE) --output-file bench/requirements.lock bench/requirements.in
 	rm -rf $(VENV)-lock
 
 clean:
-	rm -rf $(VENV) data dist .mypy_cache .ruff_cache .import_linter_cache *.egg-info build client/build client/*.egg-info
+	rm -rf $(VENV) $(BENCH_VENV) data dist .mypy_cache .ruff_cache .import_linter_cache *.egg-info build client/build client/*.egg-info

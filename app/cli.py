@@ -19,6 +19,7 @@ from app.consumer_cli import consumers, groups
 from app.repair_cli import dlq, quarantine
 from app.status_cli import status
 from app.verbs.audit import audit
+from app.verbs.plan import plan
 from app.verbs.reconcile import reconcile
 from app.verbs.spark import require_spark
 from ringfence_kafka.config.addresses import MAX_PARTITIONS
@@ -319,6 +320,7 @@ cli.add_command(bridge)
 cli.add_command(consumers)
 cli.add_command(dlq)
 cli.add_command(groups)
+cli.add_command(plan)
 cli.add_command(quarantine)
 cli.add_command(reconcile)
 cli.add_command(status)

@@ -29,10 +29,13 @@ from bench import (
     table,
     wide,
 )
-from bench.contest import CONTENDERS, PLAIN, Contest, Outcome
+from bench.contest import CONTENDERS, Contest, Outcome
 from bench.errors import BenchError
 from bench.measure import ROOT
+from bench.starting import PLAIN, missing
 from bench.traffic import Plan
+from bench.trickle import RATE
+from conf import terminal
 from ringfence_kafka.errors import RingfenceError
 
 RESULTS: Final = Path(__file__).parent / "results" / "latest.json"
@@ -48,6 +51,7 @@ MEMORY_RESULTS: Final = RESULTS.with_name("memory.json")
 BACKLOG_RESULTS: Final = RESULTS.with_name("backlog.json")
 MOVES_RESULTS: Final = RESULTS.with_name("moves.json")
 QUICK_MESSAGES: Final = 100_000
+QUICK_TRICKLE_S: Final = 5.0
 PLAIN_SHARE: Final = 50
 """The plain agent gets one message of so many: at its pace the whole would take minutes to hours."""
 PLAIN_MESSAGES_MIN: Final = 20_000
@@ -82,23 +86,40 @@ def _broker(properties: Mapping[str, str] | None = None) -> Iterator[tuple[Embed
     "--rounds", type=click.IntRange(min=1), default=3, show_default=True, help="Of all but the plain agent."
 )
 @click.option("--quick", is_flag=True, help=f"{QUICK_MESSAGES:,} messages, one round: to see that it works.")
+@click.option(
+    "--trickle",
+    type=click.FloatRange(min=0),
+    default=20.0,
+    show_default=True,
+    help=f"Seconds of {RATE:,} messages/s; 0: none.",
+)
 @click.option("--only", type=click.Choice(list(CONTENDERS)), multiple=True, help="May be repeated.")
 @click.option("--seed", type=int, default=1, show_default=True, help="Of the traffic.")
 @click.pass_context
 def main(
-    context: click.Context, messages: int, rounds: int, quick: bool, only: tuple[str, ...], seed: int
+    context: click.Context,
+    messages: int,
+    rounds: int,
+    quick: bool,
+    trickle: float,
+    only: tuple[str, ...],
+    seed: int,
 ) -> None:
-    """Measure Ringfence, at home and forwarding, beside a plain Faust agent and a bare transactional copy."""
+    """Measure Ringfence, at home and forwarding, beside what else does the job, and beside copies without a ring."""
     if context.invoked_subcommand:
         return
     if quick:
-        messages, rounds = QUICK_MESSAGES, 1
+        messages, rounds, trickle = QUICK_MESSAGES, 1, min(trickle, QUICK_TRICKLE_S)
     chosen = [CONTENDERS[each] for each in only or CONTENDERS]
     plain = max(messages // PLAIN_SHARE, PLAIN_MESSAGES_MIN)
     outcome = Outcome(Plan(messages, seed=seed), Plan(plain, seed=seed))
-    console = Console()
+    outcome.left_out = {each: reason for each in chosen if (reason := missing(each))}
+    if only and outcome.left_out:
+        raise BenchError("\n".join(f"{each}: {reason}" for each, reason in outcome.left_out.items()))
+    chosen = [each for each in chosen if each not in outcome.left_out]
+    console = terminal.console()
     with _broker() as (broker, folder):
-        Contest(broker, folder, outcome, console.print).run(rounds, chosen)
+        Contest(broker, folder, outcome, console.print).run(rounds, chosen, trickle)
     table.show(outcome, console)
     table.save(outcome, RESULTS)
     # The plain agent's exactness is a finding, not a fault of the benchmark.
@@ -137,6 +158,7 @@ def profile_command(messages: int, functions: int) -> None:
     help="crc32: most are forwarded.",
 )
 @click.option("--backlog", type=click.IntRange(min=0), default=1_000_000, show_default=True, help="0: none.")
+@click.option("--value-bytes", type=click.IntRange(min=20), default=100, show_default=True)
 @click.option("--rounds", type=click.IntRange(min=1), default=3, show_default=True)
 @_beside
 def latency_command(
@@ -145,12 +167,14 @@ def latency_command(
     partitions: int,
     partitioner: str,
     backlog: int,
+    value_bytes: int,
     rounds: int,
     beside: tuple[tuple[str, Path], ...],
 ) -> None:
     """Measure how long messages take through a worker that is not busy, and what that costs; and a backlog beside it."""
     console = Console()
-    load = latency.Load(rate, seconds, backlog, Plan(backlog, partitions), partitioner)
+    plan = Plan(backlog, partitions, value_bytes=value_bytes)
+    load = latency.Load(rate, seconds, backlog, plan, partitioner)
     versions = {**dict(beside), latency.HERE: ROOT}
     with _broker() as (broker, folder):
         found = latency.run(broker, folder, load, versions, rounds, console.print)

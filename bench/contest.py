@@ -8,46 +8,61 @@ from typing import Final
 
 from confluent_kafka import KafkaException
 
-import native
-from app.embedded import jars
 from app.embedded.broker import EmbeddedBroker
-from bench import topics
-from bench.contenders import ringfence
+from bench import starting, topics, trickle
 from bench.errors import BenchError
-from bench.job import Job, Run, perform
-from bench.measure import ROOT
+from bench.job import Run, perform, spread
+from bench.starting import (
+    COPIES,
+    COPY,
+    FORWARDED,
+    JAVA,
+    JAVA_RING,
+    LIBRDKAFKA,
+    PLAIN,
+    PYTHON,
+    QUIX,
+    RINGFENCE,
+    STREAMS,
+    TRANSACTIONS,
+    Place,
+)
 from bench.traffic import PARTS, Expected, Message, Plan, generate, publish, transactions
-from conf import java
+from bench.trickle import Trickle
+from ringfence_kafka.errors import PrerequisiteError
 
-RINGFENCE: Final = "ringfence"
-FORWARDED: Final = "forwarded"
-COPY: Final = "bare copy"
-TRANSACTIONS: Final = "transactions"
-PYTHON: Final = "in Python"
-JAVA: Final = "Java copy"
-PLAIN: Final = "plain Faust"
 CONTENDERS: Final = {
     "ringfence": RINGFENCE,
     "transactions": TRANSACTIONS,
     "forwarded": FORWARDED,
     "python": PYTHON,
-    "copy": COPY,
-    "java": JAVA,
+    "streams": STREAMS,
+    "librdkafka": LIBRDKAFKA,
+    "java-ring": JAVA_RING,
+    "quix": QUIX,
     "faust": PLAIN,
+    "java": JAVA,
+    "copy": COPY,
 }
 """As ``--only`` names them."""
-COPIES: Final = (COPY, JAVA)
-"""They let resends pass."""
 COMPARED: Final = (
+    (RINGFENCE, STREAMS),
+    (RINGFENCE, LIBRDKAFKA),
+    (RINGFENCE, JAVA_RING),
+    (RINGFENCE, QUIX),
+    (RINGFENCE, JAVA),
     (RINGFENCE, COPY),
     (RINGFENCE, PYTHON),
-    (RINGFENCE, JAVA),
     (FORWARDED, RINGFENCE),
     (TRANSACTIONS, RINGFENCE),
 )
 """Each by the other."""
-_ROUND: Final = (JAVA, COPY, RINGFENCE, PYTHON, TRANSACTIONS, FORWARDED)
+_ROUND: Final = (
+    QUIX, STREAMS, JAVA_RING, LIBRDKAFKA, JAVA, COPY, RINGFENCE, PYTHON, TRANSACTIONS, FORWARDED,
+)  # fmt: skip
 """Those that are compared run one after the other, in this order or the reverse one."""
+_TRICKLED: Final = (RINGFENCE, PYTHON, STREAMS, LIBRDKAFKA, JAVA_RING, QUIX, JAVA, COPY)
+"""Those of which it is also measured how long a message takes; the plain agent is too slow, the others are Ringfence on other traffic."""
 INPUT: Final = "bench"
 PLAIN_INPUT: Final = "bench-plain"
 TRANSACTIONS_INPUT: Final = "bench-transactions"
@@ -65,6 +80,12 @@ class Outcome:
     """Contender → records that its output should have."""
     rounds: list[dict[str, Run]] = field(default_factory=list)
     """A round's runs by contender; a failed one is missing."""
+    trickles: dict[str, Trickle] = field(default_factory=dict)
+    """Contender → what it did with few messages."""
+    slow: dict[str, float] = field(default_factory=dict)
+    """Contender → messages/s, of those that are too slow for that."""
+    left_out: dict[str, str] = field(default_factory=dict)
+    """Contender → why it could not be run here at all."""
     failures: list[str] = field(default_factory=list)
 
     @property
@@ -83,7 +104,8 @@ class Outcome:
     def exact(self, contender: str) -> bool:
         """Whether each run's output is what is expected, by number of records and of IDs, and by order in a group."""
         distinct = self.expected[RINGFENCE] if contender in COPIES else self.expected[contender]
-        return all(
+        trickled = self.trickles.get(contender)
+        return (trickled is None or trickled.exact) and all(
             each.outputs == self.expected[contender]
             and each.distinct_outputs == distinct
             and each.out_of_order == 0
@@ -102,33 +124,27 @@ class Contest:
         self._say = say
         self._numbers = itertools.count(1)
 
-    def run(self, rounds: int, only: Sequence[str]) -> None:
-        """Ringfence, at home and forwarding, and the copy in turn, changing who begins; the plain agent once, at the end."""
+    def run(self, rounds: int, only: Sequence[str], trickle_s: float) -> None:
+        """Contenders in turn, changing who begins; the plain agent once. Then each once with few messages, for so many seconds."""
         outcome = self._outcome
-        rivals = {
-            JAVA: self._java,
-            COPY: self._copy,
-            PYTHON: self._in_python,
-            RINGFENCE: self._ringfence,
-            TRANSACTIONS: self._transactions,
-            FORWARDED: self._forwarded,
-        }
         chosen = [each for each in _ROUND if each in only]
         if TRANSACTIONS in chosen:
             transactions_expected = self._fill(TRANSACTIONS_INPUT, outcome.transactions_plan, transactions)
             outcome.expected[TRANSACTIONS] = transactions_expected.distinct * PARTS
         if set(chosen) - {TRANSACTIONS}:
             expected = self._fill(INPUT, outcome.plan)
-            outcome.expected |= dict.fromkeys((RINGFENCE, PYTHON, FORWARDED), expected.distinct)
+            outcome.expected |= dict.fromkeys(set(_ROUND) - {TRANSACTIONS, *COPIES}, expected.distinct)
             outcome.expected |= dict.fromkeys(COPIES, expected.total)
         for number in range(rounds if chosen else 0):
             outcome.rounds.append({})
             for contender in chosen if number % 2 == 0 else chosen[::-1]:
-                self._attempt(rivals[contender])
+                self._attempt(contender)
         if PLAIN in only:
             outcome.expected[PLAIN] = self._fill(PLAIN_INPUT, outcome.plain_plan).distinct
             outcome.rounds.append({})
-            self._attempt(self._plain)
+            self._attempt(PLAIN)
+        for contender in (each for each in _TRICKLED if each in only and trickle_s):
+            self._trickle(contender, trickle_s)
 
     def _fill(self, topic: str, plan: Plan, make: Callable[[Plan], Iterator[Message]] = generate) -> Expected:
         self._say(f"producing {plan.messages:,} messages into {topic}")
@@ -137,12 +153,16 @@ class Contest:
         self._say(f"  {expected.total - expected.distinct:,} of them are resends")
         return expected
 
-    def _attempt(self, contender: Callable[[str, Path], Run]) -> None:
-        number = next(self._numbers)
-        name = f"bench-{number}"
+    def _place(self, contender: str) -> Place:
+        name = f"bench-{next(self._numbers)}"
+        topic = {PLAIN: PLAIN_INPUT, TRANSACTIONS: TRANSACTIONS_INPUT}.get(contender, INPUT)
+        plan = self._outcome.plain_plan if contender == PLAIN else self._outcome.plan
+        return Place(self._bootstrap, self._folder / name, name, topic, plan)
+
+    def _attempt(self, contender: str) -> None:
         try:
-            run = contender(name, self._folder / name)
-        except (BenchError, KafkaException) as error:
+            run = self._perform(contender)
+        except (BenchError, KafkaException, PrerequisiteError) as error:
             self._outcome.failures.append(str(error))
             self._say(f"  failed: {error}")
             return
@@ -152,90 +172,35 @@ class Contest:
             + (f", {run.forwarded:,} forwarded" if run.forwarded else "")
         )
 
-    def _ringfence(self, name: str, folder: Path) -> Run:
-        worker = ringfence.prepare(folder, self._bootstrap, name, INPUT, self._outcome.plan.ring)
-        return self._worker(RINGFENCE, worker, name, folder)
-
-    def _in_python(self, name: str, folder: Path) -> Run:
-        """The same worker without the native core."""
-        worker = ringfence.prepare(folder, self._bootstrap, name, INPUT, self._outcome.plan.ring)
-        return self._worker(PYTHON, worker, name, folder, environ=((native.VARIABLE, "off"),))
-
-    def _transactions(self, name: str, folder: Path) -> Run:
-        """As many messages, as parts of transactions."""
-        worker = ringfence.prepare(folder, self._bootstrap, name, TRANSACTIONS_INPUT, self._outcome.plan.ring)
-        return self._worker(TRANSACTIONS, worker, name, folder, TRANSACTIONS_INPUT, PARTS)
-
-    def _forwarded(self, name: str, folder: Path) -> Run:
-        """The same traffic, to a worker that is told of another partitioner than its producer's."""
-        ring = self._outcome.plan.forwarded_ring
-        worker = ringfence.prepare(folder, self._bootstrap, name, INPUT, ring, "crc32")
-        return self._worker(FORWARDED, worker, name, folder)
-
-    def _worker(
-        self,
-        contender: str,
-        worker: ringfence.Worker,
-        name: str,
-        folder: Path,
-        source: str = INPUT,
-        parts: int = 1,
-        environ: tuple[tuple[str, str], ...] = (),
-    ) -> Run:
-        plan = self._outcome.plan
-        job = Job(
-            contender,
-            worker.command,
-            name,
-            source,
-            worker.output,
-            plan.partitions,
-            plan.messages // parts,
-            worker.forward,
-            parts=parts,
-            environ=environ,
-        )
-        return self._perform(job, folder, (worker.forward, *worker.more_topics))
-
-    def _copy(self, name: str, folder: Path) -> Run:
-        plan = self._outcome.plan
-        job = Job(COPY, (), name, INPUT, f"{name}-copied", plan.partitions, plan.messages)
-        return self._program("bare_copy", job, folder)
-
-    def _java(self, name: str, folder: Path) -> Run:
-        plan = self._outcome.plan
-        output = f"{name}-copied"
-        folder.mkdir(parents=True)
-        topics.create(self._bootstrap, output, plan.partitions)
-        source = ROOT / "bench" / "contenders" / "PlainCopy.java"
-        command = ("-Xmx1G", "-cp", jars.class_path(), str(source), self._bootstrap, name, INPUT, output)
-        job = Job(
-            JAVA, command, name, INPUT, output, plan.partitions, plan.messages, program=str(java.find())
-        )
-        return self._perform(job, folder, ())
-
-    def _plain(self, name: str, folder: Path) -> Run:
-        plan = self._outcome.plain_plan
-        job = Job(
-            PLAIN, (), name, PLAIN_INPUT, f"{name}-accepted", plan.partitions, plan.messages, reports=True
-        )
-        changelog = f"{name}-seen-changelog"
-        return self._program("plain_faust", job, folder, ("--data", str(folder / "data")), (changelog,))
-
-    def _program(
-        self, module: str, job: Job, folder: Path, more: tuple[str, ...] = (), internal: Sequence[str] = ()
-    ) -> Run:
-        folder.mkdir(parents=True)
-        topics.create(self._bootstrap, job.output, job.partitions)
-        command = (
-            "-m", f"bench.contenders.{module}", "--bootstrap", self._bootstrap, "--group", job.group,
-            "--input", job.input, "--output", job.output, "--partitions", str(job.partitions), *more,
-        )  # fmt: skip
-        return self._perform(replace(job, command=command), folder, internal)
-
-    def _perform(self, job: Job, folder: Path, internal: Sequence[str]) -> Run:
-        self._say(f"{job.contender}: {job.messages * job.parts:,} messages")
+    def _perform(self, contender: str) -> Run:
+        place = self._place(contender)
+        self._say(f"{contender}: {place.plan.messages:,} messages")
+        ready = starting.prepare(contender, place)
         try:
-            return perform(job, self._bootstrap, self._broker.pid, folder / "output.log")
+            return perform(ready.job, self._bootstrap, self._broker.pid, place.folder / "output.log")
         finally:
-            topics.delete(self._bootstrap, [job.output, *internal])
+            topics.delete(self._bootstrap, [ready.job.output, *ready.internal])
+
+    def _trickle(self, contender: str, seconds: float) -> None:
+        """Nothing of one that failed with a backlog; one that is slower than what comes would only fall behind."""
+        runs = self._outcome.runs(contender)
+        if not runs:
+            return
+        rate = spread([each.rate for each in runs])[1]
+        if rate < trickle.RATE:
+            self._outcome.slow[contender] = rate
+            return
+        self._say(f"{contender}: {trickle.RATE:,} messages/s")
+        place = self._place(contender)
+        try:
+            found = trickle.run(
+                contender, replace(place, input=f"{place.name}-in"), self._broker.pid, seconds
+            )
+        except (BenchError, KafkaException) as error:
+            self._outcome.failures.append(f"{contender}, {trickle.RATE:,} messages/s: {error}")
+            self._say(f"  failed: {error}")
+            return
+        self._outcome.trickles[contender] = found
+        self._say(
+            f"  p50 {found.p50_s * 1000:.0f} ms, p99 {found.p99_s * 1000:.0f} ms, {found.cpu_s_per_million:.1f} CPU s per million"
+        )

@@ -193,3 +193,14 @@ def spread(values: Sequence[float]) -> tuple[float, float, float]:
     middle = len(ordered) // 2
     median = ordered[middle] if len(ordered) % 2 else (ordered[middle - 1] + ordered[middle]) / 2
     return ordered[0], median, ordered[-1]
+
+
+def quantile(ordered: Sequence[float], share: float) -> float:
+    """The smallest value that at least this share of them does not exceed.
+
+    Raises:
+        BenchError: there are none.
+    """
+    if not ordered:
+        raise BenchError("no message came out in the time that was measured")
+    return ordered[min(int(share * len(ordered)), len(ordered) - 1)]

@@ -22,7 +22,7 @@ from app.embedded.broker import EmbeddedBroker
 from bench import measure, topics, worker_log
 from bench.contenders import ringfence
 from bench.errors import BenchError
-from bench.job import Job, Run, perform, spread
+from bench.job import Job, Run, perform, quantile, spread
 from bench.measure import Child
 from bench.steady import Reader, Traffic
 from bench.table import machine
@@ -176,17 +176,6 @@ def _steady(broker: EmbeddedBroker, folder: Path, load: Load, root: Path, name: 
         transactions=transactions,
         load_average=os.getloadavg()[0],
     )
-
-
-def quantile(ordered: Sequence[float], share: float) -> float:
-    """The smallest value that at least this share of them does not exceed.
-
-    Raises:
-        BenchError: there are none.
-    """
-    if not ordered:
-        raise BenchError("no message came out in the time that was measured")
-    return ordered[min(int(share * len(ordered)), len(ordered) - 1)]
 
 
 def _ready(log: Path) -> bool:

@@ -8,6 +8,7 @@ from types import TracebackType
 from typing import Final, NamedTuple, Self
 
 from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Message as Delivered
 
 from bench.errors import BenchError
 from bench.topics import LIMIT_S, Header
@@ -26,9 +27,9 @@ class Seen(NamedTuple):
     """An accepted message as a ``read_committed`` reader got it."""
 
     partition: int
-    """Of the input."""
+    """Of the input; of the output, where that does not name its source."""
     offset: int
-    """In the input."""
+    """There."""
     produced_at: float
     """Seconds since the epoch, as all moments here."""
     seen_at: float
@@ -51,8 +52,14 @@ class Traffic:
         self._plan = plan
         self._rate = rate
         self._ids: set[bytes] = set()
+        self._sent = 0
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="traffic", daemon=True)
+
+    @property
+    def sent(self) -> int:
+        """Messages until now, resends counted."""
+        return self._sent
 
     @property
     def originals(self) -> int:
@@ -71,6 +78,7 @@ class Traffic:
 
     def _send(self, message: Message) -> None:
         self._ids.add(message.id)
+        self._sent += 1
         value = repr(time.time()).encode().ljust(self._plan.value_bytes)
         produce(self._producer, self._topic, message._replace(value=value))
 
@@ -129,16 +137,18 @@ class Reader:
             while not self._stopping.is_set():
                 for message in self._consumer.consume(_READ_AT_ONCE, timeout=_POLL_S):
                     if message.error() is None:
-                        self._note(dict(message.headers() or ()), message.value() or b"")
+                        self._note(message)
         except Exception as error:  # noqa: BLE001 - told to whoever asks what was seen
             self._fault = error
 
-    def _note(self, headers: dict[str, Header], value: bytes | str) -> None:
-        source = headers[wire.HEADER_SOURCE]
-        if not isinstance(source, bytes):
-            raise BenchError(f"{wire.HEADER_SOURCE} is {source!r}, no bytes")
-        _, partition, offset = source.rsplit(b"/", 2)
-        self._seen.append(Seen(int(partition), int(offset), float(value), time.time()))
+    def _note(self, message: Delivered) -> None:
+        headers: dict[str, Header] = dict(message.headers() or ())
+        source = headers.get(wire.HEADER_SOURCE)
+        partition, offset = message.partition() or 0, message.offset() or 0
+        if isinstance(source, bytes):
+            _, *place = source.rsplit(b"/", 2)
+            partition, offset = map(int, place)
+        self._seen.append(Seen(partition, offset, float(message.value() or b""), time.time()))
 
     def __enter__(self) -> Self:
         self._thread.start()

@@ -11,8 +11,10 @@ from typing import Any, Final
 from rich.console import Console
 from rich.table import Table
 
-from bench.contest import COMPARED, CONTENDERS, PLAIN, Outcome
+from bench.contest import COMPARED, CONTENDERS, Outcome
 from bench.job import spread
+from bench.starting import PLAIN
+from bench.trickle import RATE
 
 _PACKAGES: Final = ("faust-streaming", "aiokafka", "rocksdict")
 _MIB: Final = 2**20
@@ -21,40 +23,59 @@ _MIB: Final = 2**20
 def show(outcome: Outcome, console: Console) -> None:
     """Print the table, the ratios and what failed."""
     ran = [each for each in CONTENDERS.values() if outcome.runs(each)]
-    columns = [_column(outcome, each) for each in ran]
-    table = Table("", *ran)
-    for name in columns[0] if columns else ():
-        table.add_row(name, *(each[name] for each in columns))
-    if columns:
+    rows = [_row(outcome, each) for each in ran]
+    table = Table("", *(rows[0] if rows else ()))
+    for name, row in zip(ran, rows, strict=True):
+        table.add_row(name, *row.values())
+    if rows:
         console.print(table)
-        console.print("Median (smallest to largest). The clock runs from the first commit seen to the last.")
+        console.print(
+            "Median (smallest to largest). The clock runs from the first commit seen to the last. "
+            f"p50, p99 and the last two: once, at {RATE:,} messages/s."
+        )
     for compared in COMPARED:
         for name, values in ratios(outcome, *compared).items():
             pairs = ", ".join(f"{each:.2f}" for each in values)
             console.print(
                 f"{name}, {' / '.join(compared)}, pair by pair: {pairs}; median {spread(values)[1]:.2f}"
             )
+    for contender, reason in outcome.left_out.items():
+        console.print(f"left out: {contender}: {reason}", markup=False)
     for failure in outcome.failures:
         console.print(f"failed: {failure}", markup=False)
 
 
-def _column(outcome: Outcome, contender: str) -> dict[str, str]:
-    """What is said of one contender, by row."""
+def _row(outcome: Outcome, contender: str) -> dict[str, str]:
+    """What is said of one contender, by column."""
     runs = outcome.runs(contender)
     plan = outcome.plain_plan if contender == PLAIN else outcome.plan
-    forwarded = [each.forwarded / plan.messages * 100 for each in runs if each.forwarded is not None]
+    forwarded = [each.forwarded / plan.messages * 100 for each in runs if each.forwarded]
+    outputs = " / ".join(f"{each:,}" for each in sorted({each.outputs for each in runs}))
+    exact = "exact" if outcome.exact(contender) else f"NOT EXACT\nof {outcome.expected[contender]:,}"
+    share = f"\n{_range(forwarded, 1)} % forwarded" if forwarded else ""
     return {
-        "runs": str(len(runs)),
-        "messages a run": f"{plan.messages:,}",
-        "forwarded, %": _range(forwarded, 1) if forwarded else "-",
+        "messages": f"{len(runs)} x\n{plan.messages:,}{share}",
         "messages/s": _range([each.rate for each in runs], 0),
-        "CPU s / million": _range([each.cpu_s_per_million for each in runs], 2),
-        "broker's CPU s / million": _range([each.broker_cpu_s / each.measured * 1e6 for each in runs], 2),
-        "peak RSS, MiB": _range([each.peak_rss_bytes / _MIB for each in runs], 0),
-        "outputs": " / ".join(f"{each:,}" for each in sorted({each.outputs for each in runs})),
-        "outputs expected": f"{outcome.expected[contender]:,}",
-        "exact": "yes" if outcome.exact(contender) else "NO",
+        "CPU s /\nmillion": _range([each.cpu_s_per_million for each in runs], 2),
+        "broker's": _range([each.broker_cpu_s / each.measured * 1e6 for each in runs], 2),
+        "RSS, MiB": _range([each.peak_rss_bytes / _MIB for each in runs], 0),
+        **_trickled(outcome, contender),
+        "outputs": f"{outputs}\n{exact}",
     }
+
+
+def _trickled(outcome: Outcome, contender: str) -> dict[str, str]:
+    found = outcome.trickles.get(contender)
+    names = ("p50 / p99, ms", "CPU s /\nmillion", "broker's")
+    if found is None:
+        slow = "too slow" if contender in outcome.slow or contender == PLAIN else "-"
+        return dict(zip((f"{each} " for each in names), (slow, "", ""), strict=True))
+    cells = (
+        f"{found.p50_s * 1000:,.0f} / {found.p99_s * 1000:,.0f}",
+        f"{found.cpu_s_per_million:.1f}",
+        f"{found.broker_cpu_s_per_million:.1f}",
+    )
+    return dict(zip((f"{each} " for each in names), cells, strict=True))
 
 
 def _range(values: list[float], digits: int) -> str:
@@ -107,6 +128,9 @@ def document(outcome: Outcome) -> dict[str, Any]:
         ],
         "ratios": {" / ".join(each): ratios(outcome, *each) for each in COMPARED},
         "exact": {each: outcome.exact(each) for each in CONTENDERS.values() if outcome.runs(each)},
+        "trickles": {each: asdict(found) for each, found in outcome.trickles.items()},
+        "too_slow_for_a_trickle": outcome.slow,
+        "left_out": outcome.left_out,
         "failures": outcome.failures,
     }
 

@@ -1,7 +1,7 @@
 """Topics and offsets, seen through a client that none of the contenders uses."""
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Self
 
@@ -61,11 +61,21 @@ class Committed:
         )
 
 
-def create(bootstrap: str, topic: str, partitions: int) -> None:
+def create(bootstrap: str, topic: str, partitions: int, config: Mapping[str, str] | None = None) -> None:
     """Create a topic."""
     admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": LOG_LEVEL})
-    for future in admin.create_topics([NewTopic(topic, partitions, 1)]).values():
+    for future in admin.create_topics([NewTopic(topic, partitions, 1, config=dict(config or {}))]).values():
         future.result(LIMIT_S)
+
+
+def settle(bootstrap: str, topic: str, partitions: int) -> None:
+    """Wait until each partition of a topic that was just made has a leader that answers.
+
+    Raises:
+        KafkaException: not within :data:`LIMIT_S`.
+    """
+    with Written(bootstrap, topic, partitions) as written:
+        written.committed()
 
 
 def delete(bootstrap: str, topics: Iterable[str]) -> None:

@@ -102,8 +102,8 @@ def settings_of(config: Path, *, optional: bool = False) -> Settings:
     return settings
 
 
-def refuse_connection(verb: str) -> None:
-    """Of a verb that brings its own broker: nothing of the command line may say another.
+def refuse_connection(verb: str, why: str = "which brings its own broker") -> None:
+    """Of a verb that brings its own broker, or asks none: nothing of the command line may name one.
 
     Raises:
         UsageError: it does.
@@ -114,9 +114,7 @@ def refuse_connection(verb: str) -> None:
             "command_config": "--command-config",
             "properties": "-X",
         }[name]
-        raise click.UsageError(
-            f"{option} has no effect with {verb}, which brings its own broker: leave it out"
-        )
+        raise click.UsageError(f"{option} has no effect with {verb}, {why}: leave it out")
 
 
 def run(command: click.Command, arguments: Sequence[str] | None, name: str) -> NoReturn:

@@ -14,6 +14,7 @@ from tests.mutants import (
     bugs_in_memory,
     bugs_in_moves,
     bugs_in_opening,
+    bugs_in_plans,
     bugs_in_reconciled_bridges,
     bugs_in_reconciled_transactions,
     bugs_in_recreated_topics,
@@ -47,4 +48,5 @@ CATALOG: Final[tuple[Mutant, ...]] = (
     *bugs_in_reconciled_bridges.MUTANTS,
     *bugs_in_conventions.MUTANTS,
     *bugs_in_status.MUTANTS,
+    *bugs_in_plans.MUTANTS,
 )

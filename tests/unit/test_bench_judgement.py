@@ -2,12 +2,16 @@
 
 import pytest
 
-from bench.contest import COPY, FORWARDED, RINGFENCE, Outcome
+from bench import starting
+from bench.contenders.rdkafka_ring import Ring
+from bench.contest import CONTENDERS, Outcome
 from bench.job import Run, spread
 from bench.measure import environment
+from bench.starting import COPY, FORWARDED, RINGFENCE, STREAMS
 from bench.table import ratios
 from bench.topics import Committed
 from bench.traffic import Plan
+from bench.trickle import Trickle
 
 
 def _run(
@@ -40,6 +44,36 @@ def _outcome(*rounds: tuple[Run, ...]) -> Outcome:
 def test_exact_means_the_number_of_records_and_of_ids_and_their_order(run: Run, exact: bool) -> None:
     """One lost and one doubled make the right number of records."""
     assert _outcome((run,)).exact(run.contender) == exact
+
+
+@pytest.mark.parametrize(("outputs", "distinct", "exact"), [(90, 90, True), (91, 90, False), (90, 89, False)])
+def test_exact_means_the_trickle_too(outputs: int, distinct: int, exact: bool) -> None:
+    """A backlog that came out well says nothing of messages that came one by one."""
+    outcome = _outcome((_run(RINGFENCE),))
+    outcome.trickles[RINGFENCE] = Trickle(100, 0.1, 0.2, 0.3, 1.0, 1.0, outputs, distinct, 90, 90)
+
+    assert outcome.exact(RINGFENCE) == exact
+
+
+def test_a_peer_lets_no_resend_pass() -> None:
+    """Only copies may; whoever has a ring is judged as Ringfence is."""
+    outcome = _outcome((_run(STREAMS, outputs=100),))
+    outcome.expected[STREAMS] = 95
+
+    assert not outcome.exact(STREAMS)
+    assert {*CONTENDERS.values()} == set(starting.PREPARES)
+
+
+def test_a_ring_by_hand_forgets_the_oldest() -> None:
+    """What librdkafka's contender remembers is bounded, as Ringfence's rings are; and it comes back from slots in any order."""
+    ring, restored = Ring(3), Ring(3)
+    for number in range(5):
+        ring.place(number, b"%d" % number)
+    for number in (3, 4, 2):
+        restored.place(number, b"%d" % number)
+
+    assert ring.known == restored.known == {b"2", b"3", b"4"}
+    assert ring.head == restored.head == 5
 
 
 def test_ratios_compare_the_two_of_one_round() -> None:

@@ -3,7 +3,8 @@
 import pytest
 
 from bench.errors import BenchError
-from bench.latency import Load, quantile
+from bench.job import quantile
+from bench.latency import Load
 from bench.traffic import Plan
 
 

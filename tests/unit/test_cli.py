@@ -80,7 +80,7 @@ def test_no_addresses(content: str, tmp_path: Path, capsys: pytest.CaptureFixtur
     quarantine = {
         f"quarantine {each}" for each in ("list", "show", "redrive", "drop")
     }  # a bridge's may be meant
-    without = {"audit", "bridge", "broker", "demo", *quarantine}
+    without = {"audit", "bridge", "broker", "demo", "plan", *quarantine}
     arguments = {
         **{
             key: ["orders"]

@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 
 from app import reference
+from app.plan import sizing
+from app.plan.measured import table
 
 ROOT = Path(__file__).resolve().parents[2]
 LINK = re.compile(r"\]\(([^)\s]+)\)")
@@ -73,3 +75,12 @@ def test_index() -> None:
 def test_command_line() -> None:
     """docs/cli.md says what the verbs say: ``make cli-docs`` writes it anew."""
     assert reference.FILE.read_text("utf-8") == reference.page()
+
+
+def test_sizing() -> None:
+    """docs/sizing.md says what ``ringfence plan`` says, and has the table that it reckons from: ``make cli-docs`` writes them anew."""
+    text = sizing.FILE.read_text("utf-8")
+
+    assert len(sizing.commands()) >= 3
+    assert text == sizing.renewed(text)
+    assert all(each.how in text for each in table())

@@ -1,0 +1,192 @@
+"""A plan against what was measured, its units, and the verb."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from app.cli import cli
+from app.plan import units
+from app.plan.demand import Demand
+from app.plan.model import nice, plan
+from ringfence_kafka.errors import ConfigurationError
+
+MIB = 2**20
+
+
+def _run(*arguments: str) -> Result:
+    return CliRunner().invoke(cli, ["plan", *arguments], standalone_mode=False, catch_exceptions=True)
+
+
+def _json(*arguments: str) -> dict[str, dict[str, float]]:
+    found: dict[str, dict[str, float]] = json.loads(_run("--json", *arguments).output)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("peak_mib", "lanes", "ids"),
+    [
+        (177, 4, 80_000),
+        (246, 4, 80_000),
+        (316, 64, 64 * 6_000),
+        (364, 64, 64 * 6_000),
+        (504, 64, 64 * 20_000),
+        (410, 64, 0),
+        (396, 4, 950_272),
+    ],
+)
+def test_memory_is_no_less_than_any_peak(peak_mib: int, lanes: int, ids: int) -> None:
+    """Of docs/performance.md and bench/measurements.md; and not so much more that nobody could use it."""
+    demand = Demand(1_000, 100, ids, resident_ids=max(ids, 1) / lanes)
+    found = plan(demand)
+
+    assert found.lanes == lanes if ids else True
+    planned = found.worker_memory / MIB + (lanes - found.lanes) * 1.4
+    assert peak_mib <= planned <= 2.2 * peak_mib
+
+
+def test_restore_is_no_quicker_than_any_that_was_measured() -> None:
+    """1,000,000 IDs of one lane: 3.06 s with an empty disk, 1.63 s with RocksDB."""
+    found = plan(Demand(1_000, 100, 4_000_000))
+
+    assert found.empty_s >= 4 * 3.06
+    assert found.restart_s >= 4 * 1.58
+
+
+def test_cpu_is_what_a_trickle_took() -> None:
+    """5,000/s in four lanes: 25 to 36 CPU seconds a million."""
+    found = plan(Demand(5_000, 154, 80_000))
+
+    assert found.partitions == 4
+    assert 25 <= found.worker_cpu / 5_000 * 1e6 <= 36
+
+
+def test_an_outage_asks_for_more_workers() -> None:
+    """They do what comes and what has come, twice the rate; and with more time less of it."""
+    none, same, longer = (
+        plan(Demand(500_000, 154, 1e6, outage_s=hours * 3600, catch_up_s=within * 3600))
+        for hours, within in ((0, 0), (1, 0), (1, 4))
+    )
+
+    assert none.workers - 1 == 4
+    assert same.workers - 1 == 7
+    assert none.workers < longer.workers < same.workers
+    assert longer.catch_up_s == 4 * 3600
+
+
+def test_one_worker_may_be_away() -> None:
+    """All IDs are in the memory of the others, the busiest of which has a quarter more than its part."""
+    found = plan(Demand(1_000, 154, 40e6))
+    needed = found.workers - 1
+
+    assert found.worker_share == pytest.approx(1.25 / needed)
+    assert found.worker_memory >= 40e6 * 188 * 1.25 / needed
+
+
+def test_an_old_disk_is_no_help() -> None:
+    """After half of delete.retention.ms RocksDB is not used: all is read from the changelog."""
+    short, long = (plan(Demand(1_000, 100, 1e6, outage_s=hours * 3600)) for hours in (11, 13))
+
+    assert short.restart_s < short.empty_s
+    assert long.restart_s == long.empty_s
+
+
+def test_a_group_that_is_too_large_is_told() -> None:
+    """It is in one lane, whatever there are of them."""
+    with pytest.raises(ConfigurationError, match=r"largest group has 200,000 messages/s .*divide the group"):
+        plan(Demand(1e6, 100, 1e6, largest_group=0.2))
+
+
+def test_a_worker_that_is_too_small_is_told() -> None:
+    """Before it remembers anything it needs what is under way."""
+    with pytest.raises(ConfigurationError, match=r"a worker needs [\d,]+ MiB .*--worker-memory"):
+        plan(Demand(1, 1, 1, worker_memory=100 * MIB))
+
+
+@pytest.mark.parametrize(("least", "expected"), [(1, 1), (2, 2), (3, 3), (5, 6), (7, 8), (25, 32), (24, 24)])
+def test_partitions_can_be_multiplied(least: int, expected: int) -> None:
+    assert nice(least) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"), [("500", 500), ("5k", 5_000), ("1.5M", 1_500_000), ("2G", 2e9), ("5 k", 5_000)]
+)
+def test_counts(text: str, expected: float) -> None:
+    assert units.count_of(text) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"), [("100", 100), ("100B", 100), ("2KiB", 2048), ("1.5MB", 1.5e6)]
+)
+def test_sizes(text: str, expected: float) -> None:
+    assert units.bytes_of(text) == expected
+
+
+@pytest.mark.parametrize("text", ["", "-5", "5m", "5K", "1e6", "k", "5 kk"])
+def test_what_is_no_count(text: str) -> None:
+    """A small m is a minute, and no million."""
+    with pytest.raises(ValueError, match="write for example"):
+        units.count_of(text)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["--rate", "5m", "--ids", "1k"], "no number"),
+        (["--rate", "5k", "--size", "1XB", "--ids", "1k"], "no size"),
+        (["--rate", "5k", "--ids", "1k", "--outage", "2"], "no length of time"),
+        (["--rate", "0", "--ids", "1k"], "0 needs no plan"),
+        (["--rate", "1", "--ids", "1k", "--catch-up", "0s"], "0 needs no plan"),
+        (["--rate", "5k", "--ids", "1k", "--resends-within", "1h"], "choose one"),
+        (["--rate", "5k", "--ids", "1k", "--brokers", "1"], "--replicas 3 needs as many brokers"),
+        (["--rate", "5k", "--ids", "1k", "--bootstrap-server", "a:1"], "has no effect with plan"),
+    ],
+)
+def test_faults_name_the_way_out(arguments: list[str], says: str) -> None:
+    assert says in str(_run(*arguments).exception)
+
+
+def test_ids_of_the_configuration(tmp_path: Path) -> None:
+    """Each lane of each address; and the bounds of [app]."""
+    config = tmp_path / "ringfence.toml"
+    config.write_text(
+        "[app]\nbuffer_bytes_max = 33554432\n"
+        '[[addresses]]\nname = "a"\npartitions = 8\nid_cache_size = 1000\n[[addresses]]\nname = "b"\n'
+    )
+    found = _json("--rate", "1k", "--config", str(config))
+
+    assert found["demand"]["ids"] == 8 * 1_000 + 4 * 20_000
+    assert found["demand"]["buffer_bytes"] == 32 * MIB
+
+
+def test_without_ids_it_says_what_is_missing(tmp_path: Path) -> None:
+    config = tmp_path / "ringfence.toml"
+    config.write_text("")
+
+    assert "--resends-within" in str(_run("--rate", "1k", "--config", str(config)).exception)
+
+
+def test_resends_within_are_all_ids_of_that_time() -> None:
+    assert _json("--rate", "1k", "--resends-within", "2h")["demand"]["ids"] == 7_200_000
+
+
+def test_what_does_not_fit_is_told() -> None:
+    """Exit code 1: the brokers that are there are too few."""
+    arguments = ("--rate", "100k", "--size", "10KiB", "--ids", "1M", "--brokers", "3")
+    done = _run(*arguments)
+
+    assert done.return_value == 1
+    assert re.search(r"Does not fit: the network of a broker .* more brokers", done.output)
+    assert _run(*arguments[:-1], "60").return_value == 0
+
+
+def test_what_nobody_has_tried_is_told(tmp_path: Path) -> None:
+    """An index in RocksDB was never measured: it comes before what was, on a smaller scale."""
+    config = tmp_path / "ringfence.toml"
+    config.write_text("[app]\nresident_ids_max = 0\n")
+    found = _run("--rate", "1k", "--ids", "8M", "--config", str(config)).output
+
+    assert "Weakest assumption: IDs of a lane, their index in RocksDB" in found
+    assert "Weakest" not in _run("--rate", "1k", "--ids", "8k", "--replicas", "1", "--brokers", "1").output
