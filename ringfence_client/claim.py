@@ -128,7 +128,6 @@ class Claim(Tenant[Assignment, HeldPartition]):
 
     async def _drain(self, held: HeldPartition) -> None:
         await self._ours.dispatcher.drain(held, self._ours.drain_timeout)
-        held.lose()
 
     async def _close(self, held: HeldPartition) -> None:
         ended = await self._ours.dispatcher.drop(held)

@@ -275,6 +275,18 @@ _GIVING_UP: Final = (
         ("tests/integration/test_group_rebalance.py::test_failed_and_regained[meanwhile]",),
     ),
     Mutant(
+        "ended-when-its-time-is-up",
+        "What a handler finishes in the moment in which its time to drain is up is done again, although its lease was never another's.",
+        (
+            Patch(
+                _CLAIM,
+                "        await self._ours.dispatcher.drain(held, self._ours.drain_timeout)\n",
+                "        await self._ours.dispatcher.drain(held, self._ours.drain_timeout)\n        held.lose()\n",
+            ),
+        ),
+        "tests/simulation/test_consumers.py::test_ends_as_its_time_is_up",
+    ),
+    Mutant(
         "lost-and-drained",
         "What somebody has taken is waited for as long as handlers may take, beside who runs it now.",
         (
@@ -319,6 +331,7 @@ _GIVING_UP: Final = (
         "An opening goes on by an assignment that another one has followed.",
         (Patch(_TENANT, "(doing is Step.DRAIN or right is self._tenure.right)", "(doing is not None)"),),
         f"{_TENANT_TESTS}::test_newer_right_has_an_opening_begin_anew",
+        harmless="between two assignments both lanes and consumers are told that the first is gone, which ends the opening",
     ),
     Mutant(
         "drained-anew-in-each-rebalance",

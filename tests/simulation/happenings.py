@@ -42,6 +42,7 @@ class Happenings:
             Kind.CUT: self._cut,
             Kind.LOST: self._lose_answers,
             Kind.SLOW: self._slow,
+            Kind.LATE: self._late,
             Kind.REFUSED: self._refuse,
             Kind.MARKERS: self._late_markers,
             Kind.REBALANCE: lambda _, __: world.cluster.group.rebalance(),
@@ -56,7 +57,8 @@ class Happenings:
         """Whether something that happens is not over, or has not struck yet."""
         networks = [each.network for each in self._world.processes]
         return bool(self._away) or any(
-            each.refuse or each.lose_answers or each.slow_requests for each in networks
+            each.refuse or each.lose_answers or each.slow_requests or any(each.late.values())
+            for each in networks
         )
 
     def send(self, what: Happening) -> None:
@@ -94,7 +96,12 @@ class Happenings:
     def _pause(self, what: Happening, process: Process) -> None:
         if process.loop is not None:
             process.loop.pause()
-            self._end(what, process, process.loop.resume)
+            self._end(what, process, partial(self._wake, what, process, process.loop))
+
+    def _wake(self, what: Happening, process: Process, loop: ProcessLoop) -> None:
+        process.woke_at = self._world.loops.now
+        process.network.lose_heartbeats = what.count  # it does not learn at once that it was away
+        loop.resume()
 
     @staticmethod
     def _clock(what: Happening, process: Process) -> None:
@@ -116,6 +123,11 @@ class Happenings:
     def _slow(what: Happening, process: Process) -> None:
         process.network.slow_requests += what.count
         process.network.slow_s = what.seconds
+
+    def _late(self, what: Happening, process: Process) -> None:
+        process.network.late[what.at] = [
+            what.seconds * self._world.loops.dice.random() for _ in range(what.count)
+        ]
 
     def _late_markers(self, what: Happening, _: Process) -> None:
         self._world.cluster.markers_late_until = self._world.loops.now + what.seconds
@@ -146,7 +158,7 @@ class Happenings:
                     self._world.cluster.watchers.remove(arrived)
                     network.slow_requests += 1  # long enough for whoever comes back to do much
                     network.slow_s = HELD_S
-                    process.network.lose_heartbeats = what.count  # it does not learn at once that it was away
+                    process.network.lose_heartbeats = what.count
                     over()
 
         self._world.cluster.watchers.append(arrived)

@@ -10,11 +10,12 @@ from ringfence_kafka import wire
 from tables import codec
 from tables.codec import Meta, Slot
 from tests.faults import checker
-from tests.faults.checker import Anomaly
+from tests.faults.checker import Anomaly, Finding
 from tests.faults.history import History, Record
 from tests.simulation.lane_world import BEGINNING, LaneWorld
 from tests.simulation.logs import Log, Stored
 from tests.simulation.names import ACCEPTED, ADDRESS, CHANGELOG, DUPLICATES, QUARANTINE
+from tests.simulation.saying import in_vain
 
 _FAR: Final = 1_000_000
 ALLOWED = frozenset({Anomaly.OVERRUN, Anomaly.CROSS_LANE})
@@ -23,7 +24,40 @@ ALLOWED = frozenset({Anomaly.OVERRUN, Anomaly.CROSS_LANE})
 def faults(world: LaneWorld) -> list[str]:
     """A line each; none if all is well."""
     violations = [said for each in world.processes for said in each.rights.violations]
-    return [*violations, *_anomalies(world), *_states(world), *_in_vain(world)]
+    return [
+        *violations,
+        *_anomalies(world),
+        *_states(world),
+        *_in_vain(world),
+        *_gaps_in_vain(world),
+        *_leaked(world),
+    ]
+
+
+def _leaked(world: LaneWorld) -> Iterable[str]:
+    """Producers are as many as lanes that are open."""
+    for process in world.processes:
+        opened = (
+            []
+            if process.lanes is None
+            else [each for each in process.lanes.lanes if each._opened is not None]
+        )
+        if len(process.producers) > len(opened):
+            yield f"LEAKED: {process.name} has {len(opened)} lanes open, and {len(process.producers)} producers"
+
+
+def _gaps_in_vain(world: LaneWorld) -> Iterable[str]:
+    for number, eaten in enumerate(world.eaten):
+        for process in world.processes:
+            yield from in_vain(process.gaps, ADDRESS, number, eaten)
+
+
+def _gone(world: LaneWorld, found: Finding) -> bool:
+    """Whether an input was deleted before it was processed, and somebody has said so: the one loss that nobody can prevent."""
+    topic, number, offset = found.places[0]
+    return offset in world.eaten[number] and any(
+        each.names(topic, number, offset) for process in world.processes for each in process.gaps
+    )
 
 
 def _in_vain(world: LaneWorld) -> Iterable[str]:
@@ -106,7 +140,8 @@ def record(topic: str, partition: int, each: Stored) -> Record:
 def _anomalies(world: LaneWorld) -> Iterable[str]:
     allowed = ALLOWED | {Anomaly.FORGOTTEN} if world.forgetful else ALLOWED
     for each in checker.check(history(world)):
-        if each.anomaly not in allowed:
+        gone = each.anomaly in {Anomaly.LOST, Anomaly.WRONG_VERDICT} and _gone(world, each)
+        if each.anomaly not in allowed and not gone:
             yield str(each)
 
 

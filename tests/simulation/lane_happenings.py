@@ -4,9 +4,9 @@ import dataclasses
 import zlib
 from typing import Any, Final
 
-from agents.lane import LaneState
+from agents.lane import Lane, LaneState
 from tests.faults.history import Record
-from tests.simulation.consumer import FETCH_OFFSETS
+from tests.simulation.consumer import FETCH_OFFSETS, SimulatedConsumer
 from tests.simulation.groups import Place
 from tests.simulation.happenings import Happenings
 from tests.simulation.lane_world import BEGINNING, LaneWorld, newest_meta
@@ -32,6 +32,7 @@ class LaneHappenings(Happenings):
         super().__init__(world)
         self._kinds |= {
             Kind.RETENTION: lambda what, _: self._delete(what.partition),
+            Kind.EATEN: lambda what, _: self._eat(what.partition),
             Kind.COMPACTION: self._compact,
             Kind.OFFSETS: self._expire_offsets,
             Kind.CHANGELOG: self._lose_changelog,
@@ -109,23 +110,32 @@ class LaneHappenings(Happenings):
 
     def _lose_tail(self, partition: int) -> None:
         world = self._world
-        lanes = [
-            lane
+        owned = [
+            (lane, each.consumer)
             for each in world.processes
-            if each.lanes is not None
+            if each.lanes is not None and each.consumer is not None
             for lane in each.lanes.lanes
             if lane.opening.partition == partition
         ]
+        lanes = [lane for lane, _ in owned]
         transactions = world.cluster.transactions.known
-        at_work = any(
-            lane.state in AT_WORK or lane._opened is not None or lane._doing is not None for lane in lanes
-        )
-        if at_work or not all(each.at_rest for each in transactions.values()):
+        if any(self._has_fetched(*each) for each in owned) or not all(
+            each.at_rest for each in transactions.values()
+        ):
             return
         known = [lane.next for lane in lanes] + [world.cluster.committed(ADDRESS, partition) or 0]
         meta = newest_meta(world, partition)
         known.append(0 if meta is None else meta.next_offsets.get(ADDRESS, 0))
         world.cluster.log(ADDRESS, partition).lose_tail(max(known))
+
+    @staticmethod
+    def _has_fetched(lane: Lane, consumer: SimulatedConsumer) -> bool:
+        """Whether a lane may have in its hands what is lost: it is open, or its opening has had it fetched."""
+        doing = None if lane._doing is None else lane._doing[2]
+        fetched = (
+            doing is not None and consumer.rewound_by.get(Place(ADDRESS, lane.opening.partition)) is doing
+        )
+        return lane.state in AT_WORK or lane._opened is not None or fetched
 
     def _opens(self, network: Network) -> bool:
         return any(
@@ -135,9 +145,24 @@ class LaneHappenings(Happenings):
             for lane in each.lanes.lanes
         )
 
+    def _eat(self, partition: int) -> None:
+        """Not where the lane never processed anything: then it begins at the log's start, wherever that is."""
+        log, done = (
+            self._world.cluster.log(ADDRESS, partition),
+            self._world.cluster.committed(ADDRESS, partition),
+        )
+        if done is None or log.stable <= done:
+            return
+        upto = self._world.loops.dice.choice((log.stable, (done + log.stable + 1) // 2))
+        self._world.eaten[partition].update(range(max(done, log.start), upto))
+        self._delete_below(partition, upto)
+
     def _delete(self, partition: int) -> None:
+        self._delete_below(partition, self._world.cluster.committed(ADDRESS, partition) or 0)
+
+    def _delete_below(self, partition: int, offset: int) -> None:
         log = self._world.cluster.log(ADDRESS, partition)
-        gone = log.read(log.start, self._world.cluster.committed(ADDRESS, partition) or 0)
+        gone = log.read(log.start, offset)
         self._world.kept += [
             Record(ADDRESS, partition, each.offset, each.key, each.value, each.headers, each.timestamp)
             for each in gone.records

@@ -41,6 +41,8 @@ class LaneWorld(World):
         """The changelogs were lost, once."""
         self.kept: list[Record] = []
         """Inputs that retention has deleted since."""
+        self.eaten: list[set[int]] = [set() for _ in range(plan.partitions)]
+        """By partition, the offsets of which retention deleted before the group knew them as processed."""
         self.generations: dict[bytes, int] = {}
         """Token of a message → in which of the topics of the input's name it was, where that was not the first."""
         self.recreated = 0

@@ -47,6 +47,8 @@ class Network:
         """So many heartbeats will not arrive."""
         self.refuse = 0
         """So many requests will be refused."""
+        self.late: dict[str, list[float]] = {}
+        """By kind of request, how long the next ones are on their way."""
         self.slow_requests = 0
         """So many requests will take ..."""
         self.slow_s = 0.0
@@ -69,7 +71,10 @@ class Network:
     def ask(self, loop: Any, then: Then, apply: Callable[..., Any], args: tuple[Any, ...]) -> None:
         """``then`` is told the answer, or an error, as long as the process lives that the loop is of."""
         if self.held is None:
-            self._loops.after(self._way(), self._arrive, then, loop, apply, args)
+            way = self._way()
+            if self.late and (late := self.late.get(apply.__name__)):
+                way += late.pop()
+            self._loops.after(way, self._arrive, then, loop, apply, args)
         else:
             self.held.append((then, loop, apply, args))
 

@@ -17,6 +17,7 @@ from collections.abc import Iterator
 from typing import Any, cast
 from unittest import mock
 
+import agents.cursor
 import ringfence_client.attempts
 import ringfence_client.consumer
 import ringfence_client.dispatcher
@@ -36,6 +37,7 @@ from tests.simulation.consuming.reader import SimulatedReader
 from tests.simulation.loop import BuriedError, ProcessLoop
 from tests.simulation.process import BOOT_S
 from tests.simulation.producer import SimulatedProducer
+from tests.simulation.saying import Ear
 from tests.simulation.store import MemoryStore
 
 
@@ -62,6 +64,7 @@ _gettime = time.clock_gettime
 
 
 _running_loop = asyncio._get_running_loop
+_EAR = Ear(_running_loop)
 
 
 def _process() -> Any:
@@ -136,6 +139,9 @@ def simulated() -> Iterator[None]:
         (waiting, "random", DICE),
         (tables.table, "secrets", DICE),
         (tables.table, "Store", MemoryStore),
+        (agents.cursor, "log", _EAR),
+        (ringfence_client.lease_acquisition, "log", _EAR),
+        (ringfence_client.parked, "log", _EAR),
         (log_reader, "read", questions.read),
         (log_reader, "newest", questions.newest),
         (ringfence_kafka.producer, "AIOKafkaProducer", SimulatedProducer),

@@ -87,9 +87,12 @@ class Play:
             network = each.network
             network.cut, network.lose_answers, network.slow_requests, network.refuse = False, 0, 0, 0
             network.lose_heartbeats = 0
+            network.late.clear()
             if network.held is not None:
                 network.release()
             if each.loop is not None:
+                if each.loop.paused:
+                    each.woke_at = world.loops.now
                 each.loop.resume()
             each.start()
         world.cluster.markers_late_until = 0.0

@@ -13,6 +13,7 @@ from tests.simulation.loop import Loops, ProcessLoop
 from tests.simulation.network import Network
 from tests.simulation.questions import SimulatedQuestions
 from tests.simulation.rights import Rights
+from tests.simulation.saying import Gap
 from tests.simulation.store import Disk
 
 BOOT_S: Final = 1_000.0
@@ -40,6 +41,14 @@ class Process:
         self.loop: ProcessLoop | None = None
         """Of its present life; None = it does not run."""
         self.rights = Rights()
+        self.gaps: list[Gap] = []
+        """That it has named."""
+        self.woke_at = 0.0
+        """When it was stopped and went on, last."""
+        self.producers: dict[object, None] = {}
+        """Of its present life: begun, and not stopped."""
+        self.killed_at: list[float] = []
+        """When messages have ended it."""
         self.lanes: Lanes | None = None
         self.loops = loops
 
@@ -56,7 +65,8 @@ class Process:
         if self.loop is not None:
             return
         loop = self.loop = self.loops.new(self)
-        self.rights.confirmed.clear()
+        self.rights.begin()
+        self.producers.clear()
         # Made on the loop, as locks and events are bound to it when they are first used.
         loop.call_soon(self._begin)
 
@@ -66,6 +76,11 @@ class Process:
             loop, self.loop = self.loop, None
             loop.crash()
             self._gone(loop)
+
+    def kill(self) -> None:
+        """A message ends it."""
+        self.killed_at.append(self.loops.now)
+        self.crash()
 
     def stop(self, away_s: float) -> None:
         """As SIGTERM does: in order. When that is done it is gone, and comes back so many seconds later."""

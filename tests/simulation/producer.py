@@ -112,6 +112,7 @@ class SimulatedProducer:
     async def start(self) -> None:
         """InitProducerId, for as long as it takes."""
         self._opening = self._process.rights.fence(self._id)
+        self._process.producers[self] = None
         told = self._insist(self._coordinator.initialise, self._id, self._timeout_s, self._process.loop)
         try:
             self._epoch = await told
@@ -150,6 +151,7 @@ class SimulatedProducer:
     async def stop(self) -> None:
         """What is still on its way stays so."""
         self._state = "stopped"
+        self._process.producers.pop(self, None)
         asked, self._asked = self._asked, {}
         for told in asked:
             told.cancel()

@@ -17,6 +17,10 @@ class Rights:
         self.decided: Callable[[int], float] | None = None
         """How many IDs the changelog of a lane knows, by all transactions that are decided."""
 
+    def begin(self) -> None:
+        """A new life: nothing of the former one runs any more."""
+        self.confirmed.clear()
+
     def confirm(self) -> None:
         """The group has said yes."""
         self.confirmed.add(asyncio.current_task())

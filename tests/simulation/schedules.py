@@ -34,6 +34,8 @@ class Kind(StrEnum):
     """Answers to the next requests of a process, which have happened."""
     SLOW = "slow"
     """The next requests of a process."""
+    LATE = "late"
+    """The next requests of one kind of a process are long on their way, the others are not; ``at`` says which, and ``count`` how many."""
     REFUSED = "refused"
     """The next requests of a process, with an error that does not pass by itself."""
     MARKERS = "markers"
@@ -41,6 +43,8 @@ class Kind(StrEnum):
     REBALANCE = "rebalance"
     RETENTION = "retention"
     """The log start of an input moves up to what is committed."""
+    EATEN = "eaten"
+    """Retention deletes what nobody has processed: of that what is there, or half of it."""
     COMPACTION = "compaction"
     """Of the changelogs."""
     OFFSETS = "offsets"
@@ -153,8 +157,8 @@ CALM: Final = (
     Kind.RETENTION,
 )
 """In these nothing is refused, lost, late or away."""
-EXTRAS: Final = ("", "", "", "calm", "dropped", "tail", "replaced")
-THEMES: Final = ("taken over",) * 6 + ("", "", "", "calm", "calm", "dropped", "tail", "replaced")
+EXTRAS: Final = ("", "", "", "calm", "dropped", "tail", "replaced", "eaten")
+THEMES: Final = ("taken over",) * 6 + ("", "", "", "calm", "calm", "dropped", "tail", "replaced", "eaten")
 """Of small schedules: what they are about; with none, faults of all kinds."""
 SMALL_SHARE: Final = 0.85
 SMALL_WITHIN_S: Final = 2.0
@@ -245,7 +249,10 @@ def _with_row(
             dataclasses.replace(row[0], steps=dice.randrange(40)),
             _sending(dice, partitions),
         ]
-    if kind is Kind.REPLACED:
+    if kind is Kind.EATEN:
+        eaten = dataclasses.replace(row[0], steps=dice.choice((0, 0, 3, 10)))
+        row = [_sending(dice, partitions, partition=partition), eaten]
+    if kind in {Kind.REPLACED, Kind.EATEN}:
         happenings = [each for each in happenings if each.kind not in _ONCE]
     place = dice.randint(0, len(happenings))
     return [*happenings[:place], *row, *happenings[place:]]
@@ -282,7 +289,9 @@ def seconds_of(kind: Kind, dice: random.Random) -> float:
     }.get(kind, 0.0) * dice.uniform(0.5, 1.0)
 
 
-def _sending(dice: random.Random, partitions: int, most: int = 4) -> Happening:
+def _sending(
+    dice: random.Random, partitions: int, most: int = 4, *, partition: int | None = None
+) -> Happening:
     messages = tuple(
         Message(
             None if dice.random() < 0.1 else b"i%d" % dice.randrange(IDS),
@@ -293,7 +302,7 @@ def _sending(dice: random.Random, partitions: int, most: int = 4) -> Happening:
     return Happening(
         *gap(dice),
         Kind.SEND,
-        partition=dice.randrange(partitions),
+        partition=dice.randrange(partitions) if partition is None else partition,
         seconds=dice.random(),
         messages=messages,
         transaction=dice.choice(("", "", "", "committed", "aborted")),

@@ -8,8 +8,11 @@ import pytest
 from ringfence_client.dispatcher import Dispatcher
 from ringfence_client.lease import LeaseWatch
 from ringfence_client.writer import ProgressWriter
-from tests.simulation.consuming.schedules import consumer_schedule
+from tests.simulation.consuming.schedules import ConsumerSchedule, consumer_schedule
+from tests.simulation.consuming.small import AGES
+from tests.simulation.consuming.tasks import Task
 from tests.simulation.run import Runner
+from tests.simulation.schedules import Happening, Kind
 from tests.simulation.shrink import kind_of, shrunk
 
 WORLDS_MAX = 500
@@ -21,6 +24,31 @@ def test_without_faults(runner: Runner) -> None:
 
     assert [each.faults for each in found] == [[]] * 15
     assert max(each.seconds for each in found) < 100
+
+
+@pytest.mark.parametrize("process", [0, 1])
+def test_ends_as_its_time_is_up(runner: Runner, process: int) -> None:
+    """Who was away when its time to drain ran out, and its handler's own, counts what that has finished: the lease is still its own."""
+    message = (Task(b"g0", 3.0, "ok"),)
+    happenings = (
+        Happening(0, 0.0, Kind.SEND, messages=message),
+        Happening(AGES, 0.5, Kind.STOP, process=process, seconds=8.0),
+        Happening(AGES, 1.0, Kind.PAUSE, process=process, seconds=2.0),
+    )
+    for seed in range(4):
+        plan = ConsumerSchedule(
+            seed,
+            1,
+            2,
+            8,
+            divert=False,
+            happenings=happenings,
+            small=True,
+            lease_timeout=5.0,
+            drain_timeout=2.0,
+        )
+
+        assert runner.run(plan).faults == []
 
 
 async def _not_ended(self: Dispatcher, held: Any) -> bool:

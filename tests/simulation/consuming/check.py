@@ -16,8 +16,11 @@ from typing import Final, NamedTuple
 from tests.simulation.consuming.handling import HANDLED, Run
 from tests.simulation.consuming.world import ConsumerWorld, Written
 from tests.simulation.names import ACCEPTED
+from tests.simulation.saying import in_vain
 from tests.simulation.schedules import Kind
 
+ENDS_S: Final = 4.5
+"""How long a holder may take to write, to learn from that whose its lease is, and to end what runs."""
 FLOWING: Final = frozenset({"ok", "release"})
 """What comes of messages that no dead letter is ever due for."""
 Finished = Callable[[int], bool]
@@ -26,12 +29,21 @@ Finished = Callable[[int], bool]
 def faults(world: ConsumerWorld) -> list[str]:
     """A line each; none if all is well."""
     found = [said for each in world.processes for said in each.rights.violations] + world.held_up
+    found += _leaked(world)
     letters = _letters(world)
     for partition in range(world.plan.partitions):
         written = world.committed(partition)
         runs = [each for each in world.handling.runs if each.partition == partition]
         found += _Partition(world, partition, written, runs, letters).faults()
     return found
+
+
+def _leaked(world: ConsumerWorld) -> Iterable[str]:
+    """Producers are as many as there are partitions that somebody holds."""
+    for process in world.processes:
+        held = {} if process.consumer is None else process.consumer.partitions
+        if len(process.producers) > len(held):
+            yield f"LEAKED: {process.name} holds {len(held)} partitions with {len(process.producers)} producers"
 
 
 def held_up(world: ConsumerWorld, partition: int) -> list[str]:
@@ -74,6 +86,7 @@ class _Partition:
         letters: dict[bytes, list[Letter]],
     ) -> None:
         self.world = world
+        self.partition = partition
         self.name = f"{ACCEPTED}/{partition}"
         self.messages = world.messages(partition)
         self.written = written
@@ -97,6 +110,36 @@ class _Partition:
         yield from self._handled()
         yield from self._groups()
         yield from self._dead_letters()
+        yield from self._outlasting()
+        for process in self.world.processes:
+            yield from in_vain(process.gaps, ACCEPTED, self.partition, self.world.eaten[self.partition])
+
+    def _gone(self, offset: int) -> bool:
+        """Whether retention has deleted it before it was finished, and somebody has said so."""
+        return offset in self.world.eaten[self.partition] and any(
+            each.names(ACCEPTED, self.partition, offset)
+            for process in self.world.processes
+            for each in process.gaps
+        )
+
+    def _outlasting(self) -> Iterable[str]:
+        """What runs of a lease that is another one's ends soon after its holder can know that; of one that is not sound, in the time to drain."""
+        if not self.world.plan.heard:
+            return
+        awake = {each.name: each for each in self.world.processes}
+        for run in self.runs:
+            process, task = awake[run.process], self.messages[run.offset].task
+            if run.end is None or task == "stubborn":
+                continue
+            taken_at = [each.at for token, each in self.first.items() if token > run.token]
+            ends = [max(*taken_at, process.woke_at)] if taken_at else []
+            ends += [
+                max(at, process.woke_at) + self.world.plan.drain_timeout
+                for number, at in process.learned
+                if number == self.partition and run.begin < at < run.end
+            ]
+            if ends and run.end > min(ends) + ENDS_S:
+                yield f"OUTLASTING {self.name}: {run}, to be ended at {min(ends):.4f}"
 
     def _end(self) -> Iterable[str]:
         committed = self.world.cluster.committed(ACCEPTED, int(self.name.rpartition("/")[2]))
@@ -128,7 +171,7 @@ class _Partition:
                 well = ended.get(offset, math.inf) <= each.made_at or any(
                     letter.transaction <= each.part.number for letter in self.letters.get(message.number, ())
                 )
-                if done(offset) and not well:
+                if done(offset) and not well and not self._gone(offset):
                     yield f"UNHANDLED {self.name}: {offset} is finished by {each.progress}, made at {each.made_at:.4f}"
             for run in self.by_token[each.progress.token]:
                 if (
@@ -152,10 +195,20 @@ class _Partition:
                 yield f"UNFENCED {self.name}: the token of {other} is not above that of {one}"
             limit = self.world.plan.lease_timeout if one.running else self.world.plan.lease_idle
             taken = not one.released and before.owner != after.owner
-            if taken and self.world.plan.calm and not self._outlived(one.token):
+            if (
+                taken
+                and self.world.plan.calm
+                and not self._outlived(one.token)
+                and not self._killed(before, after)
+            ):
                 yield f"SILENT {self.name}: {one} was taken at {after.at:.4f}, and its holder was at work"
             if taken and after.at < before.at + limit:
                 yield f"EARLY {self.name}: at {after.at:.4f} {other} has taken what {one} wrote at {before.at:.4f}"
+
+    def _killed(self, before: Written, after: Written) -> bool:
+        """Whether a message has ended the holder of a lease before it was taken."""
+        holder = next(each for each in self.world.processes if each.name == before.owner)
+        return any(before.made_at <= at <= after.at for at in holder.killed_at)
 
     def _outlived(self, token: int) -> bool:
         """Whether a run of this holder did not end when it was to."""
@@ -199,6 +252,7 @@ class _Partition:
                     if offset < run.offset and message.group == run.group is not None and not before(offset)
                     and not any(each.offset == offset and each.outcome == HANDLED for each in group)
                     and not any(letter.at < run.begin for letter in self.letters.get(message.number, ()))
+                    and not self._gone(offset)
                 ]  # fmt: skip
                 if skipped:
                     yield f"REORDERED {self.name}: {run} before {skipped} of its group"
@@ -212,8 +266,10 @@ class _Partition:
             if count > 1:
                 yield f"DOUBLED {self.name}: {count} dead letters of {offset}"
             handled = any(each.offset == offset and each.outcome == HANDLED for each in self.runs)
-            if count and message.task in FLOWING and handled and not self._died(offset):
-                yield f"GIVEN-UP {self.name}: {offset} was handled, and has a dead letter"
+            died = self._died(offset)
+            if count and message.task in FLOWING and died < self.world.plan.max_attempts:
+                told = "was handled" if handled else "was not handled"
+                yield f"GIVEN-UP {self.name}: {offset} {told}, and has a dead letter after {died} attempts at most that nobody acknowledged"
             elif count and message.task in FLOWING and self.killers_alone:
                 yield f"GIVEN-UP {self.name}: {offset} has a dead letter for what another one does"
         unbegun = [
@@ -235,13 +291,21 @@ class _Partition:
         sends = all(each.kind is Kind.SEND for each in plan.happenings)
         return plan.max_attempts > 1 and sends and len(deadly) == 1
 
-    def _died(self, offset: int) -> bool:
-        """Whether some attempt at it did not come to its end, or that it did was never written."""
-        return any(
-            each.outcome != HANDLED or not self._recorded(each.token, offset)
-            for each in self.runs
-            if each.offset == offset
-        )
+    def _died(self, offset: int) -> int:
+        """How many attempts at it did not end, or nobody knows that they did.
+
+        Of each holder there may be one that it had written, and died before it began it.
+        """
+        count = known = 0
+        for token in self.last:
+            own = [each for each in self.by_token[token] if each.offset == offset]
+            count += sum(each.outcome != HANDLED or not self._recorded(token, offset) for each in own)
+            said = [
+                each.progress.attempts.get(offset, 0) for each in self.written if each.progress.token == token
+            ]
+            count += max(said) > known + len(own)
+            known = said[-1]
+        return count
 
     def _recorded(self, token: int, offset: int) -> bool:
         own = zip(self.written, self.finished, strict=True)

@@ -63,6 +63,8 @@ class Handling:
             for each in self.runs
         )
         self.runs.append(run)
+        if loop.process.joining:
+            loop.process.rights.violations.append(f"MEANWHILE {run} begins while the group shares out")
         run.outcome = "cancelled"
         try:
             if await _work(loop, float(seconds), stubborn=outcome == "stubborn"):
@@ -93,7 +95,7 @@ async def _work(loop: Any, seconds: float, *, stubborn: bool) -> bool:
 async def _die(loop: Any) -> None:
     """Of what the message is: at once, and nothing of the process goes on."""
     process = loop.process
-    process.loops.after(0, process.crash)
+    process.loops.after(0, process.kill)
     process.loops.after(BACK_S, process.start)
     await loop.create_future()
 

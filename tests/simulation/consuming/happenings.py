@@ -25,6 +25,7 @@ class ConsumerHappenings(Happenings):
         self._asked: Counter[str] = Counter()
         self._kinds |= {
             Kind.RETENTION: lambda what, _: self._delete(what.partition),
+            Kind.EATEN: lambda what, _: self._eat(what.partition),
             Kind.COMPACTION: self._compact,
             Kind.LETTERS: self._refuse_letters,
         }
@@ -70,9 +71,22 @@ class ConsumerHappenings(Happenings):
     def _compact(self, _: Happening, __: Process) -> None:
         self._world.cluster.log(PROGRESS, 0).compact()
 
+    def _eat(self, partition: int) -> None:
+        log, done = (
+            self._world.cluster.log(ACCEPTED, partition),
+            self._world.cluster.committed(ACCEPTED, partition),
+        )
+        first = max(done or 0, log.start)
+        upto = self._world.loops.dice.choice((log.stable, (first + log.stable + 1) // 2))
+        self._world.eaten[partition].update(range(first, upto))
+        self._delete_below(partition, upto)
+
     def _delete(self, partition: int) -> None:
+        self._delete_below(partition, self._world.cluster.committed(ACCEPTED, partition) or 0)
+
+    def _delete_below(self, partition: int, offset: int) -> None:
         log = self._world.cluster.log(ACCEPTED, partition)
-        gone = log.read(log.start, self._world.cluster.committed(ACCEPTED, partition) or 0)
+        gone = log.read(log.start, offset)
         self._world.kept[partition] += gone.records
         log.delete_below(gone.end)
 

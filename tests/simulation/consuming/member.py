@@ -14,6 +14,7 @@ from aiokafka import TopicPartition
 from aiokafka.errors import (
     IllegalGenerationError,
     KafkaError,
+    OffsetOutOfRangeError,
     RebalanceInProgressError,
     UnknownMemberIdError,
 )
@@ -56,8 +57,14 @@ class SimulatedMember(SimulatedReader):
         self._coordinator = _Coordinator(self, group_id)
         self._topics: list[str] = []
         self._listener: Any = None
+        self.joining = False
+        """Everything was revoked, and nothing given yet."""
         self._rejoin = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
+
+    def _failed(self, tp: TopicPartition, error: Exception) -> None:
+        if isinstance(error, OffsetOutOfRangeError):
+            self._process.learned.append((tp.partition, self._process.loops.now))
 
     def subscribe(self, topics: Iterable[str], listener: Any) -> None:
         self._topics, self._listener = list(topics), listener
@@ -99,10 +106,13 @@ class SimulatedMember(SimulatedReader):
         while True:
             self._settled.clear()
             await self._listener.on_partitions_revoked(set(self._positions))
+            self.joining = True
+            self._process.rights.join()
             joined = await self._join()
             self._rejoin.clear()
             self._coordinator.generation, self._coordinator.member_id = joined.generation, joined.member
             self.assign(TopicPartition(*each) for each in sorted(joined.assigned))
+            self.joining = False
             self._settled.set()
             self._came.set()
             await self._listener.on_partitions_assigned(set(self._positions))

@@ -27,12 +27,20 @@ class Consumer(Process):
     def __init__(self, *base: Any, options: ConsumerOptions, handling: Handling) -> None:
         super().__init__(*base)
         self.rights = ConsumerRights(self._draining, self.cluster)
+        self.learned: list[tuple[int, float]] = []
+        """Of which partition, and when: what was to be read next is gone."""
         self.consumer: GroupConsumer | None = None
         self.readers: dict[SimulatedReader, None] = {}
         """In the order in which they were started."""
         self._options = options
         self._handling = handling
         self._away_s = STARTED_AGAIN_S
+
+    @property
+    def joining(self) -> bool:
+        """It has let go of all, and waits for what the group gives it."""
+        member = None if self.consumer is None else getattr(self.consumer, "_consumer", None)
+        return member is not None and bool(member.joining)
 
     @property
     def generation(self) -> int:

@@ -154,6 +154,9 @@ class SimulatedReader:
     def _connect() -> None:
         """In the cluster."""
 
+    def _failed(self, tp: TopicPartition, error: Exception) -> None:
+        """It comes out of ``getmany``."""
+
     def _require(self, partitions: Iterable[TopicPartition]) -> None:
         missing = [each for each in partitions if each not in self._positions]
         assert not missing, f"{missing} are not assigned"
@@ -169,6 +172,7 @@ class SimulatedReader:
                 if not drained:
                     del self._ahead[tp]
                     self._wanted.set()
+                    self._failed(tp, ahead)
                     raise ahead
                 break
             del self._ahead[tp]

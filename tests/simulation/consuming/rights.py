@@ -17,15 +17,32 @@ class ConsumerRights(Rights):
 
     def __init__(self, draining: Callable[[int], bool], cluster: SimulatedCluster) -> None:
         super().__init__()
+        self._openings: dict[asyncio.Task[Any], None] = {}
+        """That have fenced somebody."""
         self._draining = draining
         self._cluster = cluster
+
+    def begin(self) -> None:
+        super().begin()
+        self._openings.clear()
 
     def fence(self, transactional_id: str) -> Any:
         known = self._cluster.transactions.known.get(transactional_id)
         own = known is not None and known.by is asyncio.get_running_loop()
         if own or self._draining(int(transactional_id.rpartition("/")[2])):
             return EXEMPT
-        return super().fence(transactional_id)
+        opening = super().fence(transactional_id)
+        if opening is not None and not opening.get_name().startswith(
+            "progress"
+        ):  # a writer's, which takes back what it holds
+            self._openings[opening] = None
+        return opening
+
+    def join(self) -> None:
+        """Everything is let go: what was being opened too."""
+        self._openings = {each: None for each in self._openings if not each.done()}
+        if self._openings:
+            self.violations.append(f"JOINED while {len(self._openings)} openings go on")
 
     def write(self, transactional_id: str, opening: Any, lanes: Any) -> None:
         if opening is not EXEMPT:

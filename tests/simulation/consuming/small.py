@@ -3,7 +3,7 @@
 import dataclasses
 import random
 from collections.abc import Callable, Mapping
-from typing import Final
+from typing import Any, Final
 
 from tests.simulation.consuming.tasks import GROUPS, OUTCOMES, Task
 from tests.simulation.schedules import CALM, MOST_STEPS, Happening, Kind, gap
@@ -16,6 +16,8 @@ AWAY_AT: Final = ("produce", "offsets", "end", "end", "heartbeat")
 REFUSED_S: Final = 6.0
 """How long dead letters are."""
 SLOW_S: Final = 6.0
+AGES: Final = 10_000
+"""Callbacks: it is the time that counts."""
 
 
 def burst(
@@ -106,7 +108,65 @@ def calm(dice: random.Random) -> list[Happening]:
     return [first, moved, *([again] if dice.random() < 0.5 else [])]
 
 
+def _then(dice: random.Random, within: float, at: str = "") -> Happening:
+    """Nothing, for a while: what comes next comes after it."""
+    return Happening(AGES, within * (1.0 if at else dice.random()), Kind.CLOCK, at)
+
+
+def slow_readers(dice: random.Random) -> list[Happening]:
+    """Who waits for a lease asks, and is answered late; its holder was away, writes again, and is gone."""
+    begun = Happening(AGES, 0.6, Kind.SEND, messages=(Task(b"g0", 0.0, "ok"),))
+    away = Happening(AGES, 3.0, Kind.PAUSE, "end", seconds=dice.uniform(4.2, 6.0), count=3)
+    asked = dice.choice(("ends", "ends", "_read"))
+    late = Happening(AGES, 9.0, Kind.LATE, asked, count=1 + (asked == "ends"), seconds=SLOW_S)
+    gone = Happening(AGES, 4.0, Kind.CRASH, dice.choice(("end", "end", "produce")), seconds=8.0)
+    return [burst(dice, 1, (30.0,), ("ok",)), begun, away, late, _then(dice, 2.0), gone]
+
+
+def many_begun(dice: random.Random) -> list[Happening]:
+    """Much comes at once, perhaps while nothing can be written; when it can, its holder dies."""
+    many = burst(dice, dice.randint(7, 10), (0.3, 0.3, 2.5), ("ok",))
+    tasks = tuple(task._replace(group=None) if dice.random() < 0.7 else task for task in many.messages)
+    again = dataclasses.replace(many, messages=tasks, steps=AGES, within=1.0)
+    passed = [
+        Happening(AGES, 2.0, Kind.REFUSED, dice.choice(("produce", "end")), count=dice.randint(1, 3))
+        if dice.random() < 0.5
+        else _then(dice, 2.0, "end")
+        for _ in range(dice.randrange(3))
+    ]
+    died = Happening(AGES, 5.0, Kind.CRASH, "end", seconds=0.5)
+    return [burst(dice, 1, (0.0,), ("ok",)), again, *passed, died]
+
+
+def eaten(dice: random.Random) -> list[Happening]:
+    """Retention deletes what was not read yet, while a long message runs; members come and go."""
+    lasting = dice.choice((0.0, 2.5, 30.0, 30.0))
+    first = dataclasses.replace(burst(dice, dice.randint(1, 4), (lasting,), ("ok",)))
+    then = dataclasses.replace(
+        burst(dice, dice.randint(2, 6), SHORT_S, ("ok",)), within=0.5, steps=MOST_STEPS
+    )
+    gone = Happening(dice.choice((0, 0, 3, 10)), 0.5, Kind.EATEN)
+    moved = [Happening(MOST_STEPS, 9.0 * dice.random(), Kind.REBALANCE) for _ in range(dice.randrange(4))]
+    return [first, then, gone, *moved]
+
+
+def overslept(dice: random.Random) -> list[Happening]:
+    """Somebody is away while a long message runs, and is there again before it ends: another one has it by then."""
+    begun = Happening(AGES, 0.6, Kind.SEND, messages=(Task(b"g0", 0.0, "ok"),))
+    away = Happening(AGES, 3.0, Kind.PAUSE, dice.choice(("end", "produce")), seconds=dice.uniform(7.0, 12.0))
+    return [burst(dice, 1, (30.0,), ("ok",)), begun, away]
+
+
 THEMES: Final[Mapping[Callable[[random.Random], list[Happening]], int]] = {
-    taken_over: 8, stopped: 1, killers: 1, sick: 1, refused_letters: 1, other_clocks: 1, calm: 3,
+    taken_over: 8, stopped: 1, killers: 1, sick: 1, refused_letters: 1, other_clocks: 1, calm: 3, slow_readers: 3, many_begun: 1, eaten: 2,
+    overslept: 1,
 }  # fmt: skip
 """What a schedule is about, and how often."""
+LONG: Final = {"partitions": 1, "handler_timeout": 0.0, "drain_timeout": 10.0}
+FIXED: Final[Mapping[Callable[[random.Random], list[Happening]], Mapping[str, Any]]] = {
+    slow_readers: LONG,
+    many_begun: {"partitions": 1},
+    eaten: {"partitions": 1, "handler_timeout": 0.0},
+    overslept: LONG,
+}
+"""What is not diced, of those where each happening says in which partition it is."""

@@ -64,9 +64,8 @@ class ProgressLog(Log):
         there = list(records)
         for _, key, value, _ in there:
             if part is not None and key is not None and value is not None:
-                self.written.append(
-                    Written(record.decode_key(key)[2], self._now(), self.made_at, record.decode(value), part)
-                )
+                number, said = record.decode_key(key)[2], record.decode(value)
+                self.written.append(Written(number, self._now(), self.made_at, said, part))
         return super().append(there, part)
 
 
@@ -99,6 +98,8 @@ class ConsumerWorld(World):
         self.handling = Handling()
         self.kept: list[list[Stored]] = [[] for _ in range(plan.partitions)]
         """By partition, what retention has deleted since."""
+        self.eaten: list[set[int]] = [set() for _ in range(plan.partitions)]
+        """By partition, the offsets of which retention deleted before the group knew them as finished."""
         self.held_up: list[str] = []
         """What waited for dead letters and need not."""
         cluster.create(ACCEPTED, plan.partitions)
