@@ -8,6 +8,8 @@ _LANE: Final = "agents/lane.py"
 _TRANSACTIONS: Final = "agents/transactions.py"
 _CURSOR: Final = "agents/cursor.py"
 _TRANSPORT: Final = "app/worker/transport.py"
+_IMPLICIT: Final = "ringfence_kafka/transaction/implicit.py"
+_UNIT: Final = "tests/unit/test_implicit.py"
 _RECORDS: Final = "ringfence_kafka/records.py"
 _LANE_TESTS: Final = "tests/integration/test_lane_path.py"
 _TRANSPORT_TESTS: Final = "tests/integration/test_transport.py"
@@ -57,12 +59,54 @@ MUTANTS: Final = (
         "The commit succeeds although the broker refused a batch, and what that held is missing.",
         (
             Patch(
-                "ringfence_kafka/producer.py",
+                "ringfence_kafka/transaction/explicit.py",
                 "[*futures, self._send_offsets(committed, group_id)]",
                 "[self._send_offsets(committed, group_id)]",
             ),
         ),
-        f"{_LANE_TESTS}::test_refused_record_stops_the_commit",
+        f"{_LANE_TESTS}::test_refused_record_stops_the_commit[explicit]",
+    ),
+    Mutant(
+        "refusals-not-read",
+        "The same where partitions are added by writing to them.",
+        (
+            Patch(
+                _IMPLICIT,
+                "    return code in {NoError.errno, DuplicateSequenceNumber.errno}\n",
+                "    return code != _NO_ANSWER\n",
+            ),
+        ),
+        f"{_LANE_TESTS}::test_refused_record_stops_the_commit[implicit]",
+    ),
+    Mutant(
+        "lost-commit-given-up",
+        "A commit whose answer was lost is aborted, or counts as done: nobody knows which.",
+        (
+            Patch(
+                _IMPLICIT,
+                "            if code == NoError.errno:\n                break\n",
+                "            if code in {NoError.errno, _NO_ANSWER}:\n                break\n",
+            ),
+        ),
+        f"{_UNIT}::test_commit_is_asked_for_until_it_is_answered",
+    ),
+    Mutant(
+        "aborted-after-the-commit",
+        "A transaction that may be committed already is aborted, and its offset with it, while its lane believes the rest.",
+        (Patch(_IMPLICIT, "        if not self._committing:\n            await", "        await"),),
+        f"{_UNIT}::test_what_may_be_committed_is_not_aborted",
+    ),
+    Mutant(
+        "old-epoch",
+        "The coordinator has raised the epoch, and the lane fences itself with each transaction.",
+        (Patch(_IMPLICIT, "            self._who = answer.producer\n", ""),),
+        f"{_UNIT}::test_each_transaction_has_an_epoch_of_its_own",
+    ),
+    Mutant(
+        "sequences-go-on",
+        "With a new epoch the numbers of batches begin anew: the broker refuses the second transaction.",
+        (Patch(_IMPLICIT, "            self._sequences.clear()\n", ""),),
+        f"{_UNIT}::test_each_transaction_has_an_epoch_of_its_own",
     ),
     Mutant(
         "changelog-outside",
