@@ -138,6 +138,13 @@ def profile_command(messages: int, functions: int) -> None:
 )
 @click.option("--backlog", type=click.IntRange(min=0), default=1_000_000, show_default=True, help="0: none.")
 @click.option("--rounds", type=click.IntRange(min=1), default=3, show_default=True)
+@click.option(
+    "--target-ms",
+    "targets",
+    type=click.IntRange(min=1),
+    multiple=True,
+    help="app.latency_target_ms; may be repeated, for a curve. Without it, its default.",
+)
 @_beside
 def latency_command(
     rate: int,
@@ -146,12 +153,16 @@ def latency_command(
     partitioner: str,
     backlog: int,
     rounds: int,
+    targets: tuple[int, ...],
     beside: tuple[tuple[str, Path], ...],
 ) -> None:
     """Measure how long messages take through a worker that is not busy, and what that costs; and a backlog beside it."""
     console = Console()
     load = latency.Load(rate, seconds, backlog, Plan(backlog, partitions), partitioner)
-    versions = {**dict(beside), latency.HERE: ROOT}
+    versions = {name: latency.Version(root) for name, root in beside}
+    versions |= {f"{each} ms": latency.Version(ROOT, each) for each in targets} or {
+        latency.HERE: latency.Version(ROOT)
+    }
     with _broker() as (broker, folder):
         found = latency.run(broker, folder, load, versions, rounds, console.print)
     latency.show(found, console)
