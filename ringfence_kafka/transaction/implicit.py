@@ -30,6 +30,7 @@ from aiokafka.errors import (
     for_code,
 )
 
+from ringfence_kafka import failpoints
 from ringfence_kafka.errors import ConfigurationError
 from ringfence_kafka.failpoints import reach
 from ringfence_kafka.transaction import requests
@@ -100,20 +101,23 @@ class Implicit:
         manager = producer._txn_manager  # noqa: SLF001
         self._who = Producer(manager.producer_id, manager.producer_epoch)
         self._sequences: dict[Place, int] = {}
+        self._added: set[Place] = set()
+        """Partitions that are in this transaction."""
         self._back_off_s: float = producer._sender._retry_backoff  # noqa: SLF001
         self._written = self._committing = False
 
     async def begin(self) -> None:
         """The next one. Nobody is told: the first that is written begins it."""
+        self._added.clear()
         self._written = self._committing = False
 
     async def write(
         self, batches: Sequence[Outgoing], offsets: Mapping[TopicPartition, int], group_id: str
     ) -> list[int]:
         """As :meth:`ringfence_kafka.transaction.explicit.Explicit.write`."""
-        for topic, partition, _, _ in batches:
-            await require_partition(self._producer, topic, partition, wait=True)
-            await self._producer.client._wait_on_metadata(topic)  # noqa: SLF001
+        for each in batches:
+            if self._leader(each) is None:
+                await self._look_for(each)
         self._written = bool(batches or offsets)
         committed = {(tp.topic, tp.partition): offset for tp, offset in offsets.items()}
         if not committed:
@@ -142,8 +146,16 @@ class Implicit:
     async def _produce_all(
         self, batches: Sequence[Outgoing], *beside: Coroutine[Any, Any, None]
     ) -> list[int]:
-        bases, *_ = await wait_for_all([self._produce(batches), *beside, self._sent(batches)])
+        also = [*beside, self._sent(batches)] if failpoints.any_installed() else beside
+        if not also:
+            return await self._produce(batches)
+        bases, *_ = await wait_for_all([self._produce(batches), *also])
         return list(bases)
+
+    async def _look_for(self, batch: Outgoing) -> None:
+        """Nobody is known to lead its partition."""
+        await require_partition(self._producer, batch.topic, batch.partition, wait=True)
+        await self._producer.client._wait_on_metadata(batch.topic)  # noqa: SLF001
 
     async def _sent(self, batches: Sequence[Outgoing]) -> None:
         for _ in batches:
@@ -169,6 +181,7 @@ class Implicit:
             for place in list(waiting):
                 code, base = answers.get(place, (_NO_ANSWER, -1))
                 if _is_written(code):
+                    self._added.add(place)
                     bases[waiting[place].popleft()] = base
                     if not waiting[place]:
                         del waiting[place]
@@ -184,14 +197,19 @@ class Implicit:
         return bases
 
     async def _ask_leaders(self, heads: Mapping[Place, Outgoing]) -> dict[Place, tuple[int, int]]:
-        """Error code and base offset, by partition; without those of which nobody is known to lead them, or does not answer."""
+        """Error code and base offset, by partition; without those of which nobody is known to lead them, or does not answer.
+
+        One broker after the other, until all have added their partitions: of two that do so at once the coordinator refuses one.
+        """
         by_leader: dict[int, dict[Place, bytes]] = {}
         for place, each in heads.items():
             leader = self._leader(each)
             if leader is not None:
                 by_leader.setdefault(leader, {})[place] = each.builder._build()  # noqa: SLF001
-        asked = [self._ask_leader(node, data) for node, data in by_leader.items()]
-        answers = await wait_for_all(asked) if len(asked) > 1 else [await each for each in asked]
+        if len(by_leader) > 1 and self._added.issuperset(heads):
+            answers = await wait_for_all([self._ask_leader(*each) for each in by_leader.items()])
+        else:
+            answers = [await self._ask_leader(*each) for each in by_leader.items()]
         return {place: found for answer in answers for place, found in answer.items()}
 
     async def _ask_leader(self, node: int, data: Mapping[Place, bytes]) -> dict[Place, tuple[int, int]]:

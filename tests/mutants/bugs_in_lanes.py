@@ -103,6 +103,12 @@ MUTANTS: Final = (
         f"{_UNIT}::test_each_transaction_has_an_epoch_of_its_own",
     ),
     Mutant(
+        "brokers-at-once",
+        "Brokers that add partitions at once refuse one another, with a back-off each time.",
+        (Patch(_IMPLICIT, "len(by_leader) > 1 and self._added.issuperset(heads)", "len(by_leader) > 1"),),
+        f"{_UNIT}::test_brokers_add_their_partitions_one_after_the_other",
+    ),
+    Mutant(
         "sequences-go-on",
         "With a new epoch the numbers of batches begin anew: the broker refuses the second transaction.",
         (Patch(_IMPLICIT, "            self._sequences.clear()\n", ""),),

@@ -110,7 +110,7 @@ MUTANTS: Final = (
             ),
             Patch(
                 "ringfence_kafka/transaction/implicit.py",
-                "            await require_partition(self._producer, topic, partition, wait=True)\n",
+                "        await require_partition(self._producer, batch.topic, batch.partition, wait=True)\n",
                 "",
             ),
         ),

@@ -63,11 +63,16 @@ class Broker:
         self.answers: dict[int, deque[Any]] = {each: deque() for each in (0, 26, 28)}
         """By the request's key: an error code, or an exception."""
         self.epoch = 0
+        self.open = self.most_open = 0
+        """Requests under way, now and at most."""
         self.places: list[tuple[str, int]] = []
 
     async def send(self, node: int, question: Question, *, group: ConnectionGroup) -> Any:
         self.asked.append((question.API_KEY, node, group))
+        self.open += 1
+        self.most_open = max(self.most_open, self.open)
         await asyncio.sleep(0)
+        self.open -= 1
         told = self.answers[question.API_KEY]
         code = told.popleft() if told else 0
         if isinstance(code, Exception):
@@ -143,6 +148,16 @@ async def test_offsets_follow_records_of_other_brokers() -> None:
 
     assert bench.broker.keys() == [requests.PRODUCE, requests.PRODUCE, requests.TXN_OFFSET_COMMIT]
     assert [node for _, node, _ in bench.broker.asked] == [NEAR, FAR, NEAR]
+
+
+async def test_brokers_add_their_partitions_one_after_the_other() -> None:
+    """And then nothing holds the batches up that follow."""
+    bench = Bench(coordinator=FAR)
+    await bench.write(("orders", 0), ("orders", 1))
+    one_each = bench.broker.most_open
+    await bench.write(*[("orders", 0), ("orders", 1)] * 2)
+
+    assert (one_each, bench.broker.most_open) == (1, 2)
 
 
 async def test_batches_of_one_partition_follow_one_another() -> None:
