@@ -84,8 +84,8 @@ MUTANTS: Final = (
         (
             Patch(
                 _IMPLICIT,
-                "            if code == NoError.errno:\n                break\n",
-                "            if code in {NoError.errno, _NO_ANSWER}:\n                break\n",
+                "            code = _NO_ANSWER if answer is None else answer.error_code\n",
+                "            if answer is None:\n                return\n            code = int(answer.error_code)\n",
             ),
         ),
         f"{_UNIT}::test_commit_is_asked_for_until_it_is_answered",
