@@ -20,7 +20,7 @@ from ringfence_kafka.access import producer_options
 from ringfence_kafka.clients import ClientShare, ProducerClients
 from ringfence_kafka.config.settings import KafkaSettings
 from ringfence_kafka.failpoints import reach
-from ringfence_kafka.transaction import implicit
+from ringfence_kafka.transaction import feature
 from ringfence_kafka.transaction.explicit import Explicit
 from ringfence_kafka.transaction.implicit import Implicit
 from ringfence_kafka.transaction.outgoing import (
@@ -93,7 +93,7 @@ class TransactionalProducer:
             self._turns = clients.turns
             _attach(self._producer, clients.share())
         self._in_transaction = False
-        self._implicit = implicit.wanted()
+        self._implicit = feature.wanted()
         self._way: Explicit | Implicit = Explicit(self._producer, lane)
 
     async def fence(self, limit_s: float = FENCE_LIMIT_S) -> None:
@@ -107,7 +107,7 @@ class TransactionalProducer:
         try:
             async with asyncio.timeout(limit_s):
                 await self._producer.start()
-                if self._implicit and await implicit.offered(self._producer):
+                if self._implicit and await feature.offered(self._producer):
                     self._way = Implicit(self._producer, self.transactional_id, self._lane)
         except TimeoutError as error:
             raise KafkaTimeoutError(

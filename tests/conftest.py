@@ -9,7 +9,7 @@ import pytest
 from xdist.scheduler import LoadFileScheduling
 
 from app.embedded.broker import EmbeddedBroker
-from ringfence_kafka.transaction import implicit
+from ringfence_kafka.transaction import feature
 from tests.support import kafka
 
 
@@ -44,7 +44,7 @@ def bootstrap(broker: EmbeddedBroker) -> str:
 @pytest.fixture(params=["on", "off"], ids=["implicit", "explicit"])
 def transactions(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """How producers write their transactions, for tests that hold of both: each runs once with either."""
-    monkeypatch.setenv(implicit.VARIABLE, request.param)
+    monkeypatch.setenv(feature.VARIABLE, request.param)
     return str(request.param)
 
 

@@ -41,6 +41,7 @@ from ringfence_kafka.config.settings import KafkaSettings, Settings
 from ringfence_kafka.errors import ConfigurationError, PrerequisiteError, TopicError
 from ringfence_kafka.security import ssl_context
 from ringfence_kafka.together import StoppedError
+from ringfence_kafka.transaction import feature
 from ringfence_kafka.watch import BrokerWatch
 
 log: Final = logging.getLogger("ringfence.worker")
@@ -226,6 +227,7 @@ def run(settings: Settings, web_port: int | None = None) -> int:
     logs.configure()
     if fault := native.fault():
         raise ConfigurationError(fault)
+    feature.wanted()  # a variable that is neither on nor off is told now, not by each lane
     failpoints.install_from_environment()
     insides.create_no_topics()
     if web_port is not None:

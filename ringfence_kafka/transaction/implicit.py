@@ -9,7 +9,7 @@ transaction or an earlier holder, gets into a later one. The fence is the same: 
 
 import asyncio
 import logging
-import os
+import time
 from collections import deque
 from collections.abc import Coroutine, Mapping, Sequence
 from typing import Any, Final, NoReturn
@@ -31,7 +31,6 @@ from aiokafka.errors import (
 )
 
 from ringfence_kafka import failpoints
-from ringfence_kafka.errors import ConfigurationError
 from ringfence_kafka.failpoints import reach
 from ringfence_kafka.transaction import requests
 from ringfence_kafka.transaction.outgoing import (
@@ -45,10 +44,10 @@ from ringfence_kafka.transaction.requests import Place, Producer, Question
 
 log: Final = logging.getLogger("ringfence.kafka")
 
-VARIABLE: Final = "RINGFENCE_TRANSACTIONS_V2"
-"""``off`` in it: as aiokafka does it, whatever brokers offer."""
 AGAIN_FIRST_S: Final = 0.005
 """Before what was refused for the moment is asked again: mostly the markers of the transaction before are still being written."""
+SAY_S: Final = 5.0
+"""Between two lines about brokers that do not answer."""
 _FENCED: Final = {47, 90}
 """INVALID_PRODUCER_EPOCH, PRODUCER_FENCED."""
 _MOMENTARY: Final = {13, 51}
@@ -61,33 +60,6 @@ _COORDINATOR_BUSY: Final = {3, 14} | _MOMENTARY
 
 _NO_ANSWER: Final = -2
 """In the place of an error code."""
-
-
-def wanted() -> bool:
-    """Whether it is to be used where it is offered.
-
-    Raises:
-        ConfigurationError: the variable is neither on nor off.
-    """
-    text = os.environ.get(VARIABLE, "") or "on"
-    if text not in {"on", "off"}:
-        raise ConfigurationError(f"environment: {VARIABLE} = {text!r} is neither on nor off")
-    return text == "on"
-
-
-async def offered(producer: AIOKafkaProducer) -> bool:
-    """Whether the cluster of this producer, which is initialised, has it. A feature that all brokers of a cluster have agreed on.
-
-    Raises:
-        KafkaError: the broker does not answer.
-    """
-    node = producer._sender._coordinators[CoordinationType.TRANSACTION]  # noqa: SLF001
-    question = requests.api_versions("ringfence", "1")
-    try:
-        features = await producer.client.send(node, question, group=ConnectionGroup.COORDINATION)
-    except IncompatibleBrokerVersion:
-        return False
-    return bool(features.get(requests.FEATURE, 0) >= requests.IMPLICIT)
 
 
 class Implicit:
@@ -104,6 +76,7 @@ class Implicit:
         self._added: set[Place] = set()
         """Partitions that are in this transaction."""
         self._back_off_s: float = producer._sender._retry_backoff  # noqa: SLF001
+        self._say_at = 0.0
         self._written = self._committing = False
 
     async def begin(self) -> None:
@@ -278,7 +251,9 @@ class Implicit:
         except (IncompatibleBrokerVersion, ProducerClosed):
             raise
         except KafkaError as error:
-            log.warning("%s: broker %d does not answer, asking again: %r", self._id, node, error)
+            if time.monotonic() >= self._say_at:  # a broker that is away refuses at once, each time
+                self._say_at = time.monotonic() + SAY_S
+                log.warning("%s: broker %d does not answer, asking again: %r", self._id, node, error)
             return None
 
     async def _coordinator(self, kind: int, key: str) -> int:

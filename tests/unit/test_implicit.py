@@ -20,8 +20,10 @@ from aiokafka.errors import (
     UnknownError,
 )
 
+from app.worker.run import run
+from ringfence_kafka.config.load import validate
 from ringfence_kafka.errors import ConfigurationError, TopicError
-from ringfence_kafka.transaction import implicit, requests
+from ringfence_kafka.transaction import feature, requests
 from ringfence_kafka.transaction.implicit import Implicit
 from ringfence_kafka.transaction.outgoing import Outgoing
 from ringfence_kafka.transaction.requests import Ended, Producer, Question
@@ -281,16 +283,24 @@ async def test_nothing_written_needs_no_end() -> None:
 @pytest.mark.parametrize(("text", "expected"), [("", True), ("on", True), ("off", False)])
 def test_switch(monkeypatch: pytest.MonkeyPatch, text: str, expected: bool) -> None:
     """Unless it is off it is used where it is offered."""
-    monkeypatch.setenv(implicit.VARIABLE, text)
+    monkeypatch.setenv(feature.VARIABLE, text)
 
-    assert implicit.wanted() is expected
+    assert feature.wanted() is expected
 
 
 def test_switch_that_is_neither(monkeypatch: pytest.MonkeyPatch) -> None:
     """What somebody meant by it is not guessed."""
-    monkeypatch.setenv(implicit.VARIABLE, "0")
+    monkeypatch.setenv(feature.VARIABLE, "0")
     with pytest.raises(ConfigurationError, match="RINGFENCE_TRANSACTIONS_V2 = '0' is neither on nor off"):
-        implicit.wanted()
+        feature.wanted()
+
+
+def test_worker_does_not_start_with_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before it asks any broker."""
+    monkeypatch.setenv(feature.VARIABLE, "yes")
+    settings = validate({"kafka": {"bootstrap_servers": "127.0.0.1:1"}, "addresses": [{"name": "orders"}]})
+    with pytest.raises(ConfigurationError, match="neither on nor off"):
+        run(settings)
 
 
 # -- the bytes ------------------------------------------------------------------------------------------------
