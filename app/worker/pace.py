@@ -35,6 +35,7 @@ class Pace:
         wanted: Callable[[TopicPartition], bool],
         spacing: Spacing,
         clock: Callable[[], float] = time.monotonic,
+        cpu: Callable[[], float] = time.process_time,
     ) -> None:
         """Takes effect at once; there is no way back. ``wanted``: whether what is fetched of a partition is taken soon.
 
@@ -44,6 +45,7 @@ class Pace:
         self._wanted = wanted
         self._spacing = spacing
         self._clock = clock
+        self._cpu = cpu
         self._due: dict[int, float] = {}
         """When a broker may be asked again, by its node number."""
         self._actions = fetcher._get_actions_per_node  # noqa: SLF001
@@ -56,6 +58,8 @@ class Pace:
         for tp, more in partitions.items():
             node = self._fetcher._select_read_replica(tp)  # noqa: SLF001
             behind[node] = behind.get(node, False) or more
+        if behind and not any(behind.values()):
+            self._spacing.look(self._cpu(), self._clock())
         for node, more in behind.items():
             self._due[node] = 0.0 if more else self._clock() + self._spacing.wait_s
 

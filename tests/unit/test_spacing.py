@@ -60,6 +60,53 @@ def test_it_follows() -> None:
         assert spacing.took_s == pytest.approx(took_s, rel=0.15)
 
 
+def _lanes(spacing: Spacing, lanes: int, seconds: float = 20.0, share: float = 0.0) -> float:
+    """So many that are fetched together, a CPU millisecond each, beside ``share`` of a core: what they use of one in the end."""
+    cpu = now = 0.0
+    looks = []
+    while now < seconds:
+        work = lanes * 0.001
+        passed = max(spacing.wait_s + 0.003, work)
+        cpu, now = cpu + work + share * passed, now + passed
+        spacing.took(work / 2 + 0.006)
+        spacing.look(cpu, now)
+        looks.append((cpu, now))
+    half = looks[len(looks) // 2]
+    return (cpu - half[0]) / (now - half[1])
+
+
+@pytest.mark.parametrize("lanes", [1, 4, 16, 64])
+def test_many_lanes_leave_half_of_a_core(lanes: int) -> None:
+    """Few reach their target and use less; of many each has a batch so seldom that it is worth its transaction."""
+    spacing = Spacing(0.025)
+    used = _lanes(spacing, lanes)
+
+    assert used < 0.57
+    if lanes <= 4:
+        assert spacing.wait_s == pytest.approx(2 * (0.025 - spacing.took_s))
+
+
+@pytest.mark.parametrize(("target_s", "busy"), [(0.005, 0.9), (0.02, 0.625), (0.025, 0.5), (1.0, 0.5)])
+def test_who_wants_haste_may_use_more(target_s: float, busy: float) -> None:
+    """But never all: what answers its questions runs in the same process."""
+    spacing = Spacing(target_s)
+    used = _lanes(spacing, 64)
+
+    assert spacing.busy == pytest.approx(busy)
+    assert used < busy * 1.1
+
+
+def test_busy_with_something_else() -> None:
+    """What is to be done anyway is not done any sooner by waiting: it waits so long and no longer, and then no more."""
+    spacing = Spacing(0.025)
+    _lanes(spacing, 4, share=0.6)
+    most = spacing.wait_s
+    _lanes(spacing, 4, seconds=3.0)
+
+    assert most == pytest.approx(4 * 0.025 + spacing.took_s, rel=0.1)
+    assert spacing.wait_s == pytest.approx(2 * (0.025 - spacing.took_s))
+
+
 @pytest.mark.parametrize(("took_s", "bound"), [(0.0, TOOK_MIN_S), (100.0, TOOK_MAX_S)])
 def test_bounds(took_s: float, bound: float) -> None:
     """However long it goes on: it finds back soon."""
