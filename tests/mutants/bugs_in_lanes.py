@@ -109,6 +109,24 @@ MUTANTS: Final = (
         f"{_UNIT}::test_brokers_add_their_partitions_one_after_the_other",
     ),
     Mutant(
+        "haste-fills-a-core",
+        "A worker of many lanes with a little to do makes transactions of a message each, as fast as its core allows.",
+        (
+            Patch(
+                "app/worker/spacing.py",
+                "            self._least_s = min(self.wait_s * SLOWER,",
+                "            min(self.wait_s * SLOWER,",
+            ),
+        ),
+        "tests/unit/test_spacing.py::test_many_lanes_leave_half_of_a_core",
+    ),
+    Mutant(
+        "half-of-the-wait",
+        "The wait is as long as the target leaves, and half of the messages wait for half of that: twice the transactions that are needed.",
+        (Patch("app/worker/spacing.py", "max(2 * (self.target_s", "max((self.target_s"),),
+        "tests/unit/test_spacing.py::test_half_of_the_messages_are_committed_in_time",
+    ),
+    Mutant(
         "sequences-go-on",
         "With a new epoch the numbers of batches begin anew: the broker refuses the second transaction.",
         (Patch(_IMPLICIT, "            self._sequences.clear()\n", ""),),

@@ -90,10 +90,10 @@ def test_many_lanes_leave_half_of_a_core(lanes: int) -> None:
 def test_who_wants_haste_may_use_more(target_s: float, busy: float) -> None:
     """But never all: what answers its questions runs in the same process."""
     spacing = Spacing(target_s)
-    used = _lanes(spacing, 64)
+    used = _lanes(spacing, 16)
 
     assert spacing.busy == pytest.approx(busy)
-    assert used < busy * 1.1
+    assert used < busy * 1.15
 
 
 def test_busy_with_something_else() -> None:
