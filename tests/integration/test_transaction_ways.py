@@ -16,6 +16,7 @@ from ringfence_kafka.transaction.implicit import Implicit
 from tests.support import kafka
 
 GROUP = "ways"
+EPOCHS = 2**15
 
 
 def _producer(bootstrap: str, name: str) -> TransactionalProducer:
@@ -148,3 +149,41 @@ async def test_late_records_of_an_aborted_transaction(bootstrap: str) -> None:
 
     assert [code for code, _ in answer.values()] == [47]
     assert _read(bootstrap, topic) == [["after"]] * 2
+
+
+@pytest.mark.long
+async def test_epochs_run_out(bootstrap: str) -> None:
+    """After 32,767 transactions, some minutes of a busy lane, the coordinator gives out another producer ID; a lost answer then loses nothing."""
+    topic, name = _topic(bootstrap), kafka.unique("ways")
+    producer = _producer(bootstrap, name)
+    await producer.fence()
+    way = producer._way
+    assert isinstance(way, Implicit)
+    first, count, lost = way._who, 0, 0
+    send: Callable[..., Any] = producer._producer.client.send
+
+    async def lose(node: int, question: Any, **options: Any) -> Any:
+        nonlocal lost
+        answer = await send(node, question, **options)
+        if question.API_KEY == requests.END_TXN and answer.producer.id != way._who.id and not lost:
+            lost += 1
+            raise KafkaConnectionError("lost")
+        return answer
+
+    producer._producer.client.send = lose
+    while way._who.id == first.id and count < EPOCHS:
+        await producer.transact([_batch(producer, topic, str(count))], {}, "")
+        count += 1
+    for _ in range(3):
+        await _write(producer, topic, "after")
+    successor = _producer(bootstrap, name)
+    await successor.fence()
+    with pytest.raises(FencedError):
+        await _write(producer, topic, "never")
+    await _write(successor, topic, "last")
+    await asyncio.gather(producer.discard(), successor.discard())
+
+    assert way._who.id != first.id
+    assert lost == 1
+    expected = [*map(str, range(count)), *["after"] * 3, "last"]
+    assert _read(bootstrap, topic)[0] == expected

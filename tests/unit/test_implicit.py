@@ -65,6 +65,8 @@ class Broker:
         self.answers: dict[int, deque[Any]] = {each: deque() for each in (0, 26, 28)}
         """By the request's key: an error code, or an exception."""
         self.epoch = 0
+        self.last: Producer | None = None
+        """After this one comes another ID."""
         self.open = self.most_open = 0
         """Requests under way, now and at most."""
         self.places: list[tuple[str, int]] = []
@@ -81,7 +83,8 @@ class Broker:
             raise code
         if question.API_KEY == requests.END_TXN:
             self.epoch += not code
-            return Ended(code, Producer(5, self.epoch))
+            following = Producer(5, self.epoch) if self.last is None else Producer(self.last.id + 1, 0)
+            return Ended(code, following)
         if question.API_KEY == requests.TXN_OFFSET_COMMIT:
             return {("in", 0): code}
         return {each: (code, 100) for each in self.places if LEADERS[each] == node}
@@ -181,6 +184,17 @@ async def test_each_transaction_has_an_epoch_of_its_own() -> None:
         await end()
 
     assert states == [(5, 0, 0), (5, 1, 0), (5, 2, 0)]
+
+
+async def test_epochs_run_out() -> None:
+    """After 32,767 of them the coordinator gives out another producer ID."""
+    bench = Bench()
+    bench.broker.last = Producer(5, 0)
+    _, made = await bench.write(("orders", 0))
+    await bench.way.commit()
+    _, more = await bench.write(("orders", 0))
+
+    assert made[0].states + more[0].states == [(5, 0, 0), (6, 0, 0)]
 
 
 @pytest.mark.parametrize("key", [requests.PRODUCE, requests.TXN_OFFSET_COMMIT, requests.END_TXN])
