@@ -46,8 +46,10 @@ log: Final = logging.getLogger("ringfence.kafka")
 
 AGAIN_FIRST_S: Final = 0.005
 """Before what was refused for the moment is asked again: mostly the markers of the transaction before are still being written."""
+USUAL_ATTEMPTS: Final = 6
+"""From so many on somebody should know why; they take a tenth of a second."""
 SAY_S: Final = 5.0
-"""Between two lines about brokers that do not answer."""
+"""Between two lines about what is asked again."""
 _FENCED: Final = {47, 90}
 """INVALID_PRODUCER_EPOCH, PRODUCER_FENCED."""
 _MOMENTARY: Final = {13, 51}
@@ -166,6 +168,8 @@ class Implicit:
                 self._refuse(refused, batches)
             if again:
                 attempt += 1
+                if attempt >= USUAL_ATTEMPTS:
+                    self._say(f"{_names(again)} of {', '.join(f'{topic}/{one}' for topic, one in waiting)}")
                 await self._wait(attempt, metadata=any(_is_elsewhere(each) for each in again))
         return bases
 
@@ -251,9 +255,7 @@ class Implicit:
         except (IncompatibleBrokerVersion, ProducerClosed):
             raise
         except KafkaError as error:
-            if time.monotonic() >= self._say_at:  # a broker that is away refuses at once, each time
-                self._say_at = time.monotonic() + SAY_S
-                log.warning("%s: broker %d does not answer, asking again: %r", self._id, node, error)
+            self._say(f"broker {node} does not answer ({error!r})")
             return None
 
     async def _coordinator(self, kind: int, key: str) -> int:
@@ -262,9 +264,17 @@ class Implicit:
 
     async def _look_again(self, kind: int, codes: set[int], attempt: int) -> None:
         """Before a coordinator is asked again; perhaps it is another one."""
+        if attempt >= USUAL_ATTEMPTS:
+            self._say(f"{_names(codes)} of the coordinator")
         if codes & (_COORDINATOR_GONE | {_NO_ANSWER}):
             self._producer._sender._coordinator_dead(kind)  # noqa: SLF001
         await self._wait(attempt)
+
+    def _say(self, what: str) -> None:
+        """Not each time: a broker that is away refuses at once."""
+        if time.monotonic() >= self._say_at:
+            self._say_at = time.monotonic() + SAY_S
+            log.warning("transactional ID %s: %s, asking again", self._id, what)
 
     async def _wait(self, attempt: int, *, metadata: bool = False) -> None:
         if metadata:
@@ -283,6 +293,11 @@ class Implicit:
             return error
         unnamed: Exception = UnknownError(f"error code {code}") if kind is UnknownError else kind()
         return unnamed
+
+
+def _names(codes: set[int]) -> str:
+    """As documents name them."""
+    return ", ".join(sorted("no answer" if each == _NO_ANSWER else for_code(each).__name__ for each in codes))
 
 
 def _is_written(code: int) -> bool:

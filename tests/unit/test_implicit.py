@@ -214,6 +214,29 @@ async def test_momentary_troubles_are_waited_out(key: int, trouble: Any) -> None
     assert [asked.count(each) for each in (0, 28, 26)] == [3 if each == key else 1 for each in (0, 28, 26)]
 
 
+@pytest.mark.parametrize(
+    ("key", "code", "line"),
+    [
+        (requests.PRODUCE, 19, "NotEnoughReplicasError of orders/0"),
+        (requests.PRODUCE, KafkaConnectionError("gone"), "broker 1 does not answer"),
+        (requests.TXN_OFFSET_COMMIT, 14, "GroupLoadInProgressError of the coordinator"),
+        (requests.END_TXN, 51, "ConcurrentTransactions of the coordinator"),
+    ],
+)
+async def test_what_lasts_is_said_once(
+    key: int, code: Any, line: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Why a lane stands still; not each of the attempts."""
+    bench = Bench()
+    bench.broker.answers[key] += [code] * 20
+    await bench.write(("orders", 0))
+    await bench.way.commit()
+    said = [each.getMessage() for each in caplog.records if each.name == "ringfence.kafka"]
+
+    assert len(said) == 1
+    assert line in said[0]
+
+
 async def test_coordinator_that_is_gone_is_looked_for() -> None:
     """Where it moved to."""
     bench = Bench()
