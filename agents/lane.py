@@ -28,7 +28,7 @@ from agents.lane_facts import LaneRefusedError
 from agents.mail import Mail
 from agents.opening import Opened, Opening, TopicChangedError
 from agents.ownership import Ownership
-from agents.transactions import Observe, Transactions
+from agents.transactions import Observe, Took, Transactions
 from ringfence_kafka.producer import FencedError
 from ringfence_kafka.tenant import Tenant
 from ringfence_kafka.tenure import NotOwnerError, Step
@@ -66,15 +66,16 @@ class Lane(Tenant[Ownership, Opened]):
         opening: Opening,
         changed: Callable[[], None] = lambda: None,
         observe: Observe = lambda _seconds, _parts: None,
+        took: Took = lambda _seconds: None,
     ) -> None:
-        """``changed`` is called whenever the state may have changed, ``observe`` after each batch."""
+        """``changed`` is called whenever the state may have changed, ``observe`` and ``took`` after each batch."""
         super().__init__(f"lane {opening.name}")
         self.name = opening.name
         self.state = LaneState.CLOSED
         self.reason = ""
         """Why the lane is not open, for logs and health."""
         self.counts: Counter[str] = Counter()
-        self.transactions = Transactions(opening, self.counts, observe)
+        self.transactions = Transactions(opening, self.counts, observe, took)
         self._opening = opening
         self._changed = changed
         self._mail = Mail()

@@ -17,6 +17,7 @@ from agents.lags import Lags, Partition
 from agents.lane import Lane, LaneState
 from agents.opening import QUESTION_LIMIT_S, Opening
 from agents.ownership import Ownership
+from agents.transactions import Took
 from agents.unreadable import Unreadable
 from ringfence_kafka import wire
 from ringfence_kafka.cluster import Cluster
@@ -48,6 +49,7 @@ class Lanes:
         cluster: Cluster,
         faults: AddressFaults | None = None,
         observe: Callable[[str, float, Sequence[int]], None] = lambda _address, _seconds, _parts: None,
+        took: Took = lambda _seconds: None,
     ) -> None:
         """Nothing is opened yet.
 
@@ -56,8 +58,10 @@ class Lanes:
             cluster: Is asked.
             faults: What is known to be wrong with addresses before anything is opened.
             observe: Told the address of each batch, and what :data:`agents.transactions.Observe` is told.
+            took: :data:`agents.transactions.Took`.
         """
         self._observe = observe
+        self._took = took
         self.faults = faults or AddressFaults(settings, cluster)
         self._settings = settings
         self._cluster = cluster
@@ -323,7 +327,8 @@ class Lanes:
 
     def _new(self, partition: Partition) -> Lane:
         address = self._addresses[partition[0]].name
-        return Lane(self._opening(partition), self._state_changed, functools.partial(self._observe, address))
+        observe = functools.partial(self._observe, address)
+        return Lane(self._opening(partition), self._state_changed, observe, self._took)
 
     def _opening(self, partition: Partition) -> Opening:
         address = self._addresses[partition[0]]

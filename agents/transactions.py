@@ -37,6 +37,8 @@ log: Final = logging.getLogger("ringfence.lane")
 
 Observe = Callable[[float, Sequence[int]], None]
 """Told of each batch how many seconds it took, and how many parts each envelope had that was accepted in it."""
+Took = Callable[[float], None]
+"""Told of each batch how many seconds it took from its fetch on."""
 
 TRANSACTION_LIMIT_S: Final = 15.0
 """For one transaction: longer than any healthy one, and shorter than the broker's time-out of 60 s."""
@@ -60,10 +62,15 @@ class Transactions:
     """Those of one lane, over all its openings."""
 
     def __init__(
-        self, opening: Opening, counts: Counter[str], observe: Observe = lambda _seconds, _parts: None
+        self,
+        opening: Opening,
+        counts: Counter[str],
+        observe: Observe = lambda _seconds, _parts: None,
+        took: Took = lambda _seconds: None,
     ) -> None:
         """``counts`` is the lane's and is counted on."""
         self._observe = observe
+        self._took = took
         self._name = opening.name
         self._opening = opening
         self._counts = counts
@@ -129,9 +136,13 @@ class Transactions:
         cursor.done(outcome.end)
         if batch.records:  # else it was passed over markers
             self._count(outcome, time.perf_counter() - began)
+            if batch.fetched_at:
+                self._took(time.monotonic() - batch.fetched_at)
         if outcome.end == batch.end:
             return None
-        return dataclasses.replace(batch, begin=outcome.end, records=raw.since(records, outcome.end))
+        return dataclasses.replace(
+            batch, begin=outcome.end, records=raw.since(records, outcome.end), fetched_at=0.0
+        )
 
     async def _prime(self, outputs: Sequence[Outgoing], opened: Opened) -> None:
         """Before what is old is written: see that retention does not take it for what it has kept long enough."""

@@ -160,6 +160,13 @@ def profile_command(messages: int, functions: int) -> None:
 @click.option("--backlog", type=click.IntRange(min=0), default=1_000_000, show_default=True, help="0: none.")
 @click.option("--value-bytes", type=click.IntRange(min=20), default=100, show_default=True)
 @click.option("--rounds", type=click.IntRange(min=1), default=3, show_default=True)
+@click.option(
+    "--target-ms",
+    "targets",
+    type=click.IntRange(min=1),
+    multiple=True,
+    help="app.latency_target_ms; may be repeated, for a curve. Without it, its default.",
+)
 @_beside
 def latency_command(
     rate: int,
@@ -169,13 +176,17 @@ def latency_command(
     backlog: int,
     value_bytes: int,
     rounds: int,
+    targets: tuple[int, ...],
     beside: tuple[tuple[str, Path], ...],
 ) -> None:
     """Measure how long messages take through a worker that is not busy, and what that costs; and a backlog beside it."""
     console = Console()
     plan = Plan(backlog, partitions, value_bytes=value_bytes)
     load = latency.Load(rate, seconds, backlog, plan, partitioner)
-    versions = {**dict(beside), latency.HERE: ROOT}
+    versions = {name: latency.Version(root) for name, root in beside}
+    versions |= {f"{each} ms": latency.Version(ROOT, each) for each in targets} or {
+        latency.HERE: latency.Version(ROOT)
+    }
     with _broker() as (broker, folder):
         found = latency.run(broker, folder, load, versions, rounds, console.print)
     latency.show(found, console)

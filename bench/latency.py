@@ -13,7 +13,7 @@ import urllib.request
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from rich.console import Console
 from rich.table import Table
@@ -39,6 +39,23 @@ _ROUGH: Final = 100
 """From here on digits behind the point say nothing."""
 
 Say = Callable[[str], None]
+
+
+TARGET: Final = "RINGFENCE_APP__LATENCY_TARGET_MS"
+
+
+class Version(NamedTuple):
+    """What is measured in turn with others."""
+
+    root: Path
+    """Of a checkout."""
+    target_ms: int = 0
+    """0 = its own default."""
+
+    @property
+    def environ(self) -> dict[str, str]:
+        """Its settings."""
+        return {TARGET: str(self.target_ms)} if self.target_ms else {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +109,7 @@ class Found:
 
 
 def run(
-    broker: EmbeddedBroker, folder: Path, load: Load, versions: Mapping[str, Path], rounds: int, say: Say
+    broker: EmbeddedBroker, folder: Path, load: Load, versions: Mapping[str, Version], rounds: int, say: Say
 ) -> Found:
     """Let each version run in each round, beginning with another one each time.
 
@@ -100,7 +117,7 @@ def run(
         broker: What all of them use.
         folder: For their configuration, state and logs.
         load: What they do.
-        versions: Name → root of a checkout.
+        versions: By name.
         rounds: How often.
         say: Told what happens.
 
@@ -122,7 +139,9 @@ def run(
                 found.steady.setdefault(name, []).append(steady)
                 say(f"  {name}: {_line(steady)}")
             if load.backlog:
-                done = _backlog(broker, folder, load, versions[name], f"latency-{next(numbers)}", expected)
+                done = _backlog(
+                    broker, folder, load, versions[name].root, f"latency-{next(numbers)}", expected
+                )
                 found.backlog.setdefault(name, []).append(done)
                 say(f"  {name}: {done.rate:,.0f} messages/s, {done.cpu_s_per_million:.2f} CPU s a million")
     return found
@@ -135,7 +154,7 @@ def _line(steady: Steady) -> str:
     )
 
 
-def _steady(broker: EmbeddedBroker, folder: Path, load: Load, root: Path, name: str) -> Steady:
+def _steady(broker: EmbeddedBroker, folder: Path, load: Load, version: Version, name: str) -> Steady:
     """Steady traffic through a worker that begins with empty topics; measured once it has warmed up."""
     bootstrap, plan = broker.bootstrap_servers, load.plan
     topics.create(bootstrap, name, plan.partitions)
@@ -144,7 +163,9 @@ def _steady(broker: EmbeddedBroker, folder: Path, load: Load, root: Path, name: 
     )
     log = folder / name / "output.log"
     with contextlib.ExitStack() as resources:
-        child = resources.enter_context(measure.child([sys.executable, *worker.command], log, root))
+        child = resources.enter_context(
+            measure.child([sys.executable, *worker.command], log, version.root, version.environ)
+        )
         _until(lambda: _ready(log), "the worker is not ready", child)
         reader = resources.enter_context(Reader(bootstrap, worker.output, plan.partitions))
         with Traffic(bootstrap, name, plan, load.rate) as traffic:

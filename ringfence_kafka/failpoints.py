@@ -48,6 +48,11 @@ def install(point: str, lane: str, action: Action) -> Callable[[], None]:
     return remove
 
 
+def any_installed() -> bool:
+    """Whether anything is to happen at any point."""
+    return bool(_actions)
+
+
 async def reach(point: str, lane: str) -> None:
     """Called by the code at each point. With no action installed it costs a truth test."""
     if not _actions:

@@ -1,35 +1,51 @@
-"""The transactional producer of a lane. The only module that touches aiokafka's producer.
+"""The transactional producer of a lane. What is known of aiokafka's producer stands here and in :mod:`ringfence_kafka.transaction`.
 
-The transactional ID is the fence: aiokafka sends no group generation with the offsets of a transaction, so the
-broker cannot tell a zombie by its generation. It can by its producer epoch: whoever initialises the
-transactional ID last owns the lane, and every earlier holder fails at its next transactional call.
+The transactional ID is the fence: no group generation goes with the offsets of a transaction, so the broker cannot tell a zombie by its
+generation. It can by its producer epoch: whoever initialises the transactional ID last owns the lane, and every earlier holder fails at
+its next transactional call.
 """
 
 import asyncio
 import contextlib
 import itertools
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
-from typing import Any, Final, NamedTuple, cast
+from typing import Any, Final
 
 from aiokafka import AIOKafkaProducer, TopicPartition
-from aiokafka.errors import (
-    IllegalOperation,
-    InvalidTimestampError,
-    KafkaTimeoutError,
-    MessageSizeTooLargeError,
-    ProducerFenced,
-    UnknownTopicOrPartitionError,
-)
+from aiokafka.errors import KafkaTimeoutError, ProducerFenced
 from aiokafka.producer.message_accumulator import BatchBuilder
-from aiokafka.structs import OffsetAndMetadata
 
-from ringfence_kafka import insides, wire
+from ringfence_kafka import insides
 from ringfence_kafka.access import producer_options
 from ringfence_kafka.clients import ClientShare, ProducerClients
 from ringfence_kafka.config.settings import KafkaSettings
-from ringfence_kafka.errors import TopicError
 from ringfence_kafka.failpoints import reach
+from ringfence_kafka.transaction import feature
+from ringfence_kafka.transaction.explicit import Explicit
+from ringfence_kafka.transaction.implicit import Implicit
+from ringfence_kafka.transaction.outgoing import (
+    BatchForm,
+    Builder,
+    FencedError,
+    NewBuilder,
+    Outgoing,
+    note_outcome,
+    require_partition,
+)
 from ringfence_kafka.waiting import to_the_end
+
+__all__ = [
+    "BatchForm",
+    "Builder",
+    "FencedError",
+    "NewBuilder",
+    "Outgoing",
+    "TransactionalProducer",
+    "empty_batch",
+    "end_sender",
+    "note_outcome",
+    "require_partition",
+]
 
 BATCH_BYTES_MAX: Final = 512 * 1024
 """Of one record batch. Below the broker's default message.max.bytes of 1 MiB with room for overhead."""
@@ -37,36 +53,6 @@ REQUEST_BYTES_MAX: Final = 64 * 2**20
 TRANSACTION_TIMEOUT_MS: Final = 60_000
 FENCE_LIMIT_S: Final = 30.0
 DISCARD_TIMEOUT_S: Final = 3.0
-METADATA_TRIES: Final = 5
-METADATA_AGAIN_S: Final = 0.1
-
-Builder = Any
-"""aiokafka's BatchBuilder: ``append(timestamp=, key=, value=, headers=)`` returns None when it is full."""
-NewBuilder = Callable[[], Builder]
-
-
-class FencedError(Exception):
-    """Somebody initialised the transactional ID after us, or the broker ended our transaction."""
-
-
-class BatchForm(NamedTuple):
-    """What a producer's record batches are like."""
-
-    bytes_max: int
-    """One larger record fits alone."""
-    compression: int
-    """By its number in a record batch's attributes; 0 = none."""
-
-
-class Outgoing(NamedTuple):
-    """A record batch on its way to one partition."""
-
-    topic: str
-    partition: int
-    builder: Builder
-    aged: bool = False
-    """All its records carry timestamps of long ago: retention may delete it as soon as it is written, before its transaction is
-    committed, unless something younger stands before it in the log. See :meth:`TransactionalProducer.prime`."""
 
 
 class TransactionalProducer:
@@ -107,6 +93,8 @@ class TransactionalProducer:
             self._turns = clients.turns
             _attach(self._producer, clients.share())
         self._in_transaction = False
+        self._implicit = feature.wanted()
+        self._way: Explicit | Implicit = Explicit(self._producer, lane)
 
     async def fence(self, limit_s: float = FENCE_LIMIT_S) -> None:
         """Take the transactional ID: ends the former holder's open transaction and all its later writes.
@@ -119,6 +107,8 @@ class TransactionalProducer:
         try:
             async with asyncio.timeout(limit_s):
                 await self._producer.start()
+                if self._implicit and await feature.offered(self._producer):
+                    self._way = Implicit(self._producer, self.transactional_id, self._lane)
         except TimeoutError as error:
             raise KafkaTimeoutError(
                 f"transactional ID {self.transactional_id} cannot be initialised within {limit_s:g} s, so nothing is processed: "
@@ -165,42 +155,19 @@ class TransactionalProducer:
             TopicError: a topic does not take a record's timestamp, or a batch's size.
             KafkaError: something was refused; the outcome is unknown, and this producer must be discarded.
         """
-        futures: list[asyncio.Future[Any]] = []
         try:
-            await self._producer.begin_transaction()
+            await self._way.begin()
             self._in_transaction = True
             await reach("before-send", self._lane)
-            try:
-                for topic, partition, builder, _ in batches:
-                    await require_partition(self._producer, topic, partition, wait=True)
-                    futures.append(await self._producer.send_batch(builder, topic, partition=partition))
-                    await reach("mid-send", self._lane)
-            except IllegalOperation:
-                await _all(futures)  # the producer has failed meanwhile: what was sent before it says why
-                raise
-            committed = {tp: OffsetAndMetadata(offset, "") for tp, offset in offsets.items()}
-            # Every future is awaited before the commit: aiokafka commits although a batch has failed, and
-            # what that batch held would simply be missing.
-            if committed:
-                results = await _all([*futures, self._send_offsets(committed, group_id)])
-            else:
-                results = await _all(futures)
-            bases = [-1 if each is None else cast("int", each.offset) for each in results[: len(futures)]]
+            bases = await self._way.write(batches, offsets, group_id)
             await reach("after-send", self._lane)
             if approve is not None:
                 await approve(bases)
             await reach("before-commit", self._lane)
-            await self._producer.commit_transaction()
+            await self._way.commit()
             self._in_transaction = False
         except ProducerFenced as error:
             raise FencedError(f"{self.transactional_id} is held by somebody else") from error
-        except InvalidTimestampError as error:
-            raise TopicError(_timestamp_refusal(batches, futures)) from error
-        except MessageSizeTooLargeError as error:
-            raise TopicError(_size_refusal(batches, futures)) from error
-        finally:
-            # Whoever gives up before they are answered: Python would print what becomes of them as never asked for.
-            _note_outcomes(futures)
         return bases
 
     async def prime(self, places: Iterable[tuple[str, int]]) -> None:
@@ -214,28 +181,18 @@ class TransactionalProducer:
             KafkaError: something was refused; this producer must be discarded.
         """
         try:
-            await self._producer.begin_transaction()
+            await self._way.begin()
             self._in_transaction = True
-            futures = []
+            batches = []
             for topic, partition in places:
-                builder = self.builder()
-                builder.append(timestamp=None, key=None, value=None, headers=[])
-                futures.append(await self._producer.send_batch(builder, topic, partition=partition))
-            await _all(futures)
+                batches.append(Outgoing(topic, partition, self.builder()))
+                batches[-1].builder.append(timestamp=None, key=None, value=None, headers=[])
+            await self._way.write(batches, {}, "")
             # The coordinator begins no other transaction of ours before all markers of this one are written.
-            await self._producer.abort_transaction()
+            await self._way.abort()
             self._in_transaction = False
         except ProducerFenced as error:
             raise FencedError(f"{self.transactional_id} is held by somebody else") from error
-
-    async def _send_offsets(self, offsets: Mapping[TopicPartition, OffsetAndMetadata], group_id: str) -> None:
-        try:
-            await self._producer.send_offsets_to_transaction(offsets, group_id)
-        except asyncio.CancelledError:
-            # aiokafka's future stays, and gets an error when this producer is fenced: Python would print it as never asked for.
-            for _, _, future in self._producer._txn_manager._pending_txn_offsets:  # noqa: SLF001
-                future.add_done_callback(note_outcome)
-            raise
 
     @contextlib.asynccontextmanager
     async def kept(self) -> AsyncIterator[None]:
@@ -265,7 +222,7 @@ class TransactionalProducer:
         if self._in_transaction:
             with contextlib.suppress(Exception, asyncio.CancelledError):
                 async with asyncio.timeout(DISCARD_TIMEOUT_S):
-                    await self._producer.abort_transaction()
+                    await self._way.abort()
         try:
             async with asyncio.timeout(DISCARD_TIMEOUT_S):
                 await self._producer.stop()
@@ -299,88 +256,3 @@ async def end_sender(producer: AIOKafkaProducer) -> None:
     await asyncio.wait([task], timeout=DISCARD_TIMEOUT_S)
     if task.done() and not task.cancelled():
         task.exception()
-
-
-def _timestamp_refusal(batches: Sequence[Outgoing], futures: Sequence["asyncio.Future[Any]"]) -> str:
-    """Names the topics, and the way out."""
-    return (
-        f"{_refusing(batches, futures, InvalidTimestampError)} refuses a record for its timestamp: set {wire.TIMESTAMP_AFTER} and "
-        f"{wire.TIMESTAMP_BEFORE} there to at least what the input takes; 9223372036854775807 takes everything"
-    )
-
-
-def _size_refusal(batches: Sequence[Outgoing], futures: Sequence["asyncio.Future[Any]"]) -> str:
-    """The same of a record batch that is too large. An output that was made smaller is gone by at the next opening."""
-    largest = max(each.builder.size() for each in batches)
-    return (
-        f"{_refusing(batches, futures, MessageSizeTooLargeError)} refuses a record batch for its size, of {largest} bytes at most: if this "
-        "is said again, raise max.message.bytes there"
-    )
-
-
-def _refusing(
-    batches: Sequence[Outgoing], futures: Sequence["asyncio.Future[Any]"], kind: type[Exception]
-) -> str:
-    """Topics that refused a batch so."""
-    topics = {
-        batch.topic
-        for batch, future in zip(batches, futures, strict=False)  # sending may have ended early
-        if future.done() and not future.cancelled() and isinstance(future.exception(), kind)
-    }
-    return ", ".join(sorted(topics))
-
-
-def _note_outcomes(futures: list["asyncio.Future[Any]"]) -> None:
-    """Of all, and let go of them: an error that was raised here would keep itself, as in :func:`_all`."""
-    for future in futures:
-        future.add_done_callback(note_outcome)
-    futures.clear()
-
-
-def note_outcome(future: "asyncio.Future[Any]") -> None:
-    """Of who may give up before it: else Python prints what becomes of it as never asked for."""
-    if not future.cancelled():
-        future.exception()
-
-
-def _shows(producer: AIOKafkaProducer, topic: str, partition: int, *, wait: bool) -> bool:
-    known = producer._metadata.partitions_for_topic(topic)  # noqa: SLF001
-    return wait if known is None else partition in known
-
-
-async def require_partition(producer: AIOKafkaProducer, topic: str, partition: int, *, wait: bool) -> None:
-    """Ask for metadata where they do not show the partition yet: the topic has got it since. aiokafka itself would only assert.
-
-    Args:
-        producer: Which is to write there.
-        topic: Where.
-        partition: Of it.
-        wait: Leave a topic that they do not show at all to aiokafka, which waits for it.
-
-    Raises:
-        UnknownTopicOrPartitionError: it does not exist.
-    """
-    for _ in range(METADATA_TRIES):
-        if _shows(producer, topic, partition, wait=wait):
-            return
-        if producer._metadata.partitions_for_topic(topic) is None:  # noqa: SLF001
-            producer.client.add_topic(topic)
-        await producer.client.force_metadata_update()
-        if _shows(producer, topic, partition, wait=wait):
-            return
-        # What was just made is shown a moment later, and the update that was waited for may have begun before this one was asked for.
-        await asyncio.sleep(METADATA_AGAIN_S)
-    raise UnknownTopicOrPartitionError(f"{topic}/{partition}")
-
-
-async def _all(awaitables: Sequence[Any]) -> list[Any]:
-    """Wait for all, also when one fails, so that no failure goes unseen; then raise the first."""
-    results = await asyncio.gather(*awaitables, return_exceptions=True)
-    error = next((each for each in results if isinstance(each, BaseException)), None)
-    if error is None:
-        return results
-    try:
-        raise error
-    finally:
-        # An error whose own frames refer to it keeps all that is in them, batches too, until Python looks for such cycles.
-        del results, error, awaitables

@@ -9,6 +9,7 @@ import pytest
 from xdist.scheduler import LoadFileScheduling
 
 from app.embedded.broker import EmbeddedBroker
+from ringfence_kafka.transaction import feature
 from tests.support import kafka
 
 
@@ -38,6 +39,13 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedBroker]
 def bootstrap(broker: EmbeddedBroker) -> str:
     """``host:port`` of the broker."""
     return broker.bootstrap_servers
+
+
+@pytest.fixture(params=["on", "off"], ids=["implicit", "explicit"])
+def transactions(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """How producers write their transactions, for tests that hold of both: each runs once with either."""
+    monkeypatch.setenv(feature.VARIABLE, request.param)
+    return str(request.param)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -12,6 +12,7 @@ from prometheus_client.registry import Collector
 from agents.lane import LaneState
 from agents.lanes import Lanes
 from app.worker.buffers import Buffers
+from app.worker.spacing import Spacing
 from ringfence_kafka.watch import BrokerWatch
 
 _COUNTERS: Final = {
@@ -50,9 +51,9 @@ class Metrics:
         if parts:
             self._sizes.setdefault(address, Counter()).update(parts)
 
-    def show(self, lanes: Lanes, watch: BrokerWatch, buffers: Buffers) -> Self:
-        """What these lanes count, too, whether brokers answer, and what is under way."""
-        self._registry.register(_LaneCollector(lanes, watch, buffers))
+    def show(self, lanes: Lanes, watch: BrokerWatch, buffers: Buffers, spacing: Spacing) -> Self:
+        """What these lanes count, too, whether brokers answer, what is under way, and how often brokers are asked."""
+        self._registry.register(_LaneCollector(lanes, watch, buffers, spacing))
         return self
 
     def text(self) -> bytes:
@@ -87,7 +88,8 @@ class _SizesCollector(Collector):
 class _LaneCollector(Collector):
     """Counters survive a lane's departure: they only ever grow, as Prometheus expects."""
 
-    def __init__(self, lanes: Lanes, watch: BrokerWatch, buffers: Buffers) -> None:
+    def __init__(self, lanes: Lanes, watch: BrokerWatch, buffers: Buffers, spacing: Spacing) -> None:
+        self._spacing = spacing
         self._lanes = lanes
         self._watch = watch
         self._buffers = buffers
@@ -110,8 +112,27 @@ class _LaneCollector(Collector):
             "Its bound, app.buffer_bytes_max: fetching pauses there.",
             value=float(self._buffers.bytes_max),
         )
+        yield from _pace(self._spacing)
         yield from _counters(self._lanes)
         yield from _gauges(self._lanes)
+
+
+def _pace(spacing: Spacing) -> Iterable[Metric]:
+    yield GaugeMetricFamily(
+        "ringfence_worker_latency_target_seconds",
+        "app.latency_target_ms: half of the messages are to be committed within so long.",
+        value=spacing.target_s,
+    )
+    yield GaugeMetricFamily(
+        "ringfence_worker_batch_seconds",
+        "From the fetch of a batch to its commit: half of the last ones took longer.",
+        value=spacing.took_s,
+    )
+    yield GaugeMetricFamily(
+        "ringfence_worker_fetch_wait_seconds",
+        "How long a broker that was read to its end is left alone now.",
+        value=spacing.wait_s,
+    )
 
 
 def _counters(lanes: Lanes) -> Iterable[Metric]:

@@ -15,9 +15,8 @@ from typing import Any, Final
 
 from aiokafka import TopicPartition
 
-LINGER_S: Final = 0.05
-"""From one fetch that brought all there was to the next one of that broker. At 5,000 messages/s in four lanes a
-transaction then holds some 65, and a worker needs no more CPU than when its lanes waited for one another."""
+from app.worker.spacing import Spacing
+
 FETCH_WAIT_MS: Final = 100
 """How long a broker holds a fetch that finds nothing; meanwhile nothing else is fetched from it."""
 PARTIAL_WAIT_MS: Final = 10
@@ -34,12 +33,19 @@ class Pace:
         self,
         fetcher: Any,
         wanted: Callable[[TopicPartition], bool],
+        spacing: Spacing,
         clock: Callable[[], float] = time.monotonic,
+        cpu: Callable[[], float] = time.process_time,
     ) -> None:
-        """Takes effect at once; there is no way back. ``wanted``: whether what is fetched of a partition is taken soon."""
+        """Takes effect at once; there is no way back. ``wanted``: whether what is fetched of a partition is taken soon.
+
+        ``spacing``: how long a broker that was read to its end is left alone.
+        """
         self._fetcher = fetcher
         self._wanted = wanted
+        self._spacing = spacing
         self._clock = clock
+        self._cpu = cpu
         self._due: dict[int, float] = {}
         """When a broker may be asked again, by its node number."""
         self._actions = fetcher._get_actions_per_node  # noqa: SLF001
@@ -52,8 +58,10 @@ class Pace:
         for tp, more in partitions.items():
             node = self._fetcher._select_read_replica(tp)  # noqa: SLF001
             behind[node] = behind.get(node, False) or more
+        if behind and not any(behind.values()):
+            self._spacing.look(self._cpu(), self._clock())
         for node, more in behind.items():
-            self._due[node] = 0.0 if more else self._clock() + LINGER_S
+            self._due[node] = 0.0 if more else self._clock() + self._spacing.wait_s
 
     def _paced(self, assignment: Any) -> tuple[Any, ...]:
         """Aiokafka's choice of what to ask which broker, without those that are not due; it chooses anew when they are."""

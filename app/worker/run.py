@@ -30,6 +30,7 @@ from app.worker.metrics import Metrics
 from app.worker.page import Looks
 from app.worker.progress import EVERY_S as PROGRESS_EVERY_S
 from app.worker.progress import ProgressLine
+from app.worker.spacing import Spacing
 from app.worker.transport import BatchTransport
 from ringfence_client.guard import guard_of
 from ringfence_client.web import advertised
@@ -40,6 +41,7 @@ from ringfence_kafka.config.settings import KafkaSettings, Settings
 from ringfence_kafka.errors import ConfigurationError, PrerequisiteError, TopicError
 from ringfence_kafka.security import ssl_context
 from ringfence_kafka.together import StoppedError
+from ringfence_kafka.transaction import feature
 from ringfence_kafka.watch import BrokerWatch
 
 log: Final = logging.getLogger("ringfence.worker")
@@ -155,11 +157,12 @@ def create_app(settings: Settings, known: Faults | None = None, denied: Faults |
     app.cluster = Cluster(settings.kafka, settings.app.id)
     app.transport = BatchTransport([URL(each) for each in servers.split(";")], app)
     app.transport.buffers = Buffers(settings.app.buffer_bytes_max)
+    app.transport.spacing = Spacing(settings.app.latency_target_ms / 1000)
     app.transport.buffers.large = collector.give_back_large
     app.transport.passed = passing.for_aiokafka(settings.kafka, [*passing.ALL, *passing.CONSUMERS])
     faults = AddressFaults(settings, app.cluster, known, denied, functools.partial(_denied, settings))
     metrics = Metrics()
-    app.lanes = Lanes(settings, app.cluster, faults, metrics.observe)
+    app.lanes = Lanes(settings, app.cluster, faults, metrics.observe, app.transport.spacing.took)
     app.transport.unreadable = app.lanes.refused_reads.note
     app.transport.excluded = lambda reason: app.end(
         f"{reason}: allow Read on the group {settings.app.id}, then start it again"
@@ -175,10 +178,11 @@ def create_app(settings: Settings, known: Faults | None = None, denied: Faults |
         app,
         app.lanes,
         app.watch,
-        metrics.show(app.lanes, app.watch, app.transport.buffers),
+        metrics.show(app.lanes, app.watch, app.transport.buffers, app.transport.spacing),
         Looks(settings),
         settings.app.instance_name,
         app.transport.buffers,
+        app.transport.spacing,
     )
     for address in settings.addresses:
         address_agent.register(app, settings.app.id, address, app.lanes)
@@ -223,6 +227,7 @@ def run(settings: Settings, web_port: int | None = None) -> int:
     logs.configure()
     if fault := native.fault():
         raise ConfigurationError(fault)
+    feature.wanted()  # a variable that is neither on nor off is told now, not by each lane
     failpoints.install_from_environment()
     insides.create_no_topics()
     if web_port is not None:

@@ -44,6 +44,7 @@ from faust.types import TP, ConsumerMessage
 from agents.batch import FetchedBatch, Held, Parcel, Record
 from app.worker.buffers import BoundedFetches, Buffers
 from app.worker.pace import FETCH_WAIT_MS, PARTIAL_WAIT_MS, Pace
+from app.worker.spacing import Spacing
 from ringfence_kafka import insides, rejoining, static
 from ringfence_kafka import records as lenient
 from ringfence_kafka.errors import named
@@ -90,7 +91,7 @@ class BatchConsumerThread(driver.AIOKafkaConsumerThread):  # type: ignore[misc]
         self._buffers: Buffers = self.transport.buffers
         self._buffers.told = self._wake_for_room
         BoundedFetches(fetcher, self._buffers, self._may_read, PARTIAL_WAIT_MS)
-        self._pace = Pace(fetcher, self._is_wanted)
+        self._pace = Pace(fetcher, self._is_wanted, self.transport.spacing)
         self._keeping = asyncio.create_task(self._keep_member())
 
     async def _keep_member(self) -> None:
@@ -295,8 +296,8 @@ class BatchConsumerThread(driver.AIOKafkaConsumerThread):  # type: ignore[misc]
                 self._empty_since[tp] = time.monotonic()
             return None
         return FetchedBatch(
-            tp.topic, tp.partition, begin, end, records, self._seeks[tp], malformed, held.bytes, (held,)
-        )
+            tp.topic, tp.partition, begin, end, records, self._seeks[tp], malformed, held.bytes, (held,), time.monotonic()
+        )  # fmt: skip
 
     async def rewind(self, tp: TopicPartition, offset: int) -> int:
         """Fetch from ``offset`` again; runs in the consumer's thread."""
@@ -424,6 +425,8 @@ class BatchTransport(driver.Transport):  # type: ignore[misc]
     Consumer = BatchConsumer
     buffers: Buffers
     """What the process may have of batches."""
+    spacing: Spacing
+    """How often brokers are asked."""
     passed: Mapping[str, Any] = MappingProxyType({})
     """Options of aiokafka's that somebody has set for all clients."""
     unreadable: Callable[[str, int, str], None] = staticmethod(lambda _topic, _partition, _reason: None)

@@ -12,6 +12,7 @@ from app.status.page import HEADERS
 from app.worker.buffers import Buffers
 from app.worker.metrics import Metrics
 from app.worker.page import Looks
+from app.worker.spacing import Spacing
 from ringfence_kafka.watch import BrokerWatch
 
 
@@ -32,6 +33,7 @@ def register(
     looks: Looks,
     instance: str,
     buffers: Buffers,
+    spacing: Spacing,
 ) -> None:
     """Add the pages to the app's web server; ``instance``: the worker's name."""
 
@@ -48,6 +50,7 @@ def register(
             "broker": "away" if watch.away else "answers",
             "lanes": lanes.report(),
             "memory": {"buffered_bytes": buffers.used, "limit_bytes": buffers.bytes_max},
+            "pace": spacing.report(),
         }
         if lanes.unreadable:
             report["unreadable"] = lanes.unreadable

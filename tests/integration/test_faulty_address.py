@@ -17,6 +17,7 @@ from agents.lanes import Lanes
 from app.verbs import topics
 from app.worker.buffers import Buffers
 from app.worker.metrics import Metrics
+from app.worker.spacing import Spacing
 from ringfence_kafka.cluster import Cluster
 from ringfence_kafka.config.load import validate
 from ringfence_kafka.config.settings import Settings
@@ -84,7 +85,7 @@ class Scene:
         return {
             (sample.name, sample.labels.get("lane", sample.labels.get("address", ""))): sample.value
             for family in text_string_to_metric_families(
-                Metrics().show(self.lanes, watch, Buffers(2**27)).text().decode()
+                Metrics().show(self.lanes, watch, Buffers(2**27), Spacing(0.025)).text().decode()
             )
             for sample in family.samples
             if family.type == "gauge"

@@ -376,7 +376,7 @@ async def test_dead_letter_once(bootstrap: str, lost: str) -> None:
         struck += 1
         if struck == 1:
             if lost == "answer":
-                await running.consumer.partitions[0].writer._producer._producer.commit_transaction()
+                await running.consumer.partitions[0].writer._producer._way.commit()
             raise OSError(f"the {lost} was lost")
 
     async def reject(message: Message) -> None:

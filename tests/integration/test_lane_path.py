@@ -217,6 +217,7 @@ async def test_what_waits_is_one_transaction(bootstrap: str, tmp_path: Path) -> 
         assert lanes.accepted_ids() == [each.id for each in ids(0, 40)]
 
 
+@pytest.mark.usefixtures("transactions")
 async def test_refused_record_stops_the_commit(bootstrap: str, tmp_path: Path) -> None:
     """Every send is awaited before the commit: a batch that the broker refuses takes its transaction along.
 

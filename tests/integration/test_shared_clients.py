@@ -16,6 +16,8 @@ from ringfence_kafka import failpoints
 from ringfence_kafka.clients import ProducerClients
 from ringfence_kafka.config.settings import KafkaSettings
 from ringfence_kafka.producer import FencedError, Outgoing, TransactionalProducer
+from ringfence_kafka.transaction import feature
+from ringfence_kafka.transaction.explicit import Explicit
 from tests.support import kafka
 from tests.support.consuming import Recorder, consuming
 from tests.support.kafka import Sent
@@ -50,6 +52,7 @@ def _one_each(bootstrap: str, topic: str) -> None:
     assert producer.flush(kafka.WAIT_S) == 0
 
 
+@pytest.mark.usefixtures("transactions")
 async def test_topic_that_grew(bootstrap: str) -> None:
     """A partition that came after the metadata is written to at once; one that is not there is named."""
     topic = kafka.unique("shared")
@@ -73,6 +76,7 @@ async def test_topic_that_grew(bootstrap: str) -> None:
     ]
 
 
+@pytest.mark.usefixtures("transactions")
 async def test_one_fails_and_others_go_on(bootstrap: str) -> None:
     """Of producers on one connection, one is fenced and discarded, one discarded in a transaction: the rest write on."""
     topic = kafka.unique("shared")
@@ -109,15 +113,16 @@ async def test_one_fails_and_others_go_on(bootstrap: str) -> None:
     await clients.stop()
 
 
-async def test_cancelled_while_offsets_are_sent(bootstrap: str) -> None:
-    """Of a producer that is fenced after that nothing is printed as never asked for."""
+async def test_cancelled_while_offsets_are_sent(bootstrap: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a producer of aiokafka's that is fenced after that nothing is printed as never asked for."""
+    monkeypatch.setenv(feature.VARIABLE, "off")
     unseen: list[dict[str, Any]] = []
     asyncio.get_running_loop().set_exception_handler(lambda _, context: unseen.append(context))
     producer = _producer(bootstrap, kafka.unique("cancelled"), None)
     await producer.fence()
     await producer._producer.begin_transaction()
     offsets = {TopicPartition("any", 0): OffsetAndMetadata(1, "")}
-    sending = asyncio.create_task(producer._send_offsets(offsets, "any"))
+    sending = asyncio.create_task(Explicit(producer._producer, "any")._send_offsets(offsets, "any"))
     await asyncio.sleep(0)
     waits = bool(producer._producer._txn_manager._pending_txn_offsets)
     sending.cancel()

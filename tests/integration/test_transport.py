@@ -24,6 +24,7 @@ from app.verbs import topics
 from app.worker import buffers, run, transport
 from app.worker.buffers import Buffers
 from app.worker.group import GroupOwnership
+from app.worker.spacing import Spacing
 from app.worker.transport import FETCHED_WITHIN_S, REST_S, BatchConsumer, BatchConsumerThread
 from ringfence_kafka import insides
 from ringfence_kafka.config.load import validate
@@ -144,6 +145,7 @@ async def receiving(bootstrap: str, folder: Path, bytes_max: int = 0) -> AsyncIt
     app = run.create_app(settings)
     if bytes_max:
         app.transport.buffers = Buffers(bytes_max)
+        app.transport.spacing = Spacing(0.025)
     received = Received(app, name)
     app.lanes.offer = received.offer  # type: ignore[method-assign]
     await app.start()

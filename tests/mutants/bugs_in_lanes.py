@@ -8,6 +8,8 @@ _LANE: Final = "agents/lane.py"
 _TRANSACTIONS: Final = "agents/transactions.py"
 _CURSOR: Final = "agents/cursor.py"
 _TRANSPORT: Final = "app/worker/transport.py"
+_IMPLICIT: Final = "ringfence_kafka/transaction/implicit.py"
+_UNIT: Final = "tests/unit/test_implicit.py"
 _RECORDS: Final = "ringfence_kafka/records.py"
 _LANE_TESTS: Final = "tests/integration/test_lane_path.py"
 _TRANSPORT_TESTS: Final = "tests/integration/test_transport.py"
@@ -57,12 +59,78 @@ MUTANTS: Final = (
         "The commit succeeds although the broker refused a batch, and what that held is missing.",
         (
             Patch(
-                "ringfence_kafka/producer.py",
+                "ringfence_kafka/transaction/explicit.py",
                 "[*futures, self._send_offsets(committed, group_id)]",
                 "[self._send_offsets(committed, group_id)]",
             ),
         ),
-        f"{_LANE_TESTS}::test_refused_record_stops_the_commit",
+        f"{_LANE_TESTS}::test_refused_record_stops_the_commit[explicit]",
+    ),
+    Mutant(
+        "refusals-not-read",
+        "The same where partitions are added by writing to them.",
+        (
+            Patch(
+                _IMPLICIT,
+                "    return code in {NoError.errno, DuplicateSequenceNumber.errno}\n",
+                "    return code != _NO_ANSWER\n",
+            ),
+        ),
+        f"{_LANE_TESTS}::test_refused_record_stops_the_commit[implicit]",
+    ),
+    Mutant(
+        "lost-commit-given-up",
+        "A commit whose answer was lost is aborted, or counts as done: nobody knows which.",
+        (
+            Patch(
+                _IMPLICIT,
+                "            code = _NO_ANSWER if answer is None else answer.error_code\n",
+                "            if answer is None:\n                return\n            code = int(answer.error_code)\n",
+            ),
+        ),
+        f"{_UNIT}::test_commit_is_asked_for_until_it_is_answered",
+    ),
+    Mutant(
+        "aborted-after-the-commit",
+        "A transaction that may be committed already is aborted, and its offset with it, while its lane believes the rest.",
+        (Patch(_IMPLICIT, "        if not self._committing:\n            await", "        await"),),
+        f"{_UNIT}::test_what_may_be_committed_is_not_aborted",
+    ),
+    Mutant(
+        "old-epoch",
+        "The coordinator has raised the epoch, and the lane fences itself with each transaction.",
+        (Patch(_IMPLICIT, "            self._who = answer.producer\n", ""),),
+        f"{_UNIT}::test_each_transaction_has_an_epoch_of_its_own",
+    ),
+    Mutant(
+        "brokers-at-once",
+        "Brokers that add partitions at once refuse one another, with a back-off each time.",
+        (Patch(_IMPLICIT, "len(by_leader) > 1 and self._added.issuperset(heads)", "len(by_leader) > 1"),),
+        f"{_UNIT}::test_brokers_add_their_partitions_one_after_the_other",
+    ),
+    Mutant(
+        "haste-fills-a-core",
+        "A worker of many lanes with a little to do makes transactions of a message each, as fast as its core allows.",
+        (
+            Patch(
+                "app/worker/spacing.py",
+                "            self._least_s = min(self.wait_s * SLOWER,",
+                "            min(self.wait_s * SLOWER,",
+            ),
+        ),
+        "tests/unit/test_spacing.py::test_many_lanes_leave_half_of_a_core",
+    ),
+    Mutant(
+        "half-of-the-wait",
+        "The wait is as long as the target leaves, and half of the messages wait for half of that: twice the transactions that are needed.",
+        (Patch("app/worker/spacing.py", "max(2 * (self.target_s", "max((self.target_s"),),
+        "tests/unit/test_spacing.py::test_half_of_the_messages_are_committed_in_time",
+    ),
+    Mutant(
+        "sequences-go-on",
+        "With a new epoch the numbers of batches begin anew: the broker refuses the second transaction.",
+        (Patch(_IMPLICIT, "            self._sequences.clear()\n", ""),),
+        f"{_UNIT}::test_each_transaction_has_an_epoch_of_its_own",
     ),
     Mutant(
         "changelog-outside",

@@ -132,7 +132,13 @@ MUTANTS: Final = (
     Mutant(
         "failures-keep-their-batches",
         "A lane whose output is refused has its batch once for each attempt.",
-        (Patch("ringfence_kafka/producer.py", "        del results, error, awaitables\n", "        pass\n"),),
+        (
+            Patch(
+                "ringfence_kafka/transaction/outgoing.py",
+                "        del results, error, awaitables\n",
+                "        pass\n",
+            ),
+        ),
         "tests/unit/test_producer.py::test_failure_keeps_nothing",
     ),
     Mutant(

@@ -104,8 +104,13 @@ MUTANTS: Final = (
         "A topic grows, and nothing can be written to its new partitions for minutes.",
         (
             Patch(
-                "ringfence_kafka/producer.py",
+                "ringfence_kafka/transaction/explicit.py",
                 "                    await require_partition(self._producer, topic, partition, wait=True)\n",
+                "",
+            ),
+            Patch(
+                "ringfence_kafka/transaction/implicit.py",
+                "        await require_partition(self._producer, batch.topic, batch.partition, wait=True)\n",
                 "",
             ),
         ),

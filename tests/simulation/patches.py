@@ -30,6 +30,7 @@ import ringfence_kafka.latest
 import ringfence_kafka.producer
 import tables.table
 from ringfence_kafka import insides, log_reader, waiting
+from ringfence_kafka.transaction import feature
 from tests.simulation import questions
 from tests.simulation.consuming.member import SimulatedMember
 from tests.simulation.consuming.questions import SharedClient, SimulatedClient
@@ -146,6 +147,7 @@ def simulated() -> Iterator[None]:
         (log_reader, "newest", questions.newest),
         (ringfence_kafka.producer, "AIOKafkaProducer", SimulatedProducer),
         (ringfence_kafka.producer, "producer_options", lambda _kafka: {}),
+        (feature, "wanted", lambda: False),
         (insides, "never_create", _Insides.nothing),
         (time, "clock_gettime", _virtual_gettime),
         (ringfence_client.lease_acquisition, "uuid", DICE),

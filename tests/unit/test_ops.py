@@ -12,6 +12,7 @@ from agents.lanes import Lanes
 from app.bridge.metrics import BridgeMetrics
 from app.worker.buffers import Buffers
 from app.worker.metrics import Metrics
+from app.worker.spacing import Spacing
 from ringfence_client import GroupConsumer
 from ringfence_client.measuring import Measuring
 from ringfence_client.metrics import ConsumerMetrics
@@ -87,7 +88,7 @@ def test_metrics_are_exposed() -> None:
     found = (
         exposed(
             Metrics()
-            .show(Lanes(settings, cluster), watch, Buffers(settings.app.buffer_bytes_max))
+            .show(Lanes(settings, cluster), watch, Buffers(settings.app.buffer_bytes_max), Spacing(0.025))
             .text()
             .decode()
         )

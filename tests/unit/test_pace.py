@@ -8,7 +8,8 @@ import pytest
 from aiokafka import TopicPartition
 from aiokafka.consumer.fetcher import Fetcher
 
-from app.worker.pace import FETCH_WAIT_MS, LINGER_S, PARTIAL_WAIT_MS, Pace
+from app.worker.pace import FETCH_WAIT_MS, PARTIAL_WAIT_MS, Pace
+from app.worker.spacing import Spacing
 
 NEAR, FAR = 1, 2
 """Two brokers."""
@@ -44,7 +45,8 @@ class Asked:
             _records={},
         )
         self.wanted: set[TopicPartition] = set()
-        self.pace = Pace(self.fetcher, self.wanted.__contains__, self.clock)
+        self.spacing = Spacing(0.035)
+        self.pace = Pace(self.fetcher, self.wanted.__contains__, self.spacing, self.clock)
 
     def read(self, **behind: bool) -> None:
         """By number of the partition."""
@@ -84,13 +86,27 @@ def test_who_was_read_to_the_end_is_left_alone_for_a_moment() -> None:
     """Then it is asked at once; other brokers do not wait for it."""
     asked = Asked()
     asked.read(p0=False)
+    wait_s = asked.spacing.wait_s
 
     for share in (1.0, 0.25):
         brokers, again_s = asked.brokers()
         assert brokers == [FAR]
-        assert again_s == pytest.approx(LINGER_S * share)
-        asked.clock.now += LINGER_S * 0.75
+        assert again_s == pytest.approx(wait_s * share)
+        asked.clock.now += wait_s * 0.75
     assert asked.brokers() == ([NEAR, FAR], IDLE_S)
+
+
+def test_the_wait_is_that_of_the_moment() -> None:
+    """It follows what transactions take."""
+    asked = Asked()
+    waits = []
+    for took_s in (0.001, 0.03):
+        for _ in range(200):
+            asked.spacing.took(took_s)
+        asked.read(p0=False, p2=False)
+        waits.append(asked.brokers()[1])
+
+    assert waits == pytest.approx([0.068, 0.015], rel=0.1)
 
 
 @pytest.mark.parametrize("behind", [{"p0": True}, {"p0": True, "p1": False}, {"p0": False, "p1": True}])

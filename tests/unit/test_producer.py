@@ -78,7 +78,7 @@ async def test_failure_keeps_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
 
     for name in ("begin_transaction", "send_offsets_to_transaction"):
         monkeypatch.setattr(producer._producer, name, nothing)
-    monkeypatch.setattr("ringfence_kafka.producer.require_partition", nothing)
+    monkeypatch.setattr("ringfence_kafka.transaction.explicit.require_partition", nothing)
     monkeypatch.setattr(producer._producer, "send_batch", send)
     written = []
     for _ in range(3):

@@ -68,6 +68,7 @@ def test_defaults() -> None:
             "web_tls_cafile": "",
             "resident_ids_max": 1_000_000,
             "buffer_bytes_max": 128 * 2**20,
+            "latency_target_ms": 25,
         },
         "address_defaults": {
             "partitions": 4,
@@ -442,6 +443,14 @@ def test_wrong_type(data: dict[str, Any], expected: str) -> None:
         (
             {"app": {"resident_ids_max": -1}},
             "app.resident_ids_max = -1: input should be greater than or equal to 0",
+        ),
+        (
+            {"app": {"latency_target_ms": 0}},
+            "app.latency_target_ms = 0: input should be greater than or equal to 1",
+        ),
+        (
+            {"app": {"latency_target_ms": 60_000}},
+            "app.latency_target_ms = 60000: input should be less than or equal to 5000",
         ),
         (
             {"app": {"buffer_bytes_max": 1_000}},

@@ -1,0 +1,1 @@
+"""How a transaction is written: as aiokafka does it, or in fewer requests where the broker offers it."""

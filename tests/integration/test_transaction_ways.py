@@ -1,0 +1,190 @@
+"""Both ways to write a transaction, on a broker: what is committed, what is not, and who is fenced."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from aiokafka import TopicPartition
+from aiokafka.errors import KafkaConnectionError
+
+from ringfence_kafka import failpoints
+from ringfence_kafka.config.settings import KafkaSettings
+from ringfence_kafka.producer import FencedError, Outgoing, TransactionalProducer
+from ringfence_kafka.transaction import requests
+from ringfence_kafka.transaction.implicit import Implicit
+from tests.support import kafka
+
+GROUP = "ways"
+EPOCHS = 2**15
+
+
+def _producer(bootstrap: str, name: str) -> TransactionalProducer:
+    return TransactionalProducer(KafkaSettings(bootstrap_servers=bootstrap), name, name)
+
+
+def _batch(producer: TransactionalProducer, topic: str, value: str, partition: int = 0) -> Outgoing:
+    builder = producer.builder()
+    builder.append(timestamp=None, key=b"k", value=value.encode(), headers=[("h", b"v")])
+    return Outgoing(topic, partition, builder)
+
+
+async def _write(producer: TransactionalProducer, topic: str, *values: str) -> list[int]:
+    """Each twice, to two partitions, and the last once more to the first."""
+    batches = [_batch(producer, topic, each, number) for each in values for number in (0, 1)]
+    return await producer.transact(batches, {TopicPartition(topic, 0): len(values)}, GROUP)
+
+
+def _read(bootstrap: str, topic: str) -> list[list[str]]:
+    read = kafka.read_all(bootstrap, topic, 2)
+    return [[(each.value or b"").decode() for each in read if each.partition == number] for number in (0, 1)]
+
+
+def _topic(bootstrap: str) -> str:
+    topic = kafka.unique("ways")
+    kafka.create_topics(bootstrap, {topic: (2, {})})
+    return topic
+
+
+async def test_the_broker_offers_it(bootstrap: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Kafka 4.1 does; the switch is heeded."""
+    ways = []
+    for text in ("on", "off"):
+        monkeypatch.setenv("RINGFENCE_TRANSACTIONS_V2", text)
+        producer = _producer(bootstrap, kafka.unique("ways"))
+        await producer.fence()
+        ways.append(isinstance(producer._way, Implicit))
+        await producer.discard()
+
+    assert ways == [True, False]
+
+
+@pytest.mark.usefixtures("transactions")
+async def test_transactions_follow_one_another(bootstrap: str) -> None:
+    """At once, several batches of a partition in order, one aborted between them: all that was committed is there, once."""
+    topic = _topic(bootstrap)
+    producer = _producer(bootstrap, kafka.unique("ways"))
+    await producer.fence()
+    bases = [await _write(producer, topic, f"{number}a", f"{number}b") for number in range(5)]
+    await producer.prime([(topic, 0)])
+    bases.append(await _write(producer, topic, "last"))
+    await producer.discard()
+    expected = [f"{number}{each}" for number in range(5) for each in "ab"] + ["last"]
+
+    assert _read(bootstrap, topic) == [expected, expected]
+    assert [each[:4] for each in bases[:2]] == [[0, 0, 1, 1], [3, 3, 4, 4]]  # a marker between
+
+
+@pytest.mark.usefixtures("transactions")
+async def test_fenced_in_the_middle(bootstrap: str) -> None:
+    """Who is initialised later ends what is open; the former one can neither commit nor begin anew, whatever it had sent."""
+    topic, name = _topic(bootstrap), kafka.unique("ways")
+    former, late = _producer(bootstrap, name), _producer(bootstrap, name)
+    await former.fence()
+    await _write(former, topic, "before")
+    reached, go_on = asyncio.Event(), asyncio.Event()
+
+    async def hold(_point: str, _lane: str) -> None:
+        reached.set()
+        await go_on.wait()
+
+    remove = failpoints.install("before-commit", name, hold)
+    writing = asyncio.create_task(_write(former, topic, "never"))
+    await asyncio.wait_for(reached.wait(), kafka.WAIT_S)
+    remove()
+    await late.fence()
+    await _write(late, topic, "after")
+    go_on.set()
+    with pytest.raises(FencedError):
+        await writing
+    with pytest.raises(Exception, match=r"held by somebody else|Invalid state|READY|FATAL"):
+        await _write(former, topic, "never either")
+    await asyncio.gather(former.discard(), late.discard())
+
+    assert _read(bootstrap, topic) == [["before", "after"]] * 2
+
+
+@pytest.mark.parametrize("lost", [requests.PRODUCE, requests.TXN_OFFSET_COMMIT, requests.END_TXN])
+async def test_lost_answers(bootstrap: str, monkeypatch: pytest.MonkeyPatch, lost: int) -> None:
+    """What was done and not answered is asked for again, and done once."""
+    topic = _topic(bootstrap)
+    producer = _producer(bootstrap, kafka.unique("ways"))
+    await producer.fence()
+    send: Callable[..., Any] = producer._producer.client.send
+    dropped = 0
+
+    async def lose(node: int, question: Any, **options: Any) -> Any:
+        nonlocal dropped
+        answer = await send(node, question, **options)
+        if lost == question.API_KEY and dropped < 2:
+            dropped += 1
+            raise KafkaConnectionError("lost")
+        return answer
+
+    monkeypatch.setattr(producer._producer.client, "send", lose)
+    bases = [await _write(producer, topic, each) for each in ("one", "two")]
+    await producer.discard()
+
+    assert dropped == 2
+    assert _read(bootstrap, topic) == [["one", "two"]] * 2
+    assert bases == [[0, 0], [2, 2]]
+
+
+async def test_late_records_of_an_aborted_transaction(bootstrap: str) -> None:
+    """They were still on their way when it was aborted: no later transaction takes them in."""
+    topic = _topic(bootstrap)
+    producer = _producer(bootstrap, kafka.unique("ways"))
+    await producer.fence()
+    way = producer._way
+    assert isinstance(way, Implicit)
+    late = _batch(producer, topic, "late")
+    late.builder._set_producer_state(*way._who, 1)
+    data = {(topic, 0): late.builder._build()}
+    await producer.prime([(topic, 0)])
+    node = way._leader(late)
+    assert node is not None
+    answer = await way._ask_leader(node, data)
+    await _write(producer, topic, "after")
+    await producer.discard()
+
+    assert [code for code, _ in answer.values()] == [47]
+    assert _read(bootstrap, topic) == [["after"]] * 2
+
+
+@pytest.mark.long
+@pytest.mark.timeout(600)
+async def test_epochs_run_out(bootstrap: str) -> None:
+    """After 32,767 transactions, some minutes of a busy lane, the coordinator gives out another producer ID; a lost answer then loses nothing."""
+    topic, name = _topic(bootstrap), kafka.unique("ways")
+    producer = _producer(bootstrap, name)
+    await producer.fence()
+    way = producer._way
+    assert isinstance(way, Implicit)
+    first, count, lost = way._who, 0, 0
+    send: Callable[..., Any] = producer._producer.client.send
+
+    async def lose(node: int, question: Any, **options: Any) -> Any:
+        nonlocal lost
+        answer = await send(node, question, **options)
+        if question.API_KEY == requests.END_TXN and answer.producer.id != way._who.id and not lost:
+            lost += 1
+            raise KafkaConnectionError("lost")
+        return answer
+
+    producer._producer.client.send = lose
+    while way._who.id == first.id and count < EPOCHS:
+        await producer.transact([_batch(producer, topic, str(count))], {}, "")
+        count += 1
+    for _ in range(3):
+        await _write(producer, topic, "after")
+    successor = _producer(bootstrap, name)
+    await successor.fence()
+    with pytest.raises(FencedError):
+        await _write(producer, topic, "never")
+    await _write(successor, topic, "last")
+    await asyncio.gather(producer.discard(), successor.discard())
+
+    assert way._who.id != first.id
+    assert lost == 1
+    expected = [*map(str, range(count)), *["after"] * 3, "last"]
+    assert _read(bootstrap, topic)[0] == expected

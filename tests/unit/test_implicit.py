@@ -1,0 +1,425 @@
+"""Transactions in three requests, on a broker that answers as it is told."""
+
+import asyncio
+import io
+import struct
+from collections import deque
+from collections.abc import Callable, Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from aiokafka import TopicPartition
+from aiokafka.client import ConnectionGroup, CoordinationType
+from aiokafka.errors import (
+    InvalidTxnState,
+    KafkaConnectionError,
+    ProducerFenced,
+    RequestTimedOutError,
+    TopicAuthorizationFailedError,
+    UnknownError,
+)
+
+from app.worker.run import run
+from ringfence_kafka.config.load import validate
+from ringfence_kafka.errors import ConfigurationError, TopicError
+from ringfence_kafka.transaction import feature, requests
+from ringfence_kafka.transaction.implicit import Implicit
+from ringfence_kafka.transaction.outgoing import Outgoing
+from ringfence_kafka.transaction.requests import Ended, Producer, Question
+
+NEAR, FAR = 1, 2
+LEADERS = {("orders", 0): NEAR, ("orders", 1): FAR, ("log", 0): NEAR}
+NEXT = {TopicPartition("in", 0): 7}
+
+
+class Batch:
+    """aiokafka's builder, as far as it is looked at."""
+
+    def __init__(self, records: int = 3) -> None:
+        self.states: list[tuple[int, int, int]] = []
+        self._records = records
+
+    def record_count(self) -> int:
+        return self._records
+
+    def size(self) -> int:
+        return 1_000
+
+    def _set_producer_state(self, *state: int) -> None:
+        self.states.append(state)  # type: ignore[arg-type]
+
+    def _build(self) -> bytes:
+        return b"records"
+
+
+Answer = Callable[[], Any]
+
+
+class Broker:
+    """Answers each request as it is told to, else well; keeps what it was asked."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[int, int, ConnectionGroup]] = []
+        """Key of the request, node, connection."""
+        self.answers: dict[int, deque[Any]] = {each: deque() for each in (0, 26, 28)}
+        """By the request's key: an error code, or an exception."""
+        self.epoch = 0
+        self.last: Producer | None = None
+        """After this one comes another ID."""
+        self.open = self.most_open = 0
+        """Requests under way, now and at most."""
+        self.places: list[tuple[str, int]] = []
+
+    async def send(self, node: int, question: Question, *, group: ConnectionGroup) -> Any:
+        self.asked.append((question.API_KEY, node, group))
+        self.open += 1
+        self.most_open = max(self.most_open, self.open)
+        await asyncio.sleep(0)
+        self.open -= 1
+        told = self.answers[question.API_KEY]
+        code = told.popleft() if told else 0
+        if isinstance(code, Exception):
+            raise code
+        if question.API_KEY == requests.END_TXN:
+            self.epoch += not code
+            following = Producer(5, self.epoch) if self.last is None else Producer(self.last.id + 1, 0)
+            return Ended(code, following)
+        if question.API_KEY == requests.TXN_OFFSET_COMMIT:
+            return {("in", 0): code}
+        return {each: (code, 100) for each in self.places if LEADERS[each] == node}
+
+    async def _wait_on_metadata(self, topic: str) -> None:
+        """All is known."""
+
+    async def force_metadata_update(self) -> None:
+        """They stay as they are."""
+
+    def keys(self) -> list[int]:
+        return [key for key, _, _ in self.asked]
+
+
+class Bench:
+    """A producer of aiokafka's on that broker, and ours."""
+
+    def __init__(self, coordinator: int = NEAR) -> None:
+        self.broker = Broker()
+        self.lookups: list[int] = []
+
+        async def find(kind: int, _key: str) -> int:
+            self.lookups.append(kind)
+            return coordinator
+
+        producer: Any = SimpleNamespace(
+            client=self.broker,
+            _txn_manager=SimpleNamespace(producer_id=5, producer_epoch=0),
+            _sender=SimpleNamespace(
+                _retry_backoff=0.01, _find_coordinator=find, _coordinator_dead=lambda _kind: None
+            ),
+            _metadata=SimpleNamespace(
+                partitions_for_topic=lambda _topic: {0, 1},
+                leader_for_partition=lambda tp: LEADERS[tp.topic, tp.partition],
+            ),
+            _request_timeout_ms=1_000,
+        )
+        self.way = Implicit(producer, "id", "lane")
+
+    async def write(self, *places: tuple[str, int]) -> tuple[list[int], list[Batch]]:
+        made = [Batch() for _ in places]
+        self.broker.places = list(places)
+        await self.way.begin()
+        batches = [Outgoing(*place, batch) for place, batch in zip(places, made, strict=True)]
+        return await self.way.write(batches, NEXT, "group"), made
+
+
+async def test_three_requests() -> None:
+    """Records, offsets and the end; the first two on one connection, where one broker takes both."""
+    bench = Bench()
+    bases, _ = await bench.write(("orders", 0), ("log", 0))
+    await bench.way.commit()
+
+    assert bases == [100, 100]
+    assert bench.broker.asked == [
+        (requests.PRODUCE, NEAR, ConnectionGroup.DEFAULT),
+        (requests.TXN_OFFSET_COMMIT, NEAR, ConnectionGroup.DEFAULT),
+        (requests.END_TXN, NEAR, ConnectionGroup.COORDINATION),
+    ]
+
+
+async def test_offsets_follow_records_of_other_brokers() -> None:
+    """At once they would disturb each other at the coordinator."""
+    bench = Bench()
+    await bench.write(("orders", 0), ("orders", 1))
+
+    assert bench.broker.keys() == [requests.PRODUCE, requests.PRODUCE, requests.TXN_OFFSET_COMMIT]
+    assert [node for _, node, _ in bench.broker.asked] == [NEAR, FAR, NEAR]
+
+
+async def test_brokers_add_their_partitions_one_after_the_other() -> None:
+    """And then nothing holds the batches up that follow."""
+    bench = Bench(coordinator=FAR)
+    await bench.write(("orders", 0), ("orders", 1))
+    one_each = bench.broker.most_open
+    await bench.write(*[("orders", 0), ("orders", 1)] * 2)
+
+    assert (one_each, bench.broker.most_open) == (1, 2)
+
+
+async def test_batches_of_one_partition_follow_one_another() -> None:
+    """A request takes one of each; their numbers go on."""
+    bench = Bench()
+    _, made = await bench.write(("orders", 0), ("log", 0), ("orders", 0))
+
+    assert bench.broker.keys().count(requests.PRODUCE) == 2
+    assert [each.states for each in made] == [[(5, 0, 0)], [(5, 0, 0)], [(5, 0, 3)]]
+
+
+async def test_each_transaction_has_an_epoch_of_its_own() -> None:
+    """The coordinator names the next one when one ends; batches are numbered anew."""
+    bench = Bench()
+    states = []
+    for end in (bench.way.commit, bench.way.abort, bench.way.commit):
+        _, made = await bench.write(("orders", 0))
+        states += made[0].states
+        await end()
+
+    assert states == [(5, 0, 0), (5, 1, 0), (5, 2, 0)]
+
+
+async def test_epochs_run_out() -> None:
+    """After 32,767 of them the coordinator gives out another producer ID."""
+    bench = Bench()
+    bench.broker.last = Producer(5, 0)
+    _, made = await bench.write(("orders", 0))
+    await bench.way.commit()
+    _, more = await bench.write(("orders", 0))
+
+    assert made[0].states + more[0].states == [(5, 0, 0), (6, 0, 0)]
+
+
+@pytest.mark.parametrize("key", [requests.PRODUCE, requests.TXN_OFFSET_COMMIT, requests.END_TXN])
+@pytest.mark.parametrize(
+    "trouble",
+    [51, 13, 14, 15, KafkaConnectionError("gone"), RequestTimedOutError()],
+    ids=["concurrent", "network", "load", "coordinator", "connection", "time"],
+)
+async def test_momentary_troubles_are_waited_out(key: int, trouble: Any) -> None:
+    """The same is asked again, and nothing else twice."""
+    bench = Bench()
+    bench.broker.answers[key] += [trouble, trouble]
+    await bench.write(("orders", 0))
+    await bench.way.commit()
+
+    asked = bench.broker.keys()
+    assert [asked.count(each) for each in (0, 28, 26)] == [3 if each == key else 1 for each in (0, 28, 26)]
+
+
+@pytest.mark.parametrize(
+    ("key", "code", "line"),
+    [
+        (requests.PRODUCE, 19, "NotEnoughReplicasError of orders/0"),
+        (requests.PRODUCE, KafkaConnectionError("gone"), "broker 1 does not answer"),
+        (requests.TXN_OFFSET_COMMIT, 14, "GroupLoadInProgressError of the coordinator"),
+        (requests.END_TXN, 51, "ConcurrentTransactions of the coordinator"),
+    ],
+)
+async def test_what_lasts_is_said_once(
+    key: int, code: Any, line: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Why a lane stands still; not each of the attempts."""
+    bench = Bench()
+    bench.broker.answers[key] += [code] * 20
+    await bench.write(("orders", 0))
+    await bench.way.commit()
+    said = [each.getMessage() for each in caplog.records if each.name == "ringfence.kafka"]
+
+    assert len(said) == 1
+    assert line in said[0]
+
+
+async def test_coordinator_that_is_gone_is_looked_for() -> None:
+    """Where it moved to."""
+    bench = Bench()
+    bench.broker.answers[requests.END_TXN].append(16)
+    await bench.write(("orders", 0))
+    await bench.way.commit()
+
+    assert bench.lookups.count(CoordinationType.TRANSACTION) == 2
+
+
+@pytest.mark.parametrize(
+    ("key", "code", "error"),
+    [
+        (requests.PRODUCE, 47, ProducerFenced),
+        (requests.PRODUCE, 90, ProducerFenced),
+        (requests.PRODUCE, 48, InvalidTxnState),
+        (requests.PRODUCE, 120, UnknownError),
+        (requests.PRODUCE, 29, TopicAuthorizationFailedError),
+        (requests.PRODUCE, 10, TopicError),
+        (requests.PRODUCE, 32, TopicError),
+        (requests.TXN_OFFSET_COMMIT, 47, ProducerFenced),
+        (requests.TXN_OFFSET_COMMIT, 48, InvalidTxnState),
+        (requests.END_TXN, 90, ProducerFenced),
+        (requests.END_TXN, 48, InvalidTxnState),
+    ],
+)
+async def test_refusals_are_told(key: int, code: int, error: type[Exception]) -> None:
+    """And nothing is committed."""
+    bench = Bench()
+    bench.broker.answers[key].append(code)
+
+    async def transact() -> None:
+        await bench.write(("orders", 0))
+        await bench.way.commit()
+
+    with pytest.raises(error) as told:
+        await transact()
+
+    assert bench.broker.epoch == 0
+    if error is TopicError:
+        assert "orders refuses a record" in str(told.value)
+    if error is UnknownError:
+        assert "120" in str(told.value)
+
+
+async def test_commit_is_asked_for_until_it_is_answered() -> None:
+    """A lost answer is none: the coordinator says the same again."""
+    bench = Bench()
+    bench.broker.answers[requests.END_TXN] += [KafkaConnectionError("lost")] * 5
+    await bench.write(("orders", 0))
+    await bench.way.commit()
+
+    assert bench.broker.keys().count(requests.END_TXN) == 6
+
+
+async def test_what_may_be_committed_is_not_aborted() -> None:
+    """Who gave up waiting for the answer knows nothing; the next fence ends it, whatever it is."""
+    bench = Bench()
+    bench.broker.answers[requests.END_TXN] += [KafkaConnectionError("lost")] * 1_000
+    await bench.write(("orders", 0))
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.05):
+            await bench.way.commit()
+    asked = len(bench.broker.asked)
+    await bench.way.abort()
+
+    assert len(bench.broker.asked) == asked
+
+
+async def test_nothing_written_needs_no_end() -> None:
+    """As a transaction without records and offsets."""
+    bench = Bench()
+    await bench.way.begin()
+    await bench.way.write([], {}, "")
+    await bench.way.commit()
+    await bench.way.abort()
+
+    assert bench.broker.asked == []
+
+
+@pytest.mark.parametrize(("text", "expected"), [("", True), ("on", True), ("off", False)])
+def test_switch(monkeypatch: pytest.MonkeyPatch, text: str, expected: bool) -> None:
+    """Unless it is off it is used where it is offered."""
+    monkeypatch.setenv(feature.VARIABLE, text)
+
+    assert feature.wanted() is expected
+
+
+def test_switch_that_is_neither(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What somebody meant by it is not guessed."""
+    monkeypatch.setenv(feature.VARIABLE, "0")
+    with pytest.raises(ConfigurationError, match="RINGFENCE_TRANSACTIONS_V2 = '0' is neither on nor off"):
+        feature.wanted()
+
+
+def test_worker_does_not_start_with_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before it asks any broker."""
+    monkeypatch.setenv(feature.VARIABLE, "yes")
+    settings = validate({"kafka": {"bootstrap_servers": "127.0.0.1:1"}, "addresses": [{"name": "orders"}]})
+    with pytest.raises(ConfigurationError, match="neither on nor off"):
+        run(settings)
+
+
+# -- the bytes ------------------------------------------------------------------------------------------------
+
+
+def _bytes(*parts: bytes | str) -> bytes:
+    return b"".join(bytes.fromhex(each) if isinstance(each, str) else each for each in parts)
+
+
+def _requests() -> Iterator[tuple[Question, bytes]]:
+    who = Producer(0x0102030405060708, 9)
+    yield (
+        requests.produce("tx", 1_000, {("in", 1): b"abc", ("in", 2): b"", ("log", 0): b"z" * 200}),
+        _bytes(
+            "03", b"tx", "ffff 000003e8", "03",
+            "03", b"in", "03", "00000001 04", b"abc", "00", "00000002 01 00", "00",
+            "04", b"log", "02", "00000000 c901", b"z" * 200, "00", "00", "00",
+        ),
+    )  # fmt: skip
+    yield (
+        requests.commit_offsets("tx", "gr", who, {("in", 1): 7}),
+        _bytes(
+            "03", b"tx", "03", b"gr", "0102030405060708 0009", "ffffffff 01 00",
+            "02", "03", b"in", "02", "00000001 0000000000000007 ffffffff 01 00", "00", "00",
+        ),
+    )  # fmt: skip
+    yield (
+        requests.end("tx", who, commit=True),
+        _bytes("03", b"tx", "0102030405060708 0009 01 00"),
+    )
+    yield requests.api_versions("ab", "1"), _bytes("03", b"ab", "02", b"1", "00")
+
+
+def test_requests_as_the_protocol_has_them() -> None:
+    """Written by hand from Kafka's message definitions."""
+    for question, expected in _requests():
+        assert question.encode() == expected
+
+
+def test_header() -> None:
+    """Version 2: key, version, number, client, no tags."""
+    question = requests.end("tx", Producer(1, 2), commit=False)
+
+    assert question.build_request_header(3, "me").encode() == _bytes("001a 0005 00000003 0002", b"me", "00")
+
+
+def test_answers_as_the_protocol_has_them() -> None:
+    """Tagged fields, which brokers may add, are passed over."""
+
+    def read(question: Question, data: bytes) -> Any:
+        buffer = io.BytesIO(struct.pack(">i", 3) + data)
+        assert question.parse_response_header(buffer).correlation_id == 3
+        return question.RESPONSE_TYPE.decode(buffer)
+
+    (produce, _), (offsets, _), (end, _), (versions, _) = _requests()
+    written = _bytes(
+        "00", "02", "03", b"in", "03",
+        "00000001 0000 0000000000000064 ffffffffffffffff 0000000000000000 01 00 00",
+        "00000002 0033 ffffffffffffffff ffffffffffffffff ffffffffffffffff",
+        "02 00000000 03", b"no", "00", "04", b"bad", "01 00 02 aabb", "00",
+        "00000000 00",
+    )  # fmt: skip
+
+    assert read(produce, written) == {("in", 1): (0, 100), ("in", 2): (51, -1)}
+    assert read(
+        offsets, _bytes("00", "00000000", "02", "03", b"in", "02", "00000001 0010 00", "00", "00")
+    ) == {("in", 1): 16}
+    assert read(end, _bytes("01 00 01 ff", "00000000 0000 0000000000000005 0007 00")) == Ended(
+        0, Producer(5, 7)
+    )
+    features = _bytes(
+        "0000", "02", "0000 0003 000d 00", "00000000",
+        "02", "01 08 0000000000000001",
+        "02 17 02 14", b"transaction.version", "0002 0002 00",
+    )  # fmt: skip
+    assert read(versions, features) == {"transaction.version": 2}
+
+
+def test_brokers_without_it() -> None:
+    """A connection to one is not told what it does not know."""
+    question = requests.end("tx", Producer(1, 2), commit=True)
+
+    assert question.prepare({requests.END_TXN: (0, 5)}) is question
+    with pytest.raises(Exception, match="versions 0 to 4, not 5"):
+        question.prepare({requests.END_TXN: (0, 4)})

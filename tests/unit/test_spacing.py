@@ -1,0 +1,113 @@
+"""How long brokers are left alone, by what transactions take."""
+
+import random
+
+import pytest
+
+from app.worker.spacing import TOOK_FIRST_S, TOOK_MAX_S, TOOK_MIN_S, Spacing
+
+
+def _settled(target_s: float, took_s: float, rounds: int = 500) -> Spacing:
+    spacing = Spacing(target_s)
+    for _ in range(rounds):
+        spacing.took(took_s)
+    return spacing
+
+
+@pytest.mark.parametrize(("target_s", "took_s"), [(0.01, 0.004), (0.025, 0.01), (0.1, 0.02), (0.2, 0.02)])
+def test_half_of_the_messages_are_committed_in_time(target_s: float, took_s: float) -> None:
+    """They come at any moment of the wait, and then their transaction takes its time."""
+    spacing = _settled(target_s, took_s)
+    waits = random.Random(4)
+    took = sorted(waits.uniform(0, spacing.wait_s) + took_s for _ in range(10_000))
+
+    assert took[5_000] == pytest.approx(target_s, rel=0.1)
+    assert took[-1] < 2 * target_s
+
+
+@pytest.mark.parametrize("took_s", [0.01, 0.03, 0.3])
+def test_the_more_there_is_to_do_the_less_often(took_s: float) -> None:
+    """Where the target cannot be kept, haste would only make it worse: what waits together costs least."""
+    assert _settled(0.01, took_s).wait_s == pytest.approx(took_s / 2, rel=0.1)
+
+
+def test_what_health_shows() -> None:
+    """In milliseconds, as the target is set."""
+    assert Spacing(0.025).report() == {"latency_target_ms": 25.0, "batch_ms": 10.0, "fetch_wait_ms": 30.0}
+
+
+def test_nothing_is_known_at_first() -> None:
+    """A guess, that of a quiet machine."""
+    assert Spacing(0.1).took_s == TOOK_FIRST_S
+
+
+def test_one_that_took_a_minute() -> None:
+    """Because its output was refused: the next ones are not spaced by it."""
+    spacing = _settled(0.025, 0.01)
+    before = spacing.wait_s
+    spacing.took(60.0)
+
+    assert spacing.wait_s == pytest.approx(before, rel=0.1)
+
+
+def test_it_follows() -> None:
+    """Half a second of traffic in four lanes is enough to find that everything takes four times as long, or as short."""
+    spacing = _settled(0.025, 0.01)
+    for took_s in (0.04, 0.01):
+        for _ in range(40):
+            spacing.took(took_s)
+
+        assert spacing.took_s == pytest.approx(took_s, rel=0.15)
+
+
+def _lanes(spacing: Spacing, lanes: int, seconds: float = 20.0, share: float = 0.0) -> float:
+    """So many that are fetched together, a CPU millisecond each, beside ``share`` of a core: what they use of one in the end."""
+    cpu = now = 0.0
+    looks = []
+    while now < seconds:
+        work = lanes * 0.001
+        passed = max(spacing.wait_s + 0.003, work)
+        cpu, now = cpu + work + share * passed, now + passed
+        spacing.took(work / 2 + 0.006)
+        spacing.look(cpu, now)
+        looks.append((cpu, now))
+    half = looks[len(looks) // 2]
+    return (cpu - half[0]) / (now - half[1])
+
+
+@pytest.mark.parametrize("lanes", [1, 4, 16, 64])
+def test_many_lanes_leave_half_of_a_core(lanes: int) -> None:
+    """Few reach their target and use less; of many each has a batch so seldom that it is worth its transaction."""
+    spacing = Spacing(0.025)
+    used = _lanes(spacing, lanes)
+
+    assert used < 0.57
+    if lanes <= 4:
+        assert spacing.wait_s == pytest.approx(2 * (0.025 - spacing.took_s))
+
+
+@pytest.mark.parametrize(("target_s", "busy"), [(0.005, 0.9), (0.02, 0.625), (0.025, 0.5), (1.0, 0.5)])
+def test_who_wants_haste_may_use_more(target_s: float, busy: float) -> None:
+    """But never all: what answers its questions runs in the same process."""
+    spacing = Spacing(target_s)
+    used = _lanes(spacing, 16)
+
+    assert spacing.busy == pytest.approx(busy)
+    assert used < busy * 1.15
+
+
+def test_busy_with_something_else() -> None:
+    """What is to be done anyway is not done any sooner by waiting: it waits so long and no longer, and then no more."""
+    spacing = Spacing(0.025)
+    _lanes(spacing, 4, share=0.6)
+    most = spacing.wait_s
+    _lanes(spacing, 4, seconds=3.0)
+
+    assert most == pytest.approx(4 * 0.025 + spacing.took_s, rel=0.1)
+    assert spacing.wait_s == pytest.approx(2 * (0.025 - spacing.took_s))
+
+
+@pytest.mark.parametrize(("took_s", "bound"), [(0.0, TOOK_MIN_S), (100.0, TOOK_MAX_S)])
+def test_bounds(took_s: float, bound: float) -> None:
+    """However long it goes on: it finds back soon."""
+    assert _settled(0.025, took_s).took_s == bound
