@@ -13,6 +13,7 @@ from tests.mutants import (
     bugs_in_lanes,
     bugs_in_memory,
     bugs_in_moves,
+    bugs_in_nights,
     bugs_in_opening,
     bugs_in_reconciled_bridges,
     bugs_in_reconciled_transactions,
@@ -45,6 +46,7 @@ CATALOG: Final[tuple[Mutant, ...]] = (
     *bugs_in_repair.MUTANTS,
     *bugs_in_reconciled_transactions.MUTANTS,
     *bugs_in_reconciled_bridges.MUTANTS,
+    *bugs_in_nights.MUTANTS,
     *bugs_in_conventions.MUTANTS,
     *bugs_in_status.MUTANTS,
 )
