@@ -150,3 +150,20 @@ def test_what_spark_is_told(ivy: Path, tmp_path: Path) -> None:
     assert told.get("spark.driver.extraClassPath") == _quick(ivy).class_path
     assert options.split()[0] == f"-XX:SharedArchiveFile={archive}"
     assert "-XX:+UseSerialGC" in options
+
+
+@pytest.mark.parametrize(
+    ("records", "expected"),
+    [
+        (2, {"-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"}),
+        (2_000_000, {"-XX:TieredStopAtLevel=1", "-XX:+UseParallelGC"}),
+        (20_000_000, {"-XX:+UseParallelGC"}),
+    ],
+)
+def test_java_is_set_up_for_what_is_read(tmp_path: Path, records: int, expected: set[str]) -> None:
+    """The second compiler where it saves more than it takes; plans are compiled where there are some records."""
+    environ = {"SPARK_CONF_DIR": str(tmp_path / "none")}
+    told = configured("local[*]", submitted=False, environ=environ, records=records)
+
+    assert set((told.get("spark.driver.extraJavaOptions") or "").split()) == expected
+    assert (told.get("spark.sql.codegen.wholeStage") is None) == (records > 2)
