@@ -200,11 +200,11 @@ class _Watch(threading.Thread):
 
 def show(runs: Sequence[Run], console: Console) -> None:
     """Print a row a size."""
-    table = Table("input records", "seconds", "records/s", "CPU s / million", "peak RSS, MiB")
+    table = Table("input records", "seconds", "records/s", "CPU s", "CPU s / million", "peak RSS, MiB")
     for each in runs:
         table.add_row(
             f"{each.records:,}", f"{each.seconds:.1f}", f"{each.rate:,.0f}",
-            f"{each.cpu_s / each.records * 1e6:.1f}", f"{each.peak_rss_bytes / 2**20:,.0f}",
+            f"{each.cpu_s:.1f}", f"{each.cpu_s / each.records * 1e6:,.1f}", f"{each.peak_rss_bytes / 2**20:,.0f}",
         )  # fmt: skip
     console.print(table)
 

@@ -32,7 +32,7 @@ def find(environ: Mapping[str, str] = os.environ, *, of: str = "Kafka", home_onl
     Raises:
         PrerequisiteError: none was found, or it is too old; says what was found and what to install.
     """
-    java, home = _candidate(environ), environ.get("JAVA_HOME")
+    java, home = candidate(environ), environ.get("JAVA_HOME")
     if home and home_only and (java is None or java.parent.parent != Path(home)):
         raise PrerequisiteError(
             f"JAVA_HOME={home} has no bin/java that can be run, and {of} looks for no other: set it to the folder of a Java "
@@ -68,7 +68,8 @@ def feature_version(text: str) -> int | None:
     return int(numbers[1]) if numbers else None
 
 
-def _candidate(environ: Mapping[str, str]) -> Path | None:
+def candidate(environ: Mapping[str, str]) -> Path | None:
+    """As :func:`find` has it, unproved; None = there is none."""
     home = environ.get("JAVA_HOME")
     if home and os.access(Path(home) / "bin" / "java", os.X_OK):
         return Path(home) / "bin" / "java"

@@ -95,7 +95,7 @@ def _run(settings: Settings, options: Options, stop: Stop) -> int:
             out = proved(LocalFiles(options.out))
         if ready is None and night is None:
             Admin(settings.kafka, settings.app.id).connect()  # who does not get in need not wait for Spark
-        spark = held.enter_context(session(master, stop, records=ready.records if ready else FEW))
+        spark = held.enter_context(session(master, stop, records=ready.records(settings) if ready else FEW))
         try:
             if ready is None:
                 files = opened(spark, folder)
@@ -123,10 +123,13 @@ class Ready:
     nights: Nights
     survey: Survey
 
-    @property
-    def records(self) -> int:
-        """How many may be read at most."""
-        return self.survey.records + kept_ids.count(self.nights, self.nights.last)
+    def records(self, settings: Settings) -> int:
+        """How many this night reads at most: of logs that keep weeks it is what came since the last one, and the IDs of those before."""
+        base, cuts = begin(settings, self.nights, self.survey)
+        beyond = cut.backlog([each.input for each in cuts.values()], self.survey.stable)
+        small = {**beyond, "": self.survey.journal}
+        behind = sum(end - start for spans in small.values() for start, end in spans.values())
+        return _records(cuts) + behind + kept_ids.count(self.nights, base)
 
 
 def _ready(settings: Settings, folder: str, held: contextlib.ExitStack) -> Ready:

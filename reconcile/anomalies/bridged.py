@@ -14,6 +14,8 @@ from reconcile.spark.hops import MALFORMED
 from reconcile.spark.schemas import ACCEPTED, ANOMALIES
 
 _HOP: Final = ["address", "hop_source", "hop_offset"]
+UNREAD: Final = f"{ONCE} and hop_source = '{MALFORMED}' and fate = {ACCEPTED}"
+"""Of the evidence: what :func:`unread` names."""
 
 
 def again(followed: DataFrame, promised: Column) -> DataFrame:
@@ -152,7 +154,7 @@ def others(found: DataFrame, of_hops: DataFrame) -> DataFrame:
 def unread(evidence: DataFrame) -> DataFrame:
     """PHANTOM: accepted, though what it says of its hop cannot be read. It belongs into quarantine."""
     return rows(
-        evidence.where(f"{ONCE} and hop_source = '{MALFORMED}' and fate = {ACCEPTED}"),
+        evidence.where(UNREAD),
         Anomaly.PHANTOM,
         F.lit("its input came over a bridge, and its hop cannot be read: it belongs into quarantine"),
     )

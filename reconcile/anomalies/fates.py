@@ -1,16 +1,26 @@
 """DOUBLED, PHANTOM, CORRUPTED: what one input, or one output without an input, shows by itself."""
 
+from typing import Final
+
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
 
 from reconcile.anomalies.name import Anomaly, rows
 from reconcile.spark.schemas import ACCEPTED, DIVERTED, FORWARDED
 
+_CHANGED: Final = {
+    each: f"{each}_changed" for each in ("key", "value", "headers", "timestamp", "address", "parts")
+}
+# Which rows of the evidence are looked at here.
+SECOND: Final = "has_input and nth = 2"
+STRAY: Final = f"not has_input and not waiting and fate != {FORWARDED}"
+CHANGED: Final = " or ".join(_CHANGED.values())
+
 
 def doubled(evidence: DataFrame) -> DataFrame:
     """An input with a second output: one row an input, however many there are."""
     return rows(
-        evidence.where("has_input and nth = 2"),
+        evidence.where(SECOND),
         Anomaly.DOUBLED,
         F.when(F.col("fate") == ACCEPTED, F.lit("accepted again")).otherwise(
             F.lit("accepted, and of another fate")
@@ -64,14 +74,11 @@ def beyond_memory(evidence: DataFrame, spans: DataFrame) -> DataFrame:
 
 def corrupted(evidence: DataFrame) -> DataFrame:
     """An output that is not what its input promises."""
-    changed = {
-        each: f"{each}_changed" for each in ("key", "value", "headers", "timestamp", "address", "parts")
-    }
-    found = evidence.where(" or ".join(changed.values()))
-    what = F.concat_ws(", ", *(F.when(F.col(flag), F.lit(name)) for name, flag in changed.items()))
+    found = evidence.where(CHANGED)
+    what = F.concat_ws(", ", *(F.when(F.col(flag), F.lit(name)) for name, flag in _CHANGED.items()))
     return rows(found, Anomaly.CORRUPTED, F.concat(what, F.lit(" not as in the input")))
 
 
 def _without_input(evidence: DataFrame, spans: DataFrame) -> DataFrame:
-    strays = evidence.where(~F.col("has_input") & ~F.col("waiting") & (F.col("fate") != FORWARDED))
+    strays = evidence.where(STRAY)
     return strays.join(F.broadcast(spans), on=["address", "partition"], how="left")

@@ -1,5 +1,7 @@
 """LOST, WRONG-VERDICT, and GAP in their place: inputs that are not accepted, and duplicates of nothing."""
 
+from typing import Final
+
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
 
@@ -8,10 +10,14 @@ from reconcile.night.evidence import ONCE
 from reconcile.spark.hops import MALFORMED
 from reconcile.spark.schemas import DIVERTED
 
+# Which rows of the evidence are looked at here, beside orphans.
+UNMATCHED: Final = "has_input and part_number = 0 and fate is null and not waiting"
+SAID_TO_REPEAT: Final = f"{ONCE} and fate = {DIVERTED}"
+
 
 def unmatched(evidence: DataFrame) -> DataFrame:
     """Inputs of which no output tells, and which are not on their way."""
-    return evidence.where("has_input and part_number = 0 and fate is null and not waiting")
+    return evidence.where(UNMATCHED)
 
 
 def lost(missing: DataFrame, orphans: DataFrame, rules: DataFrame) -> DataFrame:
@@ -61,7 +67,7 @@ def wrong_verdict(orphans: DataFrame, evidence: DataFrame, rules: DataFrame) -> 
     """
     rule = F.broadcast(rules)
     by_hop = F.col("resent")
-    others = evidence.where(f"{ONCE} and fate = {DIVERTED}").join(rule, on="address", how="inner")
+    others = evidence.where(SAID_TO_REPEAT).join(rule, on="address", how="inner")
     others = others.where((~by_hop & (F.col("ids") == 0)) | (by_hop & ~F.col("detects")))
     diverted = orphans.where(F.col("fate") == DIVERTED).join(rule, on="address", how="inner")
     found = diverted.unionByName(others)

@@ -5,8 +5,13 @@ from typing import Final
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
 
-from reconcile.night.evidence import PLACE, RECORD
+from reconcile.night.evidence import FIRST, PLACE, RECORD
+from reconcile.spark.schemas import DIVERTED
 
+REPEATING: Final = (
+    f"{FIRST} and id is not null and not resent and ((whole is null and not waiting) or whole = {DIVERTED})"
+)
+"""Of the evidence: what is not accepted, and may be a duplicate by its ID."""
 _WAY: Final = ["address", "lane", "way"]
 _OURS: Final = ("max_age_ms", "largest", "emptied", "in_force")
 

@@ -108,11 +108,6 @@ class Survey:
             },
         )  # fmt: skip
 
-    @property
-    def records(self) -> int:
-        """How many may be read at most, markers of transactions included."""
-        return sum(end - self.starts[place] for place, end in self.ends.items())
-
     def cuts(
         self, addresses: Sequence[AddressSettings], positions: Mapping[str, Position]
     ) -> dict[str, AddressCut]:

@@ -8,7 +8,7 @@ from pyspark.sql import Column, DataFrame, Row
 from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
 
 from reconcile.anomalies.name import Anomaly
-from reconcile.night import journal
+from reconcile.night import journal, suspects
 from reconcile.night.distributions import LONG_MS, without_strays
 from reconcile.night.evidence import ONCE
 from reconcile.night.frames import Frames
@@ -39,6 +39,8 @@ class Judgement:
     times: dict[str, tuple[int, int]] = field(default_factory=dict)
     """Address → the first and the last timestamp of its inputs, ms, without those that are far from most; missing = there
     are none."""
+    suspects: dict[str, int] = field(default_factory=dict)
+    """As :mod:`reconcile.night.suspects` names them: how many rows an anomaly has to look at."""
     numbers: list[Row] = field(default_factory=list)
     """:data:`reconcile.spark.schemas.NUMBERS` of all that :mod:`reconcile.night.distributions` makes."""
     findings: list[Row] = field(default_factory=list)
@@ -98,6 +100,7 @@ def count(
         F.sum(F.when(once, F.coalesce("parts", F.lit(0))).otherwise(0)).alias(COUNTED[-1]),
         F.sum(F.when(accepted, F.col("ids")).otherwise(0)).alias("ids"),
         F.sum(F.when(accepted & since, F.col("ids")).otherwise(0)).alias("since"),
+        *suspects.counted(),
         F.min(dated).alias("first"),
         F.max(dated).alias("last"),
     )
@@ -106,6 +109,7 @@ def count(
     found.accepted, found.emptied = {name: {} for name in names}, {name: {} for name in names}
     found.lanes = {name: {} for name in names}
     newest: LaneCounts = {name: {} for name in names}
+    found.suspects = suspects.none()
     for row in lanes.collect():
         name = names[row["address"]]
         _note(row, name, found)
@@ -145,6 +149,8 @@ def _note(row: Row, name: str, found: Judgement) -> None:
     """What was counted in one lane."""
     for each in COUNTED:
         found.counts[name][each] += row[each]
+    for each, n in suspects.of_row(row).items():
+        found.suspects[each] += n
     lane = row["lane"]
     if lane is None:  # outputs that name no input
         return

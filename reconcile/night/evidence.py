@@ -17,6 +17,8 @@ FIRST = "has_input and (nth is null or nth = 1)"
 """Of the evidence, each record and each part once."""
 ONCE = f"{FIRST} and part_number = 0"
 """Of the evidence, each input record once."""
+WITHOUT_INPUT = "not has_input"
+"""Of the evidence, what only outputs, or the forward topic, tell of."""
 _OF_OUTPUTS = ["nth", *(each for each in OUTPUTS.names if each not in PLACE)]
 
 
@@ -174,9 +176,7 @@ def carried_outputs(ahead: DataFrame) -> DataFrame:
 
 def ahead(evidence: DataFrame, spans: DataFrame) -> DataFrame:
     """Evidence on inputs beyond the cut, and outputs of those that wait: the next night judges them."""
-    strays = evidence.where("not has_input").join(
-        F.broadcast(spans), on=["address", "partition"], how="inner"
-    )
+    strays = evidence.where(WITHOUT_INPUT).join(F.broadcast(spans), on=["address", "partition"], how="inner")
     return strays.where("waiting or (offset >= cut and offset < end)").drop(
         *(each for each in spans.columns if each not in PLACE)
     )

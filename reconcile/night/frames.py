@@ -24,6 +24,7 @@ from reconcile.spark.schemas import (
     EVIDENCE,
     FORWARD_COMMITTED,
     FORWARDS,
+    GAPS,
     HOPS,
     IDS,
     INPUTS,
@@ -263,6 +264,21 @@ class Frames(Sources):
         )
 
     # -- small ones ----------------------------------------------------------------------------------------------------
+
+    def gaps(self) -> DataFrame:
+        """:data:`reconcile.spark.schemas.GAPS`: evidence that is gone, a row a stretch of a partition."""
+        found = [
+            (
+                number,
+                each.topic,
+                each.partition,
+                each.begin,
+                f"offsets {each.begin} to {each.end}: {each.why}",
+            )
+            for number, address in enumerate(self.addresses)
+            for each in self.cuts[address.name].lost
+        ]
+        return small(self.spark, found, GAPS)
 
     def spans(self) -> DataFrame:
         """:data:`reconcile.spark.schemas.SPANS`."""

@@ -5,22 +5,21 @@ from dataclasses import dataclass
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
+from pyspark.sql.types import StructType
 
 from reconcile.anomalies import bridged, fates, lost, order, originals, repeated, torn
 from reconcile.anomalies.name import Anomaly, doubted, rows
-from reconcile.night import counting, distributions, hops, journal, resends, units
+from reconcile.night import counting, distributions, hops, journal, recurring, resends, suspects, units
 from reconcile.night import evidence as ev
 from reconcile.night import rules as kept_rules
 from reconcile.night.counting import Judgement
-from reconcile.night.evidence import FIRST
 from reconcile.night.frames import Frames
 from reconcile.night.nights import SCRATCH, Night, added, ids_folder, results_folder
 from reconcile.page.figures import FINDINGS_MAX
 from reconcile.spark.files import Files
 from reconcile.spark.read import Ranges, concatenated
-from reconcile.spark.schemas import DIVERTED, EVIDENCE, GAPS, IDS
+from reconcile.spark.schemas import EVIDENCE, IDS
 from reconcile.spark.session import FEW
-from reconcile.spark.small import small
 
 Say = Callable[[str], None]
 STEPS = (
@@ -60,7 +59,7 @@ class Judge:
         found = Judgement()
         self.say(STEPS[0])
         events, grown = journal.of_growth(events)
-        evidence, followed = self._with_hops(self._evidence(base), base, events)
+        evidence, followed = self._evidence(base, events)
         events = journal.of_rings(events)
         self.say(STEPS[1])
         told = journal.told(events)
@@ -72,25 +71,42 @@ class Judge:
         self.say(STEPS[2])
         started = self._started(chain)
         ids = self._ids(evidence, chain, detects, started, found)
-        several = self._repeated(ids)
+        others = evidence.where(originals.REPEATING) if found.suspects[suspects.REPEATING] else None
+        several_times = recurring.digests(ids, others, self.number)
+        many = found.total("input") + sum(each.inputs for each in chain) >= FEW
+        met = recurring.looked_for(several_times, self._scratch, many=many)
+        those = recurring.among(ids, met.digests, met.number)
+        those = self._scratch("recurring_ids", those) if met.number else ids.where(F.lit(False))
+        several = self._repeated(those) if met.again else None
         self.say(STEPS[3])
         sizes = journal.largest(addresses, told, chain)
         rules = self.frames.rules(kept_rules.of(addresses, cuts, base, self.number, sizes, detects, complete))
         doubts = kept_rules.doubts(addresses, cuts, base)
-        orphans = self._orphans(evidence, ids, rules, events, grown)
+        orphans = self._orphans(evidence, those, ids, rules, events, grown, found)
         # One after the other: each plan stays small, and each gets all of the memory.
         promised = resends.by_lane(kept_rules.promised(addresses, cuts, chain))
         again = self._again(followed, promised)
-        for each in self._anomalies(
+        frames = self._anomalies(
             evidence, ids, orphans, several, events, rules, chain, found, again, promised
-        ):
-            self._write(self.frames.topics_named(doubted(each, doubts)), "anomalies", "append")
-        counting.count_anomalies(self._read("anomalies"), found)
+        )
+        if found.total("input") < FEW:
+            frames = [concatenated(frames)]
+        for each in frames:
+            named = self.frames.topics_named(doubted(each, doubts))
+            self._write(named, "anomalies", "append")
+        written = self._read("anomalies", named.schema)
+        counting.count_anomalies(written, found)
         self.say(STEPS[4])
         self._resends(
-            evidence, chain, journal.capacities(self.frames.addresses, told, chain), started, found, several
+            evidence,
+            chain,
+            journal.capacities(self.frames.addresses, told, chain),
+            started,
+            found,
+            met,
+            those,
         )
-        self._measure(evidence, orphans, found)
+        self._measure(evidence, orphans, written, found)
         self.say(STEPS[5])
         self._hand_on(evidence, found)
         if followed is not None:
@@ -100,8 +116,8 @@ class Judge:
 
     # -- evidence --------------------------------------------------------------------------------------------------
 
-    def _evidence(self, base: Night | None) -> DataFrame:
-        """Matched once, kept in files: what is judged later reads the columns that it needs."""
+    def _evidence(self, base: Night | None, events: DataFrame | None) -> tuple[DataFrame, DataFrame | None]:
+        """Matched once, kept in files: what is judged later reads the columns that it needs; and :meth:`_with_hops`."""
         ahead = self.frames.ahead(base)
         matched = ev.attribute(
             self.frames.inputs(base),
@@ -109,25 +125,27 @@ class Judge:
             self.frames.outputs(ahead),
             self.frames.forward_committed(),
         )
-        return self._with_units(self._scratch("evidence", matched))
+        evidence = self._scratch("evidence", matched)
+        of_units, of_hops = (F.count_if(F.expr(each)) for each in (units.OF_UNITS, hops.OF_HOPS))
+        [(envelopes, bridged_ones)] = evidence.agg(of_units, of_hops).collect()
+        if envelopes:
+            evidence = self._with_units(evidence)
+        return self._with_hops(evidence, base, events, there=bridged_ones > 0)
 
     def _with_units(self, matched: DataFrame) -> DataFrame:
-        """The evidence, in which envelopes and their parts know of one another; where there are none it is as it was matched."""
+        """The evidence, in which envelopes and their parts know of one another."""
         envelopes = matched.where(units.OF_UNITS)
-        if envelopes.isEmpty():
-            return matched
         joined = self._scratch("units", units.joined(envelopes).unionByName(units.as_plain(matched)))
         return matched.where(f"not ({units.OF_UNITS})").unionByName(joined)
 
     def _with_hops(
-        self, evidence: DataFrame, base: Night | None, events: DataFrame | None
+        self, evidence: DataFrame, base: Night | None, events: DataFrame | None, *, there: bool
     ) -> tuple[DataFrame, DataFrame | None]:
         """The evidence, in which what came over bridges is told apart by what its lane knew of hops; and that, where there are any."""
-        bridged_ones = evidence.where(hops.OF_HOPS)
         kept = self.frames.hops(base)
-        if kept is None and bridged_ones.isEmpty():
+        if kept is None and not there:
             return evidence, None
-        followed = self._scratch("hops", hops.followed(bridged_ones, kept, events))
+        followed = self._scratch("hops", hops.followed(evidence.where(hops.OF_HOPS), kept, events))
         others = evidence.where(~F.coalesce(F.expr(hops.OF_HOPS), F.lit(False)))
         return others.unionByName(hops.evidence_of(followed)), followed
 
@@ -169,24 +187,25 @@ class Judge:
     def _orphans(
         self,
         evidence: DataFrame,
+        those: DataFrame,
         ids: DataFrame,
         rules: DataFrame,
         events: DataFrame | None,
         grown: DataFrame | None,
+        found: Judgement,
     ) -> DataFrame:
-        """What is not accepted, and a duplicate of nothing."""
-        candidates = evidence.where(
-            f"{FIRST} and id is not null and not resent and ((whole is null and not waiting) or whole = {DIVERTED})"
+        """What is not accepted, and a duplicate of nothing; ``those``: of the IDs those that are there several times."""
+        if not found.suspects[suspects.REPEATING]:
+            return evidence.where(F.lit(False))
+        candidates = evidence.where(originals.REPEATING)
+        heirs = originals.with_heirs(those, grown)
+        alone = self._scratch(
+            "without_original", originals.without_original(candidates, heirs, rules, events, self.number)
         )
-        found = originals.without_original(
-            candidates, originals.with_heirs(ids, grown), rules, events, self.number
-        )
-        found = self._scratch("without_original", found)
-        if found.isEmpty():
-            return found.select(*EVIDENCE.names)
-        orphans = originals.orphans(found, originals.with_heirs(ids, grown), events, self.number).select(
-            *EVIDENCE.names
-        )
+        if alone.isEmpty():
+            return alone.select(*EVIDENCE.names)
+        every = originals.with_heirs(ids, grown)
+        orphans = originals.orphans(alone, every, events, self.number).select(*EVIDENCE.names)
         return self._scratch("orphans", originals.of_units(orphans))
 
     def _anomalies(
@@ -203,25 +222,29 @@ class Judge:
         promised: Column,
     ) -> list[DataFrame]:
         spans = self.frames.spans()
-        missing = lost.unmatched(evidence)
-        looked_at = [
-            self._gaps(),
-            fates.doubled(evidence),
-            fates.doubled_later(evidence, spans),
-            fates.phantom(evidence, spans),
-            fates.beyond_memory(evidence, spans),
-            fates.corrupted(evidence),
-            bridged.unread(evidence),
-        ]
+        there = found.suspects
+        looked_at = [rows(self.frames.gaps(), Anomaly.GAP, F.col("text"))]
+        if there[suspects.SECOND]:
+            looked_at.append(fates.doubled(evidence))
+        if there[suspects.STRAY]:
+            looked_at.append(fates.doubled_later(evidence, spans))
+            looked_at.append(fates.phantom(evidence, spans))
+            looked_at.append(fates.beyond_memory(evidence, spans))
+        if there[suspects.CHANGED]:
+            looked_at.append(fates.corrupted(evidence))
+        if there[suspects.UNREAD]:
+            looked_at.append(bridged.unread(evidence))
         transactions = found.total("parts") > 0
         if transactions:
             topics = [each.accepted_topic for each in self.frames.addresses]
             looked_at.append(torn.torn(evidence, rules, topics))
-        frames = [
-            concatenated(looked_at),
-            concatenated([lost.lost(missing, orphans, rules), lost.wrong_verdict(orphans, evidence, rules)]),
-            order.reordered(evidence, transactions=transactions),
-        ]
+        verdicts = []
+        if there[suspects.UNMATCHED]:
+            verdicts.append(lost.lost(lost.unmatched(evidence), orphans, rules))
+        if there[suspects.SAID_TO_REPEAT] or there[suspects.REPEATING]:
+            verdicts.append(lost.wrong_verdict(orphans, evidence, rules))
+        frames = [concatenated(each) for each in (looked_at, verdicts) if each]
+        frames.append(order.reordered(evidence, transactions=transactions))
         base = chain[0] if chain else None
         if self.frames.carries(base):
             left = self.frames.left(base)
@@ -247,21 +270,6 @@ class Judge:
         found = [bridged.forgotten(again, followed), bridged.apart(again, followed)]
         return self._scratch("hops_found", concatenated(found))
 
-    def _gaps(self) -> DataFrame:
-        """Evidence that is gone, a row a stretch of a partition."""
-        found = [
-            (
-                number,
-                each.topic,
-                each.partition,
-                each.begin,
-                f"offsets {each.begin} to {each.end}: {each.why}",
-            )
-            for number, address in enumerate(self.frames.addresses)
-            for each in self.frames.cuts[address.name].lost
-        ]
-        return rows(small(self.spark, found, GAPS), Anomaly.GAP, F.col("text"))
-
     # -- resends, and what the page shows ----------------------------------------------------------------------------
 
     def _resends(
@@ -271,14 +279,12 @@ class Judge:
         capacities: Sequence[int],
         started: Column,
         found: Judgement,
-        several: DataFrame | None,
+        met: recurring.Recurring,
+        those: DataFrame,
     ) -> None:
         """How far apart they are; nothing is done where there can be none."""
-        repeating = found.total("diverted") + found.total("dropped")
-        repeating += found.total("parts") if repeating else 0  # of what is ignored all IDs are looked at
-        repeating += 0 if several is None else several.count()
         on = [number for number, each in enumerate(capacities) if each]
-        if not on or not repeating:
+        if not on or not met.number:
             return
         ages = [round(each.id_max_age * 1000) for each in self.frames.addresses]
         count = found.total("input") + found.total("parts")
@@ -286,8 +292,8 @@ class Judge:
         tonight = resends.placed(seen, started, self._forwarded(found))
         before = sum(n for night in chain for lanes in night.accepted.values() for n in lanes.values())
         of_ids = narrow(
-            resends.chosen(
-                resends.beside(tonight, self.frames.ids(chain)), resends.repeating(seen, several), repeating
+            resends.beside(
+                recurring.among(tonight, met.digests, met.number), those.where(F.col("night") != self.number)
             ),
             count + before,
         )
@@ -295,7 +301,7 @@ class Judge:
         apart = resends.distances(of_ids, by_address(ages), by_address(capacities))
         self._write(self.frames.named(resends.counted(apart)), "resends")
 
-    def _measure(self, evidence: DataFrame, orphans: DataFrame, found: Judgement) -> None:
+    def _measure(self, evidence: DataFrame, orphans: DataFrame, written: DataFrame, found: Judgement) -> None:
         """Everything that the advice and the page need, in one job; and the anomalies that are named, if there are any."""
         frames = []
         if found.total("input"):
@@ -320,13 +326,15 @@ class Judge:
         if frames:
             found.numbers = concatenated(frames).collect()
         if any(count for each in found.anomalies.values() for count in each.values()):
-            found.findings = distributions.first_of(self._read("anomalies"), FINDINGS_MAX).collect()
+            found.findings = distributions.first_of(written, FINDINGS_MAX).collect()
 
     # -- for the next night ----------------------------------------------------------------------------------------
 
     def _hand_on(self, evidence: DataFrame, found: Judgement) -> None:
         if found.total("waiting"):
             self._write(self.frames.named(ev.carried_inputs(evidence)), "inputs")
+        if not found.suspects[suspects.ALONE]:
+            return
         ahead = ev.ahead(evidence, self.frames.spans()).select(*EVIDENCE.names)
         if not ahead.isEmpty():
             self._write(self.frames.named(ahead), "ahead")
@@ -334,8 +342,8 @@ class Judge:
     def _write(self, frame: DataFrame, name: str, mode: str = "overwrite") -> None:
         frame.write.mode(mode).parquet(self.files.at(results_folder(self.number), name))
 
-    def _read(self, name: str) -> DataFrame:
-        return self.spark.read.parquet(self.files.at(results_folder(self.number), name))
+    def _read(self, name: str, schema: StructType) -> DataFrame:
+        return self.spark.read.schema(schema).parquet(self.files.at(results_folder(self.number), name))
 
 
 def narrow(frame: DataFrame, rows: int) -> DataFrame:

@@ -11,7 +11,6 @@ for a ring, as long as outputs are in order.
 """
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import Final
 
 from pyspark.sql import Column, DataFrame, Window, WindowSpec
 from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
@@ -23,8 +22,6 @@ from reconcile.spark.schemas import ACCEPTED, DIVERTED, RESENDS
 _LANE = ["address", "lane"]
 _ID = ["address", "id_address", "id"]
 _PLACED = ["lane", *_ID, "timestamp", "accepted", "earliest", "latest"]
-SENT_MAX: Final = 1_000_000
-"""So many digests are sent to all tasks; more are shuffled."""
 
 
 def seen(evidence: DataFrame, detects: Collection[int], dropping: Collection[int]) -> DataFrame:
@@ -114,34 +111,6 @@ def _witnessed(counted: DataFrame) -> DataFrame:
 
 def _before(window: WindowSpec) -> WindowSpec:
     return window.rowsBetween(Window.unboundedPreceding, -1)
-
-
-def repeating(seen: DataFrame, several: DataFrame | None) -> DataFrame:
-    """Digests of the IDs that have resends, and perhaps of a few others.
-
-    Args:
-        seen: As :func:`seen` has them.
-        several: All rows of the IDs that were accepted several times; None = there are none.
-    """
-    digest = _digest().alias("digest")
-    found = seen.where(~F.col("accepted")).select(digest)
-    return found if several is None else found.unionByName(several.select(digest))
-
-
-def chosen(rows: DataFrame, repeating: DataFrame, count: int) -> DataFrame:
-    """Only the rows of these IDs: most IDs come once, and would be shuffled and sorted for nothing.
-
-    Args:
-        rows: address, id_address, id, and more.
-        repeating: As :func:`repeating` has them.
-        count: How many they are at most.
-    """
-    few = F.broadcast(repeating) if count <= SENT_MAX else repeating.hint("shuffle_hash")
-    return rows.withColumn("digest", _digest()).join(few, on="digest", how="left_semi").drop("digest")
-
-
-def _digest() -> Column:
-    return F.xxhash64(*_ID)
 
 
 def beside(tonight: DataFrame, earlier: DataFrame) -> DataFrame:

@@ -21,11 +21,14 @@ _LOOK_EVERY_S: Final = 0.5
 
 @contextlib.contextmanager
 def progress(spark: SparkSession, steps: int, console: Console) -> Iterator[Callable[[str], None]]:
-    """A bar with a step's name; within a step it follows the tasks of the stages under way.
+    """A bar with a step's name; within a step it follows the tasks of the stages under way. Nothing is shown but on a terminal.
 
     Yields:
         A function that says which step begins.
     """
+    if not console.is_terminal:
+        yield lambda _: None
+        return
     shown = Progress(
         TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn(), console=console, transient=True,
         disable=not console.is_terminal,

@@ -62,13 +62,21 @@ def opened(records: DataFrame, own: Column, others: Column) -> DataFrame:
 
 def is_envelope() -> Column:
     """Whether a record's value lists the parts of a transaction."""
-    return F.exists("headers", lambda each: each["key"] == wire.HEADER_TRANSACTION)
+    return has(wire.HEADER_TRANSACTION)
+
+
+def has(name: str) -> Column:
+    """Whether a record has a header of that name."""
+    return F.array_contains(F.col("headers")["key"], name)
 
 
 def last(headers: Column | str, name: str) -> Column:
     """The value of a header; of repeats the last, as in Kafka. Null = missing or null."""
-    found = F.filter(headers, lambda each: each["key"] == name)
-    return F.try_element_at(found, F.lit(-1))["value"]
+    all_of_them = F.col(headers) if isinstance(headers, str) else headers
+    # Compiled, as functions of arrays are and those that take one of their own are not: 0 = there is none, and nothing stands there.
+    names = all_of_them["key"]
+    from_behind = F.array_position(F.reverse(names), F.lit(name)).cast("int")
+    return F.get(all_of_them["value"], F.size(names) - from_behind)
 
 
 def _read(own: Column) -> Column:

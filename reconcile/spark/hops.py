@@ -8,7 +8,7 @@ from typing import Final
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
 
-from reconcile.spark.envelopes import last
+from reconcile.spark.envelopes import has, last
 from ringfence_kafka import wire
 
 MALFORMED: Final = ""
@@ -30,10 +30,9 @@ def with_hops(records: DataFrame) -> DataFrame:
     Of what came over no bridge all are null, but ``ids_ignored``. Of a hop that cannot be read ``hop_source`` is
     :data:`MALFORMED`, and its own ID does not count.
     """
-    # Few records have headers of ours, and those have few.
-    ours = records.withColumn("ours", _ours())
-    hop = F.when(_has("ours", wire.HEADER_HOP), _hop())
-    read = ours.withColumn("hop", hop)
+    # Few records came over a bridge.
+    over = has(wire.HEADER_HOP)
+    read = records.withColumn("ours", F.when(over, _ours())).withColumn("hop", F.when(over, _hop()))
     there = F.col("hop").isNotNull()
     ignored = last("ours", wire.HEADER_USER_IDS).isNotNull() | (F.col("hop.source") == MALFORMED)
     return read.select(
@@ -49,9 +48,11 @@ def with_hops(records: DataFrame) -> DataFrame:
 def left_behind() -> Column:
     """Of an accepted record: a digest of the headers of bridges that it still has. Only the members that it passed may stand there."""
     kept = F.filter(
-        _ours(), lambda each: (each["key"] == wire.HEADER_HOPS) | each["key"].startswith(_OF_BRIDGES)
+        "headers", lambda each: (each["key"] == wire.HEADER_HOPS) | each["key"].startswith(_OF_BRIDGES)
     )
-    return _digest(kept)  # fmt: skip
+    names = F.array_join(F.col("headers")["key"], " ")
+    perhaps = names.contains(wire.HEADER_HOPS) | names.contains(_OF_BRIDGES)
+    return F.when(perhaps, _digest(kept))
 
 
 def _ours() -> Column:

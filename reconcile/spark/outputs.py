@@ -6,6 +6,7 @@ from typing import Final, NamedTuple
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
 
+from reconcile.spark.envelopes import has
 from reconcile.spark.hops import left_behind
 from reconcile.spark.read import address_of, header, headers_digest, place, topic_of
 from reconcile.spark.schemas import ACCEPTED, DIVERTED, QUARANTINED
@@ -32,8 +33,7 @@ def accepted(
 
     A part may come from an input of another address; ``sources``: topic → those.
     """
-    own = F.exists("headers", lambda each: each["key"] == wire.HEADER_KEY)
-    key = F.when(own, header(wire.HEADER_KEY)).otherwise(F.col("key"))
+    key = F.when(has(wire.HEADER_KEY), header(wire.HEADER_KEY)).otherwise(F.col("key"))
     return _outputs(records, input_topics, numbers, ACCEPTED, key, sources)
 
 

@@ -12,6 +12,8 @@ from ringfence_kafka import wire
 from ringfence_kafka.config.settings import AddressSettings
 
 RECORDS_A_TASK: Final = 1_000_000
+HEADERS_FEW: Final = 4
+"""Most records have no more headers."""
 ID_BYTES_MAX: Final = 256
 """An audit keeps longer IDs as digests."""
 Ranges = Mapping[str, Mapping[int, tuple[int, int]]]
@@ -229,21 +231,42 @@ def _group(dialect: Dialect) -> Column:
 
 
 def headers_digest() -> Column:
-    """Of the user's headers, in order, repeats and nulls included; Ringfence's own are left out."""
-    users = F.filter("headers", lambda each: ~each["key"].startswith(wire.RESERVED_PREFIX))
+    """Of the user's headers, in order, repeats and nulls included; Ringfence's own are left out.
+
+    A digest of an array is that of what it holds, one after the other, and skips nulls: of few headers it is taken without making
+    an array, which is compiled.
+    """
+    users = F.filter("headers", _is_users)
     # A digest skips nulls, so that it is told where they are.
-    return F.xxhash64(
+    of_many = F.xxhash64(
         F.transform(users, lambda each: F.struct(each["key"], each["value"].isNull(), each["value"]))
     )
+    told = []
+    for number in range(HEADERS_FEW):
+        each = F.get(F.col("headers"), F.lit(number))
+        counts = _is_users(each)
+        told += [
+            F.when(counts, each["key"]),
+            F.when(counts, each["value"].isNull()),
+            F.when(counts, each["value"]),
+        ]
+    return F.when(F.size("headers") <= HEADERS_FEW, F.xxhash64(*told)).otherwise(of_many)
+
+
+def _is_users(header: Column) -> Column:
+    return ~header["key"].startswith(wire.RESERVED_PREFIX)
 
 
 def place(name: str, topic: Column) -> Column:
     """The place of an input record that a header names; null where it is no place of that topic."""
-    parts = F.split(header(name).cast("string"), "/")
-    partition, offset = (F.try_element_at(parts, F.lit(number)) for number in (2, 3))
-    sound = (F.size(parts) == 3) & (F.try_element_at(parts, F.lit(1)) == topic)  # noqa: PLR2004
-    found = F.struct(partition.try_cast("int").alias("partition"), offset.try_cast("bigint").alias("offset"))
-    return F.when(sound & found["partition"].isNotNull() & found["offset"].isNotNull(), found)
+    text = header(name).cast("string")
+    begins = F.concat(topic, F.lit("/"))
+    rest = F.substr(text, F.length(begins) + 1)
+    texts = (F.substring_index(rest, "/", 1), F.substring_index(rest, "/", -1))
+    sound = F.startswith(text, begins) & (rest == F.concat_ws("/", *texts))
+    partition, offset = texts[0].try_cast("int"), texts[1].try_cast("bigint")
+    found = F.struct(partition.alias("partition"), offset.alias("offset"))
+    return F.when(sound & partition.isNotNull() & offset.isNotNull(), found)
 
 
 def concatenated(frames: Sequence[DataFrame]) -> DataFrame:

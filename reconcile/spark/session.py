@@ -22,6 +22,7 @@ from conf import java
 from reconcile.spark.failures import SPARK
 from reconcile.spark.jvm import Jvm, JvmError
 from reconcile.spark.master import check
+from reconcile.spark.quick_start import QuickStart
 from reconcile.spark.starting import not_started
 from reconcile.stopping import Stop
 from ringfence_kafka.errors import PrerequisiteError
@@ -32,14 +33,23 @@ DRIVER_MEMORY: Final = "4g"
 """Where Spark runs in this process; a heap grows only as far as it is used."""
 ROWS_A_TASK: Final = 100_000
 FEW: Final = 200_000
-"""Where a run may read fewer records, compiling takes longer than what is compiled: two records took 51 CPU seconds so, and 31
-without."""
+"""Where a run may read fewer records, compiling takes longer than what is compiled."""
 _FEW_SETTINGS: Final = {
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     "spark.sql.adaptive.enabled": "false",
 }
-_FEW_JVM: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+_PLANNING: Final = {
+    # A text of each plan, made for pages that nobody sees.
+    "spark.sql.ui.explainMode": "simple",
+    "spark.sql.maxPlanStringLength": "1000",
+    # What is true of columns is found out over and over, of plans with hundreds of them, and saves nothing here.
+    "spark.sql.constraintPropagation.enabled": "false",
+    "spark.sql.lightweightPlanChangeValidation": "false",
+}
+MANY: Final = 3_000_000
+"""Where a run may read fewer, Java's second compiler takes longer than it saves: of two million it took 38 CPU seconds and saved 23."""
+_SOON: Final = "-XX:TieredStopAtLevel=1"
 TASKS_MIN: Final = 2
 TASKS_MAX: Final = 2_000
 _SETTING: Final = re.compile(r"(spark\.[^\s=:]+)\s*[=:]?\s*(.*)")
@@ -76,7 +86,8 @@ def session(
         return
     # Py4J logs a trace at each call to a JVM that is gone, by logging's own functions, which would set up a log for it.
     logging.getLogger().addHandler(logging.NullHandler())
-    conf = configured(master, submitted=False, environ=environ, records=records)
+    quick = _quick(master, environ)
+    conf = configured(master, submitted=False, environ=environ, records=records, quick=quick)
     with _folder() as folder, _jvm(conf, folder, stop) as jvm:
         try:
             SparkContext(conf=conf, gateway=jvm.connect(_Fetching(jvm)))
@@ -86,6 +97,8 @@ def session(
             raise not_started(error, master, CONNECTOR, jvm.said()) from error
         try:
             yield spark
+            if quick is not None and stop.number is None:
+                quick.keep(spark, lambda: stop.number is not None)
         finally:
             if stop.number is None:
                 # Where the JVM is gone already the error that told so is the one to raise; results are kept, or not, before.
@@ -193,7 +206,14 @@ def builder(
     )
 
 
-def configured(master: str, *, submitted: bool, environ: Mapping[str, str], records: int) -> SparkConf:
+def configured(
+    master: str,
+    *,
+    submitted: bool,
+    environ: Mapping[str, str],
+    records: int,
+    quick: QuickStart | None = None,
+) -> SparkConf:
     """What Spark is told; under ``spark-submit`` the process is there, and so are its jars."""
     conf = SparkConf(loadDefaults=False)
     conf.setAppName("ringfence reconcile")
@@ -203,23 +223,42 @@ def configured(master: str, *, submitted: bool, environ: Mapping[str, str], reco
     if not submitted:
         conf.setMaster(master)
         theirs = _defaults(environ)
-        conf.set(
-            "spark.jars.packages", ",".join(filter(None, (CONNECTOR, theirs.get("spark.jars.packages"))))
-        )
-        ours = {"spark.ui.enabled": "false"}
+        if quick is None or quick.class_path is None:
+            conf.set("spark.jars.packages", _packages(theirs))
+        else:
+            conf.set("spark.driver.extraClassPath", quick.class_path)
+        ours = {"spark.ui.enabled": "false", **_PLANNING}
         conf.set("spark.ui.showConsoleProgress", "false")
         if settings := environ.get("RINGFENCE_IVY_SETTINGS"):
             conf.set("spark.jars.ivySettings", str(Path(settings).absolute()))
         if master.startswith("local"):
             ours["spark.driver.memory"] = DRIVER_MEMORY
+            options = [
+                quick.options if quick else "",
+                _SOON if records < MANY else "",
+                "-XX:+UseSerialGC" if records < FEW else "-XX:+UseParallelGC",
+            ]
+            ours["spark.driver.extraJavaOptions"] = " ".join(filter(None, options))
             if records < FEW:
-                ours |= {"spark.driver.extraJavaOptions": _FEW_JVM, **_FEW_SETTINGS}
+                ours |= _FEW_SETTINGS
             # Nobody but this machine has to reach it, whatever its name resolves to.
             ours |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
         for key, value in ours.items():
             if key not in theirs:
                 conf.set(key, value)
     return conf
+
+
+def _packages(theirs: Mapping[str, str]) -> str:
+    return ",".join(filter(None, (CONNECTOR, theirs.get("spark.jars.packages"))))
+
+
+def _quick(master: str, environ: Mapping[str, str]) -> QuickStart | None:
+    """Only where all of Spark runs in one JVM here."""
+    if not re.fullmatch(r"local(\[[^]]*\])?", master):
+        return None
+    theirs = _defaults(environ)
+    return QuickStart.of(theirs, _packages(theirs), java.candidate(environ), environ)
 
 
 def _defaults(environ: Mapping[str, str]) -> dict[str, str]:
@@ -240,5 +279,6 @@ def fit_to(spark: SparkSession, records: int) -> None:
     """As many tasks as there is work, unless somebody has set it: few records would wait for empty tasks."""
     if spark.sparkContext.getConf().contains("spark.sql.shuffle.partitions"):
         return
-    tasks = max(TASKS_MIN, spark.sparkContext.defaultParallelism, records // ROWS_A_TASK)
+    tasks = records // ROWS_A_TASK
+    tasks = max(TASKS_MIN, spark.sparkContext.defaultParallelism, tasks) if records >= FEW else 1
     spark.conf.set("spark.sql.shuffle.partitions", str(min(tasks, TASKS_MAX)))

@@ -1,13 +1,16 @@
 """The functions of the nightly job on small frames, without Kafka."""
 
+from typing import Any
+
 import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
 
 from reconcile.anomalies import fates, order
 from reconcile.anomalies.name import Anomaly, Doubt, doubted
+from reconcile.night import suspects
 from reconcile.spark.read import concatenated
-from reconcile.spark.schemas import ACCEPTED_SPANS
+from reconcile.spark.schemas import ACCEPTED_SPANS, DIVERTED, FORWARDED
 from reconcile.spark.small import small
 from tests.reconcile.rows import Frames, named
 
@@ -28,6 +31,26 @@ def test_fates(frames: Frames) -> None:
     assert named(fates.beyond_memory(evidence, spans)) == [("GAP", 5)]
     assert {row["offset"] for row in fates.phantom(evidence, spans).collect()} == {25, 45, None}
     assert named(fates.corrupted(evidence)) == [("CORRUPTED", 21)]
+
+
+def test_what_is_looked_at(frames: Frames) -> None:
+    """Each anomaly is looked for where a row is of its kind, and for no other's sake."""
+    rows: dict[str, dict[str, Any]] = {
+        suspects.SECOND: {"nth": 2},
+        suspects.STRAY: {"has_input": False},
+        suspects.CHANGED: {"key_changed": True},
+        suspects.UNREAD: {"hop_source": ""},
+        suspects.UNMATCHED: {"fate": None, "id": None},
+        suspects.SAID_TO_REPEAT: {"fate": DIVERTED, "id": None},
+        suspects.REPEATING: {"fate": DIVERTED, "id": b"a"},
+        suspects.ALONE: {"has_input": False, "fate": FORWARDED},
+    }
+    also = {suspects.STRAY: {suspects.ALONE}, suspects.REPEATING: {suspects.SAID_TO_REPEAT}}
+    for name, row in rows.items():
+        [counted] = frames.evidence(row, {}).agg(*suspects.counted()).collect()
+        found = suspects.of_row(counted)
+
+        assert {each for each, number in found.items() if number} == {name, *also.get(name, ())}
 
 
 def test_reordered(frames: Frames) -> None:

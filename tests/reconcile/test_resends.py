@@ -9,8 +9,10 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
 
-from reconcile.night import distributions, resends
+from reconcile.anomalies import originals
+from reconcile.night import distributions, recurring, resends
 from reconcile.night.distributions import STRAYS
+from reconcile.night.evidence import accepted_ids
 from reconcile.page.figures import NAME_MAX
 from reconcile.spark.schemas import ACCEPTED, ANOMALIES, DIVERTED, EVIDENCE, IDS, RESENDS
 
@@ -47,17 +49,19 @@ def _apart(
     forwarded: Collection[int] = (),
     max_age_ms: int = 0,
     capacity: int = 2**62,
-    repeating: int = 1,
 ) -> list[tuple[int, int, int]]:
     """Lane, distance, age of each."""
     seen = resends.seen(evidence, {0}, {0})
     placed = resends.placed(seen, F.lit(started), [forwarded])
-    of_id = ["address", "id_address", "id"]
-    accepted = seen.where("accepted").select(*of_id).union(earlier.select(*of_id))
-    several = accepted.groupBy(*of_id).count().where("count > 1")
-    chosen = resends.chosen(resends.beside(placed, earlier), resends.repeating(seen, several), repeating)
+    digests = _digests(evidence, earlier)
+    chosen = recurring.among(resends.beside(placed, earlier), digests, 1)
     found = resends.distances(chosen, F.lit(max_age_ms), F.lit(capacity))
     return sorted((row["lane"], row["distance"], row["age"]) for row in found.collect())
+
+
+def _digests(evidence: DataFrame, earlier: DataFrame) -> DataFrame:
+    ids = accepted_ids(evidence, 2).select(*IDS.names).unionByName(earlier)
+    return recurring.digests(ids, evidence.where(originals.REPEATING), 2)
 
 
 def _dropped(identifier: bytes, **row: Any) -> dict[str, Any]:
@@ -122,16 +126,19 @@ def test_only_what_repeats_is_compared(
     spark: SparkSession, monkeypatch: pytest.MonkeyPatch, limit: int
 ) -> None:
     """IDs that came once are left out before anything is sorted, of earlier nights too; with few that repeat and with many."""
-    monkeypatch.setattr(resends, "SENT_MAX", limit)
-    evidence = _evidence(spark, {"id": b"a"}, _dropped(b"a"), {"id": b"b"}, {"id": b"c"}, _dropped(b"d"))
-    earlier = _earlier(spark, *({"id": each, "position": 0} for each in (b"c", b"d", b"e")))
+    monkeypatch.setattr(recurring, "SENT_MAX", limit)
+    evidence = _evidence(
+        spark, {"id": b"a"}, _dropped(b"a"), {"id": b"b"}, {"id": b"c"}, _dropped(b"d"), _dropped(b"n")
+    )
+    earlier = _earlier(spark, *({"id": each, "position": 0} for each in (b"c", b"d", b"e", b"o", b"o")))
     seen = resends.seen(evidence, {0}, {0})
     rows = resends.beside(resends.placed(seen, F.lit(0), [()]), earlier)
-    several = earlier.where("id = 'c'")
-    chosen = resends.chosen(rows, resends.repeating(seen, several), 4)
+    digests = _digests(evidence, earlier)
+    chosen = recurring.among(rows, digests, 4)
 
     assert sorted(bytes(row["id"]) for row in chosen.collect()) == [b"a", b"a", b"c", b"c", b"d", b"d"]
     assert chosen.columns == rows.columns
+    assert sorted(row["again"] for row in digests.collect()) == [False, False, True]  # c
 
 
 def test_what_an_original_is_not(spark: SparkSession) -> None:

@@ -137,6 +137,29 @@ def test_what_was_judged_is_not_missed(tmp_path: Path) -> None:
     assert spans() == (1, 10)
 
 
+def test_what_a_night_reads(tmp_path: Path) -> None:
+    """Of logs that keep what was judged long ago only what came since, also where the consumers are behind; and the whole journal."""
+    settings = _settings("a")
+    nights = Nights(LocalFiles(str(tmp_path)))
+    topics = ("a", "app-a-forward", "a.accepted", "a.quarantine")
+
+    def survey(end: int, committed: int) -> Survey:
+        ends = {(topic, 0): end for topic in topics}
+        roles = dict(zip(ROLES, topics, strict=True))
+        facts = {topic: TopicFacts("id", 1) for topic in topics}
+        of = dict.fromkeys(ends, 0)
+        journal = {0: (2, 5)}
+        return Survey(
+            "cluster", {"a": roles}, facts, {**ends, ("a", 0): committed}, of, ends, ends, journal, JOURNAL
+        )
+
+    first = survey(1_000_000, 1_000_000)
+    assert job.Ready(nights, first).records(settings) == 4_000_000 + 3
+
+    nights.finished[1] = _handed_on(settings, *job.begin(settings, nights, first), 1)
+    assert job.Ready(nights, survey(1_000_002, 1_000_001)).records(settings) == 4 * 2 + 3
+
+
 def test_the_journal() -> None:
     """What has gone of it since the last night, or before the first, is told once; all addresses share it."""
     now = Position("j", (4,), (9,))

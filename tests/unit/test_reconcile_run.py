@@ -122,6 +122,7 @@ def test_what_is_told_before_spark_is_started(
 
     monkeypatch.setattr(job, "session", session)
     monkeypatch.setattr(job, "surveyed", lambda _: survey)
+    monkeypatch.setattr(job.Ready, "records", lambda *_: 0)
     (tmp_path / "file").touch()
 
     with pytest.raises(ConfigurationError, match="the Kafka cluster another-cluster, and"):

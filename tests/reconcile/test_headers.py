@@ -1,0 +1,104 @@
+"""What is read of headers: the functions of arrays that are compiled find what a look at one header after the other finds."""
+
+import random
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
+
+from reconcile.spark import envelopes, hops
+from reconcile.spark.read import HEADERS_FEW, headers_digest, place
+from ringfence_kafka import wire
+
+pytestmark = pytest.mark.timeout(300)
+
+Header = tuple[str, bytes | None]
+NAMES = ("a", "b", "", "_RF", "_RF_SOURCE", "_RF_HOPS", "_RF_BRIDGE_HOP", "x_RF_HOPS")
+
+
+def _records(spark: SparkSession, *several: list[Header]) -> DataFrame:
+    rows = [(number, each) for number, each in enumerate(several)]
+    return spark.createDataFrame(rows, f"number int, headers {envelopes.HEADERS}")
+
+
+def test_the_digest_is_that_of_the_list(spark: SparkSession) -> None:
+    """Of few headers and of many, with nulls and repeats: runs hand digests on, so it must not differ between versions either."""
+    rng = random.Random(5)
+    headers = [
+        [
+            (rng.choice(NAMES), rng.choice((None, b"", b"1", b"2")))
+            for _ in range(rng.randrange(HEADERS_FEW + 3))
+        ]
+        for _ in range(200)
+    ]
+    users = F.filter("headers", lambda each: ~each["key"].startswith(wire.RESERVED_PREFIX))
+    plain = F.xxhash64(
+        F.transform(users, lambda each: F.struct(each["key"], each["value"].isNull(), each["value"]))
+    )
+    rows = (
+        _records(spark, *headers)
+        .select("headers", headers_digest().alias("found"), plain.alias("plain"))
+        .collect()
+    )
+    own = {
+        tuple(each for each in map(tuple, headers) if not str(each[0]).startswith("_RF_"))
+        for headers in headers
+    }
+
+    assert [row["found"] for row in rows] == [row["plain"] for row in rows]
+    assert len({row["found"] for row in rows}) == len(own)
+
+
+def test_the_last_of_a_name(spark: SparkSession) -> None:
+    """Null where there is none, and where its value is."""
+    rows = _records(
+        spark, [], [("a", b"1")], [("a", b"1"), ("b", b"2"), ("a", b"3"), ("c", b"4")], [("a", b"1"), ("a", None)], [("b", b"1")],
+    )  # fmt: skip
+    found = rows.orderBy("number").select(
+        envelopes.last("headers", "a").alias("it"), envelopes.has("a").alias("there")
+    )
+
+    assert [(row["it"], row["there"]) for row in found.collect()] == [
+        (None, False), (b"1", True), (b"3", True), (None, True), (None, False),
+    ]  # fmt: skip
+
+
+def test_what_is_left_of_a_bridge(spark: SparkSession) -> None:
+    """Only where a header is one of these; a name that has theirs within it is none."""
+    rows = _records(
+        spark, [("x_RF_HOPS", b"1")], [("_RF_HOPS", b"1")], [("a", b"1"), ("_RF_BRIDGE_HOP", None)], []
+    )
+    found = rows.orderBy("number").select(hops.left_behind().isNotNull().alias("there"))
+
+    assert [row["there"] for row in found.collect()] == [False, True, True, False]
+
+
+PLACES: dict[bytes | None, tuple[int, int] | None] = {
+    b"in/1/23": (1, 23),
+    b"in/0/0": (0, 0),
+    b"in/-1/5": (-1, 5),
+    b"in/1/9223372036854775807": (1, 2**63 - 1),
+    b"in/1/9223372036854775808": None,
+    b"in/2147483648/1": None,
+    b"in/1": None,
+    b"in/1/": None,
+    b"in//1": None,
+    b"in/1/2/3": None,
+    b"in/1/2/": None,
+    b"in1/2": None,
+    b"other/1/2": None,
+    b"inn/1/2": None,
+    b"in/a/2": None,
+    b"/1/2": None,
+    b"": None,
+    b"\xff\xfe/1/2": None,
+    None: None,
+}
+
+
+def test_a_place(spark: SparkSession) -> None:
+    """Topic, partition and offset, and nothing else."""
+    rows = _records(spark, *([(wire.HEADER_SOURCE, text)] for text in PLACES))
+    found = rows.orderBy("number").select(place(wire.HEADER_SOURCE, F.lit("in")).alias("it")).collect()
+
+    assert [None if row["it"] is None else tuple(row["it"]) for row in found] == list(PLACES.values())

@@ -1,0 +1,169 @@
+"""What a session leaves for the next one to start sooner: that it is used where it fits, and nowhere else."""
+
+import os
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from pyspark import SparkConf
+
+from reconcile.spark.quick_start import QuickStart
+from reconcile.spark.session import configured
+
+PACKAGES = "org.apache.spark:connector:4.0.0"
+RECORD = "-XX:+RecordDynamicDumpInfo"
+
+
+@pytest.fixture
+def ivy(tmp_path: Path) -> Path:
+    """A folder as Ivy leaves it, beside a Spark that brings one of its jars along, in another version."""
+    for name in (
+        "ivy/jars/org.apache.spark_connector_2.13-4.0.0.jar", "ivy/jars/org.apache.kafka_kafka-clients-3.9.0.jar",
+        "ivy/jars/org.slf4j_slf4j-api-2.0.16.jar", "spark/jars/slf4j-api-2.0.17.jar", "java",
+    ):  # fmt: skip
+        file = tmp_path / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(name)
+    return tmp_path / "ivy"
+
+
+def _quick(ivy: Path, packages: str = PACKAGES, **environ: str) -> QuickStart:
+    return QuickStart(ivy, packages, ivy.parent / "java", ivy.parent / "spark", environ)
+
+
+def _session(ivy: Path) -> Any:
+    """Of which only the settings are asked: all jars that Ivy found."""
+    conf = SparkConf(loadDefaults=False)
+    conf.set("spark.jars", ",".join(f"file:{each}" for each in sorted((ivy / "jars").iterdir())))
+    return SimpleNamespace(sparkContext=SimpleNamespace(getConf=lambda: conf))
+
+
+def _kept(ivy: Path) -> QuickStart:
+    found = _quick(ivy)
+    if found.class_path is None:
+        found.keep(_session(ivy), lambda: False)
+    return _quick(ivy)
+
+
+def _archived(ivy: Path, content: bytes = b"classes") -> Path:
+    archive = _kept(ivy)._archive()
+    archive.write_bytes(content)
+    return archive
+
+
+def test_ivy_is_asked_once(ivy: Path) -> None:
+    """Of what it found all is taken that Spark does not bring along itself."""
+    first = _quick(ivy)
+    second = _kept(ivy)
+
+    assert (first.class_path, first.options) == (None, "")
+    assert second.class_path == ":".join(
+        str(ivy / "jars" / each)
+        for each in ("org.apache.kafka_kafka-clients-3.9.0.jar", "org.apache.spark_connector_2.13-4.0.0.jar")
+    )
+    assert second.options == RECORD
+
+
+def test_ivy_is_asked_again(ivy: Path) -> None:
+    """For other packages, and where a jar is gone or is another one, or the list cannot be read."""
+    _kept(ivy)
+    assert _quick(ivy, "org.apache.spark:connector:4.0.1").class_path is None
+
+    jar = ivy / "jars" / "org.apache.kafka_kafka-clients-3.9.0.jar"
+    jar.write_text("cut")
+    assert _quick(ivy).class_path is None
+
+    jar.unlink()
+    assert _quick(ivy).class_path is None
+
+    [listed] = (ivy / "ringfence").iterdir()
+    for text in ("", "[]", '{"packages": 1}', '{"packages": "", "jars": [[1, 2]]}'):
+        listed.write_text(text)
+        assert _quick(ivy).class_path is None
+
+
+def test_an_archive_is_of_its_jars_and_of_its_java(ivy: Path) -> None:
+    """Where any of them has changed it is made again; an empty one says that this Java cannot."""
+    archive = _archived(ivy)
+    assert _quick(ivy).options == f"-XX:SharedArchiveFile={archive}"
+
+    for each in (ivy.parent / "spark/jars/slf4j-api-2.0.17.jar", ivy.parent / "java"):
+        os.utime(each, ns=(0, 0))
+        assert _quick(ivy).options == RECORD
+        archive = _archived(ivy)
+        assert _quick(ivy).options == f"-XX:SharedArchiveFile={archive}"
+
+    archive.write_bytes(b"")
+    assert _quick(ivy).options == ""
+
+
+def test_no_archive_beside_folders(ivy: Path, tmp_path: Path) -> None:
+    """Java would end over a folder with files in its class path."""
+    _archived(ivy)
+    (tmp_path / "conf").mkdir()
+    assert _quick(ivy, SPARK_CONF_DIR=str(tmp_path / "conf")).options != ""
+
+    (tmp_path / "conf" / "log4j2.xml").touch()
+    assert _quick(ivy, SPARK_CONF_DIR=str(tmp_path / "conf")).options == ""
+    assert _quick(ivy, HADOOP_CONF_DIR="/etc/hadoop").options == ""
+
+
+@pytest.mark.parametrize("stopped", [False, True])
+def test_an_archive_that_cannot_be_made_is_tried_once(ivy: Path, *, stopped: bool) -> None:
+    """But again where a signal has ended the JVM meanwhile. Nothing is raised: the run has ended well."""
+    _kept(ivy)
+    gone = SimpleNamespace(sparkContext=SimpleNamespace(_gateway=_Gone()))
+    _quick(ivy).keep(gone, lambda: stopped)  # type: ignore[arg-type]
+
+    assert _quick(ivy).options == (RECORD if stopped else "")
+
+
+class _Gone:
+    """A way to a JVM that has ended."""
+
+    @property
+    def jvm(self) -> Any:
+        raise ConnectionRefusedError
+
+
+def test_what_somebody_has_set_counts(tmp_path: Path) -> None:
+    """Then nothing is made quicker; and no path is used that a shell, or Java, would read in another way."""
+    java = tmp_path / "java"
+    for theirs in (
+        {"spark.driver.extraJavaOptions": "-Xss4m"}, {"spark.jars": "a.jar"}, {"spark.driver.extraClassPath": "/x"},
+        {"spark.jars.ivy": "/my ivy"}, {"spark.jars.ivy": "/a:b"},
+    ):  # fmt: skip
+        assert QuickStart.of(theirs, PACKAGES, java, {}) is None
+    assert QuickStart.of({}, PACKAGES, None, {}) is None
+    assert QuickStart.of({"spark.jars.ivy": str(tmp_path)}, PACKAGES, java, {}) is not None
+
+
+def test_what_spark_is_told(ivy: Path, tmp_path: Path) -> None:
+    """The connector in the class path instead of a package, and the archive before what few records need."""
+    archive = _archived(ivy)
+    environ = {"SPARK_CONF_DIR": str(tmp_path / "none")}
+    told = configured("local[*]", submitted=False, environ=environ, records=0, quick=_quick(ivy))
+    options = told.get("spark.driver.extraJavaOptions") or ""
+
+    assert told.get("spark.jars.packages") is None
+    assert told.get("spark.driver.extraClassPath") == _quick(ivy).class_path
+    assert options.split()[0] == f"-XX:SharedArchiveFile={archive}"
+    assert "-XX:+UseSerialGC" in options
+
+
+@pytest.mark.parametrize(
+    ("records", "expected"),
+    [
+        (2, {"-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"}),
+        (2_000_000, {"-XX:TieredStopAtLevel=1", "-XX:+UseParallelGC"}),
+        (20_000_000, {"-XX:+UseParallelGC"}),
+    ],
+)
+def test_java_is_set_up_for_what_is_read(tmp_path: Path, records: int, expected: set[str]) -> None:
+    """The second compiler where it saves more than it takes; plans are compiled where there are some records."""
+    environ = {"SPARK_CONF_DIR": str(tmp_path / "none")}
+    told = configured("local[*]", submitted=False, environ=environ, records=records)
+
+    assert set((told.get("spark.driver.extraJavaOptions") or "").split()) == expected
+    assert (told.get("spark.sql.codegen.wholeStage") is None) == (records > 2)
