@@ -70,6 +70,11 @@ class Opened:
     """As they were when the lane was opened."""
 
 
+def _store(restored: Restored) -> str:
+    """What its RocksDB was, for the log."""
+    return "kept" if restored.kept else "reused" if restored.reused else "new"
+
+
 class Opening:
     """Knows how to open one lane, any number of times."""
 
@@ -202,6 +207,10 @@ class Opening:
             end = await self._cluster.stable_end(self.changelog, self.partition)
         bounds = ChangelogBounds(start, end, facts.delete_retention_s)
         _, restored = await self.table.open(self._kafka, self.changelog, self.partition, bounds)
+        log.info(
+            "lane %s restored before it is ours: %d changelog records in %.2f s (RocksDB %s)",
+            self.name, restored.records, restored.seconds, _store(restored),
+        )  # fmt: skip
         return restored
 
     async def regain(self, ownership: Ownership, opened: Opened) -> None:
@@ -236,7 +245,7 @@ class Opening:
     def _say_open(self, restored: Restored, next_offset: int) -> None:
         ring = self.table.ring
         covered = self.table.seconds_covered()
-        store = "kept" if restored.kept else "reused" if restored.reused else "new"
+        store = _store(restored)
         log.info(
             "lane %s open: %d changelog records restored in %.2f s (RocksDB %s), ring %d of %d%s, next offset %d",
             self.name, restored.records, restored.seconds, store, len(ring),

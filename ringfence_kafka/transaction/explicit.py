@@ -8,10 +8,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 from aiokafka import AIOKafkaProducer, TopicPartition
-from aiokafka.errors import IllegalOperation
+from aiokafka.errors import IllegalOperation, KafkaConnectionError
 from aiokafka.structs import OffsetAndMetadata
 
 from ringfence_kafka.failpoints import reach
+from ringfence_kafka.transaction.added import send_only_what_was_added, tell_late_ends
 from ringfence_kafka.transaction.outgoing import (
     OF_TOPICS,
     Outgoing,
@@ -29,9 +30,21 @@ class Explicit:
         """``producer`` is initialised; ``lane`` is whose it is, for fail points."""
         self._producer = producer
         self._lane = lane
+        self._end_is_late = False
+        send_only_what_was_added(producer)
+        tell_late_ends(producer, self._note_late_end)
+
+    def _note_late_end(self) -> None:
+        self._end_is_late = True
 
     async def begin(self) -> None:
-        """The next one."""
+        """The next one.
+
+        Raises:
+            KafkaConnectionError: the end of the last one may come once more, and would end this one: a new epoch is needed.
+        """
+        if self._end_is_late:
+            raise KafkaConnectionError("the transaction before was ended twice, as its end had no answer")
         await self._producer.begin_transaction()
 
     async def write(

@@ -12,6 +12,7 @@ _ENVELOPE: Final = "agents/envelope.py"
 _RING_TESTS: Final = "tests/unit/test_ring_units.py"
 _UNIT_TESTS: Final = "tests/unit/test_units.py"
 _PATH_TESTS: Final = "tests/unit/test_path_envelopes.py"
+_ADDED: Final = "ringfence_kafka/transaction/added.py"
 
 MUTANTS: Final = (
     Mutant(
@@ -205,5 +206,29 @@ MUTANTS: Final = (
         "A misspelt name in a part is passed over, and the part goes out without what it said.",
         (Patch(_ENVELOPE, "    if not part.keys() <= _PART:\n", "    if not part.keys():\n"),),
         "tests/unit/test_envelope.py::test_malformed",
+    ),
+    Mutant(
+        "refused-and-sent-all-the-same",
+        "Of a transaction in which a partition was refused aiokafka sends the rest, into the one before.",
+        (Patch(_ADDED, "            if place not in to_add:\n", "            if False:\n"),),
+        "tests/unit/test_added.py::test_refused_in_part",
+    ),
+    Mutant(
+        "sent-before-it-is-added",
+        "A partition that the coordinator has not confirmed yet is written to.",
+        (Patch(_ADDED, "{*muted_partitions, *to_add}", "{*muted_partitions}"),),
+        "tests/unit/test_added.py::test_added_one_by_one",
+    ),
+    Mutant(
+        "an-end-that-comes-late",
+        "Who has asked for an end twice begins the next transaction in the same epoch.",
+        (
+            Patch(
+                "ringfence_kafka/transaction/explicit.py",
+                "        if self._end_is_late:\n",
+                "        if False:\n",
+            ),
+        ),
+        "tests/unit/test_added.py::test_an_end_that_may_come_late",
     ),
 )

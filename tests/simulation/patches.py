@@ -30,7 +30,7 @@ import ringfence_kafka.latest
 import ringfence_kafka.producer
 import tables.table
 from ringfence_kafka import insides, log_reader, waiting
-from ringfence_kafka.transaction import feature
+from ringfence_kafka.transaction import explicit, feature
 from tests.simulation import questions
 from tests.simulation.consuming.member import SimulatedMember
 from tests.simulation.consuming.questions import SharedClient, SimulatedClient
@@ -148,6 +148,8 @@ def simulated() -> Iterator[None]:
         (ringfence_kafka.producer, "AIOKafkaProducer", SimulatedProducer),
         (ringfence_kafka.producer, "producer_options", lambda _kafka: {}),
         (feature, "wanted", lambda: False),
+        (explicit, "send_only_what_was_added", lambda _producer: None),
+        (explicit, "tell_late_ends", lambda _producer, _tell: None),
         (insides, "never_create", _Insides.nothing),
         (time, "clock_gettime", _virtual_gettime),
         (ringfence_client.lease_acquisition, "uuid", DICE),

@@ -1,0 +1,130 @@
+"""A topic that refuses to be written to while transactions run: what else is in such a transaction is nowhere."""
+
+import asyncio
+import contextlib
+from collections.abc import Iterator
+from typing import Final
+
+import pytest
+from aiokafka.errors import KafkaError
+from confluent_kafka.admin import (
+    AclBinding,
+    AclBindingFilter,
+    AclOperation,
+    AclPermissionType,
+    AdminClient,
+    ResourcePatternType,
+    ResourceType,
+)
+
+from app.embedded.broker import EmbeddedBroker
+from ringfence_kafka.config.settings import KafkaSettings
+from ringfence_kafka.producer import Outgoing, TransactionalProducer
+from tests.support import kafka
+from tests.support.lanes import until
+
+LANES: Final = 48
+"""Enough of them keep the broker busy, so that markers come a while after the commit was answered."""
+RECORDS: Final = 200
+"""In each batch."""
+WRITTEN: Final = 3
+"""Transactions of each lane before a refusal."""
+ROUNDS: Final = 3
+LIMIT_S: Final = 60
+_AUTHORIZER: Final = {
+    "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+    "allow.everyone.if.no.acl.found": "true",
+}
+
+
+@pytest.fixture(scope="module")
+def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A broker that can refuse."""
+    with EmbeddedBroker(tmp_path_factory.mktemp("guarded"), properties=_AUTHORIZER) as broker:
+        kafka.settle(broker.bootstrap_servers)
+        yield broker.bootstrap_servers
+
+
+@contextlib.contextmanager
+def _refused(bootstrap: str, topic: str) -> Iterator[None]:
+    """Nobody may write to it."""
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    what = (
+        ResourceType.TOPIC, topic, ResourcePatternType.LITERAL, "User:ANONYMOUS", "*", AclOperation.WRITE,
+        AclPermissionType.DENY,
+    )  # fmt: skip
+    for made in admin.create_acls([AclBinding(*what)]).values():
+        made.result(LIMIT_S)
+    yield
+    for deleted in admin.delete_acls([AclBindingFilter(*what)]).values():
+        deleted.result(LIMIT_S)
+
+
+class Lane:
+    """Writes the same numbers to the same partition of two topics, a transaction each, until it is stopped."""
+
+    def __init__(self, bootstrap: str, topics: tuple[str, str], partition: int) -> None:
+        self._kafka = KafkaSettings(bootstrap_servers=bootstrap)
+        self._topics = topics
+        self._partition = partition
+        self.written = 0
+        self.refused = 0
+        self.stopped = False
+
+    async def run(self) -> None:
+        while not self.stopped:
+            producer = TransactionalProducer(
+                self._kafka, f"{self._topics[0]}-{self._partition}", f"{self._partition}"
+            )
+            with contextlib.suppress(KafkaError):
+                async with producer.kept():
+                    await producer.fence()
+                    while not self.stopped:
+                        await producer.transact(self._batches(producer), {}, "")
+                        self.written += 1
+            self.refused += not self.stopped
+            await producer.discard()
+
+    def _batches(self, producer: TransactionalProducer) -> list[Outgoing]:
+        builders = [producer.builder() for _ in self._topics]
+        for builder in builders:
+            builder.append(
+                timestamp=None, key=None, value=b"%d %d" % (self.written, self.refused), headers=[]
+            )
+        return [
+            Outgoing(topic, self._partition, builder)
+            for topic, builder in zip(self._topics, builders, strict=True)
+        ]
+
+
+@pytest.mark.usefixtures("transactions")
+async def test_what_was_refused_in_part_is_nowhere(guarded: str) -> None:
+    """Each number is in both topics or in none, however soon the refusal comes behind the transaction before."""
+    topics = kafka.unique("refusing"), kafka.unique("taking")
+    kafka.create_topics(guarded, dict.fromkeys(topics, (LANES, {})))
+    lanes = [Lane(guarded, topics, each) for each in range(LANES)]
+    async with asyncio.timeout(LIMIT_S), asyncio.TaskGroup() as running:
+        for lane in lanes:
+            running.create_task(lane.run())
+        for _ in range(ROUNDS):
+            await _more(lanes, "written", WRITTEN)
+            with _refused(guarded, topics[0]):
+                await _more(lanes, "refused", 1)
+        await _more(lanes, "written", 1)
+        for lane in lanes:
+            lane.stopped = True
+    found = [
+        [(each.partition, each.value) for each in kafka.read_all(guarded, topic, LANES)] for topic in topics
+    ]
+
+    assert sorted(set(found[0]) ^ set(found[1])) == []
+    assert len(found[0]) >= ROUNDS * WRITTEN * LANES
+
+
+async def _more(lanes: list[Lane], what: str, count: int) -> None:
+    """Wait until each lane has so many more than now."""
+    then = [getattr(lane, what) + count for lane in lanes]
+    await until(
+        lambda: all(getattr(lane, what) >= least for lane, least in zip(lanes, then, strict=True)),
+        lambda: f"{what}: {[getattr(lane, what) for lane in lanes]}",
+    )

@@ -1,0 +1,102 @@
+"""What aiokafka's own sender is given of a transaction: aiokafka's objects, without a broker."""
+
+import asyncio
+from typing import Any
+
+import pytest
+from aiokafka import AIOKafkaProducer, TopicPartition
+from aiokafka.client import CoordinationType
+from aiokafka.cluster import ClusterMetadata
+from aiokafka.errors import KafkaConnectionError, ProducerClosed, TopicAuthorizationFailedError
+from aiokafka.protocol.metadata import MetadataResponse_v0
+
+from ringfence_kafka.transaction.explicit import Explicit
+
+NODE = 1
+LOG = TopicPartition("log", 0)
+OUT = TopicPartition("out", 0)
+
+
+class Sender:
+    """A producer that has its ID, and does not run: what its sender would send is asked for."""
+
+    def __init__(self) -> None:
+        self.producer = AIOKafkaProducer(transactional_id="tx", bootstrap_servers="localhost:1")
+        self.manager: Any = self.producer._txn_manager
+        self.accumulator: Any = self.producer._message_accumulator
+        cluster = ClusterMetadata()
+        topics = [(0, each.topic, [(0, 0, NODE, [NODE], [NODE])]) for each in (LOG, OUT)]
+        cluster.update_metadata(MetadataResponse_v0([(NODE, "localhost", 1)], topics))
+        self.accumulator._cluster = cluster
+        self.way = Explicit(self.producer, "lane")
+        self.manager.set_pid_and_epoch(7, 0)
+
+    async def add(self, place: TopicPartition) -> "asyncio.Future[Any]":
+        """A batch of a record."""
+        builder = self.producer.create_batch()
+        builder.append(timestamp=None, key=None, value=b"v", headers=[])
+        added: asyncio.Future[Any] = await self.accumulator.add_batch(builder, place, 1.0)
+        return added
+
+    def sent(self) -> list[TopicPartition]:
+        """What would go out now."""
+        nodes, _ = self.accumulator.drain_by_nodes(ignore_nodes=set(), muted_partitions=frozenset())
+        return sorted(nodes.get(NODE, {}))
+
+
+async def test_refused_in_part() -> None:
+    """Of a transaction in which a partition was refused, nothing goes out that is not in it, and who waits for it learns why."""
+    sender = Sender()
+    await sender.way.begin()
+    both = [await sender.add(OUT), await sender.add(LOG)]
+    before = sender.sent()
+    sender.manager.error_transaction(TopicAuthorizationFailedError({"out"}))
+    after = sender.sent()
+
+    assert (before, after) == ([], [])
+    for each in both:
+        with pytest.raises(TopicAuthorizationFailedError):
+            await asyncio.wait_for(each, 1)
+
+
+async def test_added_one_by_one() -> None:
+    """What is in it goes out; what was asked for and not answered yet waits."""
+    sender = Sender()
+    await sender.way.begin()
+    await sender.add(OUT)
+    await sender.add(LOG)
+    sender.manager.partition_added(LOG)
+    first = sender.sent()
+    sender.manager.partition_added(OUT)
+
+    assert (first, sender.sent()) == ([LOG], [OUT])
+
+
+async def test_sent_again_after_its_transaction() -> None:
+    """A batch that is to be sent again, of a transaction that has ended, is not sent in the next."""
+    sender = Sender()
+    await sender.way.begin()
+    late = await sender.add(LOG)
+    sender.manager.partition_added(LOG)
+    nodes, _ = sender.accumulator.drain_by_nodes(ignore_nodes=set(), muted_partitions=frozenset())
+    sender.manager.aborting_transaction()
+    sender.manager.complete_transaction()
+    await sender.way.begin()
+    sender.accumulator.reenqueue(nodes[NODE][LOG])
+
+    assert sender.sent() == []
+    with pytest.raises(ProducerClosed):
+        await asyncio.wait_for(late, 1)
+
+
+async def test_an_end_that_may_come_late() -> None:
+    """Who has asked for an end twice begins no other transaction in that epoch; a coordinator that was looked for before is no such end."""
+    sender = Sender()
+    sender.producer._sender._coordinator_dead(CoordinationType.TRANSACTION)
+    await sender.way.begin()
+    sender.manager.committing_transaction()
+    sender.producer._sender._coordinator_dead(CoordinationType.TRANSACTION)
+    sender.manager.complete_transaction()
+
+    with pytest.raises(KafkaConnectionError):
+        await sender.way.begin()
