@@ -19,6 +19,9 @@ from app.worker.spacing import Spacing
 
 FETCH_WAIT_MS: Final = 100
 """How long a broker holds a fetch that finds nothing; meanwhile nothing else is fetched from it."""
+QUIET_WAIT_MS: Final = 500
+"""The same while nothing comes at all: each fetch names all partitions, which of a thousand takes milliseconds, here and there."""
+QUIET_AFTER_S: Final = 5.0
 PARTIAL_WAIT_MS: Final = 10
 """The same of a fetch that leaves out partitions because what was fetched of them is not taken yet, and soon will be:
 they would have to wait for the end of this one."""
@@ -48,12 +51,15 @@ class Pace:
         self._cpu = cpu
         self._due: dict[int, float] = {}
         """When a broker may be asked again, by its node number."""
+        self._read_at = clock()
         self._actions = fetcher._get_actions_per_node  # noqa: SLF001
         fetcher._get_actions_per_node = self._paced  # noqa: SLF001
         fetcher._prefetch_backoff = PARTIAL_AFTER_S  # noqa: SLF001
 
     def read(self, partitions: Mapping[TopicPartition, bool]) -> None:
         """Records of these partitions were taken just now; True = the log has more of it."""
+        if partitions:
+            self._read_at = self._clock()
         behind: dict[int, bool] = {}
         for tp, more in partitions.items():
             node = self._fetcher._select_read_replica(tp)  # noqa: SLF001
@@ -67,7 +73,8 @@ class Pace:
         """Aiokafka's choice of what to ask which broker, without those that are not due; it chooses anew when they are."""
         now = self._clock()
         held = any(map(self._wanted, self._fetcher._records))  # noqa: SLF001
-        self._fetcher._fetch_max_wait_ms = PARTIAL_WAIT_MS if held else FETCH_WAIT_MS  # noqa: SLF001
+        whole = FETCH_WAIT_MS if now - self._read_at < QUIET_AFTER_S else QUIET_WAIT_MS
+        self._fetcher._fetch_max_wait_ms = PARTIAL_WAIT_MS if held else whole  # noqa: SLF001
         fetches, resets, timeout, stale, resumed = self._actions(assignment)
         due = []
         for node, request in fetches:

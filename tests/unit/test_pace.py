@@ -8,7 +8,7 @@ import pytest
 from aiokafka import TopicPartition
 from aiokafka.consumer.fetcher import Fetcher
 
-from app.worker.pace import FETCH_WAIT_MS, PARTIAL_WAIT_MS, Pace
+from app.worker.pace import FETCH_WAIT_MS, PARTIAL_WAIT_MS, QUIET_AFTER_S, QUIET_WAIT_MS, Pace
 from app.worker.spacing import Spacing
 
 NEAR, FAR = 1, 2
@@ -145,3 +145,27 @@ def test_a_fetch_without_some_is_short() -> None:
         waits.append(asked.fetcher._fetch_max_wait_ms)
 
     assert waits == [FETCH_WAIT_MS, PARTIAL_WAIT_MS, FETCH_WAIT_MS, FETCH_WAIT_MS]
+
+
+def test_where_nothing_comes_fetches_are_long() -> None:
+    """Whatever comes ends such a fetch, and those after it are short again; so are those that leave something out."""
+    asked = Asked()
+    waits = []
+
+    def note() -> None:
+        asked.brokers()
+        waits.append(asked.fetcher._fetch_max_wait_ms)
+
+    asked.read(p0=False)
+    note()
+    asked.clock.now += QUIET_AFTER_S
+    asked.read()
+    note()
+    asked.fetcher._records = {TopicPartition("orders", 0): "something"}
+    asked.wanted.add(TopicPartition("orders", 0))
+    note()
+    asked.fetcher._records = {}
+    asked.read(p0=False)
+    note()
+
+    assert waits == [FETCH_WAIT_MS, QUIET_WAIT_MS, PARTIAL_WAIT_MS, FETCH_WAIT_MS]
