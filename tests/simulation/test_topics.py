@@ -12,6 +12,7 @@ from tests.simulation.consuming import group
 from tests.simulation.consuming.group import KeepingGroup
 from tests.simulation.consuming.member import SimulatedMember
 from tests.simulation.consuming.reader import SimulatedReader
+from tests.simulation.consuming.rights import ConsumerRights
 from tests.simulation.loop import Loops
 from tests.simulation.patches import simulated
 from tests.simulation.process import Process
@@ -27,6 +28,8 @@ class _Host(Process):
 
     def __init__(self, *base: Any) -> None:
         super().__init__(*base)
+        self.rights = ConsumerRights(lambda _: False, self.cluster)
+        self.learned: list[tuple[int, float]] = []
         self.readers: dict[SimulatedReader, None] = {}
 
 
