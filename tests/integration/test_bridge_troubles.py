@@ -19,7 +19,7 @@ from tests.support.lanes import until
 from tests.support.linked import LinkedBroker, linked_broker
 from tests.support.worker import wait_for
 
-SHORT_SESSION_S = 2
+SHORT_SESSION_S = 6
 
 
 @pytest.fixture(scope="module")
