@@ -20,22 +20,9 @@ import org.apache.kafka.common.serialization.ByteArraySerializer;
 public final class PlainCopy {
     public static void main(String[] arguments) throws Exception {
         String bootstrap = arguments[0], group = arguments[1], input = arguments[2], output = arguments[3];
-        Map<String, Object> reading = Map.of(
-            "bootstrap.servers", bootstrap, "group.id", group, "isolation.level", "read_committed", "auto.offset.reset", "earliest",
-            "enable.auto.commit", false, "max.partition.fetch.bytes", 2 << 20, "fetch.max.wait.ms", 100, "max.poll.records", 20_000);
-        Map<String, Object> writing = Map.of(
-            "bootstrap.servers", bootstrap, "transactional.id", group, "batch.size", 512 * 1024, "linger.ms", 5,
-            "buffer.memory", 64L << 20, "max.request.size", 64 << 20, "acks", "all");
-        AtomicBoolean stopped = new AtomicBoolean();
-        Thread main = Thread.currentThread();
-        Runtime.getRuntime().addShutdownHook(new Thread(() -> {
-            stopped.set(true);
-            try {
-                main.join(10_000);
-            } catch (InterruptedException ignored) {
-                Thread.currentThread().interrupt();
-            }
-        }));
+        Map<String, Object> reading = Clients.reading(bootstrap, group);
+        Map<String, Object> writing = Clients.writing(bootstrap, group);
+        AtomicBoolean stopped = Clients.stopped();
         try (var consumer = new KafkaConsumer<>(reading, new ByteArrayDeserializer(), new ByteArrayDeserializer());
              var producer = new KafkaProducer<>(writing, new ByteArraySerializer(), new ByteArraySerializer())) {
             producer.initTransactions();

@@ -34,27 +34,14 @@ public final class RingCopy {
         output = arguments[3];
         changelog = arguments[4];
         size = Integer.parseInt(arguments[5]);
-        reading = Map.of(
-            "bootstrap.servers", bootstrap, "group.id", group, "isolation.level", "read_committed", "auto.offset.reset", "earliest",
-            "enable.auto.commit", false, "max.partition.fetch.bytes", 2 << 20, "fetch.max.wait.ms", 100, "max.poll.records", 20_000);
-        Map<String, Object> writing = Map.of(
-            "bootstrap.servers", bootstrap, "transactional.id", group, "batch.size", 512 * 1024, "linger.ms", 5,
-            "buffer.memory", 64L << 20, "max.request.size", 64 << 20, "acks", "all");
+        reading = Clients.reading(bootstrap, group);
+        Map<String, Object> writing = Clients.writing(bootstrap, group);
         consumer = new KafkaConsumer<>(reading, new ByteArrayDeserializer(), new ByteArrayDeserializer());
         producer = new KafkaProducer<>(writing, new ByteArraySerializer(), new ByteArraySerializer());
     }
 
     public static void main(String[] arguments) throws Exception {
-        AtomicBoolean stopped = new AtomicBoolean();
-        Thread main = Thread.currentThread();
-        Runtime.getRuntime().addShutdownHook(new Thread(() -> {
-            stopped.set(true);
-            try {
-                main.join(10_000);
-            } catch (InterruptedException ignored) {
-                Thread.currentThread().interrupt();
-            }
-        }));
+        AtomicBoolean stopped = Clients.stopped();
         RingCopy copy = new RingCopy(arguments);
         try (copy.consumer; copy.producer) {
             copy.producer.initTransactions();

@@ -23,10 +23,11 @@ from tests.support.worker import ROOT, RingfenceProcess, WorkerProcess, configur
 APP_ID = "faults"
 DRAIN_LIMIT_S = 240.0
 PRODUCER_LIMIT_S = 120.0
-_AUTHORIZER = {
+AUTHORIZER = {
     "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
     "allow.everyone.if.no.acl.found": "true",
 }
+"""Of a broker that refuses what it is told to, and nothing else."""
 _SIZE = "RINGFENCE_ADDRESS_DEFAULTS__ID_CACHE_SIZE"
 
 
@@ -112,7 +113,7 @@ class System:
         with contextlib.ExitStack() as stack:
             links = self._workers + (PROCESSES if across else 0)
             self.broker = stack.enter_context(
-                linked_broker(self.folder / "broker", links=links, properties=_AUTHORIZER)
+                linked_broker(self.folder / "broker", links=links, properties=AUTHORIZER)
             )
             settings = [each.settings(self.partitions) for each in self.workloads]
             self.config = configure(self.folder, self.bootstrap, APP_ID, settings, self._tree)

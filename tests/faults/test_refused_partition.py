@@ -20,6 +20,7 @@ from confluent_kafka.admin import (
 from app.embedded.broker import EmbeddedBroker
 from ringfence_kafka.config.settings import KafkaSettings
 from ringfence_kafka.producer import Outgoing, TransactionalProducer
+from tests.faults.system import AUTHORIZER
 from tests.support import kafka
 from tests.support.lanes import until
 
@@ -31,16 +32,12 @@ WRITTEN: Final = 3
 """Transactions of each lane before a refusal."""
 ROUNDS: Final = 3
 LIMIT_S: Final = 60
-_AUTHORIZER: Final = {
-    "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
-    "allow.everyone.if.no.acl.found": "true",
-}
 
 
 @pytest.fixture(scope="module")
 def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """A broker that can refuse."""
-    with EmbeddedBroker(tmp_path_factory.mktemp("guarded"), properties=_AUTHORIZER) as broker:
+    with EmbeddedBroker(tmp_path_factory.mktemp("guarded"), properties=AUTHORIZER) as broker:
         kafka.settle(broker.bootstrap_servers)
         yield broker.bootstrap_servers
 
