@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import time
 from collections import Counter, defaultdict
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
@@ -183,11 +184,14 @@ class Bench:
         return got[partition]
 
     async def agreed(self, partition: int = 0) -> Progress:
-        """The record, when nothing is being written: the committed offset is what it says."""
-        progress = await self.progress(partition)
-        assert progress is not None
-        assert await self.committed(partition) == progress.next
-        return progress
+        """The record, as soon as the committed offset is what it says: between the two reads it may be written anew."""
+        deadline = time.monotonic() + LIMIT_S
+        while True:
+            progress, committed = await self.progress(partition), await self.committed(partition)
+            if progress is not None and committed == progress.next:
+                return progress
+            assert time.monotonic() < deadline, f"{committed} is committed, and the record says {progress}"
+            await asyncio.sleep(0.05)
 
     async def letters(self) -> list[Got]:
         """The committed dead letters."""
