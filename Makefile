@@ -31,7 +31,7 @@ test: setup lint
 
 # What `make test` leaves out, because it takes long and a quicker test is beside it.
 long: setup
-	$(BIN)/python -m pytest --numprocesses 2 -m long
+	$(BIN)/python -m pytest --numprocesses 3 --dist loadfile -m long
 
 unit: setup
 	$(BIN)/python -m pytest tests/unit tests/property
