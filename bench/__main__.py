@@ -26,6 +26,7 @@ from bench import (
     profile,
     reconcile,
     recovery,
+    rings,
     table,
     wide,
 )
@@ -50,6 +51,7 @@ WIDE_RESULTS: Final = RESULTS.with_name("wide.json")
 MEMORY_RESULTS: Final = RESULTS.with_name("memory.json")
 BACKLOG_RESULTS: Final = RESULTS.with_name("backlog.json")
 MOVES_RESULTS: Final = RESULTS.with_name("moves.json")
+RINGS_RESULTS: Final = RESULTS.with_name("rings.json")
 QUICK_MESSAGES: Final = 100_000
 QUICK_TRICKLE_S: Final = 5.0
 PLAIN_SHARE: Final = 50
@@ -240,6 +242,30 @@ def moves_command(ids: tuple[int, ...], rate: int, rounds: int, beside: tuple[tu
         found = moves.run(broker, folder, versions, ids, rounds, rate, console.print)
     moves.show(found, console)
     moves.save(found, MOVES_RESULTS)
+
+
+@main.command("rings")
+@click.option("--ids", type=click.IntRange(min=1_000), default=10_000_000, show_default=True)
+@click.option(
+    "--messages",
+    type=click.IntRange(min=0),
+    default=1_000_000,
+    show_default=True,
+    help="That a worker does with the full ring; 0: none.",
+)
+@click.option(
+    "--only", type=click.Choice(rings.KINDS), multiple=True, help="May be repeated; without it the first two."
+)
+@click.option("--rounds", type=click.IntRange(min=1), default=1, show_default=True)
+def rings_command(ids: int, messages: int, only: tuple[str, ...], rounds: int) -> None:
+    """Measure one large ring: how it comes back, its memory and disk, look-ups, and a worker's cost with it."""
+    console = Console()
+    with _broker() as (broker, folder):
+        found = rings.run(broker, folder, ids, messages, only or rings.KINDS[:2], rounds, console.print)
+    rings.show(found, console)
+    rings.save(found, RINGS_RESULTS)
+    if not all(each.exact for each in found.worked):
+        sys.exit(EXIT_NOT_WELL)
 
 
 @main.command("ledger")
