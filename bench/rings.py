@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient
 from rich.console import Console
 from rich.table import Table
 
@@ -111,7 +112,9 @@ def run(
     worked: list[Worked] = []
     for kind in kinds:
         address = f"rings-{KINDS.index(kind)}"
-        worker = ringfence.prepare(folder / address, broker.bootstrap_servers, APP_ID, address, ids, partitions=1)
+        worker = ringfence.prepare(
+            folder / address, broker.bootstrap_servers, APP_ID, address, ids, partitions=1
+        )
         changelog = wire.changelog_topic(APP_ID, address)
         fill(broker.bootstrap_servers, changelog, address, ids)
         logged = sum(each.stat().st_size for each in folder.rglob(f"{changelog}-0/*.log"))
@@ -158,7 +161,9 @@ def fill(bootstrap: str, changelog: str, address: str, ids: int) -> None:
     while some := list(islice(numbers, BATCH * 10)):
         producer.begin_transaction()
         for number in some:
-            value = codec.ring_value(number, codec.encode_id(identity(number)), Origin(0, number, 1_700_000_000_000))
+            value = codec.ring_value(
+                number, codec.encode_id(identity(number)), Origin(0, number, 1_700_000_000_000)
+            )
             producer.produce(changelog, value, codec.ring_key(ids, number), 0)
             if number % BATCH == BATCH - 1 or number == ids - 1:
                 meta = Meta(ids, number + 1, 0, {}, {}, "filled", app=APP_ID, address=address)
@@ -198,8 +203,6 @@ def _work(broker: EmbeddedBroker, folder: Path, job: Job, ids: int, address: str
 
 
 def _exists(broker: EmbeddedBroker, topic: str) -> bool:
-    from confluent_kafka.admin import AdminClient
-
     admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers, "log_level": LOG_LEVEL})
     return topic in admin.list_topics(timeout=topics.LIMIT_S).topics
 
@@ -230,7 +233,9 @@ def show(found: Found, console: Console) -> None:
         )  # fmt: skip
     console.print(table)
     if found.worked:
-        table = Table("a worker with it", "messages/s", "CPU s / million", "the broker's", "peak MiB", "exact")
+        table = Table(
+            "a worker with it", "messages/s", "CPU s / million", "the broker's", "peak MiB", "exact"
+        )
         for work in found.worked:
             table.add_row(
                 work.kind, f"{work.rate:,.0f}", f"{work.cpu_s_per_million:.2f}",

@@ -57,6 +57,10 @@ def _read_bytes() -> int:
     return int(Path("/proc/self/io").read_text("ascii").split()[1])
 
 
+def _size(folder: Path) -> int:
+    return sum(each.stat().st_size for each in folder.rglob("*") if each.is_file())
+
+
 def _look_up(table: LaneTable, ids: Sequence[bytes], known: bool) -> tuple[float, int]:
     """CPU microseconds for each, and bytes read for all."""
     began, read = time.thread_time(), _read_bytes()
@@ -106,7 +110,7 @@ async def probe(config: Path, folder: Path) -> dict[str, Any]:
         "rss_bytes": rss,
         "peak_rss_bytes": _status("VmHWM:"),
         "began_rss_bytes": began_rss,
-        "disk_bytes": sum(each.stat().st_size for each in folder.rglob("*") if each.is_file()),
+        "disk_bytes": _size(folder),
         "misses_us": misses_us,
         "hits_us": hits_us,
         "misses_read_bytes": misses_read,

@@ -10,7 +10,7 @@ from types import ModuleType
 from typing import Final
 
 VARIABLE: Final = "RINGFENCE_NATIVE"
-_INTERFACE: Final = 2
+_INTERFACE: Final = 3
 """As in src/module.c: what an earlier build has left may be another."""
 _VALUES: Final = {"": True, "on": True, "off": False}
 

@@ -1,5 +1,4 @@
-from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TypeAlias, final
 
 _Batch: TypeAlias = tuple[int, bytearray, int, int, int]
@@ -16,6 +15,23 @@ class Records:
     def fitting(self, fixed: int, copies: int, bytes_max: int, most: int, /) -> tuple[int, int, int]: ...
     def size(self) -> int: ...
 
+@final
+class Ids:
+    low: int
+    last: int
+    def __new__(cls, capacity: int, low: int, /) -> Ids: ...
+    def __len__(self) -> int: ...
+    def note(self, first_sequence: int, ids: list[bytes], low: int, /) -> None: ...
+    def lookup(self, ids: Sequence[bytes], /) -> list[int | None]: ...
+    def gather(
+        self, records: Records, begin: int, most: int, above: int, /
+    ) -> tuple[int, int, int, bytes]: ...
+    def load(self, chunk: bytes, /) -> bool: ...
+    def settle(self, low: int, head: int, /) -> bool: ...
+    def entries(self) -> list[tuple[int, bytes]]: ...
+    def size(self) -> int: ...
+    def let_go(self, most: int, /) -> bool: ...
+
 def parse(
     data: bytes,
     begin: int,
@@ -30,7 +46,7 @@ def parse(
 def plan(
     records: Records,
     rules: tuple[object, ...],
-    sequences: dict[bytes, int],
+    ids: Ids,
     capacity: int,
     head: int,
     floor: int,
@@ -47,15 +63,6 @@ def seal(
     producer_id: int,
     producer_epoch: int,
     base_sequence: int,
-    /,
-) -> None: ...
-def note(
-    sequences: dict[bytes, int],
-    order: deque[bytes | None],
-    first_sequence: int,
-    ids: list[bytes],
-    low: int,
-    new_low: int,
     /,
 ) -> None: ...
 def crc32c(data: bytes, by_table: bool, /) -> int: ...

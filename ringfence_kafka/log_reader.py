@@ -37,6 +37,9 @@ TAIL_OFFSETS: Final = 64
 LOOK_LIMIT_S: Final = 5.0
 
 
+Take = Callable[[Any, TopicPartition], Sequence[Any] | None]
+
+
 class LogStalledError(RingfenceError):
     """The last stable offset stays behind the high watermark: a transaction does not end."""
 
@@ -48,12 +51,16 @@ async def read(
     start: int,
     high_watermark: int,
     consume: Callable[[Sequence[Any]], Awaitable[None]],
+    take: Take | None = None,
 ) -> int:
     """Pass all committed records of ``start <= offset < high_watermark`` to ``consume``, in order.
 
     Of a changelog, read to the *high watermark*: only the lane's own transactional ID ever writes here, and it has been fenced,
     so whatever is open below it is about to end, and nothing else can hold it up. A restore that stopped at the
     last stable offset would miss the records behind an open transaction.
+
+    ``take`` is given aiokafka's fetcher and the partition, and takes what was fetched in its own way; where it returns None aiokafka
+    reads it.
 
     Returns:
         The position reached, at least ``high_watermark``; markers of transactions are passed over.
@@ -72,7 +79,7 @@ async def read(
         consumer.seek(tp, start)
         position, moved_at = start, time.monotonic()
         while position < high_watermark:
-            records = (await consumer.getmany(tp, timeout_ms=_POLL_MS, max_records=_RECORDS_MAX)).get(tp, [])
+            records = await _some(consumer, tp, take)
             if records:
                 await consume(records)
                 await asyncio.sleep(0)
@@ -84,6 +91,16 @@ async def read(
         return position
     finally:
         await _stop(consumer)
+
+
+async def _some(consumer: AIOKafkaConsumer, tp: TopicPartition, take: Take | None) -> Sequence[Any]:
+    if take is not None:
+        await insides.until_fetched(consumer, tp, _POLL_MS / 1000)
+        found = take(consumer._fetcher, tp)  # noqa: SLF001
+        if found is not None:
+            return found
+    records = (await consumer.getmany(tp, timeout_ms=_POLL_MS, max_records=_RECORDS_MAX)).get(tp, [])
+    return list(records)
 
 
 async def _stop(consumer: AIOKafkaConsumer) -> None:

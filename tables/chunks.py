@@ -45,6 +45,10 @@ class ChunkKeys:
     def __len__(self) -> int:
         return len(self._keys)
 
+    def all(self) -> list[bytes]:
+        """The oldest first."""
+        return list(self._keys)
+
     def add(self, key: bytes) -> None:
         """It is the newest."""
         self._keys.append(key)

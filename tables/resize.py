@@ -12,7 +12,7 @@ from typing import Final
 from ringfence_kafka.slices import Steps
 from tables import codec
 from tables.codec import Meta
-from tables.native_index import NativeIndex
+from tables.native_index import NativeIndex, empty_index, rebuilding_index
 from tables.restore import Restore
 from tables.ring import STEP, Checked, Index, Ring
 
@@ -32,21 +32,33 @@ def making_ring(
 
     A change of capacity moves the floor: shrinking keeps the newest N, and what was evicted under the smaller size
     stays evicted when the ring grows again. A ring that is in memory only, or was, knows nothing from before.
+
+    Raises:
+        IrregularError: what the core has gathered is not all of it.
     """
-    meta = restore.meta
-    times = capacity if max_age_ms else 0
+    meta, aged = restore.meta, max_age_ms > 0
     if meta is None:
-        return Ring(capacity, index=NativeIndex(0, times) if index is None else index, max_age_ms=max_age_ms)
-    floor = meta.floor
-    if not (persistent and meta.persistent):
-        floor = meta.head
-    elif capacity != meta.capacity:
-        floor = max(floor, meta.head - min(capacity, meta.capacity))
-    ring = Ring(capacity, meta.head, floor, index, max_age_ms)
-    if index is None:
+        known = empty_index(0, capacity, aged=aged) if index is None else index
+        return Ring(capacity, index=known, max_age_ms=max_age_ms)
+    ring = Ring(capacity, meta.head, floor_of(meta, capacity, persistent=persistent), index, max_age_ms)
+    if index is not None:
+        return ring
+    if restore.gathering is not None:
+        restore.gathering.require_whole(ring.low, ring.head)
+        ring.index = NativeIndex(restore.gathering.ids)
+    else:
         entries = codec.ring_entries(restore.occupants.values())
-        ring.index = yield from NativeIndex.rebuilding(entries, ring.low, ring.head, times)
+        ring.index = yield from rebuilding_index(entries, ring.low, ring.head, capacity, aged=aged)
     return ring
+
+
+def floor_of(meta: Meta, capacity: int, *, persistent: bool) -> int:
+    """Of a ring that opens with this capacity: below it nothing counts."""
+    if not (persistent and meta.persistent):
+        return meta.head
+    if capacity != meta.capacity:
+        return max(meta.floor, meta.head - min(capacity, meta.capacity))
+    return meta.floor
 
 
 def following_ring(ring: Ring, known: Meta, restore: Restore) -> Steps[bool]:

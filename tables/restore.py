@@ -9,6 +9,8 @@ from ringfence_kafka.errors import ForeignChangelogError
 from ringfence_kafka.slices import Steps
 from tables import codec
 from tables.codec import FormatError, Meta, Slot
+from tables.gathering import Gathering
+from tables.raw_log import RawRecords
 from tables.ring import STEP
 from tables.store import Store, StoredState, Writes
 
@@ -82,13 +84,16 @@ class Restore:
         resident: bool,
         check: Callable[[Meta], None] = lambda _: None,
         behind: bool = False,
+        gathering: Gathering | None = None,
     ) -> None:
         """Without a store nothing is written: a look at the changelog, used to show rings.
 
         ``check`` is given each meta record that is read, and raises what keeps this restore from going on. ``behind``: what the store
-        holds is in memory elsewhere, only what comes behind it is gathered here.
+        holds is in memory elsewhere, only what comes behind it is gathered here. ``gathering``: takes the ring records, and there are
+        no :attr:`occupants`.
         """
         self.store = store
+        self.gathering = gathering
         self._check = check
         self.count = 0
         state = store.state() if store else None
@@ -119,6 +124,10 @@ class Restore:
             return
         yield from self.store.finding_chunks()
         if self._behind:
+            return
+        if self.gathering is not None:
+            yield from self.gathering.load()
+            self.hops.update(self.store.hops())
             return
         slots = self.store.slots() if self._resident else iter(())
         while some := list(islice(slots, STEP)):
@@ -157,13 +166,33 @@ class Restore:
                     f"changelog record {record.offset} is of kind {kind.hex()}, unknown to this version"
                 )
         self.count += len(records)
-        if len(self._pending) >= FLUSH_RECORDS:
+        self._flush_if_much()
+
+    def _flush_if_much(self) -> None:
+        if len(self._pending) + (self.gathering.pending if self.gathering else 0) >= FLUSH_RECORDS:
             self._flush()
 
     def consuming(self, records: Sequence[Any]) -> Steps[None]:
         """The same, in steps."""
+        if isinstance(records, RawRecords):
+            yield from self._consuming_raw(records)
+            return
         for begin in range(0, len(records), STEP):
             self.consume(records[begin : begin + STEP])
+            yield
+
+    def _consuming_raw(self, records: RawRecords) -> Steps[None]:
+        at = 0
+        while at < len(records):
+            next_one = at
+            if self._verified and self.gathering is not None:
+                next_one = self.gathering.take(records.core, at, STEP)
+                self.count += next_one - at
+                self._flush_if_much()
+            if next_one == at:
+                self.consume([records[at]])
+                next_one += 1
+            at = next_one
             yield
 
     def _verify(self, record: Any) -> None:
@@ -202,6 +231,9 @@ class Restore:
             self.cleared = True
             return
         codec.check_ring(key, value)
+        if self.gathering is not None:
+            self.gathering.take_one(key, value)
+            return
         occupant = self._newest.get(key)
         if occupant is not None and not codec.is_newer(value, occupant):
             return
@@ -241,6 +273,8 @@ class Restore:
         self._pending_hops.clear()
 
     def _fill(self, writes: Writes) -> None:
+        if self.gathering is not None:
+            self.gathering.fill(writes, self.meta)
         slots = {}
         for key, value in self._pending.items():
             if value is None:

@@ -178,6 +178,45 @@ class Store:
         for key, value in self._entries(chunks.PREFIX):
             yield from chunks.entries(chunks.PREFIX + key, value)
 
+    def slot_values(self, capacity: int, first: int) -> Iterator[bytes]:
+        """Values of the slots of one capacity that have keys of their own, from a slot on and round.
+
+        Raises:
+            FormatError: written by a later version, or damaged.
+        """
+        ring_key = codec.ring_key(capacity, first)
+        prefix, turn = _SLOT_PREFIX + ring_key[1:5], ring_key[5:]
+        for _, value in self._entries(prefix, turn):
+            codec.check_ring(ring_key, value)
+            yield value
+        for key, value in self._entries(prefix):
+            if key >= turn:
+                return
+            codec.check_ring(ring_key, value)
+            yield value
+
+    def slot_values_beside(self, capacity: int) -> Iterator[bytes]:
+        """The same of all other capacities, in no particular order."""
+        own, behind = (each.to_bytes(4, "big") for each in (capacity, min(capacity + 1, 2**32 - 1)))
+        for first in (b"", behind):
+            for key, value in self._entries(_SLOT_PREFIX, first):
+                if key[:4] == own or (key > own and not first):
+                    break
+                codec.check_ring(codec.KIND_RING + key, value)
+                yield value
+
+    def chunks_at(self, keys: Sequence[bytes]) -> list[bytes]:
+        """Chunks as they were written.
+
+        Raises:
+            DamagedStoreError: one is not there.
+        """
+        values = self._many(list(keys))
+        if None in values:
+            self.damaged = True
+            raise DamagedStoreError(f"{self.path}: a chunk is missing")
+        return cast("list[bytes]", values)
+
     def chunk_slots(self, capacity: int, sequences: Iterable[int]) -> dict[int, Slot]:
         """Slots of these sequences, as far as they are in chunks.
 
@@ -218,15 +257,15 @@ class Store:
             codec.check_hops(codec.KIND_HOPS + key, value)
             yield codec.KIND_HOPS + key, value
 
-    def _entries(self, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
-        """All of a prefix, without it."""
+    def _entries(self, prefix: bytes, first: bytes = b"") -> Iterator[tuple[bytes, bytes]]:
+        """All of a prefix, without it; from one on."""
         iterator = self._db.iter()
         try:
-            iterator.seek(prefix)
+            iterator.seek(prefix + first)
             while (key := cast("bytes | None", iterator.key())) is not None:
-                if key[:1] != prefix:
+                if not key.startswith(prefix):
                     return
-                yield key[1:], cast("bytes", iterator.value())
+                yield key[len(prefix) :], cast("bytes", iterator.value())
                 iterator.next()
             try:
                 iterator.status()  # an iterator that meets damage just ends

@@ -11,21 +11,27 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+import native
 from ringfence_kafka import log_reader
 from ringfence_kafka.config.settings import KafkaSettings
 from ringfence_kafka.errors import require
 from ringfence_kafka.failpoints import reach
 from ringfence_kafka.slices import Slices, emptying
-from tables import chunks, codec
+from tables import chunks, codec, raw_log
 from tables.codec import Chunk, FormatError, Meta, Origin, Slot
+from tables.gathering import Gathering, IrregularError
 from tables.hops import NOTHING, Arrival, HopMemory, Judged, changelog_records
 from tables.index import StoredIndex
+from tables.native_index import NativeIndex
 from tables.resize import collect_garbage, following_ring, making_ring, older_capacities
 from tables.restore import ChangelogBounds, Restore, UntrustedError, require_own, trusted_start
 from tables.ring import Checked, ResidentIndex, Ring
 from tables.store import DamagedStoreError, Store, StoredState, Writes
+
+if TYPE_CHECKING:
+    from native._core import Ids
 
 log: Final = logging.getLogger("ringfence.table")
 
@@ -130,17 +136,31 @@ class LaneTable:
                 start = trusted_start(self._store.state(), bounds, indexed=not self._resident)
             self._whole = False
             restore = await self._restore(self._store, kafka, topic, partition, start, bounds.high_watermark)
-        except (UntrustedError, FormatError, DamagedStoreError) as error:
+            await self._begin(self._store, restore)
+        except (UntrustedError, FormatError, DamagedStoreError, IrregularError) as error:
             log.warning("%s is rebuilt from the changelog: %s", self._path, error)
             reused = False
-            self.close()
-            self._store = Store.create_afresh(self._path)
-            restore = await self._restore(
-                self._store, kafka, topic, partition, bounds.start, bounds.high_watermark
+            restore = await self._rebuild(
+                kafka, topic, partition, bounds, in_python=isinstance(error, IrregularError)
             )
-        await self._begin(self._store, restore)
         self._whole = True
-        return self._store.epoch, Restored(count + restore.count, time.monotonic() - began, reused)
+        return self._opened().epoch, Restored(count + restore.count, time.monotonic() - began, reused)
+
+    async def _rebuild(
+        self, kafka: KafkaSettings, topic: str, partition: int, bounds: ChangelogBounds, *, in_python: bool
+    ) -> Restore:
+        """From the whole changelog, with an empty RocksDB; ``in_python``: whatever the order is in which its records stand."""
+        self.close()
+        self._store = Store.create_afresh(self._path)
+        try:
+            restore = await self._restore(
+                self._store, kafka, topic, partition, bounds.start, bounds.high_watermark, in_python=in_python
+            )
+            await self._begin(self._store, restore)
+        except IrregularError as error:
+            log.warning("%s is rebuilt once more, without the native core: %s", self._path, error)
+            return await self._rebuild(kafka, topic, partition, bounds, in_python=True)
+        return restore
 
     def _in_memory(self, state: StoredState | None) -> bool:
         """Whether all that RocksDB holds is in memory too, and only what the changelog has behind it is to be read."""
@@ -188,24 +208,42 @@ class LaneTable:
         high_watermark: int,
         *,
         behind: bool = False,
+        in_python: bool = False,
     ) -> Restore:
         def check(meta: Meta) -> None:
             require_own(meta, self._options.app, self._options.address, f"{topic}/{partition}")
 
-        restore = Restore(store, store.begin_epoch(), resident=self._resident, check=check, behind=behind)
+        gathering = None if behind or in_python else self._gathering(store)
+        restore = Restore(
+            store,
+            store.begin_epoch(),
+            resident=self._resident,
+            check=check,
+            behind=behind,
+            gathering=gathering,
+        )
 
         async def consume(records: Sequence[Any]) -> None:
             await self._slices.run(restore.consuming(records))
             await reach("mid-restore", self._path.name)
 
         await self._slices.run(restore.load())
-        await log_reader.read(kafka, topic, partition, start, high_watermark, consume)
+        take = None if gathering is None else raw_log.take
+        await log_reader.read(kafka, topic, partition, start, high_watermark, consume, take)
         restore.finish()
         if not behind:
             # In memory only: forgotten at every opening, as the ring is.
             known = restore.hops.items() if self._options.persistent else ()
             self.hops = HopMemory.restored(self._options.capacity, known)
         return restore
+
+    def _gathering(self, store: Store) -> Gathering | None:
+        """What restores the ring without an object an ID; None = Python does it."""
+        options = self._options
+        if native.core is None or not self._resident or not options.persistent or options.max_age_ms:
+            return None
+        state = store.state()
+        return Gathering(options.capacity, store, state.meta if state else None)
 
     async def _begin(self, store: Store, restore: Restore) -> None:
         """Take over what was restored, at the configured capacity."""
@@ -227,13 +265,13 @@ class LaneTable:
         await self._forget(former)
 
     async def _forget(self, ring: Ring) -> None:
-        if isinstance(ring.index, ResidentIndex):
+        if isinstance(ring.index, ResidentIndex | NativeIndex):
             await self._slices.run(ring.index.emptying())
 
-    def plain_index(self) -> dict[bytes, int] | None:
-        """ID → sequence, as far as that and the ring's head say all about an ID; None = they do not, or slots are to be removed."""
+    def plain_index(self) -> "Ids | None":
+        """What the core knows the IDs by, as far as that and the ring's head say all about an ID; None = they do not, or slots are to be removed."""
         index = self.ring.index
-        return index.known if isinstance(index, ResidentIndex) and not self._older else None
+        return index.ids if isinstance(index, NativeIndex) and not self._older else None
 
     def check(self, ids: Sequence[bytes | None], times: Sequence[int]) -> Checked:
         """Verdicts for a batch of encoded IDs and record timestamps (ms). Changes nothing."""

@@ -124,6 +124,9 @@ PyObject *batch_list(Batch *batches, size_t count);
 
 PyObject *plan(PyObject *module, PyObject *args);
 PyObject *seal(PyObject *module, PyObject *args);
-PyObject *note(PyObject *module, PyObject *args);
+
+extern PyTypeObject IdsType;
+long long ids_find(PyObject *ids, const uint8_t *bytes, size_t length);
+int ids_there(PyObject *ids);
 
 #endif

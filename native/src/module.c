@@ -2,7 +2,7 @@
 #include "core.h"
 
 /* Of this interface: native/__init__.py uses no other. To be raised with each change of a function's arguments or result. */
-enum { INTERFACE = 2 };
+enum { INTERFACE = 3 };
 
 /* crc32c(bytes, by_table): by the table also where the processor has an instruction for it. */
 static PyObject *checksum(PyObject *module, PyObject *args) {
@@ -19,7 +19,6 @@ static PyMethodDef functions[] = {
     {"parse", parse, METH_VARARGS, "Records of a fetch from an offset on, and where the next fetch begins; None = ask aiokafka."},
     {"plan", plan, METH_VARARGS, "Verdicts and record batches for records; None = ask the path in Python."},
     {"seal", seal, METH_VARARGS, "Write a record batch's header in front of it."},
-    {"note", note, METH_VARARGS, "Make new IDs part of an index in memory, and forget the oldest."},
     {"crc32c", checksum, METH_VARARGS, "CRC-32C of bytes."},
     {0},
 };
@@ -34,9 +33,10 @@ static struct PyModuleDef definition = {
 
 PyMODINIT_FUNC PyInit__core(void) {
     checksums_prepare();
-    if (PyType_Ready(&RecordsType) < 0) return NULL;
+    if (PyType_Ready(&RecordsType) < 0 || PyType_Ready(&IdsType) < 0) return NULL;
     PyObject *module = PyModule_Create(&definition);
     if (module != NULL && PyModule_AddIntConstant(module, "INTERFACE", INTERFACE) < 0) Py_CLEAR(module);
     if (module != NULL && PyModule_AddObjectRef(module, "Records", (PyObject *)&RecordsType) < 0) Py_CLEAR(module);
+    if (module != NULL && PyModule_AddObjectRef(module, "Ids", (PyObject *)&IdsType) < 0) Py_CLEAR(module);
     return module;
 }

@@ -130,13 +130,10 @@ static size_t place_of(const Work *work, PyObject *id, size_t hash) {
     return place;
 }
 
-/* The sequence by which an ID is known, by this batch or the index; -1 = it is not, -2 = an error. */
+/* The sequence by which an ID is known, by this batch or the ring; -1 = it is not. */
 static long long known_as(const Work *work, PyObject *id, size_t place) {
     if (work->fresh[place]) return work->first + work->fresh[place] - 1;
-    PyObject *known = PyDict_GetItemWithError(work->sequences, id);
-    if (known == NULL) return PyErr_Occurred() ? -2 : -1;
-    long long sequence = PyLong_AsLongLong(known);
-    return sequence == -1 && PyErr_Occurred() ? -2 : sequence;
+    return ids_find(work->sequences, (const uint8_t *)PyBytes_AS_STRING(id), (size_t)PyBytes_GET_SIZE(id));
 }
 
 /* One after the other, by the running head: as Ring.check(). */
@@ -153,15 +150,16 @@ static int judge(Work *work) {
         long long head = work->first + PyList_GET_SIZE(work->new_ids);
         if (known >= 0 && known >= head - work->capacity && known >= work->floor) {
             scan->verdict = DUPLICATE;
-        } else if (known != -2) {
+        } else {
             scan->verdict = ACCEPTED;
-            if (PyList_Append(work->new_ids, id) == 0) {
-                work->fresh[place] = (int32_t)PyList_GET_SIZE(work->new_ids);
-                work->owners[work->fresh[place] - 1] = (int32_t)i;
-            } else known = -2;
+            if (PyList_Append(work->new_ids, id) < 0) {
+                Py_DECREF(id);
+                return 0;
+            }
+            work->fresh[place] = (int32_t)PyList_GET_SIZE(work->new_ids);
+            work->owners[work->fresh[place] - 1] = (int32_t)i;
         }
         Py_DECREF(id);
-        if (known == -2) return 0;
     }
     return 1;
 }
@@ -169,15 +167,16 @@ static int judge(Work *work) {
 /* Records for which the interpreter lock is let go of: for fewer, getting it back may take longer than they do. */
 enum { RELEASED_FROM = 256 };
 
-/* plan(records, rules, sequences, capacity, head, floor, spread, now)
+/* plan(records, rules, IDs, capacity, head, floor, spread, now)
  *   -> (verdicts, new IDs, accepted batches, changelog batches, chunk, oldest timestamp) | None */
 PyObject *plan(PyObject *module, PyObject *args) {
     (void)module;
     PyObject *records, *rules, *result = NULL;
     Work work = {0};
-    if (!PyArg_ParseTuple(args, "O!O!O!LLLiL", &RecordsType, &records, &PyTuple_Type, &rules, &PyDict_Type,
+    if (!PyArg_ParseTuple(args, "O!O!O!LLLiL", &RecordsType, &records, &PyTuple_Type, &rules, &IdsType,
                           &work.sequences, &work.capacity, &work.first, &work.floor, &work.spread, &work.now))
         return NULL;
+    if (!ids_there(work.sequences)) return NULL;
     work.records = (Records *)records;
     work.count = work.records->count;
     if (!rules_of(rules, &work.rules)) return NULL;

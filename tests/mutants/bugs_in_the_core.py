@@ -7,7 +7,9 @@ from tests.mutants.mutant import Mutant, Patch
 _PARSE: Final = "native/src/parse.c"
 _PLAN: Final = "native/src/plan.c"
 _BUILD: Final = "native/src/build.c"
-_INDEX: Final = "native/src/index.c"
+_IDS: Final = "native/src/ids.c"
+_IDS_TESTS: Final = "tests/property/test_ids_model.py"
+_RESTORE_TESTS: Final = "tests/unit/test_restore.py"
 _FETCH: Final = "app/worker/raw_fetch.py"
 _BUFFERS: Final = "app/worker/buffers.py"
 _FETCH_TESTS: Final = "tests/unit/test_raw_fetch.py"
@@ -66,8 +68,36 @@ MUTANTS: Final = (
     Mutant(
         "core-forgets-the-newer",
         "An ID that was evicted and came again is forgotten with its first sequence.",
-        (Patch(_INDEX, "else if (sequence == low && PyDict_DelItem", "else if (PyDict_DelItem"),),
-        _SAME_BYTES,
+        (Patch(_IDS, "while (shelf->cells[place].at && shelf->cells[place].at != at)", "while (0)"),),
+        f"{_IDS_TESTS}::test_same_as_the_index_in_python",
+        native=True,
+    ),
+    Mutant(
+        "core-loses-ids-behind-a-hole",
+        "An ID that stood behind a forgotten one in the hash table is taken for new.",
+        (Patch(_IDS, "        shelf->cells[hole] = shelf->cells[place];\n        hole = place;\n", ""),),
+        f"{_IDS_TESTS}::test_many",
+        native=True,
+    ),
+    Mutant(
+        "core-takes-half-a-ring-for-a-whole-one",
+        "What is missing in a changelog or in RocksDB is accepted once more.",
+        (Patch(_IDS, "self->count == head - low && ", ""),),
+        f"{_IDS_TESTS}::test_whole",
+        native=True,
+    ),
+    Mutant(
+        "core-gathers-over-a-gap",
+        "What should be looked at in Python is passed over.",
+        (Patch(_IDS, "(gathered && sequence != self->last + 1)", "0"),),
+        f"{_IDS_TESTS}::test_gathering_ends_before_what_is_not_usual",
+        native=True,
+    ),
+    Mutant(
+        "restore-trusts-what-was-gathered",
+        "A changelog in another order than the core expects gives a ring that lacks IDs.",
+        (Patch("tables/resize.py", "        restore.gathering.require_whole(ring.low, ring.head)\n", ""),),
+        f"{_RESTORE_TESTS}::test_what_is_irregular_is_restored_in_python",
         native=True,
     ),
     Mutant(

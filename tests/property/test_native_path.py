@@ -24,7 +24,7 @@ from ringfence_kafka.config.settings import AddressSettings
 from ringfence_kafka.producer import BatchForm, Outgoing
 from tables.codec import Slot, encode_id
 from tables.native_index import NativeIndex
-from tables.ring import ResidentIndex, Ring, Verdict
+from tables.ring import Index, ResidentIndex, Ring, Verdict
 from tables.table import Change, LaneTable, TableOptions
 from tests.support.raw import Stored, stored
 
@@ -44,7 +44,7 @@ class Written(NamedTuple):
     slots: list[tuple[bytes, bytes]]
     counts: tuple[int, int, int]
     meta: Any
-    ring: tuple[int, int, dict[bytes, int], list[bytes | None]]
+    ring: tuple[int, int, int, list[tuple[int, bytes]]]
     quarantined: int
 
 
@@ -72,8 +72,8 @@ class World:
         )
         self.homes = counts[0]
         self.python, self.core = (
-            self._lane(_index(ResidentIndex, floor), floor),
-            self._lane(_index(NativeIndex, floor), floor),
+            self._lane(_python_index(floor), floor),
+            self._lane(_native_index(self.address.id_cache_size, floor), floor),
         )
         self.native_path = NativePath(
             self.address,
@@ -85,7 +85,7 @@ class World:
             form,
         )
 
-    def _lane(self, index: ResidentIndex, floor: int) -> tuple[LaneTable, Emitter, Path]:
+    def _lane(self, index: Index, floor: int) -> tuple[LaneTable, Emitter, Path]:
         table = Table(Folder("nowhere"), TableOptions(self.address.id_cache_size, 10**6))
         table.ring = Ring(self.address.id_cache_size, floor, floor, index)
         return table, Emitter(self.address, FORWARD, self.outputs), Path(self.address, 0, self.homes, FORWARD)
@@ -128,13 +128,34 @@ class World:
             self.python = kept
 
 
-def _index(kind: type[ResidentIndex], floor: int) -> ResidentIndex:
+def _filled(index: Index, low: int, floor: int) -> Index:
     """With two IDs right below the floor: by the size of the ring alone they would be known."""
-    index = kind(max(0, floor - 2))
-    index.add(
-        index._low, [encode_id(b"%d" % each) for each in range(1, 3)][:floor], [0, 0][:floor], index._low
-    )
+    index.add(low, [encode_id(b"%d" % each) for each in range(1, 3)][:floor], [0, 0][:floor], low)
     return index
+
+
+def _python_index(floor: int) -> Index:
+    low = max(0, floor - 2)
+    return _filled(ResidentIndex(low), low, floor)
+
+
+def _native_index(capacity: int, floor: int) -> Index:
+    assert native.core is not None
+    low = max(0, floor - 2)
+    return _filled(NativeIndex(native.core.Ids(capacity, low)), low, floor)
+
+
+def _known(index: Index) -> tuple[int, int, list[tuple[int, bytes]]]:
+    """All that it knows, and in which order it will forget it."""
+    if isinstance(index, NativeIndex):
+        return index.ids.low, len(index), index.ids.entries()
+    assert isinstance(index, ResidentIndex)
+    assert None not in index._order
+    return (
+        index._low,
+        len(index),
+        [(number, each or b"") for number, each in enumerate(index._order, index._low)],
+    )
 
 
 def _bytes(batches: Sequence[Outgoing]) -> list[tuple[str, int, bool, bytes]]:
@@ -158,8 +179,7 @@ def _written(
     table: LaneTable, outcome: Outcome, outputs: Sequence[Outgoing], change: Change, state: Sequence[Outgoing]
 ) -> Written:
     """Applies it, too."""
-    ring, index = table.ring, table.ring.index
-    assert isinstance(index, ResidentIndex)
+    ring = table.ring
     ring.apply(change.checked)
     table.meta = change.meta
     counts = [outcome.checked.verdicts.count(each) for each in Verdict]
@@ -169,7 +189,7 @@ def _written(
         list(change.slots),
         (counts[0], counts[1], counts[2]),
         change.meta._replace(incarnation=""),
-        (ring.head, index._low, dict(index._sequences), list(index._order)),
+        (ring.head, *_known(ring.index)),
         len(outcome.quarantined) + len(outcome.forwarded) + len(outcome.units),
     )
 

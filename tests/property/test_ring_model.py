@@ -38,6 +38,7 @@ from tables.restore import ChangelogBounds, Restore
 from tables.ring import Ring, Verdict
 from tables.store import StaleEpochError
 from tables.table import Change, LaneTable, Restored, TableOptions
+from tests.support.served_log import raw
 
 ALPHABET = [codec.encode_id(b"%c" % letter) for letter in b"abcdefghijkl"]
 DAY_S = 86_400.0
@@ -215,13 +216,15 @@ class Lane(RuleBasedStateMachine):
         start: int,
         high_watermark: int,
         consume: Callable[[Sequence[Any]], Awaitable[None]],
+        take: log_reader.Take | None = None,
     ) -> int:
-        """Pass the records on, a few at a time."""
+        """Pass the records on, a few at a time; where they may be taken as the core reads them, most of them so."""
         records = [each for each in self.records if start <= each.offset < high_watermark]
         for number, begin in enumerate(range(0, len(records), FETCH_RECORDS)):
             if number == self.fail_after:
                 raise TimeoutError
-            await consume(records[begin : begin + FETCH_RECORDS])
+            some = records[begin : begin + FETCH_RECORDS]
+            await consume(some if take is None or number % 3 == 1 else raw(some))
         return high_watermark
 
     def append(self, slots: Sequence[tuple[bytes, bytes | None]], meta: codec.Meta) -> int:

@@ -69,3 +69,10 @@ def raw_records(records: Iterable[Any]) -> RawRecords | None:
     those = [as_stored(each) for each in records]
     found = raw.parse(stored(those), 0, [], lambda _codec, _data: None) if those else None
     return None if found is None else found[0]
+
+
+def parsed_changelog(records: Sequence[tuple[bytes, bytes | None]]) -> Any:
+    """Changelog records, key and value, as the core has them."""
+    found = raw_records(Stored(number, key=key, value=value) for number, (key, value) in enumerate(records))
+    assert found is not None
+    return found.core

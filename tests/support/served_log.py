@@ -1,19 +1,34 @@
 """A log without a broker: only the consumer that would fetch its records is replaced."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import pytest
 
 from ringfence_kafka import log_reader
+from tables.raw_log import RawRecords
+from tests.support.raw import Stored, raw_records
 
 
 def serve(monkeypatch: pytest.MonkeyPatch, records: Callable[[], Iterable[Any]]) -> None:
-    """Have :func:`ringfence_kafka.log_reader.read` pass on those that there are when it is called."""
+    """Have :func:`ringfence_kafka.log_reader.read` pass on those that there are when it is called.
+
+    Who takes what was fetched in its own way gets two of three parts so, and one as aiokafka has it.
+    """
 
     async def read(*arguments: Any) -> int:
-        *_, start, high_watermark, consume = arguments
-        await consume([each for each in records() if start <= each.offset < high_watermark])
+        *_, start, high_watermark, consume, take = arguments
+        found = [each for each in records() if start <= each.offset < high_watermark]
+        third = len(found) // 3
+        for number, part in enumerate((found[:third], found[third : 2 * third], found[2 * third :])):
+            if part:
+                await consume(part if take is None or number == 1 else raw(part))
         return int(high_watermark)
 
     monkeypatch.setattr(log_reader, "read", read)
+
+
+def raw(records: Sequence[Any]) -> Sequence[Any]:
+    """As the core reads them, where there is one."""
+    found = raw_records(Stored(each.offset, key=each.key, value=each.value) for each in records)
+    return records if found is None else RawRecords(found.core)

@@ -1,9 +1,12 @@
 from collections.abc import Sequence
+from unittest.mock import patch
 
 import pytest
 
+import native
 from tables import resize
 from tables.codec import Meta, Origin, Slot, ring_key, ring_value
+from tables.native_index import NativeIndex
 from tables.resize import collect_garbage, older_capacities
 from tables.restore import Restore
 from tables.ring import ResidentIndex, Ring, Verdict
@@ -140,10 +143,22 @@ def test_times_come_back() -> None:
 
 def test_times_take_no_room_without_an_age() -> None:
     """Without a maximum age no times are kept."""
-    index = make_ring(10, _restored(_meta(), range(15, 25))).index
+    with patch.object(native, "core", None):
+        index = make_ring(10, _restored(_meta(), range(15, 25))).index
 
     assert isinstance(index, ResidentIndex)
     assert len(index._times) == 0
+
+
+@pytest.mark.skipif(native.core is None, reason=native.spoken)
+def test_who_keeps_the_index() -> None:
+    """The core does where it is there and no times are needed."""
+    restored = _restored(_meta(), range(15, 25))
+
+    assert isinstance(make_ring(10, restored).index, NativeIndex)
+    assert isinstance(make_ring(10, restored, max_age_ms=1).index, ResidentIndex)
+    assert isinstance(make_ring(10, _restored(None)).index, NativeIndex)
+    assert isinstance(make_ring(10, _restored(None), max_age_ms=1).index, ResidentIndex)
 
 
 @pytest.mark.parametrize("meta", [None, _meta()])

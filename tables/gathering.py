@@ -1,0 +1,154 @@
+"""A ring restored by the core: records go from the log into the index and into chunks, without an object for each.
+
+It is for what is usual: each sequence follows the one before, in the changelog and in RocksDB. At the end each sequence of the ring must be
+there, or :class:`IrregularError` has the path in Python do it all again: it is the reference, and needs no order.
+"""
+
+import heapq
+from collections.abc import Iterator, Sequence
+from itertools import chain, islice
+from typing import TYPE_CHECKING, Final
+
+import native
+from ringfence_kafka.slices import Steps
+from tables import chunks, codec
+from tables.codec import Chunk, Meta
+from tables.ring import STEP
+
+if TYPE_CHECKING:
+    from native._core import Ids, Records
+    from tables.store import Store, Writes
+
+CHUNK_RECORDS: Final = 5_000
+_LOADED_AT_ONCE: Final = 4
+"""Chunks: a third of a megabyte each, or a few bytes."""
+
+
+class IrregularError(Exception):
+    """The records are not in the order of their sequences, or not all there."""
+
+
+def dead_below(meta: Meta, capacity: int) -> int:
+    """What lies below is dead by this meta record, in a ring of this capacity, and by each later one."""
+    return max(meta.floor, meta.head - meta.capacity, meta.head - capacity, 0)
+
+
+class Gathering:
+    """Of one restore."""
+
+    def __init__(self, capacity: int, store: "Store", known: Meta | None) -> None:
+        """``known``: what the store says of itself."""
+        assert native.core is not None  # noqa: S101 - who begins it has looked
+        self.ids: Ids = native.core.Ids(capacity, dead_below(known, capacity) if known else 0)
+        self.pending = 0
+        """Records that are to be written."""
+        self._store = store
+        self._known = known
+        self._loaded = -1
+        """Up to here it is the store's records that count."""
+        self._parts: list[bytes] = []
+        """Of the chunk that is being filled."""
+        self._capacity = self._last = self._count = 0
+        """Of it, too: what its keys name, its last sequence, its records."""
+        self._full: list[tuple[bytes, Chunk]] = []
+
+    def load(self) -> Steps[None]:
+        """What the store holds.
+
+        Raises:
+            IrregularError: it cannot be read.
+        """
+        slots = self._slots()
+        ahead = next(slots, None)
+        for keys in _batches(self._store.chunk_keys().all(), _LOADED_AT_ONCE):
+            for encoded in self._store.chunks_at(keys):
+                first = codec.sequence_of(encoded[2:])
+                while ahead is not None and codec.sequence_of(ahead) < first:
+                    self._load(Chunk.of(0, [ahead]).encoded)
+                    ahead = next(slots, None)
+                    yield
+                self._load(encoded)
+            yield
+        rest = slots if ahead is None else chain((ahead,), slots)
+        while some := list(islice(rest, STEP)):
+            self._load(Chunk.of(0, some).encoded)
+            yield
+        self._loaded = self.ids.last
+
+    def _load(self, encoded: bytes) -> None:
+        if not self.ids.load(encoded):
+            raise IrregularError("what RocksDB holds of the ring cannot be read")
+
+    def _slots(self) -> Iterator[bytes]:
+        """Values of the slots that have keys of their own, in the order of their sequences where all is usual."""
+        if self._known is None:
+            return iter(())
+        low, capacity = self.ids.low, self._known.capacity
+        older = [each for each in self._store.slot_values_beside(capacity) if codec.sequence_of(each) >= low]
+        older.sort(key=codec.sequence_of)
+        rising = self._store.slot_values(capacity, low % capacity) if capacity else iter(())
+        live = (each for each in rising if codec.sequence_of(each) >= low)
+        return heapq.merge(older, live, key=codec.sequence_of)
+
+    def take(self, records: "Records", begin: int, most: int) -> int:
+        """Ring records from one on, as far as they are usual; returns which comes next."""
+        end, count, capacity, encoded = self.ids.gather(records, begin, most, self._loaded)
+        if count:
+            self._note(capacity, count, encoded)
+        return end
+
+    def take_one(self, key: bytes, value: bytes) -> None:
+        """A ring record that Python has read.
+
+        Raises:
+            FormatError: it cannot be read.
+            IrregularError: its sequence is not above the last.
+        """
+        slot = codec.decode_ring(key, value)
+        if slot.sequence <= self._loaded:
+            return
+        if slot.sequence <= self.ids.last or not slot.capacity or key != codec.ring_key(*slot[:2]):
+            raise IrregularError(f"sequence {slot.sequence} comes behind {self.ids.last}, or in another slot")
+        self.ids.note(slot.sequence, [slot.id], self.ids.low)
+        self._note(slot.capacity, 1, Chunk.of(slot.capacity, [value]).encoded)
+
+    def _note(self, capacity: int, count: int, encoded: bytes) -> None:
+        """To be written: what ends with the last sequence."""
+        if self._parts and (self._capacity, self._last) != (capacity, self.ids.last - count):
+            self._close()
+        self._parts.append(encoded)
+        self._capacity, self._last = capacity, self.ids.last
+        self._count += count
+        self.pending += count
+        if self._count >= CHUNK_RECORDS:
+            self._close()
+
+    def _close(self) -> None:
+        chunk = Chunk(self._capacity, b"".join(self._parts))
+        self._full.append((chunks.key_of(self._capacity, self._last), chunk))
+        self._parts, self._count = [], 0
+
+    def fill(self, writes: "Writes", meta: Meta | None) -> None:
+        """Write what is pending, and remove chunks in which nothing is alive."""
+        if self._parts:
+            self._close()
+        known = self._store.chunk_keys()
+        for key, chunk in self._full:
+            writes.put_chunk(key, chunk)
+            known.add(key)
+        self._full, self.pending = [], 0
+        for key in known.dead(dead_below(meta, meta.capacity)) if meta else ():
+            writes.delete_chunk(key)
+
+    def require_whole(self, low: int, head: int) -> None:
+        """Make sure that each sequence of the ring is there, and none above.
+
+        Raises:
+            IrregularError: it is not so.
+        """
+        if not self.ids.settle(low, head):
+            raise IrregularError(f"not all sequences from {low} to before {head} are there, and no others")
+
+
+def _batches(keys: Sequence[bytes], size: int) -> Iterator[Sequence[bytes]]:
+    return (keys[begin : begin + size] for begin in range(0, len(keys), size))

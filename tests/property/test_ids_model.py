@@ -1,0 +1,192 @@
+"""A ring's IDs in the core, beside the index in Python, which is the reference."""
+
+import random
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import native
+from tables.codec import Chunk, Origin, ring_key, ring_value
+from tables.ring import ResidentIndex
+from tests.support.raw import parsed_changelog
+
+pytestmark = pytest.mark.skipif(native.core is None, reason=native.spoken)
+
+
+def _same(ids: Any, index: ResidentIndex, asked: list[bytes]) -> None:
+    assert ids.lookup(asked) == index.lookup(asked)
+    assert ids.entries() == list(enumerate(index._order, index._low))
+    assert (len(ids), ids.low) == (len(index), index._low)
+
+
+@given(
+    st.integers(0, 30),
+    st.integers(0, 2**40),
+    st.lists(
+        st.lists(st.binary(max_size=2) | st.binary(min_size=250, max_size=460), max_size=40), max_size=20
+    ),
+    st.data(),
+)
+@settings(deadline=None)
+def test_same_as_the_index_in_python(
+    capacity: int, head: int, batches: list[list[bytes]], data: st.DataObject
+) -> None:
+    """Whatever comes, comes again after it was forgotten, or is forgotten by order: both know the same."""
+    assert native.core is not None
+    ids, index = native.core.Ids(capacity, head), ResidentIndex(head)
+    low = head
+    for batch in batches:
+        ids_of_batch = list(dict.fromkeys(batch))
+        first, head = head, head + len(ids_of_batch)
+        low = max(low, head - capacity)
+        if data.draw(st.integers(0, 9)) == 0:
+            low = data.draw(st.integers(low, head))
+        ids.note(first, ids_of_batch, low)
+        index.add(first, ids_of_batch, [0] * len(ids_of_batch), low)
+        _same(ids, index, [each for some in batches for each in some])
+
+
+@pytest.mark.parametrize("capacity", [20_000, 100_000])
+def test_many(capacity: int) -> None:
+    """Shelves and blocks come and go while a ring turns more than twice."""
+    assert native.core is not None
+    rng = random.Random(7)
+    ids, index = native.core.Ids(capacity, 0), ResidentIndex()
+    head = 0
+    sizes = []
+    while head < capacity * 5 // 2:
+        low = index._low
+        new: dict[bytes, None] = {}
+        for _ in range(3_000):
+            each = b"%036d" % rng.randrange(4 * capacity)
+            if index.lookup([each])[0] is None:
+                new[each] = None
+        first, head = head, head + len(new)
+        low = max(low, head - capacity)
+        ids.note(first, list(new), low)
+        index.add(first, list(new), [0] * len(new), low)
+        sizes.append(ids.size())
+    _same(ids, index, [b"%036d" % each for each in range(4 * capacity)])
+    # Some 44 bytes of an entry, some 12 of the table.
+    assert ids.size() < 75 * capacity
+    assert sizes[-1] <= max(sizes[len(sizes) // 2 :]) < sizes[-1] * 1.1
+
+
+def test_what_was_let_go_of_says_so() -> None:
+    """Nobody is told that an ID is unknown by what is no longer there."""
+    assert native.core is not None
+    ids = native.core.Ids(100_000, 0)
+    ids.note(0, [b"%d" % each for each in range(100_000)], 0)
+    rounds = 0
+    while ids.let_go(1):
+        rounds += 1
+    assert rounds > 5
+    for ask in (lambda: ids.lookup([b"1"]), lambda: ids.note(100_000, [b"x"], 0), ids.entries):
+        with pytest.raises(ValueError, match="let go of"):
+            ask()
+    assert len(ids) == 0
+
+
+def _values(first: int, ids: list[bytes]) -> list[bytes]:
+    return [ring_value(sequence, each, Origin(0, sequence, 7)) for sequence, each in enumerate(ids, first)]
+
+
+@given(st.lists(st.binary(max_size=3), min_size=1, max_size=60), st.integers(1, 40), st.integers(0, 2**40))
+@settings(deadline=None)
+def test_gathered_from_a_changelog(texts: list[bytes], capacity: int, first: int) -> None:
+    """Of ring records the index is what noting them one by one makes, and the chunk holds their values."""
+    assert native.core is not None
+    values = _values(first, texts)
+    keys = [ring_key(capacity, first + number) for number in range(len(texts))]
+    records = parsed_changelog(list(zip(keys, values, strict=True)))
+    ids, index = native.core.Ids(capacity, first), ResidentIndex(first)
+    end, count, named, chunk = ids.gather(records, 0, 10**6, -1)
+    index.add(first, texts, [0] * len(texts), first + len(texts) - capacity)
+    assert (end, count, named) == (len(texts), len(texts), capacity)
+    assert chunk == Chunk.of(capacity, values).encoded
+    _same(ids, index, texts)
+
+    again = native.core.Ids(capacity, first)
+    half = len(values) // 2
+    assert again.load(Chunk.of(capacity, values[: half + 1]).encoded)
+    assert again.load(Chunk.of(capacity, values[half:]).encoded)  # one of them for the second time
+    head = first + len(texts)
+    assert again.settle(max(first, head - capacity), head)
+    _same(again, index, texts)
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        (b"\x00", b"{}"),
+        (ring_key(9, 3), None),
+        (ring_key(9, 4), ring_value(3, b"x", Origin(0, 0, 0))),  # of another slot
+        (ring_key(9, 5), ring_value(5, b"x", Origin(0, 0, 0))),  # one is missing before it
+        (ring_key(9, 2), ring_value(2, b"x", Origin(0, 0, 0))),  # again
+        (ring_key(8, 3), ring_value(3, b"x", Origin(0, 0, 0))),  # of another capacity
+        (ring_key(9, 3), b"\x02" + ring_value(3, b"x", Origin(0, 0, 0))[1:]),  # of another format
+        (ring_key(9, 3), ring_value(3, b"", Origin(0, 0, 0))[:-1]),  # cut off
+        (ring_key(9, 3)[:-1], ring_value(3, b"x", Origin(0, 0, 0))),
+        (b"\x01\0\0\0\0\0\0\0\0", ring_value(3, b"x", Origin(0, 0, 0))),  # no capacity
+    ],
+)
+def test_gathering_ends_before_what_is_not_usual(key: bytes, value: bytes | None) -> None:
+    """What is no ring record, or not the next one, is for Python to judge."""
+    assert native.core is not None
+    usual = [(ring_key(9, each), ring_value(each, b"%d" % each, Origin(0, 0, 0))) for each in range(3)]
+    ids = native.core.Ids(9, 0)
+    end, count, capacity, _ = ids.gather(parsed_changelog([*usual, (key, value)]), 0, 100, -1)
+    assert (end, count, capacity, ids.last) == (3, 3, 9, 2)
+
+
+def test_what_is_there_already_is_passed_over() -> None:
+    """A store may hold records behind its position: they come again."""
+    assert native.core is not None
+    records = parsed_changelog(
+        [(ring_key(9, each), ring_value(each, b"%d" % each, Origin(0, 0, 0))) for each in range(6)]
+    )
+    ids = native.core.Ids(9, 0)
+    assert ids.load(Chunk.of(9, _values(0, [b"0", b"1", b"2"])).encoded)
+    assert ids.gather(records, 0, 2, ids.last)[:3] == (2, 0, 0)
+    assert ids.gather(records, 2, 100, ids.last) == (
+        6,
+        3,
+        9,
+        Chunk.of(9, [ring_value(each, b"%d" % each, Origin(0, 0, 0)) for each in range(3, 6)]).encoded,
+    )
+    assert ids.settle(0, 6)
+
+
+@pytest.mark.parametrize(
+    ("sequences", "low", "head", "whole"),
+    [
+        (range(3, 9), 3, 9, True),
+        (range(3, 9), 5, 9, True),
+        (range(3, 9), 2, 9, False),
+        (range(3, 9), 3, 8, False),
+        (range(3, 9), 3, 10, False),
+        ([3, 4, 6, 7, 8], 3, 9, False),
+        ([3, 4, 6, 7, 8], 6, 9, True),
+        ([], 0, 0, True),
+        ([], 5, 5, True),
+        ([], 4, 5, False),
+    ],
+)
+def test_whole(sequences: range | list[int], low: int, head: int, whole: bool) -> None:
+    """It is whole where each sequence of the ring is there, and none beyond."""
+    assert native.core is not None
+    ids = native.core.Ids(20, 0)
+    for each in sequences:
+        ids.note(each, [b"%d" % each], 0)
+    assert ids.settle(low, head) is whole
+
+
+def test_a_damaged_chunk_is_told() -> None:
+    """What cannot be read is not passed over."""
+    assert native.core is not None
+    chunk = Chunk.of(9, _values(0, [b"a", b"b"])).encoded
+    for cut in range(1, len(chunk)):
+        if cut != len(Chunk.of(9, _values(0, [b"a"])).encoded):
+            assert not native.core.Ids(9, 0).load(chunk[:cut])
