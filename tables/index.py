@@ -1,8 +1,7 @@
 """The index in RocksDB, for rings too large to keep their IDs in memory."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
-from tables import codec
 from tables.codec import Slot
 from tables.store import Store, Writes
 
@@ -33,15 +32,30 @@ class StoredIndex:
     def add(self, first_sequence: int, ids: Sequence[bytes], times: Sequence[int], low: int) -> None:
         """Nothing to do: :meth:`persist` has written it."""
 
-    def persist(self, writes: Writes, first_sequence: int, ids: Sequence[bytes]) -> None:
-        """Add the new entries and remove those of the occupants that they overwrite."""
-        sequences = range(first_sequence, first_sequence + len(ids))
-        keys = [codec.ring_key(self._capacity, each) for each in sequences]
-        occupants = [each for each in self._store.slots_of(keys) if each is not None]
-        indexed = self._store.sequences([each.id for each in occupants])
-        for occupant, sequence in zip(occupants, indexed, strict=True):
+    def persist(
+        self, writes: Writes, first_sequence: int, ids: Sequence[bytes], live_from: int | None
+    ) -> None:
+        """Add the new entries and remove those of the occupants that they overwrite.
+
+        ``live_from``: no ID from that sequence on was accepted again before these; None = any may have been.
+        """
+        for occupant in self._overwritten(first_sequence, len(ids), live_from):
+            writes.delete_index(occupant)
+        for sequence, each in enumerate(ids, first_sequence):
+            writes.put_index(each, sequence)
+
+    def _overwritten(self, first_sequence: int, count: int, live_from: int | None) -> Iterator[bytes]:
+        if not count:
+            return
+        doubtful: list[Slot] = []
+        for occupant in self._store.slots_of_run(self._capacity, first_sequence, count):
+            # One that is accepted again in this batch is put after this.
+            if live_from is not None and occupant.sequence >= live_from:
+                yield occupant.id
+            else:
+                doubtful.append(occupant)
+        indexed = self._store.sequences([each.id for each in doubtful])
+        for occupant, sequence in zip(doubtful, indexed, strict=True):
             # Known under a newer sequence: the ID was evicted and accepted again. Keep that entry.
             if sequence == occupant.sequence:
-                writes.delete_index(occupant.id)
-        for sequence, each in zip(sequences, ids, strict=True):
-            writes.put_index(each, sequence)
+                yield occupant.id

@@ -56,7 +56,9 @@ _ARENA_BYTES: Final = 2**16
 BUFFERS_BYTES_MAX: Final = 32 * 2**20
 """What all stores of the process have in memory that is not in files yet, about."""
 CACHE_BYTES_MAX: Final = 32 * 2**20
-"""And what they keep of files."""
+"""And what they keep of files, but for those with an index: ..."""
+INDEXED_CACHE_MIB: Final = 16
+"""... each of these has its own."""
 
 
 class StaleEpochError(Exception):
@@ -82,8 +84,8 @@ class StoredState(NamedTuple):
 class Store:
     """RocksDB of one lane; open in one process only."""
 
-    def __init__(self, path: Path, *, read_only: bool = False) -> None:
-        """Open or create.
+    def __init__(self, path: Path, *, read_only: bool = False, indexed: bool = False) -> None:
+        """Open or create. ``indexed``: keys are looked up that mostly are not there.
 
         Raises:
             PrerequisiteError: the folder cannot be written, or another process has it open.
@@ -100,10 +102,10 @@ class Store:
         self._open = False
         try:
             if read_only:
-                self._db = Rdict(str(path), options=_options(), access_type=AccessType.read_only())
+                self._db = Rdict(str(path), options=_options(indexed=indexed), access_type=AccessType.read_only())
             else:
                 path.mkdir(parents=True, exist_ok=True)
-                self._db = Rdict(str(path), options=_options())
+                self._db = Rdict(str(path), options=_options(indexed=indexed))
         except OSError as error:  # mkdir: a file is in the way, or the parent cannot be written
             raise _unwritable(path, str(error.strerror)) from error
         except Exception as error:  # rocksdict raises plain Exception for every fault of RocksDB
@@ -111,7 +113,7 @@ class Store:
         self._open = True
 
     @classmethod
-    def create_afresh(cls, path: Path) -> "Store":
+    def create_afresh(cls, path: Path, *, indexed: bool = False) -> "Store":
         """Delete what is there and open an empty store. Raises as opening does."""
         try:
             shutil.rmtree(path)
@@ -121,7 +123,7 @@ class Store:
             # A mount point stays; what is in it must go.
             if not path.is_dir() or any(path.iterdir()):
                 raise _unwritable(path, str(error.strerror)) from error
-        return cls(path)
+        return cls(path, indexed=indexed)
 
     def begin_epoch(self) -> int:
         """Start a new opening of the lane: writes of all earlier ones are refused from now on.
@@ -284,6 +286,26 @@ class Store:
             for key, value in zip(ring_keys, values, strict=True)
         ]
 
+    def slots_of_run(self, capacity: int, first_sequence: int, count: int) -> list[Slot]:
+        """The occupants of the slots that so many sequences fall into, as far as there are any: no more of them than the ring has.
+
+        Raises:
+            FormatError: one is damaged, or of a later version.
+        """
+        begin = first_sequence % capacity
+        runs = [(begin, min(begin + count, capacity))]
+        if begin + count > capacity:
+            runs.append((0, min(begin + count - capacity, begin)))
+        found = []
+        for first, end in runs:
+            key = codec.ring_key(capacity, first)
+            stop = end.to_bytes(5, "big")
+            for slot, value in self._entries(_SLOT_PREFIX + key[1:5], key[5:]):
+                if b"\0" + slot >= stop:
+                    break
+                found.append(codec.decode_ring(key[:5] + slot, value))
+        return found
+
     def sequences(self, ids: Sequence[bytes]) -> list[int | None]:
         """Index entries; None = not there."""
         if not ids:
@@ -417,12 +439,16 @@ def shared() -> _Shared:
     return _Shared()
 
 
-def _options() -> Options:
+def _options(*, indexed: bool) -> Options:
     """Small: a lane holds some MiB, and a worker has many lanes."""
     options = Options(raw_mode=True)
-    blocks = BlockBasedOptions()
-    blocks.set_block_cache(shared().cache)
-    options.set_block_based_table_factory(blocks)
+    if indexed:
+        # Bloom filters: those of set_bloom_filter() are written and never asked. What sets the block factory afterwards undoes this.
+        options.optimize_for_point_lookup(INDEXED_CACHE_MIB)
+    else:
+        blocks = BlockBasedOptions()
+        blocks.set_block_cache(shared().cache)
+        options.set_block_based_table_factory(blocks)
     options.set_write_buffer_manager(shared().buffers)
     options.create_if_missing(create_if_missing=True)
     options.set_write_buffer_size(_BUFFER_BYTES)

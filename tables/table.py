@@ -151,7 +151,7 @@ class LaneTable:
     ) -> Restore:
         """From the whole changelog, with an empty RocksDB; ``in_python``: whatever the order is in which its records stand."""
         self.close()
-        self._store = Store.create_afresh(self._path)
+        self._store = Store.create_afresh(self._path, indexed=not self._resident)
         try:
             restore = await self._restore(
                 self._store, kafka, topic, partition, bounds.start, bounds.high_watermark, in_python=in_python
@@ -193,10 +193,13 @@ class LaneTable:
             raise DamagedStoreError(f"{self._path}: damage was met while it was in use")
         if self._store is not None and self._store.broken:
             self.close()
-        store = self._store = Store(self._path) if self._store is None else self._store
+        store = self._store = self._open_store() if self._store is None else self._store
         if store.unfinished:
             raise UntrustedError("it was not built to its end")
         return store
+
+    def _open_store(self) -> Store:
+        return Store(self._path, indexed=not self._resident)
 
     async def _restore(
         self,
@@ -406,7 +409,8 @@ class LaneTable:
             if not self._options.persistent:
                 return
             if stored_index is not None:
-                stored_index.persist(writes, change.checked.first_sequence, change.checked.new_ids)
+                live_from = None if self._options.max_age_ms else self.ring.low
+                stored_index.persist(writes, checked.first_sequence, checked.new_ids, live_from)
             self._put_slots(writes, change)
             writes.put_hops(change.hops)
 

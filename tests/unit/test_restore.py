@@ -1010,12 +1010,14 @@ async def test_record_of_a_later_version_in_the_changelog(
 # -- the index in RocksDB -----------------------------------------------------------------------------------------
 
 
-def _persist(store: Store, index: StoredIndex, first_sequence: int, letters: str) -> None:
+def _persist(
+    store: Store, index: StoredIndex, first_sequence: int, letters: str, live_from: int | None = None
+) -> None:
     """What a lane does with the new IDs of a committed batch."""
     ids = [each for each in _ids(letters) if each is not None]
 
     def fill(writes: Writes) -> None:
-        index.persist(writes, first_sequence, ids)
+        index.persist(writes, first_sequence, ids, live_from)
         for sequence, each in enumerate(ids, first_sequence):
             writes.put_slots([_slot(3, sequence, each)])
 
@@ -1036,6 +1038,20 @@ def test_stored_index_forgets_who_is_overwritten(store: Store) -> None:
 
     assert _entries(store, "abcde") == {"c": 2, "d": 3, "e": 4}
     assert _index_size(store) == 3
+
+
+@pytest.mark.parametrize("live_from", [None, 0])
+def test_stored_index_goes_round(store: Store, live_from: int | None) -> None:
+    """The slots of a batch may lie at the end of the ring and at its beginning; a batch may be as large as the ring, or larger."""
+    index = _index(store, 3)
+    _persist(store, index, 0, "ab", live_from)
+    _persist(store, index, 2, "cd", live_from)  # slots 2 and 0
+    assert _entries(store, "abcd") == {"b": 1, "c": 2, "d": 3}
+
+    _persist(store, index, 4, "efg", live_from and 1)
+    assert _entries(store, "bcdefg") == {"e": 4, "f": 5, "g": 6}
+    _persist(store, index, 7, "hijkl", live_from and 4)
+    assert _entries(store, "efg") == {}
 
 
 def test_stored_index_keeps_who_came_back(store: Store) -> None:
