@@ -4,7 +4,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.setup-done
 
-.PHONY: setup demo demo-bridge test long unit integration faults mutants simulate soak lint bench wheels lock cli-docs clean
+.PHONY: setup demo demo-bridge test long unit integration faults mutants simulate soak lint bench bench-scale wheels lock cli-docs clean
 
 setup: $(STAMP)
 
@@ -71,6 +71,10 @@ bench: setup
 		&& $(BENCH_VENV)/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r bench/requirements.lock \
 		&& touch $(BENCH_VENV)/.setup-done; } || rm -rf $(BENCH_VENV)
 	$(BIN)/python -m bench $(if $(QUICK),--quick)
+
+# How cost grows: into docs/images/scale.svg. In parts: ONLY=lanes.
+bench-scale: setup
+	$(BIN)/python -m bench scale $(if $(QUICK),--quick) $(foreach each,$(ONLY),--only $(each))
 
 # Two: ringfence-client is for users' own environments; ringfence, the application, is for one of its own, and needs the other.
 # The same commit gives the same bytes: times are the commit's, rights do not follow the umask, and what an earlier build has left

@@ -27,6 +27,8 @@ from bench import (
     reconcile,
     recovery,
     rings,
+    scale,
+    scale_plot,
     table,
     wide,
 )
@@ -52,6 +54,8 @@ MEMORY_RESULTS: Final = RESULTS.with_name("memory.json")
 BACKLOG_RESULTS: Final = RESULTS.with_name("backlog.json")
 MOVES_RESULTS: Final = RESULTS.with_name("moves.json")
 RINGS_RESULTS: Final = RESULTS.with_name("rings.json")
+SCALE_RESULTS: Final = RESULTS.with_name("scale.json")
+SCALE_PLOT: Final = ROOT / "docs" / "images" / "scale.svg"
 QUICK_MESSAGES: Final = 100_000
 QUICK_TRICKLE_S: Final = 5.0
 PLAIN_SHARE: Final = 50
@@ -265,6 +269,31 @@ def rings_command(ids: int, messages: int, only: tuple[str, ...], rounds: int) -
     rings.show(found, console)
     rings.save(found, RINGS_RESULTS)
     if not all(each.exact for each in found.worked):
+        sys.exit(EXIT_NOT_WELL)
+
+
+@main.command("scale")
+@click.option(
+    "--only",
+    type=click.Choice(list(scale.SERIES)),
+    multiple=True,
+    help="May be repeated; the points of others stay as they were.",
+)
+@click.option(
+    "--quick",
+    is_flag=True,
+    help="The ends of each series with few messages: to see that it works. Nothing is kept.",
+)
+def scale_command(only: tuple[str, ...], quick: bool) -> None:
+    """Measure how cost grows with duplicates, bytes, lanes and addresses, and draw it."""
+    console = Console()
+    with _broker() as (broker, folder):
+        found = scale.run(broker, folder, scale.loads(only, quick=quick), console.print)
+    if not quick:
+        known = scale.save(found, SCALE_RESULTS)
+        scale.show(known, console)
+        scale_plot.draw(known, SCALE_PLOT)
+    if not all(each.exact for each in found):
         sys.exit(EXIT_NOT_WELL)
 
 

@@ -102,7 +102,9 @@ class Store:
         self._open = False
         try:
             if read_only:
-                self._db = Rdict(str(path), options=_options(indexed=indexed), access_type=AccessType.read_only())
+                self._db = Rdict(
+                    str(path), options=_options(indexed=indexed), access_type=AccessType.read_only()
+                )
             else:
                 path.mkdir(parents=True, exist_ok=True)
                 self._db = Rdict(str(path), options=_options(indexed=indexed))
