@@ -76,7 +76,11 @@ class Gathering:
         self._loaded = self.ids.last
 
     def _load(self, encoded: bytes) -> None:
-        if not self.ids.load(encoded):
+        try:
+            read = self.ids.load(encoded)
+        except ValueError as error:
+            raise IrregularError(f"what RocksDB holds of the ring is of no one ring: {error}") from error
+        if not read:
             raise IrregularError("what RocksDB holds of the ring cannot be read")
 
     def _slots(self) -> Iterator[bytes]:
@@ -109,7 +113,10 @@ class Gathering:
             return
         if slot.sequence <= self.ids.last or not slot.capacity or key != codec.ring_key(*slot[:2]):
             raise IrregularError(f"sequence {slot.sequence} comes behind {self.ids.last}, or in another slot")
-        self.ids.note(slot.sequence, [slot.id], self.ids.low)
+        try:
+            self.ids.note(slot.sequence, [slot.id], self.ids.low)
+        except ValueError as error:
+            raise IrregularError(str(error)) from error
         self._note(slot.capacity, 1, Chunk.of(slot.capacity, [value]).encoded)
 
     def _note(self, capacity: int, count: int, encoded: bytes) -> None:

@@ -211,7 +211,8 @@ def _by_rate(demand: Demand) -> int:
 
 def id_bytes(demand: Demand) -> float:
     """Memory of an ID; none where the index is in RocksDB."""
-    return measured.ID.value if demand.resident_ids else 0.0
+    each = measured.ID if demand.native else measured.PYTHON_ID
+    return each.value if demand.resident_ids else 0.0
 
 
 def worker_share(demand: Demand, needed: int) -> float:

@@ -280,7 +280,8 @@ static void ids_free(Ids *self) {
     Py_TYPE(self)->tp_free((PyObject *)self);
 }
 
-static PyObject *failed_to_add(const Ids *self, long long sequence) {
+static PyObject *failed_to_add(const Ids *self, long long sequence, size_t length) {
+    if (length > ID_LENGTH_MAX) return PyErr_Format(PyExc_ValueError, "an ID of %zu bytes", length);
     if (sequence <= self->last || sequence - self->low > UINT32_MAX)
         return PyErr_Format(PyExc_ValueError, "sequence %lld behind %lld", sequence, self->last);
     return PyErr_NoMemory();
@@ -295,7 +296,7 @@ static PyObject *ids_note(Ids *self, PyObject *args) {
         char *bytes;
         Py_ssize_t length;
         if (PyBytes_AsStringAndSize(PyList_GET_ITEM(ids, i), &bytes, &length) < 0) return NULL;
-        if (!add(self, first + i, (const uint8_t *)bytes, (size_t)length)) return failed_to_add(self, first + i);
+        if (!add(self, first + i, (const uint8_t *)bytes, (size_t)length)) return failed_to_add(self, first + i, (size_t)length);
     }
     forget(self, low);
     Py_RETURN_NONE;
@@ -322,7 +323,7 @@ static PyObject *ids_lookup(Ids *self, PyObject *ids) {
 }
 
 static int is_ring_value(const uint8_t *value, Py_ssize_t length) {
-    return length >= RING_VALUE_BYTES && value[0] == RING_FORMAT;
+    return length >= RING_VALUE_BYTES && length <= RING_VALUE_BYTES + ID_LENGTH_MAX && value[0] == RING_FORMAT;
 }
 
 /* gather(records, from, most, above) -> (where it ended, how many, the capacity that they name, their values as a chunk): ring records as
@@ -344,7 +345,7 @@ static PyObject *ids_gather(Ids *self, PyObject *args) {
         const uint8_t *key = bytes + record->key, *value = bytes + record->value;
         if (record->key_length != RING_KEY_BYTES || key[0] != RING_KIND) break;
         if (load_be32(key + 1) == 0 || (capacity && load_be32(key + 1) != capacity)) break;
-        if (record->value_length > UINT16_MAX || !is_ring_value(value, record->value_length)) break;
+        if (!is_ring_value(value, record->value_length)) break;
         long long sequence = load_be64(value + 1);
         if (sequence < 0 || sequence % load_be32(key + 1) != load_be32(key + 5)) break;
         if (sequence <= above && !gathered) continue;
@@ -353,7 +354,7 @@ static PyObject *ids_gather(Ids *self, PyObject *args) {
         capacity = load_be32(key + 1);
         size_t length = (size_t)record->value_length;
         if (!add(self, sequence, value + RING_VALUE_BYTES, length - RING_VALUE_BYTES)) {
-            failed_to_add(self, sequence);
+            failed_to_add(self, sequence, length - RING_VALUE_BYTES);
             break;
         }
         uint8_t prefix[2];
@@ -383,7 +384,7 @@ static PyObject *ids_load(Ids *self, PyObject *chunk) {
         long long sequence = load_be64(value + 1);
         if (sequence < 0) Py_RETURN_FALSE;
         if (sequence > self->last && !add(self, sequence, value + RING_VALUE_BYTES, (size_t)length - RING_VALUE_BYTES))
-            return failed_to_add(self, sequence);
+            return failed_to_add(self, sequence, (size_t)length - RING_VALUE_BYTES);
         at = value + length;
     }
     Py_RETURN_TRUE;

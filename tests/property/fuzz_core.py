@@ -4,6 +4,7 @@
 0 when nothing was found; a fault of memory ends the process by itself.
 """
 
+import contextlib
 import importlib.util
 import random
 import struct
@@ -61,7 +62,7 @@ class Fuzz:
                 ({}, 300, 3),
             )
         ]
-        self.parsed = self.planned = self.offset = 0
+        self.parsed = self.planned = self.gathered = self.offset = 0
 
     def batch(self, offset: int) -> bytes:
         """A sound one."""
@@ -187,6 +188,57 @@ class Fuzz:
                 for each in plan.outputs:
                     each.builder._build()
 
+    def ids(self) -> None:
+        """A ring's IDs, through changelogs and chunks that are sound, damaged, or of another lane."""
+        import native  # noqa: PLC0415
+        from tables.codec import ring_key  # noqa: PLC0415
+
+        rng, core = self.rng, native.core
+        assert core is not None
+        capacity = rng.choice([0, 1, 3, 50, 100_000, 2**32 - 1])
+        head = rng.choice([0, 7, 2**32 - 5, 2**62])
+        ids = core.Ids(capacity, rng.choice([0, head]))
+        for _ in range(rng.randrange(6)):
+            records, head = self._ring_records(rng.choice([1, 7, 60]), head, capacity or 5)
+            keys = [
+                self.made.Stored(number, key=ring_key(capacity or 5, 0)[:5] + key, value=value)
+                for number, (key, value) in enumerate(records)
+            ]
+            data = self.made.stored(keys)
+            part = self.raw.parse(self.damaged(data) if rng.random() < 0.3 else data, 0, [], self.decompress)
+            if part is None:
+                continue
+            end, count, _, chunk = ids.gather(
+                part.records.core, 0, rng.choice([1, 100]), rng.choice([-1, head])
+            )
+            self.gathered += count
+            assert end <= len(part.records)
+            assert ids.load(chunk)  # it lies behind: nothing of it is taken
+            broken = bytearray(chunk)
+            for _ in range(rng.randrange(3) if chunk else 0):
+                broken[rng.randrange(len(broken))] = rng.choice(INTERESTING)
+            with contextlib.suppress(ValueError, MemoryError):  # sequences that no ring has beside each other
+                ids.load(bytes(broken[: rng.randrange(len(broken) + 1)]))
+            known = ids.lookup([value[29:] for _, value in records])
+            assert all(each is None or ids.low <= each <= ids.last for each in known)
+            ids.settle(rng.choice([ids.low, ids.last, max(0, ids.last - 3)]), ids.last + 1)
+            assert len(ids) <= len(ids.entries())
+        while rng.random() < 0.5 and ids.let_go(rng.choice([1, 9])):
+            pass
+
+    def _ring_records(self, count: int, head: int, capacity: int) -> tuple[list[tuple[bytes, bytes]], int]:
+        """Ends of keys, and values; the next sequence."""
+        rng, found = self.rng, []
+        for _ in range(count):
+            value = struct.pack(">BQiqq", 1, head, 0, head % 2**62, 7) + rng.randbytes(
+                rng.choice([0, 1, 1, 37, 400])
+            )
+            if rng.random() < 0.02:
+                value = self.rng.choice([b"", value[:28], b"\2" + value[1:], value + bytes(2**10)])
+            found.append((struct.pack(">I", head % capacity if rng.random() < 0.99 else 3), value))
+            head += rng.choice([1] * 60 + [0, 2, 2**31, 2**32])
+        return found, min(head, 2**63 - 1)
+
 
 def main(arguments: Sequence[str]) -> int:
     """See above."""
@@ -197,14 +249,16 @@ def main(arguments: Sequence[str]) -> int:
     began, steps, blocks = time.monotonic(), 0, 0
     while time.monotonic() < began + seconds:
         fuzz.step()
+        fuzz.ids()
         steps += 1
         if steps == 1_000:
             blocks = sys.getallocatedblocks()
     more = sys.getallocatedblocks() - blocks if steps > 1_000 else 0
     print(
-        f"seed {seed}: {steps} fetches, {fuzz.parsed} records read, {fuzz.planned} batches planned, {more} blocks more"
+        f"seed {seed}: {steps} fetches, {fuzz.parsed} records read, {fuzz.planned} batches planned, "
+        f"{fuzz.gathered} IDs gathered, {more} blocks more"
     )
-    return int(not fuzz.parsed or not fuzz.planned or more > LEAKED_BLOCKS_MAX)
+    return int(not fuzz.parsed or not fuzz.planned or not fuzz.gathered or more > LEAKED_BLOCKS_MAX)
 
 
 if __name__ == "__main__":

@@ -26,23 +26,24 @@ def _json(*arguments: str) -> dict[str, dict[str, float]]:
 
 
 @pytest.mark.parametrize(
-    ("peak_mib", "lanes", "ids"),
+    ("peak_mib", "lanes", "ids", "native"),
     [
-        (177, 4, 80_000),
-        (246, 4, 80_000),
-        (316, 64, 64 * 6_000),
-        (364, 64, 64 * 6_000),
-        (504, 64, 64 * 20_000),
-        (410, 64, 0),
-        (396, 4, 950_272),
+        (177, 4, 80_000, True),
+        (246, 4, 80_000, False),
+        (316, 64, 64 * 6_000, False),
+        (364, 64, 64 * 6_000, False),
+        (504, 64, 64 * 20_000, False),
+        (410, 64, 0, False),
+        (396, 4, 950_272, False),
+        (760, 1, 10_000_000, True),
     ],
 )
-def test_memory_is_no_less_than_any_peak(peak_mib: int, lanes: int, ids: int) -> None:
+def test_memory_is_no_less_than_any_peak(peak_mib: int, lanes: int, ids: int, native: bool) -> None:
     """Of docs/performance.md and bench/measurements.md; and not so much more that nobody could use it."""
-    demand = Demand(1_000, 100, ids, resident_ids=max(ids, 1) / lanes)
+    demand = Demand(1_000, 100, ids, resident_ids=max(ids, 1) / lanes, native=native)
     found = plan(demand)
 
-    assert found.lanes == lanes if ids else True
+    assert found.lanes == lanes if 0 < ids < 10_000_000 else True
     planned = found.worker_memory / MIB + (lanes - found.lanes) * 1.4
     assert peak_mib <= planned <= 2.2 * peak_mib
 
@@ -76,13 +77,14 @@ def test_an_outage_asks_for_more_workers() -> None:
     assert longer.catch_up_s == 4 * 3600
 
 
-def test_one_worker_may_be_away() -> None:
+@pytest.mark.parametrize(("native", "id_bytes"), [(True, 56), (False, 188)])
+def test_one_worker_may_be_away(native: bool, id_bytes: int) -> None:
     """All IDs are in the memory of the others, the busiest of which has a quarter more than its part."""
-    found = plan(Demand(1_000, 154, 40e6))
+    found = plan(Demand(1_000, 154, 120e6, native=native))
     needed = found.workers - 1
 
     assert found.worker_share == pytest.approx(1.25 / needed)
-    assert found.worker_memory >= 40e6 * 188 * 1.25 / needed
+    assert found.worker_memory >= 120e6 * id_bytes * 1.25 / needed
 
 
 def test_an_old_disk_is_no_help() -> None:
