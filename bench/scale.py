@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Final, Self
 
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import Consumer, KafkaException, TopicPartition
 from rich.console import Console
 from rich.table import Table
 
@@ -161,8 +161,16 @@ class _Committed:
         self._consumer.close()
 
     def __call__(self) -> int:
-        found = self._consumer.committed(self._partitions, topics.LIMIT_S)
-        return sum(max(each.offset, 0) for each in found)
+        deadline = time.monotonic() + topics.LIMIT_S
+        while True:
+            try:
+                found = self._consumer.committed(self._partitions, topics.LIMIT_S)
+            except KafkaException:  # a coordinator that has just been chosen refuses for a moment
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(0.1)
+            else:
+                return sum(max(each.offset, 0) for each in found)
 
 
 _Sample = tuple[Reading, float]

@@ -4,7 +4,7 @@ import io
 import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import matplotlib as mpl
 from matplotlib.figure import Figure
@@ -28,7 +28,7 @@ _LINES: Final[tuple[tuple[str, str, Callable[[Point], float]], ...]] = (
     ("worker", "#2b6cb0", lambda point: point.cpu),
     ("broker", "#a0aec0", lambda point: point.broker_cpu),
 )
-_STYLE: Final = {
+_STYLE: Final[dict[Any, Any]] = {
     "svg.fonttype": "none", "svg.hashsalt": "scale", "font.family": "sans-serif", "font.size": 9, "axes.edgecolor": "#a0aec0",
     "axes.labelcolor": "#2d3748", "xtick.color": "#4a5568", "ytick.color": "#4a5568", "text.color": "#2d3748",
 }  # fmt: skip
