@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 
 log: Final = logging.getLogger("ringfence.table")
 
-RECORDS_AT_ONCE: Final = 10_000
-"""Others run on the loop."""
-BYTES_AT_ONCE: Final = 2**20
+RECORDS_AT_ONCE: Final = 200_000
+BYTES_AT_ONCE: Final = 16 * 2**20
+"""A fetch is smaller, mostly: then the next one is on its way while this one is gone through. To read one takes some milliseconds."""
 _DECODERS: Final[Mapping[int, Callable[[bytes], bytes]]] = {
     1: codec.gzip_decode, 2: codec.snappy_decode, 3: codec.lz4_decode, 4: codec.zstd_decode,
 }  # fmt: skip
