@@ -24,6 +24,7 @@ from ringfence_kafka import wire
 
 DUPLICATES, BYTES, LANES, ADDRESSES = "duplicates", "bytes", "lanes", "addresses"
 RING: Final = 20_000
+WARMING: Final = 200_000
 
 Say = Callable[[str], None]
 
@@ -100,12 +101,13 @@ def loads(only: Sequence[str], *, quick: bool) -> list[Load]:
 
 
 def run(broker: EmbeddedBroker, folder: Path, wanted: Sequence[Load], say: Say) -> list[Point]:
-    """Each load with a worker and topics of its own.
+    """Each load with a worker and topics of its own. Before them one that does not count: a broker's JVM compiles what it does often.
 
     Raises:
         BenchError: a worker failed, or stood still.
     """
-    found = []
+    found: list[Point] = []
+    _point(broker, folder / "warming", "scale-warming", replace(BASE, messages=WARMING))
     for number, load in enumerate(wanted):
         found.append(_point(broker, folder / f"scale-{number}", f"scale-{number}", load))
         say(line(found[-1]))

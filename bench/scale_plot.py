@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import matplotlib as mpl
 from matplotlib.figure import Figure
-from matplotlib.ticker import FixedLocator, NullLocator
+from matplotlib.ticker import FixedLocator, FormatStrFormatter, NullFormatter, NullLocator
 
 from bench import scale
 from bench.scale import ADDRESSES, BYTES, DUPLICATES, LANES, Load, Point
@@ -58,6 +58,8 @@ def draw(points: Sequence[Point], path: Path) -> None:
                 axes.set_xscale("log")
             if name == BYTES:
                 axes.set_yscale("log")
+                axes.yaxis.set_major_formatter(FormatStrFormatter("%g"))
+                axes.yaxis.set_minor_formatter(NullFormatter())
             else:
                 axes.set_ylim(bottom=0)
             axes.xaxis.set_major_locator(FixedLocator(list(places)))
