@@ -16,6 +16,8 @@ from tables import codec
 from tables.codec import Chunk, Slot
 
 PREFIX: Final = b"c"
+END: Final = b"d"
+"""Behind all their keys, and before any other's."""
 REMOVED_MAX: Final = 1_000
 """With one transaction: where a ring was made smaller, many die at once, and others on the loop would wait."""
 _KEY: Final = struct.Struct(">cIQ")

@@ -5,7 +5,7 @@ there, or :class:`IrregularError` has the path in Python do it all again: it is 
 """
 
 import heapq
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Final
 
@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from tables.store import Store, Writes
 
 CHUNK_RECORDS: Final = 5_000
-_LOADED_AT_ONCE: Final = 4
-"""Chunks: a third of a megabyte each, or a few bytes."""
 
 
 class IrregularError(Exception):
@@ -60,14 +58,17 @@ class Gathering:
         """
         slots = self._slots()
         ahead = next(slots, None)
-        for keys in _batches(self._store.chunk_keys().all(), _LOADED_AT_ONCE):
-            for encoded in self._store.chunks_at(keys):
-                first = codec.sequence_of(encoded[2:])
-                while ahead is not None and codec.sequence_of(ahead) < first:
-                    self._load(Chunk.of(0, [ahead]).encoded)
-                    ahead = next(slots, None)
-                    yield
-                self._load(encoded)
+        chunks_there = self._store.chunks_rising()
+        if chunks_there is None:
+            yield from self._store.finding_chunks()
+            chunks_there = map(self._store.chunk_at, self._store.chunk_keys().all())
+        for encoded in chunks_there:
+            first = codec.sequence_of(encoded[2:])
+            while ahead is not None and codec.sequence_of(ahead) < first:
+                self._load(Chunk.of(0, [ahead]).encoded)
+                ahead = next(slots, None)
+                yield
+            self._load(encoded)
             yield
         rest = slots if ahead is None else chain((ahead,), slots)
         while some := list(islice(rest, STEP)):
@@ -155,7 +156,3 @@ class Gathering:
         """
         if not self.ids.settle(low, head):
             raise IrregularError(f"not all sequences from {low} to before {head} are there, and no others")
-
-
-def _batches(keys: Sequence[bytes], size: int) -> Iterator[Sequence[bytes]]:
-    return (keys[begin : begin + size] for begin in range(0, len(keys), size))

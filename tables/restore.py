@@ -122,12 +122,12 @@ class Restore:
         """What the store holds: before the first record."""
         if self.store is None:
             return
-        yield from self.store.finding_chunks()
-        if self._behind:
-            return
         if self.gathering is not None:
             yield from self.gathering.load()
             self.hops.update(self.store.hops())
+            return
+        yield from self.store.finding_chunks()
+        if self._behind:
             return
         slots = self.store.slots() if self._resident else iter(())
         while some := list(islice(slots, STEP)):

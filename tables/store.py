@@ -210,17 +210,38 @@ class Store:
                 codec.check_ring(codec.KIND_RING + key, value)
                 yield value
 
-    def chunks_at(self, keys: Sequence[bytes]) -> list[bytes]:
-        """Chunks as they were written.
+    def chunks_rising(self) -> Iterator[bytes] | None:
+        """All chunks in the order of their sequences, read once; None = there are some of several capacities."""
+        iterator = self._db.iter()
+        try:
+            iterator.seek(chunks.PREFIX)
+            first: bytes | None = iterator.key()
+            iterator.seek_for_prev(chunks.END)
+            last: bytes | None = iterator.key()
+        finally:
+            del iterator
+        if first is None or last is None or first[:1] != chunks.PREFIX or last[:1] != chunks.PREFIX:
+            return iter(())  # none; damage is met by who looks for them
+        return self._chunks_rising() if chunks.capacity_of(first) == chunks.capacity_of(last) else None
+
+    def _chunks_rising(self) -> Iterator[bytes]:
+        found = []
+        for key, value in self._entries(chunks.PREFIX):
+            found.append(chunks.PREFIX + key)
+            yield value
+        self._chunk_keys = ChunkKeys(found)
+
+    def chunk_at(self, key: bytes) -> bytes:
+        """A chunk as it was written.
 
         Raises:
-            DamagedStoreError: one is not there.
+            DamagedStoreError: it is not there, or cannot be read.
         """
-        values = self._many(list(keys))
-        if None in values:
+        value = self._many([key])[0]
+        if value is None:
             self.damaged = True
             raise DamagedStoreError(f"{self.path}: a chunk is missing")
-        return cast("list[bytes]", values)
+        return value
 
     def chunk_slots(self, capacity: int, sequences: Iterable[int]) -> dict[int, Slot]:
         """Slots of these sequences, as far as they are in chunks.
