@@ -15,7 +15,9 @@ from tables.ring import STEP
 from tables.store import Store, StoredState, Writes
 
 FLUSH_RECORDS: Final = 5_000
-"""RocksDB is written in WriteBatches of about so many records."""
+"""RocksDB is written in WriteBatches of about so many records, ..."""
+FLUSH_INDEXED: Final = 1_000
+"""... and of so many where it has the index: each of them is looked up, and nobody else runs meanwhile."""
 
 
 class UntrustedError(Exception):
@@ -169,7 +171,8 @@ class Restore:
         self._flush_if_much()
 
     def _flush_if_much(self) -> None:
-        if len(self._pending) + (self.gathering.pending if self.gathering else 0) >= FLUSH_RECORDS:
+        most = FLUSH_RECORDS if self._resident else min(FLUSH_RECORDS, FLUSH_INDEXED)
+        if len(self._pending) + (self.gathering.pending if self.gathering else 0) >= most:
             self._flush()
 
     def consuming(self, records: Sequence[Any]) -> Steps[None]:
