@@ -101,8 +101,8 @@ MUTANTS: Final = (
         (
             Patch(
                 "tables/restore.py",
-                "        if len(self._pending) >= FLUSH_RECORDS:\n",
-                "        if self.meta and len(self._pending) >= FLUSH_RECORDS:\n",
+                "(self.gathering.pending if self.gathering else 0) >= most:\n",
+                "(self.gathering.pending if self.gathering else 0) >= most and self.meta:\n",
             ),
         ),
         "tests/unit/test_restore.py::test_a_compacted_changelog_is_written_as_it_comes",

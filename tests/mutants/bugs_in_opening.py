@@ -143,9 +143,9 @@ MUTANTS: Final = (
             Patch("tables/table.py", "import logging\n", "import asyncio\nimport logging\n"),
             Patch(
                 "tables/table.py",
-                "await log_reader.read(kafka, topic, partition, start, high_watermark, consume)",
+                "await log_reader.read(kafka, topic, partition, start, high_watermark, consume, take)",
                 "self.reading = asyncio.create_task(\n"
-                "            log_reader.read(kafka, topic, partition, start, high_watermark, consume)\n"
+                "            log_reader.read(kafka, topic, partition, start, high_watermark, consume, take)\n"
                 "        )",
             ),
         ),
@@ -157,8 +157,8 @@ MUTANTS: Final = (
         (
             Patch(
                 "tables/table.py",
-                "await log_reader.read(kafka, topic, partition, start, high_watermark, consume)",
-                "await log_reader.read(kafka, topic, partition, high_watermark, high_watermark, consume)",
+                "await log_reader.read(kafka, topic, partition, start, high_watermark, consume, take)",
+                "await log_reader.read(kafka, topic, partition, high_watermark, high_watermark, consume, take)",
             ),
         ),
         "tests/integration/test_lane_path.py::test_crash_after_the_commit_repeats_nothing",

@@ -14,9 +14,12 @@ _RESIZE_TESTS: Final = "tests/unit/test_resize.py"
 _STORE_TESTS: Final = "tests/unit/test_store.py"
 _CODEC: Final = "tables/codec.py"
 _UPGRADE_TESTS: Final = "tests/unit/test_upgrade.py"
-_OCCUPANTS: Final = "        occupants = [each for each in self._store.slots_of(keys) if each is not None]\n"
+_OVERWRITTEN: Final = """\
+        for occupant in self._overwritten(first_sequence, len(ids), live_from):
+            writes.delete_index(occupant)
+"""
 _NOTED: Final = """\
-        for sequence, each in zip(sequences, ids, strict=True):
+        for sequence, each in enumerate(ids, first_sequence):
             writes.put_index(each, sequence)
 """
 _WITHIN: Final = "                and sequence >= head - capacity\n"
@@ -114,11 +117,32 @@ MUTANTS: Final = (
     Mutant(
         "stored-index-entry-dropped-too-late",
         "With the index in RocksDB an ID that overwrites itself in one batch is forgotten.",
-        (
-            Patch("tables/index.py", _OCCUPANTS, f"{_NOTED}{_OCCUPANTS}"),
-            Patch("tables/index.py", f"delete_index(occupant.id)\n{_NOTED}", "delete_index(occupant.id)\n"),
-        ),
+        (Patch("tables/index.py", f"{_OVERWRITTEN}{_NOTED}", f"{_NOTED}{_OVERWRITTEN}"),),
         f"{_RESTORE_TESTS}::test_stored_index_keeps_who_came_back",
+    ),
+    Mutant(
+        "stored-index-entry-dropped-unasked",
+        "With the index in RocksDB an ID that was cleared and came again is forgotten when its old slot is overwritten.",
+        (
+            Patch(
+                "tables/index.py",
+                "if live_from is not None and occupant.sequence >= live_from:",
+                "if live_from is not None:",
+            ),
+        ),
+        f"{_RESTORE_TESTS}::test_stored_index_keeps_who_came_after_a_clearing",
+    ),
+    Mutant(
+        "stored-slots-read-to-the-end-only",
+        "With the index in RocksDB entries of a ring's first slots are left behind, in ever more space.",
+        (
+            Patch(
+                "tables/store.py",
+                "        if begin + count > capacity:\n            runs",
+                "        if False:\n            runs",
+            ),
+        ),
+        f"{_RESTORE_TESTS}::test_stored_index_goes_round",
     ),
     Mutant(
         "restored-index-entry-dropped-unseen",
@@ -153,7 +177,7 @@ MUTANTS: Final = (
     Mutant(
         "shrunk-without-a-floor",
         "What a smaller ring evicted comes back when the ring grows again.",
-        (Patch(_RESIZE, "    elif capacity != meta.capacity:\n", "    elif capacity < 0:\n"),),
+        (Patch(_RESIZE, "    if capacity != meta.capacity:\n", "    if capacity < 0:\n"),),
         f"{_RESIZE_TESTS}::test_shrunk_and_grown_again",
     ),
     Mutant(

@@ -1054,6 +1054,16 @@ def test_stored_index_goes_round(store: Store, live_from: int | None) -> None:
     assert _entries(store, "efg") == {}
 
 
+def test_stored_index_keeps_who_came_after_a_clearing(store: Store) -> None:
+    """An ID that was forgotten by order and came again keeps its newer entry when its older slot, still there, is overwritten."""
+    index = _index(store, 3)
+    _persist(store, index, 0, "abc", 0)
+    _persist(store, index, 3, "b", 3)  # after a clearing at 3; overwrites a0
+    _persist(store, index, 4, "x", 3)  # overwrites b1
+
+    assert _entries(store, "abx") == {"b": 3, "x": 4}
+
+
 def test_stored_index_keeps_who_came_back(store: Store) -> None:
     """An ID that was accepted again keeps its newer entry when its older slot is overwritten."""
     index = _index(store, 3)
