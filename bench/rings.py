@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any, Final
 
 from confluent_kafka import Producer
-from confluent_kafka.admin import AdminClient
 from rich.console import Console
 from rich.table import Table
 
@@ -190,7 +189,6 @@ def _probe(config: Path, state: Path, kind: str, logged: int) -> Opened:
 
 
 def _work(broker: EmbeddedBroker, folder: Path, job: Job, ids: int, address: str) -> Worked:
-    topics.create(broker.bootstrap_servers, address, 1) if not _exists(broker, address) else None
     plan = Plan(job.messages, partitions=1, ring=min(ids, 20_000))
     expected = publish(broker.bootstrap_servers, address, generate(plan))
     done = perform(job, broker.bootstrap_servers, broker.pid, folder / f"{address}.log")
@@ -200,11 +198,6 @@ def _work(broker: EmbeddedBroker, folder: Path, job: Job, ids: int, address: str
         job.contender, done.measured, done.rate, done.cpu_s * per_million, done.broker_cpu_s * per_million,
         done.peak_rss_bytes, exact,
     )  # fmt: skip
-
-
-def _exists(broker: EmbeddedBroker, topic: str) -> bool:
-    admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers, "log_level": LOG_LEVEL})
-    return topic in admin.list_topics(timeout=topics.LIMIT_S).topics
 
 
 def line(each: Opened) -> str:
