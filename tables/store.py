@@ -51,7 +51,6 @@ _epochs: Final = itertools.count(1)
 _FOUND_AT_ONCE: Final = 8
 """Chunks; their values come with their keys, which is a third of a megabyte each at most."""
 _BUFFER_BYTES: Final = 8 * 2**20
-_BUFFERS: Final = 4
 _ARENA_BYTES: Final = 2**16
 """By which such a buffer grows: with RocksDB's own eighth of it, 64 lanes have 64 MiB before much is in them."""
 BUFFERS_BYTES_MAX: Final = 32 * 2**20
@@ -477,8 +476,7 @@ def _options(*, indexed: bool) -> Options:
     options.create_if_missing(create_if_missing=True)
     options.set_write_buffer_size(_BUFFER_BYTES)
     options.set_arena_block_size(_ARENA_BYTES)
-    # A write waits for a buffer, and holds the loop: while some are on their way to files another is to be there.
-    options.set_max_write_buffer_number(_BUFFERS)
+    options.set_max_write_buffer_number(2)
     options.set_max_background_jobs(2)
     options.set_keep_log_file_num(2)
     options.set_max_total_wal_size(2 * _BUFFER_BYTES)
