@@ -21,6 +21,7 @@ from agents.lane_facts import Facts, LaneRefusedError, ask
 from agents.native_path import NativePath
 from agents.ownership import Ownership
 from agents.path import Path
+from agents.places import Places
 from agents.refetch import read_again
 from agents.state_faults import newest_meta
 from agents.topic_faults import (
@@ -28,6 +29,7 @@ from agents.topic_faults import (
     count_faults,
 )
 from ringfence_kafka import wire
+from ringfence_kafka.clients import ProducerClients
 from ringfence_kafka.cluster import Cluster
 from ringfence_kafka.config.settings import AddressSettings, Settings
 from ringfence_kafka.errors import ForeignChangelogError
@@ -89,6 +91,8 @@ class Opening:
         denied: Callable[[], Sequence[str]] = tuple,
         slices: Slices | None = None,
         table: LaneTable | None = None,
+        places: Places | None = None,
+        clients: ProducerClients | None = None,
     ) -> None:
         """Nothing happens yet.
 
@@ -101,6 +105,8 @@ class Opening:
             denied: Rights that are known to be missing, a line each.
             slices: Of the process: however many lanes open, those that are open go on.
             table: The lane's from when it was here before, to be gone on with.
+            places: Of the worker: so many of its lanes open at a time.
+            clients: Of the worker: connections that producers of many lanes share.
         """
         app_id = settings.app.id
         self._doubtful = doubtful
@@ -124,6 +130,8 @@ class Opening:
         """Other addresses that parts of its transactions may go to."""
         self._kafka = settings.kafka
         self._cluster = cluster
+        self._places = places or Places()
+        self._clients = clients
         self._transactional_id = wire.transactional_id(app_id, address.name, partition)
 
     async def open(self, ownership: Ownership) -> Opened:
@@ -134,14 +142,18 @@ class Opening:
             LaneRefusedError: a person has to act.
             Exception: anything that may pass: broker away, time-out, topic missing.
         """
+        async with self._places.place(self.name):
+            return await self._open(ownership)
+
+    async def _open(self, ownership: Ownership) -> Opened:
         await reach("opening", self.name)
         await self._confirm(ownership)
         facts = await self._facts()
         if self._doubtful:
             await self._look_before(facts)
         producer = TransactionalProducer(
-            self._kafka, self._transactional_id, self.name, min(facts.outputs.bytes_max.values())
-        )
+            self._kafka, self._transactional_id, self.name, min(facts.outputs.bytes_max.values()), clients=self._clients,
+        )  # fmt: skip
         try:
             await reach("before-fence", self.name)
             await producer.fence(FENCE_LIMIT_S)
@@ -201,6 +213,10 @@ class Opening:
         Raises:
             Exception: it cannot be done now. The opening will say why.
         """
+        async with self._places.place(self.name):
+            return await self._warm_up()
+
+    async def _warm_up(self) -> Restored:
         facts = await self._facts()
         async with asyncio.timeout(QUESTION_LIMIT_S):
             start = await self._cluster.log_start(self.changelog, self.partition)
