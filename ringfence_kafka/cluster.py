@@ -123,6 +123,41 @@ class Cluster:
         asked = (self._offsets.ask(TopicPartition(*each), STABLE) for each in partitions)
         return dict(zip(partitions, await asyncio.gather(*asked), strict=True))
 
+    async def known_ends(
+        self, partitions: Collection[tuple[str, int]], limit_s: float
+    ) -> dict[tuple[str, int], int]:
+        """The high watermarks of many, as far as brokers tell them within so many seconds."""
+        return await self._known(partitions, NEXT, limit_s)
+
+    async def known_starts(
+        self, partitions: Collection[tuple[str, int]], limit_s: float
+    ) -> dict[tuple[str, int], int]:
+        """The same of what :meth:`log_start` tells."""
+        return await self._known(partitions, FIRST, limit_s)
+
+    async def _known(
+        self, partitions: Collection[tuple[str, int]], which: int, limit_s: float
+    ) -> dict[tuple[str, int], int]:
+        found = await self._offsets.known([TopicPartition(*each) for each in partitions], which, limit_s)
+        return {(tp.topic, tp.partition): each for tp, each in found.items()}
+
+    async def known_commits(
+        self, partitions: Collection[tuple[str, int]]
+    ) -> dict[tuple[str, int], int | None]:
+        """The group's offsets of many, asked for now; None = none. Absent where the coordinator cannot say.
+
+        Raises:
+            KafkaError: it cannot say anything now.
+        """
+        if not partitions:
+            return {}
+        found = await self._ask_committed([TopicPartition(*each) for each in partitions])
+        return {
+            (tp.topic, tp.partition): None if each is None else each.offset
+            for tp, each in found.items()
+            if not isinstance(each, Exception)
+        }
+
     async def log_start(self, topic: str, partition: int) -> int:
         """Offset of the oldest record that retention left."""
         return await self._offsets.ask(TopicPartition(topic, partition), FIRST)
