@@ -164,10 +164,7 @@ class Opening:
             epoch, restored = await self.table.open(self._kafka, self.changelog, self.partition, bounds)
             await reach("after-restore", self.name)
             self._require_counts(facts, self.table.meta)
-            cursors = {
-                topic: await self._cursor(topic, facts)
-                for topic in (self.address.input_topic, self.forward_topic)
-            }
+            cursors = await self._cursors(facts)
             await self._tell_journal(producer, cursors)
             await self._begin(cursors, ownership)
         except BaseException as error:
@@ -251,8 +248,7 @@ class Opening:
 
     async def _begin(self, cursors: Mapping[str, Cursor], ownership: Ownership) -> None:
         async with asyncio.timeout(QUESTION_LIMIT_S):
-            for cursor in cursors.values():
-                await cursor.begin(ownership)
+            await asyncio.gather(*(each.begin(ownership) for each in cursors.values()))
 
     async def read_again(self, held: FetchedBatch) -> FetchedBatch | None:
         """What was fetched before, as it stands in the log now; None = left to the consumer."""
@@ -323,11 +319,16 @@ class Opening:
 
     async def _changelog_bounds(self, delete_retention_s: float) -> ChangelogBounds:
         async with asyncio.timeout(QUESTION_LIMIT_S):
-            return ChangelogBounds(
-                await self._cluster.log_start(self.changelog, self.partition),
-                await self._cluster.high_watermark(self.changelog, self.partition),
-                delete_retention_s,
+            start, end = await asyncio.gather(
+                self._cluster.log_start(self.changelog, self.partition),
+                self._cluster.high_watermark(self.changelog, self.partition),
             )
+            return ChangelogBounds(start, end, delete_retention_s)
+
+    async def _cursors(self, facts: Facts) -> dict[str, Cursor]:
+        topics = (self.address.input_topic, self.forward_topic)
+        found = await asyncio.gather(*(self._cursor(each, facts) for each in topics))
+        return dict(zip(topics, found, strict=True))
 
     async def _cursor(self, topic: str, facts: Facts) -> Cursor:
         async with asyncio.timeout(QUESTION_LIMIT_S):
@@ -340,14 +341,16 @@ class Opening:
         meta = self.table.meta
         recorded = meta.next_offsets.get(topic) if meta else None
         async with asyncio.timeout(QUESTION_LIMIT_S):
-            start = await self._cluster.log_start(topic, self.partition)
+            start, end = await asyncio.gather(
+                self._cluster.log_start(topic, self.partition),
+                self._cluster.high_watermark(topic, self.partition),
+            )
             if meta and meta.topic_ids.get(topic, facts.topic_ids[topic]) != facts.topic_ids[topic]:
                 log.warning(
                     "lane %s: %s was deleted and created again: beginning at its start, %d; known IDs stay known",
                     self.name, topic, start,
                 )  # fmt: skip
                 return start
-            end = await self._cluster.high_watermark(topic, self.partition)
             known = [each for each in (committed, recorded) if each is not None]
             if not known:
                 return start

@@ -75,7 +75,7 @@ class _SharedClient(AIOKafkaClient):  # type: ignore[misc]
         super().__init__(**options)
         self.shares = 0
         self._asker = asker or self
-        self.cluster = self._asker.cluster
+        self.cluster: Any = self._asker.cluster
         self._attempts: dict[tuple[int, ConnectionGroup], asyncio.Task[Any]] = {}
         self._sync_task: asyncio.Task[None] | None
         self._reaching: asyncio.Task[None] | None = None
