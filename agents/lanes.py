@@ -25,6 +25,7 @@ from ringfence_kafka.clients import ProducerClients
 from ringfence_kafka.cluster import Cluster
 from ringfence_kafka.config.settings import Settings
 from ringfence_kafka.errors import RingfenceError
+from ringfence_kafka.log_reader import Readers
 from ringfence_kafka.slices import Slices
 from tables.codec import Meta
 
@@ -87,6 +88,7 @@ class Lanes:
         self._slices = Slices()
         self._places = Places()
         self._clients = ProducerClients(settings.kafka, CLIENTS_MAX)
+        self._readers = Readers(settings.kafka)
         self._lock = asyncio.Lock()
         self._assigned = False
         self._was_ready = False
@@ -161,6 +163,7 @@ class Lanes:
             self._lanes.clear()
             self.kept.close()
             await self._clients.stop()
+            await self._readers.stop()
 
     async def offer(self, batch: FetchedBatch) -> None:
         """Hand a batch to its lane; without such a lane it is dropped, and its owner will fetch it."""
@@ -350,4 +353,5 @@ class Lanes:
             table=self.kept.take(partition),
             places=self._places,
             clients=self._clients,
+            readers=self._readers,
         )

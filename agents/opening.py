@@ -34,6 +34,7 @@ from ringfence_kafka.cluster import Cluster
 from ringfence_kafka.config.settings import AddressSettings, Settings
 from ringfence_kafka.errors import ForeignChangelogError
 from ringfence_kafka.failpoints import reach
+from ringfence_kafka.log_reader import Readers
 from ringfence_kafka.producer import FENCE_LIMIT_S, TransactionalProducer
 from ringfence_kafka.slices import Slices
 from ringfence_kafka.tenure import NotOwnerError
@@ -93,6 +94,7 @@ class Opening:
         table: LaneTable | None = None,
         places: Places | None = None,
         clients: ProducerClients | None = None,
+        readers: Readers | None = None,
     ) -> None:
         """Nothing happens yet.
 
@@ -107,6 +109,7 @@ class Opening:
             table: The lane's from when it was here before, to be gone on with.
             places: Of the worker: so many of its lanes open at a time.
             clients: Of the worker: connections that producers of many lanes share.
+            readers: Of the worker: connections by which changelogs are read.
         """
         app_id = settings.app.id
         self._doubtful = doubtful
@@ -132,6 +135,7 @@ class Opening:
         self._cluster = cluster
         self._places = places or Places()
         self._clients = clients
+        self._readers = readers or settings.kafka
         self._transactional_id = wire.transactional_id(app_id, address.name, partition)
 
     async def open(self, ownership: Ownership) -> Opened:
@@ -161,7 +165,7 @@ class Opening:
             await self._confirm(ownership)
             bounds = await self._changelog_bounds(facts.delete_retention_s)
             await reach("restoring", self.name)
-            epoch, restored = await self.table.open(self._kafka, self.changelog, self.partition, bounds)
+            epoch, restored = await self.table.open(self._readers, self.changelog, self.partition, bounds)
             await reach("after-restore", self.name)
             self._require_counts(facts, self.table.meta)
             cursors = await self._cursors(facts)
@@ -219,7 +223,7 @@ class Opening:
             start = await self._cluster.log_start(self.changelog, self.partition)
             end = await self._cluster.stable_end(self.changelog, self.partition)
         bounds = ChangelogBounds(start, end, facts.delete_retention_s)
-        _, restored = await self.table.open(self._kafka, self.changelog, self.partition, bounds)
+        _, restored = await self.table.open(self._readers, self.changelog, self.partition, bounds)
         log.info(
             "lane %s restored before it is ours: %d changelog records in %.2f s (RocksDB %s)",
             self.name, restored.records, restored.seconds, _store(restored),
