@@ -147,6 +147,12 @@ class Cluster:
         """The same of what :meth:`log_start` tells."""
         return await self._known(partitions, FIRST, limit_s)
 
+    async def known_stable_ends(
+        self, partitions: Collection[tuple[str, int]], limit_s: float
+    ) -> dict[tuple[str, int], int]:
+        """The same of what :meth:`stable_end` tells."""
+        return await self._known(partitions, STABLE, limit_s)
+
     async def _known(
         self, partitions: Collection[tuple[str, int]], which: int, limit_s: float
     ) -> dict[tuple[str, int], int]:
