@@ -390,6 +390,10 @@ def _options() -> Options:
     options.set_arena_block_size(_ARENA_BYTES)
     options.set_max_write_buffer_number(2)
     options.set_max_background_jobs(2)
+    # RocksDB's own 16 threads would be made for each store, for a handful of files, and statistics written down by each.
+    options.set_max_file_opening_threads(1)
+    options.set_stats_dump_period_sec(0)
+    options.set_stats_persist_period_sec(0)
     options.set_keep_log_file_num(2)
     options.set_max_total_wal_size(2 * _BUFFER_BYTES)
     return options
