@@ -32,6 +32,7 @@ from ringfence_kafka.slices import Steps
 from tables import chunks, codec
 from tables.chunks import ChunkKeys
 from tables.codec import Chunk, FormatError, Meta, Slot
+from tables.empty_store import EmptyStore
 
 log: Final = logging.getLogger("ringfence.table")
 
@@ -103,6 +104,7 @@ class Store:
                 self._db = Rdict(str(path), options=_options(), access_type=AccessType.read_only())
             else:
                 path.mkdir(parents=True, exist_ok=True)
+                _EMPTY.copy_to(path)
                 self._db = Rdict(str(path), options=_options())
         except OSError as error:  # mkdir: a file is in the way, or the parent cannot be written
             raise _unwritable(path, str(error.strerror)) from error
@@ -397,3 +399,10 @@ def _options() -> Options:
     options.set_keep_log_file_num(2)
     options.set_max_total_wal_size(2 * _BUFFER_BYTES)
     return options
+
+
+def _make_empty(folder: Path) -> None:
+    Rdict(str(folder), options=_options()).close()
+
+
+_EMPTY: Final = EmptyStore(_make_empty)

@@ -112,4 +112,10 @@ MUTANTS: Final = (
         ),
         "tests/unit/test_pace.py::test_where_nothing_comes_for_long_they_last_as_many_partitions_cost",
     ),
+    Mutant(
+        "empty-store-over-a-full-one",
+        "Each start forgets what is on the disk, and restores all rings from their changelogs.",
+        (Patch("tables/empty_store.py", "        if any(folder.iterdir()):\n            return\n", ""),),
+        "tests/unit/test_empty_store.py::test_what_is_there_stays",
+    ),
 )
