@@ -42,7 +42,7 @@ def test_what_is_there_stays(tmp_path: Path) -> None:
     first._db[b"key"] = b"value"
     first.close()
     second = Store(tmp_path / "a")
-    found = second._db[b"key"]
+    found = second._db.get(b"key")
     second.close()
     (tmp_path / "b").mkdir()
     (tmp_path / "b" / "note").write_text("mine")
