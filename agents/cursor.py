@@ -109,6 +109,16 @@ class Cursor:
         )
         self.next = self.committed = end
 
+    def fits(
+        self, ends: Mapping[tuple[str, int], int], committed: Mapping[tuple[str, int], int | None]
+    ) -> bool:
+        """Whether neither the log nor the group's offset has gone back, by what the cluster has said; it may be old by now."""
+        place = (self.topic, self.partition)
+        if place not in ends or place not in committed:
+            return False
+        offset = committed[place]
+        return ends[place] >= self.next and (-1 if offset is None else offset) >= self.committed
+
     async def compare(self, cluster: Cluster) -> None:
         """Make sure that neither the log nor the group's offset has gone back.
 

@@ -2,7 +2,8 @@
 
 import asyncio
 import contextlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
+from typing import Final, NamedTuple
 
 from aiokafka.errors import KafkaError
 
@@ -12,6 +13,17 @@ from ringfence_kafka.cluster import Cluster
 
 Partition = tuple[str, int]
 """Topic and partition number."""
+
+ENDS_LIMIT_S: Final = 5.0
+"""For all partitions together: those that nobody tells of within it have no lag until the next time."""
+
+
+class _Seen(NamedTuple):
+    """What the cluster says, of partitions of which it says something."""
+
+    ends: Mapping[Partition, int]
+    starts: Mapping[Partition, int]
+    committed: Mapping[Partition, int | None]
 
 
 class Lags:
@@ -26,31 +38,59 @@ class Lags:
         return self._lags.get(place)
 
     async def measure(self, lanes: Mapping[Partition, Lane], halves: Iterable[Partition]) -> None:
-        """Ask for the end of each input, and whether the cluster still fits the lane. ``halves`` have none."""
+        """Ask for the end of each input, and whether the cluster still fits the lane. ``halves`` have none.
+
+        All lanes by one question of each kind: a question a lane would cost a worker of a thousand lanes, which have nothing to do,
+        a tenth of a core.
+        """
+        lanes = dict(lanes)  # they may change while the cluster is asked
         places = [*lanes, *halves]
-        lags = await asyncio.gather(*(self._look_at(each, lanes.get(each)) for each in places))
-        self._lags = dict(zip(places, lags, strict=True))
+        waiting = [each for each in places if each not in lanes or lanes[each].state is not LaneState.OPEN]
+        idle = [each for each in lanes.values() if each.idle]
+        try:
+            seen = await self._ask(places, waiting, idle)
+        except (KafkaError, OSError, TimeoutError):
+            self._lags = dict.fromkeys(places)
+            return
+        self._lags = {each: _lag(each, lanes.get(each), seen) for each in places}
+        doubtful = [each for each in idle if not each.fits(seen.ends, seen.committed)]
+        await asyncio.gather(*map(_compare, doubtful))
 
-    async def _look_at(self, place: Partition, lane: Lane | None) -> int | None:
-        """One lane, which may be the only one whose topic does not answer; its lag."""
-        lag = None
-        with contextlib.suppress(KafkaError, OSError, TimeoutError):
-            async with asyncio.timeout(QUESTION_LIMIT_S):
-                end = await self._cluster.high_watermark(*place)
-                done = await self._done(place, lane)
-                if done > end and (lane is None or lane.state is not LaneState.OPEN):
-                    # It was processed up to where another topic of that name ended, and nothing of this one is.
-                    done = await self._cluster.log_start(*place)
-                lag = max(0, end - done)
-                if lane is not None:
-                    await lane.compare()
-        return lag
+    async def _ask(
+        self, places: Collection[Partition], waiting: Collection[Partition], idle: Iterable[Lane]
+    ) -> _Seen:
+        read = [(each.topic, each.partition) for lane in idle for each in lane.cursors.values()]
+        async with asyncio.timeout(QUESTION_LIMIT_S):
+            return _Seen(
+                *await asyncio.gather(
+                    self._cluster.known_ends({*places, *read}, ENDS_LIMIT_S),
+                    self._cluster.known_starts(waiting, ENDS_LIMIT_S),
+                    self._cluster.known_commits({*waiting, *read}),
+                )
+            )
 
-    async def _done(self, place: Partition, lane: Lane | None) -> int:
-        """Up to where a lane's input is processed; of one that was never open here, as the group knows it."""
-        if lane is not None and lane.cursors:
-            return lane.next
-        committed, start = await asyncio.gather(
-            self._cluster.committed(*place), self._cluster.log_start(*place)
-        )
-        return max(committed or 0, start)
+
+async def _compare(lane: Lane) -> None:
+    """One lane, asked for by itself."""
+    with contextlib.suppress(KafkaError, OSError, TimeoutError):
+        async with asyncio.timeout(QUESTION_LIMIT_S):
+            await lane.compare()
+
+
+def _lag(place: Partition, lane: Lane | None, seen: _Seen) -> int | None:
+    """Of one that was never open here, up to where the group knows it."""
+    end, start = seen.ends.get(place), seen.starts.get(place)
+    if end is None:
+        return None
+    if lane is not None and lane.cursors:
+        done = lane.next
+    elif start is None or place not in seen.committed:
+        return None
+    else:
+        done = max(seen.committed[place] or 0, start)
+    if done > end and (lane is None or lane.state is not LaneState.OPEN):
+        # It was processed up to where another topic of that name ended, and nothing of this one is.
+        if start is None:
+            return None
+        done = start
+    return max(0, end - done)

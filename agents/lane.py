@@ -106,10 +106,21 @@ class Lane(Tenant[Ownership, Opened]):
         """How far it is, by topic; empty until it was open."""
         return self._cursors
 
+    @property
+    def idle(self) -> bool:
+        """It is open, and nothing waits for it."""
+        return self._opened is not None and self.state is LaneState.OPEN and not (self._kept or self._mail)
+
+    def fits(
+        self, ends: Mapping[tuple[str, int], int], committed: Mapping[tuple[str, int], int | None]
+    ) -> bool:
+        """Whether what the cluster has said of its topics leaves no doubt. Else :meth:`compare` is to ask again."""
+        return all(each.fits(ends, committed) for each in self._cursors.values())
+
     async def compare(self) -> None:
         """Whether an idle lane still fits the cluster; if not, it opens anew. One that works finds out by itself."""
         opened = self._opened
-        if opened is None or self.state is not LaneState.OPEN or self._kept or self._mail:
+        if opened is None or not self.idle:
             return
         try:
             for cursor in opened.cursors.values():

@@ -17,17 +17,22 @@ from agents.lags import Lags, Partition
 from agents.lane import Lane, LaneState
 from agents.opening import QUESTION_LIMIT_S, Opening
 from agents.ownership import Ownership
+from agents.places import Places
 from agents.transactions import Took
 from agents.unreadable import Unreadable
 from ringfence_kafka import wire
+from ringfence_kafka.clients import ProducerClients
 from ringfence_kafka.cluster import Cluster
 from ringfence_kafka.config.settings import Settings
 from ringfence_kafka.errors import RingfenceError
+from ringfence_kafka.log_reader import Readers
 from ringfence_kafka.slices import Slices
 from tables.codec import Meta
 
 log: Final = logging.getLogger("ringfence.worker")
 
+CLIENTS_MAX: Final = 64
+"""Lanes beyond so many share connections. A broker answers the requests of one connection one after the other."""
 NAMES_MAX: Final = 64
 SLOWLY_S: Final = 60.0
 """So long a worker that is about to join restores at half speed: half of what it has before it joins with what is there."""
@@ -81,6 +86,9 @@ class Lanes:
         """Says why."""
         self.refused_reads = Unreadable()
         self._slices = Slices()
+        self._places = Places()
+        self._clients = ProducerClients(settings.kafka, CLIENTS_MAX)
+        self._readers = Readers(settings.kafka)
         self._lock = asyncio.Lock()
         self._assigned = False
         self._was_ready = False
@@ -154,6 +162,8 @@ class Lanes:
             await asyncio.gather(*(lane.dispose() for lane in self._lanes.values()))
             self._lanes.clear()
             self.kept.close()
+            await self._clients.stop()
+            await self._readers.stop()
 
     async def offer(self, batch: FetchedBatch) -> None:
         """Hand a batch to its lane; without such a lane it is dropped, and its owner will fetch it."""
@@ -341,4 +351,7 @@ class Lanes:
             denied=lambda: self.faults.denied.get(address.name, ()),
             slices=self._slices,
             table=self.kept.take(partition),
+            places=self._places,
+            clients=self._clients,
+            readers=self._readers,
         )

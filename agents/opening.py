@@ -21,6 +21,7 @@ from agents.lane_facts import Facts, LaneRefusedError, ask
 from agents.native_path import NativePath
 from agents.ownership import Ownership
 from agents.path import Path
+from agents.places import Places
 from agents.refetch import read_again
 from agents.state_faults import newest_meta
 from agents.topic_faults import (
@@ -28,10 +29,12 @@ from agents.topic_faults import (
     count_faults,
 )
 from ringfence_kafka import wire
+from ringfence_kafka.clients import ProducerClients
 from ringfence_kafka.cluster import Cluster
 from ringfence_kafka.config.settings import AddressSettings, Settings
 from ringfence_kafka.errors import ForeignChangelogError
 from ringfence_kafka.failpoints import reach
+from ringfence_kafka.log_reader import Readers
 from ringfence_kafka.producer import FENCE_LIMIT_S, TransactionalProducer
 from ringfence_kafka.slices import Slices
 from ringfence_kafka.tenure import NotOwnerError
@@ -89,6 +92,9 @@ class Opening:
         denied: Callable[[], Sequence[str]] = tuple,
         slices: Slices | None = None,
         table: LaneTable | None = None,
+        places: Places | None = None,
+        clients: ProducerClients | None = None,
+        readers: Readers | None = None,
     ) -> None:
         """Nothing happens yet.
 
@@ -101,6 +107,9 @@ class Opening:
             denied: Rights that are known to be missing, a line each.
             slices: Of the process: however many lanes open, those that are open go on.
             table: The lane's from when it was here before, to be gone on with.
+            places: Of the worker: so many of its lanes open at a time.
+            clients: Of the worker: connections that producers of many lanes share.
+            readers: Of the worker: connections by which changelogs are read.
         """
         app_id = settings.app.id
         self._doubtful = doubtful
@@ -124,6 +133,9 @@ class Opening:
         """Other addresses that parts of its transactions may go to."""
         self._kafka = settings.kafka
         self._cluster = cluster
+        self._places = places or Places()
+        self._clients = clients
+        self._readers = readers or settings.kafka
         self._transactional_id = wire.transactional_id(app_id, address.name, partition)
 
     async def open(self, ownership: Ownership) -> Opened:
@@ -134,14 +146,18 @@ class Opening:
             LaneRefusedError: a person has to act.
             Exception: anything that may pass: broker away, time-out, topic missing.
         """
+        async with self._places.place(self.name):
+            return await self._open(ownership)
+
+    async def _open(self, ownership: Ownership) -> Opened:
         await reach("opening", self.name)
         await self._confirm(ownership)
         facts = await self._facts()
         if self._doubtful:
             await self._look_before(facts)
         producer = TransactionalProducer(
-            self._kafka, self._transactional_id, self.name, min(facts.outputs.bytes_max.values())
-        )
+            self._kafka, self._transactional_id, self.name, min(facts.outputs.bytes_max.values()), clients=self._clients,
+        )  # fmt: skip
         try:
             await reach("before-fence", self.name)
             await producer.fence(FENCE_LIMIT_S)
@@ -149,13 +165,10 @@ class Opening:
             await self._confirm(ownership)
             bounds = await self._changelog_bounds(facts.delete_retention_s)
             await reach("restoring", self.name)
-            epoch, restored = await self.table.open(self._kafka, self.changelog, self.partition, bounds)
+            epoch, restored = await self.table.open(self._readers, self.changelog, self.partition, bounds)
             await reach("after-restore", self.name)
             self._require_counts(facts, self.table.meta)
-            cursors = {
-                topic: await self._cursor(topic, facts)
-                for topic in (self.address.input_topic, self.forward_topic)
-            }
+            cursors = await self._cursors(facts)
             await self._tell_journal(producer, cursors)
             await self._begin(cursors, ownership)
         except BaseException as error:
@@ -201,12 +214,16 @@ class Opening:
         Raises:
             Exception: it cannot be done now. The opening will say why.
         """
+        async with self._places.place(self.name):
+            return await self._warm_up()
+
+    async def _warm_up(self) -> Restored:
         facts = await self._facts()
         async with asyncio.timeout(QUESTION_LIMIT_S):
             start = await self._cluster.log_start(self.changelog, self.partition)
             end = await self._cluster.stable_end(self.changelog, self.partition)
         bounds = ChangelogBounds(start, end, facts.delete_retention_s)
-        _, restored = await self.table.open(self._kafka, self.changelog, self.partition, bounds)
+        _, restored = await self.table.open(self._readers, self.changelog, self.partition, bounds)
         log.info(
             "lane %s restored before it is ours: %d changelog records in %.2f s (RocksDB %s)",
             self.name, restored.records, restored.seconds, _store(restored),
@@ -235,8 +252,7 @@ class Opening:
 
     async def _begin(self, cursors: Mapping[str, Cursor], ownership: Ownership) -> None:
         async with asyncio.timeout(QUESTION_LIMIT_S):
-            for cursor in cursors.values():
-                await cursor.begin(ownership)
+            await asyncio.gather(*(each.begin(ownership) for each in cursors.values()))
 
     async def read_again(self, held: FetchedBatch) -> FetchedBatch | None:
         """What was fetched before, as it stands in the log now; None = left to the consumer."""
@@ -307,11 +323,16 @@ class Opening:
 
     async def _changelog_bounds(self, delete_retention_s: float) -> ChangelogBounds:
         async with asyncio.timeout(QUESTION_LIMIT_S):
-            return ChangelogBounds(
-                await self._cluster.log_start(self.changelog, self.partition),
-                await self._cluster.high_watermark(self.changelog, self.partition),
-                delete_retention_s,
+            start, end = await asyncio.gather(
+                self._cluster.log_start(self.changelog, self.partition),
+                self._cluster.high_watermark(self.changelog, self.partition),
             )
+            return ChangelogBounds(start, end, delete_retention_s)
+
+    async def _cursors(self, facts: Facts) -> dict[str, Cursor]:
+        topics = (self.address.input_topic, self.forward_topic)
+        found = await asyncio.gather(*(self._cursor(each, facts) for each in topics))
+        return dict(zip(topics, found, strict=True))
 
     async def _cursor(self, topic: str, facts: Facts) -> Cursor:
         async with asyncio.timeout(QUESTION_LIMIT_S):
@@ -324,14 +345,16 @@ class Opening:
         meta = self.table.meta
         recorded = meta.next_offsets.get(topic) if meta else None
         async with asyncio.timeout(QUESTION_LIMIT_S):
-            start = await self._cluster.log_start(topic, self.partition)
+            start, end = await asyncio.gather(
+                self._cluster.log_start(topic, self.partition),
+                self._cluster.high_watermark(topic, self.partition),
+            )
             if meta and meta.topic_ids.get(topic, facts.topic_ids[topic]) != facts.topic_ids[topic]:
                 log.warning(
                     "lane %s: %s was deleted and created again: beginning at its start, %d; known IDs stay known",
                     self.name, topic, start,
                 )  # fmt: skip
                 return start
-            end = await self._cluster.high_watermark(topic, self.partition)
             known = [each for each in (committed, recorded) if each is not None]
             if not known:
                 return start

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 from collections.abc import Collection, Iterable, Mapping
+from typing import Final
 
 from agents import topic_faults
 from ringfence_kafka import log_reader, wire
@@ -12,6 +13,9 @@ from ringfence_kafka.errors import ForeignChangelogError
 from ringfence_kafka.topics import TopicDescription
 from tables.codec import META_KEY, FormatError, Meta, decode_meta
 from tables.restore import require_own
+
+TOLD_LIMIT_S: Final = 15.0
+"""For where all changelogs begin and end."""
 
 
 async def state_faults(
@@ -27,11 +31,12 @@ async def state_faults(
     app_id = cluster.group_id
     changelogs = [wire.changelog_topic(app_id, each.name) for each in addresses]
     places = [(each, p) for each in changelogs if each in existing for p in range(existing[each].partitions)]
-    spans = await asyncio.gather(*(_span(cluster, each) for each in places), return_exceptions=True)
-    told = {
-        place: span for place, span in zip(places, spans, strict=True) if not isinstance(span, BaseException)
-    }
-    metas = await _newest_metas(cluster, told)
+    starts, ends = await asyncio.gather(
+        cluster.known_starts(places, TOLD_LIMIT_S), cluster.known_stable_ends(places, TOLD_LIMIT_S)
+    )
+    metas = await _newest_metas(
+        cluster, {each: (starts[each], ends[each]) for each in starts.keys() & ends.keys()}
+    )
     return {
         each.name: meta_faults(app_id, each, metas, existing, settings.transaction_targets(each))
         for each in addresses

@@ -18,6 +18,7 @@ from bench import (
     bridging,
     consume,
     handover,
+    lanes,
     latency,
     lease_load,
     ledger,
@@ -46,6 +47,7 @@ BRIDGE_RESULTS: Final = RESULTS.with_name("bridge.json")
 RECOVERY_RESULTS: Final = RESULTS.with_name("recovery.json")
 CONSUME_RESULTS: Final = RESULTS.with_name("consume.json")
 HANDOVER_RESULTS: Final = RESULTS.with_name("handover.json")
+LANES_RESULTS: Final = RESULTS.with_name("lanes.json")
 LATENCY_RESULTS: Final = RESULTS.with_name("latency.json")
 LEDGER_RESULTS: Final = RESULTS.with_name("ledger.json")
 RECONCILE_RESULTS: Final = RESULTS.with_name("reconcile.json")
@@ -344,6 +346,24 @@ def wide_command(partitions: int) -> None:
     with _broker() as (broker, _):
         found = wide.run(broker.bootstrap_servers, partitions, Console().print)
     wide.save(found, WIDE_RESULTS)
+
+
+@main.command("lanes")
+@click.option("--lanes", "count", type=click.IntRange(min=1), default=1_000, show_default=True)
+@click.option("--addresses", type=click.IntRange(min=1), default=10, show_default=True)
+@click.option(
+    "--idle", type=click.FloatRange(1), default=60.0, show_default=True, help="Seconds without messages."
+)
+def lanes_command(count: int, addresses: int, idle: float) -> None:
+    """Measure a worker of many lanes: how it opens them, does nothing, shares them, and stops."""
+    console = Console()
+    with _broker() as (broker, folder):
+        found = lanes.Bench(broker, folder, lanes.Shape(count, addresses, idle)).run(console.print)
+    lanes.save(found, LANES_RESULTS)
+    for each in found.inexact:
+        console.print(each)
+    if found.inexact:
+        sys.exit(EXIT_NOT_WELL)
 
 
 @main.command("memory", context_settings={"ignore_unknown_options": True})

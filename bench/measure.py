@@ -105,6 +105,10 @@ class Child:
         """Resident memory now."""
         return int(psutil.Process(self._process.pid).memory_info().rss)
 
+    def files(self) -> int:
+        """How many it has open now, sockets included."""
+        return int(psutil.Process(self._process.pid).num_fds())
+
     def reported(self) -> int:
         """The number in the last line that begins with :data:`REPORT`; 0 while there is none."""
         for line in reversed(self._log.read_bytes().splitlines(keepends=True)):

@@ -50,14 +50,14 @@ class Memory:
         self._more = 0
         """What partitions use beyond that, together."""
 
-    def join(self, partition: Partition) -> None:
-        """One more shares it."""
-        self._partitions.add(partition)
+    def join(self, *partitions: Partition) -> None:
+        """These share it, too."""
+        self._partitions.update(partitions)
         self._divide()
 
-    def leave(self, partition: Partition) -> None:
-        """It uses nothing any more."""
-        self._partitions.discard(partition)
+    def leave(self, *partitions: Partition) -> None:
+        """They use nothing any more."""
+        self._partitions.difference_update(partitions)
         self._divide()
 
     def use(self, before: int, after: int) -> None:

@@ -3,6 +3,8 @@
 A producer with a client of its own has two or three sockets, a task and metadata of its own: a thousand producers would
 need more sockets than most systems allow a process. Here many producers have a *share* of one client each: what they
 would ask their own client for goes through it, and what ends with a producer ends with its share, not with the client.
+
+What is known of the cluster is known to all of them: one client asks for metadata, of all topics that anybody writes to.
 """
 
 import asyncio
@@ -53,7 +55,8 @@ class ProducerClients:
             raise StoppedError
         client = min(self._clients, key=lambda each: each.shares, default=None)
         if client is None or (client.shares and len(self._clients) < self._clients_max):
-            client = _SharedClient(**client_options(self._kafka))
+            asker = self._clients[0] if self._clients else None
+            client = _SharedClient(asker=asker, **client_options(self._kafka))
             self._clients.append(client)
         return ClientShare(client)
 
@@ -67,9 +70,12 @@ class ProducerClients:
 class _SharedClient(AIOKafkaClient):  # type: ignore[misc]
     """aiokafka's client, for producers that come and go."""
 
-    def __init__(self, **options: Any) -> None:
+    def __init__(self, asker: "_SharedClient | None" = None, **options: Any) -> None:
+        """``asker``: the client that asks for metadata; without one this one does."""
         super().__init__(**options)
         self.shares = 0
+        self._asker = asker or self
+        self.cluster: Any = self._asker.cluster
         self._attempts: dict[tuple[int, ConnectionGroup], asyncio.Task[Any]] = {}
         self._sync_task: asyncio.Task[None] | None
         self._reaching: asyncio.Task[None] | None = None
@@ -100,12 +106,37 @@ class _SharedClient(AIOKafkaClient):  # type: ignore[misc]
     def _get_conn_lock(self) -> contextlib.AbstractAsyncContextManager[None]:
         return contextlib.nullcontext()
 
+    # -- metadata: asked for once, for all ---------------------------------------------------------------------
+
+    def force_metadata_update(self) -> "asyncio.Future[bool]":
+        """Those that ask meanwhile get the same answer."""
+        if self._asker is not self:
+            return self._asker.force_metadata_update()
+        asked: asyncio.Future[bool] = super().force_metadata_update()
+        return asked
+
+    def add_topic(self, topic: str) -> "asyncio.Future[bool]":
+        """Ask for this one, too, from now on."""
+        if self._asker is not self:
+            return self._asker.add_topic(topic)
+        asked: asyncio.Future[bool] = super().add_topic(topic)
+        return asked
+
+    async def _maybe_wait_metadata(self) -> None:
+        if self._asker is not self:
+            await self._asker._maybe_wait_metadata()  # noqa: SLF001 - of the same class
+        else:
+            await super()._maybe_wait_metadata()
+
+    # -- connections ---------------------------------------------------------------------------------------------
+
     async def reach(self) -> None:
         """Until a broker is connected: whoever asks meanwhile waits for the same attempt.
 
-        A client that has lost all its brokers begins with the bootstrap servers again, as a new one would.
+        Clients that have lost all their brokers begin with the bootstrap servers again, as new ones would.
         """
-        if self._synchronised is True and any(each.connected() for each in self._conns.values()):
+        synchronised = self._asker._synchronised  # noqa: SLF001 - of the same class
+        if synchronised is True and any(each.connected() for each in self._conns.values()):
             return
         if self._reaching is None or self._reaching.done():
             self._reaching = asyncio.create_task(self._reach())
@@ -113,9 +144,12 @@ class _SharedClient(AIOKafkaClient):  # type: ignore[misc]
         await asyncio.shield(self._reaching)
 
     async def _reach(self) -> None:
-        if self._synchronised is False:
-            self._sync_task = None  # an error ended it: bootstrap() starts another
-        await self.bootstrap()
+        if self._asker is not self:
+            await self._asker.reach()
+        else:
+            if self._synchronised is False:
+                self._sync_task = None  # an error ended it: bootstrap() starts another
+            await self.bootstrap()
         node = self.get_random_node()
         if node is not None:
             await self.ready(node)

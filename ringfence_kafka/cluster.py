@@ -1,6 +1,7 @@
 """Questions that a lane asks the cluster: watermarks, log starts, committed offsets, partition counts."""
 
 import asyncio
+import contextlib
 import time
 from collections.abc import Collection, Iterable, Mapping
 from types import TracebackType
@@ -35,7 +36,7 @@ from ringfence_kafka.offsets import FIRST, NEXT, STABLE, Offsets
 from ringfence_kafka.refusals import nobody
 from ringfence_kafka.security import confluent_options
 from ringfence_kafka.together import Together
-from ringfence_kafka.topics import Described
+from ringfence_kafka.topics import Described, TopicDescription
 
 COORDINATOR_LIMIT_S: Final = 20.0
 NO_MEMBERS: Final = frozenset({"Empty", "Dead"})
@@ -54,6 +55,13 @@ NO_TOPIC: Final = TopicIdentity("", 0)
 """There is none of that name."""
 
 
+_ELSEWHERE: Final = (NotCoordinatorForGroupError, GroupCoordinatorNotAvailableError)
+
+
+class _Refused:
+    """This user may not see the topic."""
+
+
 class Cluster:
     """One connection for all lanes of a worker; what they ask at the same time is asked once."""
 
@@ -62,6 +70,9 @@ class Cluster:
         self.group_id = group_id
         self._committed = Together(self._ask_committed)
         self._identities = Together(self._ask_identities)
+        self._descriptions = Together(self._ask_descriptions)
+        self._coordinator: int | None = None
+        """The broker that coordinated the group when it was asked last."""
         self._librdkafka: AdminClient | None = None
         """For what aiokafka cannot ask; kept, because a client costs a connection and a thread to make."""
 
@@ -88,6 +99,7 @@ class Cluster:
         """Disconnect."""
         await self._committed.stop()
         await self._identities.stop()
+        await self._descriptions.stop()
         self._librdkafka = None
         await self._offsets.stop()
         await self._consumer.stop()
@@ -122,6 +134,47 @@ class Cluster:
         """The same of many, in one question."""
         asked = (self._offsets.ask(TopicPartition(*each), STABLE) for each in partitions)
         return dict(zip(partitions, await asyncio.gather(*asked), strict=True))
+
+    async def known_ends(
+        self, partitions: Collection[tuple[str, int]], limit_s: float
+    ) -> dict[tuple[str, int], int]:
+        """The high watermarks of many, as far as brokers tell them within so many seconds."""
+        return await self._known(partitions, NEXT, limit_s)
+
+    async def known_starts(
+        self, partitions: Collection[tuple[str, int]], limit_s: float
+    ) -> dict[tuple[str, int], int]:
+        """The same of what :meth:`log_start` tells."""
+        return await self._known(partitions, FIRST, limit_s)
+
+    async def known_stable_ends(
+        self, partitions: Collection[tuple[str, int]], limit_s: float
+    ) -> dict[tuple[str, int], int]:
+        """The same of what :meth:`stable_end` tells."""
+        return await self._known(partitions, STABLE, limit_s)
+
+    async def _known(
+        self, partitions: Collection[tuple[str, int]], which: int, limit_s: float
+    ) -> dict[tuple[str, int], int]:
+        found = await self._offsets.known([TopicPartition(*each) for each in partitions], which, limit_s)
+        return {(tp.topic, tp.partition): each for tp, each in found.items()}
+
+    async def known_commits(
+        self, partitions: Collection[tuple[str, int]]
+    ) -> dict[tuple[str, int], int | None]:
+        """The group's offsets of many, asked for now; None = none. Absent where the coordinator cannot say.
+
+        Raises:
+            KafkaError: it cannot say anything now.
+        """
+        if not partitions:
+            return {}
+        found = await self._ask_committed([TopicPartition(*each) for each in partitions])
+        return {
+            (tp.topic, tp.partition): None if each is None else each.offset
+            for tp, each in found.items()
+            if not isinstance(each, Exception)
+        }
 
     async def log_start(self, topic: str, partition: int) -> int:
         """Offset of the oldest record that retention left."""
@@ -158,7 +211,17 @@ class Cluster:
     async def _ask_committed(
         self, tps: Collection[TopicPartition]
     ) -> Mapping[TopicPartition, Committed | Exception | None]:
-        return await group_offsets.fetch(self._admin, self.group_id, tps)
+        known = self._coordinator
+        if known is not None:
+            with contextlib.suppress(KafkaError):  # it may be another broker by now
+                found = await group_offsets.fetch(self._admin, self.group_id, tps, known)
+                if not any(isinstance(each, _ELSEWHERE) for each in found.values()):
+                    return found
+        self._coordinator = None
+        node = await self._admin.find_coordinator(self.group_id)
+        found = await group_offsets.fetch(self._admin, self.group_id, tps, node)
+        self._coordinator = node
+        return found
 
     async def await_coordinator(self) -> None:
         """Until the group's coordinator answers: on a new cluster it is made by the first question, on others it may load.
@@ -242,7 +305,19 @@ class Cluster:
 
     async def describe(self, topics: Iterable[str]) -> Described:
         """What these topics are like, with their settings."""
-        return await describe.describe(self._admin, topics)
+        names = sorted(set(topics))
+        answers = zip(names, await asyncio.gather(*map(self._descriptions.ask, names)), strict=True)
+        found = {name: each for name, each in answers if each is not None}
+        topics = {name: each for name, each in found.items() if isinstance(each, TopicDescription)}
+        return Described(topics, frozenset(found.keys() - topics.keys()))
+
+    async def _ask_descriptions(
+        self, topics: Collection[str]
+    ) -> Mapping[str, TopicDescription | _Refused | Exception | None]:
+        """None = there is none of that name."""
+        described = await describe.describe(self._admin, topics)
+        refused = dict.fromkeys(described.refused, _Refused())
+        return dict.fromkeys(topics) | described.topics | refused
 
     async def create_topic(
         self, topic: str, partitions: int, replication_factor: int, config: dict[str, str]

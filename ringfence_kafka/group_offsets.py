@@ -21,9 +21,9 @@ class Committed(NamedTuple):
 
 
 async def fetch(
-    admin: AIOKafkaAdminClient, group: str, tps: Collection[TopicPartition]
+    admin: AIOKafkaAdminClient, group: str, tps: Collection[TopicPartition], coordinator: int
 ) -> Mapping[TopicPartition, Committed | Exception | None]:
-    """None = none; an error where the coordinator cannot say it of this partition.
+    """What this broker says, which coordinates the group: None = none; an error where it cannot say it of this partition.
 
     Raises:
         KafkaError: it cannot say anything now, such as while it loads.
@@ -31,7 +31,6 @@ async def fetch(
     topics = defaultdict(list)
     for tp in tps:
         topics[tp.topic].append(tp.partition)
-    coordinator = await admin.find_coordinator(group)
     request = OffsetFetchRequest(group, list(topics.items()))
     response = await admin._send_request(request, coordinator)  # noqa: SLF001
     if code := getattr(response, "error_code", 0):

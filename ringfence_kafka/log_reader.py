@@ -32,6 +32,11 @@ _OPTIONS: Final[Mapping[str, Any]] = {
     "max_partition_fetch_bytes": _FETCH_BYTES,
     "fetch_max_wait_ms": _POLL_MS,
 }
+_RESTED_FETCH_WAIT_MS: Final = 20
+"""Of a consumer that goes from one stretch to the next: a fetch that lies with the broker, as it always does at a log's end, holds up
+the first of the next stretch."""
+RESTING_MAX: Final = 16
+RESTS_S: Final = 5.0
 TAIL_OFFSETS: Final = 64
 """A look at the newest record of a key begins so far before the end."""
 LOOK_LIMIT_S: Final = 5.0
@@ -44,8 +49,81 @@ class LogStalledError(RingfenceError):
     """The last stable offset stays behind the high watermark: a transaction does not end."""
 
 
+class Readers:
+    """Consumers that stay connected for a moment, for who reads stretches of many partitions one after the other.
+
+    To connect costs more than to read a stretch of a few records: two connections, and what the broker knows of the topic.
+    """
+
+    def __init__(
+        self, kafka: KafkaSettings, resting_max: int = RESTING_MAX, rests_s: float = RESTS_S
+    ) -> None:
+        """Nothing is connected yet.
+
+        Args:
+            kafka: Where, and how to get in.
+            resting_max: So many wait for the next stretch at most.
+            rests_s: So long they wait for it, seconds.
+        """
+        self.kafka = kafka
+        self._resting_max = resting_max
+        self._rests_s = rests_s
+        self._resting: list[tuple[AIOKafkaConsumer, asyncio.TimerHandle]] = []
+        self._stopping: set[asyncio.Task[None]] = set()
+        self._stopped = False
+
+    def take(self) -> AIOKafkaConsumer | None:
+        """One that rests; None = none does."""
+        if not self._resting:
+            return None
+        consumer, timer = self._resting.pop()
+        timer.cancel()
+        return consumer
+
+    def keep(self, consumer: AIOKafkaConsumer) -> bool:
+        """Have it rest, if there is room. It fetches no more."""
+        if self._stopped or len(self._resting) >= self._resting_max:
+            return False
+        consumer.pause(*consumer.assignment())
+        insides.drop_all_fetched(consumer)
+        timer = asyncio.get_running_loop().call_later(self._rests_s, self._end, consumer)
+        self._resting.append((consumer, timer))
+        return True
+
+    def _end(self, consumer: AIOKafkaConsumer) -> None:
+        self._resting = [each for each in self._resting if each[0] is not consumer]
+        task = asyncio.create_task(insides.end(consumer, STOP_LIMIT_S))
+        self._stopping.add(task)
+        task.add_done_callback(self._stopping.discard)
+
+    async def stop(self) -> None:
+        """Disconnect those that rest; those that read are disconnected when they have. Never raises."""
+        self._stopped = True
+        while (consumer := self.take()) is not None:
+            self._end(consumer)
+        if self._stopping:
+            await asyncio.wait(set(self._stopping))
+
+
+async def _connected(source: "KafkaSettings | Readers") -> AIOKafkaConsumer:
+    if isinstance(source, Readers):
+        if (rested := source.take()) is not None:
+            return rested
+        options = {**consumer_options(source.kafka), **_OPTIONS, "fetch_max_wait_ms": _RESTED_FETCH_WAIT_MS}
+    else:
+        options = {**consumer_options(source), **_OPTIONS}
+    consumer = AIOKafkaConsumer(**options)
+    insides.never_create(consumer)
+    try:
+        await consumer.start()
+    except BaseException:
+        await _stop(consumer)
+        raise
+    return consumer
+
+
 async def read(
-    kafka: KafkaSettings,
+    kafka: "KafkaSettings | Readers",
     topic: str,
     partition: int,
     start: int,
@@ -59,8 +137,15 @@ async def read(
     so whatever is open below it is about to end, and nothing else can hold it up. A restore that stopped at the
     last stable offset would miss the records behind an open transaction.
 
-    ``take`` is given aiokafka's fetcher and the partition, and takes what was fetched in its own way; where it returns None aiokafka
-    reads it.
+    Args:
+        kafka: Where, and how to get in; or consumers that are connected already.
+        topic: Of which ...
+        partition: ... this one is read ...
+        start: ... from here ...
+        high_watermark: ... to here.
+        consume: Is given the records.
+        take: Is given aiokafka's fetcher and the partition, and takes what was fetched in its own way; where it returns None aiokafka
+            reads it.
 
     Returns:
         The position reached, at least ``high_watermark``; markers of transactions are passed over.
@@ -70,11 +155,10 @@ async def read(
     """
     if start >= high_watermark:
         return start
-    consumer = AIOKafkaConsumer(**consumer_options(kafka), **_OPTIONS)
-    insides.never_create(consumer)
+    consumer = await _connected(kafka)
     tp = TopicPartition(topic, partition)
+    well = False
     try:
-        await consumer.start()
         consumer.assign([tp])
         consumer.seek(tp, start)
         position, moved_at = start, time.monotonic()
@@ -88,9 +172,11 @@ async def read(
                 position, moved_at = reached, time.monotonic()
             else:
                 require_moving(tp, moved_at, position, high_watermark)
+        well = True
         return position
     finally:
-        await _stop(consumer)
+        if not (well and isinstance(kafka, Readers) and kafka.keep(consumer)):
+            await _stop(consumer)
 
 
 async def _some(consumer: AIOKafkaConsumer, tp: TopicPartition, take: Take | None) -> Sequence[Any]:

@@ -32,6 +32,7 @@ from ringfence_kafka.slices import Steps
 from tables import chunks, codec
 from tables.chunks import ChunkKeys
 from tables.codec import Chunk, FormatError, Meta, Slot
+from tables.empty_store import EmptyStore
 
 log: Final = logging.getLogger("ringfence.table")
 
@@ -107,6 +108,7 @@ class Store:
                 )
             else:
                 path.mkdir(parents=True, exist_ok=True)
+                _EMPTY.copy_to(path)
                 self._db = Rdict(str(path), options=_options(indexed=indexed))
         except OSError as error:  # mkdir: a file is in the way, or the parent cannot be written
             raise _unwritable(path, str(error.strerror)) from error
@@ -478,6 +480,17 @@ def _options(*, indexed: bool) -> Options:
     options.set_arena_block_size(_ARENA_BYTES)
     options.set_max_write_buffer_number(2)
     options.set_max_background_jobs(2)
+    # RocksDB's own 16 threads would be made for each store, for a handful of files, and statistics written down by each.
+    options.set_max_file_opening_threads(1)
+    options.set_stats_dump_period_sec(0)
+    options.set_stats_persist_period_sec(0)
     options.set_keep_log_file_num(2)
     options.set_max_total_wal_size(2 * _BUFFER_BYTES)
     return options
+
+
+def _make_empty(folder: Path) -> None:
+    Rdict(str(folder), options=_options(indexed=False)).close()
+
+
+_EMPTY: Final = EmptyStore(_make_empty)

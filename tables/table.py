@@ -18,6 +18,7 @@ from ringfence_kafka import log_reader
 from ringfence_kafka.config.settings import KafkaSettings
 from ringfence_kafka.errors import require
 from ringfence_kafka.failpoints import reach
+from ringfence_kafka.log_reader import Readers
 from ringfence_kafka.slices import Slices, emptying
 from tables import chunks, codec, raw_log
 from tables.codec import Chunk, FormatError, Meta, Origin, Slot
@@ -104,7 +105,7 @@ class LaneTable:
         """Ring and hop memory are what was committed up to :attr:`position`."""
 
     async def open(
-        self, kafka: KafkaSettings, topic: str, partition: int, bounds: ChangelogBounds
+        self, kafka: KafkaSettings | Readers, topic: str, partition: int, bounds: ChangelogBounds
     ) -> tuple[int, Restored]:
         """Bring ring and store to the changelog's high watermark. May be called again, after a failure.
 
@@ -147,7 +148,13 @@ class LaneTable:
         return self._opened().epoch, Restored(count + restore.count, time.monotonic() - began, reused)
 
     async def _rebuild(
-        self, kafka: KafkaSettings, topic: str, partition: int, bounds: ChangelogBounds, *, in_python: bool
+        self,
+        kafka: KafkaSettings | Readers,
+        topic: str,
+        partition: int,
+        bounds: ChangelogBounds,
+        *,
+        in_python: bool,
     ) -> Restore:
         """From the whole changelog, with an empty RocksDB; ``in_python``: whatever the order is in which its records stand."""
         self.close()
@@ -204,7 +211,7 @@ class LaneTable:
     async def _restore(
         self,
         store: Store,
-        kafka: KafkaSettings,
+        kafka: KafkaSettings | Readers,
         topic: str,
         partition: int,
         start: int,

@@ -150,12 +150,13 @@ class Buffers:
         """These partitions share the memory from now on, and no others."""
         if self._shares.keys() == set(tps):
             return
-        for tp in self._shares.keys() - set(tps):
-            gone = self._shares.pop(tp)
-            gone.joined = False
-            self.memory.leave(gone)
-        for tp in set(tps) - self._shares.keys():
-            self._join(tp)
+        gone = [self._shares.pop(tp) for tp in self._shares.keys() - set(tps)]
+        for each in gone:
+            each.joined = False
+        self.memory.leave(*gone)
+        new = {tp: _Share() for tp in set(tps) - self._shares.keys()}
+        self._shares |= new
+        self.memory.join(*new.values())
 
     def hold(self, tp: TopicPartition, count: int) -> Held:
         """Count so many bytes of this partition, until they are given back."""

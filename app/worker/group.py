@@ -20,6 +20,8 @@ class GroupOwnership:
         self._generation = app.consumer_generation_id
         self._asked: Together[int, bool] = Together(self._ask)
         """All lanes ask at one moment, when the group has given them out."""
+        self._rewinds: Together[tuple[TopicPartition, int], int] = Together(self._rewind)
+        """Each is a wait for the consumer's thread, which so wakes up once for many."""
 
     async def confirm(self) -> bool:
         """Whether the broker confirms our membership in the generation of the assignment."""
@@ -34,8 +36,16 @@ class GroupOwnership:
 
     async def rewind(self, topic: str, partition: int, offset: int) -> int:
         """Fetch from ``offset`` again."""
-        tp = TopicPartition(topic, partition)
-        return int(await self._thread.call_thread(self._thread.rewind, tp, offset))
+        return await self._rewinds.ask((TopicPartition(topic, partition), offset))
+
+    async def _rewind(
+        self, places: Collection[tuple[TopicPartition, int]]
+    ) -> dict[tuple[TopicPartition, int], int | Exception]:
+        async with asyncio.timeout(QUESTION_LIMIT_S):
+            found: dict[tuple[TopicPartition, int], int | Exception] = await self._thread.call_thread(
+                self._thread.rewind_all, list(places)
+            )
+            return found
 
     @property
     def _thread(self) -> BatchConsumerThread:

@@ -22,6 +22,10 @@ FETCH_WAIT_MS: Final = 100
 QUIET_WAIT_MS: Final = 500
 """The same while nothing comes at all: each fetch names all partitions, which of a thousand takes milliseconds, here and there."""
 QUIET_AFTER_S: Final = 5.0
+SILENT_AFTER_S: Final = 20.0
+SILENT_WAIT_MAX_MS: Final = 2_000
+"""The same when nothing has come for longer, of a worker of very many partitions: a millisecond for each. Who is given more, or seeks,
+waits so long at most for the end of that fetch."""
 PARTIAL_WAIT_MS: Final = 10
 """The same of a fetch that leaves out partitions because what was fetched of them is not taken yet, and soon will be:
 they would have to wait for the end of this one."""
@@ -56,6 +60,18 @@ class Pace:
         fetcher._get_actions_per_node = self._paced  # noqa: SLF001
         fetcher._prefetch_backoff = PARTIAL_AFTER_S  # noqa: SLF001
 
+    def hurry(self) -> None:
+        """Partitions are to be read from elsewhere: what comes to them is not to wait for the end of a long fetch."""
+        self._read_at = self._clock()
+
+    @staticmethod
+    def _whole_wait_ms(quiet_s: float, partitions: int) -> int:
+        if quiet_s < QUIET_AFTER_S:
+            return FETCH_WAIT_MS
+        if quiet_s < SILENT_AFTER_S:
+            return QUIET_WAIT_MS
+        return min(SILENT_WAIT_MAX_MS, max(QUIET_WAIT_MS, partitions))
+
     def read(self, partitions: Mapping[TopicPartition, bool]) -> None:
         """Records of these partitions were taken just now; True = the log has more of it."""
         if partitions:
@@ -73,7 +89,7 @@ class Pace:
         """Aiokafka's choice of what to ask which broker, without those that are not due; it chooses anew when they are."""
         now = self._clock()
         held = any(map(self._wanted, self._fetcher._records))  # noqa: SLF001
-        whole = FETCH_WAIT_MS if now - self._read_at < QUIET_AFTER_S else QUIET_WAIT_MS
+        whole = self._whole_wait_ms(now - self._read_at, len(assignment.tps))
         self._fetcher._fetch_max_wait_ms = PARTIAL_WAIT_MS if held else whole  # noqa: SLF001
         fetches, resets, timeout, stale, resumed = self._actions(assignment)
         due = []

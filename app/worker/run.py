@@ -6,6 +6,7 @@ import fcntl
 import functools
 import logging
 import os
+import resource
 import signal
 import socket
 import time
@@ -232,6 +233,7 @@ def run(settings: Settings, web_port: int | None = None) -> int:
     insides.create_no_topics()
     if web_port is not None:
         settings = settings.with_web_port(web_port)
+    allow_files()
     findings, denied = asyncio.run(topics.examine(settings)), asyncio.run(rights.missing(settings))
     findings.add(denied)
     if findings.fatal:
@@ -258,6 +260,14 @@ def _say(findings: Findings) -> None:
     for name, faults in findings.by_address.items():
         for fault in faults:
             say_fault(name, fault)
+
+
+def allow_files() -> None:
+    """As many open files as the system lets this process have: a lane has some ten, and shells begin with 1,024 for all."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft not in {hard, resource.RLIM_INFINITY}:
+        with contextlib.suppress(ValueError, OSError):  # a system that says more than it gives
+            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 def _check_port(host: str, port: int) -> None:

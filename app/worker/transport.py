@@ -24,7 +24,7 @@ import logging
 import math
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Final, cast
 
@@ -299,8 +299,20 @@ class BatchConsumerThread(driver.AIOKafkaConsumerThread):  # type: ignore[misc]
             tp.topic, tp.partition, begin, end, records, self._seeks[tp], malformed, held.bytes, (held,), time.monotonic()
         )  # fmt: skip
 
-    async def rewind(self, tp: TopicPartition, offset: int) -> int:
-        """Fetch from ``offset`` again; runs in the consumer's thread."""
+    async def rewind_all(
+        self, places: Collection[tuple[TopicPartition, int]]
+    ) -> dict[tuple[TopicPartition, int], int | Exception]:
+        """Fetch each partition from an offset again; runs in the consumer's thread. One that cannot be disturbs no other."""
+        found: dict[tuple[TopicPartition, int], int | Exception] = {}
+        for each in places:
+            try:
+                found[each] = self._rewind(*each)
+            except Exception as error:  # noqa: BLE001 - it is the answer
+                found[each] = error
+        self._pace.hurry()
+        return found
+
+    def _rewind(self, tp: TopicPartition, offset: int) -> int:
         self._seeks[tp] += 1
         self._forget_empty(tp)
         self._resting.pop(tp, None)  # what is read now need not be what was damaged
@@ -365,6 +377,9 @@ class BatchConsumer(driver.Consumer):  # type: ignore[misc]
         topics = set(topics)
         await self.transport.before_joining(topics)
         await super().subscribe(topics)
+
+    async def verify_all_partitions_active(self) -> None:
+        """Nothing: lanes report for themselves. Faust would take three turns of the loop for each partition, every few seconds."""
 
     async def perform_seek(self) -> None:
         """Nothing: each lane seeks, and Faust would ask for the offset of one partition after the other before anything is fetched."""

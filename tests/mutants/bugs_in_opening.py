@@ -59,20 +59,10 @@ MUTANTS: Final = (
         (
             Patch(
                 _OPENING,
-                "                topic: await self._cursor(topic, facts)\n",
-                "                topic: early[topic]\n",
+                "            cursors = await self._cursors(facts)\n",
+                "            cursors = early\n",
             ),
-            Patch(
-                _OPENING,
-                _FENCE,
-                """\
-            early = {
-                topic: await self._cursor(topic, facts)
-                for topic in (self.address.input_topic, self.forward_topic)
-            }
-"""
-                + _FENCE,
-            ),
+            Patch(_OPENING, _FENCE, "            early = await self._cursors(facts)\n" + _FENCE),
         ),
         _AFTER_THE_FENCE,
     ),

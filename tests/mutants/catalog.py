@@ -25,6 +25,7 @@ from tests.mutants import (
     bugs_in_the_core,
     bugs_in_the_path,
     bugs_in_transactions,
+    bugs_in_wide_workers,
 )
 from tests.mutants.mutant import Mutant
 
@@ -33,6 +34,7 @@ CATALOG: Final[tuple[Mutant, ...]] = (
     *bugs_in_lanes.MUTANTS,
     *bugs_in_memory.MUTANTS,
     *bugs_in_moves.MUTANTS,
+    *bugs_in_wide_workers.MUTANTS,
     *bugs_in_state.MUTANTS,
     *bugs_in_the_path.MUTANTS,
     *bugs_in_the_core.MUTANTS,

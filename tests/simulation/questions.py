@@ -1,11 +1,12 @@
 """What stands in for :class:`ringfence_kafka.cluster.Cluster` and :mod:`ringfence_kafka.log_reader`."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+import contextlib
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from aiokafka import TopicPartition
-from aiokafka.errors import KafkaConnectionError
+from aiokafka.errors import KafkaConnectionError, KafkaError
 
 from ringfence_kafka.config.settings import KafkaSettings
 from ringfence_kafka.log_reader import require_moving
@@ -44,6 +45,31 @@ class SimulatedQuestions:
 
     async def high_watermark(self, topic: str, partition: int) -> int:
         return (await self._network.call(self._cluster.ends, topic, partition))[2]
+
+    async def known_ends(
+        self, partitions: Collection[tuple[str, int]], _limit_s: float
+    ) -> dict[tuple[str, int], int]:
+        return await self._network.call(self._ends, partitions, 2)
+
+    async def known_starts(
+        self, partitions: Collection[tuple[str, int]], _limit_s: float
+    ) -> dict[tuple[str, int], int]:
+        return await self._network.call(self._ends, partitions, 0)
+
+    async def known_commits(
+        self, partitions: Collection[tuple[str, int]]
+    ) -> dict[tuple[str, int], int | None]:
+        return await self._network.call(
+            lambda: {each: self._cluster.committed(*each) for each in sorted(partitions)}
+        )
+
+    def _ends(self, partitions: Collection[tuple[str, int]], which: int) -> dict[tuple[str, int], int]:
+        """Of those that are there."""
+        found: dict[tuple[str, int], int] = {}
+        for each in sorted(partitions):
+            with contextlib.suppress(KafkaError):
+                found[each] = self._cluster.ends(*each)[which]
+        return found
 
     async def committed(self, topic: str, partition: int) -> int | None:
         return await self._network.call(self._cluster.committed, topic, partition)

@@ -131,7 +131,9 @@ class Bench:
         """Into the input."""
         kafka.send(self.bootstrap, self.name, records)
 
-    async def fetch(self, begin: int, end: int, seek: int = NOW, topic: str = "") -> FetchedBatch:
+    async def fetch(
+        self, begin: int, end: int, seek: int = NOW, topic: str = "", partition: int = 0
+    ) -> FetchedBatch:
         """The records ``begin <= offset < end`` of the input, or of another topic, as one batch.
 
         By default as fetched after every rewind there was.
@@ -140,7 +142,7 @@ class Bench:
         consumer = AIOKafkaConsumer(bootstrap_servers=self.bootstrap, isolation_level="read_committed")
         await consumer.start()
         try:
-            tp = TopicPartition(topic, 0)
+            tp = TopicPartition(topic, partition)
             consumer.assign([tp])
             consumer.seek(tp, begin)
             records: list[Any] = []
@@ -151,7 +153,7 @@ class Bench:
             await consumer.stop()
         due = [each for each in records if each.offset < end]
         # As a worker's consumer brings them, wherever the core reads them.
-        return FetchedBatch(topic, 0, begin, end, raw_records(due) or due, seek)
+        return FetchedBatch(topic, partition, begin, end, raw_records(due) or due, seek)
 
     async def feed(self, lane: Lane, begin: int, end: int) -> None:
         """Hand the lane a batch and wait until it is processed."""

@@ -8,7 +8,15 @@ import pytest
 from aiokafka import TopicPartition
 from aiokafka.consumer.fetcher import Fetcher
 
-from app.worker.pace import FETCH_WAIT_MS, PARTIAL_WAIT_MS, QUIET_AFTER_S, QUIET_WAIT_MS, Pace
+from app.worker.pace import (
+    FETCH_WAIT_MS,
+    PARTIAL_WAIT_MS,
+    QUIET_AFTER_S,
+    QUIET_WAIT_MS,
+    SILENT_AFTER_S,
+    SILENT_WAIT_MAX_MS,
+    Pace,
+)
 from app.worker.spacing import Spacing
 
 NEAR, FAR = 1, 2
@@ -45,6 +53,7 @@ class Asked:
             _records={},
         )
         self.wanted: set[TopicPartition] = set()
+        self.assigned: list[TopicPartition] = list(PARTITIONS)
         self.spacing = Spacing(0.035)
         self.pace = Pace(self.fetcher, self.wanted.__contains__, self.spacing, self.clock)
 
@@ -54,7 +63,9 @@ class Asked:
 
     def brokers(self) -> tuple[list[int], float]:
         """Who is asked now, and how soon it is thought about again."""
-        fetches, resets, timeout, stale, resumed = self.fetcher._get_actions_per_node("assignment")
+        fetches, resets, timeout, stale, resumed = self.fetcher._get_actions_per_node(
+            SimpleNamespace(tps=self.assigned)
+        )
         assert (resets, stale, resumed) == ({"reset": []}, False, [])
         return [node for node, _ in fetches], timeout
 
@@ -169,3 +180,24 @@ def test_where_nothing_comes_fetches_are_long() -> None:
     note()
 
     assert waits == [FETCH_WAIT_MS, QUIET_WAIT_MS, PARTIAL_WAIT_MS, FETCH_WAIT_MS]
+
+
+def test_where_nothing_comes_for_long_they_last_as_many_partitions_cost() -> None:
+    """Of few they stay as they were; and after a seek they are short, as what is sought is to come at once."""
+    asked = Asked()
+    waits = []
+
+    def note(partitions: int) -> None:
+        asked.assigned = [TopicPartition("orders", number) for number in range(partitions)]
+        asked.brokers()
+        waits.append(asked.fetcher._fetch_max_wait_ms)
+
+    asked.clock.now += SILENT_AFTER_S - 1
+    note(1_000)
+    asked.clock.now += 1
+    for partitions in (4, 1_000, 100_000):
+        note(partitions)
+    asked.pace.hurry()
+    note(1_000)
+
+    assert waits == [QUIET_WAIT_MS, QUIET_WAIT_MS, 1_000, SILENT_WAIT_MAX_MS, FETCH_WAIT_MS]

@@ -1,0 +1,59 @@
+"""How many lanes open at a time.
+
+An opening asks the cluster a dozen questions, takes a transactional ID, reads a changelog and opens RocksDB. Of a thousand at once each
+lasts as long as all of them, beyond every time-out, and lanes that are open wait for the processor behind them.
+
+One that is stuck, such as where the broker that leads its changelog does not answer, must not hold up the others: it gives its place
+back after a moment and goes on without. So must many that are stuck, again and again: whoever was not done in time waits the next time
+for one of a few other places.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Hashable
+from typing import Final
+
+OPENING_MAX: Final = 16
+SLOW_MAX: Final = 16
+"""Of those that were not done in time the last time."""
+HELD_MAX_S: Final = 2.0
+"""For so long a place is held: many times what an opening takes that waits for nobody."""
+
+
+class Places:
+    """Of one worker."""
+
+    def __init__(
+        self, most: int = OPENING_MAX, slow_most: int = SLOW_MAX, held_max_s: float = HELD_MAX_S
+    ) -> None:
+        """All are free."""
+        self._free = asyncio.Semaphore(most)
+        self._free_for_slow = asyncio.Semaphore(slow_most)
+        self._held_max_s = held_max_s
+        self._slow: set[Hashable] = set()
+        """Who was not done in time."""
+
+    @contextlib.asynccontextmanager
+    async def place(self, who: Hashable) -> AsyncIterator[None]:
+        """Waits for a place; it is held to the end of the block, or until its time is over. In turn, first come first served."""
+        free = self._free_for_slow if who in self._slow else self._free
+        await free.acquire()
+        held = True
+
+        def give_back() -> None:
+            nonlocal held
+            held = False
+            free.release()
+
+        def overstay() -> None:
+            self._slow.add(who)
+            give_back()
+
+        timer = asyncio.get_running_loop().call_later(self._held_max_s, overstay)
+        try:
+            yield
+        finally:
+            timer.cancel()
+            if held:
+                self._slow.discard(who)
+                give_back()

@@ -1,0 +1,54 @@
+"""The files of a RocksDB that holds nothing: a store that is new begins as a copy of them.
+
+To make one RocksDB waits ten times until the disk has something, to open one five times; and nothing else of the process runs
+meanwhile. A worker that has a thousand lanes for the first time makes a thousand.
+
+The copy itself is not waited for. What the disk loses of it when the machine goes down is a store that cannot be opened: it is deleted, and
+built from the changelog, as any that is damaged.
+"""
+
+import tempfile
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Final
+
+_LAST: Final = "CURRENT"
+"""Names the manifest: without it there is no RocksDB yet."""
+_LEFT_OUT: Final = ("LOG", "LOCK", "OPTIONS-")
+"""What opening makes itself."""
+
+
+class EmptyStore:
+    """Made once for a process, when the first copy is wanted."""
+
+    def __init__(self, make: Callable[[Path], None]) -> None:
+        """``make`` makes a RocksDB in a folder that is there, and closes it."""
+        self._make = make
+        self._files: Mapping[str, bytes] = {}
+        """Name and content, in the order in which they are to be written."""
+
+    def _made(self, beside: Path) -> Mapping[str, bytes]:
+        with tempfile.TemporaryDirectory(prefix=".empty-", dir=beside) as name:
+            folder = Path(name)
+            self._make(folder)
+            found = {each.name: each.read_bytes() for each in folder.iterdir() if each.is_file()}
+        kept = {
+            name: data
+            for name, data in found.items()
+            if not name.startswith(_LEFT_OUT) and (data or not name.endswith(".log"))
+        }
+        kept[_LAST] = kept.pop(_LAST)
+        return kept
+
+    def copy_to(self, folder: Path) -> None:
+        """Into a folder that is there; nothing is done where something is in it.
+
+        Raises:
+            OSError: it cannot be written.
+            Exception: of RocksDB's, which makes the first one beside it.
+        """
+        if any(folder.iterdir()):
+            return
+        self._files = self._files or self._made(folder.parent)
+        for name, data in self._files.items():
+            (folder / name).write_bytes(data)

@@ -1,0 +1,156 @@
+"""A worker of more lanes than it has clients and places for: what one lane meets touches no other."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from aiokafka.errors import KafkaError
+
+import agents.lanes
+from agents.lane import Lane, LaneState
+from agents.lanes import Lanes
+from agents.places import Places
+from ringfence_kafka import failpoints, wire
+from ringfence_kafka.producer import TransactionalProducer
+from tests.support import kafka
+from tests.support.lanes import Bench, Gate, Group, bench, until
+
+LANES = 12
+CLIENTS = 3
+ROUND = 5
+"""Records of a lane in a round."""
+
+
+@contextlib.asynccontextmanager
+async def _worker(
+    bootstrap: str, folder: Path, monkeypatch: pytest.MonkeyPatch, held_max_s: float = 60.0
+) -> AsyncIterator[tuple[Bench, Lanes]]:
+    monkeypatch.setattr(agents.lanes, "CLIENTS_MAX", CLIENTS)
+    async with bench(bootstrap, folder, partitions=LANES) as lanes:
+        worker = Lanes(lanes.settings, lanes.cluster)
+        worker._places = Places(4, 4, held_max_s)
+        try:
+            yield lanes, worker
+        finally:
+            await worker.stop()
+
+
+async def _assign(lanes: Bench, worker: Lanes) -> None:
+    places = {(topic, number) for topic in (lanes.name, lanes.forward) for number in range(LANES)}
+    await worker.assigned(places, Group())
+
+
+def _by_number(worker: Lanes) -> list[Lane]:
+    return sorted(worker.lanes, key=lambda each: each.opening.partition)
+
+
+async def _feed(lanes: Bench, worker: Lanes, numbers: list[int], round_number: int) -> None:
+    """A round of records through these lanes at once: returns when they are processed."""
+    begin, end = round_number * ROUND, (round_number + 1) * ROUND
+    for number in numbers:
+        group = kafka.at_home(number, LANES)
+        records = [kafka.Sent(b"%d-%d" % (number, each), group) for each in range(begin, end)]
+        kafka.send(lanes.bootstrap, lanes.name, records, number)
+    fetched = await asyncio.gather(*(lanes.fetch(begin, end, partition=each) for each in numbers))
+    await asyncio.gather(*map(worker.offer, fetched))
+    chosen = [_by_number(worker)[number] for number in numbers]
+    await until(
+        lambda: all(each.next >= end for each in chosen),
+        lambda: str([(each.name, each.next, each.state, each.reason) for each in chosen]),
+    )
+
+
+def _accepted(lanes: Bench) -> list[bytes]:
+    return sorted(each.id or b"" for each in lanes.output())
+
+
+def _ids(numbers: list[int], rounds: int) -> list[bytes]:
+    return sorted(b"%d-%d" % (number, each) for number in numbers for each in range(rounds * ROUND))
+
+
+async def test_one_fails_and_others_do_not_notice(
+    bootstrap: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of lanes on three clients one is refused again and again, one fenced, one moved away in a transaction: the rest go on."""
+    every = list(range(LANES))
+    refused, fenced, gone = 1, 2, 3
+    rest = [each for each in every if each not in {refused, fenced, gone}]
+
+    async def refuse(point: str, lane: str) -> None:
+        raise KafkaError("planted")
+
+    async with _worker(bootstrap, tmp_path, monkeypatch) as (lanes, worker):
+        await _assign(lanes, worker)
+        await until(lambda: worker.ready, lambda: str(worker.report()))
+        await _feed(lanes, worker, every, 0)
+        before = {number: _by_number(worker)[number]._opened for number in rest}
+        remove = failpoints.install("before-commit", f"{lanes.name}-{refused}", refuse)
+        name = wire.transactional_id(lanes.app_id, lanes.name, fenced)
+        outsider = TransactionalProducer(lanes.settings.kafka, name, "outsider")
+        await outsider.fence()
+        await outsider.discard()
+        gate = Gate()
+        leave = failpoints.install("before-commit", f"{lanes.name}-{gone}", gate)
+        trouble = asyncio.gather(*(_feed(lanes, worker, [each], 1) for each in (refused, fenced, gone)))
+        await gate.wait()
+        await until(
+            lambda: _by_number(worker)[refused].counts["retries"] >= 3,
+            lambda: str(_by_number(worker)[refused].counts),
+        )
+        await _feed(lanes, worker, rest, 1)
+        after = {number: _by_number(worker)[number]._opened for number in rest}
+        counts = [_by_number(worker)[number].counts["retries"] for number in rest]
+        clients = len(worker._clients._clients)
+        leave()
+        gate.open()
+        remove()
+        await trouble
+        shares = sum(each.shares for each in worker._clients._clients)
+
+        assert after == before
+        assert counts == [0] * len(rest)
+        assert _by_number(worker)[fenced].counts["fenced"] == 1
+        assert clients == CLIENTS
+        assert shares == LANES
+        assert _accepted(lanes) == _ids(every, 2)
+
+
+async def test_stuck_openings_hold_up_nobody(
+    bootstrap: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """More of them than there are places at a time: the others open, and those do when they can."""
+    stuck = list(range(6))
+    gate = Gate()
+    async with _worker(bootstrap, tmp_path, monkeypatch, held_max_s=0.2) as (lanes, worker):
+        removes = [failpoints.install("before-fence", f"{lanes.name}-{each}", gate) for each in stuck]
+        await _assign(lanes, worker)
+        others = [each for each in _by_number(worker) if each.opening.partition not in stuck]
+        await until(
+            lambda: all(each.state is LaneState.OPEN for each in others),
+            lambda: str({each.name: each.state for each in others}),
+        )
+        still = [each.state for each in _by_number(worker) if each.opening.partition in stuck]
+        for remove in removes:
+            remove()
+        gate.open()
+        await until(lambda: worker.ready, lambda: str(worker.report()))
+
+        assert still == [LaneState.OPENING] * len(stuck)
+
+
+async def test_lanes_of_a_small_worker_have_a_client_each(
+    bootstrap: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A lane whose connection is held up by a slow answer holds up no other, and one client alone asks for metadata."""
+    async with _worker(bootstrap, tmp_path, monkeypatch) as (lanes, worker):
+        few = {(topic, number) for topic in (lanes.name, lanes.forward) for number in range(CLIENTS)}
+        await worker.assigned(few, Group())
+        await until(lambda: worker.ready, lambda: str(worker.report()))
+        await _feed(lanes, worker, list(range(CLIENTS)), 0)
+        clients = worker._clients._clients
+
+        assert [each.shares for each in clients] == [1] * CLIENTS
+        assert [each._sync_task is not None for each in clients] == [True, False, False]
+        assert all(each.cluster is clients[0].cluster for each in clients)

@@ -1,0 +1,71 @@
+"""A new store begins as a copy of an empty one."""
+
+from pathlib import Path
+
+import pytest
+
+from tables import store
+from tables.empty_store import EmptyStore
+from tables.store import DamagedStoreError, Store
+
+
+def test_made_once_for_all(tmp_path: Path) -> None:
+    """Each copy is a store of its own; what is in one is not in the others, also when they are opened again."""
+    made: list[Path] = []
+
+    def make(folder: Path) -> None:
+        made.append(folder)
+        store._make_empty(folder)
+
+    empty = EmptyStore(make)
+    for name in ("a", "b", "c"):
+        (tmp_path / name).mkdir()
+        empty.copy_to(tmp_path / name)
+    stores = [Store(tmp_path / name) for name in ("a", "b", "c")]
+    for number, each in enumerate(stores):
+        each._db[b"key"] = b"%d" % number
+        each.close()
+    again = [Store(tmp_path / name) for name in ("a", "b", "c")]
+    found = [each._db[b"key"] for each in again]
+    for each in again:
+        each.close()
+
+    assert len(made) == 1
+    assert not made[0].exists()
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["a", "b", "c"]
+    assert found == [b"0", b"1", b"2"]
+
+
+def test_what_is_there_stays(tmp_path: Path) -> None:
+    """A store that holds something is not written over; nor is a folder with something else in it."""
+    first = Store(tmp_path / "a")
+    first._db[b"key"] = b"value"
+    first.close()
+    second = Store(tmp_path / "a")
+    found = second._db.get(b"key")
+    second.close()
+    (tmp_path / "b").mkdir()
+    (tmp_path / "b" / "note").write_text("mine")
+    EmptyStore(store._make_empty).copy_to(tmp_path / "b")
+
+    assert found == b"value"
+    assert [each.name for each in (tmp_path / "b").iterdir()] == ["note"]
+
+
+@pytest.mark.parametrize("whole", range(4))
+def test_half_a_copy(tmp_path: Path, whole: int) -> None:
+    """Of one that was cut short either a store is made, empty, or it is said that it is damaged: never anything else."""
+    path = tmp_path / "a"
+    path.mkdir()
+    for number, (name, data) in enumerate(EmptyStore(store._make_empty)._made(tmp_path).items()):
+        (path / name).write_bytes(data if number < whole else data[: len(data) // 2])
+        if number >= whole:
+            break
+    try:
+        found = Store(path)
+    except DamagedStoreError:
+        found = Store.create_afresh(path)
+    state = found.state()
+    found.close()
+
+    assert state is None

@@ -1,0 +1,168 @@
+"""How far lanes are behind: asked for all at once, and of whom there is a doubt by itself."""
+
+from collections.abc import Collection
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+import pytest
+from aiokafka.errors import KafkaConnectionError
+
+from agents.cursor import Cursor
+from agents.lags import Lags, Partition
+from agents.lane import Lane, LaneState
+
+INPUT, FORWARD = "orders", "app-orders-forward"
+
+
+@dataclass
+class Answers:
+    """What the cluster says, and how often it was asked."""
+
+    ends: dict[Partition, int] = field(default_factory=dict)
+    starts: dict[Partition, int] = field(default_factory=dict)
+    committed: dict[Partition, int | None] = field(default_factory=dict)
+    questions: int = 0
+    away: bool = False
+
+    def _ask(self, known: dict[Partition, Any], places: Collection[Partition]) -> dict[Partition, Any]:
+        self.questions += 1
+        if self.away:
+            raise KafkaConnectionError
+        return {each: known[each] for each in places if each in known}
+
+    async def known_ends(self, places: Collection[Partition], _limit_s: float) -> dict[Partition, int]:
+        return self._ask(self.ends, places)
+
+    async def known_starts(self, places: Collection[Partition], _limit_s: float) -> dict[Partition, int]:
+        return self._ask(self.starts, places)
+
+    async def known_commits(self, places: Collection[Partition]) -> dict[Partition, int | None]:
+        return self._ask(self.committed, places)
+
+
+@dataclass
+class Standing:
+    """A lane, as far as its lag goes."""
+
+    number: int
+    next: int = 10
+    state: LaneState = LaneState.OPEN
+    idle: bool = True
+    opened: bool = True
+    compared: int = 0
+
+    def __post_init__(self) -> None:
+        self.cursors = (
+            {
+                INPUT: Cursor("o", INPUT, self.number, self.next, "id", self.next),
+                FORWARD: Cursor("o", FORWARD, self.number, 5, "id", 5),
+            }
+            if self.opened
+            else {}
+        )
+
+    def fits(self, ends: Any, committed: Any) -> bool:
+        return Lane.fits(cast("Lane", self), ends, committed)
+
+    @property
+    def _cursors(self) -> dict[str, Cursor]:
+        return self.cursors
+
+    async def compare(self) -> None:
+        self.compared += 1
+
+
+def _answers(count: int = 1) -> Answers:
+    """Everything is processed, and the cluster says so."""
+    answers = Answers()
+    for number in range(count):
+        answers.ends |= {(INPUT, number): 10, (FORWARD, number): 5}
+        answers.starts |= {(INPUT, number): 0, (FORWARD, number): 0}
+        answers.committed |= {(INPUT, number): 10, (FORWARD, number): 5}
+    return answers
+
+
+async def _measure(answers: Answers, *lanes: Standing, halves: Collection[Partition] = ()) -> Lags:
+    lags = Lags(cast("Any", answers))
+    await lags.measure({(INPUT, each.number): cast("Lane", each) for each in lanes}, halves)
+    return lags
+
+
+async def test_a_thousand_lanes_are_three_questions() -> None:
+    """And none of them asks for itself: nothing has gone back."""
+    answers, lanes = _answers(1_000), [Standing(number) for number in range(1_000)]
+    lags = await _measure(answers, *lanes)
+
+    assert answers.questions == 3
+    assert [lags.of((INPUT, number)) for number in range(1_000)] == [0] * 1_000
+    assert not any(each.compared for each in lanes)
+
+
+@pytest.mark.parametrize(
+    ("kind", "place", "now"),
+    [
+        ("ends", (INPUT, 0), 9),
+        ("ends", (FORWARD, 0), 4),
+        ("committed", (INPUT, 0), 9),
+        ("committed", (FORWARD, 0), None),
+    ],
+)
+async def test_what_went_back_is_looked_at(kind: str, place: Partition, now: int | None) -> None:
+    """Where a log ends below what was processed, or the group's offset is below what was committed: by that lane alone."""
+    answers, lanes = _answers(2), [Standing(0), Standing(1)]
+    getattr(answers, kind)[place] = now
+    await _measure(answers, *lanes)
+
+    assert [each.compared for each in lanes] == [1, 0]
+
+
+@pytest.mark.parametrize("kind", ["ends", "committed"])
+async def test_what_nobody_tells_is_looked_at(kind: str) -> None:
+    """No answer is none that everything is well."""
+    answers, lanes = _answers(2), [Standing(0), Standing(1)]
+    del getattr(answers, kind)[FORWARD, 1]
+    await _measure(answers, *lanes)
+
+    assert [each.compared for each in lanes] == [0, 1]
+
+
+async def test_who_works_is_left_alone() -> None:
+    """What the cluster said is old for it; it finds out by itself."""
+    answers, lane = _answers(), Standing(0, next=8, idle=False)
+    answers.committed[INPUT, 0] = 3
+    lags = await _measure(answers, lane)
+
+    assert lags.of((INPUT, 0)) == 2
+    assert lane.compared == 0
+
+
+async def test_lanes_that_are_not_open() -> None:
+    """By the group, where they never were; one whose topic is another one by now has all of it before it."""
+    answers = _answers(4)
+    answers.committed |= {(INPUT, 0): 4, (INPUT, 1): None, (INPUT, 3): 7}
+    answers.starts[INPUT, 1] = 2
+    lanes = [
+        Standing(0, state=LaneState.OPENING, idle=False, opened=False),
+        Standing(1, state=LaneState.RETRYING, idle=False, opened=False),
+        Standing(2, state=LaneState.REFUSED, idle=False, next=50),
+    ]
+    lags = await _measure(answers, *lanes, halves=[(INPUT, 3)])
+
+    assert [lags.of((INPUT, number)) for number in range(4)] == [6, 8, 10, 3]
+
+
+async def test_what_is_not_told_has_no_lag() -> None:
+    """Of one partition, and of all: nothing is made up, and nothing is kept from before."""
+    answers, lanes = (
+        _answers(3),
+        [Standing(0), Standing(1), Standing(2, state=LaneState.OPENING, opened=False)],
+    )
+    del answers.ends[INPUT, 1]
+    del answers.committed[INPUT, 2]
+    lags = await _measure(answers, *lanes)
+    first = [lags.of((INPUT, number)) for number in range(3)]
+    answers.away = True
+    await lags.measure({(INPUT, each.number): cast("Lane", each) for each in lanes}, [])
+
+    assert first == [0, None, None]
+    assert [lags.of((INPUT, number)) for number in range(3)] == [None] * 3

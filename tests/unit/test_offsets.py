@@ -1,0 +1,111 @@
+"""Offsets of many partitions, asked for at once."""
+
+import asyncio
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from aiokafka import TopicPartition
+from aiokafka.errors import KafkaConnectionError, NotLeaderForPartitionError, TopicAuthorizationFailedError
+
+from ringfence_kafka.offsets import FIRST, NEXT, Offsets
+from ringfence_kafka.together import StoppedError
+
+PARTITIONS = [TopicPartition("orders", number) for number in range(6)]
+LIMIT_S = 5.0
+
+
+class Client:
+    """Two brokers that lead three partitions each."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[int, int]] = []
+        """Broker, and how many partitions."""
+        self.codes: dict[int, list[int]] = {}
+        """What a partition is answered with, one time after the other; then it is well."""
+        self.leaders: dict[int, int | None] = {each.partition: each.partition // 3 for each in PARTITIONS}
+        self.away: list[int] = []
+        self.updates = 0
+        self.cluster = SimpleNamespace(leader_for_partition=lambda tp: self.leaders[tp.partition])
+
+    async def _maybe_wait_metadata(self) -> None:
+        await asyncio.sleep(0)
+
+    def add_topic(self, topic: str) -> None:
+        pass
+
+    def force_metadata_update(self) -> None:
+        self.updates += 1
+        self.leaders = {each.partition: each.partition // 3 for each in PARTITIONS}
+
+    async def send(self, node: int, request: Any) -> Any:
+        await asyncio.sleep(0)
+        numbers = [number for _, partitions in request.topics for number, *_ in partitions]
+        self.asked.append((node, len(numbers)))
+        if node in self.away:
+            self.away.remove(node)
+            raise KafkaConnectionError
+        rows = []
+        for number in numbers:
+            codes = self.codes.get(number, [])
+            rows.append((number, codes.pop(0) if codes else 0, -1, 100 + number))
+        return SimpleNamespace(topics=[("orders", rows)])
+
+
+@pytest.fixture
+def client(monkeypatch: pytest.MonkeyPatch) -> Client:
+    """The request as it is made, whatever its version."""
+    monkeypatch.setattr(
+        "ringfence_kafka.offsets.OffsetRequest",
+        lambda _replica, isolation, topics: SimpleNamespace(isolation=isolation, topics=topics),
+    )
+    return Client()
+
+
+def _all(*without: int) -> dict[TopicPartition, int]:
+    return {each: 100 + each.partition for each in PARTITIONS if each.partition not in without}
+
+
+async def test_one_question_a_broker(client: Client) -> None:
+    """However many partitions."""
+    found = await Offsets(client).known(PARTITIONS, NEXT, LIMIT_S)
+
+    assert found == _all()
+    assert sorted(client.asked) == [(0, 3), (1, 3)]
+
+
+async def test_only_those_again_that_had_no_answer(client: Client) -> None:
+    """One that moved, and those of a broker that was away for a moment; metadata are asked for, as for one question."""
+    client.codes[1] = [NotLeaderForPartitionError.errno]
+    client.away = [1]
+    found = await Offsets(client).known(PARTITIONS, FIRST, LIMIT_S)
+
+    assert found == _all()
+    assert sorted(client.asked) == [(0, 1), (0, 3), (1, 3), (1, 3)]
+    assert client.updates >= 1
+
+
+async def test_a_refusal_is_none_of_the_others(client: Client) -> None:
+    """It is not asked again."""
+    client.codes[4] = [TopicAuthorizationFailedError.errno] * 9
+    found = await Offsets(client).known(PARTITIONS, NEXT, LIMIT_S)
+
+    assert found == _all(4)
+    assert len(client.asked) == 2
+
+
+async def test_a_leader_that_is_away_has_no_answer(client: Client) -> None:
+    """The others have theirs when the time is over."""
+    client.codes[2] = [NotLeaderForPartitionError.errno] * 30
+    found = await Offsets(client).known(PARTITIONS, NEXT, 0.3)
+
+    assert found == _all(2)
+
+
+async def test_nobody_is_answered_after_the_end(client: Client) -> None:
+    """Who looks again and again is told to end."""
+    offsets = Offsets(client)
+    await offsets.stop()
+
+    with pytest.raises(StoppedError):
+        await offsets.known(PARTITIONS, NEXT, LIMIT_S)

@@ -1,0 +1,173 @@
+"""How many lanes open at a time."""
+
+import asyncio
+import contextlib
+
+import pytest
+
+from agents.places import Places
+
+LIMIT_S = 10.0
+LONG_S = 60.0
+SHORT_S = 0.02
+
+
+class Opening:
+    """Somebody who opens for as long as the test wants."""
+
+    def __init__(self, places: Places, name: str) -> None:
+        self.inside = asyncio.Event()
+        self._end = asyncio.Event()
+        self.task = asyncio.create_task(self._run(places, name))
+
+    async def _run(self, places: Places, name: str) -> None:
+        async with places.place(name):
+            self.inside.set()
+            await self._end.wait()
+
+    async def begun(self) -> None:
+        async with asyncio.timeout(LIMIT_S):
+            await self.inside.wait()
+
+    async def end(self) -> None:
+        self._end.set()
+        async with asyncio.timeout(LIMIT_S):
+            await self.task
+
+
+async def _turns() -> None:
+    """Whoever can go on has gone on."""
+    for _ in range(20):
+        await asyncio.sleep(0)
+
+
+def _inside(*openings: Opening) -> list[bool]:
+    return [each.inside.is_set() for each in openings]
+
+
+async def test_so_many_at_a_time() -> None:
+    """Those beyond wait, and come in one by one, in turn."""
+    places = Places(2, 1, LONG_S)
+    openings = [Opening(places, str(number)) for number in range(4)]
+    await _turns()
+    first = _inside(*openings)
+    await openings[1].end()
+    await openings[2].begun()
+    then = _inside(*openings)
+    await openings[0].end()
+    await openings[3].begun()
+    await asyncio.gather(*(each.end() for each in openings[2:]))
+
+    assert first == [True, True, False, False]
+    assert then == [True, True, True, False]
+
+
+async def test_one_that_is_stuck_holds_up_nobody() -> None:
+    """When its time is over the next one comes in. It goes on itself, and its place is given back once alone."""
+    places = Places(1, 1, SHORT_S)
+    stuck = Opening(places, "stuck")
+    await stuck.begun()
+    places._held_max_s = LONG_S
+    second = Opening(places, "second")
+    await second.begun()
+    third = Opening(places, "third")
+    await _turns()
+    stuck_went_on = not stuck.task.done()
+    await stuck.end()
+    await _turns()
+    after = third.inside.is_set()
+    await second.end()
+    await third.begun()
+    await third.end()
+
+    assert stuck_went_on
+    assert not after
+
+
+@pytest.mark.parametrize("how", ["failed", "cancelled", "cancelled while it waits"])
+async def test_places_come_back(how: str) -> None:
+    """However an opening ends, and whoever gives up waiting for one: as many places are free as before."""
+    places = Places(1, 1, LONG_S)
+    if how == "failed":
+        with pytest.raises(OSError, match="planted"):
+            async with places.place("one"):
+                raise OSError("planted")
+    elif how == "cancelled":
+        one = Opening(places, "one")
+        await one.begun()
+        one.task.cancel()
+        await asyncio.wait([one.task])
+    else:
+        one, two = Opening(places, "one"), Opening(places, "two")
+        await one.begun()
+        two.task.cancel()
+        await asyncio.wait([two.task])
+        await one.end()
+    three, four = Opening(places, "three"), Opening(places, "four")
+    await three.begun()
+    await _turns()
+    free = four.inside.is_set()
+    await three.end()
+    await four.begun()
+    await four.end()
+
+    assert not free
+
+
+async def test_who_was_stuck_waits_elsewhere() -> None:
+    """However many are stuck again and again, the others find their places free."""
+    places = Places(2, 1, SHORT_S)
+    stuck = [Opening(places, f"stuck-{number}") for number in range(2)]
+    await asyncio.gather(*(each.begun() for each in stuck))
+    places._held_max_s = LONG_S
+    well = [Opening(places, f"well-{number}") for number in range(2)]
+    await asyncio.gather(*(each.begun() for each in well))  # until the places of those are given back
+    await asyncio.gather(*(each.end() for each in (*stuck, *well)))
+    again = [Opening(places, f"stuck-{number}") for number in range(2)]
+    others = [Opening(places, f"other-{number}") for number in range(2)]
+    await asyncio.gather(*(each.begun() for each in others))
+    await _turns()
+    entered = _inside(*again, *others)
+    await again[0].end()
+    await again[1].begun()
+    await asyncio.gather(again[1].end(), *(each.end() for each in others))
+
+    assert entered == [True, False, True, True]
+
+
+async def test_who_is_done_in_time_is_one_of_all_again() -> None:
+    """It was slow once, because its broker was away."""
+    places = Places(1, 1, SHORT_S)
+    slow = Opening(places, "slow")
+    await slow.begun()
+    places._held_max_s = LONG_S
+    other = Opening(places, "other")
+    await other.begun()
+    await asyncio.gather(slow.end(), other.end())
+    async with places.place("slow"):
+        pass
+    first = Opening(places, "first")
+    await first.begun()
+    slow = Opening(places, "slow")
+    await _turns()
+    waits = not slow.inside.is_set()
+    await first.end()
+    await slow.begun()
+    await slow.end()
+
+    assert waits
+    assert places._slow == set()
+
+
+async def test_no_timer_is_left() -> None:
+    """One that was done in time gives nothing back when its time would be over."""
+    places = Places(1, 1, SHORT_S)
+    with contextlib.suppress(OSError):
+        async with places.place("one"):
+            raise OSError
+    async with places.place("two"):
+        pass
+    await asyncio.sleep(SHORT_S * 3)
+
+    assert places._free._value == 1
+    assert places._slow == set()
