@@ -9,7 +9,7 @@ from aiokafka import TopicPartition
 from aiokafka.errors import KafkaConnectionError, KafkaError
 
 from ringfence_kafka.config.settings import KafkaSettings
-from ringfence_kafka.log_reader import require_moving
+from ringfence_kafka.log_reader import Readers, Take, require_moving
 from ringfence_kafka.topics import Described
 from tests.simulation.cluster import SimulatedCluster
 from tests.simulation.logs import Fetched
@@ -81,14 +81,18 @@ def _process() -> Any:
 
 
 async def read(
-    kafka: KafkaSettings,
+    kafka: "KafkaSettings | Readers",
     topic: str,
     partition: int,
     start: int,
     high_watermark: int,
     consume: Callable[[Sequence[Any]], Awaitable[None]],
+    take: Take | None = None,
 ) -> int:
-    """As :func:`ringfence_kafka.log_reader.read`; what is lost is asked for again, as aiokafka's consumer does."""
+    """As :func:`ringfence_kafka.log_reader.read`; what is lost is asked for again, as aiokafka's consumer does.
+
+    ``take`` is not asked: records are objects here.
+    """
     process = _process()
     tp = TopicPartition(topic, partition)
     position, moved_at = start, process.monotonic()

@@ -8,9 +8,9 @@ from typing import Any, Final
 
 from ringfence_kafka.errors import PrerequisiteError
 from ringfence_kafka.slices import Steps
-from tables import codec
+from tables import chunks, codec
 from tables.chunks import ChunkKeys
-from tables.codec import Slot
+from tables.codec import Chunk, Slot
 from tables.store import StaleEpochError, StoredState
 
 _epochs: Final = itertools.count(1)
@@ -33,6 +33,7 @@ class Files:
     def __init__(self) -> None:
         self.state: StoredState | None = None
         self.slots: dict[bytes, bytes] = {}
+        self.chunks: dict[bytes, bytes] = {}
         self.hops: dict[bytes, bytes] = {}
         self.index: dict[bytes, int] = {}
         self.holder: Any = None
@@ -47,8 +48,9 @@ def _here() -> Any:
 class MemoryStore:
     """As :class:`tables.store.Store`. A write is all or nothing, and there after a crash."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *, indexed: bool = False) -> None:
         self.path = path
+        self.indexed = indexed
         self.epoch = 0
         self.damaged = False
         self.broken = False
@@ -58,12 +60,13 @@ class MemoryStore:
         if holder is not None and holder.alive:
             raise PrerequisiteError(f"{path} is in use")
         self._files.holder = loop
+        self._chunk_keys = ChunkKeys(self._files.chunks)
 
     @classmethod
-    def create_afresh(cls, path: Path) -> "MemoryStore":
+    def create_afresh(cls, path: Path, *, indexed: bool = False) -> "MemoryStore":
         """An empty one."""
         _here().process.disk.files.pop(str(path), None)
-        return cls(path)
+        return cls(path, indexed=indexed)
 
     def begin_epoch(self) -> int:
         self.epoch = next(_epochs)
@@ -75,10 +78,35 @@ class MemoryStore:
     @property
     def unfinished(self) -> bool:
         """As the real one's."""
-        return self._files.state is None and bool(self._files.slots or self._files.hops or self._files.index)
+        files = self._files
+        return files.state is None and bool(files.slots or files.chunks or files.hops or files.index)
 
     def slots(self) -> Iterator[tuple[bytes, bytes]]:
-        return iter(list(self._files.slots.items()))
+        for key, value in sorted(self._files.slots.items()):
+            yield key, value
+        for key, value in self._files.chunks.items():
+            yield from chunks.entries(key, value)
+
+    def slot_values(self, capacity: int, first: int) -> Iterator[bytes]:
+        prefix, turn = codec.ring_key(capacity, 0)[:5], codec.ring_key(capacity, first)
+        found = sorted(each for each in self._files.slots.items() if each[0].startswith(prefix))
+        for whole in (True, False):
+            yield from (value for key, value in found if (key >= turn) is whole)
+
+    def slot_values_beside(self, capacity: int) -> Iterator[bytes]:
+        own = codec.ring_key(capacity, 0)[:5]
+        return iter([value for key, value in self._files.slots.items() if not key.startswith(own)])
+
+    def slots_of_run(self, capacity: int, first_sequence: int, count: int) -> list[Slot]:
+        keys = {codec.ring_key(capacity, first_sequence + each) for each in range(min(count, capacity))}
+        return [
+            codec.decode_ring(each, self._files.slots[each])
+            for each in sorted(keys)
+            if each in self._files.slots
+        ]
+
+    def chunks_at(self, keys: Sequence[bytes]) -> list[bytes]:
+        return [self._files.chunks[each] for each in keys]
 
     def hops(self) -> Iterator[tuple[bytes, bytes]]:
         return iter(list(self._files.hops.items()))
@@ -88,16 +116,21 @@ class MemoryStore:
         return [codec.decode_ring(each, known[each]) if each in known else None for each in ring_keys]
 
     def chunk_slots(self, capacity: int, sequences: Iterable[int]) -> dict[int, Slot]:
-        """None: records are no bytes here, and so they are not the core's."""
-        return {}
+        wanted = set(sequences)
+        return {
+            codec.sequence_of(value): codec.decode_ring(ring_key, value)
+            for key, chunk in self._files.chunks.items()
+            if chunks.capacity_of(key) == capacity
+            for ring_key, value in chunks.entries(key, chunk)
+            if codec.sequence_of(value) in wanted
+        }
 
     def finding_chunks(self) -> Steps[None]:
-        """Nothing."""
+        """They are known."""
         yield
 
     def chunk_keys(self) -> ChunkKeys:
-        """None, for the same reason."""
-        return ChunkKeys(())
+        return self._chunk_keys
 
     def sequences(self, ids: Sequence[bytes]) -> list[int | None]:
         return [self._files.index.get(each) for each in ids]
@@ -134,6 +167,12 @@ class _Writes:
     def put_slots(self, slots: Iterable[tuple[bytes, bytes]]) -> None:
         found = list(slots)
         self.all.append(lambda files: files.slots.update(found))
+
+    def put_chunk(self, key: bytes, chunk: Chunk) -> None:
+        self.all.append(lambda files: files.chunks.update({key: chunk.encoded}))
+
+    def delete_chunk(self, key: bytes) -> None:
+        self.all.append(lambda files: files.chunks.pop(key, None))
 
     def delete_slot(self, ring_key: bytes) -> None:
         self.all.append(lambda files: files.slots.pop(ring_key, None))
