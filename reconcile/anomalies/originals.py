@@ -39,11 +39,20 @@ def without_original(
     return c.join(o, on=_is_original(night) & near, how="left_anti")
 
 
-def orphans(found: DataFrame, originals: DataFrame, events: DataFrame | None, night: int) -> DataFrame:
+def orphans(
+    found: DataFrame, originals: DataFrame, accepted: DataFrame, events: DataFrame | None, night: int
+) -> DataFrame:
     """Of :func:`without_original`: without those of which the ring can still have known an original.
 
     Between the two the lane accepted at least what came in between by the same way. If that is as much as its ring ever held,
     it had forgotten the first.
+
+    Args:
+        found: As :func:`without_original` has them.
+        originals: As there.
+        accepted: :data:`reconcile.spark.schemas.IDS` of this night and those before, all of them.
+        events: As there.
+        night: This one's number.
     """
     c, o = found.alias("c"), _ring_of(originals, events).alias("o")
     far = c.join(o, on=_is_original(night), how="inner").select(
@@ -53,22 +62,22 @@ def orphans(found: DataFrame, originals: DataFrame, events: DataFrame | None, ni
         _place("o").alias("first"),
     )
     last = far.groupBy(*PLACE, "lane", "largest", "way", "at").agg(F.max("first").alias("first"))
-    ids = originals.join(
-        F.broadcast(last.select("address", "lane").distinct()), on=["address", "lane"], how="left_semi"
+    pair = F.array(
+        F.struct(F.col("at"), F.lit(True).alias("later")),
+        F.struct(F.col("first"), F.lit(False).alias("later")),
     )
-    rows = ids.select(
+    ends = last.select(*PLACE, "lane", "largest", "way", F.inline(pair).alias("at", "later"))
+    rows = accepted.select(
         "address", "lane", F.col("forward_offset").isNotNull().alias("way"),
         F.coalesce("forward_offset", "offset").alias("at"), F.lit(1).alias("one"),
-    ).unionByName(last.withColumn("one", F.lit(0)), allowMissingColumns=True)  # fmt: skip
-    upto = Window.partitionBy(*_WAY).orderBy("at").rowsBetween(Window.unboundedPreceding, 0)
-    counted = rows.withColumn("upto", F.sum("one").over(upto))
-    before = counted.where("one = 1").select(*_WAY, F.col("at").alias("first"), F.col("upto").alias("before"))
-    known = (
-        counted.where("one = 0")
-        .join(before, on=[*_WAY, "first"], how="inner")
-        .where(F.col("upto") - F.col("before") < F.col("largest"))
-    )
-    return found.join(known.select(*PLACE).distinct(), on=PLACE, how="left_anti").drop(*_OURS)
+    ).unionByName(ends.withColumn("one", F.lit(0)), allowMissingColumns=True)  # fmt: skip
+    # What was accepted at the place itself stands before an end there.
+    line = Window.partitionBy(*_WAY).orderBy("at", F.desc("one")).rowsBetween(Window.unboundedPreceding, 0)
+    counted = rows.withColumn("upto", F.sum("one").over(line)).where("one = 0")
+    upto, before = (F.max(F.when(each, F.col("upto"))) for each in (F.col("later"), ~F.col("later")))
+    between = counted.groupBy(*PLACE, "largest").agg((upto - before).alias("between"))
+    known = between.where(F.col("between") < F.col("largest"))
+    return found.join(known.select(*PLACE), on=PLACE, how="left_anti").drop(*_OURS)
 
 
 def with_heirs(ids: DataFrame, grown: DataFrame | None) -> DataFrame:

@@ -13,6 +13,8 @@ RECORD = ["address", "partition", "offset"]
 """Of an input record."""
 PLACE = [*RECORD, "part_number"]
 """Of an input record, or of a part that its value holds: what everything is joined by. 0 is the record itself."""
+_SORTED = ["offset", "partition", "address", "part_number"]
+"""The same; rows are compared by the first, and seldom by the others: an address is that of millions."""
 FIRST = "has_input and (nth is null or nth = 1)"
 """Of the evidence, each record and each part once."""
 ONCE = f"{FIRST} and part_number = 0"
@@ -36,9 +38,9 @@ def attribute(
     known = inputs.withColumn("has_input", F.lit(True))
     if forwards is not None:
         known = _forwarded(known, forwards)
-    order = Window.partitionBy(*PLACE).orderBy("fate", "out_partition", "out_offset")
+    order = Window.partitionBy(*_SORTED).orderBy("fate", "out_partition", "out_offset")
     numbered = _scattered(outputs).withColumn("nth", F.row_number().over(order))
-    both = known.join(numbered, on=PLACE, how="full_outer").withColumn(
+    both = known.join(numbered, on=_SORTED, how="full_outer").withColumn(
         "has_input", F.coalesce("has_input", F.lit(False))
     )
     both = both.withColumn("lane", F.coalesce("lane", F.when(F.col("has_input"), F.col("partition"))))

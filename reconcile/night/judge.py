@@ -9,7 +9,18 @@ from pyspark.sql.types import StructType
 
 from reconcile.anomalies import bridged, fates, lost, order, originals, repeated, torn
 from reconcile.anomalies.name import Anomaly, doubted, rows
-from reconcile.night import counting, distributions, hops, journal, recurring, resends, suspects, units
+from reconcile.night import (
+    counting,
+    distributions,
+    hops,
+    journal,
+    kept_ids,
+    places,
+    recurring,
+    resends,
+    suspects,
+    units,
+)
 from reconcile.night import evidence as ev
 from reconcile.night import rules as kept_rules
 from reconcile.night.counting import Judgement
@@ -70,7 +81,8 @@ class Judge:
         counting.count(self.frames, evidence, told, consumed, beyond, found)
         self.say(STEPS[2])
         started = self._started(chain)
-        ids = self._ids(evidence, chain, detects, started, found)
+        blocks = self._blocks(evidence, found)
+        ids = self._ids(evidence, chain, detects, started, found, blocks)
         others = evidence.where(originals.REPEATING) if found.suspects[suspects.REPEATING] else None
         several_times = recurring.digests(ids, others, self.number)
         many = found.total("input") + sum(each.inputs for each in chain) >= FEW
@@ -87,7 +99,7 @@ class Judge:
         promised = resends.by_lane(kept_rules.promised(addresses, cuts, chain))
         again = self._again(followed, promised)
         frames = self._anomalies(
-            evidence, ids, orphans, several, events, rules, chain, found, again, promised
+            evidence, ids, orphans, several, events, rules, chain, found, again, promised, blocks
         )
         if found.total("input") < FEW:
             frames = [concatenated(frames)]
@@ -105,6 +117,7 @@ class Judge:
             found,
             met,
             those,
+            blocks,
         )
         self._measure(evidence, orphans, written, found)
         self.say(STEPS[5])
@@ -159,16 +172,34 @@ class Judge:
         total = added(each.accepted for each in chain)
         return resends.by_lane([total.get(each.name, {}) for each in self.frames.addresses])
 
+    def _blocks(self, evidence: DataFrame, found: Judgement) -> DataFrame | None:
+        """:func:`reconcile.night.places.blocks`; None = rows are sorted: there are few, or parts, or too many blocks."""
+        if found.total("input") < FEW or found.total("parts"):
+            return None
+        kept = self._scratch("blocks", places.blocks(evidence))
+        return kept if kept.count() <= places.SENT_MAX else None
+
     def _ids(
-        self, evidence: DataFrame, chain: list[Night], detects: set[int], started: Column, found: Judgement
+        self,
+        evidence: DataFrame,
+        chain: list[Night],
+        detects: set[int],
+        started: Column,
+        found: Judgement,
+        blocks: DataFrame | None,
     ) -> DataFrame:
         tonight = ev.accepted_ids(evidence, self.number).select(*IDS.names)
         path = self.files.at(ids_folder(self.date, self.number))
         count = found.total("accepted") + found.total("parts")
         accepted = narrow(tonight.withColumn("accepted", F.lit(True)), count)
-        placed = resends.placed(accepted, started, self._forwarded(found))
+        placed = resends.placed(accepted, started, self._forwarded(found), blocks)
         kept = placed.withColumn("position", F.col("earliest")).select(*IDS.names[:-1])
-        self.frames.named(kept).write.mode("overwrite").partitionBy("address").parquet(path)
+        first, *others = self.frames.addresses
+        if not others and found.accepted[first.name]:  # else all are sorted, to find the folder of each
+            only = self.files.at(kept_ids.folder_of(self.date, self.number, first.name))
+            self.frames.named(kept).drop("address").write.mode("overwrite").parquet(only)
+        else:
+            self.frames.named(kept).write.mode("overwrite").partitionBy("address").parquet(path)
         every = tonight.unionByName(self.frames.ids(chain))
         return every.where(F.col("address").isin(sorted(detects)) if detects else F.lit(False))
 
@@ -204,8 +235,7 @@ class Judge:
         )
         if alone.isEmpty():
             return alone.select(*EVIDENCE.names)
-        every = originals.with_heirs(ids, grown)
-        orphans = originals.orphans(alone, every, events, self.number).select(*EVIDENCE.names)
+        orphans = originals.orphans(alone, heirs, ids, events, self.number).select(*EVIDENCE.names)
         return self._scratch("orphans", originals.of_units(orphans))
 
     def _anomalies(
@@ -220,6 +250,7 @@ class Judge:
         found: Judgement,
         again: DataFrame | None,
         promised: Column,
+        blocks: DataFrame | None,
     ) -> list[DataFrame]:
         spans = self.frames.spans()
         there = found.suspects
@@ -244,7 +275,7 @@ class Judge:
         if there[suspects.SAID_TO_REPEAT] or there[suspects.REPEATING]:
             verdicts.append(lost.wrong_verdict(orphans, evidence, rules))
         frames = [concatenated(each) for each in (looked_at, verdicts) if each]
-        frames.append(order.reordered(evidence, transactions=transactions))
+        frames += self._reordered(evidence, found, blocks)
         base = chain[0] if chain else None
         if self.frames.carries(base):
             left = self.frames.left(base)
@@ -259,6 +290,12 @@ class Judge:
             by_id = [repeated.remembered(judged), repeated.cross_lane(several, self.number, rules, inputs)]
             frames += by_id if again is None else [bridged.others(each, again) for each in by_id]
         return frames if again is None else [again, *frames]
+
+    def _reordered(self, evidence: DataFrame, found: Judgement, blocks: DataFrame | None) -> list[DataFrame]:
+        """What is out of order; nothing where a look at whole partitions shows that they are in order."""
+        if blocks is not None and not found.total("forwarded") and not order.looked_for(evidence, blocks):
+            return []
+        return [order.reordered(evidence, transactions=found.total("parts") > 0)]
 
     def _again(self, followed: DataFrame | None, promised: Column) -> DataFrame | None:
         """What is wrong with hops that were accepted again; None = nothing."""
@@ -281,6 +318,7 @@ class Judge:
         found: Judgement,
         met: recurring.Recurring,
         those: DataFrame,
+        blocks: DataFrame | None,
     ) -> None:
         """How far apart they are; nothing is done where there can be none."""
         on = [number for number, each in enumerate(capacities) if each]
@@ -289,7 +327,10 @@ class Judge:
         ages = [round(each.id_max_age * 1000) for each in self.frames.addresses]
         count = found.total("input") + found.total("parts")
         seen = narrow(resends.seen(evidence, on, found.dropping), count)
-        tonight = resends.placed(seen, started, self._forwarded(found))
+        forwarded = self._forwarded(found)
+        if blocks is not None and not any(forwarded):  # a place does not depend on what else is looked at
+            seen = recurring.among(seen, met.digests, met.number)
+        tonight = resends.placed(seen, started, forwarded, blocks)
         before = sum(n for night in chain for lanes in night.accepted.values() for n in lanes.values())
         of_ids = narrow(
             resends.beside(
