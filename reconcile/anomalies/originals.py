@@ -13,6 +13,8 @@ REPEATING: Final = (
 )
 """Of the evidence: what is not accepted, and may be a duplicate by its ID."""
 _WAY: Final = ["address", "lane", "way"]
+_BLOCK: Final = 10
+"""So many bits of a place are one in its block."""
 _OURS: Final = ("max_age_ms", "largest", "emptied", "in_force")
 
 
@@ -67,17 +69,43 @@ def orphans(
         F.struct(F.col("first"), F.lit(False).alias("later")),
     )
     ends = last.select(*PLACE, "lane", "largest", "way", F.inline(pair).alias("at", "later"))
-    rows = accepted.select(
-        "address", "lane", F.col("forward_offset").isNotNull().alias("way"),
-        F.coalesce("forward_offset", "offset").alias("at"), F.lit(1).alias("one"),
-    ).unionByName(ends.withColumn("one", F.lit(0)), allowMissingColumns=True)  # fmt: skip
-    # What was accepted at the place itself stands before an end there.
-    line = Window.partitionBy(*_WAY).orderBy("at", F.desc("one")).rowsBetween(Window.unboundedPreceding, 0)
-    counted = rows.withColumn("upto", F.sum("one").over(line)).where("one = 0")
+    counted = _counted(ends.withColumn("block", _block()), accepted)
     upto, before = (F.max(F.when(each, F.col("upto"))) for each in (F.col("later"), ~F.col("later")))
     between = counted.groupBy(*PLACE, "largest").agg((upto - before).alias("between"))
     known = between.where(F.col("between") < F.col("largest"))
     return found.join(known.select(*PLACE), on=PLACE, how="left_anti").drop(*_OURS)
+
+
+def _counted(ends: DataFrame, accepted: DataFrame) -> DataFrame:
+    """The ends, with ``upto``: how many IDs were accepted up to there, by the same way. Counted by blocks, and one by one in its own."""
+    rows = accepted.select(
+        "address",
+        "lane",
+        F.col("forward_offset").isNotNull().alias("way"),
+        F.coalesce("forward_offset", "offset").alias("at"),
+    ).withColumn("block", _block())
+    blocks = (
+        rows.select(*_WAY, "block", F.lit(1).alias("one"))
+        .unionByName(ends.select(*_WAY, "block", F.lit(0).alias("one")))
+        .groupBy(*_WAY, "block")
+        .agg(F.sum("one").alias("number"))
+    )
+    lower = Window.partitionBy(*_WAY).orderBy("block").rowsBetween(Window.unboundedPreceding, -1)
+    below = blocks.select(*_WAY, "block", F.coalesce(F.sum("number").over(lower), F.lit(0)).alias("below"))
+    in_block = rows.withColumnRenamed("at", "of")
+    here = (
+        ends.select(*_WAY, "block", "at").distinct()
+        .join(in_block, on=[*_WAY, "block"], how="inner")
+        .where(F.col("of") <= F.col("at"))
+        .groupBy(*_WAY, "at")
+        .agg(F.count(F.lit(1)).alias("here"))
+    )  # fmt: skip
+    known = ends.join(below, on=[*_WAY, "block"], how="inner").join(here, on=[*_WAY, "at"], how="left")
+    return known.withColumn("upto", F.col("below") + F.coalesce("here", F.lit(0)))
+
+
+def _block() -> Column:
+    return F.shiftright("at", _BLOCK)
 
 
 def with_heirs(ids: DataFrame, grown: DataFrame | None) -> DataFrame:

@@ -25,7 +25,12 @@ _OF_OUTPUTS = ["nth", *(each for each in OUTPUTS.names if each not in PLACE)]
 
 
 def attribute(
-    inputs: DataFrame, forwards: DataFrame | None, outputs: DataFrame, forward_committed: DataFrame
+    inputs: DataFrame,
+    forwards: DataFrame | None,
+    outputs: DataFrame,
+    forward_committed: DataFrame,
+    *,
+    waited: bool = True,
 ) -> DataFrame:
     """:data:`reconcile.spark.schemas.EVIDENCE` of inputs, of what was forwarded of them, and of outputs.
 
@@ -34,6 +39,7 @@ def attribute(
         forwards: None = nothing was.
         outputs: Those that name an input. Several of one input are numbered by :data:`nth`, accepted ones first.
         forward_committed: address, lane, committed: what the home lanes have consumed of the forward topic.
+        waited: Whether inputs are among them that waited last night. Where none did, and nothing was forwarded, none waits tonight.
     """
     known = inputs.withColumn("has_input", F.lit(True))
     if forwards is not None:
@@ -44,6 +50,8 @@ def attribute(
         "has_input", F.coalesce("has_input", F.lit(False))
     )
     both = both.withColumn("lane", F.coalesce("lane", F.when(F.col("has_input"), F.col("partition"))))
+    if forwards is None and not waited:
+        return both.withColumn("waiting", F.lit(False)).select(*_columns())
     both = both.join(F.broadcast(forward_committed), on=["address", "lane"], how="left")
     return _parted(both).select(*_columns())
 

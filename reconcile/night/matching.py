@@ -17,6 +17,7 @@ def matched(desk: Desk, base: Night | None, events: DataFrame | None) -> tuple[D
         desk.frames.forwards(ahead),
         desk.frames.outputs(ahead),
         desk.frames.forward_committed(),
+        waited=desk.frames.carries(base),
     )
     evidence = desk.scratch("evidence", matched)
     of_units, of_hops = (F.count_if(F.expr(each)) for each in (units.OF_UNITS, hops.OF_HOPS))
