@@ -69,6 +69,7 @@ def test_what_is_in_order_is_not_looked_at_by_groups(frames: Frames) -> None:
     [
         [{"out_offset": each} for each in (0, 2, 1, 3)],
         [{"out_offset": each} for each in (3, 0, 1, 2)],
+        [{"out_offset": each} for each in (5, 1, 7)],
         [{"out_offset": 900}, *({"out_offset": each} for each in range(200))],
         [{"out_offset": 1, "id": None}, {"out_offset": 0, "id": None}],
         [{"out_partition": each} for each in (0, 0, 1, 1)],
