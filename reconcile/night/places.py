@@ -18,6 +18,7 @@ SENT_MAX: Final = 1_000_000
 _NUMBER: Final = ["address", "partition", "block"]
 _OF_NUMBER: Final = ["bits", "below"]
 _BIT: Final = "shiftleft(1L, cast(offset & 63 as int))"
+_LOWER: Final = "~shiftleft(-1L, cast(offset & 63 as int))"
 
 
 def blocks(evidence: DataFrame) -> DataFrame:
@@ -49,7 +50,7 @@ def with_before(rows: DataFrame, blocks: DataFrame) -> DataFrame:
         rows: address, partition, offset, and more.
         blocks: As :func:`blocks` has them.
     """
-    lower = F.bit_count(F.col("bits").bitwiseAND(F.expr(f"{_BIT} - 1")))
+    lower = F.bit_count(F.col("bits").bitwiseAND(F.expr(_LOWER)))
     joined = rows.withColumn("block", _block()).join(F.broadcast(blocks), on=_NUMBER, how="left")
     return joined.withColumn("before", F.col("below") + lower).drop("block", *_OF_NUMBER)
 
