@@ -66,7 +66,7 @@ def orphans(
     last = far.groupBy(*PLACE, "lane", "largest", "way", "at").agg(F.max("first").alias("first"))
     pair = F.array(
         F.struct(F.col("at"), F.lit(True).alias("later")),
-        F.struct(F.col("first"), F.lit(False).alias("later")),
+        F.struct(F.col("first").alias("at"), F.lit(False).alias("later")),
     )
     ends = last.select(*PLACE, "lane", "largest", "way", F.inline(pair).alias("at", "later"))
     counted = _counted(ends.withColumn("block", _block()), accepted)
