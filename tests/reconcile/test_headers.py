@@ -74,11 +74,9 @@ RECORD = f"key binary, value binary, topic string, partition int, offset bigint,
 def test_plain_records_are_read_as_others_are(spark: SparkSession) -> None:
     """Beside an envelope that cannot be read, which takes the other way with the same key, value and ID, whatever is null."""
     dialect, at = Dialect(("id", "other"), "header", "", ""), dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
-    kinds = list(
-        itertools.product(
-            (None, b"", b"k"), (None, b"", b"v"), (None, [], [("id", None)], [("other", b"1"), ("x", b"2")])
-        )
-    )
+    texts: tuple[bytes | None, ...] = (None, b"", b"v")
+    several: list[list[Header] | None] = [None, [], [("id", None)], [("other", b"1"), ("x", b"2")]]
+    kinds = list(itertools.product(texts, texts, several))
     rows = [
         (
             key,

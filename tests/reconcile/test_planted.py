@@ -239,9 +239,14 @@ def test_nothing_is_forwarded(
 ) -> None:
     """Of many records order is looked at by partitions first: what is out of order there is found, and nothing else is missed."""
     monkeypatch.setattr(judge, "FEW", 0)
-    asked = []
+    asked: list[bool] = []
     looked_for = order.looked_for
-    monkeypatch.setattr(order, "looked_for", lambda *frames: asked.append(looked_for(*frames)) or asked[-1])
+
+    def noted(evidence: DataFrame, blocks: DataFrame) -> bool:
+        asked.append(looked_for(evidence, blocks))
+        return asked[-1]
+
+    monkeypatch.setattr(order, "looked_for", noted)
     names = [
         "lost",
         "lost-without-id",
