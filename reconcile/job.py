@@ -23,6 +23,7 @@ from rich.console import Console
 from reconcile.cluster.admin import Admin
 from reconcile.cluster.survey import Survey
 from reconcile.night import acknowledging, cut, former, handing_on, kept_ids, results, rules, summary
+from reconcile.night.desk import Desk
 from reconcile.night.frames import Frames
 from reconcile.night.judge import STEPS, Judge
 from reconcile.night.nights import Night, Nights, results_folder
@@ -179,7 +180,7 @@ def judge(
     console = Console(stderr=True)
     with progress(spark, len(STEPS), console) as say:
         found = Judge(
-            spark, nights.files, frames, number, today, say, recent, settings.reconcile.ring_confidence,
+            Desk(spark, nights.files, frames, number), today, say, recent, settings.reconcile.ring_confidence,
         ).judge(
             base,
             nights.chain(base),

@@ -4,8 +4,40 @@ from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
 
 from reconcile.anomalies.name import Anomaly, rows
+from reconcile.night import places
 from reconcile.night.evidence import PLACE
 from reconcile.spark.schemas import ACCEPTED
+
+
+def looked_for(evidence: DataFrame, blocks: DataFrame) -> bool:
+    """Whether some order may be broken; False = none is, and :func:`reordered` has nothing to find. Nothing is sorted by groups for it.
+
+    If all that one input partition has in one output partition is in order, each group of it is. It is where the difference of the
+    offset there and the IDs accepted before the record never falls from one record to the next: a difference and the records that
+    have it are a stretch, as long as a transaction, and each stretch begins behind the one before. A group in several output
+    partitions is looked for where there are several.
+
+    Args:
+        evidence: Of the night, without envelopes.
+        blocks: :func:`reconcile.night.places.blocks` of it.
+    """
+    accepted = _accepted(evidence)
+    sides = ["out_address", "address", "partition"]
+    placed = places.with_before(accepted.select(*sides, "offset", "out_partition", "out_offset"), blocks)
+    line = [*sides, "out_partition"]
+    stretches = placed.groupBy(*line, (F.col("out_offset") - F.col("before")).alias("ahead")).agg(
+        F.min("offset").alias("first"), F.max("offset").alias("last")
+    )
+    former = F.lag("last").over(Window.partitionBy(*line).orderBy("ahead"))
+    broken = F.col("ahead").isNull() | (F.col("former") >= F.col("first"))
+    checked = stretches.withColumn("former", former).groupBy(*sides).agg(
+        F.count_if(broken).alias("broken"), F.countDistinct("out_partition").alias("partitions")
+    )  # fmt: skip
+    [(broken_ones, most)] = checked.agg(F.sum("broken"), F.max("partitions")).collect()
+    if broken_ones or not most or most == 1:
+        return bool(broken_ones)
+    apart = F.min("out_partition") != F.max("out_partition")
+    return not accepted.groupBy(*sides, "group").agg(apart.alias("apart")).where("apart").isEmpty()
 
 
 def reordered(evidence: DataFrame, *, transactions: bool) -> DataFrame:

@@ -13,6 +13,8 @@ REPEATING: Final = (
 )
 """Of the evidence: what is not accepted, and may be a duplicate by its ID."""
 _WAY: Final = ["address", "lane", "way"]
+_BLOCK: Final = 10
+"""So many bits of a place are one in its block."""
 _OURS: Final = ("max_age_ms", "largest", "emptied", "in_force")
 
 
@@ -39,11 +41,20 @@ def without_original(
     return c.join(o, on=_is_original(night) & near, how="left_anti")
 
 
-def orphans(found: DataFrame, originals: DataFrame, events: DataFrame | None, night: int) -> DataFrame:
+def orphans(
+    found: DataFrame, originals: DataFrame, accepted: DataFrame, events: DataFrame | None, night: int
+) -> DataFrame:
     """Of :func:`without_original`: without those of which the ring can still have known an original.
 
     Between the two the lane accepted at least what came in between by the same way. If that is as much as its ring ever held,
     it had forgotten the first.
+
+    Args:
+        found: As :func:`without_original` has them.
+        originals: As there.
+        accepted: :data:`reconcile.spark.schemas.IDS` of this night and those before, all of them.
+        events: As there.
+        night: This one's number.
     """
     c, o = found.alias("c"), _ring_of(originals, events).alias("o")
     far = c.join(o, on=_is_original(night), how="inner").select(
@@ -53,22 +64,48 @@ def orphans(found: DataFrame, originals: DataFrame, events: DataFrame | None, ni
         _place("o").alias("first"),
     )
     last = far.groupBy(*PLACE, "lane", "largest", "way", "at").agg(F.max("first").alias("first"))
-    ids = originals.join(
-        F.broadcast(last.select("address", "lane").distinct()), on=["address", "lane"], how="left_semi"
+    pair = F.array(
+        F.struct(F.col("at"), F.lit(True).alias("later")),
+        F.struct(F.col("first").alias("at"), F.lit(False).alias("later")),
     )
-    rows = ids.select(
-        "address", "lane", F.col("forward_offset").isNotNull().alias("way"),
-        F.coalesce("forward_offset", "offset").alias("at"), F.lit(1).alias("one"),
-    ).unionByName(last.withColumn("one", F.lit(0)), allowMissingColumns=True)  # fmt: skip
-    upto = Window.partitionBy(*_WAY).orderBy("at").rowsBetween(Window.unboundedPreceding, 0)
-    counted = rows.withColumn("upto", F.sum("one").over(upto))
-    before = counted.where("one = 1").select(*_WAY, F.col("at").alias("first"), F.col("upto").alias("before"))
-    known = (
-        counted.where("one = 0")
-        .join(before, on=[*_WAY, "first"], how="inner")
-        .where(F.col("upto") - F.col("before") < F.col("largest"))
+    ends = last.select(*PLACE, "lane", "largest", "way", F.inline(pair).alias("at", "later"))
+    counted = _counted(ends.withColumn("block", _block()), accepted)
+    upto, before = (F.max(F.when(each, F.col("upto"))) for each in (F.col("later"), ~F.col("later")))
+    between = counted.groupBy(*PLACE, "largest").agg((upto - before).alias("between"))
+    known = between.where(F.col("between") < F.col("largest"))
+    return found.join(known.select(*PLACE), on=PLACE, how="left_anti").drop(*_OURS)
+
+
+def _counted(ends: DataFrame, accepted: DataFrame) -> DataFrame:
+    """The ends, with ``upto``: how many IDs were accepted up to there, by the same way. Counted by blocks, and one by one in its own."""
+    rows = accepted.select(
+        "address",
+        "lane",
+        F.col("forward_offset").isNotNull().alias("way"),
+        F.coalesce("forward_offset", "offset").alias("at"),
+    ).withColumn("block", _block())
+    blocks = (
+        rows.select(*_WAY, "block", F.lit(1).alias("one"))
+        .unionByName(ends.select(*_WAY, "block", F.lit(0).alias("one")))
+        .groupBy(*_WAY, "block")
+        .agg(F.sum("one").alias("number"))
     )
-    return found.join(known.select(*PLACE).distinct(), on=PLACE, how="left_anti").drop(*_OURS)
+    lower = Window.partitionBy(*_WAY).orderBy("block").rowsBetween(Window.unboundedPreceding, -1)
+    below = blocks.select(*_WAY, "block", F.coalesce(F.sum("number").over(lower), F.lit(0)).alias("below"))
+    in_block = rows.withColumnRenamed("at", "of")
+    here = (
+        ends.select(*_WAY, "block", "at").distinct()
+        .join(in_block, on=[*_WAY, "block"], how="inner")
+        .where(F.col("of") <= F.col("at"))
+        .groupBy(*_WAY, "at")
+        .agg(F.count(F.lit(1)).alias("here"))
+    )  # fmt: skip
+    known = ends.join(below, on=[*_WAY, "block"], how="inner").join(here, on=[*_WAY, "at"], how="left")
+    return known.withColumn("upto", F.col("below") + F.coalesce("here", F.lit(0)))
+
+
+def _block() -> Column:
+    return F.shiftright("at", _BLOCK)
 
 
 def with_heirs(ids: DataFrame, grown: DataFrame | None) -> DataFrame:

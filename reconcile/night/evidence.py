@@ -13,6 +13,8 @@ RECORD = ["address", "partition", "offset"]
 """Of an input record."""
 PLACE = [*RECORD, "part_number"]
 """Of an input record, or of a part that its value holds: what everything is joined by. 0 is the record itself."""
+_SORTED = ["offset", "partition", "address", "part_number"]
+"""The same; rows are compared by the first, and seldom by the others: an address is that of millions."""
 FIRST = "has_input and (nth is null or nth = 1)"
 """Of the evidence, each record and each part once."""
 ONCE = f"{FIRST} and part_number = 0"
@@ -23,7 +25,12 @@ _OF_OUTPUTS = ["nth", *(each for each in OUTPUTS.names if each not in PLACE)]
 
 
 def attribute(
-    inputs: DataFrame, forwards: DataFrame | None, outputs: DataFrame, forward_committed: DataFrame
+    inputs: DataFrame,
+    forwards: DataFrame | None,
+    outputs: DataFrame,
+    forward_committed: DataFrame,
+    *,
+    waited: bool = True,
 ) -> DataFrame:
     """:data:`reconcile.spark.schemas.EVIDENCE` of inputs, of what was forwarded of them, and of outputs.
 
@@ -32,16 +39,19 @@ def attribute(
         forwards: None = nothing was.
         outputs: Those that name an input. Several of one input are numbered by :data:`nth`, accepted ones first.
         forward_committed: address, lane, committed: what the home lanes have consumed of the forward topic.
+        waited: Whether inputs are among them that waited last night. Where none did, and nothing was forwarded, none waits tonight.
     """
     known = inputs.withColumn("has_input", F.lit(True))
     if forwards is not None:
         known = _forwarded(known, forwards)
-    order = Window.partitionBy(*PLACE).orderBy("fate", "out_partition", "out_offset")
+    order = Window.partitionBy(*_SORTED).orderBy("fate", "out_partition", "out_offset")
     numbered = _scattered(outputs).withColumn("nth", F.row_number().over(order))
-    both = known.join(numbered, on=PLACE, how="full_outer").withColumn(
+    both = known.join(numbered, on=_SORTED, how="full_outer").withColumn(
         "has_input", F.coalesce("has_input", F.lit(False))
     )
     both = both.withColumn("lane", F.coalesce("lane", F.when(F.col("has_input"), F.col("partition"))))
+    if forwards is None and not waited:
+        return both.withColumn("waiting", F.lit(False)).select(*_columns())
     both = both.join(F.broadcast(forward_committed), on=["address", "lane"], how="left")
     return _parted(both).select(*_columns())
 

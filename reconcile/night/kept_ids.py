@@ -40,7 +40,12 @@ def kept(files: Files) -> dict[int, list[str] | None]:
 
 def address_folder(night: Night, address: str) -> str:
     """Of the IDs that a night saw accepted at one address."""
-    return f"{ids_folder(night.date, night.number)}/{_ADDRESS}{address}"
+    return folder_of(night.date, night.number, address)
+
+
+def folder_of(date: str, number: int, address: str) -> str:
+    """Of the IDs that a night, by its date and number, sees accepted at one address."""
+    return f"{ids_folder(date, number)}/{_ADDRESS}{address}"
 
 
 def count(nights: Nights, base: Night | None) -> int:

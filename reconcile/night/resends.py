@@ -15,6 +15,7 @@ from collections.abc import Collection, Mapping, Sequence
 from pyspark.sql import Column, DataFrame, Window, WindowSpec
 from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
 
+from reconcile.night import places
 from reconcile.night.evidence import FIRST
 from reconcile.spark.bins import power_of_two
 from reconcile.spark.schemas import ACCEPTED, DIVERTED, RESENDS
@@ -40,29 +41,37 @@ def seen(evidence: DataFrame, detects: Collection[int], dropping: Collection[int
         evidence.where(F.expr(FIRST) & F.col("id").isNotNull() & among("address", detects))
         .where((whole == ACCEPTED) | (((whole == DIVERTED) | dropped) & ~by_hop))
         .select(
-            *_LANE, "offset", "part_number", "forward_offset", F.col("part_address").alias("id_address"), "id", "timestamp",
-            "out_address", "out_partition", "out_offset",
+            *_LANE, "partition", "offset", "part_number", "forward_offset", F.col("part_address").alias("id_address"), "id",
+            "timestamp", "out_address", "out_partition", "out_offset",
             F.coalesce(whole == ACCEPTED, F.lit(False)).alias("accepted"),
         )
     )  # fmt: skip
 
 
-def placed(seen: DataFrame, started: Column, forwarded: Sequence[Collection[int]]) -> DataFrame:
+def placed(
+    seen: DataFrame, started: Column, forwarded: Sequence[Collection[int]], blocks: DataFrame | None = None
+) -> DataFrame:
     """The rows, with ``earliest`` and ``latest``: the smallest and largest number of IDs that the lane had accepted before.
 
     Args:
-        seen: address, lane, offset, part_number, forward_offset, out_address, out_partition, out_offset, accepted, and more.
+        seen: address, lane, partition, offset, part_number, forward_offset, out_address, out_partition, out_offset, accepted, and
+            more. Without ``blocks`` all that each lane accepted; with them only of lanes that have two inputs.
         started: IDs that the lane had accepted when the night began.
         forwarded: Lanes of each address that have rows with a forward offset. All others are spared four sorts.
+        blocks: As :func:`reconcile.night.places.blocks` has them, of this night; None = rows are sorted.
     """
     if not any(forwarded):
-        return _in_line(seen, started)
+        return _in_line(seen, started, blocks)
     two = by_lane([dict.fromkeys(each, 1) for each in forwarded]) > 0
-    return _in_line(seen.where(~two), started).unionByName(_merged(seen.where(two), started))
+    return _in_line(seen.where(~two), started, blocks).unionByName(_merged(seen.where(two), started))
 
 
-def _in_line(seen: DataFrame, started: Column) -> DataFrame:
+def _in_line(seen: DataFrame, started: Column, blocks: DataFrame | None) -> DataFrame:
     """Of lanes with one input: its order is theirs."""
+    if blocks is not None:
+        counted = places.with_before(seen, blocks)
+        known = counted.withColumn("earliest", started + F.col("before")).drop("before")
+        return known.withColumn("latest", F.col("earliest"))
     line = Window.partitionBy(*_LANE).orderBy("offset", "part_number")
     before = F.sum(F.col("accepted").cast("bigint")).over(_before(line))
     placed = seen.withColumn("earliest", started + F.coalesce(before, F.lit(0)))

@@ -67,7 +67,7 @@ def is_envelope() -> Column:
 
 def has(name: str) -> Column:
     """Whether a record has a header of that name."""
-    return F.array_contains(F.col("headers")["key"], name)
+    return F.coalesce(F.array_contains(F.col("headers")["key"], name), F.lit(False))
 
 
 def last(headers: Column | str, name: str) -> Column:

@@ -31,7 +31,7 @@ def with_hops(records: DataFrame) -> DataFrame:
     :data:`MALFORMED`, and its own ID does not count.
     """
     # Few records came over a bridge.
-    over = has(wire.HEADER_HOP)
+    over = is_bridged()
     read = records.withColumn("ours", F.when(over, _ours())).withColumn("hop", F.when(over, _hop()))
     there = F.col("hop").isNotNull()
     ignored = last("ours", wire.HEADER_USER_IDS).isNotNull() | (F.col("hop.source") == MALFORMED)
@@ -43,6 +43,11 @@ def with_hops(records: DataFrame) -> DataFrame:
         F.coalesce(there & ignored, F.lit(False)).alias("ids_ignored"),
         F.when(there, _digest(F.slice(_named(wire.HEADER_HOPS), -1, 1))).alias("passed_digest"),
     )
+
+
+def is_bridged() -> Column:
+    """Whether a record came over a bridge."""
+    return has(wire.HEADER_HOP)
 
 
 def left_behind() -> Column:

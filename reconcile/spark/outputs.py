@@ -8,8 +8,8 @@ from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
 
 from reconcile.spark.envelopes import has
 from reconcile.spark.hops import left_behind
-from reconcile.spark.read import address_of, header, headers_digest, place, topic_of
-from reconcile.spark.schemas import ACCEPTED, DIVERTED, QUARANTINED
+from reconcile.spark.read import address_of, header, headers_digest, place_in, topic_of
+from reconcile.spark.schemas import ACCEPTED, DIVERTED, OUTPUTS, QUARANTINED
 from ringfence_kafka import wire
 
 _CREATE_TIME: Final = 0
@@ -56,38 +56,19 @@ def _outputs(
     sources: Mapping[str, Sequence[Source]],
 ) -> DataFrame:
     nothing = F.lit(None)
-    original: Column = nothing.cast("struct<partition:int,offset:bigint>")
-    named: Column = nothing.cast("string")
-    stand_in: Column = nothing.cast("bigint")
     # What is refused, or ignored, is so whole: whatever headers it had, it speaks for all parts.
-    part: Column = nothing.cast("struct<number:int,parts:int>")
-    passed: Column = nothing.cast("bigint")
+    part, named = nothing.cast("string"), nothing.cast("string")
+    stand_in, passed = nothing.cast("bigint"), nothing.cast("bigint")
     if fate == ACCEPTED:
-        part = _part()
+        part = header(wire.HEADER_PART).cast("string")
         passed = left_behind()
     if fate == DIVERTED:
         named = header(wire.HEADER_ORIGINAL).cast("string")
-        original = place(wire.HEADER_ORIGINAL, topic_of(input_topics))
     if fate == QUARANTINED:
         stand_in = F.get_json_object(F.col("value").cast("string"), "$.bytes").try_cast("bigint")
-    columns = records.withColumns(
-        {"source": place(wire.HEADER_SOURCE, topic_of(input_topics)), "named": original, "of": part}
-    )
-    elsewhere = [(topic, each) for topic, several in sources.items() for each in several]
-    address = address_of(numbers)
-    if elsewhere:
-        away = F.when(F.col("source").isNull(), _elsewhere(elsewhere))
-        columns = columns.withColumn("away", away)
-        columns = columns.withColumn("source", F.coalesce("source", "away.place"))
-        address = F.coalesce("away.address", address)
-    return columns.select(
-        address.alias("address"),
-        F.col("source.partition").alias("partition"),
-        F.col("source.offset").alias("offset"),
-        F.coalesce("of.number", F.lit(0)).alias("part_number"),
-        F.lit(fate).alias("fate"),
-        address_of(numbers).alias("out_address"),
-        F.col("of.parts").alias("out_parts"),
+    # At once: what follows would copy all that a record holds, and look for a header as often as it is looked at.
+    said = records.select(
+        "topic",
         F.when(F.col("timestampType") == _CREATE_TIME, F.unix_millis("timestamp")).alias("out_timestamp"),
         F.col("partition").alias("out_partition"),
         F.col("offset").alias("out_offset"),
@@ -97,15 +78,41 @@ def _outputs(
         stand_in.alias("out_value_bytes"),
         headers_digest().alias("out_headers_digest"),
         passed.alias("out_passed_digest"),
+        header(wire.HEADER_SOURCE).cast("string").alias("source_text"),
         named.alias("original"),
-        F.col("named.partition").alias("original_partition"),
-        F.col("named.offset").alias("original_offset"),
+        part.alias("part_text"),
     )
+    columns = said.withColumns(
+        {
+            "source": place_in(F.col("source_text"), topic_of(input_topics)),
+            "named": place_in(F.col("original"), topic_of(input_topics)),
+            "of": _part(F.col("part_text")),
+        }
+    )
+    elsewhere = [(topic, each) for topic, several in sources.items() for each in several]
+    address = address_of(numbers)
+    if elsewhere:
+        away = F.when(F.col("source").isNull(), _elsewhere(elsewhere))
+        columns = columns.withColumn("away", away)
+        columns = columns.withColumn("source", F.coalesce("source", "away.place"))
+        address = F.coalesce("away.address", address)
+    own: dict[str, Column] = {
+        "address": address,
+        "partition": F.col("source.partition"),
+        "offset": F.col("source.offset"),
+        "part_number": F.coalesce("of.number", F.lit(0)),
+        "fate": F.lit(fate),
+        "out_address": address_of(numbers),
+        "out_parts": F.col("of.parts"),
+        "original_partition": F.col("named.partition"),
+        "original_offset": F.col("named.offset"),
+    }
+    return columns.select(*(own.get(each, F.col(each)).alias(each) for each in OUTPUTS.names))
 
 
-def _part() -> Column:
+def _part(text: Column) -> Column:
     """Which part of how many an output says that it is; null = none."""
-    split = F.split(header(wire.HEADER_PART).cast("string"), "/")
+    split = F.split(text, "/")
     number, parts = (F.try_element_at(split, F.lit(each)).try_cast("int") for each in (1, 2))
     sound = (F.size(split) == 2) & (number > 0) & (parts > 0)  # noqa: PLR2004
     return F.when(sound, F.struct(number.alias("number"), parts.alias("parts")))
@@ -115,7 +122,7 @@ def _elsewhere(several: Sequence[tuple[str, Source]]) -> Column:
     """Address and place of the input that a part comes from, where it is one of another address."""
     rows = []
     for topic, each in several:
-        named = place(wire.HEADER_SOURCE, F.lit(each.topic))
+        named = place_in(F.col("source_text"), F.lit(each.topic))
         here = (F.col("topic") == topic) & F.col("of").isNotNull() & named.isNotNull()
         rows.append(F.when(here, F.struct(F.lit(each.number).alias("address"), named.alias("place"))))
     return F.coalesce(*rows)

@@ -55,7 +55,7 @@ class Targets(NamedTuple):
 
 
 def scan(spark: SparkSession, options: Mapping[str, str], ranges: Ranges) -> DataFrame:
-    """The committed records of these ranges; each must end at or below the last stable offset.
+    """The committed records of these ranges; each must end at or below the last stable offset. Null headers = there are none.
 
     It fails, rather than go on without, when retention deletes something meanwhile.
     """
@@ -70,7 +70,6 @@ def scan(spark: SparkSession, options: Mapping[str, str], ranges: Ranges) -> Dat
         .option("failOnDataLoss", "true")
         .option("minPartitions", str(max(1, records // RECORDS_A_TASK)))
         .load()
-        .withColumn("headers", F.coalesce("headers", F.array().cast(envelopes.HEADERS)))
     )
 
 
@@ -94,7 +93,7 @@ def inputs(
     others = {each.name: each for several in targets.values() for each in several.others}
     # Parts have what is said of their envelope's hop.
     rows = envelopes.opened(
-        hops.with_hops(records),
+        hops.with_hops(_read_once(records, dialect)),
         _mapped({topic: F.lit(each.name) for topic, each in targets.items()}),
         _mapped({topic: _names(each.others) for topic, each in targets.items()}),
     ).withColumn("address", address_of(numbers))
@@ -103,6 +102,11 @@ def inputs(
         of_part = of_part.when(F.col("part_address") == each.name, F.lit(each.number))
     rows = rows.withColumn("part_address", F.coalesce(of_part, F.col("address")))
     itself = F.col("parts").isNotNull() & (F.col("part_number") == 0)
+    said = {
+        "id": F.when(~F.col("ids_ignored"), _of_part(_id, dialect, others.values())),
+        "group": F.when(itself, F.col("key")).otherwise(_of_part(_group, dialect, others.values())),
+        **_digests(),
+    }
     return rows.select(
         "address",
         "partition",
@@ -111,17 +115,39 @@ def inputs(
         "parts",
         "part_address",
         F.unix_millis("timestamp").alias("timestamp"),
-        F.when(~F.col("ids_ignored"), _of_part(_id, dialect, others.values())).alias("id"),
-        F.when(itself, F.col("key")).otherwise(_of_part(_group, dialect, others.values())).alias("group"),
-        F.xxhash64("key").alias("key_digest"),
-        F.xxhash64("value").alias("value_digest"),
-        F.length("value").alias("value_bytes"),
-        headers_digest().alias("headers_digest"),
+        *(
+            F.when(F.col("special"), each).otherwise(F.col("plain")[name]).alias(name)
+            for name, each in said.items()
+        ),
         "hop_source",
         "hop_offset",
         "hop_confirmed",
         "passed_digest",
     )
+
+
+def _read_once(records: DataFrame, dialect: Dialect) -> DataFrame:
+    """What plain records say, read at once, in ``plain``. Key, value and headers stay only with envelopes and what came over bridges.
+
+    Most records are plain, and what follows would copy all that they hold several times.
+    """
+    special = envelopes.is_envelope() | hops.is_bridged()
+    said = {"id": _id(dialect), "group": _group(dialect), **_digests()}
+    return records.select(
+        "topic", "partition", "offset", "timestamp", special.alias("special"),
+        F.struct(*(F.when(~special, each).alias(name) for name, each in said.items())).alias("plain"),
+        *(F.when(special, F.col(name)).alias(name) for name in ("key", "value", "headers")),
+    )  # fmt: skip
+
+
+def _digests() -> dict[str, Column]:
+    """By which outputs are compared with their input."""
+    return {
+        "key_digest": F.xxhash64("key"),
+        "value_digest": F.xxhash64("value"),
+        "value_bytes": F.length("value"),
+        "headers_digest": headers_digest(),
+    }
 
 
 def _names(others: Sequence[Target]) -> Column:
@@ -174,7 +200,10 @@ def headers_of(records: DataFrame) -> DataFrame:
 
 def forwards(records: DataFrame, input_topics: Mapping[str, str], numbers: Mapping[str, int]) -> DataFrame:
     """:data:`reconcile.spark.schemas.FORWARDS`; ``input_topics``: forward topic → input topic."""
-    named = records.withColumn("source", place(wire.HEADER_SOURCE, topic_of(input_topics)))
+    said = records.select(
+        "topic", "partition", "offset", header(wire.HEADER_SOURCE).cast("string").alias("text")
+    )
+    named = said.withColumn("source", place_in(F.col("text"), topic_of(input_topics)))
     return named.where("source is not null").select(
         address_of(numbers).alias("address"),
         "source.partition",
@@ -250,7 +279,9 @@ def headers_digest() -> Column:
             F.when(counts, each["value"].isNull()),
             F.when(counts, each["value"]),
         ]
-    return F.when(F.size("headers") <= HEADERS_FEW, F.xxhash64(*told)).otherwise(of_many)
+    return F.when(F.coalesce(F.size("headers"), F.lit(0)) <= HEADERS_FEW, F.xxhash64(*told)).otherwise(
+        of_many
+    )
 
 
 def _is_users(header: Column) -> Column:
@@ -259,7 +290,11 @@ def _is_users(header: Column) -> Column:
 
 def place(name: str, topic: Column) -> Column:
     """The place of an input record that a header names; null where it is no place of that topic."""
-    text = header(name).cast("string")
+    return place_in(header(name).cast("string"), topic)
+
+
+def place_in(text: Column, topic: Column) -> Column:
+    """As :func:`place`, of what the header says. It is looked at several times: a column spares looking for the header as often."""
     begins = F.concat(topic, F.lit("/"))
     rest = F.substr(text, F.length(begins) + 1)
     texts = (F.substring_index(rest, "/", 1), F.substring_index(rest, "/", -1))

@@ -50,6 +50,11 @@ _PLANNING: Final = {
 MANY: Final = 3_000_000
 """Where a run may read fewer, Java's second compiler takes longer than it saves: of two million it took 38 CPU seconds and saved 23."""
 _SOON: Final = "-XX:TieredStopAtLevel=1"
+_LATER: Final = (
+    "-XX:Tier4InvocationThreshold=50000 -XX:Tier4MinInvocationThreshold=6000"
+    " -XX:Tier4CompileThreshold=150000 -XX:Tier4BackEdgeThreshold=400000"
+)
+"""Ten times what Java has: the second compiler takes what runs for minutes, and not what each of many plans runs for a second."""
 TASKS_MIN: Final = 2
 TASKS_MAX: Final = 2_000
 _SETTING: Final = re.compile(r"(spark\.[^\s=:]+)\s*[=:]?\s*(.*)")
@@ -235,7 +240,7 @@ def configured(
             ours["spark.driver.memory"] = DRIVER_MEMORY
             options = [
                 quick.options if quick else "",
-                _SOON if records < MANY else "",
+                _SOON if records < MANY else _LATER,
                 "-XX:+UseSerialGC" if records < FEW else "-XX:+UseParallelGC",
             ]
             ours["spark.driver.extraJavaOptions"] = " ".join(filter(None, options))

@@ -6,6 +6,7 @@ from tests.mutants.mutant import Mutant, Patch
 
 _HEADERS: Final = "tests/reconcile/test_headers.py"
 _RESENDS: Final = "tests/reconcile/test_resends.py::test_only_what_repeats_is_compared"
+_PLACES: Final = "tests/reconcile/test_places.py"
 _QUICK: Final = "tests/unit/test_quick_start.py"
 
 MUTANTS: Final = (
@@ -62,5 +63,65 @@ MUTANTS: Final = (
         "After Java was upgraded no run starts quickly any more, and the archive is never made again.",
         (Patch("reconcile/spark/quick_start.py", "looked_at = [self._java.resolve(), ", "looked_at = ["),),
         f"{_QUICK}::test_an_archive_is_of_its_jars_and_of_its_java",
+    ),
+    Mutant(
+        "night-place-counts-the-record-itself",
+        "What is accepted counts among what came before it: each resend is one further from its original than it is.",
+        (Patch("reconcile/night/places.py", "~shiftleft(-1L,", "~shiftleft(-2L,"),),
+        f"{_PLACES}::test_places_are_those_of_sorted_rows",
+    ),
+    Mutant(
+        "night-place-of-what-was-judged-elsewhere",
+        "What another lane judged counts where it stood: positions are too large, and a ring is called larger than it was.",
+        (
+            Patch(
+                "reconcile/night/places.py",
+                'F.expr(ONCE) & F.col("forward_offset").isNull()',
+                "F.expr(ONCE)",
+            ),
+        ),
+        f"{_PLACES}::test_what_was_judged_elsewhere_has_no_place_here",
+    ),
+    Mutant(
+        "night-order-passed-over-where-a-record-came-early",
+        "A stretch that begins within the one before counts as behind it: a group out of order is never named.",
+        (
+            Patch(
+                "reconcile/anomalies/order.py",
+                'F.col("former") >= F.col("first")',
+                'F.col("former") > F.col("last")',
+            ),
+        ),
+        f"{_PLACES}::test_no_broken_order_is_passed_over",
+    ),
+    Mutant(
+        "night-group-in-two-partitions-passed-over",
+        "Each output partition is in order by itself, and nobody looks whether a group is in two.",
+        (
+            Patch(
+                "reconcile/anomalies/order.py",
+                'F.min("out_partition") != F.max("out_partition")',
+                'F.min("out_partition") > F.max("out_partition")',
+            ),
+        ),
+        f"{_PLACES}::test_no_broken_order_is_passed_over",
+    ),
+    Mutant(
+        "night-end-counted-with-all-of-its-block",
+        "All that was accepted in the block counts as accepted before: a ring seems to have forgotten what it knew.",
+        (Patch("reconcile/anomalies/originals.py", '.where(F.col("of") <= F.col("at"))', '.where("true")'),),
+        "tests/reconcile/test_originals.py::test_what_the_ring_had_forgotten_is_no_original",
+    ),
+    Mutant(
+        "night-plain-records-keep-no-group",
+        "The group of plain records is read where their key is gone: order within groups is looked at for none.",
+        (
+            Patch(
+                "reconcile/spark/read.py",
+                'said = {"id": _id(dialect), "group": _group(dialect), **_digests()}',
+                'said = {"id": _id(dialect), "group": F.lit(None).cast("binary"), **_digests()}',
+            ),
+        ),
+        f"{_HEADERS}::test_plain_records_are_read_as_others_are",
     ),
 )

@@ -95,7 +95,7 @@ MUTANTS: Final = (
         (
             Patch(
                 "reconcile/night/judge.py",
-                'self._write(self.frames.named(hops.kept_on(followed, most)), "hops")',
+                'self.desk.write(self.desk.frames.named(hops.kept_on(followed, most)), "hops")',
                 "hops.kept_on(followed, most)",
             ),
         ),

@@ -101,6 +101,21 @@ def test_what_a_home_lane_judged_after_the_cut_waits_with_its_output(spark: Spar
     assert later.where("key_changed or value_changed or headers_changed").select("fate").collect() == []
 
 
+def test_where_none_can_wait_nothing_is_told_apart(spark: SparkSession) -> None:
+    """Nothing was forwarded, nothing waited: what is found without looking is what is found."""
+    inputs = _frame(spark, _WAYS, [{"partition": each % 2, "offset": each, "id": b"x"} for each in range(4)])
+    outputs = _frame(
+        spark, OUTPUTS,
+        [{"partition": each % 2, "offset": each, "fate": ACCEPTED, "out_offset": each} for each in (0, 0, 3, 9)] + [{"fate": ACCEPTED}],
+    )  # fmt: skip
+    committed = _frame(spark, FORWARD_COMMITTED, [{"lane": each, "committed": 0} for each in (0, 1)])
+    looked, not_looked = (
+        ev.attribute(inputs, None, outputs, committed, waited=each) for each in (True, False)
+    )
+
+    assert _rows(looked, *looked.columns) == _rows(not_looked, *looked.columns)
+
+
 def test_stand_in_for_no_value(spark: SparkSession) -> None:
     """A null value that went to quarantine because of its headers has no bytes; a value that is not as large is another one."""
     evidence = ev.attribute(

@@ -1,5 +1,7 @@
 """What is read of headers: the functions of arrays that are compiled find what a look at one header after the other finds."""
 
+import datetime as dt
+import itertools
 import random
 
 import pytest
@@ -7,7 +9,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
 
 from reconcile.spark import envelopes, hops
-from reconcile.spark.read import HEADERS_FEW, headers_digest, place
+from reconcile.spark.read import HEADERS_FEW, Dialect, Targets, headers_digest, inputs, place
 from ringfence_kafka import wire
 
 pytestmark = pytest.mark.timeout(300)
@@ -47,6 +49,66 @@ def test_the_digest_is_that_of_the_list(spark: SparkSession) -> None:
 
     assert [row["found"] for row in rows] == [row["plain"] for row in rows]
     assert len({row["found"] for row in rows}) == len(own)
+
+
+def test_no_headers_are_null(spark: SparkSession) -> None:
+    """As Spark's source has them: nothing stands there, and the digest is that of an empty list."""
+    rows = spark.createDataFrame([(0, None), (1, [])], f"number int, headers {envelopes.HEADERS}")
+    found = rows.select(
+        headers_digest().alias("digest"), envelopes.has("a").alias("there"), envelopes.last("headers", "a").alias("it"),
+        place(wire.HEADER_SOURCE, F.lit("in")).alias("place"), hops.left_behind().alias("left"),
+    ).collect()  # fmt: skip
+
+    assert found[0] == found[1]
+    assert (found[0]["there"], found[0]["it"], found[0]["place"], found[0]["left"]) == (
+        False,
+        None,
+        None,
+        None,
+    )
+
+
+RECORD = f"key binary, value binary, topic string, partition int, offset bigint, timestamp timestamp, headers {envelopes.HEADERS}"
+
+
+def test_plain_records_are_read_as_others_are(spark: SparkSession) -> None:
+    """Beside an envelope that cannot be read, which takes the other way with the same key, value and ID, whatever is null."""
+    dialect, at = Dialect(("id", "other"), "header", "", ""), dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
+    texts: tuple[bytes | None, ...] = (None, b"", b"v")
+    several: list[list[Header] | None] = [None, [], [("id", None)], [("other", b"1"), ("x", b"2")]]
+    kinds = list(itertools.product(texts, texts, several))
+    rows = [
+        (
+            key,
+            value,
+            "in",
+            way,
+            number,
+            at,
+            [*(headers or ()), *([(wire.HEADER_TRANSACTION, b"?")] * way)] or headers,
+        )
+        for number, (key, value, headers) in enumerate(kinds)
+        for way in (0, 1)
+    ]
+    found = inputs(spark.createDataFrame(rows, RECORD), dialect, {"in": 0}, {"in": Targets("in")})
+    columns = [
+        "id",
+        "group",
+        "key_digest",
+        "value_digest",
+        "value_bytes",
+        "headers_digest",
+        "part_address",
+        "hop_source",
+    ]
+    plain, envelope = (
+        found.where(F.col("partition") == way).orderBy("offset").select(*columns).collect() for way in (0, 1)
+    )
+
+    assert len(plain) == len(kinds)
+    assert plain == envelope
+    assert {row["id"] and bytes(row["id"]) for row in plain} == {None, b"1"}
+    assert [row["group"] for row in plain] == [key for key, _, _ in kinds]
 
 
 def test_the_last_of_a_name(spark: SparkSession) -> None:

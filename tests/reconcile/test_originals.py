@@ -140,4 +140,4 @@ def _orphans(
 ) -> DataFrame:
     ids = originals.with_heirs(ids, grown)
     found = originals.without_original(candidates, ids, rules, events, 1)
-    return originals.orphans(found, ids, events, 1).select(*EVIDENCE.names)
+    return originals.orphans(found, ids, ids, events, 1).select(*EVIDENCE.names)

@@ -9,7 +9,10 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from app.embedded.broker import EmbeddedBroker
+from reconcile.anomalies import order
+from reconcile.night import judge
 from reconcile.page.figures import Figures
+from reconcile.spark.session import FEW
 from tests.support.judged import judged_night
 from tests.support.planted import World, anomalies
 
@@ -193,15 +196,25 @@ PLANTED: dict[str, tuple[Planted, dict[str, Any], dict[str, int]]] = {
 }
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="module", params=(FEW, 0), ids=("few", "as-of-many"))
 def judged(
-    broker: EmbeddedBroker, spark: SparkSession, tmp_path_factory: pytest.TempPathFactory
+    request: pytest.FixtureRequest,
+    broker: EmbeddedBroker,
+    spark: SparkSession,
+    tmp_path_factory: pytest.TempPathFactory,
 ) -> tuple[World, dict[str, Any], DataFrame]:
-    """One night of all of them: an address each."""
-    folder = tmp_path_factory.mktemp("planted")
-    world = World(broker.bootstrap_servers, folder, {name: keys for name, (_, keys, _) in PLANTED.items()})
-    for name, (plant, _, _) in PLANTED.items():
-        plant(world, name)
+    """One night of all of them, an address each; once in the way of nights with many records."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(judge, "FEW", request.param)
+        return _judged(broker, spark, tmp_path_factory.mktemp("planted"), list(PLANTED))
+
+
+def _judged(
+    broker: EmbeddedBroker, spark: SparkSession, folder: Path, names: list[str]
+) -> tuple[World, dict[str, Any], DataFrame]:
+    world = World(broker.bootstrap_servers, folder, {name: PLANTED[name][1] for name in names})
+    for name in names:
+        PLANTED[name][0](world, name)
     world.commit()
     document, found = judged_night(spark, world.settings, folder / "out")
     return world, document, found
@@ -213,6 +226,40 @@ def test_planted(judged: tuple[World, dict[str, Any], DataFrame], name: str) -> 
     world, document, _ = judged
 
     assert anomalies(document, world)[name] == PLANTED[name][2]
+
+
+@pytest.mark.parametrize("reordered", [True, False])
+def test_nothing_is_forwarded(
+    broker: EmbeddedBroker,
+    spark: SparkSession,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    reordered: bool,
+) -> None:
+    """Of many records order is looked at by partitions first: what is out of order there is found, and nothing else is missed."""
+    monkeypatch.setattr(judge, "FEW", 0)
+    asked: list[bool] = []
+    looked_for = order.looked_for
+
+    def noted(evidence: DataFrame, blocks: DataFrame) -> bool:
+        asked.append(looked_for(evidence, blocks))
+        return asked[-1]
+
+    monkeypatch.setattr(order, "looked_for", noted)
+    names = [
+        "lost",
+        "lost-without-id",
+        "doubled",
+        "forgotten",
+        "overrun",
+        *(["reordered"] if reordered else []),
+    ]
+    world, document, _ = _judged(broker, spark, tmp_path, names)
+    found = anomalies(document, world)
+
+    assert {name: found[name] for name in names} == {name: PLANTED[name][2] for name in names}
+    assert asked == [reordered]
 
 
 def test_rings(judged: tuple[World, dict[str, Any], DataFrame]) -> None:

@@ -44,7 +44,7 @@ def _orphans(evidence: DataFrame, ids: DataFrame, frames: Frames) -> DataFrame:
     candidates = evidence.where(f"{ev.FIRST} and id is not null and (whole is null or whole = {DIVERTED})")
     ids = originals.with_heirs(ids, None)
     found = originals.without_original(candidates, ids, frames.rules(), None, 1)
-    return originals.of_units(originals.orphans(found, ids, None, 1).select(*evidence.columns))
+    return originals.of_units(originals.orphans(found, ids, ids, None, 1).select(*evidence.columns))
 
 
 def test_torn(frames: Frames) -> None:

@@ -157,7 +157,16 @@ def test_what_spark_is_told(ivy: Path, tmp_path: Path) -> None:
     [
         (2, {"-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"}),
         (2_000_000, {"-XX:TieredStopAtLevel=1", "-XX:+UseParallelGC"}),
-        (20_000_000, {"-XX:+UseParallelGC"}),
+        (
+            20_000_000,
+            {
+                "-XX:Tier4InvocationThreshold=50000",
+                "-XX:Tier4MinInvocationThreshold=6000",
+                "-XX:Tier4CompileThreshold=150000",
+                "-XX:Tier4BackEdgeThreshold=400000",
+                "-XX:+UseParallelGC",
+            },
+        ),
     ],
 )
 def test_java_is_set_up_for_what_is_read(tmp_path: Path, records: int, expected: set[str]) -> None:

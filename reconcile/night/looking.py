@@ -1,0 +1,125 @@
+"""Looks for anomalies in the evidence: which of them have something to look at, and what each is given."""
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
+
+from reconcile.anomalies import bridged, fates, lost, order, originals, repeated, torn
+from reconcile.anomalies.name import Anomaly, rows
+from reconcile.night import suspects
+from reconcile.night.counting import Judgement
+from reconcile.night.desk import Desk
+from reconcile.night.nights import Night
+from reconcile.spark.read import concatenated
+from reconcile.spark.schemas import EVIDENCE
+
+
+def orphans(
+    desk: Desk,
+    evidence: DataFrame,
+    those: DataFrame,
+    ids: DataFrame,
+    rules: DataFrame,
+    events: DataFrame | None,
+    grown: DataFrame | None,
+    found: Judgement,
+) -> DataFrame:
+    """What is not accepted, and a duplicate of nothing; ``those``: of the IDs those that are there several times."""
+    if not found.suspects[suspects.REPEATING]:
+        return evidence.where(F.lit(False))
+    candidates = evidence.where(originals.REPEATING)
+    heirs = originals.with_heirs(those, grown)
+    alone = desk.scratch(
+        "without_original", originals.without_original(candidates, heirs, rules, events, desk.number)
+    )
+    if alone.isEmpty():
+        return alone.select(*EVIDENCE.names)
+    orphans = originals.orphans(alone, heirs, ids, events, desk.number).select(*EVIDENCE.names)
+    return desk.scratch("orphans", originals.of_units(orphans))
+
+
+def anomalies(
+    desk: Desk,
+    evidence: DataFrame,
+    ids: DataFrame,
+    orphans: DataFrame,
+    several: DataFrame | None,
+    events: DataFrame | None,
+    rules: DataFrame,
+    chain: list[Night],
+    found: Judgement,
+    again: DataFrame | None,
+    promised: Column,
+    blocks: DataFrame | None,
+) -> list[DataFrame]:
+    """:data:`reconcile.spark.schemas.ANOMALIES`, in a few frames: what has nothing to look at is left out.
+
+    Args:
+        desk: Of the night.
+        evidence: As :func:`reconcile.night.matching.matched` has it.
+        ids: :data:`reconcile.spark.schemas.IDS` of this night and those before.
+        orphans: As :func:`orphans` has them.
+        several: Those of IDs that were accepted several times; None = there are none.
+        events: :data:`reconcile.spark.schemas.EVENTS`; None = there are none.
+        rules: :data:`reconcile.spark.schemas.RULES`.
+        chain: Nights that this one goes on from, the latest first.
+        found: What was counted.
+        again: As :func:`again` has it.
+        promised: The ring's size, of an address and a lane.
+        blocks: :func:`reconcile.night.places.blocks`; None = there are none.
+    """
+    spans = desk.frames.spans()
+    there = found.suspects
+    looked_at = [rows(desk.frames.gaps(), Anomaly.GAP, F.col("text"))]
+    if there[suspects.SECOND]:
+        looked_at.append(fates.doubled(evidence))
+    if there[suspects.STRAY]:
+        looked_at.append(fates.doubled_later(evidence, spans))
+        looked_at.append(fates.phantom(evidence, spans))
+        looked_at.append(fates.beyond_memory(evidence, spans))
+    if there[suspects.CHANGED]:
+        looked_at.append(fates.corrupted(evidence))
+    if there[suspects.UNREAD]:
+        looked_at.append(bridged.unread(evidence))
+    transactions = found.total("parts") > 0
+    if transactions:
+        topics = [each.accepted_topic for each in desk.frames.addresses]
+        looked_at.append(torn.torn(evidence, rules, topics))
+    verdicts = []
+    if there[suspects.UNMATCHED]:
+        verdicts.append(lost.lost(lost.unmatched(evidence), orphans, rules))
+    if there[suspects.SAID_TO_REPEAT] or there[suspects.REPEATING]:
+        verdicts.append(lost.wrong_verdict(orphans, evidence, rules))
+    frames = [concatenated(each) for each in (looked_at, verdicts) if each]
+    frames += _reordered(evidence, found, blocks)
+    base = chain[0] if chain else None
+    if desk.frames.carries(base):
+        left = desk.frames.left(base)
+        last = desk.frames.ids([night for night in chain if night.number in left])
+        frames.append(order.reordered_across(evidence, last, spans, desk.frames.accepted_spans()))
+    if several is not None:
+        pairs = repeated.pairs(several, desk.number)
+        ranked = repeated.ranks(ids, pairs.select("address", "lane").distinct())
+        between = repeated.between(pairs, ranked)
+        judged = repeated.promised(between, events, rules, promised)
+        inputs = [each.input_topic for each in desk.frames.addresses]
+        by_id = [repeated.remembered(judged), repeated.cross_lane(several, desk.number, rules, inputs)]
+        frames += by_id if again is None else [bridged.others(each, again) for each in by_id]
+    return frames if again is None else [again, *frames]
+
+
+def _reordered(evidence: DataFrame, found: Judgement, blocks: DataFrame | None) -> list[DataFrame]:
+    """What is out of order; nothing where a look at whole partitions shows that they are in order."""
+    if blocks is not None and not found.total("forwarded") and not order.looked_for(evidence, blocks):
+        return []
+    return [order.reordered(evidence, transactions=found.total("parts") > 0)]
+
+
+def again(desk: Desk, followed: DataFrame | None, promised: Column) -> DataFrame | None:
+    """What is wrong with hops that were accepted again; None = nothing."""
+    if followed is None:
+        return None
+    again = desk.scratch("hops_again", bridged.again(followed, promised))
+    if again.isEmpty():
+        return None
+    found = [bridged.forgotten(again, followed), bridged.apart(again, followed)]
+    return desk.scratch("hops_found", concatenated(found))
