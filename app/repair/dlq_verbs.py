@@ -30,14 +30,15 @@ def list_(settings: Settings, name: str, selection: Selection, *, all_: bool, as
         BrokerUnavailableError: nobody answers.
     """
     address = settings.configured(name)
+    wanted = Wanted(selection, _group_of, settled_too=all_)
 
     async def read() -> tuple[list[tuple[Refused, bool]], set[Place]]:
         async with verbs.opened(settings.kafka, settings.app.id, wire.dead_letter_topic(name)) as opened:
-            rows = await verbs.listed(opened, Wanted(selection, _group_of, settled_too=all_))
+            rows = await verbs.listed(opened, wanted)
             return rows, await _waiting(settings, address, rows)
 
     rows, waits = asyncio.run(read())
-    return verbs.show_rows(wire.dead_letter_topic(name), rows, _group_of, as_json=as_json, waits=waits)
+    return verbs.show_rows(wire.dead_letter_topic(name), rows, wanted, WHAT, as_json=as_json, waits=waits)
 
 
 def show(settings: Settings, name: str, at: tuple[int, int], *, as_json: bool) -> int:
@@ -127,7 +128,7 @@ async def _redrive(
         finally:
             await holders.close()
     said = "would be done again" if dry_run else "to be done again"
-    return run.result.tell(wanted.selection, WHAT, said)
+    return run.result.tell(wanted, WHAT, said)
 
 
 def drop(settings: Settings, name: str, selection: Selection, *, dry_run: bool, yes: bool) -> int:
@@ -154,7 +155,7 @@ def drop(settings: Settings, name: str, selection: Selection, *, dry_run: bool, 
             finally:
                 await holders.close()
 
-    return asyncio.run(run()).tell(selection, WHAT, "would be dropped" if dry_run else "dropped")
+    return asyncio.run(run()).tell(wanted, WHAT, "would be dropped" if dry_run else "dropped")
 
 
 async def _require_accepted(opened: verbs.Opened, address: AddressSettings) -> None:

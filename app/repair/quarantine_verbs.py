@@ -28,13 +28,14 @@ def list_(
         BrokerUnavailableError: nobody answers.
     """
     quarantine = find(settings, name, bridge=bridge)
+    wanted = Wanted(selection, _group_of(quarantine), settled_too=all_)
 
     async def read() -> list[tuple[Refused, bool]]:
         async with verbs.opened(quarantine.kafka, settings.app.id, quarantine.topic) as opened:
-            return await verbs.listed(opened, Wanted(selection, _group_of(quarantine), settled_too=all_))
+            return await verbs.listed(opened, wanted)
 
     rows = asyncio.run(read())
-    return verbs.show_rows(quarantine.topic, rows, _group_of(quarantine), as_json=as_json)
+    return verbs.show_rows(quarantine.topic, rows, wanted, WHAT, as_json=as_json)
 
 
 def show(settings: Settings, name: str, at: tuple[int, int], *, bridge: bool, as_json: bool) -> int:
@@ -105,7 +106,7 @@ async def _redrive(
         act = Act(run.try_out) if dry_run else Act(run.act, writes=True)
         await scan(opened.topic, opened.partitions, wanted, act)
     said = "would be redriven" if dry_run else "redriven"
-    return run.result.tell(wanted.selection, WHAT, f"{said} to {quarantine.target_topic}")
+    return run.result.tell(wanted, WHAT, f"{said} to {quarantine.target_topic}")
 
 
 def drop(
@@ -120,7 +121,7 @@ def drop(
         async with verbs.opened(quarantine.kafka, settings.app.id, quarantine.topic, writes=writes) as opened:
             return await verbs.drop(opened, wanted, dry_run=dry_run, yes=yes, what=WHAT)
 
-    return asyncio.run(run()).tell(selection, WHAT, "would be dropped" if dry_run else "dropped")
+    return asyncio.run(run()).tell(wanted, WHAT, "would be dropped" if dry_run else "dropped")
 
 
 def _group_of(quarantine: Quarantine) -> Any:

@@ -7,10 +7,21 @@ import click
 
 from app.repair import showing
 from app.repair.refused import Refused
-from app.repair.selection import Selection
+from app.repair.scanning import Wanted
 
 NOTHING: Final = 1
 """Exit code: nothing was found."""
+
+
+def none_open(what: str, wanted: Wanted) -> str:
+    """That none is, of those that are meant; and what is open beside them, or how one sees that a record is settled."""
+    if wanted.selection.everything:
+        return f"there are no open {what}"
+    if wanted.selection.at:
+        places = ", ".join(f"{number}/{offset}" for number, offset in sorted(wanted.selection.at))
+        return f"{places}: no open {what} that are meant; `list --all` shows what is settled"
+    beside = f"; {wanted.passed}" if wanted.passed.count else ""
+    return f"there are no open {what} that are meant{beside}"
 
 
 @dataclass(slots=True)
@@ -25,11 +36,11 @@ class Result:
         """It is not done. Its value is not kept: there may be many, and large."""
         self.left.append((replace(refused, value=None), reason))
 
-    def tell(self, selection: Selection, what: str, said: str) -> int:
+    def tell(self, wanted: Wanted, what: str, said: str) -> int:
         """Print how it ends.
 
         Args:
-            selection: Of what was meant.
+            wanted: What was meant, and what else was open.
             what: Is meant, in one word or two.
             said: What became of those that are done.
 
@@ -37,8 +48,7 @@ class Result:
             The exit code: 0 all that was meant is done; 1 there is none, or some was left.
         """
         if not self.done and not self.left:
-            meant = "" if selection.everything else " that are meant"
-            click.echo(f"nothing to do  there are no open {what}{meant}")
+            click.echo(f"nothing to do  {none_open(what, wanted)}")
             return NOTHING
         showing.print_left(self.left, showing.say)
         click.echo(f"{self.done} {said}, {len(self.left)} left")

@@ -3,15 +3,17 @@
 import contextlib
 import time
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from app.repair.refused import Refused, read
-from app.repair.selection import Selection
+from app.repair.selection import Passed, Selection
 from app.repair.settled import SettledPartition, SettledTopic
 from ringfence_kafka import log_reader
 
 
-class Wanted(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Wanted:
     """What a verb is about."""
 
     selection: Selection
@@ -20,6 +22,16 @@ class Wanted(NamedTuple):
     settled_too: bool = False
     limit: int | None = None
     """So many records, and no more."""
+    passed: Passed = field(default_factory=Passed)
+    """What else was open where it was looked."""
+
+    def takes(self, refused: Refused, record: Any, now_ms: float, *, is_open: bool) -> bool:
+        """Whether this one is meant; an open one that is not is counted."""
+        if self.selection.takes(refused, self.group_of(record), now_ms):
+            return True
+        if is_open:
+            self.passed.add(refused)
+        return False
 
 
 class Act(NamedTuple):
@@ -78,7 +90,7 @@ async def _one(
             if not is_open and not wanted.settled_too:
                 continue
             refused = read(topic.topic, each)
-            if wanted.selection.takes(refused, wanted.group_of(each), now_ms):
+            if wanted.takes(refused, each, now_ms, is_open=is_open):
                 found.append(refused)
                 left = None if left is None else left - 1
         if found:

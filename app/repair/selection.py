@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from app.repair.refused import Refused
@@ -10,6 +10,7 @@ from ringfence_kafka.errors import ConfigurationError
 
 _UNITS: Final = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
 _SPAN: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?)([smhd])")
+_SHOWN_MAX: Final = 5
 _AT: Final = re.compile(r"([0-9]{1,9})/([0-9]{1,18})")
 
 
@@ -49,6 +50,26 @@ class Selection:
     def everything(self) -> bool:
         """Whether nothing was given."""
         return self == Selection()
+
+
+@dataclass(slots=True)
+class Passed:
+    """Open records that were read and are not meant: who mistypes a name learns it from them."""
+
+    count: int = 0
+    consumer_groups: set[str] = field(default_factory=set)
+    """Whose dead letters they are."""
+
+    def add(self, refused: Refused) -> None:
+        """One more."""
+        self.count += 1
+        if refused.consumer_group:
+            self.consumer_groups.add(refused.consumer_group)
+
+    def __str__(self) -> str:
+        groups = sorted(self.consumer_groups)
+        shown = ", ".join(groups[:_SHOWN_MAX]) + (", …" if len(groups) > _SHOWN_MAX else "")
+        return f"{self.count} others are open" + (f" (consumer groups: {shown})" if groups else "")
 
 
 def span(text: str) -> float:

@@ -12,7 +12,7 @@ from app.asking import confirmed
 from app.repair import showing
 from app.repair.pace import CHUNK_MAX
 from app.repair.refused import Place, Refused
-from app.repair.result import NOTHING, Result
+from app.repair.result import NOTHING, Result, none_open
 from app.repair.scanning import Act, Wanted, scan
 from app.repair.settled import SettledPartition, SettledTopic
 from ringfence_kafka import wire
@@ -69,13 +69,14 @@ async def listed(found: Opened, wanted: Wanted, *, whole: bool = False) -> list[
 def show_rows(
     topic: str,
     rows: Sequence[tuple[Refused, bool]],
-    group_of: Any,
+    wanted: Wanted,
+    what: str,
     *,
     as_json: bool,
     waits: Collection[Place] = (),
 ) -> int:
     """Print them; ``waits``: those behind which their groups wait. Returns 0: to have none is well."""
-    told = [showing.Row(each, group_of(each), done, each.place in waits) for each, done in rows]
+    told = [showing.Row(each, wanted.group_of(each), done, each.place in waits) for each, done in rows]
     if as_json:
         showing.dump(
             [
@@ -84,7 +85,12 @@ def show_rows(
             ]
         )
     elif not told:
-        click.echo(f"nothing  {topic} has no open record, or none that is meant")
+        none = (
+            f"{topic} has no record of them"
+            if wanted.settled_too and wanted.selection.everything
+            else none_open(what, wanted)
+        )
+        click.echo(f"nothing  {none}")
     else:
         showing.print_rows(topic, told)
     return 0

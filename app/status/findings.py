@@ -59,7 +59,10 @@ def _worker(worker: Worker) -> Iterator[Finding]:
     if worker.ready is None and worker.lanes:
         at = f"at {worker.web}" if worker.web else "and has no web server (app.web_port = 0)"
         what = f"it does not answer {at}, so how its lanes do is not known here"
-        do = f"ask on {worker.host}, or give it an app.web_host that this machine reaches"
+        do = (
+            "if it died its lanes go to others within app.session_timeout: look again; else ask "
+            f"on {worker.host}, or give it an app.web_host that this machine reaches"
+        )
         yield Finding(where, what, do, "", stands=False)
     for fault in worker.faults:
         yield Finding(where, fault, "", _CHECK, stands=True)

@@ -47,7 +47,7 @@ def access_faults(access: Access, secrets: Mapping[str, str]) -> Iterator[str]:
             yield f"{key} = {given[key]!r}: no such file: name a PEM file"
     for key in _VARIABLES:
         if key in given and not os.environ.get(given[key]):
-            yield f"{_shown(key, given)}: that variable is not set: export it"
+            yield f"{_shown(key, given)}: {NOT_SET}"
 
 
 def _without_effect(access: Access, given: Mapping[str, str], protocol: str) -> Iterator[str]:
@@ -97,6 +97,12 @@ def _told(key: str, secrets: Mapping[str, str]) -> bool:
 def _shown(key: str, given: Mapping[str, str]) -> str:
     """A key and its value for an error."""
     return f"{key} = {variable(given[key]) if key in _VARIABLES else repr(given[key])}"
+
+
+NOT_SET: Final = (
+    "that variable is not set: export it, or with systemd write NAME=value into the unit's EnvironmentFile"
+)
+"""Of a variable that holds a secret. systemd leaves out lines with `export`."""
 
 
 def variable(name: str) -> str:

@@ -23,7 +23,7 @@ from pydantic import (
 
 from ringfence_kafka import wire
 from ringfence_kafka.config import patterns
-from ringfence_kafka.config.access_faults import variable
+from ringfence_kafka.config.access_faults import NOT_SET, variable
 from ringfence_kafka.config.addresses import AddressDefaults, AddressSettings
 from ringfence_kafka.config.bridge_faults import Addressed, bridge_faults
 from ringfence_kafka.config.bridges import BridgeSettings, ConnectionSettings
@@ -103,9 +103,7 @@ class AppSettings(Section):
             if not Path(value).is_file():
                 raise ValueError(f"{key} = {value!r}: no such file: name a PEM file")
         if self.web_token_env and not os.environ.get(self.web_token_env):
-            raise ValueError(
-                f"web_token_env = {variable(self.web_token_env)}: that variable is not set: export it"
-            )
+            raise ValueError(f"web_token_env = {variable(self.web_token_env)}: {NOT_SET}")
         return self
 
     @model_validator(mode="after")

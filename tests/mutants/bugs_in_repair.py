@@ -116,4 +116,16 @@ MUTANTS: Final = (
         f"{_REPAIR_TESTS}::test_how_it_ends",
         (f"{_QUARANTINE_TESTS}::test_what_is_chosen",),
     ),
+    Mutant(
+        "a-mistyped-name-looks-done",
+        "What is open and not meant is not told: a redrive for a consumer group that there is not looks as if all were done.",
+        (
+            Patch(
+                "app/repair/scanning.py",
+                "        if is_open:\n            self.passed.add(refused)\n",
+                "        if False:\n            self.passed.add(refused)\n",
+            ),
+        ),
+        f"{_REPAIR_TESTS}::test_a_name_that_is_mistyped",
+    ),
 )

@@ -12,7 +12,8 @@ from app.repair import showing
 from app.repair.pace import Pace
 from app.repair.quarantine import InputTopic, Publisher, Quarantine, Redrive, find
 from app.repair.refused import Digest, Place, Refused, place_of, read
-from app.repair.result import Result
+from app.repair.result import Result, none_open
+from app.repair.scanning import Wanted
 from app.repair.selection import Selection, place, span
 from ringfence_kafka import runs
 from ringfence_kafka.config.load import validate
@@ -271,8 +272,43 @@ def test_how_it_ends(
     refused = [read("q", Fetched(offset=each, partition=0)) for each in range(left)]
     result = Result(done, [(each, "its holder does not answer") for each in refused])
 
-    assert result.tell(Selection(group=b"g"), "letters", "dropped") == code
+    assert result.tell(Wanted(Selection(group=b"g"), lambda _: None), "letters", "dropped") == code
     assert capsys.readouterr().out.splitlines() == said
+
+
+def _letter(offset: int, consumer_group: str) -> Fetched:
+    return Fetched((("_RF_CONSUMER_GROUP", consumer_group.encode()),), offset=offset)
+
+
+def test_a_name_that_is_mistyped() -> None:
+    """Where nothing is meant it is said what is open, and whose: a redrive for `biling` looks as if all were done."""
+    letters = [_letter(1, "shipping"), _letter(2, "billing"), _letter(3, "billing")]
+    wanted = Wanted(Selection(consumer_group="biling"), lambda _: None)
+    for each in letters:
+        is_open = each.offset != 3
+
+        assert not wanted.takes(read("q", each), each, 0.0, is_open=is_open)
+    assert none_open("dead letters", wanted) == (
+        "there are no open dead letters that are meant; 2 others are open (consumer groups: billing, shipping)"
+    )
+
+    right = Wanted(Selection(consumer_group="billing"), lambda _: None)
+
+    assert [right.takes(read("q", each), each, 0.0, is_open=True) for each in letters] == [False, True, True]
+    assert right.passed.count == 1
+
+
+def test_nothing_is_open() -> None:
+    """By what was asked for: all, some of which none is open, or places."""
+    nothing = Wanted(Selection(), lambda _: None)
+    some = Wanted(Selection(reason="size"), lambda _: None)
+    places = Wanted(Selection(at=[(3, 7), (0, 1)]), lambda _: None)
+
+    assert none_open("letters", nothing) == "there are no open letters"
+    assert none_open("letters", some) == "there are no open letters that are meant"
+    assert none_open("letters", places) == (
+        "0/1, 3/7: no open letters that are meant; `list --all` shows what is settled"
+    )
 
 
 def test_a_hostile_letter(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -150,7 +150,10 @@ def test_unknown_choice(key: str, value: str) -> None:
 
 def test_variable_that_is_not_set(monkeypatch: pytest.MonkeyPatch) -> None:
     """A password variable that is not set, or is empty, is named."""
-    expected = "kafka: sasl_password_env = 'RINGFENCE_KAFKA_PASSWORD': that variable is not set: export it"
+    expected = (
+        "kafka: sasl_password_env = 'RINGFENCE_KAFKA_PASSWORD': that variable is not set: "
+        "export it, or with systemd write NAME=value into the unit's EnvironmentFile"
+    )
     monkeypatch.setenv("RINGFENCE_KAFKA_PASSWORD", "")
 
     assert _fault(**SASL) == expected

@@ -101,6 +101,7 @@ def test_silent_worker() -> None:
     assert not found.stands
     assert "http://w1:6066" in found.what
     assert "10.0.0.1" in found.do
+    assert "app.session_timeout" in found.do  # it may have been killed a moment ago
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ from tests.support.deployment import ROOT
 UNITS = sorted((ROOT / "ops" / "systemd").glob("*.[st][ei][rm]*"))
 SERVICES = [each for each in UNITS if each.suffix == ".service"]
 LEAVING_S = 20
+BY_HAND = ROOT / "ops" / "systemd" / "ringfence"
 
 
 def _values(unit: Path, key: str) -> list[str]:
@@ -37,8 +38,10 @@ def _said(folder: Path, unit: Path, text: str) -> str:
         (programs / name).write_text("#!/bin/sh\n")
         (programs / name).chmod(0o755)
     for other in UNITS:  # a timer looks for its service
-        (folder / other.name).write_text(other.read_text().replace("/opt/ringfence/bin", str(programs)))
-    (folder / unit.name).write_text(text.replace("/opt/ringfence/bin", str(programs)))
+        (folder / other.name).write_text(
+            other.read_text().replace("/opt/ringfence/current/bin", str(programs))
+        )
+    (folder / unit.name).write_text(text.replace("/opt/ringfence/current/bin", str(programs)))
     named = unit.name.replace("@.", "@6066.")
     if named != unit.name:
         (folder / named).symlink_to(folder / unit.name)
@@ -109,3 +112,110 @@ def test_what_serves_is_never_given_up(unit: Path) -> None:
     """However long the broker is away; an end that was asked for is one."""
     assert _values(unit, "Restart") == ["on-failure"]
     assert _values(unit, "StartLimitIntervalSec") == ["0"]
+
+
+def _by_hand(
+    folder: Path, secrets: str | None, *arguments: str, user: int = 0
+) -> tuple[int, str, dict[str, str]]:
+    """Exit code, standard error and environment of a verb that somebody runs by hand; who runs it is left to the test."""
+    programs = folder / "bin"
+    programs.mkdir(parents=True)
+    files = {
+        "id": f"echo {user}",
+        "setpriv": 'echo "$@" > "$SEEN/setpriv"; while [ "${1#--}" != "$1" ]; do shift; done; exec "$@"',
+        "ringfence": 'echo "$@" > "$SEEN/arguments"; pwd > "$SEEN/folder"; env -0 > "$SEEN/environment"; exit 3',
+        "install": 'for last; do :; done; mkdir "$last"',
+    }
+    for name, text in files.items():
+        (programs / name).write_text(f"#!/bin/sh\n{text}\n")
+        (programs / name).chmod(0o755)
+    script = BY_HAND.read_text()
+    for path, instead in {
+        "/opt/ringfence/current/bin": programs,
+        "/var/lib/ringfence": folder / "state",
+        "/etc/ringfence": folder,
+    }.items():
+        assert path in script
+        script = script.replace(path, str(instead))
+    (folder / "verb").write_text(script)
+    if secrets is not None:
+        (folder / "secrets.env").write_text(secrets)
+    done = subprocess.run(
+        ["sh", str(folder / "verb"), *arguments],
+        env={"PATH": f"{programs}:/usr/bin:/bin", "SEEN": str(folder), "HOME": "/root"},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    seen = folder / "environment"
+    entries = seen.read_text().split("\0")[:-1] if seen.exists() else []
+    return done.returncode, done.stderr, dict(each.split("=", 1) for each in entries)
+
+
+def test_a_verb_by_hand_is_one_of_the_units(tmp_path: Path) -> None:
+    """Its user, folder, configuration and passwords, as they have them; its exit code is the verb's."""
+    lines = [
+        "# of Kafka",
+        "",
+        "; and of nobody",
+        "PLAIN= pa$$w`rd; #1  ",
+        'DOUBLE="two  words"',
+        """SINGLE='a "b" back\\slash'""",
+        "EMPTY=",
+        "LAST=no newline",
+    ]
+    code, said, environment = _by_hand(tmp_path, "\n".join(lines), "groups", "skip", "orders", "a  b")
+    [worker] = [each for each in SERVICES if each.name == "ringfence-worker@.service"]
+
+    assert (code, said) == (3, "")
+    assert environment["PLAIN"] == "pa$$w`rd; #1"
+    assert environment["DOUBLE"] == "two  words"
+    assert environment["SINGLE"] == r'a "b" back\slash'
+    assert environment["EMPTY"] == ""
+    assert environment["LAST"] == "no newline"
+    assert environment["HOME"] == environment["RINGFENCE_APP__DATA_DIR"] == str(tmp_path / "state")
+    assert "RINGFENCE_APP__DATA_DIR=/var/lib/ringfence" in _values(worker, "Environment")
+    assert environment["RINGFENCE_CONFIG"] == str(tmp_path / "ringfence.toml")
+    assert (tmp_path / "folder").read_text() == f"{tmp_path / 'state'}\n"
+    assert (tmp_path / "arguments").read_text() == "groups skip orders a  b\n"
+    assert "--reuid=ringfence --regid=ringfence" in (tmp_path / "setpriv").read_text()
+
+
+def test_a_verb_by_hand_without_secrets(tmp_path: Path) -> None:
+    """Where the cluster wants no password there may be no such file."""
+    assert _by_hand(tmp_path, None, "status")[0] == 3
+
+
+def test_a_verb_by_hand_says_what_it_needs(tmp_path: Path) -> None:
+    """Root; and lines that systemd would take. No password is shown."""
+    code, said, _ = _by_hand(tmp_path / "user", "", "status", user=1000)
+
+    assert code == 2
+    assert "sudo ringfence" in said
+
+    code, said, _ = _by_hand(tmp_path / "line", "export SECRET=geheim\n", "status")
+
+    assert code == 2
+    assert "'export SECRET' is no name" in said
+    assert "geheim" not in said
+
+
+@pytest.mark.parametrize(
+    "value", [r"back\slash", r'"back\\slash"', '"quo"te"', '"quo"te', "'it''s'", "'open"]
+)
+def test_a_value_that_systemd_changes_is_refused(value: str, tmp_path: Path) -> None:
+    """The units would log in with another password than the one that works by hand: systemd 252 makes `backslash` of the first."""
+    code, said, _ = _by_hand(tmp_path, f"SECRET={value}\n", "status")
+
+    assert code == 2
+    assert "SECRET has a backslash, or quotes" in said
+    assert value not in said
+
+
+def test_programs_of_the_units() -> None:
+    """Units and hand run what `current` points to: a version is changed, and changed back, by that alone."""
+    programs = [_values(each, "ExecStart")[0].split()[0] for each in SERVICES]
+
+    assert {str(Path(each).parent) for each in programs} == {"/opt/ringfence/current/bin"}
+    assert "/opt/ringfence/current/bin/ringfence " in BY_HAND.read_text()
