@@ -51,6 +51,10 @@ class SimulatedCluster:
         """Topics whose partitions of one number are assigned together."""
         self.watchers: list[Callable[[Any, str], None]] = []
         """Told of each request that arrives: whose network it came by, and what it is."""
+        self.implicit = False
+        """It adds by itself what is written in a transaction."""
+        self.brokers = 1
+        """How many lead its partitions."""
         self.dropping: dict[Place, Callable[[], bool]] = {}
         """Partitions of which one batch that a worker fetches goes nowhere: asked of each whether it is this one."""
         self.refused: set[str] = set()
@@ -58,6 +62,9 @@ class SimulatedCluster:
         self.moved: Callable[[str], None] = lambda _: None
         """Called when there may be something new to be fetched of a topic."""
         self._created = 0
+
+    def __repr__(self) -> str:
+        return "cluster"
 
     # -- topics ------------------------------------------------------------------------------------------------
 

@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from tests.simulation.consuming.schedules import consumer_schedule
-from tests.simulation.schedules import Schedule, schedule
+from tests.simulation.lane_schedules import schedule
+from tests.simulation.schedules import Schedule
 
 WORLDS: Final[Mapping[str, Callable[[int], Schedule]]] = {"lanes": schedule, "consumers": consumer_schedule}

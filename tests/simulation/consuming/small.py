@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from tests.simulation.consuming.tasks import GROUPS, OUTCOMES, Task
-from tests.simulation.schedules import CALM, MOST_STEPS, Happening, Kind, gap
+from tests.simulation.schedules import CALM, MOST_STEPS, Happening, Kind, belated, gap
 
 BURST_S: Final = (0.0, 0.02, 0.5, 0.5, 2.5)
 """How long handlers have what is there while somebody is away: when they come back there must be something left to begin."""
@@ -16,6 +16,7 @@ AWAY_AT: Final = ("produce", "offsets", "end", "end", "heartbeat")
 REFUSED_S: Final = 6.0
 """How long dead letters are."""
 SLOW_S: Final = 6.0
+LONG_S: Final = 30.0
 AGES: Final = 10_000
 """Callbacks: it is the time that counts."""
 
@@ -140,8 +141,11 @@ def many_begun(dice: random.Random) -> list[Happening]:
 
 def eaten(dice: random.Random) -> list[Happening]:
     """Retention deletes what was not read yet, while a long message runs; members come and go."""
-    lasting = dice.choice((0.0, 2.5, 30.0, 30.0))
-    first = dataclasses.replace(burst(dice, dice.randint(1, 4), (lasting,), ("ok",)))
+    lasting = dice.choice((0.0, 2.5, LONG_S, LONG_S))
+    # One handler must be able to end them all in the time that a world has.
+    first = dataclasses.replace(
+        burst(dice, dice.randint(1, 4 if lasting < LONG_S else 2), (lasting,), ("ok",))
+    )
     then = dataclasses.replace(
         burst(dice, dice.randint(2, 6), SHORT_S, ("ok",)), within=0.5, steps=MOST_STEPS
     )
@@ -157,9 +161,25 @@ def overslept(dice: random.Random) -> list[Happening]:
     return [burst(dice, 1, (30.0,), ("ok",)), begun, away]
 
 
+def late(dice: random.Random) -> list[Happening]:
+    """One write follows another, and what is late of one arrives in the midst of the next; perhaps somebody else writes by then."""
+    several = [
+        dataclasses.replace(burst(dice, dice.randint(1, 2), (0.0, 0.02, 0.5), ("ok",)), steps=MOST_STEPS, within=dice.random())
+        for _ in range(dice.randint(2, 4))
+    ]  # fmt: skip
+    several.insert(dice.randint(0, 2), belated(dice))
+    if dice.random() < 0.5:
+        kind = dice.choice((Kind.CRASH, Kind.REBALANCE, Kind.PAUSE, Kind.STOP))
+        gone = Happening(
+            MOST_STEPS, 2.0, kind, dice.choice(("", "", *AWAY_AT)), process=dice.randrange(2), seconds=dice.choice((0.5, 5.0))
+        )  # fmt: skip
+        several.insert(dice.randint(1, len(several)), gone)
+    return several
+
+
 THEMES: Final[Mapping[Callable[[random.Random], list[Happening]], int]] = {
     taken_over: 8, stopped: 1, killers: 1, sick: 1, refused_letters: 1, other_clocks: 1, calm: 3, slow_readers: 3, many_begun: 1, eaten: 2,
-    overslept: 1,
+    overslept: 1, late: 4,
 }  # fmt: skip
 """What a schedule is about, and how often."""
 LONG: Final = {"partitions": 1, "handler_timeout": 0.0, "drain_timeout": 10.0}
