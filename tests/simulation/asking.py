@@ -82,6 +82,8 @@ class Questions:
 
 async def send(_node: int, asked: Asked, *, group: ConnectionGroup = ConnectionGroup.DEFAULT) -> Any:
     """As aiokafka's client does. An answer in which all is refused is an answer."""
+    if not isinstance(asked, Asked):
+        raise KafkaConnectionError("no answer")  # one of aiokafka's own: it is known what became of it
     loop: Any = asyncio.get_running_loop()
     process = loop.process
     try:

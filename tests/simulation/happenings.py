@@ -137,9 +137,10 @@ class Happenings:
     def _belate(self, what: Happening, process: Process) -> None:
         dice, names = self._world.loops.dice, IMPLICIT if self._world.cluster.implicit else {}
         for _ in range(what.count):
+            request, until = (names.get(each, each) for each in (what.request, what.until))
             process.network.belate(
-                names.get(what.request, what.request), TOLD_S * dice.random(), what.seconds, names.get(what.until, what.until)
-            )  # fmt: skip
+                request, TOLD_S * dice.random(), what.seconds, until, dice.choice((0, 1, 1, 2))
+            )
 
     def _late_markers(self, what: Happening, _: Process) -> None:
         self._world.cluster.markers_late_until = self._world.loops.now + what.seconds

@@ -34,7 +34,9 @@ class _Belated(NamedTuple):
     comes_s: float
     """After which it arrives ..."""
     until: str
-    """... or sooner, right behind a request of this kind."""
+    """... or sooner, right behind a request of this kind ..."""
+    passed: int
+    """... that so many others have gone before: the first may be the same that is asked for again."""
 
 
 class Network:
@@ -69,9 +71,9 @@ class Network:
         self.trace: list[str] | None = None
         """What happened, for who reads it."""
 
-    def belate(self, request: str, told_s: float, comes_s: float, until: str) -> None:
+    def belate(self, request: str, told_s: float, comes_s: float, until: str, passed: int) -> None:
         """The next request of this kind: its sender is told soon that it is lost, and it arrives later."""
-        self.belated.setdefault(request, []).append(_Belated(told_s, comes_s, until))
+        self.belated.setdefault(request, []).append(_Belated(told_s, comes_s, until, passed))
 
     def bring(self) -> None:
         """What is belated arrives now."""
@@ -133,7 +135,7 @@ class Network:
     def _postpone(
         self, then: Then, loop: ProcessLoop, apply: Callable[..., Any], arrive: Callable[[], None]
     ) -> None:
-        told_s, comes_s, until = self.belated[apply.__name__].pop(0)
+        told_s, comes_s, until, left = self.belated[apply.__name__].pop(0)
         self._loops.after(told_s, self._fail, then, loop)
         if self.trace is not None:
             self._note(apply, (), "is late, and said to be lost")
@@ -145,7 +147,9 @@ class Network:
                 arrive()
 
         def arrived(_: Network, request: str) -> None:
-            if request == until:
+            nonlocal left
+            left -= request == until
+            if left < 0:
                 watchers.remove(arrived)
                 self._loops.after(0, come)
 

@@ -7,6 +7,7 @@ product's own (:class:`ringfence_kafka.transaction.implicit.Implicit`), by way o
 """
 
 import asyncio
+import contextlib
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -18,9 +19,16 @@ from aiokafka.errors import (
     ConcurrentTransactions,
     IllegalOperation,
     KafkaConnectionError,
+    KafkaError,
     ProducerFenced,
     TopicAuthorizationFailedError,
     UnknownTopicOrPartitionError,
+)
+from aiokafka.protocol.transaction import (
+    AddOffsetsToTxnRequest,
+    AddPartitionsToTxnRequest,
+    EndTxnRequest,
+    TxnOffsetCommitRequest,
 )
 
 from tests.simulation.asking import ID, Metadata, send
@@ -29,6 +37,13 @@ from tests.simulation.transactions import Who
 
 AGAIN_S: Final = 0.02
 """Before what was refused for the moment, or lost, is tried again."""
+OF_A_TRANSACTION: Final[Mapping[str, Any]] = {
+    "add_partitions": AddPartitionsToTxnRequest,
+    "add_offsets": AddOffsetsToTxnRequest,
+    "offsets": TxnOffsetCommitRequest,
+    "end": EndTxnRequest,
+}
+"""What aiokafka's client is asked to send."""
 RECORD_BYTES: Final = 70
 """That a record costs beside its content."""
 
@@ -143,7 +158,6 @@ class SimulatedProducer:
         self._metadata: Any = Metadata(self._cluster.brokers)
         self._txn_manager = SimpleNamespace(
             _transaction_waiter=None, _pending_txn_offsets=[], producer_id=ID, producer_epoch=-1,
-            needs_transaction_commit=lambda: None if self._end is None else self._end[0],
         )  # fmt: skip
         self._sender = SimpleNamespace(
             sender_task=None, client=None, _retry_backoff=AGAIN_S, _coordinators={CoordinationType.TRANSACTION: 0},
@@ -370,21 +384,18 @@ class SimulatedProducer:
     ) -> None:
         if told not in self._told:
             return
-        if (
-            isinstance(error, KafkaConnectionError)
-            and apply.__name__ != "produce"
-            and self._process.dice.random() < 0.5
-        ):
-            # Its time was up; else the connection was gone, and aiokafka does not look for another coordinator.
-            of_group = apply.__name__ == "offsets"
-            self._sender._coordinator_dead(
-                CoordinationType.GROUP if of_group else CoordinationType.TRANSACTION
-            )
+        if isinstance(error, KafkaConnectionError) and (of := OF_A_TRANSACTION.get(apply.__name__)):
+            self._loop.create_task(self._lose(of.__new__(of)))
         momentary = KafkaConnectionError | ConcurrentTransactions | UnknownTopicOrPartitionError
         if isinstance(error, momentary):
             self._loop.call_later(AGAIN_S, self._ask, told, apply, args, then)
         else:
             then(answer, error)
+
+    async def _lose(self, request: Any) -> None:
+        """What the product has put around aiokafka's client learns that there is no answer."""
+        with contextlib.suppress(KafkaError):
+            await self.client.send(0, request)
 
     def _tell(
         self, told: "asyncio.Future[Any]", answer: Any = None, error: BaseException | None = None

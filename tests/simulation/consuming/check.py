@@ -29,7 +29,7 @@ Finished = Callable[[int], bool]
 def faults(world: ConsumerWorld) -> list[str]:
     """A line each; none if all is well."""
     found = [said for each in world.processes for said in each.rights.violations] + world.held_up
-    found += _leaked(world)
+    found += [*world.cluster.went_back, *_leaked(world)]
     letters = _letters(world)
     for partition in range(world.plan.partitions):
         written = world.committed(partition)
