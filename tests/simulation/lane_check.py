@@ -26,7 +26,7 @@ def faults(world: LaneWorld) -> list[str]:
     violations = [said for each in world.processes for said in each.rights.violations]
     return [
         *violations,
-        *world.cluster.went_back,
+        *([] if world.recreated else world.cluster.went_back),
         *_anomalies(world),
         *_states(world),
         *_in_vain(world),

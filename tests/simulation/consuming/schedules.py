@@ -26,6 +26,7 @@ KINDS: Final = {
     Kind.CRASH: 5, Kind.STOP: 4, Kind.HELD: 2, Kind.PAUSE: 6, Kind.CLOCK: 1, Kind.CUT: 4, Kind.LOST: 4, Kind.SLOW: 4, Kind.REFUSED: 3, Kind.MARKERS: 3,
     Kind.REBALANCE: 5, Kind.COMPACTION: 2, Kind.RETENTION: 1,
     Kind.BELATED: 3,
+    Kind.RECREATED: 1,
 }  # fmt: skip
 REQUESTS: Final = (
     "produce", "produce", "offsets", "end", "end", "initialise", "identity", "committed", "ends", "ends", "heartbeat", "confirm", "confirm", "join", "_read",

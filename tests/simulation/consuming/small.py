@@ -177,9 +177,58 @@ def late(dice: random.Random) -> list[Happening]:
     return several
 
 
+def recreated(dice: random.Random) -> list[Happening]:
+    """The topic is deleted and created again, and gets more messages than the old one had, or fewer; members come and go."""
+    first = burst(dice, dice.randint(1, 5), BURST_S, ("ok", "ok", "ok", "fail", "reject"))
+    again = Happening(
+        MOST_STEPS,
+        dice.choice((0.2, 1.0, 3.0)) * dice.random(),
+        Kind.RECREATED,
+        dice.choice(("", "", *AWAY_AT)),
+    )
+    several = [
+        dataclasses.replace(burst(dice, dice.randint(1, 5), SHORT_S, ("ok", "ok", "ok", "fail")), steps=MOST_STEPS, within=dice.random())
+        for _ in range(dice.randint(1, 2))
+    ]  # fmt: skip
+    row = [first, again, *several]
+    if dice.random() < 0.6:
+        kind = dice.choice((Kind.CRASH, Kind.REBALANCE, Kind.PAUSE, Kind.STOP))
+        gone = Happening(
+            MOST_STEPS, 2.0 * dice.random(), kind, dice.choice(("", *AWAY_AT)), process=dice.randrange(2), seconds=dice.choice((0.5, 5.0))
+        )  # fmt: skip
+        row.insert(dice.randint(1, len(row)), gone)
+    return row
+
+
+def tail(dice: random.Random) -> list[Happening]:
+    """All are away while the topic loses its last messages, and gets others."""
+    died = [
+        Happening(
+            MOST_STEPS,
+            dice.choice((0.3, 2.0)),
+            Kind.CRASH,
+            dice.choice(("", *AWAY_AT)),
+            process=0,
+            seconds=8.0,
+        ),
+        *(Happening(0, 0.0, Kind.CRASH, process=each, seconds=dice.uniform(5.0, 8.0)) for each in range(2)),
+    ]
+    then = [
+        dataclasses.replace(burst(dice, dice.randint(1, 4), SHORT_S, ("ok", "fail")), within=0.5)
+        for _ in range(2)
+    ]
+    return [
+        burst(dice, dice.randint(1, 4), BURST_S, ("ok",)),
+        *died,
+        then[0],
+        Happening(0, 0.0, Kind.TAIL),
+        then[1],
+    ]
+
+
 THEMES: Final[Mapping[Callable[[random.Random], list[Happening]], int]] = {
     taken_over: 8, stopped: 1, killers: 1, sick: 1, refused_letters: 1, other_clocks: 1, calm: 3, slow_readers: 3, many_begun: 1, eaten: 2,
-    overslept: 1, late: 4,
+    overslept: 1, late: 4, recreated: 3, tail: 1,
 }  # fmt: skip
 """What a schedule is about, and how often."""
 LONG: Final = {"partitions": 1, "handler_timeout": 0.0, "drain_timeout": 10.0}
@@ -188,5 +237,6 @@ FIXED: Final[Mapping[Callable[[random.Random], list[Happening]], Mapping[str, An
     many_begun: {"partitions": 1},
     eaten: {"partitions": 1, "handler_timeout": 0.0},
     overslept: LONG,
+    tail: {"partitions": 1},
 }
 """What is not diced, of those where each happening says in which partition it is."""
