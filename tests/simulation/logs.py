@@ -59,7 +59,7 @@ class Batch(NamedTuple):
 
     sequence: int
     """Of its first record."""
-    count: int
+    records: int
     base: int
     """The first's offset."""
 

@@ -272,7 +272,7 @@ def _append(
     """As a partition does: what it has already it does not write again."""
     if known.epoch == who.epoch:
         for each in known.batches:
-            if (each.sequence, each.count) == (sequence, len(records)):
+            if (each.sequence, each.records) == (sequence, len(records)):
                 return each.base
     elif who.epoch < known.epoch:
         raise ProducerFenced(who.name)
