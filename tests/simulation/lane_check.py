@@ -11,10 +11,18 @@ from tables import codec
 from tables.codec import Meta, Slot
 from tests.faults import checker
 from tests.faults.checker import Anomaly, Finding
-from tests.faults.history import History, Record
+from tests.faults.history import History, Record, Target
 from tests.simulation.lane_world import BEGINNING, LaneWorld
 from tests.simulation.logs import Log, Stored
-from tests.simulation.names import ACCEPTED, ADDRESS, CHANGELOG, DUPLICATES, QUARANTINE
+from tests.simulation.names import (
+    ACCEPTED,
+    ADDRESS,
+    CHANGELOG,
+    DUPLICATES,
+    OTHER,
+    OTHERS_ACCEPTED,
+    QUARANTINE,
+)
 from tests.simulation.saying import in_vain
 
 _FAR: Final = 1_000_000
@@ -78,10 +86,12 @@ def history(world: LaneWorld) -> History:
         world.plan.capacity,
         lambda key: zlib.crc32(key) % partitions,
         inputs=[*world.kept, *_records(world, ADDRESS)],
-        accepted=_records(world, ACCEPTED),
+        accepted=_records(world, ACCEPTED)
+        + (_records(world, OTHERS_ACCEPTED) if world.plan.envelopes else []),
         diverted=_records(world, DUPLICATES),
         quarantined=_records(world, QUARANTINE),
         divert=world.plan.divert,
+        others={OTHER: Target(OTHERS_ACCEPTED)} if world.plan.envelopes else {},
     )
 
 

@@ -142,6 +142,8 @@ class Schedule:
     """Transactions are written in three requests, and each has an epoch of its own."""
     brokers: int = 1
     """That lead partitions."""
+    envelopes: bool = False
+    """There is another address, for parts of transactions."""
 
     @property
     def calm(self) -> bool:
