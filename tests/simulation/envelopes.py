@@ -22,8 +22,9 @@ BRIDGED_SHARE: Final = 0.6
 """Of schedules."""
 SOURCE_MAX: Final = 9
 """Messages of a bridge's source."""
-BEYOND: Final = frozenset({Kind.RECREATED, Kind.REPLACED})
-"""What is told apart by tokens, which parts do not have."""
+BEYOND: Final = frozenset({Kind.RECREATED, Kind.REPLACED, Kind.EATEN})
+"""Inputs that are created again are told apart by tokens, which parts do not have; what retention deleted counts as come before to who checks
+hops."""
 
 
 class Piece(NamedTuple):
