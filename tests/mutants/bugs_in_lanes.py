@@ -302,6 +302,12 @@ MUTANTS: Final = (
         f"{_LANE_TESTS}::test_records_deleted_by_retention_are_a_gap",
     ),
     Mutant(
+        "gap-of-what-another-owner-has-processed",
+        "A lane that comes back says that messages are lost which another owner has processed: somebody sends them again at night.",
+        (Patch(_CURSOR, "                await self._require_own(cluster)\n", ""),),
+        "tests/unit/test_cursor.py::test_processed_by_another_owner_and_deleted",
+    ),
+    Mutant(
         "processed-not-trimmed",
         "A batch that reaches back below the offset that comes next repeats records without an ID.",
         (
