@@ -8,7 +8,9 @@ from typing import Final
 
 from ringfence_kafka import wire
 from tables import codec
-from tables.codec import Meta, Slot
+from tables.codec import Meta, Slot, Way
+from tables.hops import HopMemory
+from tables.table import LaneTable
 from tests.faults import checker
 from tests.faults.checker import Anomaly, Finding
 from tests.faults.history import History, Record, Target
@@ -191,6 +193,26 @@ def _went_back(log: Log, metas: list[Meta]) -> Iterable[str]:
                 yield f"{log.topic}/{log.partition}: next {after.next_offsets} follows {before.next_offsets}"
 
 
+def _forgotten_hops(table: LaneTable, told: str, records: Iterable[Stored]) -> Iterable[str]:
+    """What came over bridges, as its changelog has it and as its lane knows it."""
+    hops = {
+        each.key: each.value
+        for each in records
+        if each.key is not None and each.value is not None and each.key[:1] == codec.KIND_HOPS
+    }
+    remembered, written = (
+        _remembered(table.hops),
+        _remembered(HopMemory.restored(table.ring.capacity, hops.items())),
+    )
+    if remembered != written:
+        yield f"{told} holds the hops {written}, its lane knows {remembered}"
+
+
+def _remembered(hops: HopMemory) -> dict[Way, tuple[int, list[int]]]:
+    """Of each way its floor and what lies above."""
+    return {way: (held.floor, list(held.above)) for way, held in hops.ways.items()}
+
+
 def _differing(world: LaneWorld, number: int, meta: Meta, records: Iterable[Stored]) -> Iterable[str]:
     """What the owner of a lane knows, and what its changelog says."""
     (lane,) = world.owners(number)
@@ -219,6 +241,7 @@ def _differing(world: LaneWorld, number: int, meta: Meta, records: Iterable[Stor
     ]
     if unknown:
         yield f"{told} holds {unknown}, and the ring does not know them"
+    yield from _forgotten_hops(table, told, records)
     for topic, offset in meta.next_offsets.items():
         committed = world.cluster.committed(topic, number)
         if committed is not None and committed > offset:
