@@ -67,8 +67,7 @@ class Evidence:
         """Runs of its messages under leases of another topic that came after it."""
         begun_at = self.written[0].at if self.written and world.former else 0.0
         self.letters = {
-            number: [each for each in known if begun_at <= each.at < of.until]
-            for number, known in letters.items()
+            number: [each for each in known if begun_at <= each.at] for number, known in letters.items()
         }
         self.by_token: dict[int, list[Run]] = defaultdict(list)
         for each in self.runs:

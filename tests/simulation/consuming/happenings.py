@@ -62,7 +62,11 @@ class ConsumerHappenings(Happenings):
     def _lose_tail(self, partition: int) -> None:
         """Of what nobody has begun, where nobody holds it: what is in a handler then is another message than is there, and nobody can know."""
         world, consumers = self._world, [each.consumer for each in self._world.processes]
-        if any(each is not None and partition in each.partitions for each in consumers):
+        transactions = world.cluster.transactions.known.values()
+        held = any(each is not None and partition in each.partitions for each in consumers)
+        if held or not all(
+            each.at_rest for each in transactions
+        ):  # what is open may say that something is finished
             return
         known = [world.cluster.committed(ACCEPTED, partition) or 0]
         for each in world.committed(partition)[-1:]:
