@@ -78,9 +78,8 @@ class Network:
     def bring(self) -> None:
         """What is belated arrives now."""
         self.belated.clear()
-        waiting, self.waiting = self.waiting, {}
-        for arrive in waiting:
-            arrive()
+        for come in list(self.waiting):
+            come()
 
     def call(self, apply: Callable[..., T], *args: Any) -> "asyncio.Future[T]":
         """To be awaited: the answer.
