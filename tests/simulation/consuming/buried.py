@@ -1,5 +1,6 @@
 """What must hold of dead letters: one of a message, of those that deserve it."""
 
+import math
 from collections.abc import Iterable
 from typing import Final
 
@@ -17,6 +18,8 @@ def dead_letters(of: Evidence) -> Iterable[str]:
         count = len(of.letters.get(message.number, ()))
         if count > 1:
             yield f"DOUBLED {of.name}: {count} dead letters of {offset}"
+        if of.of.until < math.inf:
+            continue  # attempts go on until it is known that the topic is gone, and are not followed any more
         handled = any(each.offset == offset and each.outcome == HANDLED for each in of.runs)
         died = _died(of, offset)
         if count and message.task in FLOWING and died < of.world.plan.max_attempts:
@@ -24,6 +27,8 @@ def dead_letters(of: Evidence) -> Iterable[str]:
             yield f"GIVEN-UP {of.name}: {offset} {told}, and has a dead letter after {died} attempts at most that nobody acknowledged"
         elif count and message.task in FLOWING and _killers_alone(of):
             yield f"GIVEN-UP {of.name}: {offset} has a dead letter for what another one does"
+    if of.of.until < math.inf:
+        return
     unbegun = [
         offset for offset, message in of.messages.items()
         if message.task in FLOWING and of.letters.get(message.number)
