@@ -29,8 +29,8 @@ class Happenings:
     """Of an opening."""
     settles_first = False
     """Before what comes last, also in a small world: who was replaced learns of it only by what comes when all is at rest."""
-    opening_requests = 15
-    """About as many as an opening makes."""
+    opening_requests = 19
+    """About as many as an opening makes, and the first transaction after it."""
 
     def __init__(self, world: World) -> None:
         self._world = world

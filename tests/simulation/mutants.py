@@ -28,7 +28,7 @@ from tests.mutants import (
 from tests.mutants.mutant import Mutant, PatchError
 from tests.mutants.trial import COPIED, ROOT
 
-SECONDS: Final = 60.0
+SECONDS: Final = 30.0
 LOGICAL: Final = {
     "lanes": (*bugs_in_opening.MUTANTS, *bugs_in_lanes.MUTANTS),
     "envelopes": (*bugs_in_transactions.MUTANTS, *bugs_in_hops.MUTANTS),

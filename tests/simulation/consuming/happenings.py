@@ -17,7 +17,7 @@ class ConsumerHappenings(Happenings):
     """Of one world of consumers."""
 
     first_request = "confirm"
-    opening_requests = 10
+    opening_requests = 15
     _world: ConsumerWorld
 
     def __init__(self, world: ConsumerWorld) -> None:
