@@ -12,6 +12,7 @@ from agents.batch import FetchedBatch, Record
 from agents.ownership import Ownership
 from ringfence_kafka.cluster import Cluster
 from ringfence_kafka.errors import require
+from ringfence_kafka.producer import FencedError
 
 log: Final = logging.getLogger("ringfence.lane")
 
@@ -65,6 +66,7 @@ class Cursor:
         Raises:
             TopicRecreatedError: offsets went back because it is another topic of that name: not a replay.
             ClusterWentBackError: they did because the cluster lost them: what comes there now may be new.
+            FencedError: what is missing was processed, by another owner that the lane had in between.
         """
         if batch.seek < self._seek:
             return None  # fetched before the rewind that is under way, and so fetched again
@@ -76,6 +78,7 @@ class Cursor:
         if batch.begin > self.next:
             start = await cluster.log_start(self.topic, self.partition)
             if start > self.next:
+                await self._require_own(cluster)
                 self._say_gap(start)
                 self.next = start
             if batch.begin > self.next:
@@ -147,6 +150,13 @@ class Cursor:
     async def _committed_now(self, cluster: Cluster) -> int:
         now = await cluster.committed(self.topic, self.partition)
         return -1 if now is None else now
+
+    async def _require_own(self, cluster: Cluster) -> None:
+        now = await self._committed_now(cluster)
+        if now > self.next:
+            raise FencedError(
+                f"{self.topic}/{self.partition} was processed up to {now} by another owner, and here up to {self.next}"
+            )
 
     def _say_gap(self, start: int) -> None:
         self.gap_records += start - self.next

@@ -1,22 +1,28 @@
-"""What aiokafka sends of a transaction: only what is in it, and its end once.
+"""What aiokafka sends of a transaction: only what is in it, its offsets and its end once.
 
 When a coordinator refuses a partition, aiokafka forgets which ones were still to be added, and sends what waits for all of them. Of the
 transaction before, the markers may not be written yet: in a partition of that one the broker takes such a record without a question,
 and that transaction's marker commits it. So a transaction that was refused would be there in part: its changelog without its messages.
 
 An end that got no answer is asked for again. Where the first question only came late, it comes in the midst of the next transaction, and
-ends that: whatever of it is written by then. So there must be none of this epoch.
+ends that: whatever of it is written by then. Offsets that come late take the place of the next transaction's, and the group goes back. So
+there must be no next one of this epoch. What else comes late does no such harm: records are told by their numbers; partitions and the group
+begin a transaction with nothing in it, which its time-out ends, and its holder is fenced at worst.
 
 Neither can happen where each transaction has an epoch of its own (:mod:`ringfence_kafka.transaction.implicit`).
 """
 
 from collections.abc import Callable, Collection, Iterable
-from typing import Any
+from typing import Any, Final
 
 from aiokafka import AIOKafkaProducer, TopicPartition
-from aiokafka.errors import ProducerClosed
+from aiokafka.errors import KafkaError, NodeNotReadyError, ProducerClosed
+from aiokafka.protocol.transaction import EndTxnRequest, TxnOffsetCommitRequest
 
 from ringfence_kafka.transaction.outgoing import note_outcome
+
+HARMFUL: Final = (TxnOffsetCommitRequest, EndTxnRequest)
+"""Where they come late."""
 
 
 def send_only_what_was_added(producer: AIOKafkaProducer) -> None:
@@ -34,17 +40,22 @@ def send_only_what_was_added(producer: AIOKafkaProducer) -> None:
     accumulator.drain_by_nodes = drain_by_nodes
 
 
-def tell_late_ends(producer: AIOKafkaProducer, tell: Callable[[], None]) -> None:
-    """Call ``tell`` when a transaction's end was asked for, perhaps in vain, and is asked for again."""
-    sender, manager = producer._sender, producer._txn_manager  # noqa: SLF001
-    forget = sender._coordinator_dead  # noqa: SLF001
+def tell_unanswered(producer: AIOKafkaProducer, tell: Callable[[], None]) -> None:
+    """Call ``tell`` when offsets or an end were sent and are not answered, whatever ended the wait for that: they may arrive at any time."""
+    client = producer.client
+    send = client.send
 
-    def coordinator_dead(kind: int) -> None:
-        if manager.needs_transaction_commit() is not None:
-            tell()
-        forget(kind)
+    async def send_and_tell(node_id: int, request: Any, **options: Any) -> Any:
+        try:
+            return await send(node_id, request, **options)
+        except NodeNotReadyError:
+            raise  # it was not sent
+        except KafkaError:
+            if isinstance(request, HARMFUL):
+                tell()
+            raise
 
-    sender._coordinator_dead = coordinator_dead  # noqa: SLF001
+    client.send = send_and_tell
 
 
 def _fail(batches: Collection[Any], reason: BaseException) -> None:

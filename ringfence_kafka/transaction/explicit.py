@@ -12,7 +12,7 @@ from aiokafka.errors import IllegalOperation, KafkaConnectionError
 from aiokafka.structs import OffsetAndMetadata
 
 from ringfence_kafka.failpoints import reach
-from ringfence_kafka.transaction.added import send_only_what_was_added, tell_late_ends
+from ringfence_kafka.transaction.added import send_only_what_was_added, tell_unanswered
 from ringfence_kafka.transaction.outgoing import (
     OF_TOPICS,
     Outgoing,
@@ -30,21 +30,23 @@ class Explicit:
         """``producer`` is initialised; ``lane`` is whose it is, for fail points."""
         self._producer = producer
         self._lane = lane
-        self._end_is_late = False
+        self._unanswered = False
         send_only_what_was_added(producer)
-        tell_late_ends(producer, self._note_late_end)
+        tell_unanswered(producer, self._note_unanswered)
 
-    def _note_late_end(self) -> None:
-        self._end_is_late = True
+    def _note_unanswered(self) -> None:
+        self._unanswered = True
 
     async def begin(self) -> None:
         """The next one.
 
         Raises:
-            KafkaConnectionError: the end of the last one may come once more, and would end this one: a new epoch is needed.
+            KafkaConnectionError: what was asked of the last one may arrive once more, in this one: a new epoch is needed.
         """
-        if self._end_is_late:
-            raise KafkaConnectionError("the transaction before was ended twice, as its end had no answer")
+        if self._unanswered:
+            raise KafkaConnectionError(
+                "a request of the transaction before had no answer, and may still arrive: a new epoch is needed"
+            )
         await self._producer.begin_transaction()
 
     async def write(

@@ -1,18 +1,35 @@
-"""The scripts that tests/simulation/ goes by, on a real broker: what is simulated answers as it does (test_cluster.py and test_topics.py there)."""
+"""The scripts that tests/simulation/ goes by, on a real broker: what is simulated answers as it does (the same tests are there)."""
 
 import asyncio
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient, RecordsToDelete
+from aiokafka.protocol.produce import ProduceRequest
+from aiokafka.protocol.transaction import (
+    AddOffsetsToTxnRequest,
+    AddPartitionsToTxnRequest,
+    EndTxnRequest,
+    InitProducerIdRequest,
+    TxnOffsetCommitRequest,
+)
 
 from ringfence_client.assignor import KeepingAssignor
 from ringfence_kafka.cluster import Cluster
 from ringfence_kafka.config.settings import KafkaSettings
-from tests.simulation import topic_scripts
+from ringfence_kafka.transaction import requests
+from tests.simulation import late_scripts, topic_scripts
+from tests.simulation.late_scripts import FENCED, NOT_IN_ONE, OUT_OF_ORDER, WELL
 from tests.simulation.scripts import SCRIPTS
 from tests.support import kafka
+
+MOMENTARY = {3, 5, 6, 14, 15, 16, 19, 51}
+"""Of a topic that is new, a coordinator that is loading or elsewhere, NOT_ENOUGH_REPLICAS (of a partition, while markers are to come),
+CONCURRENT_TRANSACTIONS."""
+NAMES = {0: WELL, 45: OUT_OF_ORDER, 47: FENCED, 48: NOT_IN_ONE, 90: FENCED}
+"""Of error codes."""
 
 
 class _Real:
@@ -133,5 +150,115 @@ async def test_slow_script_of_topics(bootstrap: str, name: str) -> None:
         name,
         **{"cleanup.policy": "compact", "segment.ms": "100", "min.cleanable.dirty.ratio": "0.01"},
     )
+
+    assert told == expected
+
+
+class _RealRequests:
+    """A side of the scripts of what comes late."""
+
+    def __init__(self, real: _Real, transport: AIOKafkaProducer) -> None:
+        """``transport``: by which requests go; it writes nothing itself."""
+        self._real = real
+        self._transport = transport
+        self._name = f"{real.topic}-late"
+        self._id = -1
+
+    async def _ask(self, question: Any, codes: Callable[[Any], set[int]]) -> Any:
+        """The answer, once it is not one of the moment."""
+        async with asyncio.timeout(30):
+            while True:
+                (node,) = (each.nodeId for each in self._transport.client.cluster.brokers())
+                answer = await self._transport.client.send(node, question)
+                if not codes(answer) & MOMENTARY:
+                    return answer
+                await asyncio.sleep(0.02)
+
+    async def initialise(self) -> int:
+        question = InitProducerIdRequest(transactional_id=self._name, transaction_timeout_ms=30_000)
+        answer = await self._ask(question, lambda each: {each.error_code})
+        self._id = answer.producer_id
+        return int(answer.producer_epoch)
+
+    async def add(self, epoch: int) -> str:
+        question = AddPartitionsToTxnRequest(
+            transactional_id=self._name, producer_id=self._id, producer_epoch=epoch, topics=[(self._real.topic, [0])]
+        )  # fmt: skip
+        (code,) = _codes(await self._ask(question, _codes))
+        return NAMES[code]
+
+    async def write(self, epoch: int, sequence: int, value: bytes, *, implicit: bool = False) -> Any:
+        builder = self._transport.create_batch()
+        builder.append(timestamp=None, key=None, value=value, headers=[])
+        builder._set_producer_state(self._id, epoch, sequence)
+        data = bytes(builder._build())
+        if implicit:
+            place = self._real.topic, 0
+            question: Any = requests.produce(self._name, 30_000, {place: data})
+            code, base = (await self._ask(question, lambda each: {each[place][0]}))[place]
+        else:
+            question = ProduceRequest(
+                required_acks=-1, timeout=30_000, topics=[(self._real.topic, [(0, data)])], transactional_id=self._name
+            )  # fmt: skip
+            answer = await self._ask(question, lambda each: {each.topics[0][1][0][1]})
+            _, code, base, *_ = answer.topics[0][1][0]
+        return NAMES[code] if code else base
+
+    async def add_group(self, epoch: int) -> str:
+        question = AddOffsetsToTxnRequest(
+            transactional_id=self._name, producer_id=self._id, producer_epoch=epoch, group_id=self._real.group
+        )
+        return NAMES[(await self._ask(question, lambda each: {each.error_code})).error_code]
+
+    async def commit_offset(self, epoch: int, offset: int, *, implicit: bool = False) -> str:
+        topic, group = self._real.topic, self._real.group
+        if implicit:
+            who = requests.Producer(self._id, epoch)
+            question: Any = requests.commit_offsets(self._name, group, who, {(topic, 0): offset})
+            answer = await self._ask(question, lambda each: set(each.values()))
+            return NAMES[answer[topic, 0]]
+        question = TxnOffsetCommitRequest(
+            transactional_id=self._name, group_id=group, producer_id=self._id, producer_epoch=epoch,
+            topics=[(topic, [(0, offset, "")])],
+        )  # fmt: skip
+        (code,) = _codes(await self._ask(question, _codes))
+        return NAMES[code]
+
+    async def end(self, epoch: int, *, commit: bool, implicit: bool = False) -> Any:
+        if implicit:
+            question: Any = requests.end(self._name, requests.Producer(self._id, epoch), commit=commit)
+            answer = await self._ask(question, lambda each: {each.error_code})
+            return NAMES[answer.error_code] if answer.error_code else answer.producer.epoch - epoch
+        question = EndTxnRequest(
+            transactional_id=self._name, producer_id=self._id, producer_epoch=epoch, transaction_result=commit
+        )
+        return NAMES[(await self._ask(question, lambda each: {each.error_code})).error_code]
+
+    async def values(self) -> list[bytes]:
+        stable, end = await self._real.ends()
+        while stable < end:
+            await asyncio.sleep(0.02)
+            stable, end = await self._real.ends()
+        return await self._real.values()
+
+    async def committed(self) -> int | None:
+        return await self._real.committed()
+
+
+def _codes(answer: Any) -> set[int]:
+    return {code for _, partitions in answer.errors for _, code in partitions}
+
+
+@pytest.mark.parametrize("name", late_scripts.SCRIPTS)
+async def test_script_of_what_comes_late(bootstrap: str, name: str) -> None:
+    script, expected = late_scripts.SCRIPTS[name]
+    async with Cluster(KafkaSettings(bootstrap_servers=bootstrap), kafka.unique("scripted-group")) as cluster:
+        real = _Real(bootstrap, cluster)
+        transport = real.producer("transport")
+        await transport.start()
+        try:
+            told = await script(_RealRequests(real, transport))
+        finally:
+            await transport.stop()
 
     assert told == expected

@@ -9,6 +9,12 @@ _TRANSACTIONS: Final = "agents/transactions.py"
 _CURSOR: Final = "agents/cursor.py"
 _TRANSPORT: Final = "app/worker/transport.py"
 _IMPLICIT: Final = "ringfence_kafka/transaction/implicit.py"
+_EXPLICIT: Final = "ringfence_kafka/transaction/explicit.py"
+_ADDED: Final = "ringfence_kafka/transaction/added.py"
+_ADDED_TESTS: Final = "tests/unit/test_added.py"
+_TIMED_OUT: Final = Patch(
+    _ADDED, "import KafkaError, NodeNotReadyError", "import RequestTimedOutError, NodeNotReadyError"
+)
 _UNIT: Final = "tests/unit/test_implicit.py"
 _RECORDS: Final = "ringfence_kafka/records.py"
 _LANE_TESTS: Final = "tests/integration/test_lane_path.py"
@@ -125,6 +131,36 @@ MUTANTS: Final = (
         "The wait is as long as the target leaves, and half of the messages wait for half of that: twice the transactions that are needed.",
         (Patch("app/worker/spacing.py", "max(2 * (self.target_s", "max((self.target_s"),),
         "tests/unit/test_spacing.py::test_half_of_the_messages_are_committed_in_time",
+    ),
+    Mutant(
+        "late-end-in-the-next",
+        "An end without an answer comes in the midst of the next transaction, which is committed in part.",
+        (
+            Patch(
+                _EXPLICIT,
+                "        if self._unanswered:\n",
+                "        if self._unanswered and not self._lane:\n",
+            ),
+        ),
+        f"{_ADDED_TESTS}::test_what_may_come_late",
+    ),
+    Mutant(
+        "late-end-of-a-closed-connection",
+        "The same, where no time-out told that there was no answer.",
+        (Patch(_ADDED, "        except KafkaError:\n", "        except RequestTimedOutError:\n"), _TIMED_OUT),
+        f"{_ADDED_TESTS}::test_what_may_come_late",
+    ),
+    Mutant(
+        "late-offsets-in-the-next",
+        "Offsets without an answer come in the midst of the next transaction: the group goes back, and a consumer's successor does all again.",
+        (
+            Patch(
+                _ADDED,
+                "HARMFUL: Final = (TxnOffsetCommitRequest, EndTxnRequest)\n",
+                "HARMFUL: Final = (EndTxnRequest,)\n",
+            ),
+        ),
+        f"{_ADDED_TESTS}::test_what_may_come_late",
     ),
     Mutant(
         "sequences-go-on",
@@ -264,6 +300,12 @@ MUTANTS: Final = (
         "Records that retention deleted unprocessed are missing, and nobody is told.",
         (Patch(_CURSOR, "                self._say_gap(start)\n", ""),),
         f"{_LANE_TESTS}::test_records_deleted_by_retention_are_a_gap",
+    ),
+    Mutant(
+        "gap-of-what-another-owner-has-processed",
+        "A lane that comes back says that messages are lost which another owner has processed: somebody sends them again at night.",
+        (Patch(_CURSOR, "                await self._require_own(cluster)\n", ""),),
+        "tests/unit/test_cursor.py::test_processed_by_another_owner_and_deleted",
     ),
     Mutant(
         "processed-not-trimmed",

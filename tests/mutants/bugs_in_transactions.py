@@ -219,16 +219,4 @@ MUTANTS: Final = (
         (Patch(_ADDED, "{*muted_partitions, *to_add}", "{*muted_partitions}"),),
         "tests/unit/test_added.py::test_added_one_by_one",
     ),
-    Mutant(
-        "an-end-that-comes-late",
-        "Who has asked for an end twice begins the next transaction in the same epoch.",
-        (
-            Patch(
-                "ringfence_kafka/transaction/explicit.py",
-                "        if self._end_is_late:\n",
-                "        if False:\n",
-            ),
-        ),
-        "tests/unit/test_added.py::test_an_end_that_may_come_late",
-    ),
 )

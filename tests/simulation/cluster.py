@@ -51,13 +51,22 @@ class SimulatedCluster:
         """Topics whose partitions of one number are assigned together."""
         self.watchers: list[Callable[[Any, str], None]] = []
         """Told of each request that arrives: whose network it came by, and what it is."""
+        self.implicit = False
+        """It adds by itself what is written in a transaction."""
+        self.brokers = 1
+        """How many lead its partitions."""
         self.dropping: dict[Place, Callable[[], bool]] = {}
         """Partitions of which one batch that a worker fetches goes nowhere: asked of each whether it is this one."""
         self.refused: set[str] = set()
         """Topics that take nothing."""
+        self.went_back: list[str] = []
+        """What the group has committed below what it had."""
         self.moved: Callable[[str], None] = lambda _: None
         """Called when there may be something new to be fetched of a topic."""
         self._created = 0
+
+    def __repr__(self) -> str:
+        return "cluster"
 
     # -- topics ------------------------------------------------------------------------------------------------
 
@@ -151,8 +160,13 @@ class SimulatedCluster:
         return late * self.dice.random()
 
     def _commit(self, offsets: Mapping[tuple[str, int], int]) -> None:
-        for (topic, partition), offset in offsets.items():
-            self.group.committed[Place(topic, partition)] = offset
+        for each, offset in offsets.items():
+            place = Place(*each)
+            if (known := self.group.committed.get(place, 0)) > offset:
+                self.went_back.append(
+                    f"BACK: the group's offset of {place.topic}/{place.partition}, from {known} to {offset}"
+                )
+            self.group.committed[place] = offset
 
     def assigned_together(self) -> list[tuple[Place, ...]]:
         """Partitions of one number."""

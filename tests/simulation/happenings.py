@@ -10,6 +10,10 @@ from tests.simulation.process import EPOCH_S, Process
 from tests.simulation.schedules import Happening, Kind
 from tests.simulation.world import World
 
+IMPLICIT: Final = {"add_partitions": "produce", "add_offsets": "offsets"}
+"""What there is in place of these requests where they need not be made."""
+TOLD_S: Final = 0.1
+"""After which at most the sender of a request that is late is told that it is lost."""
 DIES_S: Final = 0.5
 """How long a process lives of which nothing arrives."""
 BACK_S: Final = 8.0
@@ -25,8 +29,8 @@ class Happenings:
     """Of an opening."""
     settles_first = False
     """Before what comes last, also in a small world: who was replaced learns of it only by what comes when all is at rest."""
-    opening_requests = 15
-    """About as many as an opening makes."""
+    opening_requests = 19
+    """About as many as an opening makes, and the first transaction after it."""
 
     def __init__(self, world: World) -> None:
         self._world = world
@@ -43,6 +47,7 @@ class Happenings:
             Kind.LOST: self._lose_answers,
             Kind.SLOW: self._slow,
             Kind.LATE: self._late,
+            Kind.BELATED: self._belate,
             Kind.REFUSED: self._refuse,
             Kind.MARKERS: self._late_markers,
             Kind.REBALANCE: lambda _, __: world.cluster.group.rebalance(),
@@ -57,7 +62,7 @@ class Happenings:
         """Whether something that happens is not over, or has not struck yet."""
         networks = [each.network for each in self._world.processes]
         return bool(self._away) or any(
-            each.refuse or each.lose_answers or each.slow_requests or any(each.late.values())
+            each.refuse or each.lose_answers or each.slow_requests or any(each.late.values()) or each.waiting
             for each in networks
         )
 
@@ -128,6 +133,14 @@ class Happenings:
         process.network.late[what.at] = [
             what.seconds * self._world.loops.dice.random() for _ in range(what.count)
         ]
+
+    def _belate(self, what: Happening, process: Process) -> None:
+        dice, names = self._world.loops.dice, IMPLICIT if self._world.cluster.implicit else {}
+        for _ in range(what.count):
+            request, until = (names.get(each, each) for each in (what.request, what.until))
+            process.network.belate(
+                request, TOLD_S * dice.random(), what.seconds, until, dice.choice((0, 1, 1, 2))
+            )
 
     def _late_markers(self, what: Happening, _: Process) -> None:
         self._world.cluster.markers_late_until = self._world.loops.now + what.seconds

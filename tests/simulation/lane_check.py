@@ -8,13 +8,23 @@ from typing import Final
 
 from ringfence_kafka import wire
 from tables import codec
-from tables.codec import Meta, Slot
+from tables.codec import Meta, Slot, Way
+from tables.hops import HopMemory
+from tables.table import LaneTable
 from tests.faults import checker
 from tests.faults.checker import Anomaly, Finding
-from tests.faults.history import History, Record
+from tests.faults.history import History, Record, Target
 from tests.simulation.lane_world import BEGINNING, LaneWorld
 from tests.simulation.logs import Log, Stored
-from tests.simulation.names import ACCEPTED, ADDRESS, CHANGELOG, DUPLICATES, QUARANTINE
+from tests.simulation.names import (
+    ACCEPTED,
+    ADDRESS,
+    CHANGELOG,
+    DUPLICATES,
+    OTHER,
+    OTHERS_ACCEPTED,
+    QUARANTINE,
+)
 from tests.simulation.saying import in_vain
 
 _FAR: Final = 1_000_000
@@ -26,6 +36,7 @@ def faults(world: LaneWorld) -> list[str]:
     violations = [said for each in world.processes for said in each.rights.violations]
     return [
         *violations,
+        *([] if world.recreated else world.cluster.went_back),
         *_anomalies(world),
         *_states(world),
         *_in_vain(world),
@@ -77,10 +88,12 @@ def history(world: LaneWorld) -> History:
         world.plan.capacity,
         lambda key: zlib.crc32(key) % partitions,
         inputs=[*world.kept, *_records(world, ADDRESS)],
-        accepted=_records(world, ACCEPTED),
+        accepted=_records(world, ACCEPTED)
+        + (_records(world, OTHERS_ACCEPTED) if world.plan.envelopes else []),
         diverted=_records(world, DUPLICATES),
         quarantined=_records(world, QUARANTINE),
         divert=world.plan.divert,
+        others={OTHER: Target(OTHERS_ACCEPTED)} if world.plan.envelopes else {},
     )
 
 
@@ -165,10 +178,10 @@ def _states(world: LaneWorld) -> Iterable[str]:
 
 def _interleaved(log: Log, records: Iterable[Stored]) -> Iterable[str]:
     """Whoever has written after another one does so for good: two owners never take turns."""
-    owners = [each.part.owner for each in records if each.part is not None]
+    owners = [each.part.by for each in records if each.part is not None]
     turns = [owner for number, owner in enumerate(owners) if not number or owners[number - 1] != owner]
     if len(turns) != len(set(turns)):
-        yield f"{log.topic}/{log.partition}: owners take turns: {turns}"
+        yield f"{log.topic}/{log.partition}: {len(set(turns))} owners take {len(turns)} turns"
 
 
 def _went_back(log: Log, metas: list[Meta]) -> Iterable[str]:
@@ -178,6 +191,26 @@ def _went_back(log: Log, metas: list[Meta]) -> Iterable[str]:
         for topic, offset in before.next_offsets.items():
             if after.next_offsets.get(topic, -1) < offset and after.topic_ids == before.topic_ids:
                 yield f"{log.topic}/{log.partition}: next {after.next_offsets} follows {before.next_offsets}"
+
+
+def _forgotten_hops(table: LaneTable, told: str, records: Iterable[Stored]) -> Iterable[str]:
+    """What came over bridges, as its changelog has it and as its lane knows it."""
+    hops = {
+        each.key: each.value
+        for each in records
+        if each.key is not None and each.value is not None and each.key[:1] == codec.KIND_HOPS
+    }
+    remembered, written = (
+        _remembered(table.hops),
+        _remembered(HopMemory.restored(table.ring.capacity, hops.items())),
+    )
+    if remembered != written:
+        yield f"{told} holds the hops {written}, its lane knows {remembered}"
+
+
+def _remembered(hops: HopMemory) -> dict[Way, tuple[int, list[int]]]:
+    """Of each way its floor and what lies above."""
+    return {way: (held.floor, list(held.above)) for way, held in hops.ways.items()}
 
 
 def _differing(world: LaneWorld, number: int, meta: Meta, records: Iterable[Stored]) -> Iterable[str]:
@@ -208,6 +241,7 @@ def _differing(world: LaneWorld, number: int, meta: Meta, records: Iterable[Stor
     ]
     if unknown:
         yield f"{told} holds {unknown}, and the ring does not know them"
+    yield from _forgotten_hops(table, told, records)
     for topic, offset in meta.next_offsets.items():
         committed = world.cluster.committed(topic, number)
         if committed is not None and committed > offset:

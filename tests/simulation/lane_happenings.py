@@ -6,6 +6,7 @@ from typing import Any, Final
 
 from agents.lane import Lane, LaneState
 from tests.faults.history import Record
+from tests.simulation import envelopes
 from tests.simulation.consumer import FETCH_OFFSETS, SimulatedConsumer
 from tests.simulation.groups import Place
 from tests.simulation.happenings import Happenings
@@ -179,15 +180,13 @@ class LaneHappenings(Happenings):
         else:
             self._world.cluster.produce(ADDRESS, what.partition, records)
 
-    def _record(self, message: Message, now_ms: int) -> tuple[int, bytes | None, bytes, Any]:
+    def _record(self, message: Any, now_ms: int) -> tuple[int, bytes | None, bytes, Any]:
         self._world.sent += 1
         token = b"%d" % self._world.sent
         if self._world.recreated:
             self._world.generations[token] = self._world.recreated
-        headers = [("t", token)]
-        if message.id is not None:
-            headers.append(("_AMQ_DUPL_ID", message.id))
-        return now_ms, message.group, b"%d" % self._world.sent, tuple(headers)
+        key, value, headers = envelopes.record(message, token)
+        return now_ms, key, value, (("t", token), *headers)
 
     def last(self, partition: int) -> Happening:
         """Something new for this lane, and some of what there was."""

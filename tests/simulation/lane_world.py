@@ -16,6 +16,7 @@ from tests.simulation.names import (
     DUPLICATES,
     FORWARD,
     JOURNAL,
+    OF_OTHER,
     QUARANTINE,
     settings_of,
 )
@@ -49,7 +50,14 @@ class LaneWorld(World):
         """How often the input was created again."""
         self.old_ends: list[int] = []
         """By partition, where the input ended that is gone."""
-        for topic in (ADDRESS, ACCEPTED, DUPLICATES, QUARANTINE, FORWARD):
+        for topic in (
+            ADDRESS,
+            ACCEPTED,
+            DUPLICATES,
+            QUARANTINE,
+            FORWARD,
+            *(OF_OTHER if plan.envelopes else ()),
+        ):
             self.cluster.create(topic, plan.partitions)
         self.cluster.create(CHANGELOG, plan.partitions, **COMPACTED)
         self.cluster.create(JOURNAL, 1)
@@ -57,7 +65,7 @@ class LaneWorld(World):
         self.processes = [
             Worker(
                 f"p{number}",
-                settings_of(f"p{number}", plan.capacity, plan.divert),
+                settings_of(f"p{number}", plan.capacity, plan.divert, envelopes=plan.envelopes),
                 self.cluster,
                 self.loops,
                 self.loops.dice,

@@ -1,7 +1,8 @@
-"""Partitions as logs: records, markers, high watermark and last stable offset, retention, compaction."""
+"""Partitions as logs: records, markers, what they know of producers, high watermark and last stable offset, retention, compaction."""
 
 import itertools
 from bisect import bisect_left
+from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from enum import Enum, auto
 from operator import attrgetter
@@ -10,6 +11,8 @@ from typing import Final, NamedTuple
 Headers = tuple[tuple[str, bytes | None], ...]
 
 _OFFSET: Final = attrgetter("offset")
+REMEMBERED: Final = 5
+"""Batches of a producer that a log knows again when they come once more, as Kafka does."""
 
 
 class Stored(NamedTuple):
@@ -35,18 +38,50 @@ class Fate(Enum):
 class Part:
     """What one transaction has written to one partition."""
 
-    __slots__ = ("fate", "first", "number", "owner")
+    __slots__ = ("by", "fate", "first", "number", "owner")
 
-    def __init__(self, first: int, owner: tuple[str, int] | None, number: int) -> None:
+    def __init__(self, first: int, owner: tuple[str, int] | None, number: int, by: object = None) -> None:
         self.first = first
         self.fate = Fate.OPEN
         self.owner = owner
         """Transactional ID and epoch of the producer."""
         self.number = number
         """Of the transaction, counted for its ID."""
+        self.by = by
+        """The producer that wrote it: one life of one holder, over all its epochs."""
 
     def __repr__(self) -> str:
         return f"{self.fate.name.lower()} {self.owner or ''}"
+
+
+class Batch(NamedTuple):
+    """That a producer has written."""
+
+    sequence: int
+    """Of its first record."""
+    records: int
+    base: int
+    """The first's offset."""
+
+
+class Known:
+    """What a log knows of a producer."""
+
+    __slots__ = ("batches", "epoch", "next", "part")
+
+    def __init__(self, epoch: int) -> None:
+        self.epoch = epoch
+        self.next = 0
+        """The sequence of the record that comes next."""
+        self.part: Part | None = None
+        """Of its transaction, as long as there is no marker."""
+        self.batches: deque[Batch] = deque(maxlen=REMEMBERED)
+        """The last of this epoch."""
+
+    def begin(self, epoch: int) -> None:
+        """Another epoch."""
+        self.epoch, self.next = epoch, 0
+        self.batches.clear()
 
 
 class Fetched(NamedTuple):
@@ -71,6 +106,10 @@ class Log:
         self.made_at = 0.0
         """When the batch was made that comes next."""
         self._open: list[Part] = []
+        self.producers: dict[str, Known] = {}
+        """By transactional ID."""
+        self.asked: dict[str, tuple[int, int]] = {}
+        """By transactional ID, while no transaction of it is open here: epoch and lowest sequence of what was to be written."""
         self.moved: Callable[[], None] = lambda: None
         """Called when readers of committed data may get further."""
 
@@ -96,9 +135,9 @@ class Log:
             self.moved()
         return base
 
-    def begin(self, owner: tuple[str, int] | None, number: int = 0) -> Part:
+    def begin(self, owner: tuple[str, int] | None, number: int = 0, by: object = None) -> Part:
         """A transaction is about to write here."""
-        part = Part(self.end, owner, number)
+        part = Part(self.end, owner, number, by)
         self._open.append(part)
         return part
 
@@ -108,6 +147,19 @@ class Log:
         self._open.remove(part)
         self.end += 1
         self.moved()
+
+    def end_of(self, name: str, epoch: int, fate: Fate) -> None:
+        """The marker that ends the transaction of this transactional ID, written or not: from now on this is its epoch here."""
+        known = self.producers.setdefault(name, Known(epoch))
+        part, known.part = known.part, None
+        self.asked.pop(name, None)
+        if known.epoch != epoch:
+            known.begin(epoch)
+        if part is None:
+            self.end += 1
+            self.moved()
+        else:
+            self.mark(part, fate)
 
     def read(self, begin: int, end: int) -> Fetched:
         """What is committed of ``begin <= offset < end``, below the last stable offset."""

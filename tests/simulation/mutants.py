@@ -15,14 +15,29 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from tests.mutants import bugs_in_attempts, bugs_in_groups, bugs_in_handover, bugs_in_lanes, bugs_in_opening
+from tests.mutants import (
+    bugs_in_attempts,
+    bugs_in_groups,
+    bugs_in_handover,
+    bugs_in_hops,
+    bugs_in_lanes,
+    bugs_in_opening,
+    bugs_in_recreated_topics,
+    bugs_in_transactions,
+)
 from tests.mutants.mutant import Mutant, PatchError
 from tests.mutants.trial import COPIED, ROOT
 
-SECONDS: Final = 60.0
+SECONDS: Final = 30.0
 LOGICAL: Final = {
     "lanes": (*bugs_in_opening.MUTANTS, *bugs_in_lanes.MUTANTS),
-    "consumers": (*bugs_in_groups.MUTANTS, *bugs_in_handover.MUTANTS, *bugs_in_attempts.MUTANTS),
+    "envelopes": (*bugs_in_transactions.MUTANTS, *bugs_in_hops.MUTANTS),
+    "consumers": (
+        *bugs_in_groups.MUTANTS,
+        *bugs_in_handover.MUTANTS,
+        *bugs_in_attempts.MUTANTS,
+        *bugs_in_recreated_topics.MUTANTS,
+    ),
 }
 """By world."""
 COSTS_ONLY: Final = frozenset(
@@ -30,6 +45,7 @@ COSTS_ONLY: Final = frozenset(
         "own-group-first", "free-group-first", "one-more-than-the-prefetch", "prefetch-not-filled-again", "purged-heads-are-kept",
         "swept-each-time", "sweep-forgets-the-ungrouped", "consumers-are-kept", "longer-form-written", "memory-of-each-partition",
         "first-come-first-served", "memory-not-given-back", "fetched-and-left-behind", "opening-keeps-its-producer",
+        "haste-fills-a-core", "half-of-the-wait", "brokers-at-once",
     }
 )  # fmt: skip
 """Memory, speed, and in which order messages of different groups come: nothing that a world can be wrong in."""
@@ -42,11 +58,18 @@ OUTSIDE: Final = frozenset(
         "stubborn-handler-keeps-its-slot", "waits-anew-after-each-rebalance", "membership-believed", "restore-to-last-stable-offset",
         "partition-counts-not-compared", "foreign-changelog-unnoticed", "refused-fences-again", "half-a-lane", "clear-without-fence",
         "input-read-uncommitted", "batch-begins-at-its-first-record", "malformed-batch-mistaken", "malformed-unnamed", "rewind-unmarked",
-        "fetching-ended-for-good", "refusal-tried-at-once", "room-unheard",
+        "fetching-ended-for-good", "refusal-tried-at-once", "room-unheard", "offset-set-in-a-new-topic", "left-runs-by-name-alone", "token-anew-in-a-grown-topic",
+        "lease-not-written-again", "created-by-asking", "stale-metadata",
+        "written-though-a-part-is-too-large", "malformed-burns-ids", "partitioner-of-the-own-address", "count-of-the-own-address",
+        "group-by-the-own-rules", "ids-by-the-own-header-names", "list-of-addresses-ignored", "forged-part-kept", "cut-inside",
+        "trailing-text-accepted", "unknown-names-accepted", "refused-and-sent-all-the-same", "sent-before-it-is-added",
+        "home-of-the-foreign-id-as-stored", "hops-without-end", "size-0-drops-hops", "malformed-confirmation-believed", "malformed-hop-passes",
+        "members-of-anybody-kept", "members-lost", "hops-cleared-not-on-disk", "hops-in-memory-only-kept", "hop-headers-not-stripped",
     }
 )  # fmt: skip
 """What no world has: operators, aiokafka's own options, machines that sleep, recreated progress, outages, threads, what is no handler; changed
-partition counts, foreign changelogs, half a lane; malformed records, and Faust's transport."""
+partition counts, foreign changelogs, half a lane; malformed records, addresses with other rules, records that are too large, rings that are
+cleared, what aiokafka's own sender does with refusals, and Faust's transport."""
 _FAILED: Final = re.compile(
     r"^seed (?P<seed>[0-9]+) of [a-z]+ fails, number (?P<number>[0-9]+), after (?P<seconds>[0-9.]+) s: (?P<said>.*)$",
     re.MULTILINE,

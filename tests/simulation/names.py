@@ -14,12 +14,20 @@ QUARANTINE: Final = f"{ADDRESS}.quarantine"
 CHANGELOG: Final = f"{APP}-{ADDRESS}-changelog"
 FORWARD: Final = f"{APP}-{ADDRESS}-forward"
 JOURNAL: Final = f"{APP}-journal"
+OTHER: Final = "payments"
+"""Of which no worker here has lanes: parts of transactions are for it."""
+OTHERS_ACCEPTED: Final = f"{OTHER}.accepted"
+OF_OTHER: Final = (
+    OTHER, OTHERS_ACCEPTED, f"{OTHER}.duplicates", f"{OTHER}.quarantine", f"{APP}-{OTHER}-forward", f"{APP}-{OTHER}-changelog",
+)  # fmt: skip
+"""Its topics."""
 COMPACTED: Final = {"cleanup.policy": "compact"}
 
 
 @functools.lru_cache
-def settings_of(instance: str, capacity: int, divert: bool) -> Settings:
-    """Of a worker."""
+def settings_of(instance: str, capacity: int, divert: bool, *, envelopes: bool = False) -> Settings:
+    """Of a worker; ``envelopes``: transactions may have parts for :data:`OTHER`."""
+    named = {"transaction_addresses": [OTHER]} if envelopes else {}
     return validate(
         {
             "kafka": {"bootstrap_servers": "simulated:9092"},
@@ -30,7 +38,9 @@ def settings_of(instance: str, capacity: int, divert: bool) -> Settings:
                     "id_cache_size": capacity,
                     "partitioner": "crc32",
                     "duplicates": "divert" if divert else "drop",
-                }
+                    **named,
+                },
+                *([{"name": OTHER, "partitioner": "crc32"}] if envelopes else []),
             ],
         }
     )

@@ -7,7 +7,7 @@ import asyncio
 import random
 from collections.abc import Callable
 from functools import partial
-from typing import Any, Final, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 from aiokafka.errors import KafkaConnectionError, UnknownError
 
@@ -26,6 +26,17 @@ SLOW_S: Final = 0.1
 LOST_S: Final = 10.0
 """After which a request without an answer fails at the latest, as the product's do."""
 JOIN_LIMIT_S: Final = 30.0
+
+
+class _Belated(NamedTuple):
+    told_s: float
+    """After which its sender is told that it is lost."""
+    comes_s: float
+    """After which it arrives ..."""
+    until: str
+    """... or sooner, right behind a request of this kind ..."""
+    passed: int
+    """... that so many others have gone before: the first may be the same that is asked for again."""
 
 
 class Network:
@@ -49,12 +60,26 @@ class Network:
         """So many requests will be refused."""
         self.late: dict[str, list[float]] = {}
         """By kind of request, how long the next ones are on their way."""
+        self.belated: dict[str, list[_Belated]] = {}
+        """By kind of request, what becomes of the next ones, of which their sender is told that they are lost."""
+        self.waiting: dict[Callable[[], None], None] = {}
+        """Those that are to arrive yet: has one arrive."""
         self.slow_requests = 0
         """So many requests will take ..."""
         self.slow_s = 0.0
         """... up to so long."""
         self.trace: list[str] | None = None
         """What happened, for who reads it."""
+
+    def belate(self, request: str, told_s: float, comes_s: float, until: str, passed: int) -> None:
+        """The next request of this kind: its sender is told soon that it is lost, and it arrives later."""
+        self.belated.setdefault(request, []).append(_Belated(told_s, comes_s, until, passed))
+
+    def bring(self) -> None:
+        """What is belated arrives now."""
+        self.belated.clear()
+        for come in list(self.waiting):
+            come()
 
     def call(self, apply: Callable[..., T], *args: Any) -> "asyncio.Future[T]":
         """To be awaited: the answer.
@@ -71,6 +96,9 @@ class Network:
     def ask(self, loop: Any, then: Then, apply: Callable[..., Any], args: tuple[Any, ...]) -> None:
         """``then`` is told the answer, or an error, as long as the process lives that the loop is of."""
         if self.held is None:
+            if self.belated and self.belated.get(apply.__name__):
+                self._postpone(then, loop, apply, partial(self._arrive, _nobody, loop, apply, args))
+                return
             way = self._way()
             if self.late and (late := self.late.get(apply.__name__)):
                 way += late.pop()
@@ -94,9 +122,41 @@ class Network:
         def reply(answer: Joined) -> None:
             self._answer(then, loop, answer, None)
 
+        if self.belated.get("join"):
+            self._postpone(
+                then, loop, apply, partial(self._arrive_to_join, _nobody, loop, apply, args, reply)
+            )
+            return await future
         self._loops.after(self._way(), self._arrive_to_join, then, loop, apply, args, reply)
         self._loops.after(JOIN_LIMIT_S, self._fail, then, loop)
         return await future
+
+    def _postpone(
+        self, then: Then, loop: ProcessLoop, apply: Callable[..., Any], arrive: Callable[[], None]
+    ) -> None:
+        told_s, comes_s, until, left = self.belated[apply.__name__].pop(0)
+        self._loops.after(told_s, self._fail, then, loop)
+        if self.trace is not None:
+            self._note(apply, (), "is late, and said to be lost")
+        watchers = self._cluster.watchers
+
+        def come() -> None:
+            if come in self.waiting:
+                del self.waiting[come]
+                arrive()
+
+        def arrived(_: Network, request: str) -> None:
+            nonlocal left
+            left -= request == until
+            if left < 0:
+                watchers.remove(arrived)
+                self._loops.after(0, come)
+
+        self.waiting[come] = None
+        self._loops.after(comes_s, come)
+        if until:
+            # Not what is sent before it is asked for again.
+            self._loops.after(told_s, watchers.append, arrived)
 
     def _way(self) -> float:
         dice = self._dice.random()
@@ -184,6 +244,10 @@ def _answer(future: "asyncio.Future[Any]", answer: Any, error: Exception | None)
         future.set_result(answer)
     else:
         future.set_exception(error)
+
+
+def _nobody(_answer: Any, _error: Exception | None) -> None:
+    """Waits for it any more."""
 
 
 def _shown(what: object) -> str:

@@ -30,8 +30,9 @@ import ringfence_kafka.latest
 import ringfence_kafka.producer
 import tables.table
 from ringfence_kafka import insides, log_reader, waiting
-from ringfence_kafka.transaction import explicit, feature
+from ringfence_kafka.transaction import explicit, feature, implicit
 from tests.simulation import questions
+from tests.simulation.asking import Questions
 from tests.simulation.consuming.member import SimulatedMember
 from tests.simulation.consuming.questions import SharedClient, SimulatedClient
 from tests.simulation.consuming.reader import SimulatedReader
@@ -147,9 +148,10 @@ def simulated() -> Iterator[None]:
         (log_reader, "newest", questions.newest),
         (ringfence_kafka.producer, "AIOKafkaProducer", SimulatedProducer),
         (ringfence_kafka.producer, "producer_options", lambda _kafka: {}),
-        (feature, "wanted", lambda: False),
+        (feature, "wanted", lambda: _process().cluster.implicit),
+        (feature, "requests", Questions),
+        (implicit, "requests", Questions),
         (explicit, "send_only_what_was_added", lambda _producer: None),
-        (explicit, "tell_late_ends", lambda _producer, _tell: None),
         (insides, "never_create", _Insides.nothing),
         (time, "clock_gettime", _virtual_gettime),
         (ringfence_client.lease_acquisition, "uuid", DICE),

@@ -88,6 +88,7 @@ class Play:
             network.cut, network.lose_answers, network.slow_requests, network.refuse = False, 0, 0, 0
             network.lose_heartbeats = 0
             network.late.clear()
+            network.bring()
             if network.held is not None:
                 network.release()
             if each.loop is not None:

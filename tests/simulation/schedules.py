@@ -1,13 +1,13 @@
-"""What happens in a world, made from a seed: messages, and faults at random steps. Nothing of it depends on the run, so that it can be shrunk."""
+"""What may happen in a world: messages, and faults at random steps. Nothing of it depends on the run, so that it can be shrunk."""
 
 import dataclasses
 import random
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeVar
 
-IDS: Final = 5
-GROUPS: Final = 3
+P = TypeVar("P", bound="Schedule")
+IMPLICIT_SHARE: Final = 0.5
 STEPS_BETWEEN: Final = (0, 3, 10, 40, 120)
 """Callbacks between two happenings: less than one. An opening takes some 50, a transaction 20."""
 SECONDS_BETWEEN: Final = (0.0, 0.1, 1.0, 8.0)
@@ -36,6 +36,9 @@ class Kind(StrEnum):
     """The next requests of a process."""
     LATE = "late"
     """The next requests of one kind of a process are long on their way, the others are not; ``at`` says which, and ``count`` how many."""
+    BELATED = "belated"
+    """The next requests of one kind of a process: who sent them is told that they are lost, and goes on. They arrive nevertheless: right behind
+    another one, or when the seconds are up."""
     REFUSED = "refused"
     """The next requests of a process, with an error that does not pass by itself."""
     MARKERS = "markers"
@@ -93,6 +96,10 @@ class Happening:
     disk_lost: bool = False
     pinned: bool = False
     """Of a pause, a cut, or what is held: it ends in the middle of an opening by another process, if there is one before the seconds are up."""
+    request: str = ""
+    """Of what is belated: of which kind the requests are ..."""
+    until: str = ""
+    """... and behind which they arrive, of whatever process."""
     transaction: str = ""
     """Of messages: ``committed`` or ``aborted``, so many seconds later."""
 
@@ -104,6 +111,8 @@ class Happening:
             "count": self.count or None,
             "disk_lost": self.disk_lost or None,
             "pinned": self.pinned or None,
+            "request": self.request or None,
+            "until": self.until or None,
             "transaction": self.transaction or None,
             "messages": " ".join(map(str, self.messages)) or None,
         }
@@ -129,24 +138,31 @@ class Schedule:
     happenings: tuple[Happening, ...]
     small: bool = False
     """As little as can go wrong; workers do not look at their topics."""
+    implicit: bool = False
+    """Transactions are written in three requests, and each has an epoch of its own."""
+    brokers: int = 1
+    """That lead partitions."""
+    envelopes: bool = False
+    """There is another address, for parts of transactions."""
 
     @property
     def calm(self) -> bool:
         """Whether nothing is refused, lost, late or away in it."""
         return all(each.kind in CALM or each.kind is Kind.SEND for each in self.happenings)
 
+    @property
+    def way(self) -> str:
+        """How transactions are written."""
+        return f"transactions in {'three' if self.implicit else 'five'} requests, {self.brokers} brokers"
+
     def __str__(self) -> str:
         head = (
             f"seed {self.seed}: {self.partitions} partitions, {self.processes} processes, ring of {self.capacity}, "
-            f"duplicates {'diverted' if self.divert else 'dropped'}"
+            f"duplicates {'diverted' if self.divert else 'dropped'}, {self.way}"
         )
         return "\n".join([head, *map(str, self.happenings)])
 
 
-_WEIGHTS: Final = {
-    Kind.CRASH: 5, Kind.STOP: 2, Kind.HELD: 2, Kind.PAUSE: 5, Kind.CLOCK: 1, Kind.CUT: 3, Kind.LOST: 4, Kind.SLOW: 4, Kind.REFUSED: 4, Kind.MARKERS: 3,
-    Kind.REBALANCE: 3, Kind.RETENTION: 1, Kind.COMPACTION: 2, Kind.OFFSETS: 1, Kind.CHANGELOG: 1, Kind.RECREATED: 1,
-}  # fmt: skip
 CALM: Final = (
     Kind.STOP,
     Kind.REBALANCE,
@@ -157,117 +173,12 @@ CALM: Final = (
     Kind.RETENTION,
 )
 """In these nothing is refused, lost, late or away."""
-EXTRAS: Final = ("", "", "", "calm", "dropped", "tail", "replaced", "eaten")
-THEMES: Final = ("taken over",) * 6 + ("", "", "", "calm", "calm", "dropped", "tail", "replaced", "eaten")
-"""Of small schedules: what they are about; with none, faults of all kinds."""
 SMALL_SHARE: Final = 0.85
 SMALL_WITHIN_S: Final = 2.0
 STRIKES_ONE: Final = frozenset(
     {Kind.CRASH, Kind.STOP, Kind.PAUSE, Kind.CUT, Kind.LOST, Kind.SLOW, Kind.REFUSED}
 )
-REQUESTS: Final = (
-    "produce", "produce", "offsets", "end", "initialise", "describe", "fetch", "committed", "ends", "heartbeat", "join", "_read", "_read",
-)  # fmt: skip
-AT_WORK: Final = ("_read", "_read", "_read", "produce", "offsets", "end")
-TAKEN_OVER_SHARE: Final = 0.4
-"""Of schedules that have :func:`_awakening`."""
 MOST_STEPS: Final = 400
-KINDS: Final = tuple(_WEIGHTS)
-
-
-def schedule(seed: int, *, faults: int | None = None) -> Schedule:
-    """The schedule of a seed; with so many faults, if it is said."""
-    dice = random.Random(seed)
-    if faults is None and dice.random() < SMALL_SHARE:
-        return _small(seed, dice)
-    partitions, processes = dice.choice((1, 1, 2)), dice.choice((2, 2, 3))
-    happenings = [_sending(dice, partitions) for _ in range(dice.randint(3, 7))]
-    count = dice.choice((1, 2, 3, 4, 6, 8)) if faults is None else faults
-    excluded = _ONCE - {dice.choice((Kind.OFFSETS, Kind.CHANGELOG, Kind.RECREATED))}
-    taken_over = dice.random() < TAKEN_OVER_SHARE and faults is None
-    faults_drawn = [
-        _fault(dice, partitions, processes) for _ in range(min(count, 2) if taken_over else count)
-    ]
-    faults_drawn += [_awakening(dice)] if taken_over else []
-    happenings += [each for each in faults_drawn if each.kind not in excluded]
-    dice.shuffle(happenings)
-    capacity, divert = dice.choice((3, 8, 8, 8)), dice.random() < 0.5
-    if faults is None:
-        happenings = _with_extra(random.Random(f"extra {seed}"), happenings, partitions, processes)
-    return Schedule(seed, partitions, processes, capacity, divert, tuple(happenings))
-
-
-def _small(seed: int, dice: random.Random) -> Schedule:
-    """Some messages, one fault or two, and one thing that is asked: whether it matters who was away when."""
-    partitions, theme = dice.choice((1, 1, 1, 2)), dice.choice(THEMES)
-    happenings = [_sending(dice, partitions, most=3) for _ in range(dice.randint(1, 3))]
-    capacity, divert = dice.choice((3, 8, 8, 8)), dice.random() < 0.5
-    if theme == "taken over":
-        happenings.insert(1, _awakening(dice))
-        if dice.random() < 0.3:
-            happenings.append(_fault(dice, partitions, 2))
-    elif theme == "calm":
-        happenings += [_fault(dice, partitions, 2, kind=dice.choice(CALM)) for _ in range(dice.randint(1, 2))]
-        dice.shuffle(happenings)
-    elif theme:
-        happenings = _with_row(dice, happenings, Kind(theme), partitions, 2)
-    else:
-        happenings += [_fault(dice, partitions, 2) for _ in range(dice.randint(1, 2))]
-        dice.shuffle(happenings)
-    shortened = tuple(
-        dataclasses.replace(each, within=min(each.within, SMALL_WITHIN_S)) for each in happenings
-    )
-    return Schedule(seed, partitions, 2, capacity, divert, shortened, small=True)
-
-
-def _with_extra(
-    dice: random.Random, happenings: list[Happening], partitions: int, processes: int
-) -> list[Happening]:
-    """With what comes in a row of its own; or without what is not calm."""
-    extra = dice.choice(EXTRAS)
-    if extra == "calm":
-        return [
-            each if each.kind is Kind.SEND else _fault(dice, partitions, processes, kind=dice.choice(CALM))
-            for each in happenings
-        ]
-    return _with_row(dice, happenings, Kind(extra), partitions, processes) if extra else happenings
-
-
-def _with_row(
-    dice: random.Random, happenings: list[Happening], kind: Kind, partitions: int, processes: int
-) -> list[Happening]:
-    partition, process = dice.randrange(partitions), dice.randrange(processes)
-    steps, within = gap(dice)
-    row = [Happening(steps, within, kind, process=process, partition=partition)]
-    if kind is Kind.TAIL:
-        refused = Happening(
-            MOST_STEPS, 5.0, Kind.REFUSED, dice.choice(("produce", "end")), count=dice.randint(1, 3)
-        )
-        row = [
-            _sending(dice, partitions),
-            refused,
-            dataclasses.replace(row[0], steps=dice.randrange(40)),
-            _sending(dice, partitions),
-        ]
-    if kind is Kind.EATEN:
-        eaten = dataclasses.replace(row[0], steps=dice.choice((0, 0, 3, 10)))
-        row = [_sending(dice, partitions, partition=partition), eaten]
-    if kind in {Kind.REPLACED, Kind.EATEN}:
-        happenings = [each for each in happenings if each.kind not in _ONCE]
-    place = dice.randint(0, len(happenings))
-    return [*happenings[:place], *row, *happenings[place:]]
-
-
-_ONCE: Final = frozenset({Kind.OFFSETS, Kind.CHANGELOG, Kind.RECREATED})
-"""With two of them nobody knows what was processed."""
-
-
-def _awakening(dice: random.Random) -> Happening:
-    """Somebody is away in the middle of their work, and comes back in the middle of an opening by somebody else."""
-    kind = dice.choice((Kind.PAUSE, Kind.HELD, Kind.CUT))
-    return Happening(
-        MOST_STEPS, 5.0, kind, dice.choice(AT_WORK), seconds=30.0, count=dice.randrange(3), pinned=True
-    )
 
 
 def gap(dice: random.Random) -> tuple[int, float]:
@@ -289,41 +200,27 @@ def seconds_of(kind: Kind, dice: random.Random) -> float:
     }.get(kind, 0.0) * dice.uniform(0.5, 1.0)
 
 
-def _sending(
-    dice: random.Random, partitions: int, most: int = 4, *, partition: int | None = None
-) -> Happening:
-    messages = tuple(
-        Message(
-            None if dice.random() < 0.1 else b"i%d" % dice.randrange(IDS),
-            None if dice.random() < 0.2 else b"g%d" % dice.randrange(GROUPS),
-        )
-        for _ in range(dice.randint(1, most))
-    )
-    return Happening(
-        *gap(dice),
-        Kind.SEND,
-        partition=dice.randrange(partitions) if partition is None else partition,
-        seconds=dice.random(),
-        messages=messages,
-        transaction=dice.choice(("", "", "", "committed", "aborted")),
-    )
+REQUESTS_BELATED: Final = (
+    "end", "end", "end", "offsets", "offsets", "offsets", "add_partitions", "add_partitions", "add_offsets", "produce", "produce", "initialise",
+    "initialise", "heartbeat", "join",
+)  # fmt: skip
+"""What is lost to its sender alone, by kind, and how often."""
+BEHIND: Final = ("add_partitions", "add_partitions", "produce", "offsets", "end", "initialise", "")
+TRIGGERS: Final = ("add_partitions", "add_partitions", "offsets", "end", "initialise", "")
 
 
-def _fault(dice: random.Random, partitions: int, processes: int, *, kind: Kind | None = None) -> Happening:
-    kind = kind or dice.choices(KINDS, list(_WEIGHTS.values()))[0]
-    pinned = kind in (Kind.PAUSE, Kind.CUT, Kind.HELD) and dice.random() < 0.6
-    seconds = 30.0 if pinned else seconds_of(kind, dice)
-    at = dice.choice(REQUESTS) if kind in STRIKES_ONE and dice.random() < 0.6 else ""
+def belated(dice: random.Random) -> Happening:
+    """Requests that arrive although it was said that they do not."""
+    at = dice.choice(TRIGGERS)
     steps, within = (MOST_STEPS, dice.choice((0.5, 5.0))) if at else gap(dice)
     return Happening(
-        steps,
-        within,
-        kind,
-        at,
-        process=dice.randrange(processes),
-        seconds=seconds,
-        partition=dice.randrange(partitions),
-        count=dice.randint(1, 3),
-        disk_lost=kind is Kind.CRASH and dice.random() < 0.3,
-        pinned=pinned,
-    )
+        steps, within, Kind.BELATED, at,
+        process=dice.randrange(2), seconds=dice.choice((0.5, 5.0, 12.0)) * dice.uniform(0.5, 1.0), count=dice.choice((1, 1, 2)),
+        request=dice.choice(REQUESTS_BELATED), until=dice.choice(BEHIND),
+    )  # fmt: skip
+
+
+def in_its_way(plan: P) -> P:
+    """With how transactions are written in it, by its seed."""
+    dice = random.Random(f"ways {plan.seed}")
+    return dataclasses.replace(plan, implicit=dice.random() < IMPLICIT_SHARE, brokers=dice.choice((1, 1, 3)))

@@ -1,12 +1,16 @@
 """Worlds of consumers: they settle by themselves, and what is wrong in consumers is named."""
 
+import dataclasses
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
+from ringfence_client import lease_acquisition
 from ringfence_client.dispatcher import Dispatcher
 from ringfence_client.lease import LeaseWatch
+from ringfence_client.record import Progress
+from ringfence_client.resuming import Log, Resumption, resume
 from ringfence_client.writer import ProgressWriter
 from tests.simulation.consuming.schedules import ConsumerSchedule, consumer_schedule
 from tests.simulation.consuming.small import AGES
@@ -55,19 +59,25 @@ async def _not_ended(self: Dispatcher, held: Any) -> bool:
     return True
 
 
+def _of_any_topic(recorded: Progress | None, log: Log) -> Resumption:
+    """What was finished of a topic that is gone counts for the next of its name."""
+    return resume(None if recorded is None else dataclasses.replace(recorded, topic_id=""), log)
+
+
 @pytest.mark.parametrize(
     ("owner", "name", "mistaken", "names"),
     [
         (LeaseWatch, "look", lambda *_: 0.0, {"EARLY", "SILENT", "OVERLAPPED"}),
         (Dispatcher, "drop", _not_ended, {"OVERLAPPED", "FORGOTTEN"}),
         (ProgressWriter, "covers", lambda _: True, {"UNFENCED"}),
+        (lease_acquisition, "resume", _of_any_topic, {"UNHANDLED", "LOST", "StalledError", "FORGOTTEN", "REDONE"}),
     ],
-    ids=["taken at once", "released while handlers run", "begun uncovered"],
+    ids=["taken at once", "released while handlers run", "begun uncovered", "another topic of the name"],
 )  # fmt: skip
 def test_names_what_is_wrong(
     runner: Runner,
     monkeypatch: pytest.MonkeyPatch,
-    owner: type,
+    owner: Any,
     name: str,
     mistaken: Callable[..., Any],
     names: set[str],

@@ -8,8 +8,9 @@ import pytest
 
 from agents.opening import Opening
 from tests.simulation.batches import BATCH, Tally, tallies
+from tests.simulation.lane_schedules import schedule
 from tests.simulation.run import Runner
-from tests.simulation.schedules import Kind, schedule
+from tests.simulation.schedules import Kind
 from tests.simulation.shrink import kind_of, shrunk
 from tests.simulation.worlds import WORLDS
 

@@ -29,6 +29,7 @@ class World:
         self.plan = plan
         self.loops = Loops(dice)
         self.cluster = SimulatedCluster(self.loops, dice)
+        self.cluster.implicit, self.cluster.brokers = plan.implicit, plan.brokers
         self.cluster.moved = self._moved
         self.sent = 0
         self.trace: list[str] | None = None

@@ -4,6 +4,12 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from tests.simulation.consuming.schedules import consumer_schedule
-from tests.simulation.schedules import Schedule, schedule
+from tests.simulation.envelopes import envelope_schedule
+from tests.simulation.lane_schedules import schedule
+from tests.simulation.schedules import Schedule
 
-WORLDS: Final[Mapping[str, Callable[[int], Schedule]]] = {"lanes": schedule, "consumers": consumer_schedule}
+WORLDS: Final[Mapping[str, Callable[[int], Schedule]]] = {
+    "lanes": schedule,
+    "envelopes": envelope_schedule,
+    "consumers": consumer_schedule,
+}

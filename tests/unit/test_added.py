@@ -1,14 +1,22 @@
 """What aiokafka's own sender is given of a transaction: aiokafka's objects, without a broker."""
 
 import asyncio
+import contextlib
 from typing import Any
 
 import pytest
 from aiokafka import AIOKafkaProducer, TopicPartition
-from aiokafka.client import CoordinationType
+from aiokafka.client import ConnectionGroup
 from aiokafka.cluster import ClusterMetadata
-from aiokafka.errors import KafkaConnectionError, ProducerClosed, TopicAuthorizationFailedError
+from aiokafka.errors import (
+    KafkaConnectionError,
+    NodeNotReadyError,
+    ProducerClosed,
+    RequestTimedOutError,
+    TopicAuthorizationFailedError,
+)
 from aiokafka.protocol.metadata import MetadataResponse_v0
+from aiokafka.protocol.transaction import EndTxnRequest, InitProducerIdRequest, TxnOffsetCommitRequest
 
 from ringfence_kafka.transaction.explicit import Explicit
 
@@ -28,8 +36,15 @@ class Sender:
         topics = [(0, each.topic, [(0, 0, NODE, [NODE], [NODE])]) for each in (LOG, OUT)]
         cluster.update_metadata(MetadataResponse_v0([(NODE, "localhost", 1)], topics))
         self.accumulator._cluster = cluster
+        self.fails: Exception | None = None
+        """What becomes of requests."""
+        self.producer.client.send = self._send
         self.way = Explicit(self.producer, "lane")
         self.manager.set_pid_and_epoch(7, 0)
+
+    async def _send(self, _node: int, _request: Any, **_: Any) -> None:
+        if self.fails is not None:
+            raise self.fails
 
     async def add(self, place: TopicPartition) -> "asyncio.Future[Any]":
         """A batch of a record."""
@@ -42,6 +57,16 @@ class Sender:
         """What would go out now."""
         nodes, _ = self.accumulator.drain_by_nodes(ignore_nodes=set(), muted_partitions=frozenset())
         return sorted(nodes.get(NODE, {}))
+
+
+def _end() -> EndTxnRequest:
+    return EndTxnRequest(transactional_id="tx", producer_id=7, producer_epoch=0, transaction_result=True)
+
+
+def _offsets() -> TxnOffsetCommitRequest:
+    return TxnOffsetCommitRequest(
+        transactional_id="tx", group_id="group", producer_id=7, producer_epoch=0, topics=[]
+    )
 
 
 async def test_refused_in_part() -> None:
@@ -89,14 +114,34 @@ async def test_sent_again_after_its_transaction() -> None:
         await asyncio.wait_for(late, 1)
 
 
-async def test_an_end_that_may_come_late() -> None:
-    """Who has asked for an end twice begins no other transaction in that epoch; a coordinator that was looked for before is no such end."""
+@pytest.mark.parametrize("error", [KafkaConnectionError("closed"), RequestTimedOutError()])
+@pytest.mark.parametrize("request_", [_end(), _offsets()])
+async def test_what_may_come_late(request_: Any, error: Exception) -> None:
+    """Whatever took its answer away: nobody begins another transaction in that epoch."""
     sender = Sender()
-    sender.producer._sender._coordinator_dead(CoordinationType.TRANSACTION)
     await sender.way.begin()
-    sender.manager.committing_transaction()
-    sender.producer._sender._coordinator_dead(CoordinationType.TRANSACTION)
-    sender.manager.complete_transaction()
+    sender.fails = error
+    with pytest.raises(type(error)):
+        await sender.producer.client.send(NODE, request_, group=ConnectionGroup.COORDINATION)
 
-    with pytest.raises(KafkaConnectionError):
+    with pytest.raises(KafkaConnectionError, match="may still arrive"):
         await sender.way.begin()
+
+
+@pytest.mark.parametrize(
+    ("request_", "error"),
+    [
+        (_end(), NodeNotReadyError()),
+        (_end(), None),
+        (InitProducerIdRequest("tx", 1_000), KafkaConnectionError("closed")),
+    ],
+)
+async def test_what_cannot_come_late(request_: Any, error: Exception | None) -> None:
+    """What was not sent, what was answered, and what is of no transaction."""
+    sender = Sender()
+    sender.fails = error
+    with contextlib.nullcontext() if error is None else pytest.raises(type(error)):
+        await sender.producer.client.send(NODE, request_)
+    await sender.way.begin()
+
+    assert sender.manager.is_in_transaction()

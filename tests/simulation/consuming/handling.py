@@ -25,6 +25,9 @@ class Run:
     partition: int
     offset: int
     group: bytes | None
+    number: bytes
+    """Of the message, as it was sent: no other one has it, also at the same offset."""
+    task: str
     begin: float
     turn: int
     """Callbacks of the world until then."""
@@ -56,7 +59,8 @@ class Handling:
         loop: Any = asyncio.get_running_loop()
         seconds, outcome = (message.value or b"0 ok").decode().split()
         run = Run(
-            loop, loop.process.name, message.fence, message.partition, message.offset, message.group, loop.time(), loop.steps
+            loop, loop.process.name, message.fence, message.partition, message.offset, message.group,
+            dict(message.headers)["t"] or b"", outcome, loop.time(), loop.steps,
         )  # fmt: skip
         before = sum(
             (each.partition, each.offset) == (run.partition, run.offset) and each.outcome == outcome

@@ -17,7 +17,7 @@ class ConsumerHappenings(Happenings):
     """Of one world of consumers."""
 
     first_request = "confirm"
-    opening_requests = 10
+    opening_requests = 15
     _world: ConsumerWorld
 
     def __init__(self, world: ConsumerWorld) -> None:
@@ -28,6 +28,8 @@ class ConsumerHappenings(Happenings):
             Kind.EATEN: lambda what, _: self._eat(what.partition),
             Kind.COMPACTION: self._compact,
             Kind.LETTERS: self._refuse_letters,
+            Kind.RECREATED: self._recreate,
+            Kind.TAIL: lambda what, _: self._lose_tail(what.partition),
         }
 
     def send(self, what: Happening) -> None:
@@ -52,6 +54,28 @@ class ConsumerHappenings(Happenings):
     def last(self, partition: int) -> Happening:
         """Something new for this partition."""
         return Happening(0, 0, Kind.SEND, partition=partition, messages=(Task(b"last", 0.0, "ok"),) * 2)
+
+    def _recreate(self, _: Happening, __: Process) -> None:
+        if not self._world.former:
+            self._world.recreate()
+
+    def _lose_tail(self, partition: int) -> None:
+        """Of what nobody has begun, where nobody holds it: what is in a handler then is another message than is there, and nobody can know."""
+        world, consumers = self._world, [each.consumer for each in self._world.processes]
+        transactions = world.cluster.transactions.known.values()
+        held = any(each is not None and partition in each.partitions for each in consumers)
+        if held or not all(
+            each.at_rest for each in transactions
+        ):  # what is open may say that something is finished
+            return
+        known = [world.cluster.committed(ACCEPTED, partition) or 0]
+        for each in world.committed(partition)[-1:]:
+            known += [
+                each.progress.next,
+                each.progress.delivered,
+                *(end for _, end in each.progress.finished),
+            ]
+        world.cluster.log(ACCEPTED, partition).lose_tail(max(known))
 
     def _refuse_letters(self, what: Happening, _: Process) -> None:
         self._world.cluster.refused.add(LETTERS)

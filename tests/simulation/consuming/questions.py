@@ -2,12 +2,14 @@
 
 import asyncio
 from collections.abc import Collection, Mapping
-from types import SimpleNamespace
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 from ringfence_kafka.cluster import TopicIdentity
 from ringfence_kafka.config.settings import KafkaSettings
+from tests.simulation.asking import Metadata, send
 from tests.simulation.questions import SimulatedQuestions
+
+T = TypeVar("T")
 
 
 class SimulatedClient(SimulatedQuestions):
@@ -53,10 +55,26 @@ class SharedClient:
 
     def __init__(self, **_: Any) -> None:
         self.shares = 0
-        self.cluster = SimpleNamespace(partitions_for_topic=lambda _topic: None)
+        loop: Any = asyncio.get_running_loop()
+        self.cluster = Metadata(loop.process.cluster.brokers)
+
+    send = staticmethod(send)
+
+    @staticmethod
+    def force_metadata_update() -> "asyncio.Future[bool]":
+        """Nothing is new."""
+        return _done(True)
+
+    @staticmethod
+    async def _wait_on_metadata(_topic: str) -> None:
+        """Everything is known."""
 
     def end(self) -> "asyncio.Future[None]":
         """It has no connections."""
-        ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        ended.set_result(None)
-        return ended
+        return _done(None)
+
+
+def _done(answer: T) -> "asyncio.Future[T]":
+    future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+    future.set_result(answer)
+    return future

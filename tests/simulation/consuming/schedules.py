@@ -15,7 +15,9 @@ from tests.simulation.schedules import (
     Happening,
     Kind,
     Schedule,
+    belated,
     gap,
+    in_its_way,
     seconds_of,
 )
 
@@ -23,6 +25,8 @@ HANDLING_S: Final = (0.0,) * 8 + (0.02, 0.02, 0.5, 0.5, 2.5, 6.0)
 KINDS: Final = {
     Kind.CRASH: 5, Kind.STOP: 4, Kind.HELD: 2, Kind.PAUSE: 6, Kind.CLOCK: 1, Kind.CUT: 4, Kind.LOST: 4, Kind.SLOW: 4, Kind.REFUSED: 3, Kind.MARKERS: 3,
     Kind.REBALANCE: 5, Kind.COMPACTION: 2, Kind.RETENTION: 1,
+    Kind.BELATED: 3,
+    Kind.RECREATED: 1,
 }  # fmt: skip
 REQUESTS: Final = (
     "produce", "produce", "offsets", "end", "end", "initialise", "identity", "committed", "ends", "ends", "heartbeat", "confirm", "confirm", "join", "_read",
@@ -61,7 +65,7 @@ class ConsumerSchedule(Schedule):
             f"seed {self.seed}: consumers, {self.partitions} partitions, {self.processes} processes, {self.concurrency} handlers, prefetch "
             f"{self.prefetch}, {self.records_max} records kept, lease of {self.lease_timeout:g} s, idle {self.lease_idle:g} s, "
             f"drained in {self.drain_timeout:g} s, runs of {self.handler_timeout:g} s at most, "
-            f"{self.max_attempts} attempts"
+            f"{self.max_attempts} attempts, {self.way}"
         )
         return "\n".join([head, *map(str, self.happenings)])
 
@@ -70,7 +74,7 @@ def consumer_schedule(seed: int, *, faults: int | None = None) -> ConsumerSchedu
     """The schedule of a seed; with so many faults, if it is said."""
     dice = random.Random(f"consumers {seed}")
     if faults is None and dice.random() < SMALL_SHARE:
-        return small_schedule(seed, dice)
+        return in_its_way(small_schedule(seed, dice))
     partitions, processes = dice.choice((1, 1, 2)), dice.choice((2, 2, 3))
     calm = dice.random() < CALM_SHARE
     happenings = [sending(dice, partitions, calm=calm) for _ in range(dice.randint(2, 5))]
@@ -80,7 +84,7 @@ def consumer_schedule(seed: int, *, faults: int | None = None) -> ConsumerSchedu
         count = min(count, 2)
     happenings += [fault(dice, partitions, processes, calm=calm) for _ in range(count)]
     dice.shuffle(happenings)
-    return planned(seed, dice, partitions, processes, happenings)
+    return in_its_way(planned(seed, dice, partitions, processes, happenings))
 
 
 def small_schedule(seed: int, dice: random.Random) -> ConsumerSchedule:
@@ -169,6 +173,8 @@ def awakening(dice: random.Random) -> list[Happening]:
 def fault(dice: random.Random, partitions: int, processes: int, *, calm: bool = False) -> Happening:
     """One of any kind."""
     kind = dice.choice(CALM) if calm else dice.choices(list(KINDS), list(KINDS.values()))[0]
+    if kind is Kind.BELATED:
+        return belated(dice)
     pinned = kind in (Kind.PAUSE, Kind.CUT, Kind.HELD) and dice.random() < 0.5
     at = dice.choice(REQUESTS) if kind in STRIKES_ONE and dice.random() < 0.6 else ""
     steps, within = (MOST_STEPS, dice.choice((0.5, 5.0))) if at else gap(dice)

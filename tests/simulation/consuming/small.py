@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from tests.simulation.consuming.tasks import GROUPS, OUTCOMES, Task
-from tests.simulation.schedules import CALM, MOST_STEPS, Happening, Kind, gap
+from tests.simulation.schedules import CALM, MOST_STEPS, Happening, Kind, belated, gap
 
 BURST_S: Final = (0.0, 0.02, 0.5, 0.5, 2.5)
 """How long handlers have what is there while somebody is away: when they come back there must be something left to begin."""
@@ -16,6 +16,7 @@ AWAY_AT: Final = ("produce", "offsets", "end", "end", "heartbeat")
 REFUSED_S: Final = 6.0
 """How long dead letters are."""
 SLOW_S: Final = 6.0
+LONG_S: Final = 30.0
 AGES: Final = 10_000
 """Callbacks: it is the time that counts."""
 
@@ -140,8 +141,11 @@ def many_begun(dice: random.Random) -> list[Happening]:
 
 def eaten(dice: random.Random) -> list[Happening]:
     """Retention deletes what was not read yet, while a long message runs; members come and go."""
-    lasting = dice.choice((0.0, 2.5, 30.0, 30.0))
-    first = dataclasses.replace(burst(dice, dice.randint(1, 4), (lasting,), ("ok",)))
+    lasting = dice.choice((0.0, 2.5, LONG_S, LONG_S))
+    # One handler must be able to end them all in the time that a world has.
+    first = dataclasses.replace(
+        burst(dice, dice.randint(1, 4 if lasting < LONG_S else 2), (lasting,), ("ok",))
+    )
     then = dataclasses.replace(
         burst(dice, dice.randint(2, 6), SHORT_S, ("ok",)), within=0.5, steps=MOST_STEPS
     )
@@ -157,9 +161,74 @@ def overslept(dice: random.Random) -> list[Happening]:
     return [burst(dice, 1, (30.0,), ("ok",)), begun, away]
 
 
+def late(dice: random.Random) -> list[Happening]:
+    """One write follows another, and what is late of one arrives in the midst of the next; perhaps somebody else writes by then."""
+    several = [
+        dataclasses.replace(burst(dice, dice.randint(1, 2), (0.0, 0.02, 0.5), ("ok",)), steps=MOST_STEPS, within=dice.random())
+        for _ in range(dice.randint(2, 4))
+    ]  # fmt: skip
+    several.insert(dice.randint(0, 2), belated(dice))
+    if dice.random() < 0.5:
+        kind = dice.choice((Kind.CRASH, Kind.REBALANCE, Kind.PAUSE, Kind.STOP))
+        gone = Happening(
+            MOST_STEPS, 2.0, kind, dice.choice(("", "", *AWAY_AT)), process=dice.randrange(2), seconds=dice.choice((0.5, 5.0))
+        )  # fmt: skip
+        several.insert(dice.randint(1, len(several)), gone)
+    return several
+
+
+def recreated(dice: random.Random) -> list[Happening]:
+    """The topic is deleted and created again, and gets more messages than the old one had, or fewer; members come and go."""
+    first = burst(dice, dice.randint(1, 5), BURST_S, ("ok", "ok", "ok", "fail", "reject"))
+    again = Happening(
+        MOST_STEPS,
+        dice.choice((0.2, 1.0, 3.0)) * dice.random(),
+        Kind.RECREATED,
+        dice.choice(("", "", *AWAY_AT)),
+    )
+    several = [
+        dataclasses.replace(burst(dice, dice.randint(1, 5), SHORT_S, ("ok", "ok", "ok", "fail")), steps=MOST_STEPS, within=dice.random())
+        for _ in range(dice.randint(1, 2))
+    ]  # fmt: skip
+    row = [first, again, *several]
+    if dice.random() < 0.6:
+        kind = dice.choice((Kind.CRASH, Kind.REBALANCE, Kind.PAUSE, Kind.STOP))
+        gone = Happening(
+            MOST_STEPS, 2.0 * dice.random(), kind, dice.choice(("", *AWAY_AT)), process=dice.randrange(2), seconds=dice.choice((0.5, 5.0))
+        )  # fmt: skip
+        row.insert(dice.randint(1, len(row)), gone)
+    return row
+
+
+def tail(dice: random.Random) -> list[Happening]:
+    """All are away while the topic loses its last messages, and gets others."""
+    died = [
+        Happening(
+            MOST_STEPS,
+            dice.choice((0.3, 2.0)),
+            Kind.CRASH,
+            dice.choice(("", *AWAY_AT)),
+            process=0,
+            seconds=8.0,
+        ),
+        *(Happening(0, 0.0, Kind.CRASH, process=each, seconds=dice.uniform(5.0, 8.0)) for each in range(2)),
+    ]
+    then = [
+        dataclasses.replace(burst(dice, dice.randint(1, 4), SHORT_S, ("ok", "fail")), within=0.5)
+        for _ in range(2)
+    ]
+    return [
+        burst(dice, dice.randint(1, 4), BURST_S, ("ok",)),
+        *died,
+        then[0],
+        Happening(0, 0.0, Kind.TAIL),
+        then[1],
+    ]
+
+
 THEMES: Final[Mapping[Callable[[random.Random], list[Happening]], int]] = {
     taken_over: 8, stopped: 1, killers: 1, sick: 1, refused_letters: 1, other_clocks: 1, calm: 3, slow_readers: 3, many_begun: 1, eaten: 2,
-    overslept: 1,
+    overslept: 1, late: 4, recreated: 3, tail: 1,
 }  # fmt: skip
 """What a schedule is about, and how often."""
 LONG: Final = {"partitions": 1, "handler_timeout": 0.0, "drain_timeout": 10.0}
@@ -168,5 +237,6 @@ FIXED: Final[Mapping[Callable[[random.Random], list[Happening]], Mapping[str, An
     many_begun: {"partitions": 1},
     eaten: {"partitions": 1, "handler_timeout": 0.0},
     overslept: LONG,
+    tail: {"partitions": 1},
 }
 """What is not diced, of those where each happening says in which partition it is."""

@@ -1,5 +1,6 @@
 """A world of consumers."""
 
+import math
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
@@ -11,6 +12,7 @@ from tests.simulation.consuming.group import KeepingGroup
 from tests.simulation.consuming.handling import Handling
 from tests.simulation.consuming.process import READERS, Consumer
 from tests.simulation.consuming.schedules import ConsumerSchedule
+from tests.simulation.groups import Place
 from tests.simulation.logs import Fate, Headers, Log, Part, Stored
 from tests.simulation.names import ACCEPTED, ADDRESS, APP, COMPACTED, settings_of
 from tests.simulation.world import World
@@ -48,6 +50,18 @@ class Accepted(NamedTuple):
     number: bytes
     task: str
     """What comes of it."""
+
+
+class Input(NamedTuple):
+    """A partition of the accepted topic, or of one of its name that there was before."""
+
+    topic_id: str
+    until: float
+    """When it was deleted."""
+    messages: dict[int, Accepted]
+    """All that are there, and those that retention deleted, by offset."""
+    eaten: set[int]
+    """Of which retention deleted before the group knew them as finished."""
 
 
 class ProgressLog(Log):
@@ -100,6 +114,8 @@ class ConsumerWorld(World):
         """By partition, what retention has deleted since."""
         self.eaten: list[set[int]] = [set() for _ in range(plan.partitions)]
         """By partition, the offsets of which retention deleted before the group knew them as finished."""
+        self.former: list[list[Input]] = []
+        """By partition of each, topics of that name that were deleted."""
         self.held_up: list[str] = []
         """What waited for dead letters and need not."""
         cluster.create(ACCEPTED, plan.partitions)
@@ -135,6 +151,24 @@ class ConsumerWorld(World):
             for each in records
         }
 
+    def inputs(self, partition: int) -> list[Input]:
+        """This one, and those that there were before, oldest first."""
+        topic_id = self.cluster.topics[ACCEPTED].topic_id
+        now = Input(topic_id, math.inf, self.messages(partition), self.eaten[partition])
+        return [*(each[partition] for each in self.former), now]
+
+    def recreate(self) -> None:
+        """The accepted topic is deleted, and another one is created under its name."""
+        numbers = range(self.plan.partitions)
+        deleted = [self.inputs(number)[-1]._replace(until=self.loops.now) for number in numbers]
+        self.former.append(deleted)
+        for number in numbers:
+            self.kept[number], self.eaten[number] = [], set()
+            self.cluster.group.committed.pop(
+                Place(ACCEPTED, number), None
+            )  # as Kafka does with those of deleted topics
+        self.cluster.create(ACCEPTED, self.plan.partitions)
+
     def committed(self, partition: int) -> list[Written]:
         """Progress records that count, in order."""
         return [each for each in self.progress.written if each.partition == partition and each.committed]
@@ -152,7 +186,13 @@ class ConsumerWorld(World):
                 for log in cluster.topics[ACCEPTED].logs
             )
             and all(len(self._holders(number)) == 1 for number in range(self.plan.partitions))
+            and (not self.former or all(map(self._known, range(self.plan.partitions))))
         )
+
+    def _known(self, partition: int) -> bool:
+        """Whether what is written of it is of the topic that there is."""
+        written = self.committed(partition)
+        return bool(written) and written[-1].progress.topic_id == self.cluster.topics[ACCEPTED].topic_id
 
     def _holders(self, partition: int) -> list[Consumer]:
         return [

@@ -1,0 +1,95 @@
+"""What is known of a partition of the accepted topic in the end: its messages, what handlers did, and every record of it that was ever committed."""
+
+from collections import defaultdict
+from collections.abc import Callable
+from typing import NamedTuple
+
+from tests.simulation.consuming.handling import Run
+from tests.simulation.consuming.world import ConsumerWorld, Input, Written
+from tests.simulation.names import ACCEPTED
+
+Finished = Callable[[int], bool]
+
+
+class Letter(NamedTuple):
+    """A dead letter."""
+
+    transaction: int
+    """In which it was written, counted; of one transactional ID all of a message."""
+    at: float
+
+
+def letters_of(world: ConsumerWorld) -> dict[bytes, list[Letter]]:
+    """By the number of their message."""
+    found: dict[bytes, list[Letter]] = defaultdict(list)
+    for log in world.letters:
+        for each in log.committed():
+            if each.part is not None:
+                letter = Letter(each.part.number, log.times[each.offset])
+                found[dict(each.headers)["t"] or b""].append(letter)
+    return found
+
+
+class Evidence:
+    """Of one partition; where there were several topics of the name, of one of them.
+
+    Until it is known that the topic is another one, messages of the new one may be handled as if they were the old one's: they come again. What
+    was written of the old one after its end counts for nothing.
+    """
+
+    def __init__(
+        self, world: ConsumerWorld, partition: int, of: Input, letters: dict[bytes, list[Letter]]
+    ) -> None:
+        self.world = world
+        self.partition = partition
+        self.name = f"{ACCEPTED}/{partition}"
+        self.of = of
+        self.messages = of.messages
+        written = world.committed(partition)
+        self.written = [
+            each for each in written if each.progress.topic_id == of.topic_id and each.made_at < of.until
+        ]
+        self.finished = [finished(each) for each in self.written]
+        own = {each.progress.token for each in self.written}
+        others = {each.progress.token for each in written} - own
+        numbers = {each.number for each in of.messages.values()}
+        runs = [
+            each for each in world.handling.runs if each.partition == partition and each.number in numbers
+        ]
+        self.runs = [each for each in runs if each.token not in others and each.begin < of.until]
+        self.first: dict[int, Written] = {}
+        self.last: dict[int, int] = {}
+        """By token: its first record, and the place of its last."""
+        for number, record in enumerate(self.written):
+            self.first.setdefault(record.progress.token, record)
+            self.last[record.progress.token] = number
+        self.stale = [each for each in runs if each.token in others and each.token > max(own, default=0)]
+        """Runs of its messages under leases of another topic that came after it."""
+        begun_at = self.written[0].at if self.written and world.former else 0.0
+        self.letters = {
+            number: [each for each in known if begun_at <= each.at] for number, known in letters.items()
+        }
+        self.by_token: dict[int, list[Run]] = defaultdict(list)
+        for each in self.runs:
+            self.by_token[each.token].append(each)
+
+    def gone(self, offset: int) -> bool:
+        """Whether retention has deleted it before it was finished, and somebody has said so."""
+        return offset in self.of.eaten and any(
+            each.names(ACCEPTED, self.partition, offset)
+            for process in self.world.processes
+            for each in process.gaps
+        )
+
+
+def finished(written: Written) -> Finished:
+    """By this record."""
+    progress = written.progress
+    return lambda offset: (
+        offset < progress.next or any(begin <= offset < end for begin, end in progress.finished)
+    )
+
+
+def nothing(_: int) -> bool:
+    """By no record."""
+    return False

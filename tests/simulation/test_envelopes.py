@@ -1,0 +1,68 @@
+"""Worlds with transactions and hops: they are what they are to be, and what is torn in them is named."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from agents.emitter import Emitter
+from ringfence_kafka import wire
+from tests.simulation.envelopes import Bridged, Envelope, envelope_schedule
+from tests.simulation.lane_world import LaneWorld
+from tests.simulation.names import ACCEPTED, ADDRESS, DUPLICATES, OTHERS_ACCEPTED, QUARANTINE
+from tests.simulation.run import Runner
+from tests.simulation.schedules import Schedule
+from tests.simulation.shrink import kind_of
+
+WORLDS_MAX = 100
+
+
+def _sent(plan: Schedule) -> Sequence[Any]:
+    return [message for each in plan.happenings for message in each.messages]
+
+
+def test_both_addresses_get_their_parts(runner: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And what a bridge brings once more is a duplicate; nothing is malformed."""
+    worlds: list[LaneWorld] = []
+    made = LaneWorld.__init__
+
+    def kept(self: LaneWorld, plan: Schedule) -> None:
+        made(self, plan)
+        worlds.append(self)
+
+    monkeypatch.setattr(LaneWorld, "__init__", kept)
+    monkeypatch.setattr(LaneWorld, "close", lambda _: None)
+    plans = [plan for plan in map(envelope_schedule, range(40)) if plan.divert]
+    assert [runner.run(plan).faults for plan in plans] == [[] for _ in plans]
+    found = {
+        topic: [
+            dict(each.headers)
+            for world in worlds
+            for log in world.cluster.topics[topic].logs
+            for each in log.committed()
+        ]
+        for topic in (ADDRESS, ACCEPTED, OTHERS_ACCEPTED, DUPLICATES, QUARANTINE)
+    }
+    sent = [message for plan in plans for message in _sent(plan)]
+
+    assert any(isinstance(each, Envelope) for each in sent)
+    assert any(isinstance(each, Bridged) for each in sent)
+    assert all(wire.HEADER_PART in each for each in found[OTHERS_ACCEPTED])
+    for topic in (ACCEPTED, OTHERS_ACCEPTED):
+        assert any((each.get(wire.HEADER_PART) or b"").endswith(b"/2") for each in found[topic])
+    assert any(wire.HEADER_HOP in each for each in found[DUPLICATES])
+    assert found[QUARANTINE] == []
+
+
+def test_what_is_torn_is_named(runner: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where what is for the other address is not written, parts are missing."""
+    emit = Emitter.emit
+
+    def torn(self: Any, *args: Any, **options: Any) -> Any:
+        batches = emit(self, *args, **options)
+        return [each for each in batches if each.topic != OTHERS_ACCEPTED]
+
+    monkeypatch.setattr(Emitter, "emit", torn)
+    found = (kind_of(runner.run(envelope_schedule(seed))) for seed in range(WORLDS_MAX))
+
+    assert next(filter(None, found), "") in {"TORN", "LOST"}

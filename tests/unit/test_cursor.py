@@ -1,0 +1,52 @@
+"""How far a lane is, where retention has deleted what comes next."""
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from agents.batch import FetchedBatch
+from agents.cursor import Cursor
+from ringfence_kafka.producer import FencedError
+
+RECORD: Any = SimpleNamespace(offset=9)
+BATCH = FetchedBatch("orders", 0, 9, 10, [RECORD], 1)
+
+
+class _Cluster:
+    """The log begins at 9."""
+
+    def __init__(self, committed: int | None) -> None:
+        self._committed = committed
+
+    async def log_start(self, _topic: str, _partition: int) -> int:
+        return 9
+
+    async def committed(self, _topic: str, _partition: int) -> int | None:
+        return self._committed
+
+
+@pytest.mark.parametrize("committed", [7, None])
+async def test_deleted_before_it_was_processed(
+    committed: int | None, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It is said, and the lane goes on. Offsets of the group that have expired tell nothing."""
+    cursor = Cursor("orders-0", "orders", 0, 7, "id", 7)
+    cluster: Any = _Cluster(committed)
+    ownership: Any = None
+
+    assert await cursor.admit(BATCH, cluster, ownership) == [RECORD]
+    assert cursor.gap_records == 2
+    assert "GAP: offsets 7 to 8 of orders/0" in caplog.text
+
+
+async def test_processed_by_another_owner_and_deleted(caplog: pytest.LogCaptureFixture) -> None:
+    """Of a lane that was somebody else's in between, and does not know it yet: nothing is missing, and it opens anew."""
+    cursor = Cursor("orders-0", "orders", 0, 7, "id", 7)
+    cluster: Any = _Cluster(9)
+    ownership: Any = None
+
+    with pytest.raises(FencedError, match="was processed up to 9 by another owner, and here up to 7"):
+        await cursor.admit(BATCH, cluster, ownership)
+    assert cursor.gap_records == 0
+    assert "GAP" not in caplog.text
