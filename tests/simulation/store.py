@@ -105,8 +105,14 @@ class MemoryStore:
             if each in self._files.slots
         ]
 
-    def chunks_at(self, keys: Sequence[bytes]) -> list[bytes]:
-        return [self._files.chunks[each] for each in keys]
+    def chunks_rising(self) -> Iterator[bytes] | None:
+        found = sorted(self._files.chunks)
+        if len({chunks.capacity_of(each) for each in found}) > 1:
+            return None
+        return iter([self._files.chunks[each] for each in found])
+
+    def chunk_at(self, key: bytes) -> bytes:
+        return self._files.chunks[key]
 
     def hops(self) -> Iterator[tuple[bytes, bytes]]:
         return iter(list(self._files.hops.items()))
