@@ -167,7 +167,7 @@ SIZE_MEASURED: Final = 154
 """Bytes of a message of the runs with values of 100: key, ID and its header's name come to them."""
 WORKERS_TRIED: Final = 2
 RATE_TRIED: Final = 318_648
-LANES_TRIED: Final = 64
+LANES_TRIED: Final = 1_000
 IDS_TRIED: Final = 10_000_000
 LANE_IDS_TRIED: Final = 10_000_000
 SIZE_TRIED: Final = 10_000
