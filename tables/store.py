@@ -1,4 +1,4 @@
-"""A lane's RocksDB: slots, and for very large rings the index. The only module that touches rocksdict.
+"""A lane's RocksDB: slots, and for very large rings the index. The only module that touches rocksdict, but for :mod:`tables.store_options`.
 
 RocksDB is a cache of the changelog: it is written after the transaction was committed, in one WriteBatch that
 also holds the changelog position it reflects, so that it is always a prefix of the changelog and never ahead.
@@ -7,7 +7,6 @@ Keys: ``m`` → :class:`StoredState`; ``s`` capacity:u32 slot:u32 → ring value
 hops value; ``c``: see :mod:`tables.chunks`.
 """
 
-import functools
 import itertools
 import json
 import logging
@@ -17,19 +16,11 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple, cast
 
-from rocksdict import (
-    AccessType,
-    BlockBasedOptions,
-    Cache,
-    Options,
-    Rdict,
-    WriteBatch,
-    WriteBufferManager,
-)
+from rocksdict import AccessType, Rdict, WriteBatch
 
 from ringfence_kafka.errors import PrerequisiteError
 from ringfence_kafka.slices import Steps
-from tables import chunks, codec
+from tables import chunks, codec, store_options
 from tables.chunks import ChunkKeys
 from tables.codec import Chunk, FormatError, Meta, Slot
 from tables.empty_store import EmptyStore
@@ -51,15 +42,6 @@ _ENVIRONMENT: Final = (
 _epochs: Final = itertools.count(1)
 _FOUND_AT_ONCE: Final = 8
 """Chunks; their values come with their keys, which is a third of a megabyte each at most."""
-_BUFFER_BYTES: Final = 8 * 2**20
-_ARENA_BYTES: Final = 2**16
-"""By which such a buffer grows: with RocksDB's own eighth of it, 64 lanes have 64 MiB before much is in them."""
-BUFFERS_BYTES_MAX: Final = 32 * 2**20
-"""What all stores of the process have in memory that is not in files yet, about."""
-CACHE_BYTES_MAX: Final = 32 * 2**20
-"""And what they keep of files, but for those with an index: ..."""
-INDEXED_CACHE_MIB: Final = 16
-"""... each of these has its own."""
 
 
 class StaleEpochError(Exception):
@@ -104,12 +86,14 @@ class Store:
         try:
             if read_only:
                 self._db = Rdict(
-                    str(path), options=_options(indexed=indexed), access_type=AccessType.read_only()
+                    str(path),
+                    options=store_options.options(indexed=indexed),
+                    access_type=AccessType.read_only(),
                 )
             else:
                 path.mkdir(parents=True, exist_ok=True)
                 _EMPTY.copy_to(path)
-                self._db = Rdict(str(path), options=_options(indexed=indexed))
+                self._db = Rdict(str(path), options=store_options.options(indexed=indexed))
         except OSError as error:  # mkdir: a file is in the way, or the parent cannot be written
             raise _unwritable(path, str(error.strerror)) from error
         except Exception as error:  # rocksdict raises plain Exception for every fault of RocksDB
@@ -450,47 +434,8 @@ def _unwritable(path: Path, fault: str) -> PrerequisiteError:
     )
 
 
-class _Shared:
-    """What RocksDB has in memory, for all stores of the process."""
-
-    def __init__(self) -> None:
-        self.buffers = WriteBufferManager(BUFFERS_BYTES_MAX, False)
-        self.cache = Cache(CACHE_BYTES_MAX)
-
-
-@functools.cache
-def shared() -> _Shared:
-    """Made when the first store is opened."""
-    return _Shared()
-
-
-def _options(*, indexed: bool) -> Options:
-    """Small: a lane holds some MiB, and a worker has many lanes."""
-    options = Options(raw_mode=True)
-    if indexed:
-        # Bloom filters: those of set_bloom_filter() are written and never asked. What sets the block factory afterwards undoes this.
-        options.optimize_for_point_lookup(INDEXED_CACHE_MIB)
-    else:
-        blocks = BlockBasedOptions()
-        blocks.set_block_cache(shared().cache)
-        options.set_block_based_table_factory(blocks)
-    options.set_write_buffer_manager(shared().buffers)
-    options.create_if_missing(create_if_missing=True)
-    options.set_write_buffer_size(_BUFFER_BYTES)
-    options.set_arena_block_size(_ARENA_BYTES)
-    options.set_max_write_buffer_number(2)
-    options.set_max_background_jobs(2)
-    # RocksDB's own 16 threads would be made for each store, for a handful of files, and statistics written down by each.
-    options.set_max_file_opening_threads(1)
-    options.set_stats_dump_period_sec(0)
-    options.set_stats_persist_period_sec(0)
-    options.set_keep_log_file_num(2)
-    options.set_max_total_wal_size(2 * _BUFFER_BYTES)
-    return options
-
-
 def _make_empty(folder: Path) -> None:
-    Rdict(str(folder), options=_options(indexed=False)).close()
+    Rdict(str(folder), options=store_options.options(indexed=False)).close()
 
 
 _EMPTY: Final = EmptyStore(_make_empty)

@@ -126,7 +126,7 @@ MUTANTS: Final = (
     Mutant(
         "stores-for-themselves",
         "64 lanes have half a gigabyte of what is not in RocksDB's files yet.",
-        (Patch("tables/store.py", "    options.set_write_buffer_manager(shared().buffers)\n", ""),),
+        (Patch("tables/store_options.py", "    found.set_write_buffer_manager(shared().buffers)\n", ""),),
         "tests/unit/test_store.py::test_stores_share_what_is_not_in_files_yet",
     ),
     Mutant(

@@ -12,9 +12,9 @@ import pytest
 
 from ringfence_kafka.errors import PrerequisiteError
 from tables import codec
-from tables import store as stores
 from tables.codec import FormatError, Meta, Origin, Slot
-from tables.store import BUFFERS_BYTES_MAX, DamagedStoreError, StaleEpochError, Store, StoredState, Writes
+from tables.store import DamagedStoreError, StaleEpochError, Store, StoredState, Writes
+from tables.store_options import BUFFERS_BYTES_MAX, shared
 
 ROOT = Path(__file__).parents[2]
 MANY = 2_000
@@ -555,7 +555,7 @@ def test_stores_share_what_is_not_in_files_yet(tmp_path: Path) -> None:
             most = max(most, sum(_told(other, "cur-size-all-mem-tables") for other in opened))
             while _told(each, "num-immutable-mem-table"):
                 time.sleep(0.002)
-    counted = stores.shared().buffers.get_usage()
+    counted = shared().buffers.get_usage()
     for each in opened:
         each.close()
 
