@@ -128,13 +128,13 @@ class Cursor:
         Raises:
             ClusterWentBackError: one has.
         """
+        done, known = self.next, self.committed  # they may go on while the cluster is asked
         end = await cluster.high_watermark(self.topic, self.partition)
-        if end < self.next:
+        if end < done:
             raise ClusterWentBackError(
-                f"{self.topic}/{self.partition} ends at {end}, and was processed up to {self.next}: it lost its tail; "
+                f"{self.topic}/{self.partition} ends at {end}, and was processed up to {done}: it lost its tail; "
                 "opening anew from what it has"
             )
-        known = self.committed
         now = await self._committed_now(cluster)
         # A commit is acknowledged before the group's offset shows it.
         deadline = time.monotonic() + COMMIT_SHOWS_S

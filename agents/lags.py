@@ -2,14 +2,16 @@
 
 import asyncio
 import contextlib
-from collections.abc import Collection, Iterable, Mapping
-from typing import Final, NamedTuple
+from collections.abc import Awaitable, Collection, Iterable, Mapping
+from typing import Final, NamedTuple, TypeVar
 
 from aiokafka.errors import KafkaError
 
 from agents.lane import Lane, LaneState
 from agents.opening import QUESTION_LIMIT_S
 from ringfence_kafka.cluster import Cluster
+
+T = TypeVar("T")
 
 Partition = tuple[str, int]
 """Topic and partition number."""
@@ -47,11 +49,7 @@ class Lags:
         places = [*lanes, *halves]
         waiting = [each for each in places if each not in lanes or lanes[each].state is not LaneState.OPEN]
         idle = [each for each in lanes.values() if each.idle]
-        try:
-            seen = await self._ask(places, waiting, idle)
-        except (KafkaError, OSError, TimeoutError):
-            self._lags = dict.fromkeys(places)
-            return
+        seen = await self._ask(places, waiting, idle)
         self._lags = {each: _lag(each, lanes.get(each), seen) for each in places}
         doubtful = [each for each in idle if not each.fits(seen.ends, seen.committed)]
         await asyncio.gather(*map(_compare, doubtful))
@@ -60,14 +58,21 @@ class Lags:
         self, places: Collection[Partition], waiting: Collection[Partition], idle: Iterable[Lane]
     ) -> _Seen:
         read = [(each.topic, each.partition) for lane in idle for each in lane.cursors.values()]
+        ends, starts, committed = await asyncio.gather(
+            _told(self._cluster.known_ends({*places, *read}, ENDS_LIMIT_S)),
+            _told(self._cluster.known_starts(waiting, ENDS_LIMIT_S)),
+            _told(self._cluster.known_commits({*waiting, *read})),
+        )
+        return _Seen(ends, starts, committed)
+
+
+async def _told(question: Awaitable[Mapping[Partition, T]]) -> Mapping[Partition, T]:
+    """Nothing, where nobody answers: that a group's offsets are not told leaves the lag of open lanes what it is."""
+    try:
         async with asyncio.timeout(QUESTION_LIMIT_S):
-            return _Seen(
-                *await asyncio.gather(
-                    self._cluster.known_ends({*places, *read}, ENDS_LIMIT_S),
-                    self._cluster.known_starts(waiting, ENDS_LIMIT_S),
-                    self._cluster.known_commits({*waiting, *read}),
-                )
-            )
+            return await question
+    except (KafkaError, OSError, TimeoutError):
+        return {}
 
 
 async def _compare(lane: Lane) -> None:

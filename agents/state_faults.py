@@ -14,8 +14,8 @@ from ringfence_kafka.topics import TopicDescription
 from tables.codec import META_KEY, FormatError, Meta, decode_meta
 from tables.restore import require_own
 
-TOLD_LIMIT_S: Final = 15.0
-"""For where all changelogs begin and end."""
+TOLD_LIMIT_S: Final = 5.0
+"""For where all changelogs begin and end: less than what who asks has for all of it."""
 
 
 async def state_faults(

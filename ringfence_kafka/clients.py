@@ -40,7 +40,8 @@ class ProducerClients:
         self._clients: list[_SharedClient] = []
         self._stopped = False
         self.turns = asyncio.Semaphore(TURNS_MAX)
-        """One to be taken for each fence and each transaction; never a second one by who has one."""
+        """One to be taken for each fence and each transaction; never a second one by who has one. Lanes take none: so many open at a
+        time as there are places, and each has one transaction at most."""
 
     @contextlib.asynccontextmanager
     async def turn(self) -> AsyncIterator[bool]:

@@ -182,9 +182,10 @@ async def read(
 async def _some(consumer: AIOKafkaConsumer, tp: TopicPartition, take: Take | None) -> Sequence[Any]:
     if take is not None:
         await insides.until_fetched(consumer, tp, _POLL_MS / 1000)
-        found = take(consumer._fetcher, tp)  # noqa: SLF001
-        if found is not None:
-            return found
+        fetcher = consumer._fetcher  # noqa: SLF001
+        found = take(fetcher, tp)
+        if found is not None or tp not in fetcher._records:  # noqa: SLF001
+            return found or ()
     records = (await consumer.getmany(tp, timeout_ms=_POLL_MS, max_records=_RECORDS_MAX)).get(tp, [])
     return list(records)
 

@@ -33,6 +33,8 @@ STABLE: Final = -10
 _READ_UNCOMMITTED: Final = 0
 _READ_COMMITTED: Final = 1
 _NO_REPLICA: Final = -1
+_LEFT_S: Final = 0.1
+"""To put together what others have answered when one has not."""
 _OFFSET_NOT_AVAILABLE: Final = 78
 """A leader that was just elected does not know it yet. aiokafka has no name for it."""
 
@@ -81,13 +83,14 @@ class Offsets:
         """
         found: dict[TopicPartition, int] = {}
         left = set(tps)
+        deadline = asyncio.get_running_loop().time() + limit_s
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(limit_s):
+            async with asyncio.timeout_at(deadline):
                 while left:
                     if self._stopped:
                         raise StoppedError
                     await self._client._maybe_wait_metadata()  # noqa: SLF001
-                    answers = await self._request_all(left, which)
+                    answers = await self._request_all(left, which, deadline)
                     found |= {tp: each for tp, each in answers.items() if isinstance(each, int)}
                     errors = {tp: each for tp, each in answers.items() if isinstance(each, KafkaError)}
                     left = {tp for tp, error in errors.items() if error.retriable}
@@ -98,8 +101,9 @@ class Offsets:
         return found
 
     async def _request_all(
-        self, tps: Collection[TopicPartition], which: int
+        self, tps: Collection[TopicPartition], which: int, deadline: float
     ) -> dict[TopicPartition, int | Exception]:
+        """What brokers answer until then; one that is silent takes nobody else's answer away."""
         answers: dict[TopicPartition, int | Exception] = {}
         by_node = defaultdict(list)
         for tp in tps:
@@ -107,20 +111,17 @@ class Offsets:
                 by_node[self._known_leader(tp)].append(tp)
             except KafkaError as error:
                 answers[tp] = error
-        nodes = list(by_node)
-        for node, answer in zip(
-            nodes,
-            await asyncio.gather(
-                *(self._request(node, which, by_node[node]) for node in nodes), return_exceptions=True
-            ),
-            strict=True,
-        ):
-            if isinstance(answer, KafkaError):
-                answers |= dict.fromkeys(by_node[node], answer)
-            elif isinstance(answer, BaseException):
-                raise answer
-            else:
-                answers |= answer
+
+        async def ask(node: int) -> None:
+            try:
+                async with asyncio.timeout_at(deadline - _LEFT_S):
+                    answers.update(await self._request(node, which, by_node[node]))
+            except KafkaError as error:
+                answers.update(dict.fromkeys(by_node[node], error))
+            except TimeoutError:
+                answers.update({tp: KafkaTimeoutError(tp) for tp in by_node[node]})
+
+        await asyncio.gather(*map(ask, by_node))
         return answers
 
     async def stop(self) -> None:

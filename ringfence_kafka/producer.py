@@ -99,7 +99,7 @@ class TransactionalProducer:
     async def fence(self, limit_s: float = FENCE_LIMIT_S) -> None:
         """Take the transactional ID: ends the former holder's open transaction and all its later writes.
 
-        With shared connections a turn of :class:`ringfence_kafka.clients.ProducerClients` is to be held.
+        With shared connections a turn of :class:`ringfence_kafka.clients.ProducerClients` is to be held, or what bounds fences otherwise.
 
         Raises:
             KafkaTimeoutError: it is not done within so many seconds; aiokafka would try as long as there is no coordinator.

@@ -1,7 +1,7 @@
-"""Chunks in a lane's RocksDB: the ring records of one transaction under one key.
+"""Chunks in a lane's RocksDB: ring records that follow one another under one key, of one transaction or, as the core restores, of several.
 
 A key a record would take most of the time that a batch's state takes. A chunk is written once, never changed, and removed when
-nothing in it is alive. What an earlier version, a restore or the path in Python writes has keys of its own, as ever: of the two the
+nothing in it is alive. What an earlier version, and the path or a restore in Python write has keys of its own, as ever: of the two the
 higher sequence counts.
 
 Key: ``c`` capacity:u32 last sequence:u64 → :class:`tables.codec.Chunk`.
@@ -87,9 +87,7 @@ def find(iterator: Any, capacity: int, sequences: Iterable[int]) -> dict[int, Sl
         key: bytes | None = iterator.key()
         if key is None or key[:1] != PREFIX or capacity_of(key) != capacity:
             break
-        there = set(wanted[number:])
-        for ring_key, value in entries(key, iterator.value()):
-            if codec.sequence_of(value) in there:
-                slot = codec.decode_ring(ring_key, value)
-                found[slot.sequence] = slot
+        for value in Chunk(capacity, iterator.value()).of_sequences(wanted[number:]):
+            slot = codec.decode_ring(codec.ring_key(capacity, codec.sequence_of(value)), value)
+            found[slot.sequence] = slot
     return found

@@ -280,6 +280,26 @@ class Chunk:
             yield value
             at = end
 
+    def of_sequences(self, sequences: Iterable[int]) -> Iterator[bytes]:
+        """The values of these, which rise; what is not in it is left out. The others are stepped over, and not looked at.
+
+        Raises:
+            FormatError: as :meth:`values`.
+        """
+        encoded, at = self.encoded, 0
+        size = len(encoded)
+        number = sequence_of(encoded[2:]) if size > _RING_VALUE.size else 0
+        for sequence in sequences:
+            while number < sequence and at < size - 1:
+                at += 2 + (encoded[at] << 8 | encoded[at + 1])
+                number += 1
+            if number != sequence or at >= size:
+                continue
+            value = encoded[at + 2 : at + 2 + int.from_bytes(encoded[at : at + 2], "big")]
+            if len(value) < _RING_VALUE.size or value[0] != FORMAT_VERSION or sequence_of(value) != sequence:
+                raise FormatError(f"a chunk of ring records is damaged, or of another format, at byte {at}")
+            yield value
+
     def __iter__(self) -> Iterator[tuple[bytes, bytes]]:
         """As ring records, key and value."""
         pack, capacity = _RING_KEY.pack, self.capacity

@@ -41,7 +41,7 @@ class EmptyStore:
         return kept
 
     def copy_to(self, folder: Path) -> None:
-        """Into a folder that is there; nothing is done where something is in it.
+        """Into a folder that is there; nothing is done where something is in it, or where the first one cannot be made beside it.
 
         Raises:
             OSError: it cannot be written.
@@ -49,6 +49,9 @@ class EmptyStore:
         """
         if any(folder.iterdir()):
             return
-        self._files = self._files or self._made(folder.parent)
+        try:
+            self._files = self._files or self._made(folder.parent)
+        except OSError:
+            return  # such as where the folder is a mount point of its own
         for name, data in self._files.items():
             (folder / name).write_bytes(data)

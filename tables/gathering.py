@@ -4,9 +4,8 @@ It is for what is usual: each sequence follows the one before, in the changelog 
 there, or :class:`IrregularError` has the path in Python do it all again: it is the reference, and needs no order.
 """
 
-import heapq
-from collections.abc import Iterator
-from itertools import chain, islice
+import sys
+from collections.abc import Generator, Iterator
 from typing import TYPE_CHECKING, Final
 
 import native
@@ -19,7 +18,8 @@ if TYPE_CHECKING:
     from native._core import Ids, Records
     from tables.store import Store, Writes
 
-CHUNK_RECORDS: Final = 5_000
+CHUNK_RECORDS: Final = 1_000
+"""About. Who looks for one record steps over those before it."""
 
 
 class IrregularError(Exception):
@@ -56,25 +56,48 @@ class Gathering:
         Raises:
             IrregularError: it cannot be read.
         """
-        slots = self._slots()
-        ahead = next(slots, None)
-        chunks_there = self._store.chunks_rising()
-        if chunks_there is None:
-            yield from self._store.finding_chunks()
-            chunks_there = map(self._store.chunk_at, self._store.chunk_keys().all())
-        for encoded in chunks_there:
-            first = codec.sequence_of(encoded[2:])
-            while ahead is not None and codec.sequence_of(ahead) < first:
-                self._load(Chunk.of(0, [ahead]).encoded)
-                ahead = next(slots, None)
+        slots, chunks_there = self._slots(), self._store.chunks_rising()
+        try:
+            ahead = yield from self._load_before(slots, None, None)
+            if chunks_there is None:
+                yield from self._store.finding_chunks()
+                chunks_there = map(self._store.chunk_at, self._store.chunk_keys().all())
+            for encoded in chunks_there:
+                ahead = yield from self._load_before(slots, ahead, codec.sequence_of(encoded[2:]))
+                self._load(encoded)
                 yield
-            self._load(encoded)
-            yield
-        rest = slots if ahead is None else chain((ahead,), slots)
-        while some := list(islice(rest, STEP)):
-            self._load(Chunk.of(0, some).encoded)
-            yield
+            yield from self._load_before(slots, ahead, sys.maxsize)
+        finally:
+            slots.close()  # an error keeps what was read from RocksDB open, and with it RocksDB
+            if isinstance(chunks_there, Generator):
+                chunks_there.close()
         self._loaded = self.ids.last
+
+    def _load_before(
+        self, slots: Iterator[bytes | None], ahead: bytes | None, first: int | None
+    ) -> Steps[bytes | None]:
+        """Slots with sequences below that of the next chunk, ``ahead`` first; returns the first that is not. ``first`` = None: none is."""
+        some: list[bytes] = []
+        while True:
+            if ahead is not None:
+                if first is None or codec.sequence_of(ahead) >= first:
+                    break
+                some.append(ahead)
+            try:
+                ahead = next(slots)
+            except StopIteration:
+                ahead = None
+                break
+            if ahead is None or len(some) == STEP:
+                self._load_some(some)
+                some = []
+                yield
+        self._load_some(some)
+        return ahead
+
+    def _load_some(self, values: list[bytes]) -> None:
+        if values:
+            self._load(Chunk.of(0, values).encoded)
 
     def _load(self, encoded: bytes) -> None:
         try:
@@ -84,16 +107,29 @@ class Gathering:
         if not read:
             raise IrregularError("what RocksDB holds of the ring cannot be read")
 
-    def _slots(self) -> Iterator[bytes]:
-        """Values of the slots that have keys of their own, in the order of their sequences where all is usual."""
+    def _slots(self) -> Generator[bytes | None, None, None]:
+        """Values of the slots that have keys of their own, in the order of their sequences where all is usual; None = others may run."""
         if self._known is None:
-            return iter(())
+            return
         low, capacity = self.ids.low, self._known.capacity
-        older = [each for each in self._store.slot_values_beside(capacity) if codec.sequence_of(each) >= low]
-        older.sort(key=codec.sequence_of)
+        older: list[bytes] = []
+        for number, each in enumerate(self._store.slot_values_beside(capacity), 1):
+            if codec.sequence_of(each) >= low:
+                older.append(each)
+            if not number % STEP:
+                yield None
+        older.sort(key=codec.sequence_of, reverse=True)
         rising = self._store.slot_values(capacity, low % capacity) if capacity else iter(())
-        live = (each for each in rising if codec.sequence_of(each) >= low)
-        return heapq.merge(older, live, key=codec.sequence_of)
+        for number, each in enumerate(rising, 1):
+            if not number % STEP:
+                yield None
+            sequence = codec.sequence_of(each)
+            if sequence < low:
+                continue
+            while older and codec.sequence_of(older[-1]) < sequence:
+                yield older.pop()
+            yield each
+        yield from reversed(older)
 
     def take(self, records: "Records", begin: int, most: int) -> int:
         """Ring records from one on, as far as they are usual; returns which comes next."""

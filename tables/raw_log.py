@@ -4,6 +4,7 @@ Positions move as in aiokafka's ``Fetcher.fetched_records``. What a worker's lan
 it (:mod:`app.worker.raw_fetch`).
 """
 
+import bisect
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, overload
@@ -40,13 +41,15 @@ class Entry(NamedTuple):
 class RawRecords(Sequence[Entry]):
     """In order of their offsets."""
 
-    __slots__ = ("core",)
+    __slots__ = ("_length", "core")
 
-    def __init__(self, core: "Records") -> None:
+    def __init__(self, core: "Records", length: int | None = None) -> None:
+        """``length``: of the records that the core has these, from the first on; None = all."""
         self.core = core
+        self._length = len(core) if length is None else length
 
     def __len__(self) -> int:
-        return len(self.core)
+        return self._length
 
     @overload
     def __getitem__(self, index: int) -> Entry: ...
@@ -55,11 +58,19 @@ class RawRecords(Sequence[Entry]):
     def __getitem__(self, index: int | slice) -> Entry | Sequence[Entry]:
         if isinstance(index, slice):
             return list(self)[index]
-        return Entry._make(self.core[range(len(self.core))[index]])
+        return Entry._make(self.core[range(self._length)[index]])
 
     def __iter__(self) -> Iterator[Entry]:
         core = self.core
-        return (Entry._make(core[number]) for number in range(len(core)))
+        return (Entry._make(core[number]) for number in range(self._length))
+
+
+def below(records: Sequence[Any], offset: int) -> Sequence[Any]:
+    """Those with smaller offsets; ``records`` are in order, the core's or not."""
+    if not records or records[-1].offset < offset:
+        return records
+    count = bisect.bisect_left(records, offset, key=lambda each: each.offset)
+    return RawRecords(records.core, count) if isinstance(records, RawRecords) else records[:count]
 
 
 class _Unread:
@@ -83,7 +94,10 @@ def take(fetcher: Any, tp: TopicPartition) -> RawRecords | None:
     parsed = getattr(result, "_partition_records", None)
     if native.core is None or type(result) is not FetchResult or not isinstance(parsed, TolerantRecords):
         return None
-    if parsed.raw is False or not result.check_assignment(tp):
+    if not result.check_assignment(tp):
+        _drop(fetcher, tp)  # what aiokafka leaves of it cannot be read
+        return None
+    if parsed.raw is False:
         return None
     if parsed.raw is None:
         parsed.raw = _Unread(parsed)

@@ -189,7 +189,7 @@ class Restore:
         while at < len(records):
             next_one = at
             if self._verified and self.gathering is not None:
-                next_one = self.gathering.take(records.core, at, STEP)
+                next_one = self.gathering.take(records.core, at, min(STEP, len(records) - at))
                 self.count += next_one - at
                 self._flush_if_much()
             if next_one == at:

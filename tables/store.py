@@ -41,7 +41,7 @@ _ENVIRONMENT: Final = (
 )  # fmt: skip
 _epochs: Final = itertools.count(1)
 _FOUND_AT_ONCE: Final = 8
-"""Chunks; their values come with their keys, which is a third of a megabyte each at most."""
+"""Chunks; their values come with their keys."""
 
 
 class StaleEpochError(Exception):

@@ -37,6 +37,10 @@ if TYPE_CHECKING:
 log: Final = logging.getLogger("ringfence.table")
 
 
+IN_PYTHON_MAX: Final = 1_000_000
+"""An ID that Python keeps takes 188 bytes and more, where the core takes 56: above so many they stay in RocksDB, whatever is allowed."""
+
+
 class Restored(NamedTuple):
     """What opening the table took."""
 
@@ -88,7 +92,10 @@ class LaneTable:
         self._slices = slices or Slices()
         self._path = path
         self._options = options
-        self._resident = options.capacity <= options.resident_ids_max or not options.persistent
+        most = options.resident_ids_max
+        if native.core is None or options.max_age_ms:
+            most = min(most, IN_PYTHON_MAX)
+        self._resident = options.capacity <= most or not options.persistent
         self._store: Store | None = None
         self._stored_index: StoredIndex | None = None
         self._volatile: dict[int, Slot] = {}
@@ -119,6 +126,8 @@ class LaneTable:
             LogStalledError: the changelog's end cannot be reached.
         """
         began, count, reused = time.monotonic(), 0, False
+        in_python: bool | None = None
+        """How it is rebuilt; None = it is not."""
         try:
             self._store = self._sound_store()
             state = self._store.state()
@@ -140,10 +149,12 @@ class LaneTable:
             await self._begin(self._store, restore)
         except (UntrustedError, FormatError, DamagedStoreError, IrregularError) as error:
             log.warning("%s is rebuilt from the changelog: %s", self._path, error)
+            in_python = isinstance(error, IrregularError)
+        if (
+            in_python is not None
+        ):  # only here: an error keeps open what was being read of RocksDB, and with it its lock
             reused = False
-            restore = await self._rebuild(
-                kafka, topic, partition, bounds, in_python=isinstance(error, IrregularError)
-            )
+            restore = await self._rebuild(kafka, topic, partition, bounds, in_python=in_python)
         self._whole = True
         return self._opened().epoch, Restored(count + restore.count, time.monotonic() - began, reused)
 
@@ -166,8 +177,9 @@ class LaneTable:
             await self._begin(self._store, restore)
         except IrregularError as error:
             log.warning("%s is rebuilt once more, without the native core: %s", self._path, error)
-            return await self._rebuild(kafka, topic, partition, bounds, in_python=True)
-        return restore
+        else:
+            return restore
+        return await self._rebuild(kafka, topic, partition, bounds, in_python=True)
 
     def _in_memory(self, state: StoredState | None) -> bool:
         """Whether all that RocksDB holds is in memory too, and only what the changelog has behind it is to be read."""
@@ -234,7 +246,10 @@ class LaneTable:
         )
 
         async def consume(records: Sequence[Any]) -> None:
-            await self._slices.run(restore.consuming(records))
+            # A transaction ends there. What lies beyond, if somebody else has the lane, may end in the midst of one.
+            within = raw_log.below(records, high_watermark)
+            if within:
+                await self._slices.run(restore.consuming(within))
             await reach("mid-restore", self._path.name)
 
         await self._slices.run(restore.load())

@@ -21,7 +21,8 @@ def none_open(what: str, wanted: Wanted) -> str:
         places = ", ".join(f"{number}/{offset}" for number, offset in sorted(wanted.selection.at))
         return f"{places}: no open {what} that are meant; `list --all` shows what is settled"
     beside = f"; {wanted.passed}" if wanted.passed.count else ""
-    return f"there are no open {what} that are meant{beside}"
+    open_ones = what if wanted.settled_too else f"open {what}"
+    return f"there are no {open_ones} that are meant{beside}"
 
 
 @dataclass(slots=True)

@@ -1,6 +1,7 @@
 """The verb ``plan``."""
 
 import json
+import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final
@@ -13,6 +14,7 @@ from app.repair.selection import span
 from ringfence_kafka.config.settings import Settings
 from ringfence_kafka.errors import ConfigurationError
 from ringfence_kafka.program import config_option, refuse_connection, settings_if_any
+from tables.table import IN_PYTHON_MAX
 
 _DEFAULTS: Final = Demand(1, 1, 0)
 
@@ -134,7 +136,7 @@ def plan(
         broker_network=broker_network,
         worker_memory=worker_memory,
         buffer_bytes=settings.app.buffer_bytes_max,
-        resident_ids=settings.app.resident_ids_max,
+        resident_ids=min(settings.app.resident_ids_max, math.inf if path == "native" else IN_PYTHON_MAX),
         session_s=settings.app.session_timeout,
     )
     if replicas > brokers:

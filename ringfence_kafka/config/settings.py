@@ -79,7 +79,8 @@ class AppSettings(Section):
     web_tls_cafile: str = ""
     """PEM file of the authority that signed it, for verbs that ask consumers; empty = the system's."""
     resident_ids_max: int = Field(default=10_000_000, ge=0)
-    """A lane with a larger id_cache_size keeps its index in RocksDB instead of in memory."""
+    """A lane with a larger id_cache_size keeps its index in RocksDB instead of in memory; with id_max_age, and without the native core,
+    one with more than 1,000,000 does in any case."""
     buffer_bytes_max: int = Field(default=128 * 2**20, ge=16 * 2**20)
     """What a worker has of messages that were fetched and are not finished, of all its lanes together."""
     latency_target_ms: int = Field(default=25, ge=1, le=5_000)

@@ -94,11 +94,49 @@ MUTANTS: Final = (
         (
             Patch(
                 "ringfence_kafka/offsets.py",
-                "            async with asyncio.timeout(limit_s):\n",
+                "            async with asyncio.timeout_at(deadline):\n",
                 "            async with asyncio.timeout(None):\n",
             ),
         ),
         "tests/unit/test_offsets.py::test_a_leader_that_is_away_has_no_answer",
+    ),
+    Mutant(
+        "one-silent-broker-silences-all",
+        "What the other brokers have answered is forgotten when one has not in time.",
+        (
+            Patch(
+                "ringfence_kafka/offsets.py",
+                "                async with asyncio.timeout_at(deadline - _LEFT_S):\n",
+                "                async with asyncio.timeout_at(deadline + 1):\n",
+            ),
+        ),
+        "tests/unit/test_offsets.py::test_a_silent_broker_takes_no_other_answer_away",
+    ),
+    Mutant(
+        "no-offsets-no-lag",
+        "While the group's coordinator is away open lanes have no lag, and no alert of one that stands still.",
+        (
+            Patch(
+                "agents/lags.py",
+                "    except (KafkaError, OSError, TimeoutError):\n        return {}\n",
+                "    except ZeroDivisionError:\n        return {}\n",
+            ),
+        ),
+        "tests/unit/test_lags.py::test_open_lanes_have_a_lag_without_a_coordinator",
+    ),
+    Mutant(
+        "rebuilt-while-the-error-is-handled",
+        "What was being read of a damaged RocksDB holds its lock when it is made anew: in use by another process, it says.",
+        (
+            Patch("tables/gathering.py", "            slots.close()", "            pass"),
+            Patch("tables/gathering.py", "                chunks_there.close()\n", "                pass\n"),
+            Patch(
+                "tables/table.py",
+                "            in_python = isinstance(error, IrregularError)\n",
+                "            in_python, self.kept_error = isinstance(error, IrregularError), error\n",
+            ),
+        ),
+        "tests/unit/test_restore.py::test_a_chunk_that_cannot_be_read_is_rebuilt_at_once",
     ),
     Mutant(
         "long-fetches-after-a-seek",

@@ -23,6 +23,7 @@ class Answers:
     committed: dict[Partition, int | None] = field(default_factory=dict)
     questions: int = 0
     away: bool = False
+    coordinator_away: bool = False
 
     def _ask(self, known: dict[Partition, Any], places: Collection[Partition]) -> dict[Partition, Any]:
         self.questions += 1
@@ -37,6 +38,8 @@ class Answers:
         return self._ask(self.starts, places)
 
     async def known_commits(self, places: Collection[Partition]) -> dict[Partition, int | None]:
+        if self.coordinator_away:
+            raise KafkaConnectionError
         return self._ask(self.committed, places)
 
 
@@ -166,3 +169,13 @@ async def test_what_is_not_told_has_no_lag() -> None:
 
     assert first == [0, None, None]
     assert [lags.of((INPUT, number)) for number in range(3)] == [None] * 3
+
+
+async def test_open_lanes_have_a_lag_without_a_coordinator() -> None:
+    """It is what nobody may miss just then: nothing can be committed."""
+    answers, lanes = _answers(2), [Standing(0, next=8, idle=False), Standing(1)]
+    answers.coordinator_away = True
+    lags = await _measure(answers, *lanes)
+
+    assert [lags.of((INPUT, number)) for number in range(2)] == [2, 0]
+    assert [each.compared for each in lanes] == [0, 1]

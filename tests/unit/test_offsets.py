@@ -25,6 +25,8 @@ class Client:
         """What a partition is answered with, one time after the other; then it is well."""
         self.leaders: dict[int, int | None] = {each.partition: each.partition // 3 for each in PARTITIONS}
         self.away: list[int] = []
+        self.silent: int | None = None
+        """A broker that never answers."""
         self.updates = 0
         self.cluster = SimpleNamespace(leader_for_partition=lambda tp: self.leaders[tp.partition])
 
@@ -42,6 +44,8 @@ class Client:
         await asyncio.sleep(0)
         numbers = [number for _, partitions in request.topics for number, *_ in partitions]
         self.asked.append((node, len(numbers)))
+        if node == self.silent:
+            await asyncio.Event().wait()
         if node in self.away:
             self.away.remove(node)
             raise KafkaConnectionError
@@ -109,3 +113,11 @@ async def test_nobody_is_answered_after_the_end(client: Client) -> None:
 
     with pytest.raises(StoppedError):
         await offsets.known(PARTITIONS, NEXT, LIMIT_S)
+
+
+async def test_a_silent_broker_takes_no_other_answer_away(client: Client) -> None:
+    """A broker that hangs answers nobody; what the other one said counts."""
+    client.silent = 0
+    found = await Offsets(client).known(PARTITIONS, NEXT, 0.3)
+
+    assert found == _all(0, 1, 2)
