@@ -97,6 +97,11 @@ MUTANTS: Final = (
                 "            async with asyncio.timeout_at(deadline):\n",
                 "            async with asyncio.timeout(None):\n",
             ),
+            Patch(
+                "ringfence_kafka/offsets.py",
+                "                async with asyncio.timeout_at(deadline - _LEFT_S):\n",
+                "                async with asyncio.timeout(None):\n",
+            ),
         ),
         "tests/unit/test_offsets.py::test_a_leader_that_is_away_has_no_answer",
     ),
@@ -118,8 +123,8 @@ MUTANTS: Final = (
         (
             Patch(
                 "agents/lags.py",
-                "    except (KafkaError, OSError, TimeoutError):\n        return {}\n",
-                "    except ZeroDivisionError:\n        return {}\n",
+                "    if lane is not None and lane.cursors:\n",
+                "    if lane is not None and lane.cursors and place in seen.committed:\n",
             ),
         ),
         "tests/unit/test_lags.py::test_open_lanes_have_a_lag_without_a_coordinator",
@@ -133,10 +138,13 @@ MUTANTS: Final = (
             Patch(
                 "tables/table.py",
                 "            in_python = isinstance(error, IrregularError)\n",
-                "            in_python, self.kept_error = isinstance(error, IrregularError), error\n",
+                "            in_python = isinstance(error, IrregularError)\n"
+                "            self.close()\n"
+                "            self._store = Store.create_afresh(self._path, indexed=not self._resident)\n",
             ),
         ),
         "tests/unit/test_restore.py::test_a_chunk_that_cannot_be_read_is_rebuilt_at_once",
+        native=True,
     ),
     Mutant(
         "long-fetches-after-a-seek",

@@ -994,6 +994,32 @@ async def test_slot_of_a_later_version(tmp_path: Path, monkeypatch: pytest.Monke
     table.close()
 
 
+@pytest.mark.skipif(native.core is None, reason=native.spoken)
+async def test_a_chunk_that_cannot_be_read_is_rebuilt_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Met while others are still to be read: RocksDB is let go of before it is made anew."""
+    log = Log(40)
+    open_table = _served(log, monkeypatch)
+    table = LaneTable(tmp_path / "orders-0", TableOptions(40, 40))
+    for batch in ("abc", "defg", "hijk"):
+        log.transact(batch)
+        await open_table(table)
+        table.close()
+    store = Store(tmp_path / "orders-0")
+    first, *others = store.chunk_keys().all()
+    assert others
+    store._db.put(first, store.chunk_at(first)[:-1])
+    store.close()
+
+    restored = await open_table(table)
+
+    assert (restored.reused, restored.records) == (False, len(log.records))
+    assert known(table.ring) == known(log.ring)
+    assert caplog.text.count("is rebuilt from the changelog") == 1
+    table.close()
+
+
 async def test_record_of_a_later_version_in_the_changelog(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
