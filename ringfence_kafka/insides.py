@@ -145,23 +145,6 @@ def lying(fetcher: Any) -> dict[TopicPartition, int]:
     }
 
 
-async def until_fetched(consumer: Any, tp: TopicPartition, limit_s: float) -> None:
-    """Wait until something of a partition was fetched and is not taken, or so long.
-
-    Raises:
-        KafkaError: fetching failed, in a way that it does of none in particular.
-    """
-    fetcher = consumer._fetcher  # noqa: SLF001
-    if tp in fetcher._records:  # noqa: SLF001
-        return
-    waiter = fetcher._create_fetch_waiter()  # noqa: SLF001
-    done, _ = await asyncio.wait([waiter], timeout=limit_s)
-    if done:
-        waiter.result()
-    else:
-        waiter.cancel()
-
-
 def limit_fetches(consumer: Any, partition_bytes_max: int) -> None:
     """So much of one partition in an answer, from the next request on; but one batch of records comes in any case."""
     consumer._fetcher._max_partition_fetch_bytes = partition_bytes_max  # noqa: SLF001

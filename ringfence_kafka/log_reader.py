@@ -181,8 +181,9 @@ async def read(
 
 async def _some(consumer: AIOKafkaConsumer, tp: TopicPartition, take: Take | None) -> Sequence[Any]:
     if take is not None:
-        await insides.until_fetched(consumer, tp, _POLL_MS / 1000)
         fetcher = consumer._fetcher  # noqa: SLF001
+        if tp not in fetcher._records:  # noqa: SLF001
+            await insides.await_fetched(consumer, _POLL_MS / 1000)
         found = take(fetcher, tp)
         if found is not None or tp not in fetcher._records:  # noqa: SLF001
             return found or ()

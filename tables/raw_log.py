@@ -6,13 +6,13 @@ it (:mod:`app.worker.raw_fetch`).
 
 import bisect
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, overload
 
-from aiokafka import TopicPartition, codec
-from aiokafka.consumer.fetcher import FetchResult
+from aiokafka import TopicPartition
 
 import native
+from ringfence_kafka import fetched
 from ringfence_kafka.records import TolerantRecords
 
 if TYPE_CHECKING:
@@ -23,9 +23,6 @@ log: Final = logging.getLogger("ringfence.table")
 RECORDS_AT_ONCE: Final = 200_000
 BYTES_AT_ONCE: Final = 16 * 2**20
 """A fetch is smaller, mostly: then the next one is on its way while this one is gone through. To read one takes some milliseconds."""
-_DECODERS: Final[Mapping[int, Callable[[bytes], bytes]]] = {
-    1: codec.gzip_decode, 2: codec.snappy_decode, 3: codec.lz4_decode, 4: codec.zstd_decode,
-}  # fmt: skip
 
 
 class Entry(NamedTuple):
@@ -90,21 +87,16 @@ def take(fetcher: Any, tp: TopicPartition) -> RawRecords | None:
     Returns:
         None = nothing is there, or it is for aiokafka to read.
     """
-    result = fetcher._records.get(tp)  # noqa: SLF001
-    parsed = getattr(result, "_partition_records", None)
-    if native.core is None or type(result) is not FetchResult or not isinstance(parsed, TolerantRecords):
+    there = None if native.core is None else fetched.readable(fetcher, tp)
+    if native.core is None or there is None:
         return None
-    if not result.check_assignment(tp):
-        _drop(fetcher, tp)  # what aiokafka leaves of it cannot be read
-        return None
-    if parsed.raw is False:
-        return None
+    result, parsed = there
     if parsed.raw is None:
         parsed.raw = _Unread(parsed)
     unread: _Unread = parsed.raw
     try:
         found = native.core.parse(
-            parsed.data, unread.begin, unread.end, unread.aborted, True, _decompress, RECORDS_AT_ONCE, BYTES_AT_ONCE
+            parsed.data, unread.begin, unread.end, unread.aborted, True, fetched.decompress, RECORDS_AT_ONCE, BYTES_AT_ONCE
         )  # fmt: skip
     except Exception:
         log.exception("the native core failed: this fetch is read in Python; internal error, please report")
@@ -113,7 +105,7 @@ def take(fetcher: Any, tp: TopicPartition) -> RawRecords | None:
         if unread.end == unread.begin:
             parsed.raw = False
         else:  # aiokafka reads a fetch from its beginning: what is left comes again in one of its own
-            _drop(fetcher, tp)
+            fetched.drop(fetcher, tp)
         return None
     # Nobody runs it to its end, which is where aiokafka breaks this cycle.
     parsed._records_iterator = None  # noqa: SLF001
@@ -121,21 +113,5 @@ def take(fetcher: Any, tp: TopicPartition) -> RawRecords | None:
     parsed.next_fetch_offset = unread.end
     result._update_position()  # noqa: SLF001
     if not unread.more:
-        _drop(fetcher, tp)
+        fetched.drop(fetcher, tp)
     return RawRecords(core)
-
-
-def _drop(fetcher: Any, tp: TopicPartition) -> None:
-    """Nothing more is there: ask for more."""
-    result = fetcher._records.pop(tp)  # noqa: SLF001
-    result._partition_records = None  # noqa: SLF001
-    fetcher._notify(fetcher._wait_consume_future)  # noqa: SLF001
-
-
-def _decompress(number: int, data: bytes) -> bytes | None:
-    """None = aiokafka's own reader is to say what is wrong with it."""
-    try:
-        return bytes(_DECODERS[number](data))
-    except Exception as error:  # noqa: BLE001 - each library has its own
-        log.debug("a record batch cannot be decompressed: %r", error)
-        return None

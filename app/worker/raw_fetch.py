@@ -3,23 +3,17 @@
 This knows aiokafka's fetcher as :mod:`ringfence_kafka.records` does. Positions move as in ``Fetcher.fetched_records``.
 """
 
-import logging
-from collections.abc import Callable, Mapping
-from typing import Any, Final, NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
-from aiokafka import TopicPartition, codec
-from aiokafka.consumer.fetcher import READ_COMMITTED, FetchResult
+from aiokafka import TopicPartition
+from aiokafka.consumer.fetcher import READ_COMMITTED
 
 from agents import raw
 from agents.batch import Held
 from agents.raw import Part, RawRecords
+from ringfence_kafka import fetched
 from ringfence_kafka.records import TolerantRecords
-
-log: Final = logging.getLogger("ringfence.worker")
-
-_DECODERS: Final[Mapping[int, Callable[[bytes], bytes]]] = {
-    1: codec.gzip_decode, 2: codec.snappy_decode, 3: codec.lz4_decode, 4: codec.zstd_decode,
-}  # fmt: skip
 
 
 class Limits(NamedTuple):
@@ -65,13 +59,10 @@ def take(fetcher: Any, tp: TopicPartition, limits: Limits, hold: Callable[[int],
     Returns:
         None = nothing is there, or it is for aiokafka to read.
     """
-    result = fetcher._records.get(tp)  # noqa: SLF001
-    parsed = getattr(result, "_partition_records", None)
-    if type(result) is not FetchResult or not isinstance(parsed, TolerantRecords) or parsed.raw is False:
+    there = fetched.readable(fetcher, tp)
+    if there is None:
         return None
-    if not result.check_assignment(tp):
-        _drop(fetcher, tp)
-        return None
+    result, parsed = there
     if parsed.raw is None:
         parsed.raw = _Unread(parsed)
     unread: _Unread = parsed.raw
@@ -82,7 +73,7 @@ def take(fetcher: Any, tp: TopicPartition, limits: Limits, hold: Callable[[int],
                 parsed.raw = False
             else:  # aiokafka reads a fetch from its beginning: what is left comes again in one of its own
                 result._update_position()  # noqa: SLF001
-                _drop(fetcher, tp)
+                fetched.drop(fetcher, tp)
             return None
         # Nobody will run it to its end, which is where aiokafka breaks this cycle: the bytes would stay until a collection.
         parsed._records_iterator = None  # noqa: SLF001
@@ -97,7 +88,7 @@ def _next(parsed: TolerantRecords, unread: _Unread, limits: Limits) -> Part | No
         parsed.data,
         unread.begin,
         unread.aborted,
-        _decompress,
+        fetched.decompress,
         committed=committed,
         start=None if unread.part is None else unread.part.end,
         records_max=limits.records_max,
@@ -128,22 +119,6 @@ def _taken(fetcher: Any, tp: TopicPartition, unread: _Unread, part: Part, limits
         if not left:
             unread.held = None
     else:
-        _drop(fetcher, tp)
+        fetched.drop(fetcher, tp)
     assert held is not None  # noqa: S101 - each part has one
     return Taken(taken, content, headers, held)
-
-
-def _drop(fetcher: Any, tp: TopicPartition) -> None:
-    """Nothing more is there: ask for more."""
-    result = fetcher._records.pop(tp)  # noqa: SLF001
-    result._partition_records = None  # noqa: SLF001
-    fetcher._notify(fetcher._wait_consume_future)  # noqa: SLF001
-
-
-def _decompress(number: int, data: bytes) -> bytes | None:
-    """None = aiokafka's own reader is to say what is wrong with it."""
-    try:
-        return bytes(_DECODERS[number](data))
-    except Exception as error:  # noqa: BLE001 - each library has its own
-        log.debug("a record batch cannot be decompressed: %r", error)
-        return None

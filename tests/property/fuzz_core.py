@@ -46,13 +46,13 @@ class Fuzz:
 
     def __init__(self, seed: int) -> None:
         from agents import raw  # noqa: PLC0415 - after the build was chosen
-        from app.worker.raw_fetch import _decompress  # noqa: PLC0415
+        from ringfence_kafka.fetched import decompress  # noqa: PLC0415
         from ringfence_kafka.producer import BatchForm  # noqa: PLC0415
         from tests.property.test_native_path import World  # noqa: PLC0415
         from tests.support import raw as made  # noqa: PLC0415
 
         self.rng = random.Random(seed)
-        self.raw, self.made, self.decompress = raw, made, _decompress
+        self.raw, self.made, self.decompress = raw, made, decompress
         self.worlds = [
             World({"id_cache_size": 50, **more}, BatchForm(size, 0), size, (homes, 3), 0)
             for more, size, homes in (

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 import native
 from agents import raw
 from agents.batch import Record
-from app.worker.raw_fetch import _decompress
+from ringfence_kafka.fetched import decompress
 from ringfence_kafka.records import KeptRecords, TolerantRecords
 from tests.support.raw import LOG_APPEND_TIME, TRANSACTIONAL, Stored, checked, marker, stored
 
@@ -82,7 +82,7 @@ def by_aiokafka(data: bytes, begin: int, aborted: list[tuple[int, int]], level: 
 
 
 def by_core(data: bytes, begin: int, aborted: list[tuple[int, int]], level: int) -> Read | None:
-    found = raw.parse(data, begin, aborted, _decompress, committed=level == COMMITTED)
+    found = raw.parse(data, begin, aborted, decompress, committed=level == COMMITTED)
     return None if found is None else ([_seen(each) for each in found[0]], found[1])
 
 
@@ -111,7 +111,7 @@ def test_parts_are_the_whole(
     start, more = begin, True
     while more:
         part = raw.parse(
-            data, begin, aborted, _decompress, start=start, records_max=records_max, bytes_max=bytes_max
+            data, begin, aborted, decompress, start=start, records_max=records_max, bytes_max=bytes_max
         )
         if part is None:
             assert whole is None
@@ -150,7 +150,7 @@ def test_slices_and_joins() -> None:
     """Parts of records, and those of two fetches, are what lists of them would be."""
     first = [Stored(each, key=b"%d" % each) for each in (3, 4, 9)]
     later = [Stored(each, key=b"%d" % each, headers=[("h", None)]) for each in (10, 12)]
-    one, two = (raw.parse(stored(each), 0, [], _decompress) for each in (first, later))
+    one, two = (raw.parse(stored(each), 0, [], decompress) for each in (first, later))
     assert one is not None
     assert two is not None
     both = raw.joined(one[0], two[0])
