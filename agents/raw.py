@@ -1,58 +1,20 @@
-"""Records of a fetch as they lie in its bytes: each is made when somebody looks at it, and mostly nobody does.
+"""Records of a fetch as they lie in its bytes (:class:`native.records.RawRecords`).
 
 What works on records one by one takes these as any others. What knows them (:mod:`agents.native_path`) has the core go over them.
 """
 
 import logging
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, overload
+from collections.abc import Callable, Sequence
+from typing import Any, Final, NamedTuple
 
 import native
 from agents.content import Record
-
-if TYPE_CHECKING:
-    from native._core import Records
+from native.records import RawRecords
 
 log: Final = logging.getLogger("ringfence.lane")
 
 Decompress = Callable[[int, bytes], bytes | None]
-
-
-class RawRecord(NamedTuple):
-    """One of them. The order is the core's."""
-
-    offset: int
-    timestamp: int
-    key: bytes | None
-    value: bytes | None
-    headers: Sequence[tuple[str, bytes | None]]
-
-
-class RawRecords(Sequence[Record]):
-    """In order of their offsets."""
-
-    __slots__ = ("core",)
-
-    def __init__(self, core: "Records") -> None:
-        self.core = core
-
-    def __len__(self) -> int:
-        return len(self.core)
-
-    @overload
-    def __getitem__(self, index: int) -> Record: ...
-    @overload
-    def __getitem__(self, index: slice) -> Sequence[Record]: ...
-    def __getitem__(self, index: int | slice) -> Record | Sequence[Record]:
-        if isinstance(index, slice):
-            begin, end, step = index.indices(len(self.core))
-            return RawRecords(self.core.slice(begin, end)) if step == 1 else list(self)[index]
-        return RawRecord._make(self.core[range(len(self.core))[index]])
-
-    def __iter__(self) -> Iterator[Record]:
-        core = self.core
-        return (RawRecord._make(core[number]) for number in range(len(core)))
 
 
 class Part(NamedTuple):

@@ -6,17 +6,15 @@ it (:mod:`app.worker.raw_fetch`).
 
 import bisect
 import logging
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, overload
+from collections.abc import Sequence
+from typing import Any, Final
 
 from aiokafka import TopicPartition
 
 import native
+from native.records import RawRecords
 from ringfence_kafka import fetched
 from ringfence_kafka.records import TolerantRecords
-
-if TYPE_CHECKING:
-    from native._core import Records
 
 log: Final = logging.getLogger("ringfence.table")
 
@@ -25,49 +23,11 @@ BYTES_AT_ONCE: Final = 16 * 2**20
 """A fetch is smaller, mostly: then the next one is on its way while this one is gone through. To read one takes some milliseconds."""
 
 
-class Entry(NamedTuple):
-    """One record. The order is the core's."""
-
-    offset: int
-    timestamp: int
-    key: bytes | None
-    value: bytes | None
-    headers: Sequence[tuple[str, bytes | None]]
-
-
-class RawRecords(Sequence[Entry]):
-    """In order of their offsets."""
-
-    __slots__ = ("_length", "core")
-
-    def __init__(self, core: "Records", length: int | None = None) -> None:
-        """``length``: of the records that the core has these, from the first on; None = all."""
-        self.core = core
-        self._length = len(core) if length is None else length
-
-    def __len__(self) -> int:
-        return self._length
-
-    @overload
-    def __getitem__(self, index: int) -> Entry: ...
-    @overload
-    def __getitem__(self, index: slice) -> Sequence[Entry]: ...
-    def __getitem__(self, index: int | slice) -> Entry | Sequence[Entry]:
-        if isinstance(index, slice):
-            return list(self)[index]
-        return Entry._make(self.core[range(self._length)[index]])
-
-    def __iter__(self) -> Iterator[Entry]:
-        core = self.core
-        return (Entry._make(core[number]) for number in range(self._length))
-
-
 def below(records: Sequence[Any], offset: int) -> Sequence[Any]:
     """Those with smaller offsets; ``records`` are in order, the core's or not."""
     if not records or records[-1].offset < offset:
         return records
-    count = bisect.bisect_left(records, offset, key=lambda each: each.offset)
-    return RawRecords(records.core, count) if isinstance(records, RawRecords) else records[:count]
+    return records[: bisect.bisect_left(records, offset, key=lambda each: each.offset)]
 
 
 class _Unread:

@@ -5,12 +5,12 @@ from collections.abc import Callable, Sequence
 from itertools import islice
 from typing import Any, Final, NamedTuple, cast
 
+from native.records import RawRecords
 from ringfence_kafka.errors import ForeignChangelogError
 from ringfence_kafka.slices import Steps
 from tables import codec
 from tables.codec import FormatError, Meta, Slot
 from tables.gathering import Gathering
-from tables.raw_log import RawRecords
 from tables.ring import STEP
 from tables.store import Store, StoredState, Writes
 
@@ -189,7 +189,7 @@ class Restore:
         while at < len(records):
             next_one = at
             if self._verified and self.gathering is not None:
-                next_one = self.gathering.take(records.core, at, min(STEP, len(records) - at))
+                next_one = self.gathering.take(records.core, at, STEP)
                 self.count += next_one - at
                 self._flush_if_much()
             if next_one == at:

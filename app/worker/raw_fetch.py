@@ -11,7 +11,8 @@ from aiokafka.consumer.fetcher import READ_COMMITTED
 
 from agents import raw
 from agents.batch import Held
-from agents.raw import Part, RawRecords
+from agents.raw import Part
+from native.records import RawRecords
 from ringfence_kafka import fetched
 from ringfence_kafka.records import TolerantRecords
 

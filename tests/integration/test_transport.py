@@ -19,13 +19,13 @@ from faust.types import TP
 
 import native
 from agents.batch import FetchedBatch
-from agents.raw import RawRecords
 from app.verbs import topics
 from app.worker import buffers, run, transport
 from app.worker.buffers import Buffers
 from app.worker.group import GroupOwnership
 from app.worker.spacing import Spacing
 from app.worker.transport import FETCHED_WITHIN_S, REST_S, BatchConsumer, BatchConsumerThread
+from native.records import RawRecords
 from ringfence_kafka import insides
 from ringfence_kafka.config.load import validate
 from tests.support import kafka

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 import native
 from agents import raw
 from agents.batch import Record
+from native.records import RawRecords
 from ringfence_kafka.fetched import decompress
 from ringfence_kafka.records import KeptRecords, TolerantRecords
 from tests.support.raw import LOG_APPEND_TIME, TRANSACTIONAL, Stored, checked, marker, stored
@@ -155,7 +156,7 @@ def test_slices_and_joins() -> None:
     assert two is not None
     both = raw.joined(one[0], two[0])
 
-    assert isinstance(both, raw.RawRecords)
+    assert isinstance(both, RawRecords)
     assert [each.key for each in both] == [b"3", b"4", b"9", b"10", b"12"]
     assert [each.offset for each in both[1:4]] == [4, 9, 10]
     assert [each.offset for each in both[::2]] == [3, 9, 12]

@@ -17,7 +17,8 @@ from agents.changelog import changelog_batches
 from agents.emitter import Emitter, Outputs, TooLargeError
 from agents.native_path import NativePath
 from agents.path import Outcome, Path
-from agents.raw import RawRecords, parse
+from agents.raw import parse
+from native.records import RawRecords
 from ringfence_kafka import wire
 from ringfence_kafka.config.load import validate
 from ringfence_kafka.config.settings import AddressSettings

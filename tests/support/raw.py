@@ -8,7 +8,7 @@ from aiokafka.record.default_records import DefaultRecordBatchBuilder
 from aiokafka.record.util import calc_crc32c
 
 from agents import raw
-from agents.raw import RawRecords
+from native.records import RawRecords
 
 CONTROL: Final = 0x20
 TRANSACTIONAL: Final = 0x10

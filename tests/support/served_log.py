@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
+from native.records import RawRecords
 from ringfence_kafka import log_reader
-from tables.raw_log import RawRecords
 from tests.support.raw import Stored, raw_records
 
 

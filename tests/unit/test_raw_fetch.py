@@ -12,7 +12,7 @@ from aiokafka.consumer.subscription_state import Assignment
 
 import native
 from agents.batch import FetchedBatch
-from agents.raw import RawRecords, joined
+from agents.raw import joined
 from app.worker.buffers import (
     COPIES,
     RAW_COPIES,
@@ -21,6 +21,7 @@ from app.worker.buffers import (
     Buffers,
     Held,
 )
+from native.records import RawRecords
 from ringfence_client.memory import HEADER_BYTES
 from ringfence_kafka.records import KeptRecords, TolerantRecords
 from tests.support.raw import Stored, marker, stored
