@@ -33,8 +33,6 @@ STABLE: Final = -10
 _READ_UNCOMMITTED: Final = 0
 _READ_COMMITTED: Final = 1
 _NO_REPLICA: Final = -1
-_LEFT_S: Final = 0.1
-"""To put together what others have answered when one has not."""
 _OFFSET_NOT_AVAILABLE: Final = 78
 """A leader that was just elected does not know it yet. aiokafka has no name for it."""
 
@@ -83,16 +81,13 @@ class Offsets:
         """
         found: dict[TopicPartition, int] = {}
         left = set(tps)
-        deadline = asyncio.get_running_loop().time() + limit_s
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout_at(deadline):
+            async with asyncio.timeout(limit_s):
                 while left:
                     if self._stopped:
                         raise StoppedError
                     await self._client._maybe_wait_metadata()  # noqa: SLF001
-                    answers = await self._request_all(left, which, deadline)
-                    found |= {tp: each for tp, each in answers.items() if isinstance(each, int)}
-                    errors = {tp: each for tp, each in answers.items() if isinstance(each, KafkaError)}
+                    errors = await self._request_all(left, which, found)
                     left = {tp for tp, error in errors.items() if error.retriable}
                     if any(error.invalid_metadata for error in errors.values()):
                         self._client.force_metadata_update()
@@ -101,28 +96,31 @@ class Offsets:
         return found
 
     async def _request_all(
-        self, tps: Collection[TopicPartition], which: int, deadline: float
-    ) -> dict[TopicPartition, int | Exception]:
-        """What brokers answer until then; one that is silent takes nobody else's answer away."""
-        answers: dict[TopicPartition, int | Exception] = {}
+        self, tps: Collection[TopicPartition], which: int, found: dict[TopicPartition, int]
+    ) -> dict[TopicPartition, KafkaError]:
+        """Note what each broker answers when it does: one that is silent takes nobody else's answer away. Returns what went wrong."""
+        errors: dict[TopicPartition, KafkaError] = {}
         by_node = defaultdict(list)
         for tp in tps:
             try:
                 by_node[self._known_leader(tp)].append(tp)
             except KafkaError as error:
-                answers[tp] = error
+                errors[tp] = error
 
         async def ask(node: int) -> None:
             try:
-                async with asyncio.timeout_at(deadline - _LEFT_S):
-                    answers.update(await self._request(node, which, by_node[node]))
+                answers = await self._request(node, which, by_node[node])
             except KafkaError as error:
-                answers.update(dict.fromkeys(by_node[node], error))
-            except TimeoutError:
-                answers.update({tp: KafkaTimeoutError(tp) for tp in by_node[node]})
+                errors.update(dict.fromkeys(by_node[node], error))
+                return
+            for tp, answer in answers.items():
+                if isinstance(answer, int):
+                    found[tp] = answer
+                elif isinstance(answer, KafkaError):
+                    errors[tp] = answer
 
         await asyncio.gather(*map(ask, by_node))
-        return answers
+        return errors
 
     async def stop(self) -> None:
         """Answer nobody any more."""
