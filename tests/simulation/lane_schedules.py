@@ -183,7 +183,7 @@ def _fault(dice: random.Random, partitions: int, processes: int, *, kind: Kind |
     pinned = kind in (Kind.PAUSE, Kind.CUT, Kind.HELD) and dice.random() < 0.6
     seconds = 30.0 if pinned else seconds_of(kind, dice)
     at = dice.choice(REQUESTS) if kind in STRIKES_ONE and dice.random() < 0.6 else ""
-    steps, within = (MOST_STEPS, dice.choice((0.5, 5.0))) if at else gap(dice)
+    steps, within = gap(dice, at)
     return Happening(
         steps,
         within,

@@ -181,8 +181,10 @@ STRIKES_ONE: Final = frozenset(
 MOST_STEPS: Final = 400
 
 
-def gap(dice: random.Random) -> tuple[int, float]:
-    """Callbacks and seconds until something happens."""
+def gap(dice: random.Random, at: str = "") -> tuple[int, float]:
+    """Callbacks and seconds until something happens; if it waits for a request, those that it waits for at most."""
+    if at:
+        return MOST_STEPS, dice.choice((0.5, 5.0))
     return int(dice.choice(STEPS_BETWEEN) * dice.random()), dice.choice(SECONDS_BETWEEN) * dice.random()
 
 
@@ -212,7 +214,7 @@ TRIGGERS: Final = ("add_partitions", "add_partitions", "offsets", "end", "initia
 def belated(dice: random.Random) -> Happening:
     """Requests that arrive although it was said that they do not."""
     at = dice.choice(TRIGGERS)
-    steps, within = (MOST_STEPS, dice.choice((0.5, 5.0))) if at else gap(dice)
+    steps, within = gap(dice, at)
     return Happening(
         steps, within, Kind.BELATED, at,
         process=dice.randrange(2), seconds=dice.choice((0.5, 5.0, 12.0)) * dice.uniform(0.5, 1.0), count=dice.choice((1, 1, 2)),

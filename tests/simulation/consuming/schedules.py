@@ -177,7 +177,7 @@ def fault(dice: random.Random, partitions: int, processes: int, *, calm: bool = 
         return belated(dice)
     pinned = kind in (Kind.PAUSE, Kind.CUT, Kind.HELD) and dice.random() < 0.5
     at = dice.choice(REQUESTS) if kind in STRIKES_ONE and dice.random() < 0.6 else ""
-    steps, within = (MOST_STEPS, dice.choice((0.5, 5.0))) if at else gap(dice)
+    steps, within = gap(dice, at)
     return Happening(
         steps,
         within,
