@@ -7,7 +7,7 @@ from tests.support.kafka import Sent
 from tests.support.worker import WorkerProcess, wait_for
 
 GROUPS: Final = 7
-LIMIT_S: Final = 120.0
+LIMIT_S: Final = 240.0
 
 
 class Flow:

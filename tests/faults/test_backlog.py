@@ -48,7 +48,6 @@ def _traffic(rng: random.Random, partition: int) -> list[Sent]:
 
 
 @pytest.mark.long
-@pytest.mark.timeout(600)
 def test_killed_over_a_backlog(bootstrap: str, tmp_path: Path) -> None:
     """Each ID is accepted once and in order, what is under way stays below its bound, and fetching did pause there."""
     rng = random.Random(SEED)
@@ -101,7 +100,6 @@ def test_killed_over_a_backlog(bootstrap: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.long
-@pytest.mark.timeout(600)
 def test_consumer_killed_over_a_backlog(bootstrap: str, tmp_path: Path) -> None:
     """Each group goes on at its first message that was not finished and written, in order, and memory stays below its bound.
 

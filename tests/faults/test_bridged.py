@@ -111,7 +111,6 @@ def _killed_in_the_midst(system: System, rng: random.Random) -> KilledBridge:
 
 # Beside it, and quicker: test_bridge.py and test_bridge_troubles.py have each of these faults alone.
 @pytest.mark.long
-@pytest.mark.timeout(200)
 def test_exactly_five_thousand(tmp_path: Path) -> None:
     """While they flow the links are cut again and again, and a process of the bridge is killed."""
     strikes: list[Maker] = [lambda system, rng: CutAgainAndAgain(system, rng, times=3), _killed_in_the_midst]

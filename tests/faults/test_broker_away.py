@@ -10,7 +10,6 @@ from tests.support.kafka import Sent
 from tests.support.worker import WorkerProcess, configure, wait_for, worker
 
 
-@pytest.mark.timeout(240)
 @pytest.mark.parametrize("how", ["kill", "pause"])
 def test_worker_outlives_its_broker(tmp_path: Path, how: str) -> None:
     """While the broker is away the worker is not ready and says so once; then it goes on, exact."""

@@ -36,7 +36,6 @@ def _prepare(broker: EmbeddedBroker, folder: Path, *cases: str) -> tuple[list[Fl
     return [Flow(broker.bootstrap_servers, app_id, each) for each in names], config
 
 
-@pytest.mark.timeout(240)
 @pytest.mark.parametrize(
     "frozen",
     [
@@ -92,7 +91,6 @@ def test_worker_ahead_of_its_broker(disturbed: EmbeddedBroker, tmp_path: Path, f
 
 
 @pytest.mark.long
-@pytest.mark.timeout(240)
 def test_rocksdb_ahead_of_its_broker(disturbed: EmbeddedBroker, tmp_path: Path) -> None:
     """The same with the worker down meanwhile, its RocksDB ahead: beyond the changelog's end, or overtaken by it.
 
@@ -134,7 +132,6 @@ def test_rocksdb_ahead_of_its_broker(disturbed: EmbeddedBroker, tmp_path: Path) 
 
 
 @pytest.mark.long
-@pytest.mark.timeout(240)
 def test_changelog_alone_loses_its_tail(disturbed: EmbeddedBroker, tmp_path: Path, transactions: str) -> None:
     """A changelog that alone lost its tail: no input is lost or accepted twice, and what is forgotten is said.
 
@@ -175,7 +172,6 @@ def test_changelog_alone_loses_its_tail(disturbed: EmbeddedBroker, tmp_path: Pat
     assert "Traceback" not in log
 
 
-@pytest.mark.timeout(240)
 def test_changelog_made_again(disturbed: EmbeddedBroker, tmp_path: Path) -> None:
     """A changelog made again under a running worker: it says so and goes on with what it knows, restarted too.
 
@@ -209,7 +205,6 @@ def test_changelog_made_again(disturbed: EmbeddedBroker, tmp_path: Path) -> None
     assert "Traceback" not in log
 
 
-@pytest.mark.timeout(240)
 def test_input_made_again(disturbed: EmbeddedBroker, tmp_path: Path) -> None:
     """An input that is deleted and made again under a running worker is read from its start; known IDs stay known."""
     (flow,), config = _prepare(disturbed, tmp_path, "a")

@@ -15,7 +15,6 @@ LOST = 200
 """Records that were processed and are not in the snapshot."""
 
 
-@pytest.mark.timeout(300)
 @pytest.mark.parametrize(
     ("kept", "resent"),
     [

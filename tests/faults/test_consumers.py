@@ -27,7 +27,6 @@ STOP_LIMIT_S = 45.0
 
 
 @pytest.mark.long
-@pytest.mark.timeout(300)
 def test_kills_under_traffic(bootstrap: str, tmp_path: Path) -> None:
     """Whoever is killed, each group goes on at its first message that was not finished and written, in order.
 
@@ -82,7 +81,6 @@ def _again(runs: list[Run], disturbances: list[Disturbance]) -> list[tuple[Run, 
     ]
 
 
-@pytest.mark.timeout(180)
 def test_attempts_are_counted_over_kills(bootstrap: str, tmp_path: Path) -> None:
     """What was running is begun again as the next attempt; what only waited is begun as the first."""
     quick = ("--session-timeout", "6", "--lease-timeout", "3")
@@ -120,7 +118,6 @@ def _wait_attempts(system: System, attempt: int) -> None:
 
 
 @pytest.mark.long
-@pytest.mark.timeout(240)
 def test_frozen_consumer_changes_nothing(bootstrap: str, tmp_path: Path) -> None:
     """Stopped past its session and woken, what it acknowledges is of no account: its successor's progress stays."""
     system = System(bootstrap, tmp_path, kafka.unique("consumer-frozen"), 2, 0.05)
@@ -159,7 +156,6 @@ def test_frozen_consumer_changes_nothing(bootstrap: str, tmp_path: Path) -> None
 
 
 @pytest.mark.long
-@pytest.mark.timeout(240)
 def test_broker_killed_and_away(tmp_path: Path) -> None:
     """The broker is killed and started, then away for twenty seconds: consumers go on, and nothing is done again.
 

@@ -138,7 +138,6 @@ def _trials(bootstrap: str, folder: Path, points: Sequence[str]) -> Iterator[lis
 _ALL = sorted(POINTS)
 
 
-@pytest.mark.timeout(400)
 @pytest.mark.parametrize(
     "points",
     [_ALL[each : each + ABREAST] for each in range(0, len(_ALL), ABREAST)],

@@ -8,8 +8,6 @@ import sqlite3
 import time
 from pathlib import Path
 
-import pytest
-
 from tests.support import kafka
 from tests.support.consumers import ConsumerProcess, consumers, wait_shared
 from tests.support.group_checker import Disturbance, Run, judge
@@ -52,7 +50,6 @@ def _last_before(runs: list[Run], heir: ConsumerProcess) -> dict[int, tuple[floa
     return found
 
 
-@pytest.mark.timeout(180)
 def test_clean_handover(bootstrap: str, tmp_path: Path) -> None:
     """One comes, the other leaves: nothing is repeated, tokens rise, and no lease that was released is waited for."""
     system = _system(bootstrap, tmp_path, "clean", 0.02, 60)
@@ -84,7 +81,6 @@ def test_clean_handover(bootstrap: str, tmp_path: Path) -> None:
     assert [system.written(each)[-1].released for each in range(2)] == [True, True]
 
 
-@pytest.mark.timeout(180)
 def test_slow_handler_during_handover(bootstrap: str, tmp_path: Path) -> None:
     """What runs while its partition goes to another ends there, and counts; the next of its group begins afterwards."""
     slow_s = 10.0
@@ -123,7 +119,6 @@ def test_slow_handler_during_handover(bootstrap: str, tmp_path: Path) -> None:
     assert_rising(system)
 
 
-@pytest.mark.timeout(180)
 def test_killed_holder(bootstrap: str, tmp_path: Path) -> None:
     """Nobody begins what a killed one held before its lease has run out; then what it had not acknowledged comes again."""
     system = _system(bootstrap, tmp_path, "killed", 1.0, LEASE_S)
@@ -152,7 +147,6 @@ def test_killed_holder(bootstrap: str, tmp_path: Path) -> None:
     assert_rising(system)
 
 
-@pytest.mark.timeout(240)
 def test_stopped_holder_wakes(bootstrap: str, tmp_path: Path) -> None:
     """Stopped past its session, its lease and its transaction, and woken in the middle of its messages.
 

@@ -58,7 +58,6 @@ def _judge(inputs: list[Got], outputs: list[Got], topic: str) -> dict[str, int]:
 
 
 @pytest.mark.long
-@pytest.mark.timeout(400)
 def test_exact_after_kills(bootstrap: str, tmp_path: Path) -> None:
     """Whatever a kill interrupts, each ID is accepted once, messages without one too, groups in order."""
     generator = random.Random(SEED)

@@ -21,7 +21,7 @@ PARTITIONS = 4
 STEP = 50
 """Records that are sent to each partition at a time."""
 PAUSE_S = 0.1
-LIMIT_S = 120.0
+LIMIT_S = 240.0
 
 
 class Traffic:
@@ -155,7 +155,6 @@ class Pair:
         return "\n".join(f"{each.health()}\n{each.log()[-4_000:]}" for each in (self.struck, self.other))
 
 
-@pytest.mark.timeout(300)
 def test_cut_and_healed(linked: LinkedBroker, tmp_path: Path) -> None:
     """A worker whose connections are reset and refused says so and goes on later; the other never waits for it."""
     with Pair(linked, tmp_path) as pair:
@@ -171,7 +170,6 @@ def test_cut_and_healed(linked: LinkedBroker, tmp_path: Path) -> None:
 
 
 @pytest.mark.long
-@pytest.mark.timeout(300)
 def test_delayed(linked: LinkedBroker, tmp_path: Path) -> None:
     """A worker far from its broker is slow, and stays a ready member of the group."""
     with Pair(linked, tmp_path) as pair:
@@ -189,7 +187,6 @@ def test_delayed(linked: LinkedBroker, tmp_path: Path) -> None:
         pair.judge()
 
 
-@pytest.mark.timeout(300)
 @pytest.mark.parametrize("how", ["blackhole", pytest.param("hold", marks=pytest.mark.long)])
 def test_silent_past_the_session(linked: LinkedBroker, tmp_path: Path, how: str) -> None:
     """A worker whose link falls silent loses its lanes; healed, it changes nothing and gets its share again.

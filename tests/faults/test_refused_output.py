@@ -75,7 +75,6 @@ def bootstrap(broker: object) -> str:
     return str(broker.bootstrap_servers)  # type: ignore[attr-defined]
 
 
-@pytest.mark.timeout(180)
 def test_accepted_topic_deleted(bootstrap: str, plain: Callable[[], Scene]) -> None:
     """The lane waits for its topic and names it, others flow; created again it gets all that is due since."""
     scene = plain()
@@ -92,7 +91,6 @@ def test_accepted_topic_deleted(bootstrap: str, plain: Callable[[], Scene]) -> N
     assert wrong(accepted, scene.struck.due[FEW:]) == EXACT
 
 
-@pytest.mark.timeout(180)
 def test_accepted_topic_made_small(bootstrap: str, plain: Callable[[], Scene]) -> None:
     """A limit that shrinks under a running worker: what no longer fits goes to quarantine, the rest flows, in order."""
     scene = plain()
@@ -182,7 +180,6 @@ def _revoked(
     return RevokedRight(secured.plaintext, scene.app_id, right)
 
 
-@pytest.mark.timeout(180)
 @pytest.mark.parametrize(
     ("kind", "what", "said"),
     [
@@ -204,7 +201,6 @@ def test_right_to_write_revoked(
     assert wrong(accepted, scene.struck.due) == EXACT
 
 
-@pytest.mark.timeout(180)
 def test_right_to_write_parts_revoked(secured: SecuredBroker, guarded: tuple[Scene, list[Right]]) -> None:
     """The right to write where parts of its transactions go: the lane waits with all that follows; then each is there once."""
     scene, rights = guarded
@@ -232,7 +228,6 @@ def test_right_to_write_parts_revoked(secured: SecuredBroker, guarded: tuple[Sce
     assert [each.value for each in parts] == [b"%d.%d" % (each, i) for each in range(FEW) for i in range(2)]
 
 
-@pytest.mark.timeout(180)
 def test_right_to_read_revoked(secured: SecuredBroker, guarded: tuple[Scene, list[Right]]) -> None:
     """Without the right to read its input a lane waits, the worker says why and lives on; granted again it goes on."""
     scene, rights = guarded
@@ -254,7 +249,6 @@ def test_right_to_read_revoked(secured: SecuredBroker, guarded: tuple[Scene, lis
     assert wrong(accepted, scene.struck.due) == EXACT
 
 
-@pytest.mark.timeout(180)
 def test_right_on_the_group_revoked(secured: SecuredBroker, guarded: tuple[Scene, list[Right]]) -> None:
     """A worker that may not use its group any more stops in order, with one line that names the way out, and 2."""
     scene, rights = guarded

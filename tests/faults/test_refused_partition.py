@@ -31,7 +31,7 @@ RECORDS: Final = 200
 WRITTEN: Final = 3
 """Transactions of each lane before a refusal."""
 ROUNDS: Final = 3
-LIMIT_S: Final = 60
+LIMIT_S: Final = 180
 
 
 @pytest.fixture(scope="module")

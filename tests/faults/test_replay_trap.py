@@ -21,7 +21,7 @@ from tests.support.kafka import Sent
 from tests.support.lanes import Bench, Gate, Group, bench, ids, until
 from tests.support.linked import LinkedBroker
 
-LIMIT_S = 60.0
+LIMIT_S = 180.0
 SMALL_BYTES = 2_000
 """A limit of the accepted topic under which the batch does not fit."""
 LARGE_BYTES = 1_000_000

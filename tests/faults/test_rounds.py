@@ -5,7 +5,6 @@ import pytest
 from tests.faults import rounds
 
 
-@pytest.mark.timeout(400)
 @pytest.mark.parametrize(
     ("seed", "nemeses", "workload"),
     [

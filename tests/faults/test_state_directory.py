@@ -109,7 +109,6 @@ WHILE_DOWN: Final[tuple[tuple[str, Damage], ...]] = (
 
 
 @pytest.mark.long
-@pytest.mark.timeout(240)
 def test_struck_while_down(scene: Scene) -> None:
     """Whatever is deleted, damaged or of another version: the worker starts, without help, and knows all IDs."""
     _begin(scene)

@@ -70,7 +70,6 @@ def _due(*numbers: int) -> tuple[list[bytes], list[bytes]]:
     return [b"%d.%d" % (each, i) for each in numbers for i in (0, 2)], [b"%d.1" % each for each in numbers]
 
 
-@pytest.mark.timeout(240)
 def test_between_a_transaction_and_its_resend(bootstrap: str, tmp_path: Path) -> None:
     """Restarts and lost disks forget nothing; `rings clear`, and a ring that shrank, forget what they were told to."""
     scene = Scene(bootstrap, tmp_path, kafka.unique("resend"))
@@ -93,7 +92,6 @@ def test_between_a_transaction_and_its_resend(bootstrap: str, tmp_path: Path) ->
         assert scene.values(process) == _due(0, 1, 2, 0, 1, 1)
 
 
-@pytest.mark.timeout(240)
 def test_changed_list_of_addresses(bootstrap: str, tmp_path: Path) -> None:
     """Whoever is taken from the list gets nothing any more; put back with other partitions he stops the address, which says why."""
     scene = Scene(bootstrap, tmp_path, kafka.unique("listed"))
@@ -132,7 +130,6 @@ def test_changed_list_of_addresses(bootstrap: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.long  # test_right_to_write_parts_revoked is the quicker one
-@pytest.mark.timeout(240)
 def test_target_deleted(bootstrap: str, tmp_path: Path) -> None:
     """The lane waits for the topic, with what follows, and says why; others flow; created again it goes on, exact."""
     scene = Scene(bootstrap, tmp_path, kafka.unique("gone"))
@@ -159,7 +156,6 @@ def test_target_deleted(bootstrap: str, tmp_path: Path) -> None:
     assert "Traceback" not in log
 
 
-@pytest.mark.timeout(300)
 @pytest.mark.parametrize(
     ("envelopes", "kills"),
     [
@@ -209,7 +205,6 @@ def test_killed_between_the_cuts(
     assert ends - envelopes * PARTS // 2 >= envelopes * PARTS // PARTS_A_TRANSACTION
 
 
-@pytest.mark.timeout(400)
 @pytest.mark.parametrize(
     "points",
     [("mid-send",), pytest.param(FROZEN_POINTS, marks=pytest.mark.long)],

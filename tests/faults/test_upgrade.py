@@ -117,7 +117,6 @@ def _judged(system: System, histories: Sequence[History]) -> list[str]:
 
 
 @pytest.mark.long
-@pytest.mark.timeout(600)
 @pytest.mark.parametrize("version", releases.VERSIONS)
 def test_rolling_upgrade_and_back(version: str, tmp_path: Path) -> None:
     """Workers, bridges and consumers, in the order that the docs name; each step is followed by traffic through all lanes."""

@@ -3,14 +3,11 @@
 import signal
 from pathlib import Path
 
-import pytest
-
 from tests.support import kafka
 from tests.support.kafka import Sent, at_home
 from tests.support.worker import configure, wait_for, worker
 
 
-@pytest.mark.timeout(240)
 def test_woken_zombie_changes_nothing(bootstrap: str, tmp_path: Path) -> None:
     """Stopped, replaced and woken, a worker neither repeats nor loses anything, and joins the group again."""
     name = kafka.unique("zombie")

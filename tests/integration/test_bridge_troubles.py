@@ -178,7 +178,6 @@ def _shared_out(found: Sequence[Bridge]) -> list[int]:
 
 
 @pytest.mark.long
-@pytest.mark.timeout(240)
 def test_target_away_past_every_time_out(two: Two, linked: LinkedBroker, tmp_path: Path) -> None:
     """B5: the target's broker is frozen, then down, for longer than a request, a producer and a session may take. Nothing but lag."""
     given = prepare(two, tmp_path, target=linked.links[0].bootstrap, window=200)

@@ -19,7 +19,7 @@ from ringfence_kafka.errors import PrerequisiteError
 from tests.support.kafka import create_topics
 
 ROOT = Path(__file__).parents[2]
-LIMIT_S = 30
+LIMIT_S = 120
 
 
 def _write(broker: EmbeddedBroker, topic: str, value: bytes) -> None:

@@ -35,7 +35,6 @@ except RingfenceError as error:
     print(error)
     sys.exit(error.exit_code)
 """
-pytestmark = pytest.mark.timeout(300)
 COLUMNS: Final = ("sent", "distinct", "accepted", "lost", "torn", "doubled", "out of order", "changed")
 
 

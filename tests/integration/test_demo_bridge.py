@@ -28,7 +28,6 @@ sys.exit(run(20_000))
 COLUMNS: Final = (
     "sent to origin", "sent to target", "distinct", "accepted", "lost", "doubled", "out of order", "changed",
 )  # fmt: skip
-pytestmark = pytest.mark.timeout(300)
 
 
 @pytest.fixture

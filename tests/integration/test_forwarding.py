@@ -176,7 +176,6 @@ def test_forged_forward_goes_to_quarantine(running: Running) -> None:
 
 
 @pytest.mark.long
-@pytest.mark.timeout(300)
 def test_kill_while_forwarding(bootstrap: str, tmp_path: Path) -> None:
     """SIGKILL again and again while everything is mixed and three quarters are forwarded: exact all the same."""
     name = kafka.unique("forward-kill")

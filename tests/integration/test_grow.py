@@ -39,7 +39,6 @@ def _require_each_once_in_order(accepted: list[Got], count: int) -> None:
         newest[each.key] = number
 
 
-@pytest.mark.timeout(300)
 def test_grow(bootstrap: str, tmp_path: Path) -> None:
     """Refused while workers run and while something is left; killed before its end, and run again; then all goes on."""
     name = kafka.unique("grow")
@@ -112,7 +111,6 @@ def test_grow(bootstrap: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.long
-@pytest.mark.timeout(600)
 def test_given_by_somebody(bootstrap: str, tmp_path: Path) -> None:
     """Whoever has given the input more partitions is told what brings its lanes along; what is left is judged after it. Nights agree."""
     name = kafka.unique("grown")

@@ -8,7 +8,7 @@ from app.embedded import jars
 from ringfence_kafka.errors import PrerequisiteError
 
 ROOT = Path(__file__).parents[2]
-LIMIT_S = 60
+LIMIT_S = 180
 
 SETTINGS = """
 <ivysettings>

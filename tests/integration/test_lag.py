@@ -14,7 +14,7 @@ from tests.support.worker import WorkerProcess, configure, wait_for
 PARTITIONS = 2
 
 
-@pytest.mark.timeout(400)  # the tools are fetched once
+@pytest.mark.long
 def test_nothing_is_left_at_rest(bootstrap: str, tmp_path: Path) -> None:
     """Each partition of each group is at the end of its log, behind the markers of committed and aborted transactions."""
     name = kafka.unique("lag")

@@ -16,7 +16,6 @@ KILLS = 4
 
 
 @pytest.mark.long
-@pytest.mark.timeout(240)
 def test_effect_happens_once(bootstrap: str, tmp_path: Path) -> None:
     """Killed again and again, consumers repeat messages, and no account counts one twice or misses one."""
     name = kafka.unique("once")

@@ -153,7 +153,6 @@ async def test_late_records_of_an_aborted_transaction(bootstrap: str) -> None:
 
 
 @pytest.mark.long
-@pytest.mark.timeout(600)
 async def test_epochs_run_out(bootstrap: str) -> None:
     """After 32,767 transactions, some minutes of a busy lane, the coordinator gives out another producer ID; a lost answer then loses nothing."""
     topic, name = _topic(bootstrap), kafka.unique("ways")

@@ -247,7 +247,6 @@ class Ledger(RuleBasedStateMachine):
         assert len(self.ledger) == len(self.model.messages) == self.appended - len(self.gone)
 
 
-@pytest.mark.timeout(400)  # a failure takes a while until its steps are the fewest
 @pytest.mark.parametrize("stale_min", [STALE_MIN, ledger._STALE_MIN])
 def test_ledger_keeps_the_rules(stale_min: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever consumers do, in any order, each gets what the rules give it, and nothing is lost."""

@@ -540,7 +540,6 @@ class ChangingLane(Lane):
     kinds = (True, False)
 
 
-@pytest.mark.timeout(400)  # a failure takes a while until its steps are the fewest
 @pytest.mark.parametrize("lane", [ResidentLane, StoredLane, ChangingLane])
 def test_ring_comes_back(
     lane: type[Lane], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture

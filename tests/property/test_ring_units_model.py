@@ -167,7 +167,6 @@ class TransactionLane(Lane):
             assert checked.originals == [model.original(each, self.now) if model.capacity else None]
 
 
-@pytest.mark.timeout(400)  # a failure takes a while until its steps are the fewest
 def test_ring_comes_back(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
     """Whatever befalls a lane between them, its ring is the last N IDs of the transactions that were committed."""
     monkeypatch.setattr("tables.restore.FLUSH_RECORDS", plain.FLUSH_RECORDS)

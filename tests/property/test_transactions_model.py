@@ -307,7 +307,6 @@ def _record(topic: str, partition: int, record: Given) -> Record:
     return Record(topic, partition, record.offset, record.key, record.value, headers, record.timestamp)
 
 
-@pytest.mark.timeout(400)
 @settings(derandomize=True, deadline=None, max_examples=500)
 @given(
     plan=st.lists(messages, max_size=40),

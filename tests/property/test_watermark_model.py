@@ -120,7 +120,6 @@ class Partition(RuleBasedStateMachine):
         ]
 
 
-@pytest.mark.timeout(400)  # a failure takes a while until its steps are the fewest
 def test_watermark_is_the_sets() -> None:
     """Whatever is delivered, finished and written down, the watermark knows just what is finished."""
     run_state_machine_as_test(

@@ -41,8 +41,6 @@ from tests.support.kafka import Sent
 from tests.support.secured import PASSWORD, PASSWORD_VARIABLE, SecuredBroker
 from tests.support.worker import ROOT
 
-pytestmark = pytest.mark.timeout(300)
-
 START_MS = 1_760_000_000_000
 CONFIDENCE = 0.95
 

@@ -28,8 +28,6 @@ from tests.faults.history import History, Record
 from tests.property.test_fault_checker_bridges import forget, leave, lose
 from tests.support.bridged import LANES, BridgedRun
 
-pytestmark = pytest.mark.timeout(400)
-
 FEW: Final = 3
 """One for each fault."""
 MANY: Final = pytest.param(16, marks=pytest.mark.long)

@@ -13,8 +13,6 @@ from agents import envelope
 from agents.envelope import MalformedEnvelopeError
 from reconcile.spark.envelopes import PARTS_MAX, opened
 
-pytestmark = pytest.mark.timeout(300)
-
 FORM = ("_RF_TX", b"json/1")
 Headers = list[tuple[str, bytes | None]]
 _KAFKA = "offset bigint, key binary, value binary, headers array<struct<key:string,value:binary>>"

@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from typing import Any
 
-import pytest
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql.types import StructType
 
@@ -20,8 +19,6 @@ from reconcile.spark.schemas import (
     SPANS,
 )
 from reconcile.spark.small import small
-
-pytestmark = pytest.mark.timeout(300)
 
 _WAYS = StructType([*INPUTS.fields, *FORWARDS.fields[-2:]])
 

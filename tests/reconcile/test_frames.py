@@ -16,8 +16,6 @@ from reconcile.spark.files import LocalFiles
 from reconcile.spark.schemas import EVENTS
 from ringfence_kafka.config.load import validate
 
-pytestmark = pytest.mark.timeout(300)
-
 
 def _cut(name: str, *, recreated: bool = False) -> AddressCut:
     topic = TopicCut(name, "new", [Span(0, 10, 10, 20, 20)], recreated=recreated)

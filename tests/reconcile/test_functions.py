@@ -2,7 +2,6 @@
 
 from typing import Any
 
-import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
 
@@ -13,8 +12,6 @@ from reconcile.spark.read import concatenated
 from reconcile.spark.schemas import ACCEPTED_SPANS, DIVERTED, FORWARDED
 from reconcile.spark.small import small
 from tests.reconcile.rows import Frames, named
-
-pytestmark = pytest.mark.timeout(300)
 
 
 def test_fates(frames: Frames) -> None:

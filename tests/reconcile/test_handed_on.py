@@ -27,8 +27,6 @@ from reconcile.spark.schemas import (
 from reconcile.spark.small import small
 from ringfence_kafka.config.load import validate
 
-pytestmark = pytest.mark.timeout(300)
-
 NAMES = ("a", "007")
 
 

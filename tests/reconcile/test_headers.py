@@ -4,15 +4,12 @@ import datetime as dt
 import itertools
 import random
 
-import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
 
 from reconcile.spark import envelopes, hops
 from reconcile.spark.read import HEADERS_FEW, Dialect, Targets, headers_digest, inputs, place
 from ringfence_kafka import wire
-
-pytestmark = pytest.mark.timeout(300)
 
 Header = tuple[str, bytes | None]
 NAMES = ("a", "b", "", "_RF", "_RF_SOURCE", "_RF_HOPS", "_RF_BRIDGE_HOP", "x_RF_HOPS")

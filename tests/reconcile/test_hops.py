@@ -18,8 +18,6 @@ from reconcile.spark.small import small
 from tests.reconcile.rows import Frames, named
 from tests.unit.test_path import Given
 
-pytestmark = pytest.mark.timeout(300)
-
 SOURCE = "b/AAAAAAAAAAAAAAAAAAAAAA/0"
 PIECES = (
     b"b", b"to-paris.1_x", b"", b"b b", b"A" * 22, b"A" * 21, b"-_" * 11, b"0", b"7", b"07", b"-1", b"2147483647", b"2147483648",

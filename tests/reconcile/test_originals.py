@@ -1,13 +1,10 @@
 """What an input that is not accepted can be a duplicate of: on small frames, without Kafka."""
 
-import pytest
 from pyspark.sql import DataFrame
 
 from reconcile.anomalies import lost, originals
 from reconcile.spark.schemas import DIVERTED, EVIDENCE
 from tests.reconcile.rows import Frames, named, offsets
-
-pytestmark = pytest.mark.timeout(300)
 
 
 def test_originals(frames: Frames) -> None:

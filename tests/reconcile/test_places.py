@@ -13,8 +13,6 @@ from reconcile.night.evidence import accepted_ids
 from reconcile.spark.schemas import DIVERTED
 from tests.reconcile.rows import Frames, named
 
-pytestmark = pytest.mark.timeout(300)
-
 
 @pytest.mark.parametrize("seed", range(3))
 def test_places_are_those_of_sorted_rows(frames: Frames, seed: int) -> None:

@@ -16,8 +16,6 @@ from reconcile.spark.session import FEW
 from tests.support.judged import judged_night
 from tests.support.planted import World, anomalies
 
-pytestmark = pytest.mark.timeout(300)
-
 Planted = Callable[[World, str], None]
 
 

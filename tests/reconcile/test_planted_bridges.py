@@ -12,8 +12,6 @@ from tests.reconcile.test_nights import Scheduler
 from tests.support.judged import judged_night
 from tests.support.planted import SOURCE, Part, World, anomalies
 
-pytestmark = pytest.mark.timeout(300)
-
 Planted = Callable[[World, str], None]
 IGNORE: dict[str, Any] = {"ids": b"ignore"}
 OTHER = b"to-paris/BBBBBBBBBBBBBBBBBBBBBB/0"

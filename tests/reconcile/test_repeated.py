@@ -7,8 +7,6 @@ from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
 from reconcile.anomalies import repeated
 from tests.reconcile.rows import Frames, named
 
-pytestmark = pytest.mark.timeout(300)
-
 
 @pytest.mark.parametrize(("capacity", "expected"), [(2, "OVERRUN"), (3, "FORGOTTEN")])
 def test_distance(frames: Frames, capacity: int, expected: str) -> None:

@@ -16,8 +16,6 @@ from reconcile.night.evidence import accepted_ids
 from reconcile.page.figures import NAME_MAX
 from reconcile.spark.schemas import ACCEPTED, ANOMALIES, DIVERTED, EVIDENCE, IDS, RESENDS
 
-pytestmark = pytest.mark.timeout(300)
-
 
 def _evidence(spark: SparkSession, *rows: dict[str, Any]) -> DataFrame:
     """Of lane 0 of address 0, in its own partition, accepted in their order, unless a row says something else."""

@@ -17,7 +17,7 @@ from app.embedded.broker import EmbeddedBroker
 from tests.support.planted import World
 from tests.support.worker import ROOT, run_verb, wait_for
 
-LIMIT_S = 150.0
+LIMIT_S = 400.0
 END_LIMIT_S = 8.0
 """Here two processors are shared; on an idle machine it takes a second."""
 LAST = "out/counts/_SUCCESS"
@@ -143,7 +143,6 @@ def test_while_a_broker_keeps_us_waiting(start: Callable[..., Started]) -> None:
 
 
 @pytest.mark.long
-@pytest.mark.timeout(600)
 @pytest.mark.parametrize(
     ("reached", "number", "code"),
     [

@@ -5,7 +5,6 @@ import random
 from pathlib import Path
 from typing import Any
 
-import pytest
 from pyspark.sql import SparkSession
 
 from app.embedded.broker import EmbeddedBroker
@@ -17,8 +16,6 @@ from tests.support import kafka
 from tests.support.kafka import Sent
 from tests.support.running import Running
 from tests.support.worker import configure, worker
-
-pytestmark = pytest.mark.timeout(300)
 
 APP = "transacting"
 TRANSFERS: dict[str, Any] = {

@@ -2,7 +2,6 @@
 
 from typing import Any
 
-import pytest
 from pyspark.sql import DataFrame, Row
 
 from reconcile.anomalies import fates, lost, order, originals, torn
@@ -10,8 +9,6 @@ from reconcile.night import evidence as ev
 from reconcile.night import units
 from reconcile.spark.schemas import ACCEPTED, DIVERTED, QUARANTINED
 from tests.reconcile.rows import Frames, named
-
-pytestmark = pytest.mark.timeout(300)
 
 
 def _envelope(offset: int, *parts: dict[str, Any], **itself: Any) -> list[dict[str, Any]]:

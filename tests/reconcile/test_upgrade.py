@@ -47,7 +47,6 @@ def _found(document: dict[str, Any], address: str) -> dict[str, int]:
 
 
 @pytest.mark.long
-@pytest.mark.timeout(300)
 @pytest.mark.parametrize("version", releases.VERSIONS)
 def test_going_on(version: str, spark: SparkSession, tmp_path: Path) -> None:
     """Its anomalies are shown and acknowledged; then what it saw accepted is known: a resend is a duplicate, or FORGOTTEN."""

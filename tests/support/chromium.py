@@ -12,7 +12,7 @@ from typing import Any
 import aiohttp
 import pytest
 
-LIMIT_S = 60.0
+LIMIT_S = 180.0
 
 
 def program() -> str:

@@ -11,7 +11,7 @@ from typing import Final
 
 import psutil
 
-LIMIT_S: Final = 240.0
+LIMIT_S: Final = 500.0
 """The nightly job at its end starts Spark."""
 ROOT: Final = Path(__file__).resolve().parents[2]
 

@@ -13,7 +13,7 @@ JARS: Final = Bundle(
     (("org.apache.kafka", "kafka-tools", KAFKA_VERSION), LOGGING),
     41,
 )
-LIMIT_S: Final = 60.0
+LIMIT_S: Final = 180.0
 
 
 class Standing(NamedTuple):

@@ -22,7 +22,7 @@ from ringfence_kafka.config.settings import Settings
 from tests.support import kafka
 from tests.support.raw import raw_records
 
-LIMIT_S = 60.0
+LIMIT_S = 180.0
 NOW = 10**9
 """More rewinds than any test makes."""
 

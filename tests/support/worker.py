@@ -18,7 +18,7 @@ import psutil
 from app.embedded import ports
 
 ROOT = Path(__file__).parents[2]
-LIMIT_S = 60.0
+LIMIT_S = 180.0
 NOT_LET_IN = "denies access"
 
 

@@ -13,7 +13,7 @@ from pyspark import SparkConf
 from reconcile.spark.jvm import Jvm, JvmError
 from tests.support.worker import ROOT, wait_for
 
-LIMIT_S = 20.0
+LIMIT_S = 60
 QUIET = "trap 'exit 7' TERM; sleep 300 & echo $! > child; wait"
 DEAF = "trap '' TERM; sleep 300 & echo $! > child; while :; do wait; done"
 

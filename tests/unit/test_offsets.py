@@ -12,7 +12,7 @@ from ringfence_kafka.offsets import FIRST, NEXT, Offsets
 from ringfence_kafka.together import StoppedError
 
 PARTITIONS = [TopicPartition("orders", number) for number in range(6)]
-LIMIT_S = 5.0
+LIMIT_S = 30.0
 
 
 class Client:

@@ -7,7 +7,7 @@ import pytest
 
 from agents.places import Places
 
-LIMIT_S = 10.0
+LIMIT_S = 60.0
 LONG_S = 60.0
 SHORT_S = 0.02
 

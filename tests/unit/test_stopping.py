@@ -30,7 +30,7 @@ except StoppedError as error:
     sys.exit(error.exit_code)
 told("to the end")
 """
-LIMIT_S = 20
+LIMIT_S = 60
 
 
 @contextmanager

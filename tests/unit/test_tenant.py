@@ -10,7 +10,7 @@ from ringfence_kafka.tenant import Tenant
 from ringfence_kafka.waiting import set_within
 from tests.support.lanes import until
 
-LIMIT_S = 5.0
+LIMIT_S = 30.0
 
 
 class _Tenant(Tenant[object, str]):

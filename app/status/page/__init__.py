@@ -5,12 +5,13 @@ there without the script too, which only brings it anew every few seconds. Whate
 """
 
 import base64
+import functools
 import hashlib
 from collections.abc import Mapping, Sequence
 from importlib.resources import files
 from typing import Any, Final
 
-from jinja2 import Environment, StrictUndefined
+from jinja2 import Environment, StrictUndefined, Template
 
 from app.status import model, wording
 from app.status.model import Finding, Status
@@ -28,7 +29,12 @@ _ENVIRONMENT.filters |= {
     "rate": wording.rate,
     "share": wording.share,
 }
-_TEMPLATE: Final = _ENVIRONMENT.from_string((files(__name__) / "status.html").read_text("utf-8"))
+
+
+@functools.cache
+def _template() -> Template:
+    """Compiled when somebody looks: most processes show no page."""
+    return _ENVIRONMENT.from_string((files(__name__) / "status.html").read_text("utf-8"))
 
 
 def _hashed(text: str) -> str:
@@ -58,7 +64,7 @@ def render(
         own: Its lanes, as its ``/health`` has them.
         fault: Why there is no status.
     """
-    return _TEMPLATE.render(
+    return _template().render(
         status=status, found=found, standing=sum(each.stands for each in found), worker=worker, own=own, fault=fault,
         style=_STYLE, script=_SCRIPT, OPEN=model.OPEN, UNKNOWN=model.UNKNOWN,
     )  # fmt: skip

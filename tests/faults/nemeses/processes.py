@@ -11,7 +11,7 @@ from tests.faults.nemeses.nemesis import OfSystem
 from tests.faults.system import System
 from tests.support.worker import WorkerProcess, wait_for
 
-POINT_LIMIT_S: Final = 60.0
+POINT_LIMIT_S: Final = 180.0
 """For a worker to start, get lanes, and reach a point under traffic."""
 FREEZE_S: Final = (11.0, 14.0)
 """Past the session time-out of 10 s."""
