@@ -83,7 +83,7 @@ def test_clean_handover(bootstrap: str, tmp_path: Path) -> None:
 
 def test_slow_handler_during_handover(bootstrap: str, tmp_path: Path) -> None:
     """What runs while its partition goes to another ends there, and counts; the next of its group begins afterwards."""
-    slow_s = 10.0
+    slow_s = 20.0
     system = _system(bootstrap, tmp_path, "slow", slow_s, 60)
     first, second = system.processes
     messages = [GroupMessage(f"g{group}", each, last=each == 1) for group in range(6) for each in range(2)]

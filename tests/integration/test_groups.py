@@ -175,7 +175,7 @@ def test_holder_out_of_reach(bootstrap: str, tmp_path: Path) -> None:
 def test_another_listens_where_the_holder_did(bootstrap: str, tmp_path: Path) -> None:
     """A consumer of another group has the dead holder's port: it drops nothing of its own, and says who it is."""
     scene = Scene(bootstrap, tmp_path)
-    dead, other = scene.consumer(), scene.consumer(group="other")
+    dead, other = scene.consumer("--lease-timeout", "120"), scene.consumer(group="other")
     other.port = dead.port
     dead.start()
     try:
