@@ -11,6 +11,7 @@ from typing import Any
 import aiokafka.client
 from aiokafka import ConsumerRebalanceListener, TopicPartition
 from aiokafka.client import AIOKafkaClient
+from aiokafka.consumer.fetcher import PartitionRecords
 from aiokafka.errors import (
     GroupCoordinatorNotAvailableError,
     GroupLoadInProgressError,
@@ -21,10 +22,25 @@ from aiokafka.errors import (
 )
 from aiokafka.protocol.group import HeartbeatRequest
 from aiokafka.protocol.metadata import MetadataRequest
+from aiokafka.record.control_record import ABORT_MARKER, ControlRecord
 
 from ringfence_kafka.together import Together
 
 log = logging.getLogger("ringfence.kafka")
+
+
+def _contains_abort_marker(_: PartitionRecords, batch: Any) -> bool:
+    """Whether a control batch ends an aborted transaction; not one that the broker's cleaner has emptied.
+
+    Of a producer that has written nothing since, the cleaner keeps the last batch, without its records. With three requests a transaction that is
+    always a marker. aiokafka raises then: nothing behind it in the partition could be read for as long as the broker knows the producer, a day.
+    Java's client reads on, as here.
+    """
+    control = next(batch, None)
+    return control is not None and ControlRecord.parse(control.key) == ABORT_MARKER
+
+
+PartitionRecords._contains_abort_marker = _contains_abort_marker  # noqa: SLF001
 
 _CANNOT_SAY = (GroupCoordinatorNotAvailableError, GroupLoadInProgressError, NotCoordinatorForGroupError)
 

@@ -73,4 +73,16 @@ MUTANTS: Final = (
         (Patch(_GUARD, "request.path == _ALIVE", "request.path in {_ALIVE, _READY}"),),
         "tests/unit/test_guard.py::test_without_the_token",
     ),
+    Mutant(
+        "emptied-markers-stop-readers",
+        "Where a producer has written its last, nobody reads a compacted partition on behind it, for a day.",
+        (
+            Patch(
+                "ringfence_kafka/insides.py",
+                "PartitionRecords._contains_abort_marker = _contains_abort_marker",
+                "# ",
+            ),
+        ),
+        "tests/integration/test_emptied_markers.py::test_read_over",
+    ),
 )

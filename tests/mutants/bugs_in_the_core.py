@@ -224,4 +224,18 @@ MUTANTS: Final = (
         ),
         f"{_CHUNK_TESTS}::test_a_version_that_knows_no_chunks_rebuilds",
     ),
+    Mutant(
+        "core-takes-emptied-markers-for-damage",
+        "What compaction has left of a changelog is read in Python.",
+        (Patch(_PARSE, "    if (load_be32(batch + AT_COUNT) == 0) return 0;\n", ""),),
+        "tests/integration/test_emptied_markers.py::test_read_over",
+        native=True,
+    ),
+    Mutant(
+        "core-takes-the-time-to-go-for-the-first-time",
+        "A changelog that the cleaner has been through is read in Python.",
+        (Patch(_PARSE, ", .first_time = load_be64(batch + AT_FIRST_TIME)};", "};"),),
+        "tests/integration/test_emptied_markers.py::test_read_over",
+        native=True,
+    ),
 )

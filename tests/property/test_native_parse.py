@@ -13,7 +13,7 @@ from agents.batch import Record
 from native.records import RawRecords
 from ringfence_kafka.fetched import decompress
 from ringfence_kafka.records import KeptRecords, TolerantRecords
-from tests.support.raw import LOG_APPEND_TIME, TRANSACTIONAL, Stored, checked, marker, stored
+from tests.support.raw import LOG_APPEND_TIME, TRANSACTIONAL, Stored, checked, emptied, marker, noted, stored
 
 pytestmark = pytest.mark.skipif(native.core is None, reason=native.spoken)
 
@@ -51,7 +51,10 @@ def fetches(draw: st.DrawFn) -> tuple[bytes, int, list[tuple[int, int]]]:
         data += stored(records, codec, producer, flags, offset)
         if producer > 0:
             abort = draw(st.booleans())
-            data += marker(offset, producer, abort=abort)
+            # As the broker's cleaner leaves it.
+            cleaned = draw(st.sampled_from([None, None, noted, emptied]))
+            end = marker(offset, producer, abort=abort)
+            data += end if cleaned is None else cleaned(end)
             offset += 1
             if abort:
                 aborted.append((producer, first))

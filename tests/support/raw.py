@@ -13,6 +13,8 @@ from native.records import RawRecords
 CONTROL: Final = 0x20
 TRANSACTIONAL: Final = 0x10
 LOG_APPEND_TIME: Final = 0x08
+DELETE_HORIZON: Final = 0x40
+HEADER_BYTES: Final = 61
 
 
 class Stored(NamedTuple):
@@ -57,6 +59,24 @@ def marker(offset: int, producer_id: int, *, abort: bool) -> bytes:
     """What ends a transaction."""
     record = Stored(offset, key=struct.pack(">hh", 0, int(not abort)), value=struct.pack(">hi", 0, 0))
     return stored([record], 0, producer_id, CONTROL | TRANSACTIONAL)
+
+
+def noted(end: bytes) -> bytes:
+    """A marker of which the cleaner has noted when it may go, 64 ms after its time: in place of the batch's first time."""
+    batch = bytearray(end)
+    (attributes,), (time,) = struct.unpack_from(">h", batch, 21), struct.unpack_from(">q", batch, 27)
+    struct.pack_into(">h", batch, 21, attributes | DELETE_HORIZON)
+    struct.pack_into(">q", batch, 27, time + 64)
+    batch[HEADER_BYTES + 2] = 0x7F  # the record's time, from there: -64
+    return checked(batch)
+
+
+def emptied(end: bytes) -> bytes:
+    """A marker of which the cleaner has left the batch, and no record."""
+    batch = bytearray(end[:HEADER_BYTES])
+    struct.pack_into(">i", batch, 8, HEADER_BYTES - 12)
+    struct.pack_into(">i", batch, 57, 0)
+    return checked(batch)
 
 
 def as_stored(record: Any) -> Stored:
