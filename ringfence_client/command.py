@@ -5,7 +5,6 @@ import contextlib
 import importlib
 import logging
 import os
-import signal
 import socket
 import sys
 import sysconfig
@@ -19,7 +18,7 @@ import click
 from ringfence_client import ConsumerOptions, GroupConsumer, web
 from ringfence_client.guard import Guard, guard_of
 from ringfence_client.handler import check
-from ringfence_kafka import collector, failpoints, logs
+from ringfence_kafka import collector, failpoints, logs, signals
 from ringfence_kafka.config.settings import Settings
 from ringfence_kafka.errors import ConfigurationError, RingfenceError
 
@@ -29,7 +28,7 @@ log: Final = logging.getLogger("ringfence.consumer")
 def run(
     settings: Settings, address: str, handler: str, group: str, options: ConsumerOptions, web_port: int | None
 ) -> int:
-    """Consume until SIGTERM or SIGINT; then drain, write progress, leave.
+    """Consume until SIGTERM, SIGINT or SIGHUP; then drain, write progress, leave.
 
     Raises:
         RingfenceError: it cannot start; the text names the fault and the way out.
@@ -72,9 +71,7 @@ def _end_despite_handlers(consumer: GroupConsumer, error: RingfenceError | None 
 
 
 async def _consume(consumer: GroupConsumer, listener: socket.socket | None, guard: Guard, url: str) -> None:
-    loop = asyncio.get_running_loop()
-    for each in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(each, consumer.stop)
+    signals.when_told_to_end(consumer.stop)
     async with contextlib.AsyncExitStack() as stack:
         if listener is not None:
             await stack.enter_async_context(web.serving(consumer, listener, guard))

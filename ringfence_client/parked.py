@@ -174,6 +174,14 @@ class ParkedReader:
         if consumer is not None:
             await insides.end(consumer, STOP_LIMIT_S)
 
+    async def _is_there(self, tp: TopicPartition, offset: int) -> bool:
+        """Whether the log, as its leader has it, holds this offset."""
+        first, end = await asyncio.gather(
+            self._cluster.log_start(tp.topic, tp.partition),
+            self._cluster.high_watermark(tp.topic, tp.partition),
+        )
+        return first <= offset < end
+
     async def _stretch(self, tp: TopicPartition, offset: int, room: int) -> list[Any] | None:
         """Committed records from this offset on, one or as many as there is room for, in bytes.
 
@@ -215,7 +223,9 @@ class ParkedReader:
                 room -= sum(map(size, more))
                 await asyncio.sleep(0)
         except OffsetOutOfRangeError:
-            return None
+            # Where fetches go to the nearest replica, one that has fallen behind or begins anew says so, too. The next goes to the leader.
+            if not await self._is_there(tp, offset):
+                return None
         finally:
             # Else it would fetch on at once, and the next reading would wait for that fetch, up to the poll time.
             consumer.pause(tp)

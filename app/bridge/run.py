@@ -4,7 +4,6 @@ import asyncio
 import contextlib
 import logging
 import os
-import signal
 import socket
 import uuid
 from collections.abc import Mapping, Sequence
@@ -18,7 +17,7 @@ from app.bridge import drains, web
 from app.bridge.connections import permitted
 from ringfence_client.guard import Guard, guard_of
 from ringfence_client.web import advertised, listen
-from ringfence_kafka import collector, failpoints, insides, logs, records
+from ringfence_kafka import collector, failpoints, insides, logs, records, signals
 from ringfence_kafka.config.settings import Settings
 from ringfence_kafka.errors import PrerequisiteError, TopicError
 from ringfence_kafka.waiting import set_within
@@ -32,7 +31,7 @@ LIVE_S: Final = 1.0
 
 
 def run(settings: Settings, names: Sequence[str], web_port: int | None, *, drain: bool) -> int:
-    """Forward until SIGTERM or SIGINT, or with ``drain`` until all stands at the ends of now; then commit, and leave.
+    """Forward until SIGTERM, SIGINT or SIGHUP, or with ``drain`` until all stands at the ends of now; then commit, and leave.
 
     Raises:
         RingfenceError: it cannot start; the text names the fault and the way out.
@@ -59,9 +58,7 @@ async def _run(
 ) -> None:
     instance = f"{socket.gethostname()}-{os.getpid()}-{uuid.uuid4().hex[:8]}"
     stopping = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stopping.set)
+    signals.when_told_to_end(stopping.set)
     bridges: list[Bridge] = []
     async with contextlib.AsyncExitStack() as stack:
         if listener is not None:

@@ -35,7 +35,7 @@ from app.worker.spacing import Spacing
 from app.worker.transport import BatchTransport
 from ringfence_client.guard import guard_of
 from ringfence_client.web import advertised
-from ringfence_kafka import collector, failpoints, insides, logs, passing
+from ringfence_kafka import collector, failpoints, insides, logs, passing, signals
 from ringfence_kafka.access import Tokens
 from ringfence_kafka.cluster import Cluster
 from ringfence_kafka.config.settings import KafkaSettings, Settings
@@ -289,7 +289,7 @@ class SignalledWorker(faust.Worker):  # type: ignore[misc]
 
     def _install_signal_handlers_unix(self) -> None:
         super()._install_signal_handlers_unix()
-        if signal.getsignal(signal.SIGHUP) is signal.SIG_DFL:  # nohup ignores it
+        if signals.ends_at_hang_up():
             self.loop.add_signal_handler(signal.SIGHUP, self._on_sigterm)
 
     def _on_sigusr2(self) -> None:
