@@ -447,13 +447,14 @@ def test_web_port_taken(tmp_path: Path) -> None:
     assert said.endswith("): choose another, or 0 for none")
 
 
-def test_interrupted_before_it_holds_anything(bootstrap: str, tmp_path: Path) -> None:
-    """SIGINT ends it as SIGTERM does, also while nothing is there to consume."""
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGHUP])
+def test_ended_before_it_holds_anything(bootstrap: str, tmp_path: Path, number: signal.Signals) -> None:
+    """They end it as SIGTERM does, also while nothing is there to consume."""
     name = kafka.unique("interrupted")
     config = configure(tmp_path, bootstrap, name, [{"name": name, "partitions": 1}])
     process = ConsumerProcess(config, "c", name, f"{name}-group")
     with consumers(process):
-        process.signal(signal.SIGINT)
+        process.signal(number)
 
         assert process.wait_end() == 0
 

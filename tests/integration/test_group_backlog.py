@@ -4,11 +4,12 @@ import asyncio
 from typing import Any
 
 import pytest
-from aiokafka.errors import KafkaError
+from aiokafka import AIOKafkaConsumer
+from aiokafka.errors import KafkaError, OffsetOutOfRangeError
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from ringfence_client import Message
+from ringfence_client import Message, parked
 from ringfence_client.parked import ParkedReader
 from tests.support.consuming import Bench, Recorder, Running, consuming, numbered
 from tests.support.kafka import Sent
@@ -39,6 +40,14 @@ def _undone(running: Running) -> dict[str, int]:
 
 async def _wait_parked(running: Running, count: int) -> None:
     await until(lambda: _undone(running)["parked"] >= count, lambda: str(_undone(running)))
+
+
+async def _parked(bench: Bench, handler: Recorder, *messages: Sent) -> Running:
+    """A consumer with a small window, with 50 of these messages beyond it."""
+    bench.send(*messages)
+    running = await bench.start(handler, **SMALL)
+    await _wait_parked(running, 50)
+    return running
 
 
 @pytest.mark.parametrize("stuck_at", [0, 5])
@@ -92,6 +101,32 @@ async def test_few_groups_large_backlog(bootstrap: str) -> None:
         assert most <= SMALL["records_max"] + SMALL["concurrency"]
 
 
+async def test_parked_and_a_replica_that_is_behind(bootstrap: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A follower that does not have it yet, or no more, answers that it is out of range: the leader has it, and it is handled."""
+    answers = 0
+
+    class NearestFirst(AIOKafkaConsumer):  # type: ignore[misc]
+        async def getmany(self, *partitions: Any, **options: Any) -> Any:
+            nonlocal answers
+            answers += 1
+            if answers <= 3:
+                raise OffsetOutOfRangeError({partitions[0]: 0})
+            return await super().getmany(*partitions, **options)
+
+    monkeypatch.setattr(parked, "AIOKafkaConsumer", NearestFirst)
+    stuck = Stuck(0)
+    handler = Recorder(stuck)
+    async with consuming(bootstrap) as bench:
+        running = await _parked(bench, handler, *numbered(b"stuck", 60))
+        stuck.free.set()
+        await bench.until_next(running, 60)
+        await running.stop()
+
+        assert answers > 3
+        assert handler.wrong == []
+        assert handler.by_group()[b"stuck"] == list(range(60))
+
+
 async def test_parked_cannot_be_read(bootstrap: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """When what is parked cannot be read, its group waits; whatever else runs of the partition runs on."""
     stuck, other = Stuck(0), Stuck(60)
@@ -113,9 +148,7 @@ async def test_parked_cannot_be_read(bootstrap: str, monkeypatch: pytest.MonkeyP
 
     handler = Recorder(both)
     async with consuming(bootstrap) as bench:
-        bench.send(*numbered(b"stuck", 60), *numbered(b"other", 2))
-        running = await bench.start(handler, **SMALL)
-        await _wait_parked(running, 50)
+        running = await _parked(bench, handler, *numbered(b"stuck", 60), *numbered(b"other", 2))
         await other.reached.wait()
         held = running.consumer.partitions[0]
         stuck.free.set()
@@ -142,9 +175,7 @@ async def test_parked_is_deleted(bootstrap: str, caplog: pytest.LogCaptureFixtur
     stuck = Stuck(0)
     handler = Recorder(stuck)
     async with consuming(bootstrap) as bench:
-        bench.send(*numbered(b"stuck", 60))
-        running = await bench.start(handler, **SMALL)
-        await _wait_parked(running, 50)
+        running = await _parked(bench, handler, *numbered(b"stuck", 60))
         _delete_below(bench, 40)
         stuck.free.set()
         await bench.until_next(running, 60)

@@ -154,4 +154,10 @@ MUTANTS: Final = (
         ),
         "tests/unit/test_log_reader.py::test_what_was_not_read_is_free",
     ),
+    Mutant(
+        "any-replica-says-what-is-gone",
+        "A message that a follower does not have yet is finished, and no handler had it.",
+        (Patch("ringfence_client/parked.py", "if not await self._is_there(tp, offset):", "if True:"),),
+        "tests/integration/test_group_backlog.py::test_parked_and_a_replica_that_is_behind",
+    ),
 )

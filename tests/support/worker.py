@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 import urllib.error
 import urllib.request
@@ -16,8 +17,10 @@ from typing import Any
 import psutil
 
 from app.embedded import ports
+from tests.support import forks
+from tests.support.forks import Fork
 
-ROOT = Path(__file__).parents[2]
+ROOT = forks.ROOT
 LIMIT_S = 180.0
 NOT_LET_IN = "denies access"
 
@@ -35,7 +38,7 @@ class RingfenceProcess:
         self._config = config
         self._arguments = arguments
         self._environment = environment or {}
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: Fork | subprocess.Popen[Any] | None = None
         self._log_begin = 0
         self.kills = 0
         """How often SIGKILL ended it."""
@@ -45,23 +48,13 @@ class RingfenceProcess:
     def start(self, **environment: str) -> None:
         """Start it; it may have run before."""
         self._log_begin = self.log_file.stat().st_size if self.log_file.exists() else 0
-        with self.log_file.open("ab") as log:
-            self._process = subprocess.Popen(
-                [
-                    sys.executable,
-                    "-m",
-                    "app",
-                    self._arguments[0],
-                    "--web-port",
-                    str(self.port),
-                    *self._arguments[1:],
-                    "--config",
-                    str(self._config),
-                ],
-                cwd=self.tree,
-                env={**os.environ, **self._environment, **environment},
-                stdout=log,
-                stderr=log,
+        arguments = ["--web-port", str(self.port), *self._arguments[1:], "--config", str(self._config)]
+        with self.log_file.open("ab") as log, Path(os.devnull).open("rb") as nothing:
+            self._process = forks.start(
+                [self._arguments[0], *arguments],
+                {**os.environ, **self._environment, **environment},
+                [nothing.fileno(), log.fileno(), log.fileno()],
+                self.tree,
             )
 
     def wait_ready(self) -> None:
@@ -180,11 +173,23 @@ def run_verb(
     tree: Path = ROOT,
 ) -> subprocess.CompletedProcess[str]:
     """Run a verb to its end, with the code in ``tree``."""
-    return subprocess.run(
-        [sys.executable, "-m", "app", *arguments],
-        cwd=tree, check=check, capture_output=True, text=True, input=stdin, timeout=limit_s,
-        env={**os.environ, "RINGFENCE_FAILPOINTS": failpoints},
-    )  # fmt: skip
+    environment = {**os.environ, "RINGFENCE_FAILPOINTS": failpoints}
+    with tempfile.TemporaryFile() as given, tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
+        given.write(stdin.encode())
+        given.seek(0)
+        process = forks.start(arguments, environment, [each.fileno() for each in (given, out, err)], tree)
+        try:
+            code = process.wait(limit_s)
+        finally:
+            process.kill()
+        said = []
+        for each in (out, err):
+            each.seek(0)
+            said.append(each.read().decode())
+    done = subprocess.CompletedProcess([sys.executable, "-m", "app", *arguments], code, *said)
+    if check:
+        done.check_returncode()
+    return done
 
 
 @contextlib.contextmanager
