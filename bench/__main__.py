@@ -244,7 +244,7 @@ def moves_command(ids: tuple[int, ...], rate: int, rounds: int, beside: tuple[tu
     """Measure how long lanes are silent while a worker joins, leaves, returns and dies: those that stay, and those that move."""
     console = Console()
     versions = {**dict(beside), moves.HERE: ROOT}
-    with _broker() as (broker, folder):
+    with _broker(moves.BROKER) as (broker, folder):
         found = moves.run(broker, folder, versions, ids, rounds, rate, console.print)
     moves.show(found, console)
     moves.save(found, MOVES_RESULTS)

@@ -27,6 +27,9 @@ STAYS_GOAL_S: Final = 0.2
 MOVES_GOAL_S: Final = 1.5
 HELD_GOAL_S: Final = 0.05
 
+BROKER: Final = {"log.cleaner.enable": "false"}
+"""Compaction of what filled the rings begins some seconds later, and lanes are silent for 0.4 s again and again while nothing happens."""
+
 Say = Callable[[str], None]
 
 

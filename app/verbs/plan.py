@@ -106,7 +106,7 @@ def plan(
     """What a load needs: partitions, workers, memory, disk, traffic of brokers, and how long restores take.
 
     It asks no broker. It reckons from what was measured (docs/sizing.md has the table), and says what gives first and what
-    was never measured so. Exit code 1: it does not fit, and why. Without --ids and --resends-within: the IDs of the configuration's addresses.
+    was never measured so. Exit code 1: brokers or workers as given do not carry it, and why; 2: no number of workers does, and what to change. Without --ids and --resends-within: the IDs of the configuration's addresses.
     """
     refuse_connection("plan", "which asks no broker")
     settings = settings_if_any(config)
