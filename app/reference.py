@@ -34,6 +34,8 @@ evidence is gone; 130 interrupted.
 
 ## Options of every verb
 
+`broker`, `demo` and `plan` ask no cluster of yours, and refuse all but the first.
+
 """
 _PLAIN: Final = str.maketrans({"|": "\\|", "<": "&lt;", ">": "&gt;"})
 

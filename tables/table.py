@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import native
 from ringfence_kafka import log_reader
 from ringfence_kafka.config.settings import KafkaSettings
-from ringfence_kafka.errors import require
+from ringfence_kafka.errors import PrerequisiteError, require
 from ringfence_kafka.failpoints import reach
 from ringfence_kafka.log_reader import Readers
 from ringfence_kafka.slices import Slices, emptying
@@ -331,11 +331,17 @@ class LaneTable:
         return [found.get(each) for each in sequences]
 
     def seconds_covered(self) -> float | None:
-        """Between the records of the oldest and the newest live ID; None with fewer than two."""
+        """Between the records of the oldest and the newest live ID; None with fewer than two, or where RocksDB cannot be read.
+
+        It is only told: whoever needs what cannot be read says so.
+        """
         ring = self.ring
         if len(ring) < 2:  # noqa: PLR2004
             return None
-        oldest, newest = self.find([ring.low, ring.head - 1])
+        try:
+            oldest, newest = self.find([ring.low, ring.head - 1])
+        except (DamagedStoreError, FormatError, PrerequisiteError):
+            return None
         return (
             None
             if oldest is None or newest is None

@@ -27,7 +27,7 @@ class AddressDefaults(Section):
     id_max_age: float = Field(default=0, ge=0, allow_inf_nan=False)
     """Seconds, by the records' timestamps; an older ID no longer counts; 0 = no limit."""
     persist_id_cache: bool = True
-    """False = the ring is in memory only: forgotten at restart and at every assignment."""
+    """False = the ring is in memory only: forgotten whenever a lane opens: restart, failure, move to another worker."""
     duplicate_id_from: Literal["header", "key", "value"] = "header"
     """``value``: the digest of the record's value is its ID, for producers that nobody can change."""
     group_header: str = ""
