@@ -93,7 +93,7 @@ class Demo:
         self._stack = stack
         self._broker = EmbeddedBroker(directory / "broker")
         self._config = directory / "ringfence.toml"
-        self._web_port = ports.choose(HOST, avoid=self._broker.port)
+        self._web_port = ports.choose(HOST)
         self._workers = 0
         self._killed: _Kill | None = None
 

@@ -64,6 +64,7 @@ class EmbeddedBroker:
     ) -> None:
         self.directory: Final = directory.absolute()
         self.port: Final = port or ports.choose(HOST)
+        self._controller_port = ports.choose(HOST)
         self._properties = dict(properties or {})
         self._heap = heap
         self._archive = archive
@@ -238,9 +239,7 @@ class EmbeddedBroker:
         )
 
     def _write_files(self) -> None:
-        properties = server_files.server_properties(
-            HOST, self.port, ports.choose(HOST, avoid=self.port), self._properties
-        )
+        properties = server_files.server_properties(HOST, self.port, self._controller_port, self._properties)
         (self.directory / "server.properties").write_text(properties, "utf-8")
         (self.directory / "log4j2.xml").write_text(server_files.LOG4J2, "utf-8")
 

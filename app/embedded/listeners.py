@@ -23,11 +23,8 @@ class Listener(NamedTuple):
 
 
 def free_ports(count: int) -> list[int]:
-    """Different ports on which nothing listens now."""
-    found: set[int] = set()
-    while len(found) < count:
-        found.add(ports.choose(HOST))
-    return list(found)
+    """Different ports on which nothing listens; they are kept for this process."""
+    return [ports.choose(HOST) for _ in range(count)]
 
 
 def properties(plain_port: int, controller_port: int, further: Mapping[str, Listener]) -> dict[str, str]:

@@ -13,16 +13,39 @@ reach the broker while it is down could be given the broker's own port, connect 
 _TRIES: Final = 200
 
 
-def choose(host: str, *, avoid: int = 0) -> int:
-    """A port on which nothing listens now.
+_held: Final[dict[int, socket.socket | None]] = {}
+"""What :func:`choose` gave; None where the system lets nobody listen beside a socket that is merely bound."""
+
+
+def choose(host: str) -> int:
+    """A port on which nothing listens, and which nobody else is given as long as this process lives.
+
+    A broker listens seconds after its port was chosen, and again after it was killed: in between, whoever else
+    looks for a port could take it. So a socket that does not listen stays bound to it. On Linux that keeps off
+    everybody who asks for a port of their own, connections that go out among them, and does not hinder a listener
+    with SO_REUSEADDR, which all of ours set. Where it would hinder them (macOS), nothing is held.
 
     Raises:
         PrerequisiteError: none was found.
     """
     for _ in range(_TRIES):
         port = secrets.choice(_RANGE)
-        if port != avoid and _fault(host, port) is None:
-            return port
+        if port in _held:
+            continue
+        holder = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+        try:
+            # Without SO_REUSEADDR, which would let it pass beside another's that is held in the same way.
+            holder.bind((host, port))
+        except OSError:
+            holder.close()
+            continue
+        holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if _fault(host, port) is None:
+            _held[port] = holder
+        else:
+            holder.close()
+            _held[port] = None
+        return port
     raise PrerequisiteError(
         f"no free port between {_RANGE.start} and {_RANGE.stop - 1} on {host}: name one with --port"
     )

@@ -1,0 +1,67 @@
+"""Ports that are chosen for a broker are kept for it."""
+
+import socket
+import subprocess
+import sys
+
+import pytest
+
+from app.embedded import ports
+from ringfence_kafka.errors import PrerequisiteError
+
+HOST = "127.0.0.1"
+_ASKS = f"""
+import sys
+from app.embedded import ports
+ports._RANGE = range(int(sys.argv[1]), int(sys.argv[1]) + 1)
+ports.choose("{HOST}")
+"""
+"""Another process, for which there is this one port only."""
+
+
+def _listener(port: int) -> socket.socket:
+    found = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    found.bind((HOST, port))
+    found.listen()
+    return found
+
+
+def test_who_it_was_chosen_for_listens_there_again_and_again() -> None:
+    port = ports.choose(HOST)
+    for _ in range(2):
+        with _listener(port), socket.create_connection((HOST, port)):
+            pass
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere nobody could listen beside what holds it")
+def test_nobody_else_is_given_it() -> None:
+    port = ports.choose(HOST)
+    done = subprocess.run(
+        [sys.executable, "-c", _ASKS, str(port)], capture_output=True, text=True, check=False
+    )
+    assert "no free port" in done.stderr
+    with socket.socket() as client, pytest.raises(OSError, match="in use"):
+        client.bind((HOST, port))
+
+
+def test_a_port_is_given_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    port = ports.choose(HOST)
+    monkeypatch.setattr(ports, "_RANGE", range(port, port + 1))
+    with pytest.raises(PrerequisiteError, match="no free port"):
+        ports.choose(HOST)
+
+
+def test_a_port_on_which_somebody_listens_is_not_given(monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.create_server((HOST, 0)) as other:
+        port = other.getsockname()[1]
+        monkeypatch.setattr(ports, "_RANGE", range(port, port + 1))
+        with pytest.raises(PrerequisiteError, match="no free port"):
+            ports.choose(HOST)
+
+
+def test_where_nobody_could_listen_beside_it_a_port_is_not_held(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ports, "_fault", lambda *_: OSError())
+    port = ports.choose(HOST)
+    assert ports._held[port] is None
+    _listener(port).close()
