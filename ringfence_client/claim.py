@@ -98,8 +98,13 @@ class Claim(Tenant[Assignment, HeldPartition]):
         ours, number = self._ours, self._number
 
         async def confirm() -> bool:
-            latest = self._tenure.latest
-            return latest is not None and await ours.membership.confirm(latest.generation)
+            while (latest := self._tenure.latest) is not None:
+                if await ours.membership.confirm(latest.generation):
+                    return True
+                if self._tenure.latest is latest:
+                    return False
+                # It came back meanwhile, in the next generation: that is what counts now.
+            return False
 
         waiting = partial(ours.reasons.__setitem__, number)
         lease, window, writer = await ours.acquisition.open(ours.topic, number, confirm, waiting)

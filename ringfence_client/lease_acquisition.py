@@ -116,8 +116,8 @@ class LeaseAcquisition:
         token = 1 + (predecessor.token if predecessor is not None else 0)
         lease = dataclasses.replace(lease, token=token, topic_id=log_now.topic_id)
 
-        async def take_back(draining: bool) -> tuple[TransactionalProducer, Progress | None]:
-            return await self._take_back(lease, predecessor, confirm, draining=draining)
+        async def take_back(draining: Callable[[], bool]) -> tuple[TransactionalProducer, Progress | None]:
+            return await self._take_back(lease, predecessor, confirm, draining)
 
         window = Window(
             found.progress,
@@ -266,13 +266,13 @@ class LeaseAcquisition:
         lease: Lease,
         predecessor: Progress | None,
         confirm: Callable[[], Awaitable[bool]],
-        *,
-        draining: bool,
+        draining: Callable[[], bool],
     ) -> tuple[TransactionalProducer, Progress | None]:
         """After a failed write: fence again, unless somebody else has written meanwhile; and what was written last.
 
         The failure may be a fence. Whose it was, the record says: whoever takes a lease writes it before all else. A holder that
-        is draining is no member for this partition any more; it goes on only while nobody has.
+        is draining is no member for this partition any more; it goes on only while nobody has. So does one that a rebalance
+        made drain while it asked: what its handlers have finished is to be written, and whoever got the partition waits for that.
         """
 
         async def look() -> Progress | None:
@@ -283,13 +283,14 @@ class LeaseAcquisition:
         async def unasked() -> bool:
             return True
 
-        if draining:
-            await look()
-            return await self._fenced(lease, look, unasked)
-        try:
-            return await self._fenced(lease, look, confirm, after_queue=False)
-        except NotOwnerError as error:
-            raise LostError(str(error)) from error
+        if not draining():
+            try:
+                return await self._fenced(lease, look, confirm, after_queue=False)
+            except NotOwnerError as error:
+                if not draining():
+                    raise LostError(str(error)) from error
+        await look()
+        return await self._fenced(lease, look, unasked)
 
     async def _explain(self, error: Exception) -> str:
         """What may be behind progress that cannot be written."""

@@ -56,7 +56,7 @@ class ProgressWriter:
         producer: TransactionalProducer,
         destination: Callable[[], tuple[str, int]],
         dead_letters: DeadLetters,
-        take_back: Callable[[bool], Awaitable[tuple[TransactionalProducer, Progress | None]]],
+        take_back: Callable[[Callable[[], bool]], Awaitable[tuple[TransactionalProducer, Progress | None]]],
         explain: Callable[[Exception], Awaitable[str]],
         *,
         options: ConsumerOptions,
@@ -70,7 +70,7 @@ class ProgressWriter:
             destination: Topic and partition of the progress record, now.
             dead_letters: Where they go.
             take_back: After a failure: a producer that has fenced anew, if the partition is still this holder's, and
-                what was committed last; called with whether it is draining. Raises :class:`LostError` if it is not.
+                what was committed last; called with what tells whether it is draining now. Raises :class:`LostError` if it is not.
             explain: What may be behind a write that fails, in words; empty = nothing that can be seen.
             options: Seconds between writes, acknowledgements after which one writes earlier, the lease's time-outs.
         """
@@ -331,7 +331,7 @@ class ProgressWriter:
             await set_within(self._closing, delay)
 
     async def _begin_anew(self) -> None:
-        self._producer, progress = await self._take_back(self.draining)
+        self._producer, progress = await self._take_back(lambda: self.draining)
         self._broken = False
         doubt, self._in_doubt = self._in_doubt, None
         if doubt is not None and progress is not None and record.encode(progress) == doubt.value:

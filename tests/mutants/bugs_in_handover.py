@@ -287,6 +287,30 @@ _GIVING_UP: Final = (
         "tests/simulation/test_consumers.py::test_ends_as_its_time_is_up",
     ),
     Mutant(
+        "lost-as-it-drains",
+        "Who has to write again as a rebalance comes says nothing: the next one waits for the lease to run out, and does finished messages again.",
+        (
+            Patch(
+                _OPENING,
+                "                if not draining():\n                    raise LostError(str(error)) from error\n",
+                "                raise LostError(str(error)) from error\n",
+            ),
+        ),
+        "tests/simulation/test_consumers.py::test_goes_to_another_as_it_is_taken_back",
+    ),
+    Mutant(
+        "asked-by-the-generation-before",
+        "A lease that comes back while its holder asks whose it is is lost, and what it has finished is done again.",
+        (
+            Patch(
+                _CLAIM,
+                "                if self._tenure.latest is latest:\n",
+                "                if self._tenure.latest:\n",
+            ),
+        ),
+        "tests/property/test_claims.py::test_asked_in_one_generation_and_given_in_the_next",
+    ),
+    Mutant(
         "lost-and-drained",
         "What somebody has taken is waited for as long as handlers may take, beside who runs it now.",
         (

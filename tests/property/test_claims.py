@@ -67,6 +67,8 @@ class _Group:
     def __init__(self, options: ConsumerOptions) -> None:
         self.writers: list[_Writer] = []
         self.options = options
+        self.confirms: list[Any] = []
+        """What leases ask whose they are."""
         self._memory = Memory(options.memory_max)
         self._coordinator = SimpleNamespace(generation=0)
 
@@ -88,6 +90,7 @@ class _Group:
         await asyncio.sleep(0.001)
         assert [each.ended for each in self.writers if not each.ended] == [], "two leases of one consumer"
         self.writers.append(_Writer())
+        self.confirms.append(confirm)
         lease = Lease("readers", topic, partition, "me", token=len(self.writers))
         window = Window(Progress(0), memory=self._memory, prefetch=1, records_max=100)
         return lease, window, self.writers[-1]
@@ -100,13 +103,18 @@ async def _nothing(message: Message) -> None:
     raise AssertionError(message)
 
 
-async def _history(seed: int) -> None:
-    chance = random.Random(seed)
+def _begun() -> tuple[_Group, Dispatcher, HeldPartitions]:
     group = _Group(ConsumerOptions(drain_timeout=0.2))
     dispatcher = Dispatcher(_nothing, cast(Any, None), group.options)
     held_partitions = HeldPartitions(TOPIC, group.options, dispatcher, cast(Any, SimpleNamespace(read=None)))
     held_partitions.begin(group.consumer(), cast(Any, group))
     held_partitions.membership = cast(Any, group)
+    return group, dispatcher, held_partitions
+
+
+async def _history(seed: int) -> None:
+    chance = random.Random(seed)
+    group, dispatcher, held_partitions = _begun()
 
     async def rebalance(*, ours: bool) -> None:
         group.next_generation()
@@ -144,3 +152,21 @@ async def _history(seed: int) -> None:
 async def test_histories(seed: int) -> None:
     """One lease at a time, nothing handed out of what may be another's; at the end what is ours is held, and is released."""
     await _history(seed)
+
+
+@pytest.mark.parametrize("ours", [True, False])
+async def test_asked_in_one_generation_and_given_in_the_next(ours: bool) -> None:
+    """Whose it is, the latest assignment says: a lease that comes back while its holder asks is not lost."""
+    group, _, held_partitions = _begun()
+    group.next_generation()
+    held_partitions.given(OURS)
+    await until(lambda: held_partitions.ready, lambda: str(held_partitions.reasons), LIMIT_S)
+    await held_partitions.revoked(OURS)
+    asked = asyncio.create_task(group.confirms[-1]())
+    await asyncio.sleep(0)  # it has asked, and is not answered
+    group.next_generation()
+    held_partitions.given(OURS if ours else [])
+
+    assert await asked is ours
+    await held_partitions.close()
+    await asyncio.wait_for(held_partitions.end(), LIMIT_S)

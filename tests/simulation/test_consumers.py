@@ -16,7 +16,7 @@ from tests.simulation.consuming.schedules import ConsumerSchedule, consumer_sche
 from tests.simulation.consuming.small import AGES
 from tests.simulation.consuming.tasks import Task
 from tests.simulation.run import Runner
-from tests.simulation.schedules import Happening, Kind
+from tests.simulation.schedules import Happening, Kind, in_its_way
 from tests.simulation.shrink import kind_of, shrunk
 
 WORLDS_MAX = 500
@@ -53,6 +53,25 @@ def test_ends_as_its_time_is_up(runner: Runner, process: int) -> None:
         )
 
         assert runner.run(plan).faults == []
+
+
+def test_goes_to_another_as_it_is_taken_back(runner: Runner) -> None:
+    """A write has failed, and a rebalance comes while its holder asks whose the lease is: what it has finished is written all the same."""
+    messages = (Task(b"g2", 0.3, "ok"), Task(b"g0", 0.0, "hopeless"))
+    happenings = (
+        Happening(0, 0.94, Kind.LETTERS, process=0, seconds=6.0),
+        Happening(0, 0.0, Kind.SEND, partition=1, messages=messages),
+    )
+    found = {}
+    for seed in (262, 346, 411, 463, 816):  # in which it comes just then
+        plan = ConsumerSchedule(
+            seed, 2, 2, 2, divert=False, happenings=happenings, small=True, concurrency=2, prefetch=3, records_max=3,
+            lease_timeout=5.0, lease_idle=0.3, drain_timeout=0.5,
+        )  # fmt: skip
+        if faults := runner.run(in_its_way(plan)).faults:
+            found[seed] = faults
+
+    assert found == {}
 
 
 async def _not_ended(self: Dispatcher, held: Any) -> bool:
