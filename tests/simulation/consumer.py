@@ -72,7 +72,7 @@ class SimulatedConsumer:
         self._assigned = False
         self._seeks: Counter[Place] = Counter()
         self.rewound_by: dict[Place, Any] = {}
-        """The task that has rewound last."""
+        """What the lane was doing that has rewound last."""
         self._rewound: dict[Place, int] = {}
         """To where, and nothing was fetched since."""
         self._positions: dict[Place, int] = {}
@@ -188,7 +188,9 @@ class SimulatedConsumer:
         if place not in self._positions:
             raise IllegalStateError(f"{place} is not assigned")
         self._seeks[place] += 1
-        self.rewound_by[place] = asyncio.current_task()
+        self.rewound_by[place] = next(
+            (each._doing for each in self._lanes.lanes if each.opening.partition == place.partition), None
+        )
         self._empty.pop(place, None)
         if self._rewound.get(place) == offset and self._at_work(place):
             self.rights.violations.append(f"REWOUND {place} to {offset}, from where nothing was fetched yet")

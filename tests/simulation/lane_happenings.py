@@ -132,7 +132,7 @@ class LaneHappenings(Happenings):
     @staticmethod
     def _has_fetched(lane: Lane, consumer: SimulatedConsumer) -> bool:
         """Whether a lane may have in its hands what is lost: it is open, or its opening has had it fetched."""
-        doing = None if lane._doing is None else lane._doing[2]
+        doing = lane._doing
         fetched = (
             doing is not None and consumer.rewound_by.get(Place(ADDRESS, lane.opening.partition)) is doing
         )
