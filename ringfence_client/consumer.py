@@ -39,11 +39,13 @@ from ringfence_kafka.access import consumer_options
 from ringfence_kafka.cluster import NO_TOPIC, Cluster, TopicIdentity
 from ringfence_kafka.config.names import require_consumer_group
 from ringfence_kafka.config.settings import AddressSettings, Settings
+from ringfence_kafka.doubt import on_doubt
 from ringfence_kafka.errors import ConfigurationError, PrerequisiteError, RingfenceError, TopicError
 from ringfence_kafka.waiting import cancelled
 
 log: Final = logging.getLogger("ringfence.consumer")
 
+METADATA_AGE_MS: Final = 10_000
 HEARTBEAT_MS: Final = 300
 """A consumer learns of a rebalance by its next one: so long a partition may stand still, whatever the session time-out is."""
 LEAVE_LIMIT_S: Final = 8.0
@@ -181,7 +183,7 @@ class GroupConsumer:
             self._watch.tell(progress.name, self._compare_with(progress))
             self._consumer = AIOKafkaConsumer(**self._consumer_options())
             insides.never_create(self._consumer)
-            insides.on_doubt(self._consumer, self._doubt)
+            on_doubt(self._consumer, self._doubt)
             self.held_partitions.begin(self._consumer, opening)
             self._intake.begin(self._consumer)
             held = self.held_partitions
@@ -277,7 +279,7 @@ class GroupConsumer:
             "heartbeat_interval_ms": HEARTBEAT_MS,
             "rebalance_timeout_ms": int(rebalance_s * 1000),
             "max_poll_interval_ms": int(rebalance_s * 1000) + 300_000,
-            "metadata_max_age_ms": 10_000,
+            "metadata_max_age_ms": METADATA_AGE_MS,
             # One alone: aiokafka 0.14 joins once for each, with another list each time, and two members never agree.
             "partition_assignment_strategy": [KeepingAssignor(self._topic, self.held_partitions.owned)],
             "fetch_max_wait_ms": POLL_MS,

@@ -220,21 +220,6 @@ ASK_METADATA = FunctionType(
 """aiokafka's own method, with another request in it."""
 
 
-def on_doubt(consumer: Any, told: Callable[[], None]) -> None:
-    """Call ``told`` whenever a broker's answer makes a consumer ask for metadata anew: a topic may have been deleted, or has moved.
-
-    It is called before anything that the broker answers later is taken. aiokafka itself only asks, and goes on.
-    """
-    client = consumer._client  # noqa: SLF001
-    force = client.force_metadata_update
-
-    def forced() -> Any:
-        told()
-        return force()
-
-    client.force_metadata_update = forced
-
-
 def keep_member(consumer: Any) -> None:
     """Have aiokafka join the group again where an error ended one of the two tasks that keep it a member.
 

@@ -22,6 +22,7 @@ from agents.bridge.window import in_turn
 from ringfence_client.assignor import KeepingAssignor
 from ringfence_kafka import insides
 from ringfence_kafka.access import consumer_options
+from ringfence_kafka.doubt import on_doubt
 from ringfence_kafka.errors import said
 
 log: Final = logging.getLogger("ringfence.bridge")
@@ -100,7 +101,7 @@ class SourceConsumer:
             partition_assignment_strategy=[KeepingAssignor(self._topic, lambda: dict.fromkeys(owned(), 1))],
         )
         insides.never_create(self._consumer)
-        insides.on_doubt(self._consumer, doubt)
+        on_doubt(self._consumer, doubt)
         self._revoked, self._assigned = revoked, assigned
 
     async def start(self) -> None:

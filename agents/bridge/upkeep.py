@@ -18,6 +18,7 @@ log: Final = logging.getLogger("ringfence.bridge")
 
 KEEP_EVERY_S: Final = 0.5
 MEASURE_EVERY_S: Final = 2.0
+MEASURE_LIMIT_S: Final = 5.0
 
 
 async def keep(consumer: SourceConsumer, state: BridgeState) -> None:
@@ -40,7 +41,7 @@ async def measure(
     while True:
         numbers = list(window.places)
         try:
-            ends = await cluster.stable_ends([(topic, each) for each in numbers])
+            ends = await cluster.known_stable_ends([(topic, each) for each in numbers], MEASURE_LIMIT_S)
         except (KafkaError, OSError, TimeoutError, StoppedError):
             pass  # the watch says so
         except Exception:
@@ -48,7 +49,11 @@ async def measure(
         else:
             for number in numbers:
                 place = window.places.get(number)
-                if place is not None:
-                    state.lags[number] = max(0, ends[topic, number] - place.confirmed)
+                if place is None:
+                    continue
+                if (end := ends.get((topic, number))) is None:
+                    state.lags.pop(number, None)  # its leader is away: nobody knows
+                else:
+                    state.lags[number] = max(0, end - place.confirmed)
         state.source_faults = watch.faults
         await asyncio.sleep(MEASURE_EVERY_S)

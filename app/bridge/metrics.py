@@ -1,5 +1,6 @@
 """``GET /metrics`` of a process of bridges. Read when asked: counting costs nothing meanwhile."""
 
+import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Final
@@ -48,7 +49,9 @@ class _Collector(Collector):
                     family.add_metric([bridge.plan.name, str(number)], counted.get(name, 0))
             yield family
         lag = GaugeMetricFamily(
-            "ringfence_bridge_lag_records", "Offsets of the source that are not confirmed.", labels=_LABELS
+            "ringfence_bridge_lag_records",
+            "Offsets of the source that are not confirmed; NaN: its cluster does not tell.",
+            labels=_LABELS,
         )
         unconfirmed = GaugeMetricFamily(
             "ringfence_bridge_unconfirmed_records", "Of these, read and under way.", labels=_LABELS
@@ -58,8 +61,9 @@ class _Collector(Collector):
         )
         for bridge in self._bridges:
             up.add_metric([bridge.plan.name], float(bridge.state.ready))
-            for number, each in sorted(bridge.state.lags.items()):
-                lag.add_metric([bridge.plan.name, str(number)], each)
+            for number in sorted({*bridge.state.lags, *bridge.window.places}):
+                # NaN: the cluster does not tell.
+                lag.add_metric([bridge.plan.name, str(number)], bridge.state.lags.get(number, math.nan))
             for number, place in sorted(bridge.window.places.items()):
                 unconfirmed.add_metric([bridge.plan.name, str(number)], place.next - place.confirmed)
         yield from (lag, unconfirmed, up)

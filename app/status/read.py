@@ -82,7 +82,7 @@ def _bridge(shown: bridges.Shown) -> Bridge:
         target_topic=shown.target_topic,
         state=shown.state,
         members=shown.members,
-        lag=sum(each.lag for each in shown.partitions) if shown.partitions else None,
+        lag=sum(each.lag or 0 for each in shown.partitions) if shown.partitions else None,
         forwarded=sum(each.forwarded for each in shown.partitions),
         fault=shown.fault,
         standing=bridges.standing(shown),

@@ -24,6 +24,8 @@ from ringfence_kafka.group_descriptions import GroupDescription
 from ringfence_kafka.hop import as_printed
 
 NOT_WELL: Final = 1
+TOLD_LIMIT_S: Final = 5.0
+NOT_TOLD: Final = "its brokers do not tell where it ends: is its leader away?"
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,8 +35,8 @@ class Row:
     partition: int
     confirmed: int | None
     """Everything below is at the target; None = the bridge has not begun here."""
-    lag: int
-    """From there to the end that committed readers see."""
+    lag: int | None
+    """From there to the end that committed readers see; None = the source does not tell."""
     forwarded: int
     retried: int
     filtered: int
@@ -59,7 +61,7 @@ class Row:
     @property
     def abandoned(self) -> bool:
         """Whether messages wait and nobody forwards them."""
-        return self.lag > 0 and self.member is None and not self.rebalancing
+        return bool(self.lag) and self.member is None and not self.rebalancing
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,37 +132,38 @@ async def _read(plan: Plan, cluster: Cluster) -> Shown:
     numbers = range(counts[topic])
     present = as_printed((await cluster.identity(topic)).topic_id)
     committed = await asyncio.gather(*(cluster.noted(topic, each) for each in numbers))
-    ends = await cluster.stable_ends([(topic, each) for each in numbers])
-    starts = await asyncio.gather(*(cluster.log_start(topic, each) for each in numbers))
-    group = (await cluster.describe_groups([plan.group]))[plan.group]
-    marks = dict(
-        zip(
-            numbers,
-            await asyncio.gather(*(cluster.high_watermark(topic, each) for each in numbers)),
-            strict=True,
-        )
+    places = [(topic, each) for each in numbers]
+    ends, starts, marks = await asyncio.gather(
+        cluster.known_stable_ends(places, TOLD_LIMIT_S),
+        cluster.known_starts(places, TOLD_LIMIT_S),
+        cluster.known_ends(places, TOLD_LIMIT_S),
     )
+    group = (await cluster.describe_groups([plan.group]))[plan.group]
     rows = []
     for number, found in zip(numbers, committed, strict=True):
         note = Note() if found is None else decode(found.note) or Note()
         recreated = note.topic_id not in {"", present}
         confirmed = None if found is None else found.offset
-        at = starts[number] if recreated or confirmed is None else max(starts[number], confirmed)
-        if found is None and plan.start == "latest":
-            at = ends[topic, number]
-        if not note.error and not recreated and confirmed is not None and confirmed > marks[number]:
-            reached = confirmed if note.topic_id else 0
-            note = replace(note, error=lost_end(plan, number, marks[number], confirmed, reached))
-        rows.append(
-            _row(number, confirmed, max(0, ends[topic, number] - at), note, group, topic, recreated=recreated)
-        )
+        place = (topic, number)
+        lag = None
+        if not all(place in each for each in (ends, starts, marks)):
+            note = replace(note, error=note.error or NOT_TOLD)
+        else:
+            at = starts[place] if recreated or confirmed is None else max(starts[place], confirmed)
+            if found is None and plan.start == "latest":
+                at = ends[place]
+            lag = max(0, ends[place] - at)
+            if not note.error and not recreated and confirmed is not None and confirmed > marks[place]:
+                reached = confirmed if note.topic_id else 0
+                note = replace(note, error=lost_end(plan, number, marks[place], confirmed, reached))
+        rows.append(_row(number, confirmed, lag, note, group, topic, recreated=recreated))
     return Shown(plan.name, plan.group, topic, plan.target_topic, group.state, sorted(group.members), rows)
 
 
 def _row(
     number: int,
     confirmed: int | None,
-    lag: int,
+    lag: int | None,
     note: Note,
     group: GroupDescription,
     topic: str,
@@ -252,5 +255,7 @@ def _table(title: str, rows: Iterable[Row]) -> Table:
     for row in rows:
         figures: list[Any] = [row.lag, row.forwarded, row.retried, row.filtered, row.quarantined]
         confirmed = "not begun" if row.confirmed is None else f"{row.confirmed:,}"
-        table.add_row(str(row.partition), confirmed, *(f"{each:,}" for each in figures))
+        table.add_row(
+            str(row.partition), confirmed, *("?" if each is None else f"{each:,}" for each in figures)
+        )
     return table

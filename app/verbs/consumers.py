@@ -28,6 +28,7 @@ NONE: Final = "none"
 """Nobody ever held it."""
 UNREADABLE: Final = "unreadable"
 NOT_WELL: Final = 1
+TOLD_LIMIT_S: Final = 5.0
 
 Place = tuple[str, str, int]
 """Consumer group, topic, partition."""
@@ -164,7 +165,7 @@ async def read(settings: Settings, topic: str | None = None, group: str | None =
             | set(stored)
         )
         present = {(where, each) for _, where, each in places if each < counts.get(where, 0)}
-        ends = await cluster.stable_ends(present)
+        ends = await cluster.known_stable_ends(present, TOLD_LIMIT_S)
         identities = await cluster.topic_ids(sorted({where for where, _ in present}))
         old = {
             place: await cluster.log_start(*place[1:])
@@ -182,6 +183,10 @@ async def read(settings: Settings, topic: str | None = None, group: str | None =
             )
             for place in places
         ]
+    faults += [
+        f"{where}/{each}: its brokers do not tell where it ends: is its leader away?"
+        for where, each in sorted(present - ends.keys())
+    ]
     faults += [f"{row.consumer_group} {row.topic}/{row.partition}: {row.fault}" for row in rows if row.fault]
     return Found(rows, groups, faults)
 

@@ -1,0 +1,66 @@
+"""When a consumer doubts that its partitions are where, and what, they were: and when it knows that one has no leader, and just waits."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any, Final
+
+LOOK_AGAIN_S: Final = 0.1
+"""Where a partition has no leader: aiokafka would ask for metadata again with each answer."""
+_NO_LEADER: Final = -1
+
+
+def on_doubt(consumer: Any, told: Callable[[], None] = lambda: None) -> None:
+    """Call ``told`` whenever a broker's answer makes a consumer ask for metadata anew: a topic may have been deleted, or has moved.
+
+    It is called before anything that the broker answers later is taken. aiokafka itself only asks, and goes on.
+
+    That a partition *still* has no leader is no doubt: its replicas are away, and others of the topic are not to wait for it. aiokafka then
+    asks for metadata without a pause, until there is one; here it asks ten times a second.
+    """
+    _Asking(consumer, told).begin()
+
+
+class _Asking:
+    """For metadata, by one consumer."""
+
+    def __init__(self, consumer: Any, told: Callable[[], None]) -> None:
+        self._consumer = consumer
+        self._client = consumer._client  # noqa: SLF001
+        self._told = told
+        self._force: Callable[[], asyncio.Future[Any]] = self._client.force_metadata_update
+        self._leaderless: set[Any] = set()
+        """Of what is assigned, as it was told last."""
+        self._again: asyncio.Future[Any] | None = None
+
+    def begin(self) -> None:
+        self._client.force_metadata_update = self._forced
+
+    def _forced(self) -> "asyncio.Future[Any]":
+        if not self._just_waits():
+            self._told()
+            return self._force()
+        if self._again is None or self._again.done():
+            loop = asyncio.get_running_loop()
+            self._again = loop.create_future()
+            loop.call_later(LOOK_AGAIN_S, self._ask_again, self._again)
+        return asyncio.shield(self._again)
+
+    def _just_waits(self) -> bool:
+        """Whether the fetcher asks only for partitions of which the cluster has said before that they have no leader."""
+        fetcher = self._consumer._fetcher  # noqa: SLF001
+        if fetcher is None or asyncio.current_task() is not fetcher._fetch_task:  # noqa: SLF001
+            return False  # a broker has answered
+        cluster = self._client.cluster
+        leaders = {tp: cluster.leader_for_partition(tp) for tp in self._consumer.assignment()}
+        before, self._leaderless = (
+            self._leaderless,
+            {tp for tp, leader in leaders.items() if leader == _NO_LEADER},
+        )
+        return None not in leaders.values() and bool(self._leaderless) and self._leaderless <= before
+
+    def _ask_again(self, again: "asyncio.Future[Any]") -> None:
+        def answered(_: "asyncio.Future[Any]") -> None:
+            if not again.done():
+                again.set_result(None)
+
+        self._force().add_done_callback(answered)

@@ -1,0 +1,159 @@
+"""Partitions whose leader is away: a disk of a real broker fails, and what lies on the other goes on."""
+
+import asyncio
+import base64
+import contextlib
+import json
+import shutil
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka.admin import AdminClient
+
+from agents.bridge import source
+from agents.bridge.bridge import Bridge
+from app.embedded.broker import EmbeddedBroker
+from ringfence_client import consumer
+from tests.support import bridges, kafka
+from tests.support.bridges import Two
+from tests.support.consuming import Recorder, consuming
+from tests.support.kafka import Sent
+from tests.support.worker import wait_for
+
+THERE = range(2)
+GONE = range(2, 4)
+COUNT = 60
+DOUBTS_MAX = 20
+"""A few when the disk fails. One for each time that aiokafka asks for metadata would be hundreds."""
+SECOND = {
+    "log.dirs": "data,data2",
+    "metadata.log.dir": "data",
+    # By this it finds soon that it cannot write there.
+    "replica.high.watermark.checkpoint.interval.ms": "200",
+}
+
+
+class Disks:
+    """A broker whose second disk can fail. What was made before it got that lies on the first."""
+
+    def __init__(self, folder: Path, stack: contextlib.ExitStack) -> None:
+        self._folder = folder
+        self._stack = stack
+        self._broker = stack.enter_context(EmbeddedBroker(folder))
+        self.bootstrap = self._broker.bootstrap_servers
+
+    def second(self) -> None:
+        """Partitions that are made from now on lie on the second."""
+        self._broker.stop()
+        lines = (self._folder / "data" / "meta.properties").read_text().splitlines()
+        name = base64.urlsafe_b64encode(uuid.uuid5(uuid.NAMESPACE_OID, "data2").bytes).decode().rstrip("=")
+        own = [f"directory.id={name}" if each.startswith("directory.id=") else each for each in lines]
+        (self._folder / "data2").mkdir()
+        (self._folder / "data2" / "meta.properties").write_text("\n".join(own))
+        again = EmbeddedBroker(self._folder, self._broker.port, properties=SECOND)
+        self._broker = self._stack.enter_context(again)
+
+    def fail(self, topic: str) -> None:
+        """The second does."""
+        disk = self._folder / "data2"
+        assert {each.name for each in disk.glob(f"{topic}-*")} == {f"{topic}-{each}" for each in GONE}
+        shutil.rmtree(disk)
+        disk.write_text("")
+        wait_for(lambda: self._leaderless(topic) == set(GONE), lambda: str(self._leaderless(topic)))
+
+    def _leaderless(self, topic: str) -> set[int]:
+        partitions = (
+            AdminClient({"bootstrap.servers": self.bootstrap})
+            .list_topics(topic, timeout=10)
+            .topics[topic]
+            .partitions
+        )
+        return {number for number, each in partitions.items() if each.leader == -1}
+
+
+@pytest.fixture
+def disks(tmp_path: Path) -> Iterator[Disks]:
+    """A broker of this test's own."""
+    with contextlib.ExitStack() as stack:
+        yield Disks(tmp_path / "broker", stack)
+
+
+class Doubts:
+    """Counts them, of who is of this kind."""
+
+    def __init__(self, kind: Any, module: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+        """``kind`` is of this module; it learns soon where leaders are."""
+        monkeypatch.setattr(module, "METADATA_AGE_MS", 300)
+        self.count = 0
+        doubt = kind._doubt
+
+        def counted(doubting: Any) -> None:
+            self.count += 1
+            doubt(doubting)
+
+        monkeypatch.setattr(kind, "_doubt", counted)
+
+
+async def test_consumer_goes_on_with_the_others(disks: Disks, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All that comes to partitions whose leader is there is handled."""
+    handler, doubts = Recorder(), Doubts(consumer.GroupConsumer, consumer, monkeypatch)
+    async with consuming(disks.bootstrap, len(THERE)) as bench:
+        first = await bench.start(handler)
+        await first.stop()
+        await asyncio.to_thread(disks.second)
+        kafka.grow_topic(disks.bootstrap, bench.accepted, len(THERE) + len(GONE))
+        running = bench.launch(handler)
+        await running.ready(len(THERE) + len(GONE))
+        for partition in GONE:
+            bench.send(Sent(None, b"g", b"before"), partition=partition)
+            await bench.until_next(running, 1, partition)
+
+        before = doubts.count
+        await asyncio.to_thread(disks.fail, bench.accepted)
+        for partition in THERE:
+            for number in range(COUNT // 10):
+                records = [Sent(None, b"g%d" % partition, b"%d" % each) for each in range(10)]
+                await asyncio.to_thread(bench.send, *records, partition=partition)
+                await bench.until_next(running, 10 * (number + 1), partition)
+
+        assert doubts.count - before < DOUBTS_MAX
+        assert handler.wrong == []
+        for partition in THERE:
+            assert [offset for where, offset in handler.done if where == partition] == list(range(COUNT))
+
+
+def test_bridge_goes_on_with_the_others(
+    disks: Disks, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All of the others is forwarded; what is told of them is what is so, and of those without a leader that nobody knows."""
+    doubts = Doubts(Bridge, source, monkeypatch)
+    given = bridges.prepare(Two(disks.bootstrap, disks.bootstrap), tmp_path, source_partitions=len(THERE))
+    with bridges.quick(given.config):
+        pass
+    disks.second()
+    kafka.grow_topic(disks.bootstrap, given.topic, len(THERE) + len(GONE))
+    with bridges.quick(given.config) as running:
+        (found,) = running
+        wait_for(lambda: len(found.window.places) == len(THERE) + len(GONE), lambda: str(found.window.places))
+        before = doubts.count
+        disks.fail(given.topic)
+        for number in range(3):
+            for partition in THERE:
+                given.send(bridges.messages(10, first=(2 * number + partition) * 10), partition)
+            bridges.confirmed_at(disks.bootstrap, given.group, given.topic, [10 * (number + 1)] * len(THERE))
+        wait_for(
+            lambda: {number for number, lag in found.state.lags.items() if lag == 0} == set(THERE),
+            lambda: str(found.state.lags),
+        )
+        assert doubts.count - before < DOUBTS_MAX
+        shown = bridges.status(given.config, 1)
+
+    rows = shown["bridges"][given.name]["partitions"]
+    assert sorted(bridges.numbers(given.got())) == list(range(60))
+    assert [each["lag"] for each in rows] == [0, 0, None, None]
+    assert ["is its leader away?" in (each["error"] or "") for each in rows] == [False, False, True, True], (
+        json.dumps(rows)
+    )
