@@ -175,7 +175,8 @@ class Attempts:
 
     def _recorded(self, turn: Turn, future: "asyncio.Future[Any]") -> None:
         if future.cancelled() or future.exception() is not None:
-            return  # the partition is lost, and its turns with it
+            turn.over()  # the partition is lost, and its turns with it; but messages of others may wait for this attempt
+            return
         self._resting.go_on(turn)
 
     # -- the attempt ------------------------------------------------------------------------------------------
@@ -334,7 +335,7 @@ class Attempts:
             self._resting.go_on(turn)
 
         letter = DeadLetter(record, reason, attempts, held.window.redriven.get(offset, 0), parks)
-        self._resting.until(turn, held.writer.bury(letter), written)
+        self._resting.until(turn, held.writer.bury(letter), written, keeps=True)
 
     def rest(self, turn: Turn, delay: float, release: bool) -> None:
         """Keep the group for a while without a handler; then go on, or put all back."""

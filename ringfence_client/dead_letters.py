@@ -3,7 +3,7 @@
 import asyncio
 import json
 import logging
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Awaitable, Callable, Collection, Iterable
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import Any, Final, NamedTuple
@@ -22,6 +22,10 @@ AGAIN_FIRST_S: Final = 1.0
 AGAIN_MAX_S: Final = 30.0
 """Between two attempts to write what the dead-letter topic did not take."""
 RENEW_LIMIT_S: Final = 20.0
+LETTERS_MAX: Final = 500
+"""In one transaction. However many wait, what is written at once must be there before its time is up."""
+LETTERS_BYTES_MAX: Final = 4 * 2**20
+"""The same, of keys and values; one that is larger goes alone."""
 
 
 class DeadLetter(NamedTuple):
@@ -44,6 +48,17 @@ class DeadLetterTopic(NamedTuple):
     partitions: int
     message_bytes_max: int
     """Its largest record batch."""
+
+
+Headers = list[tuple[str, bytes | None]]
+
+
+class _Alone(NamedTuple):
+    """A letter as it is written, and a record batch of it."""
+
+    key: bytes | None
+    value: bytes | None
+    builder: Builder
 
 
 class DeadLetters:
@@ -78,8 +93,23 @@ class DeadLetters:
             async with asyncio.timeout(RENEW_LIMIT_S):
                 self.topic = await self._find()
 
-    def outgoing(self, letter: DeadLetter, producer: TransactionalProducer) -> Outgoing:
-        """The record batch, to the partition where any client's default partitioner would put it.
+    def outgoing(self, letters: Iterable[DeadLetter], producer: TransactionalProducer) -> list[Outgoing]:
+        """Their record batches, as few as can be: each is a round trip. A partition's in order."""
+        filled: dict[int, Builder] = {}
+        full: list[Outgoing] = []
+        for letter in letters:
+            partition, headers, alone = self._alone(letter, producer)
+            builder = filled.get(partition)
+            if builder is not None:
+                room = self.topic.message_bytes_max - builder.size()
+                if alone.builder.size() <= room and _append(builder, *alone[:2], headers):
+                    continue
+                full.append(Outgoing(self.topic.name, partition, builder))
+            filled[partition] = alone.builder
+        return full + [Outgoing(self.topic.name, partition, each) for partition, each in filled.items()]
+
+    def _alone(self, letter: DeadLetter, producer: TransactionalProducer) -> tuple[int, Headers, _Alone]:
+        """Where it goes, which is where any client's default partitioner would put it, and a batch of it alone.
 
         Key, value and headers are the message's, and it says why, whose handler, and how often. A value that does not fit
         is replaced by its size and digest, as in quarantine; where the headers alone do not fit, they are left out, and
@@ -109,10 +139,11 @@ class DeadLetters:
             (record.key, digest, own),
             (None, digest, own),
         ):
-            builder = _built(producer, key, value, carried)
+            builder = producer.builder()
+            _append(builder, key, value, carried)
             if builder.size() <= self.topic.message_bytes_max:
                 break
-        return Outgoing(self.topic.name, partition % self.topic.partitions, builder)
+        return partition % self.topic.partitions, carried, _Alone(key, value, builder)
 
 
 @dataclass(eq=False, slots=True)
@@ -149,6 +180,7 @@ class PendingLetters:
         self._reviving: asyncio.Task[None] | None = None
         """While they are left out: looks after the topic."""
         self._pause = AGAIN_FIRST_S
+        self._most = LETTERS_MAX
 
     def __len__(self) -> int:
         return len(self._pending)
@@ -167,17 +199,30 @@ class PendingLetters:
         return True
 
     def take(self) -> Collection[Pending]:
-        """What is to be written now; :meth:`written` or :meth:`settle` follows."""
+        """What is to be written now, the first of them; :meth:`written` or :meth:`settle` follows."""
         resting = self._reviving is not None and not self._reviving.done()
-        self._under_way = () if resting else tuple(self._pending)
+        self._under_way = () if resting else tuple(self._first())
         return self._under_way
+
+    def _first(self) -> Iterable[Pending]:
+        taken = 0
+        for each in self._pending[: self._most]:
+            record = each.letter.record
+            taken += len(record.key or b"") + len(record.value or b"")
+            if taken > LETTERS_BYTES_MAX and each is not self._pending[0]:
+                return
+            yield each
 
     def written(self) -> list[DeadLetter]:
         """What was taken is committed, and returned; those who wait are told afterwards, by the event loop."""
         letters, self._under_way = self._under_way, ()
         if letters:
             self.fault, self._pause = "", AGAIN_FIRST_S
-        self._pending = [each for each in self._pending if each not in letters]
+            self._most = min(LETTERS_MAX, 2 * self._most)
+        under_way = {id(each) for each in letters}
+        self._pending = [each for each in self._pending if id(each) not in under_way]
+        if letters and self._pending:
+            self._hurry()
         for each in letters:
             if not each.written.done():
                 each.written.set_result(None)
@@ -188,7 +233,8 @@ class PendingLetters:
         self._under_way = ()
 
     def rest(self, error: Exception) -> None:
-        """What was taken failed: others are written without it, until the topic has been looked at."""
+        """What was taken failed: others are written without it, until the topic has been looked at. Then fewer are taken."""
+        self._most = max(1, self._most // 2)
         if self.fault:
             log.error(
                 "%s: dead letters cannot be written to %s: the groups of %d messages wait for that, all others go on; again in "
@@ -223,15 +269,9 @@ class PendingLetters:
                 each.written.exception()  # whoever waits sees it; nobody needs to
 
 
-def _built(
-    producer: TransactionalProducer,
-    key: bytes | None,
-    value: bytes | None,
-    headers: list[tuple[str, bytes | None]],
-) -> Builder:
-    builder = producer.builder()
-    builder.append(timestamp=None, key=key, value=value, headers=headers)
-    return builder
+def _append(builder: Builder, key: bytes | None, value: bytes | None, headers: Headers) -> bool:
+    """Whether it had room."""
+    return builder.append(timestamp=None, key=key, value=value, headers=headers) is not None
 
 
 def _digest(value: bytes) -> bytes:

@@ -76,6 +76,8 @@ class RestingTurns:
         """Due too, but of partitions of which nothing is handed out now."""
         self._timers: dict[Turn, asyncio.TimerHandle] = {}
         self._waits: dict[Turn, asyncio.Future[Any]] = {}
+        self._kept: set[Turn] = set()
+        """Of these: not put back."""
 
     def next(self) -> Turn | None:
         """One that has rested."""
@@ -114,18 +116,29 @@ class RestingTurns:
             turn.held.window.rest(turn.offsets)
 
     def until(
-        self, turn: Turn, happened: "asyncio.Future[Any]", then: Callable[["asyncio.Future[Any]"], None]
+        self,
+        turn: Turn,
+        happened: "asyncio.Future[Any]",
+        then: Callable[["asyncio.Future[Any]"], None],
+        *,
+        keeps: bool = False,
     ) -> None:
-        """Until this is done, however it ends; then ``then`` says what becomes of the turn, unless it was put back or skipped."""
+        """Until this is done, however it ends; then ``then`` says what becomes of the turn, unless it was put back or skipped.
+
+        ``keeps``: its message is not tried again, and is not put back: its dead letter is on its way.
+        """
 
         def over(future: "asyncio.Future[Any]") -> None:
             if self._waits.get(turn) is future:
                 del self._waits[turn]
+                self._kept.discard(turn)
                 then(future)
             elif not future.cancelled():
                 future.exception()  # nobody else asks
 
         self._waits[turn] = happened
+        if keeps:
+            self._kept.add(turn)
         happened.add_done_callback(over)
         if turn.held.draining:
             turn.held.window.rest(turn.offsets)
@@ -153,8 +166,14 @@ class RestingTurns:
             self.due(turn)
 
     def end(self, held: HeldPartition) -> None:
-        """Those of this partition put back what they hold; it is suspended."""
+        """Those of this partition put back what they hold; it is suspended.
+
+        But for those whose dead letter is on its way: if the partition comes back, the next handler would else have their message, beside or
+        behind its letter.
+        """
         for turn in list(self._of(held)):
+            if turn in self._kept:
+                continue
             self._forget(turn)
             turn.put_back()
 
@@ -186,6 +205,7 @@ class RestingTurns:
         if (timer := self._timers.pop(turn, None)) is not None:
             timer.cancel()
         self._waits.pop(turn, None)
+        self._kept.discard(turn)
         for those in (self._due, self._suspended):
             if turn in those:
                 those.remove(turn)

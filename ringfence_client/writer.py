@@ -277,10 +277,9 @@ class ProgressWriter:
         value = record.encode(progress)
         builder = self._producer.builder()
         builder.append(timestamp=None, key=lease.key, value=value, headers=[])
-        batches = [
-            Outgoing(*self._destination(), builder),
-            *(self._dead_letters.outgoing(each.letter, self._producer) for each in letters),
-        ]
+        batches = [Outgoing(*self._destination(), builder)]
+        if letters:
+            batches += self._dead_letters.outgoing((each.letter for each in letters), self._producer)
         # Not before all is built: a letter that cannot be must hold up its message.
         waiting, self._waiting = self._waiting, []
         changes, self._changes, self._urgent = self._changes, 0, False

@@ -248,3 +248,20 @@ async def test_record_that_cannot_be_read(bootstrap: str) -> None:
         assert sorted(done_of(handler, 0)) == list(range(40))
         assert f"{bench.accepted}/1 cannot be read: UnicodeDecodeError" in running.consumer.faults[0]
         assert running.consumer.partitions[1].window.next == 0
+
+
+async def test_more_dead_letters_than_fit_a_transaction(bootstrap: str) -> None:
+    """A producer gone wrong: thousands are rejected as fast as they come. All become letters, once, and nothing stands still."""
+    count = 6_000
+
+    async def reject(_: Message) -> None:
+        raise Reject("no")
+
+    async with consuming(bootstrap) as bench:
+        await asyncio.to_thread(bench.send, *(Sent(None, None, b"%d" % each) for each in range(count)))
+        running = await bench.start(reject, concurrency=100)
+        await bench.until_next(running, count)
+        letters = await bench.letters()
+
+        assert sorted(int(each.value or b"") for each in letters) == list(range(count))
+        assert running.consumer.faults == []

@@ -1,6 +1,7 @@
 """Worlds of consumers: they settle by themselves, and what is wrong in consumers is named."""
 
 import dataclasses
+import random
 from collections.abc import Callable
 from typing import Any
 
@@ -67,6 +68,32 @@ def test_goes_to_another_as_it_is_taken_back(runner: Runner) -> None:
         plan = ConsumerSchedule(
             seed, 2, 2, 2, divert=False, happenings=happenings, small=True, concurrency=2, prefetch=3, records_max=3,
             lease_timeout=5.0, lease_idle=0.3, drain_timeout=0.5,
+        )  # fmt: skip
+        if faults := runner.run(in_its_way(plan)).faults:
+            found[seed] = faults
+
+    assert found == {}
+
+
+def test_comes_back_while_a_letter_is_on_its_way(runner: Runner) -> None:
+    """Somebody joins and is gone again, while dead letters are refused and a long handler keeps the partition: of each there is one letter."""
+    found = {}
+    for seed in (202, 285, 292, 301, 579):  # in which that is so
+        dice = random.Random(seed)
+        partition = dice.randrange(2)
+        outcomes = ("ok", *(dice.choice(("reject", "hopeless", "ok")) for _ in range(3)))
+        messages = tuple(
+            Task(b"g%d" % number, 0.0 if number else 6.0, each) for number, each in enumerate(outcomes)
+        )
+        happenings = (
+            Happening(0, 0.0, Kind.STOP, process=1, seconds=dice.uniform(1.0, 3.0)),
+            Happening(AGES, dice.uniform(0.3, 1.5), Kind.LETTERS, seconds=dice.uniform(3, 8)),
+            Happening(0, 0.0, Kind.SEND, partition=partition, messages=messages),
+            Happening(AGES, dice.uniform(0.5, 4.0), Kind.CRASH, process=1, seconds=dice.uniform(1, 5)),
+        )
+        plan = ConsumerSchedule(
+            seed, 2, 2, 2, divert=False, happenings=happenings, small=True, concurrency=3, lease_timeout=5.0, drain_timeout=10.0,
+            max_attempts=1,
         )  # fmt: skip
         if faults := runner.run(in_its_way(plan)).faults:
             found[seed] = faults

@@ -1,0 +1,106 @@
+"""Dead letters that wait are written some at a time, in few batches."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+from aiokafka.producer.message_accumulator import BatchBuilder
+
+from ringfence_client import dead_letters
+from ringfence_client.dead_letters import DeadLetter, DeadLetters, DeadLetterTopic, PendingLetters
+from ringfence_kafka.producer import Outgoing
+
+
+@dataclass
+class Fetched:
+    """As a consumer reads it."""
+
+    offset: int
+    key: bytes | None = None
+    value: bytes | None = b"v"
+    topic: str = "orders.accepted"
+    partition: int = 1
+    headers: tuple[tuple[str, bytes | None], ...] = ()
+
+
+class _Producer:
+    """Makes record batches, as the transactional one does."""
+
+    def builder(self) -> BatchBuilder:
+        return BatchBuilder(64 * 1024, 0, is_transactional=1)
+
+
+def _outgoing(letters: list[Fetched], bytes_max: int = 100_000) -> list[Outgoing]:
+    of = DeadLetters(DeadLetterTopic("orders.dlq", 4, bytes_max), "readers")
+    return of.outgoing([DeadLetter(each, "no", 1) for each in letters], _Producer())  # type: ignore[arg-type]
+
+
+def _counts(batches: list[Outgoing]) -> list[tuple[int, int]]:
+    return [(each.partition, each.builder.record_count()) for each in batches]
+
+
+def test_those_of_a_partition_go_together() -> None:
+    """Each batch is a round trip: there is one for each partition of the topic, as far as there is room."""
+    keyed = [Fetched(offset, b"%d" % (offset % 2)) for offset in range(100)]
+    alone = [Fetched(offset) for offset in range(100, 150)]
+    found = _counts(_outgoing([*keyed, *alone]))
+
+    assert len({partition for partition, _ in found}) == len(found) <= 3
+    assert sum(count for _, count in found) == 150
+
+
+@pytest.mark.parametrize("bytes_max", [5_000, 1_000_000])
+def test_as_far_as_there_is_room(bytes_max: int) -> None:
+    """Neither the topic nor the producer is given a batch that is larger than it takes."""
+    found = _outgoing([Fetched(offset, value=b"x" * 1_000) for offset in range(200)], bytes_max)
+
+    assert sum(each.builder.record_count() for each in found) == 200
+    assert max(each.builder.size() for each in found) <= min(bytes_max, 64 * 1024)
+    assert len(found) > 2
+
+
+def _pending(count: int, size: int = 1) -> tuple[PendingLetters, list[Any]]:
+    of = DeadLetters(DeadLetterTopic("orders.dlq", 4, 100_000), "readers")
+    hurried: list[Any] = []
+    pending = PendingLetters("orders.accepted/1", of, lambda: hurried.append(None))
+    for offset in range(count):
+        pending.add(DeadLetter(Fetched(offset, value=b"x" * size), "no", 1))
+    hurried.clear()
+    return pending, hurried
+
+
+async def test_however_many_wait() -> None:
+    """So many at a time as can be written before the time is up, in order, without a pause between."""
+    pending, hurried = _pending(1_200)
+    written = []
+    while len(pending):
+        assert len(pending.take()) <= dead_letters.LETTERS_MAX
+        written += [each.record.offset for each in pending.written()]
+        assert bool(hurried) == bool(len(pending))
+        hurried.clear()
+
+    assert written == list(range(1_200))
+
+
+async def test_large_ones() -> None:
+    """They are bounded in bytes, too; one that is larger than that goes alone."""
+    pending, _ = _pending(10, dead_letters.LETTERS_BYTES_MAX // 3)
+    assert len(pending.take()) == 3
+    pending, _ = _pending(2, dead_letters.LETTERS_BYTES_MAX + 1)
+    assert len(pending.take()) == 1
+
+
+async def test_fewer_after_a_failure() -> None:
+    """Where so many did not get through, half as many are tried; and more again when they do."""
+    pending, _ = _pending(2_000)
+    taken = len(pending.take())
+    for _ in range(3):
+        pending.rest(TimeoutError())
+        assert pending._reviving is not None
+        pending._reviving.cancel()
+        pending._reviving = None
+        pending.settle()
+        assert len(pending.take()) == (taken := taken // 2)
+    pending.written()
+    assert len(pending.take()) == 2 * taken
+    pending.give_up(RuntimeError())
