@@ -124,8 +124,7 @@ class Flow:
         """
         if again or target.settings != self._settings:
             self._settings = target.settings
-            self.refused.by_target.clear()
-            self.refused.by_all.clear()
+            self.refused.clear()
         self.stopped.clear()
 
     async def drain(self, life: Life) -> None:
@@ -149,6 +148,8 @@ class Flow:
             self._until[batch.partition] = dict(batch.cycle.ends)
         else:
             self.refused.by_target[batch.first] = str(error)
+            if error.of_time:
+                self.refused.learn_time(batch.timestamp, batch.made_at, time.time() * 1000)
         return True
 
     def start_over(self) -> Iterable[tuple[int, int]]:

@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from aiokafka.errors import (
+    BrokerResponseError,
     InvalidTimestampError,
     MessageSizeTooLargeError,
     PolicyViolationError,
@@ -17,6 +18,7 @@ from aiokafka.errors import (
     TopicAuthorizationFailedError,
     UnknownTopicOrPartitionError,
     UnsupportedForMessageFormatError,
+    kafka_errors,
 )
 
 from agents.bridge.load import Batch
@@ -24,7 +26,19 @@ from ringfence_kafka.errors import said
 from ringfence_kafka.failpoints import reach
 from ringfence_kafka.idempotent import IdempotentProducer
 
+
+class InvalidRecordError(BrokerResponseError):  # type: ignore[misc]
+    """The broker has looked into the record: it has no key and the topic is compacted, or it does not fit the topic's schema (KIP-467)."""
+
+    errno = 87
+    message = "INVALID_RECORD"
+    description = "the broker's checks of records do not let it pass"
+
+
+kafka_errors[InvalidRecordError.errno] = InvalidRecordError  # which aiokafka does not know
+
 FOR_GOOD: Final = (
+    InvalidRecordError,
     InvalidTimestampError,
     MessageSizeTooLargeError,
     PolicyViolationError,
@@ -40,10 +54,11 @@ DENIED: Final = (TopicAuthorizationFailedError, UnknownTopicOrPartitionError)
 class LifeEndedError(Exception):
     """A batch was not acknowledged."""
 
-    def __init__(self, reason: str, refused: Batch | None = None) -> None:
-        """``refused``: the batch that the target does not take, if that was it."""
+    def __init__(self, reason: str, refused: Batch | None = None, *, of_time: bool = False) -> None:
+        """``refused``: the batch that the target does not take, if that was it; ``of_time``: for a timestamp."""
         super().__init__(reason)
         self.refused = refused
+        self.of_time = of_time
 
 
 class Life:
@@ -92,7 +107,9 @@ class Life:
             except Exception as error:  # noqa: BLE001 - whatever it is, the batch is not acknowledged
                 kinds = (*FOR_GOOD, *DENIED) if batch.quarantine else FOR_GOOD
                 refused = batch if isinstance(error, kinds) else None
-                self.end(LifeEndedError(f"{batch.topic}/{batch.partition}: {said(error)}", refused))
+                of_time = isinstance(error, InvalidTimestampError)
+                reason = f"{batch.topic}/{batch.partition}: {said(error)}"
+                self.end(LifeEndedError(reason, refused, of_time=of_time))
                 return
             queue.popleft()
             batch.cycle.pending -= 1

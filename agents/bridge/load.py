@@ -1,6 +1,7 @@
 """Makes of what was read the record batches of one cycle. Pure but for the builders, which are aiokafka's."""
 
 import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
@@ -13,7 +14,7 @@ from agents.bridge.translation import Header
 from agents.bridge.window import Cycle, Place
 from agents.home import Home
 from agents.verdict import Reader, is_envelope
-from ringfence_kafka import wire
+from ringfence_kafka import clock, wire
 from ringfence_kafka.hop import Source, encode_at, encode_source
 from ringfence_kafka.producer import Builder, NewBuilder
 
@@ -48,19 +49,48 @@ class Batch:
     count: int = 1
     quarantine: bool = False
     """Its one record is on its way there."""
+    timestamp: int = 0
+    """Of its first record, ms."""
+    made_at: float = field(default_factory=clock.now)
 
 
 At = tuple[Place, int]
 """A record: the opening of its source partition, and its offset. What is known of one says nothing of the next topic of that name."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Refused:
-    """Records that the target has refused, and why."""
+    """Records that the target has refused, and why.
+
+    A topic bounds how far a timestamp may be from its broker's clock, and that moves on by itself. So of one record that was refused for
+    that follows what is refused later, whatever our clocks say: what is as far ahead or farther, and what is as old or older. Else a
+    producer that mistakes microseconds for milliseconds would cost a search for each of its records.
+    """
 
     by_target: dict[At, str] = field(default_factory=dict)
     by_all: dict[At, str] = field(default_factory=dict)
     """The quarantine topic does not take these either."""
+    ahead_ms: float = math.inf
+    """The least by which a timestamp that is too far ahead was before :func:`ringfence_kafka.clock.now`."""
+    oldest_ms: float = -math.inf
+    """The latest timestamp that is too old."""
+
+    def learn_time(self, timestamp: int, asked_at: float, wall_ms: float) -> None:
+        """The target has refused a record for its timestamp, in ms, asked not before ``asked_at``; ``wall_ms``: what time it is."""
+        if timestamp > wall_ms:
+            self.ahead_ms = min(self.ahead_ms, timestamp - asked_at * 1000)
+        else:
+            self.oldest_ms = max(self.oldest_ms, timestamp)
+
+    def times(self) -> tuple[float, float]:
+        """What lies between these two may be taken now, ms."""
+        return self.oldest_ms, self.ahead_ms + clock.now() * 1000
+
+    def clear(self) -> None:
+        """The target may take all of it now."""
+        self.by_target.clear()
+        self.by_all.clear()
+        self.ahead_ms, self.oldest_ms = math.inf, -math.inf
 
 
 class RefusedError(Exception):
@@ -157,6 +187,7 @@ class Loader:
         ours = self._ours(place)
         # Nearly always nothing is to be looked at but the record itself.
         refused = self._refused.by_target
+        oldest, farthest = self._refused.times()
         usual = not (malformed or refused or self._records_max or self.target.compacted)
         for each, group in zip(translated, self._groups(translated), strict=True):
             hop = encode_at(source, each.offset)
@@ -165,6 +196,7 @@ class Loader:
             batch = open_batches.get(partition)
             if (
                 usual
+                and oldest < each.timestamp < farthest
                 and batch is not None
                 and batch.builder.append(
                     timestamp=each.timestamp, key=each.key, value=each.value, headers=headers
@@ -174,6 +206,8 @@ class Loader:
                 batch.count += 1
                 continue
             reason = malformed.get((number, each.offset)) or refused.get((place, each.offset))
+            if reason is None and not oldest < each.timestamp < farthest:
+                reason = f"its timestamp is {each.timestamp} ms, and {self._plan.target_topic} has refused one that was no farther off"
             if reason is None and each.key is None and self.target.compacted:
                 reason = f"it has no key, and {self._plan.target_topic} is compacted"
             if reason is None:
@@ -235,7 +269,9 @@ class Loader:
         if builder.size() > self.target.bytes_max:
             return f"{builder.size()} bytes, {self._plan.target_topic} takes max.message.bytes = {self.target.bytes_max}"
         first = (place, record.offset)
-        open_batches[partition] = Batch(self._plan.target_topic, partition, builder, found.cycle, first)
+        open_batches[partition] = Batch(
+            self._plan.target_topic, partition, builder, found.cycle, first, timestamp=record.timestamp
+        )
         return None
 
     def _key(self, record: Record, hop: bytes) -> bytes:

@@ -174,6 +174,8 @@ class Redrive:
         self._pace = pace
         self._say = say
         self.result = Result()
+        self._hops: set[bytes] = set()
+        """Of a bridge's records, those that were published."""
 
     async def act(self, partition: SettledPartition, found: Sequence[Refused]) -> None:
         """All of these; raises what :meth:`ringfence_kafka.settled.SettledPartition.settle` does."""
@@ -184,20 +186,26 @@ class Redrive:
         """Say what would become of these."""
         for each in found:
             whole = await self.whole(each)
+            if self._comes_again(whole):
+                continue
             reason = self._publisher.refusal(whole)
             if not reason:
                 reason = self._publisher.too_large(_alone(empty_batch(), self._publisher.published(whole)))
             if reason:
                 self.result.leave(each, reason)
             else:
+                self._note(whole)
                 self.result.done += 1
                 self._say(f"would redrive  {showing.line(each)}")
 
     async def _chunk(self, partition: SettledPartition, found: Sequence[Refused]) -> None:
         whole = [await self.whole(each) for each in found]
-        offsets = []
+        offsets, count = [], 0
         batches = _Batches(self._quarantine.target_topic, partition.builder)
         for each in whole:
+            if self._comes_again(each):
+                offsets.append(each.place.offset)
+                continue
             reason = self._publisher.refusal(each)
             if not reason:
                 published = self._publisher.published(each)
@@ -207,12 +215,25 @@ class Redrive:
                 continue
             batches.add(published)
             offsets.append(each.place.offset)
+            count += 1
+            self._note(each)
         if not offsets:
             return
         await self._pace.wait(len(offsets))
         await partition.settle(offsets, batches.finish())
-        self.result.done += len(offsets)
-        self._say(f"redriven  {partition}  {len(offsets)} up to offset {offsets[-1]}")
+        self.result.done += count
+        self._say(f"redriven  {partition}  {count} up to offset {offsets[-1]}")
+
+    def _comes_again(self, refused: Refused) -> bool:
+        """Whether a bridge, ended before it had confirmed a record, has written it here once more, and this run has published it."""
+        return self._hop(refused) in self._hops
+
+    def _note(self, refused: Refused) -> None:
+        if (hop := self._hop(refused)) is not None:
+            self._hops.add(hop)
+
+    def _hop(self, refused: Refused) -> bytes | None:
+        return dict(refused.headers).get(wire.HEADER_HOP) if self._quarantine.bridged else None
 
     async def whole(self, refused: Refused) -> Refused:
         """As it came: what did not fit here is taken from the input, if it is still there and the same."""

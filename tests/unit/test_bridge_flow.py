@@ -1,7 +1,10 @@
 """What a drain stops at, and what is learned of a batch that the target refuses."""
 
+import math
 from dataclasses import replace
 from typing import Any, cast
+
+import pytest
 
 from agents.bridge.flow import Flow
 from agents.bridge.life import Life, LifeEndedError
@@ -99,6 +102,20 @@ async def test_refused_batch_is_halved_until_confirmed() -> None:
     await _send(flow, _Loader(), 10)
     await flow.settle()
     assert (flow.records_max, flow.refused.by_target) == ({}, {})
+
+
+def test_refused_for_its_time() -> None:
+    """What one timestamp tells of others is learned from a record that is alone, and forgotten when the target is another one."""
+    flow = _flow()
+    place = flow.window.places[0]
+    batch = Batch("t", 7, None, Cycle({place: 10}), (place, 4), timestamp=2**52)
+
+    assert flow.learn(LifeEndedError("no", batch))
+    assert flow.refused.times() == (-math.inf, math.inf)
+    assert flow.learn(LifeEndedError("no", batch, of_time=True))
+    assert flow.refused.times()[1] == pytest.approx(2**52, abs=1_000)
+    flow.looked(TARGET)
+    assert flow.refused.times() == (-math.inf, math.inf)
 
 
 def test_refused_by_the_quarantine() -> None:

@@ -1,15 +1,19 @@
 """What a cycle's record batches hold, and where they go."""
 
+import math
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import pytest
+from aiokafka.errors import for_code
 
+from agents.bridge.life import FOR_GOOD
 from agents.bridge.load import Load, Loader, Refused, Target
 from agents.bridge.plan import Plan, plans
 from agents.bridge.sharing import owner
 from agents.bridge.window import Window
 from agents.home import Home
+from ringfence_kafka import clock
 from ringfence_kafka.config.load import validate
 
 TOPIC_ID = "AbC_-67890123456789012"
@@ -247,3 +251,43 @@ def test_share() -> None:
     assert sorted(each for those in found.values() for each in those) == list(range(10, 70))
     assert all(found.values())
     assert all(each in found[owner(MEMBERS, b"g%d" % each)] for each in range(10, 70) if each % 3)
+
+
+def test_timestamps_that_are_no_nearer() -> None:
+    """Of one timestamp that was refused follows what is refused later: who is as far ahead or farther, or as old or older."""
+    now, wall = clock.now() * 1000, 1_000_000_000.0
+    refused = Refused()
+    refused.learn_time(1_007_200_000, clock.now(), wall)
+    oldest, farthest = refused.times()
+
+    assert oldest == -math.inf
+    assert farthest == pytest.approx(1_007_200_000, abs=1_000)
+    assert refused.ahead_ms == pytest.approx(1_007_200_000 - now, abs=1_000)
+
+    refused.learn_time(900_000_000, clock.now(), wall)
+    assert refused.times()[0] == 900_000_000
+    refused.clear()
+    assert refused.times() == (-math.inf, math.inf)
+
+
+def test_refused_for_their_time() -> None:
+    """They go to quarantine at once, and what is nearer is still tried."""
+    refused = Refused()
+    refused.learn_time(5_000, clock.now(), 1_000.0)
+    refused.learn_time(10, clock.now(), 1_000.0)
+    plan, window = _plan(), Window(1_000)
+    window.open(2, TOPIC_ID, 10)
+    target = Target(4, 500, compacted=False, quarantine_bytes_max=500)
+    times = {12: 500, 13: 10**9, 14: 9, 15: 11, 16: 4_000}
+    records = [Record(offset, timestamp=time) for offset, time in times.items()]
+    loader = Loader(plan, target, Builder, {}, refused)
+    load = loader.load(window.begin({2: 17}), {window.places[2]: records}, {})
+
+    assert [each.first[1] for each in load.batches if each.quarantine] == [13, 14]
+    assert sum(each.count for each in load.batches if not each.quarantine) == 3
+    assert "its timestamp is 1000000000 ms" in load.reasons[0]
+
+
+def test_codes_that_concern_one_record() -> None:
+    """Also the one that aiokafka does not know."""
+    assert issubclass(for_code(87), FOR_GOOD)

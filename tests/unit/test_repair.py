@@ -15,10 +15,11 @@ from app.repair.refused import Digest, Place, Refused, place_of, read
 from app.repair.result import Result, none_open
 from app.repair.scanning import Wanted
 from app.repair.selection import Selection, place, span
-from ringfence_kafka import runs
+from ringfence_kafka import runs, wire
 from ringfence_kafka.config.load import validate
 from ringfence_kafka.config.settings import AddressSettings
 from ringfence_kafka.errors import ConfigurationError
+from ringfence_kafka.producer import empty_batch
 
 
 class Fetched(NamedTuple):
@@ -200,13 +201,49 @@ def test_what_is_refused(changes: dict[str, Any], complaint: str, forced: str) -
 async def test_a_dry_run_says_what_would_be_left() -> None:
     """What the input does not take by its size is left there too; values of what is left, which may be many, are not kept."""
     said: list[str] = []
-    run = Redrive(_publisher(), None, None, Pace(None), said.append)  # type: ignore[arg-type]
+    run = Redrive(_publisher(), _publisher()._quarantine, None, Pace(None), said.append)  # type: ignore[arg-type]
     fits, large, again = _refused(value=b"v" * 500), _refused(value=b"v" * 1_000), _refused(redriven=3)
     await run.try_out(None, [fits, large, again])  # type: ignore[arg-type]
 
     assert (run.result.done, len(said)) == (1, 1)
     assert ["raise it there" in why for _, why in run.result.left] == [True, False]
     assert all(each.value is None for each, _ in run.result.left)
+
+
+class _Settled:
+    """A quarantine partition that keeps what was settled, and what was published for it."""
+
+    builder = staticmethod(empty_batch)
+
+    def __init__(self) -> None:
+        self.offsets: list[int] = []
+        self.published = 0
+
+    async def settle(self, offsets: list[int], batches: list[Any]) -> None:
+        self.offsets += offsets
+        self.published += sum(each.builder.record_count() for each in batches)
+
+
+@pytest.mark.parametrize("bridged", [True, False])
+async def test_what_a_bridge_wrote_twice(bridged: bool) -> None:
+    """A record that it had to send again stands there once more, is published once, and settled wherever it stands. A lane's stand once."""
+    publisher = _publisher(bridged=bridged, force=True)
+    quarantine = publisher._quarantine
+    hops = [b"b/T/0/1", b"b/T/0/2", b"b/T/0/1", None, None, b"b/T/0/1"]
+    found = [
+        _refused(place=Place("q", 0, number), headers=() if hop is None else ((wire.HEADER_HOP, hop),))
+        for number, hop in enumerate(hops)
+    ]
+    run = Redrive(publisher, quarantine, None, Pace(None), lambda _: None)  # type: ignore[arg-type]
+    settled = _Settled()
+    await run.act(settled, found[:3])  # type: ignore[arg-type]
+    await run.act(settled, found[3:])  # type: ignore[arg-type]
+    tried = Redrive(publisher, quarantine, None, Pace(None), lambda _: None)  # type: ignore[arg-type]
+    await tried.try_out(settled, found)  # type: ignore[arg-type]
+
+    expected = 4 if bridged else 6
+    assert (settled.offsets, settled.published) == (list(range(6)), expected)
+    assert (run.result.done, tried.result.done) == (expected, expected)
 
 
 def test_groups_for_programs() -> None:
