@@ -54,7 +54,7 @@ class Plan:
     """Of all messages, with the busiest worker while one is away."""
     worker_cpu: float
     """Cores, all workers together, at the steady rate."""
-    full_threads: bool
+    stretched: bool
     """Transactions of quiet lanes would take more than there is: they are fewer and larger, and messages wait longer."""
     catch_up_cpu: float
     """The same while they catch up."""
@@ -111,7 +111,7 @@ def plan(demand: Demand) -> Plan:
         lane_share=lane_share(demand, partitions),
         worker_share=share,
         worker_cpu=_worker_cpu(demand, demand.rate, transactions, needed),
-        full_threads=_worker_cpu(demand, demand.rate, transactions, needed) >= needed,
+        stretched=transactions < _wanted(demand, partitions),
         catch_up_cpu=_worker_cpu(demand, demand.peak_rate, transactions, needed),
         worker_memory=base_memory(demand) + lanes * measured.LANE.value + ids_there * id_bytes(demand),
         worker_disk=ids_there * measured.DISK_ID.value * DISK_TIMES + DISK_BESIDE,
@@ -133,12 +133,17 @@ def plan(demand: Demand) -> Plan:
 
 
 def _transactions(demand: Demand, partitions: int, needed: int) -> float:
-    """A second, of all lanes: as often as brokers are asked, or as often as the workers' threads manage.
+    """A second, of all lanes: as often as brokers are asked, or as often as workers let themselves.
 
-    Where they do not manage, transactions become fewer and larger, and messages wait longer; nothing else.
+    Where they do not, transactions become fewer and larger, and messages wait longer; nothing else.
     """
-    often = min(partitions * measured.TRANSACTIONS_A_LANE.value, demand.rate)
-    return min(often, needed / measured.TRANSACTION_CPU.value)
+    most = needed * measured.TRANSACTIONS_MAX.value / measured.TRANSACTION_CPU.value
+    return min(_wanted(demand, partitions), most)
+
+
+def _wanted(demand: Demand, partitions: int) -> float:
+    """The same, if lanes were few."""
+    return min(partitions * measured.TRANSACTIONS_A_LANE.value, demand.rate)
 
 
 def _worker_cpu(demand: Demand, rate: float, transactions: float, needed: int) -> float:

@@ -112,9 +112,10 @@ def rows(demand: Demand, plan: Plan) -> Iterator[tuple[str, str, str]]:
 
 
 def _cpu(plan: Plan) -> str:
-    if plan.full_threads:
-        return f"all that {plan.workers - 1} threads have: transactions of so many lanes are larger then, and messages wait longer"
-    return f"{plan.catch_up_cpu:.1f} while they catch up"
+    found = f"{plan.catch_up_cpu:.1f} while they catch up"
+    if plan.stretched:
+        found += "; transactions of so many lanes are larger than those of a few, and messages wait longer"
+    return found
 
 
 def _kept(demand: Demand) -> str:

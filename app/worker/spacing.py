@@ -11,9 +11,9 @@ TOOK_MAX_S: Final = 1.0
 """Bounds of the estimate: what lies beyond is no matter of spacing."""
 BUSY_MIN: Final = 0.5
 BUSY_MAX: Final = 0.9
-"""Of a core: a worker that uses more than that at a trickle makes too many transactions. Who wants haste, by a target below 25 ms, may
+"""Of a core: a worker that uses more than that at a trickle makes too many transactions. Who wants haste, by a target below 20 ms, may
 have more."""
-HASTE_S: Final = 0.0125
+HASTE_S: Final = 0.01
 """Target times share of a core that is used for it, between the two."""
 WINDOW_S: Final = 0.1
 """So often it is looked how much it uses."""

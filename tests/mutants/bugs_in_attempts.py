@@ -69,8 +69,8 @@ _DEAD_LETTERS: Final = (
         (
             Patch(
                 _LETTERS,
-                "self._under_way = () if resting else tuple(self._pending)",
-                "self._under_way = tuple(self._pending)",
+                "self._under_way = () if resting else tuple(self._first())",
+                "self._under_way = tuple(self._first())",
             ),
         ),
         f"{_SICK}::test_dead_letters_refused",
@@ -209,4 +209,48 @@ _ENDING: Final = (
     ),
 )
 
-MUTANTS: Final = (*_WAITING, *_DEAD_LETTERS, *_GIVING_UP, *_ENDING)
+_MANY_LETTERS: Final = (
+    Mutant(
+        "put-back-with-its-letter-on-its-way",
+        "A message whose dead letter is not written yet is handled once more, and has two letters, where its partition comes back.",
+        (
+            Patch(
+                "ringfence_client/turns.py",
+                "            if turn in self._kept:\n                continue\n",
+                "",
+            ),
+        ),
+        "tests/simulation/test_consumers.py::test_comes_back_while_a_letter_is_on_its_way",
+    ),
+    Mutant(
+        "all-letters-at-once",
+        "More dead letters than can be written in the time of a transaction are tried together for ever.",
+        (Patch(_LETTERS, "in self._pending[: self._most]:", "in self._pending:"),),
+        "tests/unit/test_dead_letters.py::test_however_many_wait",
+    ),
+    Mutant(
+        "a-letter-a-batch",
+        "Each dead letter is a round trip to the broker.",
+        (
+            Patch(
+                "ringfence_client/dead_letters.py", "if alone.builder.size() <= room and ", "if not room and "
+            ),
+        ),
+        "tests/unit/test_dead_letters.py::test_those_of_a_partition_go_together",
+    ),
+)
+
+_LEADERS: Final = (
+    Mutant(
+        "no-leader-is-a-doubt",
+        "One partition without a leader stops all that a process has.",
+        (
+            Patch(
+                "ringfence_kafka/doubt.py", "and self._leaderless <= before", "and self._leaderless < before"
+            ),
+        ),
+        "tests/faults/test_leaderless.py::test_bridge_goes_on_with_the_others",
+    ),
+)
+
+MUTANTS: Final = (*_WAITING, *_DEAD_LETTERS, *_GIVING_UP, *_ENDING, *_MANY_LETTERS, *_LEADERS)

@@ -30,6 +30,18 @@ _MODEL: Final = f"{_MODEL_TESTS}::test_once_and_in_order"
 
 MUTANTS: Final = (
     Mutant(
+        "refused-times-are-not-learned",
+        "Each record of a producer that mistakes microseconds for milliseconds costs a bridge a search.",
+        (
+            Patch(
+                "agents/bridge/load.py",
+                "if reason is None and not oldest < each.timestamp < farthest:",
+                "if reason is None and oldest > farthest:",
+            ),
+        ),
+        "tests/unit/test_bridge_load.py::test_refused_for_their_time",
+    ),
+    Mutant(
         "bridge-commits-before-ack",
         "A process that dies then has committed over messages that never arrived.",
         (Patch(_WINDOW, "while self._cycles and not self._cycles[0].pending:", "while self._cycles:"),),

@@ -15,6 +15,18 @@ _DLQ_TESTS: Final = "tests/integration/test_dlq.py"
 
 MUTANTS: Final = (
     Mutant(
+        "each-copy-is-redriven",
+        "What a bridge had to write to its quarantine twice is published twice.",
+        (
+            Patch(
+                "app/repair/quarantine.py",
+                "        return self._hop(refused) in self._hops\n",
+                "        return False\n",
+            ),
+        ),
+        "tests/unit/test_repair.py::test_what_a_bridge_wrote_twice",
+    ),
+    Mutant(
         "redrive-repeated",
         "A redrive that is run again, because nobody knows how the first one ended, has messages done twice.",
         (

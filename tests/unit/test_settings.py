@@ -68,7 +68,7 @@ def test_defaults() -> None:
             "web_tls_cafile": "",
             "resident_ids_max": 10_000_000,
             "buffer_bytes_max": 128 * 2**20,
-            "latency_target_ms": 25,
+            "latency_target_ms": 20,
         },
         "address_defaults": {
             "partitions": 4,
