@@ -151,6 +151,8 @@ class Attempts:
             self.preparing[held] -= 1
             if not self.preparing[held]:
                 del self.preparing[held]
+            if turn not in self._resting:
+                self._resting.passed()  # it was dropped meanwhile; others of its partition were passed over because of it
 
         # Before what follows, which may prepare something else.
         needed.add_done_callback(counted)

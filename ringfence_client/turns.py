@@ -99,6 +99,10 @@ class RestingTurns:
         else:
             self._wake(1)
 
+    def passed(self) -> None:
+        """What kept others from being begun is over."""
+        self._wake(1)
+
     def rest(self, turn: Turn, delay: float, *, release: bool) -> None:
         """For so many seconds; then it goes on, or all that it holds is put back."""
 

@@ -225,7 +225,12 @@ class _Pages:
         held, group = found
         number = held.partition
         before = held.window.of(group)
-        if (await request.json()).get("letters"):
+        body = await request.json()
+        head = body.get("head")
+        if skip and isinstance(head, int) and head not in before and held.window.watermark.is_finished(head):
+            # What was first when it was asked for is not any more: perhaps by an earlier question, whose answer did not arrive.
+            return await self._written(held, {"dropped": 0, "acquired": 0, "offsets": [], "gone": True})
+        if body.get("letters"):
             chosen = self._consumer.dispatcher.give_up(held, group, skip=skip)
             return await self._given_up(held, group, chosen)
         if skip:

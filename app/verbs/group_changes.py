@@ -180,7 +180,12 @@ async def _drop(
                 continue
             refusal = "has no web server"
             if known is not None and known.web and not known.released:
-                answer = await _told(settings, known.web, group, address, number, order, row.depth)
+                answer = await _told(settings, known.web, group, address, number, order, row)
+                if isinstance(answer, dict) and answer.get("gone"):
+                    click.echo(
+                        f"gone     {address.accepted_topic}/{number}/{row.head_offset}  it was done or dropped meanwhile; no other one was"
+                    )
+                    continue
                 if isinstance(answer, dict):
                     # A consumer has not fetched all that it purges.
                     whole = order.skip or order.letters
@@ -237,7 +242,7 @@ async def _told(
     address: AddressSettings,
     partition: int,
     order: _Order,
-    depth: int,
+    row: groups.GroupRow,
 ) -> dict[str, Any] | str:
     """What the holder says. To the dead letters goes what it has fetched: it is told again until that is all that there was."""
     answer: dict[str, Any] | str = {}
@@ -253,6 +258,7 @@ async def _told(
             order.name,
             "skip" if order.skip else "purge",
             letters=order.letters,
+            head=row.head_offset,
         )
         if isinstance(answer, str) or order.skip or not order.letters:
             return answer
@@ -260,7 +266,7 @@ async def _told(
         if answer["dropped"]:
             moved_at = time.monotonic()
         # Who runs its first message has all of the group; what is left now has just come, or is still to be fetched.
-        if len(offsets) >= depth or answer["acquired"] or time.monotonic() - moved_at > FETCH_LIMIT_S:
+        if len(offsets) >= row.depth or answer["acquired"] or time.monotonic() - moved_at > FETCH_LIMIT_S:
             return {**answer, "dropped": len(offsets), "offsets": offsets}
         await asyncio.sleep(_AGAIN_S)
 
@@ -275,9 +281,11 @@ async def _tell(
     what: str,
     *,
     letters: bool = False,
+    head: int | None = None,
 ) -> dict[str, Any] | str:
     body = {
         "letters": letters,
+        "head": head,
         "consumer_group": consumer_group,
         "topic": address.accepted_topic,
         "partition": partition,

@@ -6,7 +6,7 @@ import contextlib
 import json
 import shutil
 import uuid
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,7 @@ from tests.support import bridges, kafka
 from tests.support.bridges import Two
 from tests.support.consuming import Recorder, consuming
 from tests.support.kafka import Sent
-from tests.support.worker import wait_for
+from tests.support.worker import WorkerProcess, configure, wait_for
 
 THERE = range(2)
 GONE = range(2, 4)
@@ -56,13 +56,13 @@ class Disks:
         again = EmbeddedBroker(self._folder, self._broker.port, properties=SECOND)
         self._broker = self._stack.enter_context(again)
 
-    def fail(self, topic: str) -> None:
+    def fail(self, topic: str, gone: Collection[int] = GONE) -> None:
         """The second does."""
         disk = self._folder / "data2"
-        assert {each.name for each in disk.glob(f"{topic}-*")} == {f"{topic}-{each}" for each in GONE}
+        assert {each.name for each in disk.glob(f"{topic}-*")} == {f"{topic}-{each}" for each in gone}
         shutil.rmtree(disk)
         disk.write_text("")
-        wait_for(lambda: self._leaderless(topic) == set(GONE), lambda: str(self._leaderless(topic)))
+        wait_for(lambda: self._leaderless(topic) == set(gone), lambda: str(self._leaderless(topic)))
 
     def _leaderless(self, topic: str) -> set[int]:
         partitions = (
@@ -156,4 +156,45 @@ def test_bridge_goes_on_with_the_others(
     assert [each["lag"] for each in rows] == [0, 0, None, None]
     assert ["is its leader away?" in (each["error"] or "") for each in rows] == [False, False, True, True], (
         json.dumps(rows)
+    )
+
+
+@pytest.mark.long
+def test_worker_goes_on_with_the_others(disks: Disks, tmp_path: Path) -> None:
+    """The lane of another input flows, also after the worker was started again."""
+    name = kafka.unique("leaderless")
+    there, gone = f"{name}-there", f"{name}-gone"
+    config = configure(
+        tmp_path, disks.bootstrap, name, [{"name": each, "partitions": 1} for each in (there, gone)]
+    )
+    kafka.settle(disks.bootstrap)
+    disks.second()
+    kafka.delete_topics(disks.bootstrap, [gone])
+    kafka.create_topics(disks.bootstrap, {gone: (1, {})})
+    running = WorkerProcess(config, "w")
+    try:
+        running.start()
+        running.wait_ready()
+        _accepted(disks, there, 0)
+        _accepted(disks, gone, 0)
+        disks.fail(gone, {0})
+        _accepted(disks, there, 1)
+        assert running.stop() == 0
+        running.start()
+        _accepted(disks, there, 2)
+        _, health = running.health()
+
+        assert (health["ready"], health["lanes"][f"{there}-0"]["state"]) == (False, "open")
+        assert health["lanes"][f"{gone}-0"]["state"] != "open"
+    finally:
+        running.destroy()
+
+
+def _accepted(disks: Disks, address: str, number: int) -> None:
+    """The message of this number goes through the address."""
+    kafka.send(disks.bootstrap, address, [Sent(b"id-%d" % number, b"g", b"%d" % number)])
+    wait_for(
+        lambda: len(kafka.read_all(disks.bootstrap, f"{address}.accepted", 1)) == number + 1,
+        lambda: f"{number} of {address} is not accepted",
+        60,
     )

@@ -222,6 +222,32 @@ async def test_skipped_while_its_letter_waits(bootstrap: str, monkeypatch: pytes
         assert await bench.letters() == []
 
 
+async def test_skipped_once_however_often_it_is_asked(bootstrap: str) -> None:
+    """While nothing can be written the answer waits, and who asks again for the same message drops no other one."""
+
+    async def fails_first(message: Message) -> None:
+        if message.value == b"0":
+            raise OSError("no")
+
+    async with consuming(bootstrap) as bench:
+        running = await bench.start(fails_first, max_attempts=1_000)
+        window = running.consumer.partitions[0].window
+        async with pages_of(running) as pages:
+            async with failing(bench, 0):
+                bench.send(*numbered(b"g", 3))
+                await until(lambda: window.undone == 3, lambda: "nothing is fetched")
+                request = {"partition": 0, "group": b"g".hex(), "head": 0}
+                asked = asyncio.create_task(pages.post("/groups/skip", request))
+                await until(lambda: window.watermark.is_finished(0), lambda: "it is not dropped")
+                again = asyncio.create_task(pages.post("/groups/skip", request))
+                await asyncio.sleep(0.1)
+            answers = [(await each)[1] for each in (asked, again)]
+        await bench.until_next(running, 3)
+
+    assert [each["dropped"] for each in answers] == [1, 0]
+    assert answers[1]["gone"] is True
+
+
 async def _send_unreadable(bench: Bench, partition: int) -> None:
     """A message with a header name that is not UTF-8, as other clients write it."""
     async with AIOKafkaProducer(bootstrap_servers=bench.bootstrap) as producer:

@@ -358,7 +358,8 @@ async def test_membership_that_ended_begins_anew(
         kafka.send(bootstrap, received.name, records(0, 10))
         await received.reaches(10)
 
-    assert received.offsets == list(range(10))
+    # Where it has to join once more, all comes again: lanes know what they have.
+    assert list(dict.fromkeys(received.offsets)) == list(range(10))
     assert "heartbeats of group" in caplog.text
 
 

@@ -240,6 +240,27 @@ _MANY_LETTERS: Final = (
     ),
 )
 
+_SKIPPED: Final = (
+    Mutant(
+        "skipped-and-nobody-woken",
+        "The group of a message that is skipped while nothing can be written waits until some other message comes.",
+        (
+            Patch(
+                "ringfence_client/attempts.py",
+                "            if turn not in self._resting:\n                self._resting.passed()",
+                "            if turn is None:\n                self._resting.passed()",
+            ),
+        ),
+        f"{_SICK}::test_skipped_once_however_often_it_is_asked",
+    ),
+    Mutant(
+        "skips-whatever-is-first",
+        "Who is told to run a skip again, because its answer came late, drops a message that nobody ever tried.",
+        (Patch("ringfence_client/web.py", "head not in before and held", "head is None and held"),),
+        f"{_SICK}::test_skipped_once_however_often_it_is_asked",
+    ),
+)
+
 _LEADERS: Final = (
     Mutant(
         "no-leader-is-a-doubt",
@@ -253,4 +274,4 @@ _LEADERS: Final = (
     ),
 )
 
-MUTANTS: Final = (*_WAITING, *_DEAD_LETTERS, *_GIVING_UP, *_ENDING, *_MANY_LETTERS, *_LEADERS)
+MUTANTS: Final = (*_WAITING, *_DEAD_LETTERS, *_GIVING_UP, *_ENDING, *_MANY_LETTERS, *_SKIPPED, *_LEADERS)
