@@ -16,7 +16,7 @@ from tests.faults.origin import crossed
 from tests.faults.system import System
 from tests.faults.workloads.catalogue import Workload, bridged, misplaced, transfers
 from tests.support import kafka, releases
-from tests.support.consumers import ConsumerProcess
+from tests.support.consumers import ConsumerProcess, noted
 from tests.support.worker import ROOT, RingfenceProcess, wait_for
 
 PARTITIONS: Final = 4
@@ -46,8 +46,9 @@ class Handled:
 
     def lines(self) -> list[tuple[int, int, str]]:
         """Partition, offset, group."""
-        lines = self.file.read_text().splitlines() if self.file.exists() else []
-        return [(int(partition), int(offset), group) for partition, offset, group in map(_split, lines)]
+        return [
+            (int(partition), int(offset), group) for partition, offset, group in map(_split, noted(self.file))
+        ]
 
     def faults(self, due: set[tuple[int, int]]) -> list[str]:
         """What of the accepted records was handled never or again, or before an earlier one of its group."""

@@ -14,7 +14,7 @@ from confluent_kafka import Consumer
 
 from app.embedded import ports
 from tests.support import kafka
-from tests.support.consumers import ConsumerProcess, consumers, progress_written, wait_shared
+from tests.support.consumers import ConsumerProcess, consumers, noted, progress_written, wait_shared
 from tests.support.group_checker import Run, judge, parse
 from tests.support.group_traffic import (
     Flow,
@@ -34,8 +34,7 @@ PARTITIONS = 4
 
 def runs_in(file: Path, label: str = "") -> list[Run]:
     """Of groups whose name begins so."""
-    lines = file.read_text().splitlines() if file.exists() else []
-    return [each for each in parse(lines) if each.label.startswith(label)]
+    return [each for each in parse(noted(file)) if each.label.startswith(label)]
 
 
 def wait_handled(file: Path, label: str, count: int, *processes: ConsumerProcess) -> None:
@@ -213,8 +212,7 @@ def test_handler_gets_what_a_producer_sent(bootstrap: str, tmp_path: Path) -> No
 
 def _described(process: ConsumerProcess) -> list[dict[str, Any]]:
     """The messages that its handler was given, in the order of their offsets."""
-    lines = process.handled.read_text().splitlines() if process.handled.exists() else []
-    return sorted((json.loads(each) for each in lines), key=lambda each: int(each["offset"]))
+    return sorted(map(json.loads, noted(process.handled)), key=lambda each: int(each["offset"]))
 
 
 # -- consumers come and go ------------------------------------------------------------------------------------------

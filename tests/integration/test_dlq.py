@@ -12,7 +12,7 @@ from app.repair.settled import RepairError, SettledPartition
 from ringfence_kafka import wire
 from ringfence_kafka.config.load import load
 from tests.support import kafka
-from tests.support.consumers import ConsumerProcess, consumers, latest_written
+from tests.support.consumers import ConsumerProcess, consumers, latest_written, noted
 from tests.support.kafka import Got, Sent
 from tests.support.worker import configure, run_verb, wait_for
 
@@ -78,8 +78,7 @@ class Scene:
 
 
 def _handled(process: ConsumerProcess) -> list[str]:
-    lines = process.handled.read_text().splitlines() if process.handled.exists() else []
-    return [line.split()[3] for line in lines if line.split()[1] == "end"]
+    return [line.split()[3] for line in noted(process.handled) if line.split()[1] == "end"]
 
 
 def _groups(scene: Scene, verb: str, *arguments: str) -> str:

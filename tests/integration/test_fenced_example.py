@@ -4,7 +4,7 @@ import sqlite3
 from pathlib import Path
 
 from tests.support import kafka
-from tests.support.consumers import ConsumerProcess
+from tests.support.consumers import ConsumerProcess, noted
 from tests.support.kafka import Sent
 from tests.support.worker import configure, wait_for
 
@@ -41,7 +41,7 @@ def test_late_effect_is_refused(bootstrap: str, tmp_path: Path) -> None:
     finally:
         late.destroy()
         following.destroy()
-    refused = next(each for each in late.handled.read_text().splitlines() if each.startswith("refused"))
+    refused = next(each for each in noted(late.handled) if each.startswith("refused"))
 
     assert before == [(f"{name}.accepted/0/{each}", 2) for each in range(MESSAGES)]
     assert after == before
@@ -50,9 +50,7 @@ def test_late_effect_is_refused(bootstrap: str, tmp_path: Path) -> None:
 
 
 def _noted(process: ConsumerProcess, beginning: str) -> bool:
-    return process.handled.exists() and any(
-        each.startswith(beginning) for each in process.handled.read_text().splitlines()
-    )
+    return any(each.startswith(beginning) for each in noted(process.handled))
 
 
 def _entries(database: Path) -> list[tuple[str, int]]:

@@ -56,6 +56,11 @@ class ConsumerProcess(RingfenceProcess):
         return {int(each) for each in self.health()[1].get("partitions", {})}
 
 
+def noted(file: Path) -> list[str]:
+    """The lines that handlers appended, without one that is being written: a reader may see a part of it."""
+    return file.read_text().split("\n")[:-1] if file.exists() else []
+
+
 @contextlib.contextmanager
 def consumers(*processes: ConsumerProcess, later: Sequence[ConsumerProcess] = ()) -> Iterator[None]:
     """Started here, ready together, and gone at the end; so is what is started ``later``."""

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from ringfence_client.record import Progress
 from tests.support import kafka
-from tests.support.consumers import ConsumerProcess, latest_written, progress_written
+from tests.support.consumers import ConsumerProcess, latest_written, noted, progress_written
 from tests.support.group_checker import Disturbance, Run, Snapshot, parse
 from tests.support.worker import configure, wait_for
 
@@ -56,7 +56,7 @@ class System:
 
     def runs(self) -> list[Run]:
         """What handlers did until now."""
-        return parse(self.handled.read_text().splitlines()) if self.handled.exists() else []
+        return parse(noted(self.handled))
 
     def snapshot(self) -> Snapshot:
         """What is written now."""
