@@ -252,6 +252,7 @@ async def end_sender(producer: AIOKafkaProducer) -> None:
     accumulator = producer._message_accumulator  # noqa: SLF001
     for batch in (*accumulator._pending_batches, *itertools.chain(*accumulator._batches.values())):  # noqa: SLF001
         batch.future.cancel()  # the task waits for what it cannot send
+    task.remove_done_callback(producer._sender._fail_all)  # noqa: SLF001 - nobody waits for anything any more
     task.cancel()
     await asyncio.wait([task], timeout=DISCARD_TIMEOUT_S)
     if task.done() and not task.cancelled():

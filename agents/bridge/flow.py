@@ -8,10 +8,12 @@ from typing import Final
 from agents.bridge.life import Life, LifeEndedError
 from agents.bridge.load import Load, Loader, Refused, RefusedError, Target
 from agents.bridge.plan import Plan
-from agents.bridge.source import DRAIN_LIMIT_S, Read
+from agents.bridge.source import DRAIN_LIMIT_S, RESPONSE_BYTES_MAX, Read
 from agents.bridge.state import REFUSED, BridgeState
-from agents.bridge.window import CYCLES_MAX, Cycle, Place, Window
+from agents.bridge.window import CYCLE_RECORDS_MAX, CYCLES_MAX, Cycle, Place, Window
+from ringfence_kafka.access import REQUEST_TIMEOUT_MS
 from ringfence_kafka.failpoints import reach
+from ringfence_kafka.portion import Portion
 from ringfence_kafka.waiting import set_within
 
 log: Final = logging.getLogger("ringfence.bridge")
@@ -30,6 +32,10 @@ class Flow:
         self.refused = Refused()
         self.stopped: dict[Place, RefusedError] = {}
         """Partitions that wait before a record that nothing takes."""
+        self.portion = Portion(RESPONSE_BYTES_MAX, REQUEST_TIMEOUT_MS / 1000)
+        """What goes to the target at once."""
+        self._record_bytes = 1.0
+        """What one took there, of what was sent last."""
         self._until: dict[int, dict[Place, int]] = {}
         """How long that is so: until these are confirmed."""
         self._plan = plan
@@ -44,6 +50,12 @@ class Flow:
         ends, places = self._ends, self.window.places
         wanted = {each: at for each, at in self.window.wanted().items() if places[each] not in self.stopped}
         return wanted if ends is None else {each: at for each, at in wanted.items() if at < ends.get(each, 0)}
+
+    def records_at_once(self) -> int:
+        """Of all partitions in one cycle: fewer where the link to the target is narrow."""
+        if self.portion.bytes == self.portion.most:
+            return CYCLE_RECORDS_MAX
+        return max(1, min(CYCLE_RECORDS_MAX, int(self.portion.bytes / self._record_bytes)))
 
     def is_at_end(self, place: Place) -> bool:
         """Whether it is confirmed up to where it is to stop."""
@@ -69,6 +81,8 @@ class Flow:
                 self.window.cut(cycle, place, error.offset)
                 self._state.stop(REFUSED, place.partition, f"stopped: {error}")
         if load.batches:
+            cycle.begun(sum(each.builder.size() for each in load.batches))
+            self._record_bytes = cycle.bytes / sum(each.count for each in load.batches)
             await reach("before-send", self._plan.name)
             life.hand_over(load.batches)
 
@@ -86,6 +100,7 @@ class Flow:
         """Confirm what is acknowledged; returns whether that was something."""
         done = self.window.settle()
         for cycle in done:
+            self.portion.took(cycle.bytes, time.monotonic() - cycle.began)
             self._count(cycle, self._loads.pop(cycle))
         if done and (self.refused.by_target or self._until):
             self._forget_refused()
@@ -138,6 +153,8 @@ class Flow:
 
     def learn(self, error: LifeEndedError) -> bool:
         """Which record it is that the target does not take: by smaller batches, until it is alone. False: it is something else."""
+        if error.late:
+            self.portion.failed()
         batch = error.refused
         if batch is None:
             return False

@@ -12,9 +12,11 @@ from typing import Final
 from aiokafka.errors import (
     BrokerResponseError,
     InvalidTimestampError,
+    KafkaTimeoutError,
     MessageSizeTooLargeError,
     PolicyViolationError,
     RecordListTooLargeError,
+    RequestTimedOutError,
     TopicAuthorizationFailedError,
     UnknownTopicOrPartitionError,
     UnsupportedForMessageFormatError,
@@ -54,9 +56,19 @@ DENIED: Final = (TopicAuthorizationFailedError, UnknownTopicOrPartitionError)
 class LifeEndedError(Exception):
     """A batch was not acknowledged."""
 
-    def __init__(self, reason: str, refused: Batch | None = None, *, of_time: bool = False) -> None:
-        """``refused``: the batch that the target does not take, if that was it; ``of_time``: for a timestamp."""
+    def __init__(
+        self, reason: str, refused: Batch | None = None, *, of_time: bool = False, late: bool = False
+    ) -> None:
+        """Why.
+
+        Args:
+            reason: For people.
+            refused: The batch that the target does not take, if that was it.
+            of_time: For a timestamp.
+            late: It was not acknowledged in time.
+        """
         super().__init__(reason)
+        self.late = late
         self.refused = refused
         self.of_time = of_time
 
@@ -109,7 +121,8 @@ class Life:
                 refused = batch if isinstance(error, kinds) else None
                 of_time = isinstance(error, InvalidTimestampError)
                 reason = f"{batch.topic}/{batch.partition}: {said(error)}"
-                self.end(LifeEndedError(reason, refused, of_time=of_time))
+                late = isinstance(error, (KafkaTimeoutError, RequestTimedOutError))
+                self.end(LifeEndedError(reason, refused, of_time=of_time, late=late))
                 return
             queue.popleft()
             batch.cycle.pending -= 1

@@ -18,7 +18,6 @@ from agents.bridge.source import Read
 from agents.bridge.state import SOURCE, TARGET, UNREADABLE, BridgeState
 from agents.bridge.stopping import StoppingError, unless
 from agents.bridge.targeting import look
-from agents.bridge.window import CYCLE_RECORDS_MAX
 from ringfence_kafka.errors import RingfenceError, said
 from ringfence_kafka.idempotent import IdempotentProducer
 from ringfence_kafka.waiting import back_off, cancelled, set_within
@@ -173,7 +172,8 @@ class Lives:
         """What has come; None = nothing that may be taken."""
         epoch = self._partitions.epoch
         try:
-            found = await self._partitions.consumer.read(wanted, self._window.take, CYCLE_RECORDS_MAX, POLL_S)
+            records_max = self._flow.records_at_once()
+            found = await self._partitions.consumer.read(wanted, self._window.take, records_max, POLL_S)
         except (KafkaError, OSError) as error:
             self._read_again(wanted)
             self._state.fail(SOURCE, f"source: {said(error)}")

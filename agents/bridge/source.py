@@ -24,6 +24,7 @@ from ringfence_kafka import insides
 from ringfence_kafka.access import consumer_options
 from ringfence_kafka.doubt import on_doubt
 from ringfence_kafka.errors import said
+from ringfence_kafka.portion import FetchPortion
 
 log: Final = logging.getLogger("ringfence.bridge")
 
@@ -38,6 +39,7 @@ METADATA_AGE_MS: Final = 10_000
 FETCH_WAIT_MS: Final = 100
 PARTITION_BYTES_MAX: Final = 2 * 2**20
 RESPONSE_BYTES_MAX: Final = 16 * 2**20
+"""Both over a link that is wide enough."""
 LEAVE_LIMIT_S: Final = 5.0
 REST_S: Final = 5.0
 """A partition whose records cannot be read rests for so long: others go on."""
@@ -100,6 +102,7 @@ class SourceConsumer:
             max_partition_fetch_bytes=PARTITION_BYTES_MAX,
             partition_assignment_strategy=[KeepingAssignor(self._topic, lambda: dict.fromkeys(owned(), 1))],
         )
+        self.portion: Final = FetchPortion(self._consumer, RESPONSE_BYTES_MAX // PARTITION_BYTES_MAX)
         insides.never_create(self._consumer)
         on_doubt(self._consumer, doubt)
         self._revoked, self._assigned = revoked, assigned

@@ -5,6 +5,7 @@ began. *Confirmed* of a partition is an offset: everything below it is acknowled
 It grows by acknowledgements alone: that is what hops rely on.
 """
 
+import time
 from collections import deque
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
@@ -48,6 +49,14 @@ class Cycle:
     """How many are sent."""
     pending: int = 0
     """Batches that are not acknowledged."""
+    bytes: int = 0
+    """Of those, when they were handed over."""
+    began: float = 0.0
+    """When that was, by the monotonic clock."""
+
+    def begun(self, count: int) -> None:
+        """So many bytes are handed over now."""
+        self.bytes, self.began = count, time.monotonic()
 
 
 def in_turn(partitions: Collection[int], last: int) -> list[int]:

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import dataclasses
+import math
 import socket
 import struct
 import threading
@@ -30,6 +31,7 @@ class _Way(Enum):
 class _Mode:
     refusing: bool = False
     delay_s: float = 0.0
+    bytes_per_s: float = math.inf
     dropped: frozenset[_Way] = frozenset()
     held: bool = False
 
@@ -87,6 +89,10 @@ class TcpProxy:
     def delay(self, seconds: float) -> None:
         """Let everything pass so much later, each way; what is under way stays in order."""
         self._call(self._switch(_Mode(delay_s=seconds)))
+
+    def narrow(self, bytes_per_second: float) -> None:
+        """Let so much pass, of each connection, each way; who sends more has to wait."""
+        self._call(self._switch(_Mode(bytes_per_s=bytes_per_second)))
 
     def blackhole(self) -> None:
         """Keep connections and drop what they carry, their ends included: neither side learns anything."""
@@ -193,6 +199,9 @@ class TcpProxy:
                 self.bytes_withheld += len(chunk)
             if mode.delay_s:
                 self.bytes_delayed += len(chunk)
+            if mode.bytes_per_s < math.inf:
+                self.bytes_delayed += len(chunk)
+                await asyncio.sleep(len(chunk) / mode.bytes_per_s)
             await under_way.put((self._loop.time() + mode.delay_s, chunk))
 
     async def _deliver(

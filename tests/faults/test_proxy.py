@@ -131,6 +131,20 @@ def test_delay_is_each_way(link: TcpProxy, client: socket.socket) -> None:
     assert link.struck == link.bytes_delayed == 8
 
 
+def test_narrow_lets_so_much_pass(link: TcpProxy, client: socket.socket) -> None:
+    """What passes takes its time, and all of it comes."""
+    sent = b"".join(b"%08d" % each for each in range(5_000))
+    link.narrow(200_000)
+    began = time.monotonic()
+    answer = _ask(client, sent)
+
+    assert answer == sent
+    assert (
+        time.monotonic() - began >= 2 * len(sent) / 200_000 * 0.5
+    )  # both ways at once, but for the first and last chunk
+    assert link.struck == link.bytes_delayed == 2 * len(sent)
+
+
 def test_blackhole_keeps_connections_and_drops_all(
     server: _Server, link: TcpProxy, client: socket.socket
 ) -> None:

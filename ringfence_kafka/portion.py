@@ -1,0 +1,81 @@
+"""How much goes over a link at once: so much that a request is answered in time, however narrow the link is."""
+
+import time
+from typing import Any, Final
+
+from aiokafka.errors import RequestTimedOutError
+from aiokafka.protocol.fetch import FetchRequest
+
+LEAST_BYTES: Final = 64 * 2**10
+SLOW: Final = 0.5
+"""Of the time within which an answer must come: what takes longer is halved."""
+QUICK: Final = SLOW / 2
+"""What takes less may be doubled."""
+FAILED: Final = 4
+"""By this it is divided after a request that nobody answered in time: the next one wants to be."""
+
+
+class Portion:
+    """A number of bytes that follows how long they take. Pure.
+
+    What takes longer than a request may is lost, and would be lost again with each attempt, for ever.
+    """
+
+    def __init__(self, most: int, limit_s: float) -> None:
+        """As for a wide link.
+
+        Args:
+            most: Bytes.
+            limit_s: Within which a request must be answered.
+        """
+        self.bytes = most
+        self.most: Final = most
+        self._limit_s = limit_s
+
+    def took(self, count: int, seconds: float) -> None:
+        """So many bytes went, and took so long. A few that were quick say nothing of many."""
+        if seconds > SLOW * self._limit_s:
+            self.bytes = max(LEAST_BYTES, self.bytes // 2)
+        elif seconds < QUICK * self._limit_s and 2 * count >= self.bytes:
+            self.bytes = min(self.most, self.bytes * 2)
+
+    def failed(self) -> None:
+        """They were not acknowledged, or did not come, in time."""
+        self.bytes = max(LEAST_BYTES, self.bytes // FAILED)
+
+
+class FetchPortion:
+    """Of what a consumer of aiokafka's asks for: by how long its fetches take. One batch of records comes in any case."""
+
+    def __init__(self, consumer: Any, partition_share: int) -> None:
+        """The consumer is not connected yet.
+
+        Args:
+            consumer: It asks for this much of all that one broker has.
+            partition_share: By this it is divided for one partition.
+        """
+        self._consumer = consumer
+        client = consumer._client  # noqa: SLF001
+        self._partition_share = partition_share
+        self.portion = Portion(consumer._fetch_max_bytes, client._request_timeout_ms / 1000)  # noqa: SLF001
+        self._send = client.send
+        client.send = self._measured
+
+    async def _measured(self, node_id: Any, request: Any, **options: Any) -> Any:
+        """What aiokafka's client does, and for fetches how long that took."""
+        if not isinstance(request, FetchRequest):
+            return await self._send(node_id, request, **options)
+        began = time.monotonic()
+        try:
+            response = await self._send(node_id, request, **options)
+        except RequestTimedOutError:
+            self.portion.failed()
+            raise
+        else:
+            count = sum(len(each[-1] or b"") for _, partitions in response.topics for each in partitions)
+            self.portion.took(count, time.monotonic() - began)
+            return response
+        finally:
+            fetcher = self._consumer._fetcher  # noqa: SLF001
+            fetcher._fetch_max_bytes = self.portion.bytes  # noqa: SLF001
+            fetcher._max_partition_fetch_bytes = self.portion.bytes // self._partition_share  # noqa: SLF001

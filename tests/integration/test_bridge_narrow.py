@@ -1,0 +1,64 @@
+"""A bridge over a link that carries less in the time of a request than it would send, or ask for, at once."""
+
+import asyncio
+import random
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from agents.bridge.source import RESPONSE_BYTES_MAX
+from tests.support import bridges
+from tests.support.bridges import Two, prepare
+from tests.support.kafka import Sent
+from tests.support.linked import LinkedBroker, linked_broker
+
+SEED = 71
+COUNT = 150
+BYTES = 10_000
+BATCH = 10
+REQUEST_MS = 1_000
+NARROW = 300_000
+"""Bytes a second: 1/5 of all in the time of a request."""
+
+
+@pytest.fixture(scope="module")
+def linked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LinkedBroker]:
+    """The other broker, at the far end of the link."""
+    with linked_broker(tmp_path_factory.mktemp("far"), links=1, properties=bridges.FOREVER) as far:
+        yield far
+
+
+@pytest.mark.parametrize("side", ["target", pytest.param("source", marks=pytest.mark.long)])
+async def test_flows_over_a_narrow_link(
+    broker: object,
+    bootstrap: str,
+    linked: LinkedBroker,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    side: str,
+) -> None:
+    """What takes longer than a request may would be lost with each attempt: it is divided until it passes, and grows when that is well again."""
+    monkeypatch.setattr("ringfence_kafka.access.REQUEST_TIMEOUT_MS", REQUEST_MS)
+    monkeypatch.setattr("agents.bridge.flow.REQUEST_TIMEOUT_MS", REQUEST_MS)
+    monkeypatch.setattr("ringfence_kafka.idempotent.ACKNOWLEDGED_WITHIN_S", 2 * REQUEST_MS / 1000)
+    link, to_target = linked.links[0], side == "target"
+    link.open()
+    two = Two(bootstrap, linked.bootstrap) if to_target else Two(link.bootstrap, bootstrap)
+    given = prepare(two, tmp_path, target=link.bootstrap if to_target else "")
+    padding = random.Random(SEED).randbytes(BYTES * COUNT)
+    for first in range(0, COUNT, BATCH):  # of a fetch one batch comes in any case
+        given.send([
+            Sent(key=b"%d" % (each % 7), value=b"%06d" % each + padding[each * BYTES : (each + 1) * BYTES])
+            for each in range(first, first + BATCH)
+        ])  # fmt: skip
+    link.narrow(NARROW)
+    async with bridges.in_this_process(given.config) as (bridge,):
+        await asyncio.to_thread(given.settled, [COUNT])
+        portion = bridge._flow.portion if to_target else bridge._partitions.consumer.portion.portion
+        narrowed = portion.bytes
+    got = bridges.passed(given.got())
+
+    assert sorted(int((each.value or b"")[:6]) for each in got) == list(range(COUNT))
+    assert narrowed < RESPONSE_BYTES_MAX / 8
+    assert link.bytes_delayed > BYTES * COUNT
