@@ -100,7 +100,8 @@ class Flow:
         """Confirm what is acknowledged; returns whether that was something."""
         done = self.window.settle()
         for cycle in done:
-            self.portion.took(cycle.bytes, time.monotonic() - cycle.began)
+            if cycle.bytes:  # nothing was sent of what is filtered
+                self.portion.took(cycle.bytes, time.monotonic() - cycle.began)
             self._count(cycle, self._loads.pop(cycle))
         if done and (self.refused.by_target or self._until):
             self._forget_refused()

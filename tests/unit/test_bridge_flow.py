@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -12,7 +13,7 @@ from agents.bridge.load import Batch, Load, Loader, RefusedError, Target
 from agents.bridge.plan import plans
 from agents.bridge.source import Read
 from agents.bridge.state import BridgeState
-from agents.bridge.window import Cycle
+from agents.bridge.window import CYCLE_RECORDS_MAX, Cycle
 from ringfence_kafka.config.load import validate
 
 TOPIC_ID = "A" * 22
@@ -162,3 +163,33 @@ async def test_what_was_refused_is_tried_where_the_target_has_changed() -> None:
     flow.window.open(0, "B" * 22, 0)
 
     assert (flow.window.places[0], 4) not in flow.refused.by_target
+
+
+async def test_fewer_at_once_over_a_narrow_link() -> None:
+    """As many as are acknowledged in time, by what the last ones took; what is filtered says nothing of the link."""
+    flow = _flow()
+    for end in (5, 10):
+        await _send(flow, _Loader(), end)
+        await flow.settle()
+    assert (flow.portion.bytes, flow.records_at_once()) == (flow.portion.most, CYCLE_RECORDS_MAX)
+    assert not flow.learn(LifeEndedError("no answer", late=True))
+    assert flow.portion.bytes < flow.portion.most
+    await flow.send(cast("Life", _Life()), cast("Loader", _Large()), flow.wanted(), Read({0: []}, {0: 20}))
+    assert flow.records_at_once() == flow.portion.bytes // LARGE
+
+
+LARGE = 100_000
+
+
+class _Life:
+    def hand_over(self, batches: list[Batch]) -> None:
+        """Nobody acknowledges them."""
+
+
+class _Large(_Loader):
+    """Makes one batch of ten large records."""
+
+    def load(self, cycle: Cycle, read: dict[Any, list[Any]], malformed: object) -> Load:
+        builder = SimpleNamespace(size=lambda: 10 * LARGE)
+        place = next(iter(cycle.ends))
+        return Load(cycle, [Batch("t", 0, cast("Any", builder), cycle, (place, 0), 10)])
