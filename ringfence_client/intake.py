@@ -22,6 +22,7 @@ from ringfence_client.options import ConsumerOptions
 from ringfence_client.parked import ParkedReader
 from ringfence_kafka import insides
 from ringfence_kafka.errors import named
+from ringfence_kafka.portion import FetchPortion
 
 log: Final = logging.getLogger("ringfence.consumer")
 
@@ -62,6 +63,7 @@ class Intake:
         self._finished, self._moved = 0, 0.0
         """Messages that were finished, and when that changed last."""
         self._consumer: Any
+        self._fetches: FetchPortion
         self._unreadable: dict[int, tuple[HeldPartition, str]] = {}
         """By partition, who met records that cannot be read, and why."""
         self._rest_until: dict[int, float] = {}
@@ -77,8 +79,9 @@ class Intake:
         ]
 
     def begin(self, consumer: Any) -> None:
-        """With aiokafka's consumer."""
+        """With aiokafka's consumer, which is not connected yet."""
         self._consumer = consumer
+        self._fetches = FetchPortion(consumer)
 
     def doubt(self) -> None:
         """Take nothing until :attr:`doubted` is set back.
@@ -161,7 +164,7 @@ class Intake:
         paused = self._consumer.paused()  # it looks at all partitions: once for all of them
         fetched = insides.fetched(self._consumer)
         self._memory.fetched = sum(fetched.values())
-        insides.limit_fetches(self._consumer, self._memory.partition_bytes_max)
+        self._fetches.limit(self._memory.partition_bytes_max)
         crowded = self._memory.crowded
         for number, held in partitions.items():
             tp = TopicPartition(self._topic, number)

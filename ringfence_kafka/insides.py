@@ -161,11 +161,6 @@ def lying(fetcher: Any) -> dict[TopicPartition, int]:
     }
 
 
-def limit_fetches(consumer: Any, partition_bytes_max: int) -> None:
-    """So much of one partition in an answer, from the next request on; but one batch of records comes in any case."""
-    consumer._fetcher._max_partition_fetch_bytes = partition_bytes_max  # noqa: SLF001
-
-
 def drop_fetched(consumer: Any, tps: Collection[TopicPartition]) -> None:
     """What was fetched of these and is not taken; it comes again when it is asked for.
 

@@ -11,6 +11,8 @@ SLOW: Final = 0.5
 """Of the time within which an answer must come: what takes longer is halved."""
 QUICK: Final = SLOW / 2
 """What takes less may be doubled."""
+PARTITIONS: Final = 8
+"""So many have a part in an answer, where little goes at once."""
 FAILED: Final = 4
 """By this it is divided after a request that nobody answered in time: the next one wants to be."""
 
@@ -47,19 +49,27 @@ class Portion:
 class FetchPortion:
     """Of what a consumer of aiokafka's asks for: by how long its fetches take. One batch of records comes in any case."""
 
-    def __init__(self, consumer: Any, partition_share: int) -> None:
-        """The consumer is not connected yet.
-
-        Args:
-            consumer: It asks for this much of all that one broker has.
-            partition_share: By this it is divided for one partition.
-        """
+    def __init__(self, consumer: Any) -> None:
+        """The consumer is not connected yet; it asks for as much as it was told when it was made."""
         self._consumer = consumer
         client = consumer._client  # noqa: SLF001
-        self._partition_share = partition_share
+        self._partition_most: int = consumer._max_partition_fetch_bytes  # noqa: SLF001
         self.portion = Portion(consumer._fetch_max_bytes, client._request_timeout_ms / 1000)  # noqa: SLF001
+        """Of all that one broker has."""
         self._send = client.send
         client.send = self._measured
+
+    def limit(self, partition_bytes: int) -> None:
+        """So much of one partition in an answer, at most, from the next request on."""
+        self._partition_most = partition_bytes
+        self._apply()
+
+    def _apply(self) -> None:
+        of_all = self.portion.bytes
+        narrow = of_all if of_all == self.portion.most else max(LEAST_BYTES, of_all // PARTITIONS)
+        fetcher = self._consumer._fetcher  # noqa: SLF001
+        fetcher._fetch_max_bytes = of_all  # noqa: SLF001
+        fetcher._max_partition_fetch_bytes = min(self._partition_most, narrow)  # noqa: SLF001
 
     async def _measured(self, node_id: Any, request: Any, **options: Any) -> Any:
         """What aiokafka's client does, and for fetches how long that took."""
@@ -70,12 +80,9 @@ class FetchPortion:
             response = await self._send(node_id, request, **options)
         except RequestTimedOutError:
             self.portion.failed()
+            self._apply()
             raise
-        else:
-            count = sum(len(each[-1] or b"") for _, partitions in response.topics for each in partitions)
-            self.portion.took(count, time.monotonic() - began)
-            return response
-        finally:
-            fetcher = self._consumer._fetcher  # noqa: SLF001
-            fetcher._fetch_max_bytes = self.portion.bytes  # noqa: SLF001
-            fetcher._max_partition_fetch_bytes = self.portion.bytes // self._partition_share  # noqa: SLF001
+        count = sum(len(each[-1] or b"") for _, partitions in response.topics for each in partitions)
+        self.portion.took(count, time.monotonic() - began)
+        self._apply()
+        return response

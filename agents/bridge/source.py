@@ -102,7 +102,7 @@ class SourceConsumer:
             max_partition_fetch_bytes=PARTITION_BYTES_MAX,
             partition_assignment_strategy=[KeepingAssignor(self._topic, lambda: dict.fromkeys(owned(), 1))],
         )
-        self.portion: Final = FetchPortion(self._consumer, RESPONSE_BYTES_MAX // PARTITION_BYTES_MAX)
+        self.portion: Final = FetchPortion(self._consumer)
         insides.never_create(self._consumer)
         on_doubt(self._consumer, doubt)
         self._revoked, self._assigned = revoked, assigned

@@ -94,6 +94,16 @@ def _virtual_gettime(clock: int) -> float:
     return _gettime(clock) if process is None else process.loops.now + BOOT_S
 
 
+class _Fetches:
+    """Nothing is too large for a simulated link."""
+
+    def __init__(self, consumer: Any) -> None:
+        """It asks for what there is."""
+
+    def limit(self, partition_bytes: int) -> None:
+        """In vain."""
+
+
 class _Insides:
     """What :mod:`ringfence_kafka.insides` looks at inside of aiokafka's consumer, and the doubles say themselves."""
 
@@ -172,7 +182,7 @@ def simulated() -> Iterator[None]:
         (ringfence_kafka.clients, "client_options", lambda _kafka: {}),
         (insides, "keep_fetching", _Insides.nothing),
         (insides, "keep_member", _Insides.nothing),
-        (insides, "limit_fetches", _Insides.nothing),
+        (ringfence_client.intake, "FetchPortion", _Fetches),
         (insides, "position", _Insides.position),
         (insides, "fetched", _Insides.fetched),
         (insides, "drop_fetched", _Insides.drop_fetched),

@@ -11,6 +11,7 @@ from aiokafka.protocol.fetch import FetchRequest
 from ringfence_kafka.portion import LEAST_BYTES, FetchPortion, Portion
 
 MOST = 2**24
+PARTITION_MOST = MOST // 8
 LIMIT_S = 10.0
 SEED = 5
 
@@ -52,19 +53,26 @@ def _consumer(answer: Any) -> Any:
         return answer
 
     client = SimpleNamespace(send=send, _request_timeout_ms=10_000)
-    fetcher = SimpleNamespace(_fetch_max_bytes=MOST, _max_partition_fetch_bytes=MOST // 8)
-    return SimpleNamespace(_client=client, _fetcher=fetcher, _fetch_max_bytes=MOST)
+    fetcher = SimpleNamespace(_fetch_max_bytes=MOST, _max_partition_fetch_bytes=PARTITION_MOST)
+    return SimpleNamespace(
+        _client=client,
+        _fetcher=fetcher,
+        _fetch_max_bytes=MOST,
+        _max_partition_fetch_bytes=PARTITION_MOST,
+    )
 
 
 async def test_fetches_that_come_too_late() -> None:
     """The next asks for less, of all and of one partition; other requests say nothing of it."""
     consumer = _consumer(RequestTimedOutError())
-    FetchPortion(consumer, 8)
+    fetches = FetchPortion(consumer)
     for request, asked in ((object(), MOST), (FetchRequest(100, 1, MOST, 0, [], ""), MOST // 4)):
         with pytest.raises(RequestTimedOutError):
             await consumer._client.send(1, request)
         assert consumer._fetcher._fetch_max_bytes == asked
-        assert consumer._fetcher._max_partition_fetch_bytes == asked // 8
+        assert consumer._fetcher._max_partition_fetch_bytes == min(PARTITION_MOST, asked // 8)
+    fetches.limit(LEAST_BYTES - 1)
+    assert consumer._fetcher._max_partition_fetch_bytes == LEAST_BYTES - 1
 
 
 async def test_fetches_that_are_quick() -> None:
@@ -72,7 +80,7 @@ async def test_fetches_that_are_quick() -> None:
     records: list[Any] = [(0, 0, 9, 9, [], b"x" * (MOST // 8)), (1, 0, 9, 9, [], None)]
     answer = SimpleNamespace(topics=[("t", records)])
     consumer = _consumer(answer)
-    portion = FetchPortion(consumer, 8).portion
+    portion = FetchPortion(consumer).portion
     portion.failed()
     request = FetchRequest(100, 1, MOST, 0, [], "")
     assert await consumer._client.send(1, request) is answer

@@ -1,4 +1,4 @@
-"""A bridge over a link that carries less in the time of a request than it would send, or ask for, at once."""
+"""Bridges and consumers over a link that carries less in the time of a request than they would send, or ask for, at once."""
 
 import asyncio
 import random
@@ -8,15 +8,21 @@ from pathlib import Path
 import pytest
 
 from agents.bridge.source import RESPONSE_BYTES_MAX
-from tests.support import bridges
+from tests.support import bridges, kafka
 from tests.support.bridges import Two, prepare
+from tests.support.consumers import ConsumerProcess, consumers, noted
+from tests.support.group_checker import judge, parse
+from tests.support.group_traffic import Shape, accept, generate, sizes
 from tests.support.kafka import Sent
 from tests.support.linked import LinkedBroker, linked_broker
+from tests.support.worker import configure, wait_for
 
 SEED = 71
 COUNT = 150
 BYTES = 10_000
 BATCH = 10
+PARTITIONS = 6
+SHAPE = Shape(messages=150, group_size=5, interleave=30)
 REQUEST_MS = 1_000
 NARROW = 300_000
 """Bytes a second: 1/5 of all in the time of a request."""
@@ -62,3 +68,25 @@ async def test_flows_over_a_narrow_link(
     assert sorted(int((each.value or b"")[:6]) for each in got) == list(range(COUNT))
     assert narrowed < RESPONSE_BYTES_MAX / 8
     assert link.bytes_delayed > BYTES * COUNT
+
+
+@pytest.mark.long
+def test_consumer_over_a_narrow_link(linked: LinkedBroker, tmp_path: Path) -> None:
+    """It asks for less until that comes in time: all is handled, in order."""
+    link, name = linked.links[0], kafka.unique("narrow")
+    link.open()
+    config = configure(tmp_path, linked.bootstrap, name, [{"name": name, "partitions": PARTITIONS}])
+    sent = generate(SHAPE, SEED, "narrow")
+    for first in range(0, len(sent), BATCH):
+        accept(linked.bootstrap, name, sent[first : first + BATCH], padding=2 * BYTES)
+    options = ("--bootstrap-server", link.bootstrap, "-X", f"request.timeout.ms={REQUEST_MS}")
+    process = ConsumerProcess(config, "far", name, f"{name}-group", *options)
+    before = link.bytes_delayed
+    link.narrow(NARROW)
+    with consumers(process):
+        wait_for(lambda: len(noted(process.handled)) == 2 * len(sent), process.log, 120)
+        link.open()
+    runs = parse(noted(process.handled))
+
+    assert judge(runs, sizes(sent)) == []
+    assert link.bytes_delayed - before > 2 * BYTES * len(sent)
