@@ -20,6 +20,7 @@ from agents import raw
 from agents.batch import FetchedBatch, Record
 from agents.changelog import changelog_batches
 from agents.cursor import Cursor
+from agents.divided import Divided
 from agents.emitter import TooLargeError
 from agents.hint import ForwardingHint
 from agents.opening import QUESTION_LIMIT_S, Opened, Opening
@@ -28,7 +29,8 @@ from agents.path import Outcome
 from agents.tracing import batch_span
 from agents.verdict import is_envelope
 from ringfence_kafka.failpoints import reach
-from ringfence_kafka.producer import Outgoing
+from ringfence_kafka.producer import FencedError, Outgoing
+from ringfence_kafka.tenure import NotOwnerError
 from tables.codec import Meta
 from tables.ring import Verdict
 from tables.table import Change
@@ -80,6 +82,7 @@ class Transactions:
         self._marked: dict[tuple[str, int], float] = {}
         """Output partitions that this opening wrote to: when last, by the monotonic clock."""
         self._marked_by: Opened | None = None
+        self._divided = Divided()
         self._unsaid = 0
         """Records that went to quarantine without a line."""
         self._say_refused_at = 0.0
@@ -103,12 +106,35 @@ class Transactions:
         self._counts["gap_records"] += cursor.gap_records - before
         if records is None:
             return None
-        with batch_span(self._name, batch.topic, batch.partition, records):
-            return await self._transact(batch, records, opened, cursor)
+        part, records = self._part(batch, records)
+        try:
+            with batch_span(self._name, batch.topic, batch.partition, records):
+                done = await self._transact(part, records, opened, cursor)
+        except (FencedError, NotOwnerError):
+            raise
+        except Exception:
+            if self._divided.failed(len(records)):
+                log.info(
+                    "lane %s: %s/%d from offset %d on: at most %d at a time, until that goes well",
+                    self._name, batch.topic, batch.partition, records[0].offset, self._divided.records_max,
+                )  # fmt: skip
+            raise
+        self._divided.succeeded()
+        if done == batch.end:
+            return None
+        return dataclasses.replace(batch, begin=done, records=raw.since(batch.records, done), fetched_at=0.0)
+
+    def _part(self, batch: FetchedBatch, records: Sequence[Record]) -> tuple[FetchedBatch, Sequence[Record]]:
+        """What goes into one transaction, of what is due."""
+        count = self._divided.records_max
+        if len(records) <= count:
+            return batch, records
+        return dataclasses.replace(batch, end=records[count].offset), records[:count]
 
     async def _transact(
         self, batch: FetchedBatch, records: Sequence[Record], opened: Opened, cursor: Cursor
-    ) -> FetchedBatch | None:
+    ) -> int:
+        """Returns up to where it is done."""
         table, producer, opening = opened.table, opened.producer, self._opening
         began = time.perf_counter()
         outcome, outputs, change, state = self._plan(batch, records, opened)
@@ -138,11 +164,7 @@ class Transactions:
             self._count(outcome, time.perf_counter() - began)
             if batch.fetched_at:
                 self._took(time.monotonic() - batch.fetched_at)
-        if outcome.end == batch.end:
-            return None
-        return dataclasses.replace(
-            batch, begin=outcome.end, records=raw.since(records, outcome.end), fetched_at=0.0
-        )
+        return outcome.end
 
     async def _prime(self, outputs: Sequence[Outgoing], opened: Opened) -> None:
         """Before what is old is written: see that retention does not take it for what it has kept long enough."""

@@ -1,0 +1,30 @@
+"""How many records of a batch go into one transaction."""
+
+from agents.batch import BATCH_RECORDS_MAX
+from agents.divided import Divided
+
+
+def test_halved_until_it_goes_well() -> None:
+    """Not at the first failure, which mostly is of something else; then less and less, down to one, and more again once that went well."""
+    divided = Divided()
+    assert not divided.failed(BATCH_RECORDS_MAX)
+    assert divided.records_max == BATCH_RECORDS_MAX
+    found = []
+    while divided.failed(divided.records_max):
+        found.append(divided.records_max)
+    assert found == [2500, 1250, 625, 312, 156, 78, 39, 19, 9, 4, 2, 1]
+    for _ in range(5):
+        divided.succeeded()
+    assert divided.records_max == 32
+    assert not divided.failed(32)
+    for _ in range(20):
+        divided.succeeded()
+    assert divided.records_max == BATCH_RECORDS_MAX
+
+
+def test_by_what_there_was() -> None:
+    """A batch is seldom full: half of it is half of what it had."""
+    divided = Divided()
+    divided.failed(10)
+    assert divided.failed(10)
+    assert divided.records_max == 5
