@@ -8,9 +8,9 @@ from aiokafka import codec
 from aiokafka.record.util import encode_varint
 
 import native
+from ringfence_kafka.compressed import HEADER_BYTES
 from ringfence_kafka.producer import BatchForm
 
-HEADER_BYTES: Final = 61
 _TRANSACTIONAL: Final = 0x10
 _NULL: Final = b"\x01"
 _ENCODERS: Final[Mapping[int, Callable[[bytes], bytes]]] = {
@@ -104,8 +104,11 @@ class RawBatch:
             self._built = True
             compression = self._form.compression
             if compression:
-                # Larger or not, as aiokafka does it.
-                self._buffer[HEADER_BYTES:] = _ENCODERS[compression](bytes(self._buffer[HEADER_BYTES:]))
+                encoded = _ENCODERS[compression](bytes(self._buffer[HEADER_BYTES:]))
+                if HEADER_BYTES + len(encoded) < len(self._buffer):
+                    self._buffer[HEADER_BYTES:] = encoded
+                else:
+                    compression = 0
             assert native.core is not None  # noqa: S101 - it has filled this
             attributes = _TRANSACTIONAL | compression
             native.core.seal(self._buffer, self._count, self._first, self._max, attributes, *self._state)

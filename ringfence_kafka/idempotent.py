@@ -12,6 +12,7 @@ from aiokafka.errors import KafkaTimeoutError
 
 from ringfence_kafka import insides
 from ringfence_kafka.access import producer_options
+from ringfence_kafka.compressed import builder_of
 from ringfence_kafka.config.kafka import KafkaSettings
 from ringfence_kafka.producer import (
     DISCARD_TIMEOUT_S,
@@ -71,7 +72,7 @@ class IdempotentProducer:
 
     def builder(self) -> Builder:
         """An empty record batch (one larger record fits alone)."""
-        return self._producer.create_batch()
+        return builder_of(self._producer)
 
     async def send(self, topic: str, partition: int, builder: Builder) -> None:
         """Write a batch; returns when it is acknowledged.

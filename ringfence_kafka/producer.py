@@ -18,6 +18,7 @@ from aiokafka.producer.message_accumulator import BatchBuilder
 from ringfence_kafka import insides
 from ringfence_kafka.access import producer_options
 from ringfence_kafka.clients import ClientShare, ProducerClients
+from ringfence_kafka.compressed import builder_of
 from ringfence_kafka.config.settings import KafkaSettings
 from ringfence_kafka.failpoints import reach
 from ringfence_kafka.transaction import feature
@@ -125,7 +126,7 @@ class TransactionalProducer:
 
     def builder(self) -> Builder:
         """An empty record batch of at most :data:`BATCH_BYTES_MAX` (one larger record fits alone)."""
-        return self._producer.create_batch()
+        return builder_of(self._producer)
 
     def form(self) -> BatchForm:
         """Of what :meth:`builder` makes, for who fills record batches otherwise."""

@@ -20,6 +20,7 @@ from agents.path import Outcome, Path
 from agents.raw import parse
 from native.records import RawRecords
 from ringfence_kafka import wire
+from ringfence_kafka.compressed import CompressedBatch
 from ringfence_kafka.config.load import validate
 from ringfence_kafka.config.settings import AddressSettings
 from ringfence_kafka.producer import BatchForm, Outgoing
@@ -92,7 +93,8 @@ class World:
         return table, Emitter(self.address, FORWARD, self.outputs), Path(self.address, 0, self.homes, FORWARD)
 
     def _builder(self) -> Any:
-        return BatchBuilder(self.form.bytes_max, self.form.compression, is_transactional=1)
+        kind = CompressedBatch if self.form.compression else BatchBuilder
+        return kind(self.form.bytes_max, self.form.compression, is_transactional=1)
 
     def by_python(self, batch: FetchedBatch) -> Written:
         table, emitter, path = self.python

@@ -1,0 +1,57 @@
+"""Compressed record batches, by aiokafka's builder and by the core: never larger than plain ones, and what they hold is the same."""
+
+import random
+from typing import Any
+
+import pytest
+from aiokafka.producer.message_accumulator import BatchBuilder
+from aiokafka.record.default_records import DefaultRecordBatch
+
+from agents.raw_batch import Filled, RawBatch
+from ringfence_kafka.compressed import HEADER_BYTES, CompressedBatch
+from ringfence_kafka.producer import BatchForm
+
+CODECS = {1: "gzip", 2: "snappy", 3: "lz4", 4: "zstd"}
+VALUES = {
+    "what cannot be compressed": random.Random(3).randbytes(300_000),
+    "what can": b"all the same " * 20_000,
+    "next to nothing": b"",
+}
+
+
+def _filled(builder: Any, value: bytes) -> Any:
+    builder.append(timestamp=7, key=b"key", value=value, headers=[])
+    builder.append(timestamp=9, key=None, value=None, headers=[])
+    return builder
+
+
+@pytest.mark.parametrize("codec", CODECS)
+@pytest.mark.parametrize("kind", VALUES)
+def test_no_larger_than_plain(codec: int, kind: str) -> None:
+    """What is larger when it is compressed goes as it is; both make the same of it."""
+    value = VALUES[kind]
+    plain = _filled(BatchBuilder(2**20, 0, is_transactional=1), value)._build()
+    compressed = _filled(CompressedBatch(2**20, codec, is_transactional=1), value)
+    built = compressed._build()
+    batch = DefaultRecordBatch(bytes(built))
+
+    assert compressed.size() == len(built) <= len(plain)
+    assert batch.validate_crc()
+    assert (batch.compression_type == codec) == (kind == "what can")
+    assert [(each.timestamp, each.key, each.value) for each in batch] == [(7, b"key", value), (9, None, None)]
+    if kind != "what can":
+        assert built == plain
+    assert compressed._build() is built
+
+
+@pytest.mark.parametrize("codec", CODECS)
+@pytest.mark.parametrize("kind", VALUES)
+def test_the_core_too(codec: int, kind: str) -> None:
+    """A batch that it has filled is compressed by the same rule."""
+    native = pytest.importorskip("native._core")
+    assert native
+    value = VALUES[kind]
+    raw = _filled(RawBatch(BatchForm(2**20, codec), Filled(0, bytearray(HEADER_BYTES), 0, 0, 0)), value)
+    expected = _filled(CompressedBatch(2**20, codec, is_transactional=1), value)
+
+    assert bytes(raw._build()) == bytes(expected._build())
