@@ -15,8 +15,6 @@ from ringfence_kafka import wire
 
 MALFORMED: Final = "a forwarded record that does not end in a valid _RF_SOURCE and _RF_TIMESTAMP"
 _TIMESTAMP: Final = struct.Struct(">q")
-_NO_TIMESTAMP: Final = -1
-"""What Kafka says of a record that has none."""
 
 Headers = Sequence[tuple[str, bytes | None]]
 
@@ -55,7 +53,7 @@ def arrival(input_topic: str) -> Callable[[Record], tuple[Record, bytes] | None]
             sound = first == wire.HEADER_SOURCE and last == wire.HEADER_TIMESTAMP and valid(source)
         except (ValueError, TypeError, struct.error):  # too few headers, a null, another length
             return None
-        if not sound or timestamp < _NO_TIMESTAMP:
+        if not sound:
             return None
         return Arrived(record.offset, timestamp, record.key, record.value, headers[:-2]), source
 

@@ -10,7 +10,7 @@ from hashlib import blake2b
 from itertools import chain, compress
 from typing import Final
 
-from agents.batch import Record
+from agents.batch import NO_TIMESTAMP, Record
 from agents.detour import headers_on_the_way
 from agents.home import Home
 from agents.path import Outcome
@@ -76,6 +76,8 @@ class _Batches:
         self._new = new_builder
         self._too_large = too_large
         self._open: dict[int, Builder] = {}
+        self._without_time: set[int] = set()
+        """Partitions whose open batch has only records without a timestamp."""
         self._full: list[Outgoing] = []
 
     def add(
@@ -95,6 +97,10 @@ class _Batches:
         builder = self._open.get(partition)
         timestamp = record.timestamp if written_at is None else written_at
         young = self._aged_before is not None and timestamp >= self._aged_before
+        if self._without_time and partition in self._without_time and timestamp != NO_TIMESTAMP:
+            # aiokafka would give its timestamp to those that have none.
+            self._close(partition)
+            builder = None
         if builder is not None:
             if builder.append(timestamp=timestamp, key=key, value=value, headers=headers) is not None:
                 if young:
@@ -105,6 +111,8 @@ class _Batches:
         builder.append(timestamp=timestamp, key=key, value=value, headers=headers)
         if young:
             self._young.add(partition)
+        if timestamp == NO_TIMESTAMP:
+            self._without_time.add(partition)
         if builder.size() > self._bytes_max:
             self._open.pop(partition, None)
             part = "" if place is None else f"part {place[1].decode()}: "
@@ -118,6 +126,7 @@ class _Batches:
     def _close(self, partition: int) -> None:
         aged = self._aged_before is not None and partition not in self._young
         self._young.discard(partition)
+        self._without_time.discard(partition)
         self._full.append(Outgoing(self._topic, partition, self._open.pop(partition), aged))
 
     def finish(self) -> list[Outgoing]:
@@ -300,30 +309,26 @@ class Emitter:
     def _quarantined(self, outcome: Outcome, new_builder: NewBuilder) -> list[Outgoing]:
         """With ``_RF_REASON`` and ``_RF_SOURCE``; what does not fit even here is named by size and digest."""
         topic = self._address.quarantine_topic
-        count = self._outputs.partitions[topic]
-        written = []
+        count, bytes_max = self._outputs.partitions[topic], self._outputs.bytes_max[topic]
+        oldest = min(record.timestamp for record, *_ in outcome.quarantined)
+        too_large: dict[int, str] = {}
+        batches = _Batches(topic, bytes_max, new_builder, too_large, self.aged_before(topic, oldest))
         for record, source, reason in outcome.quarantined:
             ours = {wire.HEADER_SOURCE: source, wire.HEADER_REASON: reason.encode()}
+            partition = int(source.rsplit(b"/", 2)[1]) % count
+            batches.add(partition, record, record.key, record.value, _with(record, ours))
+            if not too_large:
+                continue
             digest = _digest(record)
-            forms: Iterable[tuple[bytes | None, bytes | None, Headers]] = (
-                (record.key, record.value, _with(record, ours)),
-                (record.key, digest, _with(record, ours)),
-                (None, digest, list(ours.items())),
-            )
-            for key, value, headers in forms:
-                probe: dict[int, str] = {}
-                aged_before = self.aged_before(topic, record.timestamp)
-                batches = _Batches(topic, self._outputs.bytes_max[topic], new_builder, probe, aged_before)
-                partition = int(source.rsplit(b"/", 2)[1]) % count
-                batches.add(partition, record, key, value, headers)
-                if not probe:
-                    written += batches.finish()
+            bare: Headers = list(ours.items())
+            for key, headers in ((record.key, _with(record, ours)), (None, bare)):
+                too_large.clear()
+                batches.add(partition, record, key, digest, headers)
+                if not too_large:
                     break
             else:  # it must not be committed over, as if it were written
-                raise TopicError(
-                    too_small("quarantine topic", self._address.name, topic, self._outputs.bytes_max[topic])
-                )
-        return written
+                raise TopicError(too_small("quarantine topic", self._address.name, topic, bytes_max))
+        return batches.finish()
 
 
 def _places(count: int) -> Sequence[tuple[str, bytes]]:

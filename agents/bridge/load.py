@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import Final
 
-from agents.batch import Record
+from agents.batch import NO_TIMESTAMP, Record
 from agents.bridge.plan import Plan
 from agents.bridge.sharing import Owner
 from agents.bridge.translation import Header
@@ -198,6 +198,7 @@ class Loader:
                 usual
                 and oldest < each.timestamp < farthest
                 and batch is not None
+                and batch.timestamp != NO_TIMESTAMP
                 and batch.builder.append(
                     timestamp=each.timestamp, key=each.key, value=each.value, headers=headers
                 )
@@ -255,11 +256,17 @@ class Loader:
         batch = open_batches.get(partition)
         if batch is not None:
             limit = self._records_max.get(partition, batch.count + 1)
-            if batch.count < limit and (
-                batch.builder.append(
-                    timestamp=record.timestamp, key=record.key, value=record.value, headers=headers
+            # aiokafka would give its timestamp to those that have none.
+            alike = batch.timestamp != NO_TIMESTAMP or record.timestamp == NO_TIMESTAMP
+            if (
+                alike
+                and batch.count < limit
+                and (
+                    batch.builder.append(
+                        timestamp=record.timestamp, key=record.key, value=record.value, headers=headers
+                    )
+                    is not None
                 )
-                is not None
             ):
                 batch.count += 1
                 return None

@@ -144,6 +144,16 @@ def test_order() -> None:
     assert [each.count for each in load.batches] == [3, 3, 3, 1]
 
 
+def test_without_timestamps() -> None:
+    """-1 is none: aiokafka would give such records, where they begin a batch, the timestamp of the first that has one."""
+    load = _load(_plan(), [Record(each, timestamp=time) for each, time in enumerate((-1, -1, 7, -1, 9), 12)])
+
+    assert [[each["timestamp"] for each in batch.builder.records] for batch in load.batches] == [
+        [-1, -1],
+        [7, -1, 9],
+    ]
+
+
 def test_smaller_batches() -> None:
     """Where the target refused one, they are no larger than is asked for."""
     partition = Home(4)[b"g"]

@@ -143,9 +143,12 @@ def test_null_and_empty(key: bytes | None, value: bytes | None) -> None:
     assert written.headers == [("_RF_SOURCE", b"orders/3/0")]
 
 
-@pytest.mark.parametrize("timestamps", [(0, 0), (5, 3, 9, 1), (1_700_000_000_000, 1, 2**41)])
+@pytest.mark.parametrize(
+    "timestamps",
+    [(0, 0), (5, 3, 9, 1), (1_700_000_000_000, 1, 2**41), (-1, -1, 7, -1, -5, -1, 9), (-5, -1, 3)],
+)
 def test_timestamps(timestamps: tuple[int, ...]) -> None:
-    """Timestamps stay, also when they go backwards or are zero."""
+    """Timestamps stay, also when they go backwards, are zero or below, or are not there, which is -1."""
     records = [Given(offset, timestamp=each) for offset, each in enumerate(timestamps)]
 
     assert tuple(each.timestamp for each in _read(_emit(_emitter(1), records))) == timestamps
@@ -604,6 +607,24 @@ def test_quarantine_in_order() -> None:
         [("_RF_SOURCE", b"orders/3/%d" % each), ("_RF_REASON", b"reason %d" % each)] for each in range(1, 9)
     ]
     assert len(_read(_only(batches, "orders.accepted"))) == 2
+
+
+def test_quarantine_in_few_batches() -> None:
+    """Each batch is a round trip: all that is refused goes in as few as can be, what is named by its digest among them."""
+    outcome = _outcome([])
+    values = [b"x" * 3_000 if each == 500 else b"v" for each in range(1_000)]
+    for each, value in enumerate(values):
+        outcome.quarantined.append((Given(each, value=value), b"orders/3/%d" % each, "no"))
+
+    batches = _emitter(bytes_max={"orders.quarantine": 2_500}).emit(outcome, _builders(2_500))
+
+    size = sum(each.builder.size() for each in batches)
+    written = _read(batches)
+    assert [each.headers[0] for each in written] == [
+        ("_RF_SOURCE", b"orders/3/%d" % each) for each in range(1_000)
+    ]
+    assert [each.value for each in written] == [_digest(each) if len(each) > 1 else each for each in values]
+    assert len(batches) <= 1.1 * size / 2_500 + 2
 
 
 # -- the changelog --------------------------------------------------------------------------------------------------

@@ -487,7 +487,7 @@ def test_name_of_the_input_is_taken_as_it_is() -> None:
         [("_RF_SOURCE", b"orders/1/9"), ("x", b"1"), ("_RF_TIMESTAMP", STAMP)],
         *(
             [("_RF_SOURCE", b"orders/1/9"), ("_RF_TIMESTAMP", each)]
-            for each in (None, b"", STAMP[1:], STAMP + b"0", b"\xff" * 7 + b"\xfe", b"\x80" + b"\x00" * 7)
+            for each in (None, b"", STAMP[1:], STAMP + b"0")
         ),
     ],
 )
@@ -500,7 +500,7 @@ def test_malformed_headers(headers: Headers) -> None:
     assert _offsets(outcome.records) == [1]
 
 
-@pytest.mark.parametrize("timestamp", [-1, 0, 5, 1_700_000_000_123, 2**63 - 1])
+@pytest.mark.parametrize("timestamp", [-(2**63), -2, -1, 0, 5, 1_700_000_000_123, 2**63 - 1])
 @pytest.mark.parametrize(
     "headers",
     [
