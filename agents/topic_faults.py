@@ -12,6 +12,7 @@ from aiokafka.errors import TopicAuthorizationFailedError, TransactionalIdAuthor
 from ringfence_kafka import wire
 from ringfence_kafka.config.settings import AddressSettings
 from ringfence_kafka.topics import (
+    LONG_MAX,
     RECORD_ROOM_BYTES,
     Described,
     TopicDescription,
@@ -195,6 +196,8 @@ def notes(
                     f"{span(source.retention_ms)}: what went there is gone sooner than where it came from: "
                     f"{alter(name, 'retention.ms', source.number('retention.ms', -1))}"
                 )
+        if role in _RECORDS and name in existing:
+            told += _refuses_late(role, address.name, existing[name], source)
     for each in targets:
         if (accepted := existing.get(each.accepted_topic)) is not None:
             whole = "parts go to quarantine, each with its whole transaction"
@@ -202,6 +205,18 @@ def notes(
                 of_target(address, each, note) for note in _less_than(source, each.name, accepted, whole)
             ]
     return told
+
+
+def _refuses_late(role: str, owner: str, topic: TopicDescription, source: TopicDescription) -> Iterable[str]:
+    """Where a topic takes what is as old as the input takes, but not what then waits in the input."""
+    oldest, waits = source.timestamps.get(wire.TIMESTAMP_BEFORE), source.retention_ms
+    taken = topic.timestamps.get(wire.TIMESTAMP_BEFORE)
+    if oldest is not None and taken is not None and oldest <= taken < min(oldest + waits, LONG_MAX):
+        yield (
+            f"{topic.name} ({role} of {owner}) has {wire.TIMESTAMP_BEFORE}={taken}, from when a message is written there; {source.name} "
+            f"has {oldest} and keeps messages for {span(waits)}: one that waits for so long would stop its lane: "
+            f"{alter(topic.name, wire.TIMESTAMP_BEFORE, LONG_MAX)}"
+        )
 
 
 def _less_than(

@@ -53,7 +53,8 @@ def refusal(error: Exception, topics: Collection[str], batches: Sequence[Outgoin
     if isinstance(error, InvalidTimestampError):
         return TopicError(
             f"{named} refuses a record for its timestamp: set {wire.TIMESTAMP_AFTER} and "
-            f"{wire.TIMESTAMP_BEFORE} there to at least what the input takes; 9223372036854775807 takes everything"
+            f"{wire.TIMESTAMP_BEFORE} there to what the input takes, and to how long messages may wait there besides; "
+            "9223372036854775807 takes everything"
         )
     # An output that was made smaller is gone by at the next opening.
     largest = max(each.builder.size() for each in batches)

@@ -282,3 +282,32 @@ def test_notes_on_what_holds_whole_messages(name: str, what: str) -> None:
 
     assert note.startswith(f"{name} (")
     assert f"has max.message.bytes=1000, orders has 2000: larger {what}" in note
+
+
+BEFORE = "message.timestamp.before.max.ms"
+
+
+@pytest.mark.parametrize(
+    ("taken", "told"),
+    [("7200000", True), ("93599999", True), ("93600000", False), (str(2**63 - 1), False), ("7199999", False)],
+)
+def test_what_waits_grows_older(taken: str, told: bool) -> None:
+    """An output takes what is as old as the input takes, and not what has waited there for a day: a note, as long as nothing has."""
+    (address,) = validate({"addresses": [{"name": "orders"}]}).addresses
+    existing = {
+        "orders": TopicDescription(
+            "orders", address.partitions, {BEFORE: "7200000", "retention.ms": "86400000"}
+        ),
+        "orders.accepted": TopicDescription(
+            "orders.accepted", 1, {BEFORE: taken, "retention.ms": "86400000", "max.message.bytes": "2000000"}
+        ),
+    }
+
+    found = notes(APP, address, existing)
+
+    assert bool(found) is told
+    if told:
+        (note,) = found
+        assert note.startswith(f"orders.accepted (accepted topic of orders) has {BEFORE}={taken}, from when")
+        assert "orders has 7200000 and keeps messages for 24 hours" in note
+        assert note.endswith(f"--topic orders.accepted --add-config {BEFORE}={2**63 - 1}")
