@@ -35,13 +35,15 @@ class StoredIndex:
     def persist(
         self, writes: Writes, first_sequence: int, ids: Sequence[bytes], live_from: int | None
     ) -> None:
-        """Add the new entries and remove those of the occupants that they overwrite.
+        """Add the new entries that outlive the batch, and remove those of the occupants that they overwrite.
 
         ``live_from``: no ID from that sequence on was accepted again before these; None = any may have been.
         """
         for occupant in self._overwritten(first_sequence, len(ids), live_from):
             writes.delete_index(occupant)
-        for sequence, each in enumerate(ids, first_sequence):
+        # Of more than the ring has room for nobody would remove the first ones: they are in no slot when they are overwritten.
+        over = max(0, len(ids) - self._capacity)
+        for sequence, each in enumerate(ids[over:], first_sequence + over):
             writes.put_index(each, sequence)
 
     def _overwritten(self, first_sequence: int, count: int, live_from: int | None) -> Iterator[bytes]:

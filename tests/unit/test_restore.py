@@ -1082,6 +1082,8 @@ def test_stored_index_goes_round(store: Store, live_from: int | None) -> None:
     assert _entries(store, "bcdefg") == {"e": 4, "f": 5, "g": 6}
     _persist(store, index, 7, "hijkl", live_from and 4)
     assert _entries(store, "efg") == {}
+    assert _entries(store, "hijkl") == {"j": 9, "k": 10, "l": 11}
+    assert _index_size(store) == 3
 
 
 def test_stored_index_keeps_who_came_after_a_clearing(store: Store) -> None:
