@@ -1,4 +1,5 @@
 import random
+import weakref
 import zlib
 from collections.abc import Callable
 
@@ -131,7 +132,9 @@ def test_hash_is_computed_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """However many groups there are, no more than the limit is remembered, and every home stays right."""
-    monkeypatch.setattr(home, "MEMO_MAX", 10)
+    monkeypatch.setattr(home, "MEMO_BYTES_MIN", 0)
+    monkeypatch.setattr(home, "MEMO_BYTES_MAX", 10 * (home.KEY_BYTES + 2))
+    monkeypatch.setattr(Home, "_living", weakref.WeakValueDictionary())
     homes = Home(7)
     keys = [b"%d" % each for each in range(95)]
     sizes = []
@@ -142,3 +145,9 @@ def test_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
             sizes.append(len(homes))
 
     assert max(sizes) == 10
+    homes[b"x" * 10 * home.KEY_BYTES]
+    assert len(homes) == 1
+    other = Home(7)
+    for each in keys:
+        assert len(homes) <= 5
+        assert homes[each] == other[each]
