@@ -266,6 +266,9 @@ class Lane(Tenant[Ownership, Opened]):
         """After a failure: the failed batch, as it stands in the log now. Those behind it are fetched again."""
         if self._kept is None:
             return
+        if self._kept.begin > opened.cursors[self._kept.topic].next:
+            self._kept = None  # what comes before it was dropped meanwhile: all is fetched again
+            return
         try:
             again = await self._opening.read_again(self._kept)
         except TimeoutError:
