@@ -12,7 +12,7 @@ from typing import ClassVar, Final
 
 MEMO_BYTES_MAX: Final = 64 * 2**20
 """What all that live remember, about; each has the same part. Past that it starts anew."""
-MEMO_BYTES_MIN: Final = 256 * 2**10
+MEMO_BYTES_MIN: Final = 32 * 2**10
 """Of one, however many there are."""
 KEY_BYTES: Final = 120
 """What a key takes beyond its bytes."""
