@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import dataclasses
+import random
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,10 @@ from tests.support import kafka
 from tests.support.kafka import Sent
 from tests.support.lanes import LIMIT_S, Gate, Group, bench, ids, until
 from tests.support.raw import as_stored
+
+SEED = 3
+LARGEST_VALUE = 1_048_400
+"""With our headers and those of a batch 1,048,500 or so; a topic takes 1,048,588."""
 
 
 class FailOnce:
@@ -370,6 +375,26 @@ async def test_index_in_rocksdb_gives_the_same_verdicts(bootstrap: str, tmp_path
         # 0 and 1 were evicted, 2 is the oldest of the eight that remain until 0 and 1 overwrite 2 and 3.
         assert lanes.accepted_ids()[10:] == [b"0", b"1", b"2"]
         assert again.counts["duplicates"] == 4
+
+
+@pytest.mark.parametrize("codec", ["gzip", "snappy", "lz4", "zstd"])
+async def test_what_cannot_be_compressed(
+    bootstrap: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, codec: str
+) -> None:
+    """It just fits its output as it is, and is larger compressed: it is accepted, by core and by Python."""
+    value = random.Random(SEED).randbytes(LARGEST_VALUE)
+    async with bench(bootstrap, tmp_path) as lanes:
+        large: dict[str, Any] = {"message.max.bytes": 2 * LARGEST_VALUE}
+        for each in (b"0", b"1"):
+            kafka.send(bootstrap, lanes.name, [Sent(each, b"g", value)], **large)
+        lane = await lanes.opened(cluster=await lanes.reached_at(bootstrap, {"compression.type": codec}))
+        await lanes.feed(lane, 0, 1)
+        monkeypatch.setattr(native, "core", None)
+        await lanes.feed(lane, 1, 2)
+        got = lanes.output()
+
+    assert [(each.id, each.value == value) for each in got] == [(b"0", True), (b"1", True)]
+    assert lane.counts["quarantined"] == 0
 
 
 async def test_what_came_while_closed_is_fetched_again(bootstrap: str, tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import time
 from collections import defaultdict
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -88,9 +88,10 @@ class Bench:
         self._clusters = [self.cluster]
         self._lanes: list[Lane] = []
 
-    async def reached_at(self, bootstrap: str) -> Cluster:
-        """The cluster as a worker sees it that enters elsewhere."""
-        kafka_settings = self.settings.kafka.model_copy(update={"bootstrap_servers": bootstrap})
+    async def reached_at(self, bootstrap: str, properties: Mapping[str, str] | None = None) -> Cluster:
+        """The cluster as a worker sees it that enters elsewhere, or with properties of its own."""
+        update = {"bootstrap_servers": bootstrap, "properties": dict(properties or {})}
+        kafka_settings = self.settings.kafka.model_copy(update=update)
         cluster = Cluster(kafka_settings, self.app_id)
         await cluster.start()
         self._clusters.append(cluster)
