@@ -1,7 +1,7 @@
 """Changes what is due in a partition that no consumer holds."""
 
-from collections.abc import Callable, Collection
-from typing import Final
+from collections.abc import Awaitable, Callable, Collection, Sequence
+from typing import Any, Final
 
 from ringfence_client import topics
 from ringfence_client.dead_letters import DeadLetters
@@ -11,6 +11,7 @@ from ringfence_client.memory import Memory
 from ringfence_client.options import ConsumerOptions
 from ringfence_client.progress import ProgressTopic
 from ringfence_client.window import Window
+from ringfence_kafka import log_reader
 from ringfence_kafka.cluster import NO_MEMBERS, Cluster
 from ringfence_kafka.config.settings import AddressSettings, Settings
 
@@ -30,15 +31,27 @@ async def drop_below(
 ) -> None:
     """Whoever holds the partition next skips the group's messages below this offset. As :func:`change`.
 
+    What the progress names of them is finished at once: a dead letter of it may be redriven before anybody holds the partition.
+
     ``again``: those of them that were redriven.
     """
 
-    def drop(window: Window) -> None:
-        for offset in again:
-            window.unblock(group, offset)
+    async def drop(window: Window) -> None:
+        noted = window.noted(below)
+        groups: dict[int, bytes | None] = {}
+
+        async def consume(records: Sequence[Any]) -> None:
+            groups.update((each.offset, each.key) for each in records if each.offset in those)
+
+        if those := frozenset(noted):
+            await log_reader.read(
+                settings.kafka, address.accepted_topic, partition, noted[0], noted[-1] + 1, consume
+            )
+        for offset in {*again, *(each for each in noted if groups.get(each) == group)}:
+            window.drop_unfetched(offset)
         window.purge(group, below)
 
-    await change(settings, address, cluster, partition, drop, topic_id, waiting)
+    await _change(settings, address, cluster, partition, drop, topic_id, waiting)
 
 
 async def change(
@@ -60,6 +73,22 @@ async def change(
         LostError: it got one meanwhile, or the topic was created again.
         KafkaError: the cluster does not answer.
     """
+
+    async def at_once(window: Window) -> None:
+        what(window)
+
+    await _change(settings, address, cluster, partition, at_once, topic_id, waiting)
+
+
+async def _change(
+    settings: Settings,
+    address: AddressSettings,
+    cluster: Cluster,
+    partition: int,
+    what: Callable[[Window], Awaitable[None]],
+    topic_id: str,
+    waiting: Callable[[str], None],
+) -> None:
     dead_letters = DeadLetters(await topics.prepare(settings, address, cluster), cluster.group_id)
     progress = ProgressTopic(settings.kafka, settings.app.id, cluster)
     await progress.start()
@@ -82,8 +111,12 @@ async def change(
     try:
         lease, window, writer = await opening.open(address.accepted_topic, partition, confirm, say_once)
         same = lease.topic_id == topic_id
-        if same:
-            what(window)
+        try:
+            if same:
+                await what(window)
+        except BaseException:
+            await writer.abandon()
+            raise
         writer.start(lambda: None)
         try:
             await writer.persisted()

@@ -87,6 +87,25 @@ class Watermark:
             raise KeyError(f"offset {offset} cannot be finished: {why}")
         del self._unfinished[offset]
 
+    def finish_unread(self, offset: int) -> None:
+        """An offset that the log was not read up to yet is finished, if it was not already.
+
+        Raises:
+            ValueError: it was delivered: :meth:`finish` is for that.
+        """
+        if self.is_finished(offset):
+            return
+        if offset < self._end:
+            raise ValueError(f"offset {offset} was delivered: the log was read up to {self._end}")
+        stored = self._stored
+        index = bisect_right(stored, offset, lo=self._reached, key=lambda run: run[0])
+        start, stop, first, last = offset, offset + 1, index, index
+        if index > self._reached and stored[index - 1][1] == offset:
+            start, first = stored[index - 1][0], index - 1
+        if index < len(stored) and stored[index][0] == stop:
+            stop, last = stored[index][1], index + 1
+        stored[first:last] = [(start, stop)]
+
     def without(self, offsets: Iterable[int]) -> "Watermark":
         """As it would be if these delivered offsets were finished too; this one stays as it is."""
         unfinished = self._unfinished.copy()

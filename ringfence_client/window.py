@@ -240,10 +240,13 @@ class Window:
         self.resident.drop(offset, self._groups.pop(offset))
 
     def _done(self, offset: int) -> None:
-        if offset in self._again:
-            del self._again[offset]
-        else:
+        if offset not in self._again:
             self.watermark.finish(offset)
+        self._forget(offset)
+
+    def _forget(self, offset: int) -> None:
+        """All that is known of a message that is done."""
+        self._again.pop(offset, None)
         self.blocked.discard(offset)
         self.attempts.pop(offset, None)
         self.failures.pop(offset, None)
@@ -293,11 +296,19 @@ class Window:
         self.resident.add(record)
         return True
 
-    def unblock(self, group: bytes, offset: int) -> None:
-        """Of a partition of which nothing is fetched: whoever holds it next is done with this message, the first of its group."""
-        self.blocked.discard(offset)
-        if self._again.pop(offset, None) is None and not self.watermark.is_finished(offset):
-            self.purge(group, offset + 1)
+    def drop_unfetched(self, offset: int) -> None:
+        """Of a partition of which nothing is fetched: this message is finished, and need not be done again."""
+        if offset not in self._again:
+            self.watermark.finish_unread(offset)
+        self._forget(offset)
+
+    def unblock(self, _group: bytes, offset: int) -> None:
+        """As :meth:`drop_unfetched`, of a message behind which its group waits."""
+        self.drop_unfetched(offset)
+
+    def noted(self, below: int) -> list[int]:
+        """Offsets below this one that were begun, or behind which their groups wait, and which are not finished; in order."""
+        return sorted(each for each in {*self.blocked, *self.attempts, *self.failures} if each < below)
 
     def gone(self, offset: int) -> None:
         """Of a redriven message the log has no record any more."""

@@ -169,6 +169,35 @@ def test_parked_group(bootstrap: str, tmp_path: Path, capsys: pytest.CaptureFixt
     assert [each for each in _handled(process) if each in {"v0", "v2", "v4"}] == ["v2", "v4"]
 
 
+@pytest.mark.parametrize("verb", ["skip", "purge"])
+def test_dropped_while_parked_and_nobody_consumes(
+    bootstrap: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], verb: str
+) -> None:
+    """Its group waits no more at once, and a redrive has it done when a consumer comes."""
+    scene = Scene(bootstrap, tmp_path)
+    process = scene.consumer("--on-dead-letter", "park")
+    with consumers(process):
+        wait_for(lambda: len(scene.letters()) == 1, process.log)
+        wait_for(lambda: len(_handled(process)) == EACH, process.log)
+        assert process.stop() == 0
+    dropped = _groups(scene, verb, "bad")
+    capsys.readouterr()
+    dlq_verbs.list_(scene.settings, scene.name, Selection(), all_=False, as_json=False)
+    listed = capsys.readouterr().out
+    redriven = scene.redrive()
+    scene.mended.touch()
+    with consumers(process):
+        wait_for(lambda: "v0" in _handled(process), process.log)
+        wait_for(lambda: scene.finished() == 2 * EACH, process.log)
+        assert process.stop() == 0
+
+    assert "dropped" in dropped
+    assert "its group waits" not in listed
+    assert redriven == 0
+    bad = ["v0"] if verb == "purge" else ["v0", "v2", "v4"]
+    assert sorted(_handled(process)) == sorted(["v1", "v3", "v5", *bad])
+
+
 def test_what_is_left(bootstrap: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Left are those whose place has another message, or none, that do not say where it is, and that go round."""
     scene = Scene(bootstrap, tmp_path)

@@ -58,8 +58,8 @@ MUTANTS: Final = (
         (
             Patch(
                 _WINDOW,
-                "        if offset in self._again:\n            del self._again[offset]\n        else:\n            self.watermark",
-                "        self._again.pop(offset, None)\n        if True:\n            self.watermark",
+                "        if offset not in self._again:\n            self.watermark.finish(offset)",
+                "        self.watermark.finish(offset)",
             ),
         ),
         f"{_REDRIVEN_TESTS}::test_takes_its_place",

@@ -9,6 +9,7 @@ from ringfence_client import window as window_module
 from ringfence_client.memory import Memory
 from ringfence_client.record import Progress, decode, encode
 from ringfence_client.resuming import Log, resume
+from ringfence_client.retries import Failures
 from ringfence_client.window import Window
 from tests.support.windows import Fetched, of
 
@@ -163,6 +164,44 @@ def test_unblocked_without_a_consumer(again: bool) -> None:
     assert after.missing() == []
     assert [_do_next(after) for _ in range(3)] == ([4, None, None] if again else [3, 4, None])
     assert _written(after).blocked == ()
+
+
+def test_dropped_and_redriven_without_a_consumer() -> None:
+    """A blocked message that was dropped is finished: redriven afterwards it comes once more, for the next holder too."""
+    window = _window(Progress(2, blocked=(3,), attempts={3: 5}, failures={3: Failures(5, 0)}))
+    window.drop_unfetched(3)
+    window.purge(b"a", 4)
+    dropped = _written(window)
+
+    assert (dropped.next, dropped.finished, dropped.blocked, dropped.attempts, dropped.failures) == (
+        2,
+        [(3, 4)],
+        (),
+        {},
+        {},
+    )
+
+    between = _window(dropped)
+
+    assert between.redrive(3, 1)
+
+    after = _window(_written(between))
+    after.feed(of(b"a", 2, 3, 4))
+
+    assert after.missing() == [3]
+    assert after.bring(Fetched(3, b"a"))
+    assert [_do_next(after) for _ in range(4)] == [3, 4, None, None]
+    assert after.next == 5
+
+
+def test_an_ungrouped_message_dropped_without_a_consumer() -> None:
+    """It has no group that could be purged, and is not done again either."""
+    window = _window(Progress(0, blocked=(1,)))
+    window.unblock(b"", 1)
+    after = _window(_written(window))
+    after.feed(of(None, 0, 1, 2))
+
+    assert [_do_next(after) for _ in range(3)] == [0, 2, None]
 
 
 def test_too_many(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from ringfence_client.watermark import Watermark
-from ringfence_kafka.runs import OFFSET_MAX, Run, decode, encode
+from ringfence_kafka.runs import OFFSET_MAX, Run, decode, encode, of_offsets
 
 
 def _read(*offsets: int, start: int = 0) -> Watermark:
@@ -161,6 +161,42 @@ def test_run_at_the_floor() -> None:
     """A run that begins at the stored floor moves it."""
     assert Watermark(2, [(2, 5), (7, 8)]).next == 5
     assert Watermark(2, [(2, 5), (7, 8)]).runs() == [(7, 8)]
+
+
+def test_finished_before_it_is_read() -> None:
+    """What is finished ahead joins the runs beside it, moves the floor where it is the next, and is delivered to nobody."""
+    watermark = Watermark(2, [(5, 7), (9, 10)])
+    for offset in (12, 8, 7, 4, 9):
+        watermark.finish_unread(offset)
+
+    assert (watermark.next, watermark.runs()) == (2, [(4, 10), (12, 13)])
+
+    watermark.finish_unread(2)
+
+    assert (watermark.next, watermark.runs()) == (3, [(4, 10), (12, 13)])
+    assert [watermark.delivered(each) for each in range(2, 14)] == [
+        each in {3, 10, 11, 13} for each in range(2, 14)
+    ]
+    with pytest.raises(ValueError, match="offset 3 was delivered"):
+        watermark.finish_unread(3)
+
+
+def test_anything_finished_before_it_is_read() -> None:
+    """Random offsets ahead of any floor and runs: these are finished then, and no others."""
+    for seed in range(300):
+        chance = random.Random(seed)
+        start = chance.randrange(5)
+        known = {each for each in range(start, 30) if chance.random() < chance.choice((0.2, 0.8))}
+        watermark = Watermark(start, of_offsets(sorted(known)))
+        read = chance.randrange(start, 15)
+        unfinished = {each for each in range(start, read) if watermark.delivered(each)}
+        for each in chance.sample(range(read, 30), 8):
+            watermark.finish_unread(each)
+            known.add(each)
+        after = Watermark(watermark.next, watermark.runs())
+        due = unfinished | (set(range(read, 40)) - known)
+
+        assert (seed, {each for each in range(40) if not after.is_finished(each)}) == (seed, due)
 
 
 # -- bytes --------------------------------------------------------------------------------------------------------

@@ -1,0 +1,96 @@
+"""What is dropped of a partition that no consumer holds, with a cluster that is not there."""
+
+from collections.abc import Awaitable, Callable, Sequence
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from ringfence_client import dropping, topics
+from ringfence_client.memory import Memory
+from ringfence_client.record import Progress
+from ringfence_client.retries import Failures
+from ringfence_client.window import Window
+from ringfence_kafka import log_reader
+from ringfence_kafka.config.load import validate
+from tests.support.windows import Fetched
+
+LOG = [Fetched(each, (b"a", b"b", None)[each % 3]) for each in range(12)]
+
+
+class _Partition:
+    """Stands in for all that takes a partition for a moment."""
+
+    def __init__(self, progress: Progress) -> None:
+        self.window = Window(progress, memory=Memory(2**20))
+        self.written: Progress | None = None
+        self.abandoned = False
+
+    async def open(self, *_: object) -> tuple[Any, Window, Any]:
+        return SimpleNamespace(topic_id="T", topic="orders.accepted"), self.window, self
+
+    async def nothing(self, *_: object, **__: object) -> None:
+        return None
+
+    def start(self, _: object) -> None:
+        pass
+
+    async def persisted(self) -> None:
+        self.written = self.window.progress("me", "")
+
+    async def abandon(self) -> None:
+        self.abandoned = True
+
+    stop = nothing
+    close = nothing
+
+
+async def _read(
+    _: object, __: str, ___: int, start: int, end: int, consume: Callable[[Sequence[Any]], Awaitable[None]]
+) -> int:
+    await consume(LOG[start:end])
+    return end
+
+
+async def _drop(
+    monkeypatch: pytest.MonkeyPatch, partition: _Partition, group: bytes, below: int, *again: int
+) -> None:
+    settings = validate({"addresses": [{"name": "orders"}]})
+    monkeypatch.setattr(dropping, "LeaseAcquisition", lambda *_: partition)
+    monkeypatch.setattr(
+        dropping, "ProgressTopic", lambda *_: SimpleNamespace(start=partition.nothing, stop=partition.nothing)
+    )
+    monkeypatch.setattr(topics, "prepare", partition.nothing)
+    cluster: Any = SimpleNamespace(group_id="billing")
+    await dropping.drop_below(settings, settings.addresses[0], cluster, 0, group, below, "T", print, again)
+
+
+async def test_what_is_named_is_finished_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of the group and below the bound alone: its blocked and its failing messages, and those that were redriven."""
+    monkeypatch.setattr(log_reader, "read", _read)
+    failing = {each: Failures(1, 0) for each in (5, 6, 7)}
+    partition = _Partition(
+        Progress(3, blocked=(3, 4, 9), attempts=dict.fromkeys((5, 6, 7), 1), failures=failing, again=(0, 1))
+    )
+    await _drop(monkeypatch, partition, b"a", 9, 0)
+
+    assert partition.written is not None
+    found = partition.written
+    assert (found.next, found.finished, found.blocked, found.again) == (4, [(6, 7)], (4, 9), (1,))
+    assert (set(found.attempts), set(found.failures)) == ({5, 7}, {5, 7})
+    assert found.purged[b"a"][1] == 9
+
+
+async def test_nothing_is_changed_by_half(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the groups of what is named cannot be read nothing is dropped, and nothing written."""
+
+    async def fail(*_: object) -> int:
+        raise OSError("gone")
+
+    monkeypatch.setattr(log_reader, "read", fail)
+    partition = _Partition(Progress(3, blocked=(3,)))
+    with pytest.raises(OSError, match="gone"):
+        await _drop(monkeypatch, partition, b"a", 9)
+
+    assert (partition.written, partition.abandoned) == (None, True)
+    assert partition.window.blocked == {3}
