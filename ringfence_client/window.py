@@ -45,9 +45,15 @@ class Window:
         """``progress`` is the last holder's, ``memory`` the process's."""
         self.ledger: GroupLedger[int] = GroupLedger(prefetch)
         self.watermark = Watermark(progress.next, progress.finished)
-        self.attempts: dict[int, int] = dict(progress.attempts)
+        again = frozenset(progress.again)
+
+        def due(offset: int) -> bool:
+            # What is carried on of a finished message would count as failing for ever.
+            return offset in again or not self.watermark.is_finished(offset)
+
+        self.attempts = {offset: count for offset, count in progress.attempts.items() if due(offset)}
         """Of what was begun and is not finished."""
-        self.failures: dict[int, Failures] = dict(progress.failures)
+        self.failures = {offset: each for offset, each in progress.failures.items() if due(offset)}
         """Of these what a handler failed at, and is not finished."""
         self.delivered = progress.delivered
         """Everything that a handler was ever given lies below."""
@@ -94,7 +100,7 @@ class Window:
             if not self.watermark.delivered(offset):
                 continue
             if record.key is not None and offset in range(*self._purged.get(record.key, (0, 0))):
-                self.watermark.finish(offset)
+                self._done(offset)
                 continue
             self.ledger.append(offset, record.key, record.timestamp)
             self._groups[offset] = record.key

@@ -6,6 +6,7 @@ import pytest
 from ringfence_client import window as window_module
 from ringfence_client.memory import Memory
 from ringfence_client.record import Progress
+from ringfence_client.retries import Failures
 from ringfence_client.window import AHEAD, Window
 from tests.support.windows import Fetched, of
 
@@ -354,6 +355,33 @@ def test_purged() -> None:
 
     assert [_finish_next(window) for _ in range(4)] == [4, 8, 9, None]
     assert [_finish_next(successor) for _ in range(5)] == [0, 4, 8, 9, None]
+
+
+def test_purged_while_it_failed() -> None:
+    """Of a message that was dropped while nobody held its partition neither attempts nor failures are carried on."""
+    progress = Progress(
+        0, attempts={0: 2, 1: 3}, failures={0: Failures(2, 0), 1: Failures(3, 0)}, purged={b"a": (0, 1)}
+    )
+    window = _window(progress)
+    window.feed(of(b"a", 0, 1))
+    written = window.progress("me", "")
+
+    assert (written.next, written.attempts, written.failures) == (1, {1: 3}, {1: Failures(3, 0)})
+
+
+def test_failures_of_what_is_finished() -> None:
+    """A record that names some is read without them, but for what is to be done again."""
+    offsets = (1, 2, 4, 5, 6)
+    progress = Progress(
+        4,
+        [(5, 6)],
+        attempts=dict.fromkeys(offsets, 1),
+        failures=dict.fromkeys(offsets, Failures(1, 0)),
+        again=(2,),
+    )
+    window = _window(progress)
+
+    assert (sorted(window.attempts), sorted(window.failures)) == ([2, 4, 6], [2, 4, 6])
 
 
 def test_skip_reaches_the_record() -> None:
