@@ -121,6 +121,8 @@ class Claim(Tenant[Assignment, HeldPartition]):
                 await writer.close(ABORT_LIMIT_S, released=True)  # whoever comes next need not wait
             ours.acquisition.ended(lease.holder)
             raise
+        # Not before it is written: the next opening would find the same gap, and count it again.
+        ours.dispatcher.counts["gap_records"] += window.gap_records
         return held
 
     async def _regain(self, right: Assignment, held: HeldPartition) -> None:  # noqa: ARG002

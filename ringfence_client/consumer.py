@@ -96,12 +96,12 @@ class GroupConsumer:
         self._topic = address.accepted_topic
         self.cluster = Cluster(settings.kafka, group)
         self.memory = Memory(self.options.memory_max)
-        self._parked = ParkedReader(settings.kafka, self.cluster)
         self.dispatcher = Dispatcher(
             handler,
             MessageFactory(address),
             self.options,
         )
+        self._parked = ParkedReader(settings.kafka, self.cluster, self.dispatcher.counts)
         self.held_partitions = HeldPartitions(self._topic, self.options, self.dispatcher, self._parked)
         self._web = web
         self._intake = Intake(

@@ -125,6 +125,7 @@ class LeaseAcquisition:
             prefetch=self._options.prefetch,
             records_max=self._options.records_max,
         )
+        window.gap_records = found.gap
 
         def destination() -> tuple[str, int]:
             return self._progress.name, self._progress.home(lease.key)

@@ -66,7 +66,13 @@ class _Collector(Collector):
             "ringfence_consumer_dead_letters", "Messages that were given up, or rejected.", labels=_LABELS
         )
         letters.add_metric(self._own, counts["dead_letters"])
-        yield from (attempts, letters)
+        gap = CounterMetricFamily(
+            "ringfence_consumer_gap_records",
+            "Offsets that retention or compaction deleted before their messages were handled.",
+            labels=_LABELS,
+        )
+        gap.add_metric(self._own, counts["gap_records"])
+        yield from (attempts, letters, gap)
 
     def _process(self) -> Iterator[Metric]:
         consumer, dispatcher = self._consumer, self._consumer.dispatcher

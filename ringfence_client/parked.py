@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -34,9 +35,11 @@ GONE: Final = object()
 class ParkedReader:
     """One connection for all partitions of a consumer, made when it is first needed."""
 
-    def __init__(self, kafka: KafkaSettings, cluster: Cluster) -> None:
+    def __init__(self, kafka: KafkaSettings, cluster: Cluster, counts: Counter[str]) -> None:
+        """``counts``: records that are gone are counted on there, ``gap_records``."""
         self._kafka = kafka
         self._cluster = cluster
+        self._counts = counts
         self._consumer: AIOKafkaConsumer | None = None
         self._lock = asyncio.Lock()
         self._ahead: set[HeldPartition] = set()
@@ -83,6 +86,7 @@ class ParkedReader:
                             "there was of it", held, offset,
                         )  # fmt: skip
                         window.gone(offset)
+                        self._counts["gap_records"] += 1
                         held.writer.note()
                     wake(sum(map(window.bring, found or ())))
         except (KafkaError, OSError) as error:
@@ -116,6 +120,7 @@ class ParkedReader:
                     log.error(
                         "GAP: %s/%d is gone: retention or compaction deleted it unprocessed", held, offset
                     )
+                    self._counts["gap_records"] += 1
                     return GONE
                 self._bring(held, found, always=True)
         return record

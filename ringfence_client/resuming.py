@@ -33,8 +33,8 @@ class Resumption:
     """Somebody has set the group's offset since."""
     lost_tail: bool = False
     """The log ends before what is finished."""
-    gap: bool = False
-    """Retention deleted what comes next."""
+    gap: int = 0
+    """How many offsets retention deleted that were not finished."""
 
 
 def resume(recorded: Progress | None, log: Log) -> Resumption:
@@ -43,7 +43,8 @@ def resume(recorded: Progress | None, log: Log) -> Resumption:
     Record and offset are written in one transaction, so they differ only if somebody has set the offset: then it counts, also in
     a topic that was created again. A record without a topic ID may be of any: it is believed as far as the log reaches.
     """
-    recreated = moved = lost_tail = gap = False
+    recreated = moved = lost_tail = False
+    gap = 0
     if recorded is None:
         progress = Progress(log.start if log.committed is None else log.committed)
     else:
@@ -60,9 +61,15 @@ def resume(recorded: Progress | None, log: Log) -> Resumption:
         lost_tail = True
         progress = Progress(log.start)
     elif progress.next < log.start:
-        gap = True
+        gap = _missed(progress, log.start)
         progress = _from(progress, log.start)
     return Resumption(dataclasses.replace(progress, topic_id=log.topic_id), recreated, moved, lost_tail, gap)
+
+
+def _missed(progress: Progress, start: int) -> int:
+    """How many offsets below ``start`` were due."""
+    finished = sum(min(stop, start) - min(begin, start) for begin, stop in progress.finished)
+    return start - progress.next - finished + sum(each < start for each in progress.again)
 
 
 def _from(progress: Progress, start: int) -> Progress:

@@ -67,6 +67,8 @@ class Window:
         """A run that nobody could end goes on."""
         self.closed = False
         """It belongs to somebody else; nothing of it counts any more."""
+        self.gap_records = 0
+        """Offsets that retention deleted before anybody opened it; nobody will be given their messages."""
         self.resident = ResidentRecords(records_max, memory)
         self._groups: dict[int, bytes | None] = {}
         self.redriven: dict[int, int] = dict(progress.redriven)

@@ -183,6 +183,7 @@ async def test_parked_is_deleted(bootstrap: str, caplog: pytest.LogCaptureFixtur
 
         assert handler.offsets == [*range(10), *range(40, 60)]
         assert f"GAP: {bench.accepted}/0/10 is gone" in caplog.text
+        assert running.consumer.dispatcher.counts["gap_records"] == 30
         assert (await bench.agreed()).next == 60
 
 

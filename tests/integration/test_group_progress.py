@@ -188,6 +188,7 @@ async def test_retention(bootstrap: str, caplog: pytest.LogCaptureFixture, runs:
         assert begun >= {0, 1, 2, 3, 4, *range(25, 40)}
         assert len(handler.done) == len(set(handler.done))
         assert "GAP" in caplog.text
+        assert running.consumer.dispatcher.counts["gap_records"] > 0
         assert MOVED not in caplog.text
         assert (await bench.agreed()).next == 40
 
@@ -211,6 +212,7 @@ async def test_beginning_that_is_gone(bootstrap: str, caplog: pytest.LogCaptureF
         assert len(gaps) == (1 if deleted else 0)
         assert all(f"begins at {deleted}" in each and f"up to {deleted} messages" in each for each in gaps)
         assert caplog.text.count("GAP: ") == len(gaps)
+        assert running.consumer.dispatcher.counts["gap_records"] == 0
 
 
 @pytest.mark.parametrize("runs", [False, True], ids=["stopped", "running"])

@@ -67,6 +67,10 @@ class _Group:
     def __init__(self, options: ConsumerOptions) -> None:
         self.writers: list[_Writer] = []
         self.options = options
+        self.refusing = 0
+        """So many of the next leases are somebody else's by the time they are written."""
+        self.gap_records = 0
+        """What each opening finds missing."""
         self.confirms: list[Any] = []
         """What leases ask whose they are."""
         self._memory = Memory(options.memory_max)
@@ -93,6 +97,10 @@ class _Group:
         self.confirms.append(confirm)
         lease = Lease("readers", topic, partition, "me", token=len(self.writers))
         window = Window(Progress(0), memory=self._memory, prefetch=1, records_max=100)
+        window.gap_records = self.gap_records
+        if self.refusing:
+            self.refusing -= 1
+            self.writers[-1].ended = "taken"
         return lease, window, self.writers[-1]
 
     def ended(self, holder: str) -> None:
@@ -152,6 +160,18 @@ async def _history(seed: int) -> None:
 async def test_histories(seed: int) -> None:
     """One lease at a time, nothing handed out of what may be another's; at the end what is ours is held, and is released."""
     await _history(seed)
+
+
+async def test_what_retention_deleted_is_counted() -> None:
+    """Once, and only when the lease says where it goes on: an opening that failed before finds the same gap again."""
+    group, dispatcher, held_partitions = _begun()
+    group.gap_records, group.refusing = 7, 2
+    held_partitions.given(OURS)
+    await until(lambda: held_partitions.ready, lambda: str(held_partitions.reasons), LIMIT_S)
+
+    assert (len(group.writers), dispatcher.counts["gap_records"]) == (3, 7)
+    await held_partitions.close()
+    await asyncio.wait_for(held_partitions.end(), LIMIT_S)
 
 
 @pytest.mark.parametrize("ours", [True, False])

@@ -47,7 +47,7 @@ def _consumer() -> GroupConsumer:
         [Fetched(5, b"a", timestamp=now - 90_000), Fetched(6, b"b", timestamp=now)]
     )
     consumer.partitions[0].window.fail(5, now)
-    consumer.dispatcher.counts.update(finished=7, failed=2, dead_letters=1)
+    consumer.dispatcher.counts.update(finished=7, failed=2, dead_letters=1, gap_records=3)
     return consumer
 
 
@@ -87,6 +87,7 @@ def test_metrics() -> None:
     assert found["ringfence_consumer_attempts_total", "finished"] == 7
     assert found["ringfence_consumer_attempts_total", "failed"] == 2
     assert found["ringfence_consumer_dead_letters_total",] == 1
+    assert found["ringfence_consumer_gap_records_total",] == 3
     assert found["ringfence_consumer_handlers",] == 10
     assert found["ringfence_consumer_buffered_bytes",] == consumer.memory.used + 1_000
     assert found["ringfence_consumer_buffer_limit_bytes",] == 512 * 2**20

@@ -84,7 +84,14 @@ def test_gap() -> None:
     """What retention deleted is finished; what the record says of the rest stays."""
     found = resume(RECORD, replace(LOG, start=107))
 
-    assert found == Resumption(replace(RECORD, next=107, attempts={}), gap=True)
+    assert found == Resumption(replace(RECORD, next=107, attempts={}), gap=7)
     assert resume(RECORD, replace(LOG, start=112)).progress.next == 120
     assert resume(RECORD, replace(LOG, start=112)).progress.finished == []
-    assert resume(None, replace(LOG, start=112)).gap
+    assert resume(None, replace(LOG, start=112)).gap == 12
+
+
+@pytest.mark.parametrize(("start", "missed"), [(100, 0), (101, 1), (110, 10), (115, 10), (125, 15)])
+def test_how_much_is_missing(start: int, missed: int) -> None:
+    """What was finished above is not, and what was to be done again is."""
+    assert resume(RECORD, replace(LOG, start=start)).gap == missed
+    assert resume(replace(RECORD, again=(98, 99)), replace(LOG, start=start)).gap == missed + 2 * bool(missed)
