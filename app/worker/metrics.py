@@ -183,6 +183,11 @@ def _gauges(lanes: Lanes) -> Iterable[Metric]:
         "Input records that are not yet processed; NaN = the cluster does not tell.",
         labels=labels,
     )
+    position = GaugeMetricFamily(
+        "ringfence_lane_next_offset",
+        "First offset of the lane's input that is not yet processed; 0 until the lane was open.",
+        labels=labels,
+    )
     for lane in lanes.lanes:
         place = (lane.opening.address.input_topic, lane.opening.partition)
         label = lanes.labels(place)
@@ -196,6 +201,7 @@ def _gauges(lanes: Lanes) -> Iterable[Metric]:
         if seconds is not None:
             covered.add_metric(label, seconds)
         lag.add_metric(label, _or_nan(lanes.lags.of(place)))
+        position.add_metric(label, lane.next)
     for place in lanes.halves:
         label = lanes.labels(place)
         is_open.add_metric(label, 0)
@@ -208,7 +214,7 @@ def _gauges(lanes: Lanes) -> Iterable[Metric]:
     )
     for address in lanes.addresses:
         faults.add_metric([address], len(lanes.faults.by_address.get(address, ())))
-    return [is_open, states, size, capacity, covered, lag, faults]
+    return [is_open, states, size, capacity, covered, lag, position, faults]
 
 
 def _or_nan(number: int | None) -> float:

@@ -154,6 +154,7 @@ def test_counters_by_verdict(running: Running) -> None:
         'ringfence_ring_capacity_ids{address="by-value",lane="by-value-0"} 20000.0',
         'ringfence_ring_covered_seconds{address="by-value",lane="by-value-0"}',
         'ringfence_lag_records{address="by-value",lane="by-value-0"}',
+        'ringfence_lane_next_offset{address="by-value",lane="by-value-0"}',
         'ringfence_batch_seconds_bucket{address="by-value",le="+Inf"}',
     ):
         assert line in text, f"{line} is missing in\n{text}"

@@ -1,0 +1,46 @@
+"""What a worker tells Prometheus of its lanes."""
+
+from types import SimpleNamespace
+from typing import Any
+
+from agents.lane import LaneState
+from app.worker.metrics import _gauges
+
+
+class _Ring:
+    capacity = 5
+
+    def __len__(self) -> int:
+        return 3
+
+
+def test_how_far_a_lane_is() -> None:
+    """Of a lane that was never open too; of half a lane nothing is processed."""
+    table = SimpleNamespace(ring=_Ring())
+
+    def lane(number: int, following: int) -> Any:
+        opening = SimpleNamespace(
+            address=SimpleNamespace(input_topic="orders"), partition=number, table=table
+        )
+        return SimpleNamespace(opening=opening, next=following, seconds_covered=lambda: None)
+
+    lanes: Any = SimpleNamespace(
+        lanes=[lane(0, 17), lane(1, 0)],
+        halves={("orders", 2): "why"},
+        addresses=["orders"],
+        labels=lambda place: ["orders", f"orders-{place[1]}"],
+        state_of=lambda _: (LaneState.OPEN, ""),
+        lags=SimpleNamespace(of=lambda _: 4),
+        faults=SimpleNamespace(by_address={}),
+    )
+    found = {
+        (sample.name, sample.labels["lane"]): sample.value
+        for family in _gauges(lanes)
+        for sample in family.samples
+        if "lane" in sample.labels
+    }
+
+    assert found["ringfence_lane_next_offset", "orders-0"] == 17
+    assert found["ringfence_lane_next_offset", "orders-1"] == 0
+    assert ("ringfence_lane_next_offset", "orders-2") not in found
+    assert found["ringfence_lag_records", "orders-2"] == 4
