@@ -74,6 +74,8 @@ class HandlerRuns:
         self._left: dict[tuple[Log, int], asyncio.Future[Any]] = {}
         self.observe: Callable[[float], object] = lambda _: None
         """Told how long each run took, in seconds, however it ended."""
+        self._began: dict[object, float] = {}
+        """Of each run that is waited for (monotonic clock, s)."""
 
     async def run(self, message: Message) -> None:
         """Call the handler.
@@ -83,7 +85,8 @@ class HandlerRuns:
             HandlerError: it returned a generator, of which nothing has run.
             Exception: what the handler raised.
         """
-        began = time.monotonic()
+        run, began = object(), time.monotonic()
+        self._began[run] = began
         try:
             if self._pool is None:
                 result = await self._handler(message)
@@ -96,6 +99,7 @@ class HandlerRuns:
             # Not we: the handler waited for something that was cancelled. That must not end who runs it.
             raise RuntimeError("what the handler waited for was cancelled") from None
         finally:
+            del self._began[run]
             self.observe(time.monotonic() - began)
 
     def left(self, log: Log, offset: int) -> "asyncio.Future[Any] | None":
@@ -105,6 +109,11 @@ class HandlerRuns:
     def any_left(self, log: Log) -> bool:
         """Whether such a run of any message of a partition goes on."""
         return any(key[0] == log for key in self._left)
+
+    @property
+    def longest_s(self) -> float:
+        """How long the run that began first goes on already, in seconds; 0 = none does. A thread that was left behind does not count."""
+        return time.monotonic() - min(self._began.values()) if self._began else 0.0
 
     @property
     def left_behind(self) -> int:

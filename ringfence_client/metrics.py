@@ -82,6 +82,7 @@ class _Collector(Collector):
             ("consumer_handlers", "Handlers that may run at once.", dispatcher.concurrency),
             ("consumer_handlers_running", "Handlers that have a message.", dispatcher.running),
             ("consumer_handlers_left_behind", "Runs that nobody could end; their groups wait for them.", dispatcher.runs.left_behind),
+            ("consumer_longest_run_seconds", "How long the oldest run of the handler goes on already; 0 = none does.", dispatcher.runs.longest_s),
             ("consumer_breaker_open", "1 = nearly every attempt fails: slowed down, nothing is given up.", dispatcher.breaker.open),
             ("consumer_buffered_bytes", "Memory of messages that were fetched and are not finished.", consumer.memory.buffered),
             ("consumer_buffer_limit_bytes", "Its bound, --memory: fetching pauses there.", consumer.memory.bytes_max),

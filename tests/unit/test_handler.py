@@ -5,10 +5,12 @@ import concurrent.futures
 import functools
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
+from ringfence_client import handler as handler_module
 from ringfence_client.handler import HandlerError, HandlerRuns, check
 from ringfence_client.message import Fence, Message
 
@@ -186,6 +188,39 @@ async def test_what_coroutines_take_for_their_own(handler: Callable[[Any], Any],
             await asyncio.wait_for(runs.run(cast("Message", Held())), 10)
     finally:
         runs.stop()
+
+
+async def test_the_run_that_goes_on_for_longest(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of those that go on, the first that began; nothing of those that ended, however they did."""
+    now = 100.0
+    monkeypatch.setattr(handler_module, "time", SimpleNamespace(monotonic=lambda: now))
+    gates: list[asyncio.Event] = []
+
+    async def handle(_message: Any) -> None:
+        gates.append(asyncio.Event())
+        await gates[-1].wait()
+
+    runs = HandlerRuns(handle, 2)
+
+    assert runs.longest_s == 0
+
+    tasks = []
+    for now in (100.0, 130.0, 170.0):  # noqa: B007 - the clock
+        tasks.append(asyncio.create_task(runs.run(cast("Message", Held()))))
+        await asyncio.sleep(0)
+
+    assert runs.longest_s == 70
+
+    gates[0].set()
+    await asyncio.wait(tasks[:1])
+
+    assert runs.longest_s == 40
+
+    tasks[1].cancel()
+    tasks[2].cancel()
+    await asyncio.wait(tasks[1:])
+
+    assert runs.longest_s == 0
 
 
 async def test_left_thread_that_returns_a_coroutine() -> None:
