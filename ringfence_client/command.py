@@ -39,7 +39,8 @@ def run(
     call = load_handler(handler)
     guard = guard_of(settings.app)
     listener = None if web_port == 0 else web.listen(settings.app.web_host, web_port)
-    url = web.advertised(*listener.getsockname()[:2], guard=guard) if listener is not None else ""
+    name = settings.app.web_name
+    url = "" if listener is None else web.advertised(*listener.getsockname()[:2], name=name, guard=guard)
     consumer = GroupConsumer(settings, found, group, call, options, web=url)
     collector.collect_rarely()
     with asyncio.Runner() as runner:  # its end waits without limit for coroutines that are cancelled

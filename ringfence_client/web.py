@@ -30,9 +30,10 @@ WRITE_LIMIT_S: Final = 20.0
 BURIED_CHECK_S: Final = 0.05
 
 
-def advertised(host: str, port: int, *, guard: Guard = OPEN) -> str:
-    """Where others reach a server that listens here."""
-    return f"{guard.scheme}://{socket.gethostname() if host in {'', '0.0.0.0', '::'} else host}:{port}"  # noqa: S104
+def advertised(host: str, port: int, *, name: str = "", guard: Guard = OPEN) -> str:
+    """Where others reach a server that listens here; ``name``: as they know this machine, if it says so itself by another name."""
+    own = socket.gethostname() if host in {"", "0.0.0.0", "::"} else host  # noqa: S104
+    return f"{guard.scheme}://{name or own}:{port}"
 
 
 def listen(host: str, port: int | None) -> socket.socket:

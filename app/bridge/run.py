@@ -43,7 +43,8 @@ def run(settings: Settings, names: Sequence[str], web_port: int | None, *, drain
     found = plans(settings, names)
     guard = guard_of(settings.app)
     listener = None if web_port == 0 else listen(settings.app.web_host, web_port)
-    url = "" if listener is None else advertised(*listener.getsockname()[:2], guard=guard)
+    name = settings.app.web_name
+    url = "" if listener is None else advertised(*listener.getsockname()[:2], name=name, guard=guard)
     with contextlib.ExitStack() as stack:
         if listener is not None:
             stack.callback(listener.close)

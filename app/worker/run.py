@@ -134,7 +134,9 @@ def create_app(settings: Settings, known: Faults | None = None, denied: Faults |
         broker_heartbeat_interval=HEARTBEAT_S,
         broker_max_poll_interval=POLL_INTERVAL_MAX_S,
         # The group's members tell it: `ringfence status` finds them so. It is none of Faust's own pages' business.
-        canonical_url=advertised(settings.app.web_host, settings.app.web_port, guard=guard)
+        canonical_url=advertised(
+            settings.app.web_host, settings.app.web_port, name=settings.app.web_name, guard=guard
+        )
         if settings.app.web_port
         else "",
         broker_session_timeout=settings.app.session_timeout,

@@ -69,6 +69,8 @@ class AppSettings(Section):
     session_timeout: int = Field(default=10, ge=6, le=90)
     """Seconds after which the group gives away the lanes of a worker that is not heard of. Brokers have bounds of their own."""
     web_host: str = Field(default="127.0.0.1", min_length=1)
+    web_name: Annotated[str, StringConstraints(pattern=r"^[a-zA-Z0-9._-]*$", max_length=253)] = ""
+    """Host name or IPv4 address by which others reach the web server; empty = web_host, or, where that is all addresses, the machine's name."""
     web_port: int = Field(default=6066, ge=0, le=65535)
     """0 = no web server."""
     web_token_env: str = ""

@@ -113,6 +113,22 @@ def test_a_worker_finds_its_state_again() -> None:
     assert mounts[claim["metadata"]["name"]] == "/ringfence/data"
 
 
+def test_workers_see_one_another() -> None:
+    """Each tells the others its name in the headless Service, with what comes before it in its environment."""
+    name = "StatefulSet/ringfence-worker"
+    environment = _environment(name)
+    order = [each["name"] for each in _container(name)["env"]]
+    own, *rest = environment["RINGFENCE_APP__WEB_NAME"]["value"].split(".")
+
+    assert own == "$(RINGFENCE_APP__INSTANCE)"
+    assert rest == [MANIFESTS[name]["spec"]["serviceName"], "$(NAMESPACE)", "svc"]
+    assert environment["NAMESPACE"]["valueFrom"]["fieldRef"]["fieldPath"] == "metadata.namespace"
+    assert max(order.index("RINGFENCE_APP__INSTANCE"), order.index("NAMESPACE")) < order.index(
+        "RINGFENCE_APP__WEB_NAME"
+    )
+    assert MANIFESTS["Service/ringfence-worker"]["spec"]["publishNotReadyAddresses"]
+
+
 def test_a_rollout_is_not_stuck_behind_what_it_repairs() -> None:
     """Ordered, it waits for a pod that is not ready, although the new version would make it so."""
     assert MANIFESTS["StatefulSet/ringfence-worker"]["spec"]["podManagementPolicy"] == "Parallel"

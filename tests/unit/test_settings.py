@@ -61,6 +61,7 @@ def test_defaults() -> None:
             "static_membership": False,
             "session_timeout": 10,
             "web_host": "127.0.0.1",
+            "web_name": "",
             "web_port": 6066,
             "web_token_env": "",
             "web_tls_certfile": "",
