@@ -5,6 +5,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from confluent_kafka import TopicPartition
+from confluent_kafka.admin import AdminClient
 
 from app.repair import dlq_verbs
 from app.repair.selection import Selection
@@ -196,6 +198,23 @@ def test_dropped_while_parked_and_nobody_consumes(
     assert redriven == 0
     bad = ["v0"] if verb == "purge" else ["v0", "v2", "v4"]
     assert sorted(_handled(process)) == sorted(["v1", "v3", "v5", *bad])
+
+
+def test_parked_message_that_retention_has_deleted(bootstrap: str, tmp_path: Path) -> None:
+    """What comes behind it in its group can be dropped though nobody can read it any more."""
+    scene = Scene(bootstrap, tmp_path)
+    process = scene.consumer("--on-dead-letter", "park")
+    with consumers(process):
+        wait_for(lambda: len(_handled(process)) == EACH, process.log)
+        assert process.stop() == 0
+    deletion = AdminClient({"bootstrap.servers": bootstrap}).delete_records(
+        [TopicPartition(scene.accepted, 0, 1)]
+    )
+    for each in deletion.values():
+        each.result(kafka.WAIT_S)
+    dropped = _groups(scene, "skip", "bad")
+
+    assert "dropped" in dropped
 
 
 def test_what_is_left(bootstrap: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
