@@ -207,10 +207,8 @@ def test_parked_message_that_retention_has_deleted(bootstrap: str, tmp_path: Pat
     with consumers(process):
         wait_for(lambda: len(_handled(process)) == EACH, process.log)
         assert process.stop() == 0
-    deletion = AdminClient({"bootstrap.servers": bootstrap}).delete_records(
-        [TopicPartition(scene.accepted, 0, 1)]
-    )
-    for each in deletion.values():
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    for each in admin.delete_records([TopicPartition(scene.accepted, 0, 1)]).values():
         each.result(kafka.WAIT_S)
     dropped = _groups(scene, "skip", "bad")
 
