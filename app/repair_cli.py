@@ -6,8 +6,13 @@ from typing import Any, Final, NamedTuple
 
 import click
 
-from ringfence_kafka.config.load import load
-from ringfence_kafka.program import CONSUMER_GROUP, config_option, settings_with_addresses, silence_clients
+from ringfence_kafka.program import (
+    CONSUMER_GROUP,
+    config_option,
+    settings_of,
+    settings_with_addresses,
+    silence_clients,
+)
 
 MAX_REDRIVES: Final = 3
 
@@ -109,7 +114,7 @@ def quarantine_list(
     bridge: bool, all_: bool, as_json: bool, config: Path,
 ) -> int:  # fmt: skip
     """What stands open in the quarantine of NAME, an address or a bridge: place, age, group, how often redriven, reason."""
-    settings = load(config)
+    settings = settings_of(config)
     from app.repair import quarantine_verbs  # noqa: PLC0415
 
     chosen = Chosen(reason, group_name, older_than, newer_than, at).selection()
@@ -124,7 +129,7 @@ def quarantine_list(
 @config_option
 def quarantine_show(name: str, place: str, bridge: bool, as_json: bool, config: Path) -> int:
     """All of one quarantined record: key, headers, value, and why it was refused."""
-    settings = load(config)
+    settings = settings_of(config)
     from app.repair import quarantine_verbs, selection  # noqa: PLC0415
 
     return quarantine_verbs.show(settings, name, selection.place(place), bridge=bridge, as_json=as_json)
@@ -145,7 +150,7 @@ def quarantine_redrive(
     It goes into the input that it came from, and is judged anew. What comes into quarantine meanwhile is left. Exit code 1 if something
     was left, with the reason.
     """
-    settings = load(config)
+    settings = settings_of(config)
     from app.repair import quarantine_verbs  # noqa: PLC0415
 
     chosen = Chosen(reason, group_name, older_than, newer_than, at).selection()
@@ -166,7 +171,7 @@ def quarantine_drop(
     dry_run: bool, yes: bool, bridge: bool, config: Path,
 ) -> int:  # fmt: skip
     """Have records count as settled without being published again. They stay in the topic for as long as it keeps them."""
-    settings = load(config)
+    settings = settings_of(config)
     from app.repair import quarantine_verbs  # noqa: PLC0415
 
     chosen = Chosen(reason, group_name, older_than, newer_than, at).selection()

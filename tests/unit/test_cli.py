@@ -1,5 +1,6 @@
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Final
 
 import click
 import pytest
@@ -106,6 +107,41 @@ def test_no_addresses(content: str, tmp_path: Path, capsys: pytest.CaptureFixtur
             f"ringfence: {path}: no addresses: add an [[addresses]] entry with a name"
         ), name
         assert said.out == ""
+
+
+_ARGUMENTS: Final = {
+    "consume": ("orders", "--handler", "os:fspath"),
+    "rings find": ("orders", "1"),
+    "topics grow": ("orders", "--partitions", "8"),
+    **{f"{each} show": ("orders", "0/1") for each in ("dlq", "quarantine")},
+    **{f"groups {each}": ("orders", "group") for each in ("purge", "release", "skip")},
+}
+"""What a verb needs, where an address is not enough."""
+
+
+def test_every_verb_asks_the_cluster_that_was_named(
+    config: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With --bootstrap-server no verb asks the cluster of the file: here neither answers, and the error names the first."""
+    monkeypatch.setattr("app.verbs.send.ANSWER_LIMIT_S", 0.5)
+    Path(config).write_text(
+        '[kafka]\nbootstrap_servers = "127.0.0.1:2"\n[[addresses]]\nname = "orders"\n', "utf-8"
+    )
+    of_no_cluster = {"broker", "demo", "plan", "reconcile show"}
+    of_two = {"bridge"}  # it waits until both answer
+    for name, command in _verbs(cli.cli):
+        if name in of_no_cluster | of_two:
+            continue
+        needed = [each for each in command.params if each.required]
+        takes_address = any(isinstance(each, click.Argument) for each in needed)
+        arguments = [*_ARGUMENTS.get(name, ("orders",) if takes_address else ())]
+        if any(each.name == "group" for each in needed):
+            arguments += ["--consumer-group", "g"]
+        named = ("--config", config, "--bootstrap-server", "127.0.0.1:1")
+
+        assert _run(*name.split(), *arguments, *named) == 2, name
+        said = capsys.readouterr().err
+        assert "bootstrap_servers = '127.0.0.1:1'" in said, f"{name}: {said}"
 
 
 def test_usage_errors(capsys: pytest.CaptureFixture[str]) -> None:
