@@ -145,18 +145,23 @@ class Dispatcher:
             return 1
         return held.window.skip(group)
 
-    def give_up(self, held: HeldPartition, group: bytes, *, skip: bool) -> list[int]:
-        """Send what no handler has of a group to the dead letters, or (``skip``) its first message alone.
+    def give_up(
+        self, held: HeldPartition, group: bytes, *, skip: bool, below: int | None = None
+    ) -> list[int]:
+        """Send what no handler has of a group, below an offset, to the dead letters, or (``skip``) its first message alone.
 
         Returns their offsets; none where a handler runs the first one. They are finished when their letters are written.
         """
+        meant = {each for each in held.window.of(group) if below is None or each < below}
+        if not meant:
+            return []
         turn = self._resting.take(held, group) or Turn(held, "operator")
         known = set(turn.offsets)
-        offsets = held.window.ledger.claim(turn, group, max(1, len(known)) if skip else None)
+        offsets = held.window.ledger.claim(turn, group, max(1 if skip else len(meant), len(known)))
         turn.offsets.extend(each for each in offsets if each not in known)
         if not turn.offsets:
             return []
-        chosen = list(turn.offsets)[:1] if skip else list(turn.offsets)
+        chosen = list(turn.offsets)[:1] if skip else [each for each in turn.offsets if each in meant]
         turn.given_up.update(chosen)
         self._resting.due(turn)
         return chosen

@@ -56,6 +56,22 @@ class HeldPartition:
             self._blocking[offset] = asyncio.get_running_loop().create_future()
         return self._blocking[offset]
 
+    def purge(self, group: bytes, below: int) -> int:
+        """As :meth:`ringfence_client.window.Window.purge` has it; what was fetched from ``below`` on stays."""
+        window, ledger = self.window, self.window.ledger
+        fetched = window.of(group)
+        if not fetched or fetched[-1] < below:
+            return window.purge(group, below)
+        # All below is fetched. Whoever has the group has these for a moment, so that it need not let go of it.
+        owner = next(each.owner for each in ledger.groups() if each.group == group) or self
+        held = set(ledger.holds(owner)).intersection(fetched)
+        dropped = [each for each in fetched if each < below and each not in held]
+        if dropped:
+            ledger.claim(owner, group, len(held) + len(dropped))
+        for each in dropped:
+            window.finish(owner, each, reject=True)
+        return len(dropped)
+
     def redrive(self, offset: int, number: int) -> bool:
         """As :meth:`ringfence_client.window.Window.redrive` has it; the writer is to be told."""
         redriven = self.window.redrive(offset, number)

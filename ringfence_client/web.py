@@ -227,18 +227,25 @@ class _Pages:
         number = held.partition
         before = held.window.of(group)
         body = await request.json()
-        head = body.get("head")
-        if skip and isinstance(head, int) and head not in before and held.window.watermark.is_finished(head):
+        head, below = body.get("head"), body.get("below")
+        if (
+            skip
+            and isinstance(head, int)
+            and before[:1] != [head]
+            and (before or held.window.watermark.is_finished(head))
+        ):
             # What was first when it was asked for is not any more: perhaps by an earlier question, whose answer did not arrive.
             return await self._written(held, {"dropped": 0, "acquired": 0, "offsets": [], "gone": True})
         if body.get("letters"):
-            chosen = self._consumer.dispatcher.give_up(held, group, skip=skip)
+            end = below if isinstance(below, int) and not skip else None
+            chosen = self._consumer.dispatcher.give_up(held, group, skip=skip, below=end)
             return await self._given_up(held, group, chosen)
         if skip:
             dropped = self._consumer.dispatcher.skip(held, group)
         else:
-            end = await self._consumer.cluster.high_watermark(held.lease.topic, number)
-            dropped = held.window.purge(group, end)
+            if not isinstance(below, int):
+                below = await self._consumer.cluster.high_watermark(held.lease.topic, number)
+            dropped = held.purge(group, below)
         acquired = next((each.acquired for each in held.window.groups() if each.group == group), 0)
         gone = sorted(set(before).difference(held.window.of(group)))
         if gone:

@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 import click
@@ -60,14 +60,16 @@ def drop(
     found = settings.configured(address)
     order = _Order(group_names.parse(name), skip, letters)
     name = group_names.shown(order.name)
+    meant = None
     if not yes and can_ask():
-        count = asyncio.run(_count(settings, found, group, order))
-        if count:
-            which = "the first message" if skip else f"{_messages(count)}, those that a handler has excepted,"
+        meant = asyncio.run(_meant(settings, found, group, order))
+        if meant:
             rest = "send to the dead letters" if letters else "drop for good"
-            confirmed(f"{name} at {address} for {group}: {rest} {which}?")
+            confirmed(
+                f"{name} at {address} for {group}: {rest} {_which(found.accepted_topic, meant, order)}?"
+            )
     try:
-        places = asyncio.run(_drop(settings, found, group, order))
+        places, gone = asyncio.run(_drop(settings, found, group, order, meant))
     except (NotOwnerError, LostError) as error:
         raise GroupError(
             f"a consumer of {group} came while nobody was to hold it: run this again; what was dropped stays so"
@@ -81,7 +83,9 @@ def drop(
         to = " to the dead letters" if letters else ""
         which = f": {runs.shown(those)}" if those else ""
         click.echo(f"dropped  {found.accepted_topic}/{partition}  {_messages(count)} of {name}{to}{which}")
-    if not any(count for count, _ in places.values()):
+    if any(count for count, _ in places.values()):
+        return 0
+    if not gone:
         click.echo(
             f"nothing to drop  {name} has no message that {group} could drop"
             + (
@@ -90,8 +94,7 @@ def drop(
                 else ""
             )
         )
-        return 1
-    return 0
+    return 1
 
 
 def _messages(count: int) -> str:
@@ -104,6 +107,24 @@ class _Order(NamedTuple):
     name: bytes
     skip: bool
     letters: bool
+
+
+class _Meant(NamedTuple):
+    """What somebody was asked about, of one partition: what comes after that is not meant."""
+
+    topic_id: str
+    head: int
+    end: int
+    depth: int
+
+
+def _which(topic: str, meant: Mapping[int, _Meant], order: _Order) -> str:
+    """For the question."""
+    if order.skip:
+        return f"the first message, {', '.join(f'{topic}/{number}/{each.head}' for number, each in meant.items())}"
+    places = (f"{topic}/{number} from offset {each.head} to {each.end - 1}" for number, each in meant.items())
+    count = _messages(sum(each.depth for each in meant.values()))
+    return f"{count}, those that a handler has excepted, of {', '.join(places)}"
 
 
 def release(settings: Settings, address: str, group: str, name: str) -> int:
@@ -152,65 +173,106 @@ async def _release(settings: Settings, address: AddressSettings, group: str, nam
         return released
 
 
-async def _count(settings: Settings, address: AddressSettings, group: str, order: _Order) -> int:
-    """How many messages of it there are."""
+async def _meant(
+    settings: Settings, address: AddressSettings, group: str, order: _Order
+) -> dict[int, _Meant]:
+    """Of each partition that has any: what is there now."""
     async with Cluster(settings.kafka, group) as cluster:
         await cluster.await_coordinator()
-        count = 0
+        meant = {}
         for number, known in enumerate(await _progresses(settings, address, cluster)):
-            now = await groups.standing(cluster, address.accepted_topic, number, known)
-            rows = await groups.unfinished(settings, address.accepted_topic, number, now)
-            row = rows.get(order.name.hex())
-            count += 0 if row is None else row.depth
-        return count
+            now, row = await _there(settings, address, cluster, number, known, order)
+            if row is not None:
+                meant[number] = _Meant(now.topic_id, row.head_offset, now.end, row.depth)
+        return meant
 
 
 async def _drop(
-    settings: Settings, address: AddressSettings, group: str, order: _Order
-) -> dict[int, tuple[int, Sequence[int]]]:
-    """Of each partition that has any: how many were dropped, and which, as far as that is known."""
-    name = order.name
+    settings: Settings,
+    address: AddressSettings,
+    group: str,
+    order: _Order,
+    meant: Mapping[int, _Meant] | None,
+) -> tuple[dict[int, tuple[int, Sequence[int]]], bool]:
+    """Of each partition that has any: how many were dropped, and which, as far as that is known; and whether one was done meanwhile.
+
+    ``meant``: nothing else; None = whatever there is now.
+    """
+    topic, gone = address.accepted_topic, False
     async with Cluster(settings.kafka, group) as cluster:
         await cluster.await_coordinator()
         dropped: dict[int, tuple[int, Sequence[int]]] = {}
         for number, known in enumerate(await _progresses(settings, address, cluster)):
-            now = await groups.standing(cluster, address.accepted_topic, number, known)
-            row = (await groups.unfinished(settings, address.accepted_topic, number, now)).get(name.hex())
+            if meant is not None and number not in meant:
+                continue
+            asked = None if meant is None else meant[number]
+            now, row = await _there(settings, address, cluster, number, known, order, asked)
+            if asked is not None and _has_gone(order, asked, now, row):
+                gone = _say_gone(f"{topic}/{number}/{asked.head}")
+                continue
             if row is None:
                 continue
             refusal = "has no web server"
             if known is not None and known.web and not known.released:
-                answer = await _told(settings, known.web, group, address, number, order, row)
+                answer = await _told(settings, known.web, group, address, number, order, row, now.end)
                 if isinstance(answer, dict) and answer.get("gone"):
-                    click.echo(
-                        f"gone     {address.accepted_topic}/{number}/{row.head_offset}  it was done or dropped meanwhile; no other one was"
-                    )
+                    gone = _say_gone(f"{topic}/{number}/{row.head_offset}")
                     continue
                 if isinstance(answer, dict):
                     # A consumer has not fetched all that it purges.
                     whole = order.skip or order.letters
-                    count = answer["dropped"] if whole else row.depth - answer["acquired"]
+                    count = answer["dropped"] if whole else max(0, row.depth - answer["acquired"])
                     dropped[number] = count, answer.get("offsets", ())
                     continue
                 refusal = answer
             if await cluster.group_state() not in NO_MEMBERS:
                 raise GroupError(
-                    f"{address.accepted_topic}/{number} is held by {known.holder if known else 'a consumer'}, which "
-                    f"{refusal}: run this again in a moment, where its web server can be reached; or stop the group's "
-                    "consumers first"
+                    f"{topic}/{number} is held by {known.holder if known else 'a consumer'}, which {refusal}: run this again in a moment, "
+                    "where its web server can be reached; or stop the group's consumers first"
                 )
             if order.letters:
                 raise GroupError(
-                    f"nobody holds {address.accepted_topic}/{number}, and dead letters are written by its holder: start a consumer of "
-                    f"{group} and run this again, or leave --to-dlq out"
+                    f"nobody holds {topic}/{number}, and dead letters are written by its holder: start a consumer of {group} and run this "
+                    "again, or leave --to-dlq out"
                 )
             end = row.head_offset + 1 if order.skip else now.end
             again = [each for each in row.redriven if each < end]
             await dropping.drop_below(
-                settings, address, cluster, number, name, end, now.topic_id, _say_waiting, again
+                settings, address, cluster, number, order.name, end, now.topic_id, _say_waiting, again
             )
             dropped[number] = (1, [row.head_offset]) if order.skip else (row.depth, ())
-        return dropped
+        return dropped, gone
+
+
+async def _there(
+    settings: Settings,
+    address: AddressSettings,
+    cluster: Cluster,
+    partition: int,
+    known: Progress | None,
+    order: _Order,
+    asked: _Meant | None = None,
+) -> tuple[groups.Standing, groups.GroupRow | None]:
+    """What a partition has of the group; no further than was asked about."""
+    now = await groups.standing(cluster, address.accepted_topic, partition, known)
+    if asked is not None:
+        now = now._replace(end=min(now.end, asked.end))
+    rows = await groups.unfinished(settings, address.accepted_topic, partition, now)
+    return now, rows.get(order.name.hex())
+
+
+def _has_gone(order: _Order, asked: _Meant, now: groups.Standing, row: groups.GroupRow | None) -> bool:
+    """Whether what was asked about is not there any more: of a skip, whether another message is the first one now."""
+    if now.topic_id != asked.topic_id:
+        return True
+    return order.skip and (row is None or row.head_offset != asked.head)
+
+
+def _say_gone(place: str) -> bool:
+    click.echo(
+        f"gone     {place}  it is not the first one any more: it was done or dropped meanwhile; no other one was"
+    )
+    return True
 
 
 async def _progresses(
@@ -243,8 +305,9 @@ async def _told(
     partition: int,
     order: _Order,
     row: groups.GroupRow,
+    below: int,
 ) -> dict[str, Any] | str:
-    """What the holder says. To the dead letters goes what it has fetched: it is told again until that is all that there was."""
+    """What the holder says; of a purge it drops nothing from ``below`` on. To the dead letters goes what it has fetched: it is told again until that is all that there was."""
     answer: dict[str, Any] | str = {}
     offsets: list[int] = []
     moved_at = time.monotonic()
@@ -259,6 +322,7 @@ async def _told(
             "skip" if order.skip else "purge",
             letters=order.letters,
             head=row.head_offset,
+            below=below,
         )
         if isinstance(answer, str) or order.skip or not order.letters:
             return answer
@@ -282,10 +346,12 @@ async def _tell(
     *,
     letters: bool = False,
     head: int | None = None,
+    below: int | None = None,
 ) -> dict[str, Any] | str:
     body = {
         "letters": letters,
         "head": head,
+        "below": below,
         "consumer_group": consumer_group,
         "topic": address.accepted_topic,
         "partition": partition,

@@ -64,11 +64,12 @@ async def test_purged(bootstrap: str) -> None:
                 "b": (3, 1),
             }
 
-            status, answer = await pages.post(
-                "/groups/purge", {"partition": 0, "group": rows["hex:ff61"]["group_hex"]}
-            )
+            asked = {"partition": 0, "group": rows["hex:ff61"]["group_hex"]}
+            first = await pages.post("/groups/purge", {**asked, "below": 3})
+            status, answer = await pages.post("/groups/purge", asked)
 
-            assert (status, answer["dropped"]) == (200, 4)
+            assert (first[1]["dropped"], first[1]["offsets"]) == (2, [1, 2])
+            assert (status, answer["dropped"]) == (200, 2)
             assert [(each["depth"], each["acquired"]) for each in (await pages.groups()).values()] == [
                 (1, 1),
                 (3, 1),
@@ -118,6 +119,31 @@ async def test_skipped(bootstrap: str) -> None:
         assert handler.wrong == []
         assert handler.offsets == [1, 2, 3, 5]
         assert await bench.letters() == []
+
+
+async def test_to_the_dead_letters_up_to_an_offset(bootstrap: str) -> None:
+    """What stands from there on is handled as if nobody had asked; what was first when somebody looked is skipped, or nothing is."""
+
+    async def fail(message: Message) -> None:
+        if message.value == b"poison":
+            raise Retry("poisoned", 3600)
+
+    handler = Recorder(fail)
+    async with consuming(bootstrap) as bench:
+        bench.send(*[Sent(None, b"a", b"poison")] * 3, *numbered(b"a", 2))
+        running = await bench.start(handler)
+        async with pages_of(running) as pages:
+            await until(lambda: running.consumer.dispatcher.counts["failed"] == 1, lambda: str(handler.begun))
+            asked = {"partition": 0, "group": b"a".hex()}
+            _, skipped = await pages.post("/groups/skip", {**asked, "head": 1})
+            _, answer = await pages.post("/groups/purge", {**asked, "letters": True, "below": 3})
+
+            assert (skipped["gone"], skipped["dropped"]) == (True, 0)
+            assert answer["offsets"] == [0, 1, 2]
+        await bench.until_next(running, 5)
+
+        assert len(await bench.letters()) == 3
+        assert [offset for _, offset in handler.done] == [3, 4]
 
 
 async def test_running_is_not_skipped(bootstrap: str) -> None:

@@ -7,22 +7,16 @@ from pathlib import Path
 import pytest
 
 from app import asking, cli
-
-
-class _Keyboard(io.StringIO):
-    """A terminal on which this was typed."""
-
-    def isatty(self) -> bool:
-        return True
+from tests.support.keyboard import Keyboard
 
 
 def test_no_is_no(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without a yes nothing goes on; a script, or ``--yes``, is not asked."""
-    monkeypatch.setattr(sys, "stdin", _Keyboard("n\n"))
+    monkeypatch.setattr(sys, "stdin", Keyboard("n\n"))
     with pytest.raises(asking.DeclinedError, match="nothing was done"):
         asking.confirmed("Really?")
     asking.confirmed("Really?", yes=True)
-    monkeypatch.setattr(sys, "stdin", _Keyboard("y\n"))
+    monkeypatch.setattr(sys, "stdin", Keyboard("y\n"))
     asking.confirmed("Really?")
     monkeypatch.setattr(sys, "stdin", io.StringIO())
     asking.confirmed("Really?")
@@ -34,7 +28,7 @@ def test_rings_clear_asks(
     """Before it looks at the cluster, which there need not even be."""
     config = tmp_path / "ringfence.toml"
     config.write_text('[kafka]\nbootstrap_servers = "127.0.0.1:1"\n[[addresses]]\nname = "orders"\n')
-    monkeypatch.setattr(sys, "stdin", _Keyboard("n\n"))
+    monkeypatch.setattr(sys, "stdin", Keyboard("n\n"))
     with pytest.raises(SystemExit) as ended:
         cli.main(["rings", "clear", "orders", "--config", str(config)])
 

@@ -1,0 +1,11 @@
+"""A terminal that was typed at."""
+
+import io
+
+
+class Keyboard(io.StringIO):
+    """Standard input on which this was typed."""
+
+    def isatty(self) -> bool:
+        """As a terminal says."""
+        return True

@@ -1,0 +1,143 @@
+"""What somebody is asked about before messages of a group are dropped, and that no other message is."""
+
+import sys
+from types import SimpleNamespace
+from typing import Any, Self
+
+import pytest
+
+from app.verbs import group_changes, groups, holders
+from ringfence_client import dropping
+from ringfence_client.held_partition import HeldPartition
+from ringfence_client.memory import Memory
+from ringfence_client.record import Progress
+from ringfence_client.window import Window
+from ringfence_kafka.config.load import validate
+from tests.support.keyboard import Keyboard
+from tests.support.windows import of
+
+GROUP = b"g"
+SETTINGS = validate({"addresses": [{"name": "orders"}]})
+
+
+class _Topic:
+    """The accepted topic and its holder, if there is one: messages of a group that are not finished, and what was dropped of them."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, *, held: bool) -> None:
+        self.offsets = [5, 7]
+        self.topic_id = "first"
+        self.told: list[dict[str, Any]] = []
+        self.below: list[int] = []
+        self._web = "http://c1:80" if held else ""
+        for name, replacement in (("_progresses", self._progresses), ("Cluster", self._cluster)):
+            monkeypatch.setattr(group_changes, name, replacement)
+        monkeypatch.setattr(groups, "standing", self._standing)
+        monkeypatch.setattr(groups, "unfinished", self._unfinished)
+        monkeypatch.setattr(holders, "ask", self._ask)
+        monkeypatch.setattr(dropping, "drop_below", self._drop_below)
+
+    def _cluster(self, *_: object) -> "_Topic":
+        return self
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        pass
+
+    async def await_coordinator(self) -> None:
+        pass
+
+    async def group_state(self) -> str:
+        return "Empty"
+
+    async def _progresses(self, *_: object) -> list[Progress]:
+        state = "held" if self._web else "released"
+        return [Progress(0, holder="c1/1", web=self._web, state=state)]
+
+    async def _standing(self, *_: object) -> groups.Standing:
+        return groups.Standing(Progress(0), self.topic_id, 0, self.offsets[-1] + 1)
+
+    async def _unfinished(self, *arguments: Any) -> dict[str | None, groups.GroupRow]:
+        there = [each for each in self.offsets if each < arguments[3].end]
+        row = groups.GroupRow(0, "g", GROUP.hex(), len(there), 0, None, there[0], 1.0) if there else None
+        return {GROUP.hex(): row} if row else {}
+
+    async def _ask(self, _app: object, _web: str, _path: str, body: dict[str, Any]) -> dict[str, Any]:
+        self.told.append(body)
+        return {"dropped": 1, "acquired": 0, "offsets": []}
+
+    async def _drop_below(self, *arguments: Any) -> None:
+        self.below.append(arguments[5])
+
+
+def _answer(monkeypatch: pytest.MonkeyPatch, happens: Any) -> list[str]:
+    """Somebody says yes, and while the question was read something happened. Returns what was asked."""
+    asked: list[str] = []
+
+    def confirmed(question: str, **_: object) -> None:
+        asked.append(question)
+        happens()
+
+    monkeypatch.setattr(sys, "stdin", Keyboard(""))
+    monkeypatch.setattr(group_changes, "confirmed", confirmed)
+    return asked
+
+
+@pytest.mark.parametrize("held", [False, True])
+def test_purge_what_was_asked_about(monkeypatch: pytest.MonkeyPatch, held: bool) -> None:
+    """What has come since is not dropped, nor counted; the question names offsets."""
+    topic = _Topic(monkeypatch, held=held)
+    asked = _answer(monkeypatch, lambda: topic.offsets.extend([8, 9]))
+
+    assert group_changes.drop(SETTINGS, "orders", "billing", "g", skip=False, yes=False) == 0
+    assert "drop for good 2 messages" in asked[0]
+    assert "of orders.accepted/0 from offset 5 to 7?" in asked[0]
+    assert [each["below"] for each in topic.told] == ([8] if held else [])
+    assert topic.below == ([] if held else [8])
+
+
+@pytest.mark.parametrize("held", [False, True])
+def test_skip_what_was_asked_about(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], held: bool
+) -> None:
+    """Somebody else was quicker: the next message is another one, and stays."""
+    topic = _Topic(monkeypatch, held=held)
+    asked = _answer(monkeypatch, lambda: topic.offsets.pop(0))
+
+    assert group_changes.drop(SETTINGS, "orders", "billing", "g", skip=True, yes=False) == 1
+    assert "the first message, orders.accepted/0/5?" in asked[0]
+    assert (topic.told, topic.below) == ([], [])
+    said = capsys.readouterr().out
+    assert "gone     orders.accepted/0/5" in said
+    assert "nothing to drop" not in said
+
+
+def test_another_topic_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Offsets of a topic that was deleted say nothing of the one that was created in its place."""
+    topic = _Topic(monkeypatch, held=False)
+    _answer(monkeypatch, lambda: setattr(topic, "topic_id", "second"))
+
+    assert group_changes.drop(SETTINGS, "orders", "billing", "g", skip=False, yes=False) == 1
+    assert topic.below == []
+
+
+@pytest.mark.parametrize("owned", [False, True])
+def test_purged_up_to_an_offset(owned: bool) -> None:
+    """Of what is fetched, too: what stands behind stays in its order, and whoever has the first message keeps it."""
+    window = Window(Progress(0), memory=Memory(2**20))
+    window.feed(of(GROUP, 0, 1, 2, 3, 4))
+    lease: Any = SimpleNamespace(token=1, topic="t", partition=0, topic_id="i")
+    nobody: Any = None
+    held = HeldPartition(lease, window, nobody, nobody, nobody)
+    if owned:
+        assert window.ledger.acquire("handler") == 0
+
+    assert held.purge(GROUP, 3) == (2 if owned else 3)
+    assert window.of(GROUP) == ([0, 3, 4] if owned else [3, 4])
+    if owned:
+        window.finish("handler", 0)
+    assert [window.next, window.ledger.acquire("handler")] == [3, 3]
+    assert held.purge(GROUP, 9) == 1
+    assert window.feed(of(GROUP, 7, 8, 9)) == 0  # behind the message that the handler has
+    assert window.of(GROUP) == [3, 9]
