@@ -139,8 +139,8 @@ def _consumers(consumers: Consumers) -> Iterator[Finding]:
         yield Finding(
             where,
             f"nobody consumes, and {count(consumers.lag, 'message')} wait, the oldest for {_oldest(consumers)}",
-            f"start a consumer; a group of the past is left out by --ignore-group {consumers.consumer_group}",
-            f"ringfence consume {consumers.address} --handler MODULE:FUNCTION --consumer-group {consumers.consumer_group}",
+            f"start a consumer; a group of the past is left out by --ignore-group {quoted(consumers.consumer_group)}",
+            f"ringfence consume {quoted(consumers.address)} --handler MODULE:FUNCTION --consumer-group {quoted(consumers.consumer_group)}",
             stands=True,
         )
         return
@@ -195,22 +195,22 @@ def _lease(consumers: Consumers, share: Share, where: str) -> Iterator[Finding]:
 
 
 def _who(consumers: Consumers) -> str:
-    return f"ringfence consumers show {consumers.address}"
+    return f"ringfence consumers show {quoted(consumers.address)}"
 
 
 def _groups(verb: str, consumers: Consumers, group: str) -> str:
-    return f"ringfence groups {verb} {consumers.address} {group} --consumer-group {consumers.consumer_group}"
+    return f"ringfence groups {verb} {quoted(consumers.address)} {group} --consumer-group {quoted(consumers.consumer_group)}"
 
 
-def quoted(group: str) -> str:
-    """A group's name as a shell and the verbs take it."""
-    if group.replace("-", "").replace("_", "").replace(".", "").isalnum() and not group.startswith("-"):
-        return group
-    return "'" + group.replace("'", "'\\''") + "'"
+def quoted(name: str) -> str:
+    """A name as a shell and the verbs take it."""
+    if name.replace("-", "").replace("_", "").replace(".", "").isalnum() and not name.startswith("-"):
+        return name
+    return "'" + name.replace("'", "'\\''") + "'"
 
 
 def _bridge(bridge: Bridge) -> Iterator[Finding]:
-    where, command = f"bridge {bridge.bridge}", f"ringfence bridge status {bridge.bridge}"
+    where, command = f"bridge {bridge.bridge}", f"ringfence bridge status {quoted(bridge.bridge)}"
     if bridge.fault:
         yield Finding(where, bridge.fault, "", command, stands=True)
     for text in bridge.standing:

@@ -2,6 +2,7 @@
 
 import io
 import json
+import shlex
 from dataclasses import replace
 from typing import Any
 
@@ -16,6 +17,8 @@ from app.status.model import NOBODY, OPEN, UNKNOWN, Finding, Status
 from app.status.show import document
 from ringfence_kafka import members
 from tests.support.standing import BRIDGE, STATUS, WORKER, with_lanes, with_share
+
+HOSTILE = "a b; $(reboot) 'c'"
 
 
 def _only(status: Status) -> Finding:
@@ -222,6 +225,24 @@ def test_standing_comes_first() -> None:
 def test_quoted(group: str, shown: str) -> None:
     """As a shell takes it."""
     assert quoted(group) == shown
+
+
+@pytest.mark.parametrize(
+    "status",
+    [
+        with_share({"members": [], "consumer_group": HOSTILE}, lag=1),
+        with_share({"consumer_group": HOSTILE, "left_behind": 1}),
+        with_share({"consumer_group": HOSTILE}, lag=1, failing_group=HOSTILE, failing_seconds=99.0),
+        with_share({"consumer_group": HOSTILE}, lag=1, waits="c2", state="draining"),
+    ],
+)
+def test_commands_run_nothing_else(status: Status) -> None:
+    """Whatever a consumer group is called, a shell takes its name as one word of the command."""
+    found = _only(status)
+
+    assert shlex.split(found.command).count(HOSTILE) == 1 + (found.what.count(HOSTILE) > 0)
+    if "--ignore-group" in found.do:
+        assert HOSTILE in shlex.split(found.do)
 
 
 def test_nothing_steers_the_terminal() -> None:
