@@ -283,9 +283,13 @@ class Cluster:
         """See :func:`ringfence_kafka.static.forget_outdated`."""
         return await static.forget_outdated(self._admin, self.group_id, instance, topics)
 
-    async def describe_groups(self, groups: Collection[str]) -> dict[str, GroupDescription]:
+    async def describe_groups(
+        self, groups: Collection[str], *, partial: bool = False
+    ) -> dict[str, GroupDescription]:
         """See :func:`ringfence_kafka.group_descriptions.describe`."""
-        return await asyncio.to_thread(group_descriptions.describe, self.kafka, groups) if groups else {}
+        if not groups:
+            return {}
+        return await asyncio.to_thread(group_descriptions.describe, self.kafka, groups, partial=partial)
 
     async def await_topics(self, topics: list[str], limit_s: float) -> dict[str, int]:
         """Partition counts of topics that were just made. See :func:`ringfence_kafka.describe.appeared`."""

@@ -22,8 +22,12 @@ class GroupDescription(NamedTuple):
     """The member that has each topic's partition; empty while the group rebalances."""
 
 
-def describe(kafka: KafkaSettings, groups: Collection[str]) -> dict[str, GroupDescription]:
+def describe(
+    kafka: KafkaSettings, groups: Collection[str], *, partial: bool = False
+) -> dict[str, GroupDescription]:
     """Consumer groups; one that nobody knows has no members. Blocks.
+
+    ``partial``: one that this user may not see is absent.
 
     Raises:
         PrerequisiteError: this user may not see one.
@@ -41,6 +45,8 @@ def describe(kafka: KafkaSettings, groups: Collection[str]) -> dict[str, GroupDe
                 found[name] = GroupDescription("DEAD", frozenset(), {})
                 continue
             if code == KafkaError.GROUP_AUTHORIZATION_FAILED:
+                if partial:
+                    continue
                 raise PrerequisiteError(
                     f"group {name}: this user may not see its members: allow Describe on it"
                 ) from error

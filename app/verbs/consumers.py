@@ -135,8 +135,13 @@ def show(settings: Settings, address: str | None, group: str | None, as_json: bo
     return NOT_WELL if found.faults else 0
 
 
-async def read(settings: Settings, topic: str | None = None, group: str | None = None) -> Found:
-    """Of one accepted topic or of all, of one consumer group or of all."""
+async def read(
+    settings: Settings, topic: str | None = None, group: str | None = None, *, partial: bool = False
+) -> Found:
+    """Of one accepted topic or of all, of one consumer group or of all.
+
+    ``partial``: a consumer group that this user may not see is a fault, and the others are told; else it is an error.
+    """
     async with Cluster(settings.kafka, group or settings.app.id) as cluster:
         kept = wire.progress_topic(settings.app.id)
         counts = await cluster.partition_counts([kept] if topic is None else [kept, topic])
@@ -151,7 +156,13 @@ async def read(settings: Settings, topic: str | None = None, group: str | None =
             for place, each in stored.items()
             if group in {None, place[0]} and topic in {None, place[1]} and place[0] != repair
         }
-        groups = await cluster.describe_groups(sorted({each for each, _, _ in stored} | _only(group)))
+        names = {each for each, _, _ in stored} | _only(group)
+        groups = await cluster.describe_groups(sorted(names), partial=partial)
+        stored = {place: each for place, each in stored.items() if place[0] in groups}
+        faults += [
+            f"{each} is left out: this user may not see its members: allow Describe on that group"
+            for each in sorted(names - groups.keys())
+        ]
         addresses = {each.accepted_topic: each.name for each in settings.addresses}
         assigned = {(name, *each) for name, described in groups.items() for each in described.assigned}
         consumed = {

@@ -1,0 +1,80 @@
+"""What status tells of consumer groups: from the progress topic, the coordinator, and what holders say."""
+
+from concurrent.futures import Future
+from types import SimpleNamespace
+from typing import Any, Self
+
+import pytest
+from confluent_kafka import KafkaError, KafkaException
+
+from app.status import consuming
+from app.verbs import consumers as leases
+from ringfence_client.record import Progress
+from ringfence_kafka import group_descriptions
+from ringfence_kafka.config.load import validate
+from ringfence_kafka.group_descriptions import GroupDescription
+
+SETTINGS = validate({"addresses": [{"name": "orders"}]})
+TOPIC = "orders.accepted"
+
+
+class _Admin:
+    """librdkafka's, of a cluster that lets this user see one consumer group and not the other."""
+
+    def __init__(self, _: object) -> None:
+        pass
+
+    def describe_consumer_groups(self, groups: list[str], **_: object) -> dict[str, "Future[Any]"]:
+        found: dict[str, Future[Any]] = {each: Future() for each in groups}
+        for name, future in found.items():
+            if name == "hidden":
+                refused = KafkaError(KafkaError.GROUP_AUTHORIZATION_FAILED)
+                future.set_exception(KafkaException(refused))
+            else:
+                future.set_result(SimpleNamespace(state=SimpleNamespace(name="STABLE"), members=[]))
+        return found
+
+
+class _Cluster:
+    """One accepted topic of a partition, of which all is finished."""
+
+    def __init__(self, *_: object) -> None:
+        pass
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        pass
+
+    async def partition_counts(self, topics: list[str]) -> dict[str, int]:
+        return dict.fromkeys(topics, 1)
+
+    async def describe_groups(self, groups: list[str], *, partial: bool) -> dict[str, GroupDescription]:
+        return group_descriptions.describe(SETTINGS.kafka, groups, partial=partial)
+
+    async def known_stable_ends(self, places: Any, _limit: float) -> dict[Any, int]:
+        return dict.fromkeys(places, 5)
+
+    async def topic_ids(self, topics: list[str]) -> dict[str, str]:
+        return dict.fromkeys(topics, "id")
+
+
+async def test_a_group_that_may_not_be_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is named with the right that is missing, and hides none of the others."""
+
+    async def stored(*_: object) -> tuple[dict[Any, Any], list[str]]:
+        record = leases._Stored(Progress(5, topic_id="id"), 0, None)
+        return {("hidden", TOPIC, 0): record, ("billing", TOPIC, 0): record}, []
+
+    monkeypatch.setattr(group_descriptions, "AdminClient", _Admin)
+    monkeypatch.setattr(leases, "Cluster", _Cluster)
+    monkeypatch.setattr(leases, "_stored", stored)
+    nobody: Any = None
+
+    found, faults = await consuming.read(SETTINGS, nobody)
+    _, without = await consuming.read(SETTINGS, nobody, ["hidden"])
+
+    assert [each.consumer_group for each in found] == ["billing"]
+    assert faults == ["hidden is left out: this user may not see its members: allow Describe on that group"]
+    assert without == []
