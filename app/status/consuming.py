@@ -46,7 +46,7 @@ async def read(
         (each.topic, each.partition, offset): each.acknowledged + each.lag
         for each in rows
         if each.lag
-        for offset in (each.acknowledged, each.failing_offset)
+        for offset in (each.acknowledged, each.failing_offset, each.blocked_offset)
         if offset is not None
     }
     oldest = await _heads(settings, waiting)
@@ -140,8 +140,9 @@ def _share(
 ) -> Share:
     now = time.time()
     head = records.get((row.topic, row.partition, row.acknowledged))
-    failing = records.get(
-        (row.topic, row.partition, -1 if row.failing_offset is None else row.failing_offset)
+    failing, blocked = (
+        records.get((row.topic, row.partition, -1 if offset is None else offset))
+        for offset in (row.failing_offset, row.blocked_offset)
     )
     return Share(
         partition=row.partition,
@@ -160,6 +161,8 @@ def _share(
         failing_seconds=None
         if row.failing_since_ms is None
         else round(max(0.0, now - row.failing_since_ms / 1000), 3),
+        blocked=row.blocked,
+        blocked_group=_group(blocked),
         hot_group=hot[0] if hot else None,
         hot_depth=hot[1] if hot else None,
         reason=reasons.get(row.partition),

@@ -168,6 +168,16 @@ def _share(consumers: Consumers, share: Share, where: str) -> Iterator[Finding]:
     elif consumers.members and share.lag and share.state in {"none", "released"} and not share.waits:
         what = f"nobody was given it, though {count(len(consumers.members), 'consumer')} run"
         yield Finding(where, what, "", _who(consumers), stands=late)
+    if share.blocked:
+        group = "a group" if share.blocked_group is None else f"group {share.blocked_group}"
+        more = f"; so do {count(share.blocked - 1, 'other')}" if share.blocked > 1 else ""
+        yield Finding(
+            where,
+            f"{group} waits behind a message that is not tried again: its dead letter is written{more}",
+            "see why with `ringfence dlq list`, and have it done once more, or drop it with `ringfence dlq drop`",
+            f"ringfence dlq redrive {quoted(consumers.address)} --consumer-group {quoted(consumers.consumer_group)}",
+            stands=True,
+        )
     if share.failing_seconds is not None and share.lag:
         group = "a group" if share.failing_group is None else f"group {share.failing_group}"
         lasts, often = age(share.failing_seconds), count(share.failing_attempts, "attempt")

@@ -125,6 +125,10 @@ class Share:
     failing_attempts: int
     failing_seconds: float | None
     """For how long; None = none fails."""
+    blocked: int
+    """Messages that are not tried again, because their dead letters are written: their groups wait."""
+    blocked_group: str | None
+    """Whose the first of these is; None = it has none, or there is none."""
     hot_group: str | None
     """The group of which most messages wait here, as the holder knows it."""
     hot_depth: int | None

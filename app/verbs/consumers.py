@@ -70,9 +70,13 @@ class LeaseRow:
     head_attempts: int = 0
     """How often the first unfinished message was begun."""
     failing_offset: int | None = None
-    """Of the messages that handlers failed at, the one that fails for the longest; None = there is none."""
+    """Of the messages that handlers failed at and that are tried again, the one that fails for the longest; None = there is none."""
     failing_attempts: int = 0
     failing_since_ms: int | None = None
+    blocked: int = 0
+    """Messages that are not tried again, because their dead letters are written: their groups wait."""
+    blocked_offset: int | None = None
+    """The first of these; None = there is none."""
 
 
 class _Stored(NamedTuple):
@@ -247,7 +251,8 @@ def _row(
     ours = assigned == name and not progress.released
     recreated = recreated_from is not None
     acknowledged = progress.next if recreated_from is None else recreated_from
-    failures = {} if recreated else progress.failures
+    blocked = () if recreated else progress.blocked
+    failures = {} if recreated else {k: v for k, v in progress.failures.items() if k not in blocked}
     failing = min(failures, key=lambda offset: failures[offset].since_ms, default=None)
     return LeaseRow(
         consumer_group=place[0],
@@ -271,6 +276,8 @@ def _row(
         failing_offset=failing,
         failing_attempts=0 if failing is None else failures[failing].attempts,
         failing_since_ms=None if failing is None else failures[failing].since_ms,
+        blocked=len(blocked),
+        blocked_offset=min(blocked, default=None),
     )
 
 

@@ -167,6 +167,18 @@ def test_failing(seconds: float, stands: bool) -> None:
     assert found.command.endswith("ringfence groups skip orders 'it'\\''s' --consumer-group billing")
 
 
+def test_parked() -> None:
+    """It is not tried again until somebody decides: with the commands for both."""
+    found = _only(with_share(lag=5, blocked=3, blocked_group="it's", head_age_seconds=3.0))
+
+    assert found.stands
+    assert found.what == (
+        "group it's waits behind a message that is not tried again: its dead letter is written; so do 2 others"
+    )
+    assert found.command == "ringfence dlq redrive orders --consumer-group billing"
+    assert "ringfence dlq drop" in found.do
+
+
 @pytest.mark.parametrize(("silent", "stands"), [(3.0, False), (61.0, True)])
 def test_lease_of_the_dead(silent: float, stands: bool) -> None:
     """Its lease runs out by itself; one that does not, stands."""

@@ -10,6 +10,7 @@ from confluent_kafka import KafkaError, KafkaException
 from app.status import consuming
 from app.verbs import consumers as leases
 from ringfence_client.record import Progress
+from ringfence_client.retries import Failures
 from ringfence_kafka import group_descriptions
 from ringfence_kafka.config.load import validate
 from ringfence_kafka.group_descriptions import GroupDescription
@@ -58,6 +59,19 @@ class _Cluster:
 
     async def topic_ids(self, topics: list[str]) -> dict[str, str]:
         return dict.fromkeys(topics, "id")
+
+
+def test_what_is_parked_does_not_fail() -> None:
+    """A message of which the dead letter is written waits for somebody, though its handler failed: it is not tried again."""
+    failures = {7: Failures(5, 1_000), 9: Failures(1, 2_000)}
+    parked = Progress(7, failures=failures, blocked=(7, 12), topic_id="id")
+    group = GroupDescription("STABLE", frozenset(), {})
+
+    row = leases._row(("billing", TOPIC, 0), "orders", leases._Stored(parked, 0, None), group, 20, None)
+    share = consuming._share(row, {(TOPIC, 0, 7): SimpleNamespace(timestamp=0, key=b"g")}, None, {})
+
+    assert (row.failing_offset, row.failing_attempts) == (9, 1)
+    assert (share.blocked, share.blocked_group) == (2, "g")
 
 
 async def test_a_group_that_may_not_be_seen(monkeypatch: pytest.MonkeyPatch) -> None:
