@@ -105,6 +105,14 @@ def _lane(status: Status, lane: Lane, topic: str) -> Iterator[_Told]:
     elif lane.state in _OPENING:
         what = f"its worker is about to open it ({lane.state})"
         yield _Told(what, *_LOOK_AGAIN, stands=(lane.head_age_seconds or 0.0) > PASSES_S)
+    elif lane.state == model.UNKNOWN and lane.lag and (lane.head_age_seconds or 0.0) > PASSES_S:
+        web = next((each.web for each in status.workers if each.name == lane.worker), None)
+        page = f"its page at {web} does not answer" if web else "it has no web server (app.web_port = 0)"
+        what = (
+            f"messages wait for more than a minute, and its worker {lane.worker} cannot be asked why: {page}"
+        )
+        do = f"look at the log of {lane.worker}, or have its web server where this machine reaches it (app.web_host, app.web_port)"
+        yield _Told(what, do, "", stands=True)
     if lane.undecided_seconds is not None and lane.undecided_seconds > PASSES_S:
         yield _Told(
             f"a producer began a transaction {age(lane.undecided_seconds)} ago and has not ended it: nothing behind it may be read",

@@ -108,6 +108,23 @@ def test_silent_worker() -> None:
 
 
 @pytest.mark.parametrize(
+    ("web", "page"), [("http://w1:6066", "at http://w1:6066"), (None, "it has no web server")]
+)
+def test_lane_of_a_silent_worker_that_stands(web: str | None, page: str) -> None:
+    """It may be refused, or retrying: with messages that wait for longer than an opening takes somebody has to look."""
+    waiting = with_lanes(state=UNKNOWN, lag=4, head_age_seconds=61.0)
+    status = replace(waiting, workers=[replace(WORKER, web=web, ready=None)])
+    standing, note = findings(status)
+
+    assert (standing.stands, note.stands) == (True, False)
+    assert page in standing.what
+    assert standing.what.endswith("; 8 messages wait")
+    assert "log of w1" in standing.do
+    for changes in ({"lag": 4, "head_age_seconds": 5.0}, {"lag": 0, "head_age_seconds": None}):
+        assert findings(with_lanes(state=UNKNOWN, **changes)) == []
+
+
+@pytest.mark.parametrize(
     ("states", "shown", "ill"),
     [
         ([UNKNOWN, UNKNOWN], "?/2", False),
