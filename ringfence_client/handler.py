@@ -72,10 +72,10 @@ class HandlerRuns:
             self._pool = self._new_pool()
         self.in_threads = self._pool is not None
         self._left: dict[tuple[Log, int], asyncio.Future[Any]] = {}
+        self._begun: dict[object, tuple[Message, float]] = {}
+        """Runs that go on, with when they began."""
         self.observe: Callable[[float], object] = lambda _: None
         """Told how long each run took, in seconds, however it ended."""
-        self._began: dict[object, float] = {}
-        """Of each run that is waited for (monotonic clock, s)."""
 
     async def run(self, message: Message) -> None:
         """Call the handler.
@@ -85,8 +85,8 @@ class HandlerRuns:
             HandlerError: it returned a generator, of which nothing has run.
             Exception: what the handler raised.
         """
-        run, began = object(), time.monotonic()
-        self._began[run] = began
+        began, run = time.monotonic(), object()
+        self._begun[run] = message, began
         try:
             if self._pool is None:
                 result = await self._handler(message)
@@ -99,8 +99,15 @@ class HandlerRuns:
             # Not we: the handler waited for something that was cancelled. That must not end who runs it.
             raise RuntimeError("what the handler waited for was cancelled") from None
         finally:
-            del self._began[run]
+            del self._begun[run]
             self.observe(time.monotonic() - began)
+
+    def longest(self) -> dict[int, tuple[Message, float]]:
+        """By partition, the message of which the run goes on for the longest, and for how many seconds."""
+        now, found = time.monotonic(), dict[int, tuple[Message, float]]()
+        for message, began in self._begun.values():  # in the order of their beginnings
+            found.setdefault(message.partition, (message, now - began))
+        return found
 
     def left(self, log: Log, offset: int) -> "asyncio.Future[Any] | None":
         """A run of this message that outlives its turn: whoever gets the message here again waits."""
@@ -113,7 +120,7 @@ class HandlerRuns:
     @property
     def longest_s(self) -> float:
         """How long the run that began first goes on already, in seconds; 0 = none does. A thread that was left behind does not count."""
-        return time.monotonic() - min(self._began.values()) if self._began else 0.0
+        return max((seconds for _, seconds in self.longest().values()), default=0.0)
 
     @property
     def left_behind(self) -> int:

@@ -114,6 +114,13 @@ class _Pages:
             "waiting": {str(number): reason for number, reason in sorted(consumer.reasons.items())},
             "faults": consumer.faults,
             "running": consumer.dispatcher.running,
+            "longest_runs": {
+                str(number): {
+                    "group": None if message.group is None else group_names.shown(message.group),
+                    "seconds": round(seconds, 3),
+                }
+                for number, (message, seconds) in sorted(consumer.dispatcher.runs.longest().items())
+            },
             "left_behind": consumer.dispatcher.runs.left_behind,
             "counts": dict(consumer.dispatcher.counts),
             "memory": {"buffered_bytes": consumer.memory.buffered, "limit_bytes": consumer.memory.bytes_max},

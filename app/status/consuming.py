@@ -103,7 +103,10 @@ def _consumers(
         int(number): why for health in healths.values() for number, why in health.get("waiting", {}).items()
     }
     hot = _hottest([groups for web in healths if (groups := said[web][1])])
-    shares = [_share(row, oldest, hot.get(row.partition), reasons) for row in rows]
+    shares = [
+        _share(row, oldest, hot.get(row.partition), reasons, _longest(healths.get(row.web), row.partition))
+        for row in rows
+    ]
     return Consumers(
         name,
         rows[0].address or rows[0].topic,
@@ -132,11 +135,20 @@ def _hottest(answers: Iterable[Mapping[str, Any]]) -> dict[int, tuple[str | None
     return found
 
 
+def _longest(health: Mapping[str, Any] | None, partition: int) -> tuple[str | None, float | None]:
+    """Whose message the holder's handlers run for the longest, and for how long; 0 = none, None = it does not tell."""
+    if health is None or "longest_runs" not in health:
+        return None, None
+    found = health["longest_runs"].get(str(partition), {"group": None, "seconds": 0.0})
+    return found["group"], found["seconds"]
+
+
 def _share(
     row: LeaseRow,
     records: Mapping[tuple[str, int, int], Any],
     hot: tuple[str | None, int] | None,
     reasons: Mapping[int, str],
+    longest: tuple[str | None, float | None],
 ) -> Share:
     now = time.time()
     head = records.get((row.topic, row.partition, row.acknowledged))
@@ -161,6 +173,8 @@ def _share(
         failing_seconds=None
         if row.failing_since_ms is None
         else round(max(0.0, now - row.failing_since_ms / 1000), 3),
+        run_group=longest[0],
+        run_seconds=longest[1],
         blocked=row.blocked,
         blocked_group=_group(blocked),
         hot_group=hot[0] if hot else None,

@@ -13,6 +13,8 @@ from app.status.wording import age, count
 
 PASSES_S: Final = 60.0
 """Rebalances, openings, leases that run out and first attempts are over by then."""
+HANGS_S: Final = 300.0
+"""A handler that runs one message for longer is taken for one that hangs."""
 COVERS_LITTLE_S: Final = 60.0
 """A full ring that reaches back no further than this is worth a note: resends come later."""
 _OPENING: Final = frozenset({"opening", "suspended", "closed"})
@@ -176,6 +178,8 @@ def _share(consumers: Consumers, share: Share, where: str) -> Iterator[Finding]:
     elif consumers.members and share.lag and share.state in {"none", "released"} and not share.waits:
         what = f"nobody was given it, though {count(len(consumers.members), 'consumer')} run"
         yield Finding(where, what, "", _who(consumers), stands=late)
+    if share.running and share.lag:
+        yield from _runs(consumers, share, where)
     if share.blocked:
         group = "a group" if share.blocked_group is None else f"group {share.blocked_group}"
         more = f"; so do {count(share.blocked - 1, 'other')}" if share.blocked > 1 else ""
@@ -196,6 +200,28 @@ def _share(consumers: Consumers, share: Share, where: str) -> Iterator[Finding]:
             + ("" if share.failing_group is None else ", or drop the message"),
             "" if share.failing_group is None else _groups("skip", consumers, quoted(share.failing_group)),
             stands=share.failing_seconds > PASSES_S,
+        )
+
+
+def _runs(consumers: Consumers, share: Share, where: str) -> Iterator[Finding]:
+    """Handlers have messages of it."""
+    if share.run_seconds is None:
+        if (share.head_age_seconds or 0.0) > PASSES_S and share.failing_seconds is None and not share.waits:
+            what = (
+                f"{count(share.running, 'message')} run, and the oldest that is not finished waits for {age(share.head_age_seconds)}: a backlog, "
+                "or a handler that hangs; its consumer cannot be asked which"
+            )
+            do = "look at its log, or have its web server where this machine reaches it (app.web_host, --web-port)"
+            yield Finding(where, what, do, _who(consumers), stands=False)
+    elif share.run_seconds > PASSES_S:
+        group = "no group" if share.run_group is None else f"group {share.run_group}"
+        yield Finding(
+            where,
+            f"a handler runs one message of {group} for {age(share.run_seconds)}, and does not end",
+            "nothing, if that may take so long, else fix the handler, or set --handler-timeout"
+            + ("" if share.run_group is None else "; this ends the run"),
+            "" if share.run_group is None else _groups("release", consumers, quoted(share.run_group)),
+            stands=share.run_seconds > HANGS_S,
         )
 
 

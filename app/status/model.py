@@ -125,6 +125,10 @@ class Share:
     failing_attempts: int
     failing_seconds: float | None
     """For how long; None = none fails."""
+    run_group: str | None
+    """Whose message a handler runs for the longest; None = it has none, or none runs."""
+    run_seconds: float | None
+    """For how long; None = its consumer does not tell."""
     blocked: int
     """Messages that are not tried again, because their dead letters are written: their groups wait."""
     blocked_group: str | None

@@ -160,8 +160,11 @@ async def test_running_is_not_skipped(bootstrap: str) -> None:
         async with pages_of(running) as pages:
             await until(lambda: len(handler.begun) == 1, lambda: str(handler.begun))
             _, answer = await pages.post("/groups/skip", {"partition": 0, "group": b"a".hex()})
+            runs = (await pages.get("/health"))[1]["longest_runs"]
 
             assert answer["dropped"] == 0
+            assert runs["0"]["group"] == "a"
+            assert runs["0"]["seconds"] > 0
         free.set()
         await bench.until_next(running, 2)
 

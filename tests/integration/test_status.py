@@ -95,6 +95,7 @@ def test_at_a_glance(scene: Scene) -> None:
     assert (consumers["consumer_group"], consumers["address"]) == (scene.group, scene.name)
     assert len(consumers["members"]) == 1
     assert [each["head_group"] for each in consumers["partitions"] if each["lag"]] == ["bad"]
+    assert all(each["run_seconds"] is not None for each in consumers["partitions"])
     (finding,) = failing
     assert finding["command"] == (f"ringfence groups skip {scene.name} bad --consumer-group {scene.group}")
 

@@ -13,7 +13,7 @@ LANE = Lane(
 SHARE = Share(
     partition=0, state="held", holder="c1/ab", holder_is_member=True, waits=None, silent_seconds=0.4, lag=0, running=0,
     head_age_seconds=None, head_group=None, head_attempts=0, failing_group=None, failing_attempts=0, failing_seconds=None,
-    blocked=0, blocked_group=None, hot_group=None, hot_depth=None, reason=None,
+    run_group=None, run_seconds=0.0, blocked=0, blocked_group=None, hot_group=None, hot_depth=None, reason=None,
 )  # fmt: skip
 WORKER = Worker(name="w1", host="10.0.0.1", web="http://w1:6066", lanes=2, ready=True, broker="answers")
 CONSUMERS = Consumers("billing", "orders", "STABLE", ["c1"], [SHARE])

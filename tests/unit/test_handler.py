@@ -112,6 +112,32 @@ async def run(handler: Callable[[Any], Any]) -> None:
         runs.stop()
 
 
+async def test_longest_run() -> None:
+    """The one that began first, of each partition, while it goes on, however it ends."""
+    ends = [asyncio.Event() for _ in range(3)]
+
+    async def hang(message: Any) -> None:
+        await ends[message.offset].wait()
+        raise OSError
+
+    runs = HandlerRuns(hang, 3)
+    messages: list[Any] = [SimpleNamespace(partition=each // 2, offset=each) for each in range(3)]
+    tasks = [asyncio.create_task(runs.run(each)) for each in messages]
+    await asyncio.sleep(0.01)
+    before = runs.longest()
+    ends[0].set()
+    await asyncio.wait(tasks[:1])
+    between = runs.longest()
+    for each in ends:
+        each.set()
+    await asyncio.wait(tasks)
+
+    assert {number: message.offset for number, (message, _) in before.items()} == {0: 0, 1: 2}
+    assert before[0][1] > 0
+    assert {number: message.offset for number, (message, _) in between.items()} == {0: 1, 1: 2}
+    assert runs.longest() == {}
+
+
 async def test_what_is_returned_is_awaited() -> None:
     """A plain function around a coroutine function, a coroutine around a task, a future of somebody's pool: all run to their end."""
     done: list[str] = []

@@ -184,6 +184,27 @@ def test_failing(seconds: float, stands: bool) -> None:
     assert found.command.endswith("ringfence groups skip orders 'it'\\''s' --consumer-group billing")
 
 
+@pytest.mark.parametrize(("seconds", "found"), [(59.0, []), (61.0, [False]), (301.0, [True])])
+def test_handler_that_hangs(seconds: float, found: list[bool]) -> None:
+    """Nothing fails, and nothing is finished: who has run for minutes is named, with the command that ends the run."""
+    told = findings(with_share(lag=5, running=1, run_group="it's", run_seconds=seconds))
+
+    assert [each.stands for each in told] == found
+    assert all(f"group it's for {wording.age(seconds)}" in each.what for each in told)
+    assert all(
+        each.command == "ringfence groups release orders 'it'\\''s' --consumer-group billing" for each in told
+    )
+
+
+@pytest.mark.parametrize(("waits", "found"), [(59.0, []), (9_000.0, [False])])
+def test_runs_of_a_silent_consumer(waits: float, found: list[bool]) -> None:
+    """They may hang, or work through a backlog: a note. One that answers, and works through a backlog, is well."""
+    told = findings(with_share(lag=5, running=3, run_seconds=None, head_age_seconds=waits))
+
+    assert [each.stands for each in told] == found
+    assert findings(with_share(lag=5, running=3, run_seconds=2.0, head_age_seconds=waits)) == []
+
+
 def test_parked() -> None:
     """It is not tried again until somebody decides: with the commands for both."""
     found = _only(with_share(lag=5, blocked=3, blocked_group="it's", head_age_seconds=3.0))

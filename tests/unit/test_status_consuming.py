@@ -68,10 +68,26 @@ def test_what_is_parked_does_not_fail() -> None:
     group = GroupDescription("STABLE", frozenset(), {})
 
     row = leases._row(("billing", TOPIC, 0), "orders", leases._Stored(parked, 0, None), group, 20, None)
-    share = consuming._share(row, {(TOPIC, 0, 7): SimpleNamespace(timestamp=0, key=b"g")}, None, {})
+    share = consuming._share(
+        row, {(TOPIC, 0, 7): SimpleNamespace(timestamp=0, key=b"g")}, None, {}, (None, None)
+    )
 
     assert (row.failing_offset, row.failing_attempts) == (9, 1)
     assert (share.blocked, share.blocked_group) == (2, "g")
+
+
+@pytest.mark.parametrize(
+    ("health", "found"),
+    [
+        (None, (None, None)),
+        ({}, (None, None)),  # an earlier version
+        ({"longest_runs": {}}, (None, 0.0)),
+        ({"longest_runs": {"0": {"group": "g", "seconds": 7.5}}}, ("g", 7.5)),
+    ],
+)
+def test_longest_run(health: dict[str, Any] | None, found: tuple[str | None, float | None]) -> None:
+    """That nothing runs is known only from who tells it."""
+    assert consuming._longest(health, 0) == found
 
 
 async def test_a_group_that_may_not_be_seen(monkeypatch: pytest.MonkeyPatch) -> None:
