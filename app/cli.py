@@ -150,10 +150,17 @@ def topics_check(as_json: bool, config: Path) -> int:
 @click.option(
     "--dry-run", is_flag=True, help="Change nothing; say what would be done, and what is in the way now."
 )
+@click.option("--yes", is_flag=True, help="Do not ask.")
 @_json_option
 @config_option
 def topics_grow(
-    address: str, partitions: int, despite_backlog: bool, dry_run: bool, as_json: bool, config: Path
+    address: str,
+    partitions: int,
+    despite_backlog: bool,
+    dry_run: bool,
+    yes: bool,
+    as_json: bool,
+    config: Path,
 ) -> int:
     """Give the input of ADDRESS more partitions, and its new lanes what the others know.
 
@@ -165,7 +172,13 @@ def topics_grow(
     from app.verbs import grow as grow_module  # noqa: PLC0415
 
     return grow_module.grow(
-        settings, address, partitions, despite_backlog=despite_backlog, dry_run=dry_run, as_json=as_json
+        settings,
+        address,
+        partitions,
+        despite_backlog=despite_backlog,
+        dry_run=dry_run,
+        as_json=as_json,
+        yes=yes,
     )
 
 

@@ -20,6 +20,7 @@ from aiokafka.errors import KafkaError
 
 from agents.journal import RingEvent
 from agents.state_faults import newest_meta
+from app.asking import confirmed
 from app.verbs.growth import Growth, GrowthError, Work, document, foretell, plan
 from app.verbs.owned_lane import OwnedLane, require_journal
 from app.verbs.rings import LaneView
@@ -49,6 +50,7 @@ def grow(
     despite_backlog: bool = False,
     dry_run: bool = False,
     as_json: bool = False,
+    yes: bool = True,
 ) -> int:
     """Give the input of an address more partitions. Safe to repeat, wherever it ended.
 
@@ -59,6 +61,7 @@ def grow(
         despite_backlog: Also where messages are left to judge: of a group that moves, they may come behind later ones.
         dry_run: Change nothing; say what would be done, and what is in the way now.
         as_json: As a document, when all is done.
+        yes: Do not ask.
 
     Returns:
         The exit code: 0; of a dry run 1 where something is in the way.
@@ -69,13 +72,16 @@ def grow(
         MissingTopicError: a topic of the address does not exist.
         TopicError: the cluster refuses.
         BrokerUnavailableError: the cluster does not answer.
+        DeclinedError: somebody was asked, and said no.
     """
     failpoints.install_from_environment()
     address = settings.configured(name)
     say: Callable[[str], object] = (lambda _: None) if as_json else click.echo
     try:
         work, obstacles = asyncio.run(
-            _grow(settings, address, partitions, say, despite_backlog=despite_backlog, dry_run=dry_run)
+            _grow(
+                settings, address, partitions, say, despite_backlog=despite_backlog, dry_run=dry_run, yes=yes
+            )
         )
     except FencedError as error:
         raise _come(settings) from error
@@ -100,6 +106,7 @@ async def _grow(
     *,
     despite_backlog: bool,
     dry_run: bool,
+    yes: bool,
 ) -> tuple[Work, list[str]]:
     async with Cluster(settings.kafka, settings.app.id) as cluster:
         work = await _work(settings, address, cluster, wanted)
@@ -115,6 +122,11 @@ async def _grow(
             return work, obstacles
         if obstacles:
             raise GrowthError("\n".join(obstacles))
+        confirmed(
+            f"Give {address.input_topic} {wanted} partitions, where it has {work.counts[address.input_topic]}, and new lanes what the others know? "
+            "Kafka takes no partition away again",
+            yes=yes,
+        )
         await _carry_out(settings, address, cluster, work, say)
     say(
         f"start workers and bridges, then producers; a producer that runs learns of it within its metadata.max.age.ms. Write partitions = "

@@ -1,12 +1,16 @@
 """Verbs that cannot be undone ask where somebody is there to answer."""
 
+import contextlib
 import io
 import sys
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 
 from app import asking, cli
+from app.verbs import grow
+from app.verbs.growth import Growth, Work
 from tests.support.keyboard import Keyboard
 
 
@@ -36,3 +40,49 @@ def test_rings_clear_asks(
     said = capsys.readouterr().err
     assert "Forget all IDs of orders?" in said
     assert "nothing was done: the answer was no" in said
+
+
+@pytest.mark.parametrize(
+    ("options", "typed", "code", "asked"),
+    [
+        ([], Keyboard("n\n"), 1, True),
+        ([], Keyboard("y\n"), 0, True),
+        (["--yes"], Keyboard("n\n"), 0, False),
+        (["--dry-run"], Keyboard("n\n"), 0, False),
+        ([], io.StringIO(), 0, False),  # a script
+    ],
+)
+def test_topics_grow_asks(
+    options: list[str],
+    typed: io.StringIO,
+    code: int,
+    asked: bool,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Nothing takes the partitions away again; a dry run changes nothing, and does not ask."""
+    grown: list[str] = []
+
+    async def work(*_: object) -> Work:
+        return Work(Growth(4, 8), {"orders": 4}, {}, [])
+
+    async def obstacles(*_: object, **__: object) -> AsyncIterator[str]:
+        for each in list[str]():
+            yield each
+
+    async def carry_out(*_: object) -> None:
+        grown.append("orders")
+
+    for name, replacement in (("_work", work), ("_obstacles", obstacles), ("_carry_out", carry_out)):
+        monkeypatch.setattr(grow, name, replacement)
+    monkeypatch.setattr(grow, "Cluster", lambda *_: contextlib.nullcontext())
+    config = tmp_path / "ringfence.toml"
+    config.write_text('[[addresses]]\nname = "orders"\n')
+    monkeypatch.setattr(sys, "stdin", typed)
+    with pytest.raises(SystemExit) as ended:
+        cli.main(["topics", "grow", "orders", "--partitions", "8", *options, "--config", str(config)])
+
+    said = capsys.readouterr().err
+    assert ("Give orders 8 partitions, where it has 4" in said) is asked
+    assert (ended.value.code, bool(grown)) == (code, code == 0 and "--dry-run" not in options)
