@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 import click
+from aiokafka.errors import GroupAuthorizationFailedError, TopicAuthorizationFailedError
 
 from app.repair import showing, verbs
 from app.repair.leaseholders import Holders
@@ -32,7 +33,7 @@ def list_(settings: Settings, name: str, selection: Selection, *, all_: bool, as
     address = settings.configured(name)
     wanted = Wanted(selection, _group_of, settled_too=all_)
 
-    async def read() -> tuple[list[tuple[Refused, bool]], set[Place]]:
+    async def read() -> tuple[list[tuple[Refused, bool]], dict[Place, bool | None]]:
         async with verbs.opened(settings.kafka, settings.app.id, wire.dead_letter_topic(name)) as opened:
             rows = await verbs.listed(opened, wanted)
             return rows, await _waiting(settings, address, rows)
@@ -56,22 +57,36 @@ def show(settings: Settings, name: str, at: tuple[int, int], *, as_json: bool) -
 
 async def _waiting(
     settings: Settings, address: AddressSettings, rows: Sequence[tuple[Refused, bool]]
-) -> set[Place]:
-    """Those of the open ones behind which their groups wait: of several of one message the last."""
+) -> dict[Place, bool | None]:
+    """Of the open ones, whether their groups wait behind them: of several of one message behind the last. None = it cannot be told."""
     holders = Holders(settings, address, _say_waiting)
     last: dict[tuple[str, Place], Place] = {}
+    untold: dict[Place, bool | None] = {}
+    refused: set[str] = set()
     try:
         for each, settled in rows:
             where, group = each.accepted, each.consumer_group
             if settled or where is None or not group or where.topic != address.accepted_topic:
                 continue
-            if where[1:] in await holders.blocked(group):
-                last[group, where] = each.place
+            try:
+                if group not in refused and where[1:] in await holders.blocked(group):
+                    last[group, where] = each.place
+            except (GroupAuthorizationFailedError, TopicAuthorizationFailedError) as error:
+                refused.add(group)
+                of_group = isinstance(error, GroupAuthorizationFailedError)
+                lacking = f"the consumer group {group}" if of_group else f"the topic {error.args[0]}"
+                click.echo(
+                    f"note: whether groups wait behind dead letters of {group} cannot be told: this user may not see {lacking}: allow Describe "
+                    "on it",
+                    err=True,
+                )
+            if group in refused:
+                untold[each.place] = None
     except TopicError:
-        return set()  # there is no accepted topic any more
+        return {}  # there is no accepted topic any more
     finally:
         await holders.close()
-    return set(last.values())
+    return untold | dict.fromkeys(last.values(), True)
 
 
 def redrive(

@@ -73,8 +73,8 @@ class Row(NamedTuple):
     refused: Refused
     group: bytes | None
     settled: bool
-    waits: bool
-    """Its group waits behind it."""
+    waits: bool | None
+    """Whether its group waits behind it; None = that cannot be told."""
 
 
 def print_rows(topic: str, rows: Sequence[Row]) -> None:

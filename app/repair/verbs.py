@@ -1,8 +1,9 @@
 """What ``ringfence quarantine`` and ``ringfence dlq`` have in common: to open a topic, to list, show and drop."""
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import click
@@ -73,10 +74,12 @@ def show_rows(
     what: str,
     *,
     as_json: bool,
-    waits: Collection[Place] = (),
+    waits: Mapping[Place, bool | None] = MappingProxyType({}),
 ) -> int:
-    """Print them; ``waits``: those behind which their groups wait. Returns 0: to have none is well."""
-    told = [showing.Row(each, wanted.group_of(each), done, each.place in waits) for each, done in rows]
+    """Print them; ``waits``: whether their groups wait behind them, None = that cannot be told. Returns 0: to have none is well."""
+    told = [
+        showing.Row(each, wanted.group_of(each), done, waits.get(each.place, False)) for each, done in rows
+    ]
     if as_json:
         showing.dump(
             [

@@ -7,8 +7,9 @@ from hashlib import blake2b
 from typing import Any, NamedTuple
 
 import pytest
+from aiokafka.errors import GroupAuthorizationFailedError, TopicAuthorizationFailedError
 
-from app.repair import showing
+from app.repair import dlq_verbs, showing, verbs
 from app.repair.pace import Pace
 from app.repair.quarantine import InputTopic, Publisher, Quarantine, Redrive, find
 from app.repair.refused import Digest, Place, Refused, place_of, read
@@ -384,3 +385,45 @@ def test_columns(capsys: pytest.CaptureFixture[str]) -> None:
         "q of a: 2 open", "place", "age", "tried", "group", "redriven", "reason",
     ]  # fmt: skip
     assert told(("a", 0), ("", 0))[:4] == ["q: 2 open", "place", "age", "consumer group"]
+
+
+async def test_waiting_that_cannot_be_told(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Who may read dead letters need not see the consumer groups that they are of: that alone is left open, and said once each."""
+
+    class Holders:
+        def __init__(self, *_: object) -> None:
+            self.asked: list[str] = []
+
+        async def blocked(self, group: str) -> set[tuple[int, int]]:
+            assert group not in self.asked, "a connection that was refused is not asked again"
+            if group != "seen":
+                self.asked.append(group)
+                error = GroupAuthorizationFailedError if group == "hidden" else TopicAuthorizationFailedError
+                raise error("orders.accepted")
+            return {(0, 7)}
+
+        async def close(self) -> None:
+            pass
+
+    def letter(number: int, group: str, offset: int) -> tuple[Refused, bool]:
+        headers = [("_RF_CONSUMER_GROUP", group), ("__dlq.errors.topic", "orders.accepted"),
+                   ("__dlq.errors.partition", "0"), ("__dlq.errors.offset", str(offset))]  # fmt: skip
+        encoded = tuple((name, value.encode()) for name, value in headers)
+        return read("orders.dlq", Fetched(encoded, partition=0, offset=number)), False
+
+    monkeypatch.setattr(dlq_verbs, "Holders", Holders)
+    settings = validate({"addresses": [{"name": "orders"}]})
+    rows = [letter(0, "seen", 7), letter(1, "hidden", 7), letter(2, "hidden", 9), letter(3, "else", 7)]
+    waits = await dlq_verbs._waiting(settings, settings.addresses[0], rows)
+    said = capsys.readouterr().err.splitlines()
+    verbs.show_rows(
+        "orders.dlq", rows, Wanted(Selection(), lambda _: None), "dead letters", as_json=True, waits=waits
+    )
+
+    assert [each["group_waits"] for each in json.loads(capsys.readouterr().out)] == [True, None, None, None]
+    assert [each.rpartition(": this user")[2] for each in said] == [
+        " may not see the consumer group hidden: allow Describe on it",
+        " may not see the topic orders.accepted: allow Describe on it",
+    ]
