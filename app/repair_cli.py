@@ -8,6 +8,7 @@ import click
 
 from ringfence_kafka.program import (
     CONSUMER_GROUP,
+    NumberRange,
     config_option,
     settings_of,
     settings_with_addresses,
@@ -15,6 +16,7 @@ from ringfence_kafka.program import (
 )
 
 MAX_REDRIVES: Final = 3
+RATE_MAX: Final = 1_000_000
 
 
 class Chosen(NamedTuple):
@@ -69,7 +71,7 @@ def _redriving(command: Callable[..., Any]) -> Callable[..., Any]:
     options = (
         click.option("--dry-run", is_flag=True, help="Say what would be done, and do nothing."),
         click.option(
-            "--rate", type=click.FloatRange(0, min_open=True), help="So many records a second at most."
+            "--rate", type=NumberRange(0, RATE_MAX, min_open=True), help="So many records a second at most."
         ),
         click.option("--limit", type=click.IntRange(1), help="So many records, and no more."),
         click.option(

@@ -1,15 +1,21 @@
 """The ``ringfence-consume`` program, also ``python -m ringfence_client`` and ``ringfence consume``."""
 
 from pathlib import Path
-from typing import Final, Literal, NoReturn
+from typing import Literal, NoReturn
 
 import click
 
 from ringfence_kafka.errors import ConfigurationError
 from ringfence_kafka.log_options import log_options
-from ringfence_kafka.program import CONSUMER_GROUP, PORT, config_option, run, settings_with_addresses
-
-_SECONDS: Final = click.FloatRange(0, min_open=True)
+from ringfence_kafka.program import (
+    CONSUMER_GROUP,
+    PORT,
+    SECONDS,
+    SECONDS_OR_NONE,
+    config_option,
+    run,
+    settings_with_addresses,
+)
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
@@ -36,7 +42,7 @@ _SECONDS: Final = click.FloatRange(0, min_open=True)
 )
 @click.option(
     "--retry-time",
-    type=click.FloatRange(0),
+    type=SECONDS_OR_NONE,
     show_default="600; 0 with --max-attempts",
     help="Seconds since its first failure before which a message is no dead letter.",
 )
@@ -55,42 +61,42 @@ _SECONDS: Final = click.FloatRange(0, min_open=True)
 )
 @click.option(
     "--handler-timeout",
-    type=click.FloatRange(0),
+    type=SECONDS_OR_NONE,
     default=0.0,
     show_default=True,
     help="Seconds after which a handler's run is ended, as a failed attempt; 0 = never.",
 )
 @click.option(
     "--ack-interval",
-    type=_SECONDS,
+    type=SECONDS,
     default=0.1,
     show_default=True,
     help="Seconds between writes of the progress.",
 )
 @click.option(
     "--drain-timeout",
-    type=_SECONDS,
+    type=SECONDS,
     default=30.0,
     show_default=True,
     help="Seconds that handlers get to end.",
 )
 @click.option(
     "--lease-timeout",
-    type=_SECONDS,
+    type=SECONDS,
     default=10.0,
     show_default=True,
     help="Seconds of silence after which another consumer's lease is taken.",
 )
 @click.option(
     "--lease-idle",
-    type=_SECONDS,
+    type=SECONDS,
     default=2.0,
     show_default=True,
     help="The same where it has nothing unacknowledged.",
 )
 @click.option(
     "--session-timeout",
-    type=_SECONDS,
+    type=SECONDS,
     default=10.0,
     show_default=True,
     help="Seconds after which the group gives a dead consumer's partitions to others.",

@@ -1,5 +1,6 @@
 """How a group-ordered consumer runs."""
 
+import math
 import os
 import socket
 import uuid
@@ -15,6 +16,9 @@ RETRY_TIME_S: Final = 600.0
 """Longer than most restarts of what handlers depend on."""
 MEMORY_MIN: Final = 16 * 2**20
 """Less would be used up by one fetch."""
+_SECONDS: Final = (
+    "retry_time", "handler_timeout", "ack_interval", "drain_timeout", "lease_timeout", "lease_idle", "session_timeout",
+)  # fmt: skip
 
 
 def _name() -> str:
@@ -68,6 +72,7 @@ class ConsumerOptions:
 
     def __post_init__(self) -> None:
         self._check_choices()
+        self._check_finite()
         for key in ("concurrency", "prefetch", "max_attempts", "ack_count", "records_max"):
             value = getattr(self, key)
             if value is not None and value < 1:
@@ -94,6 +99,12 @@ class ConsumerOptions:
     def _check_choices(self) -> None:
         if self.on_dead_letter not in {"flow", "park"}:
             raise ValueError(f"on_dead_letter = {self.on_dead_letter!r}: flow, or park")
+
+    def _check_finite(self) -> None:
+        for key in _SECONDS:
+            value = getattr(self, key)
+            if value is not None and not math.isfinite(value):
+                raise ValueError(f"{key} = {value}: a finite number of seconds")
 
     @property
     def policy(self) -> RetryPolicy:

@@ -1,6 +1,7 @@
 """What the programs of the command line have in common: options, and how they end."""
 
 import logging
+import math
 import sys
 import traceback
 from collections.abc import Callable, Sequence
@@ -197,3 +198,21 @@ class _ConsumerGroup(click.ParamType):
 
 
 CONSUMER_GROUP: Final = _ConsumerGroup()
+
+
+class NumberRange(click.FloatRange):
+    """A finite number in a range: click's own takes NaN for one in any range, and infinity where no end is given."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """What is none is an error of usage."""
+        found: float = super().convert(value, param, ctx)
+        if not math.isfinite(found):
+            self.fail(f"{value} is no number in the range {self._describe_range()}", param, ctx)
+        return found
+
+
+SECONDS_MAX: Final = 14 * 86_400
+"""What is to take longer is a typing error; clients of Kafka count milliseconds in 31 bits."""
+SECONDS: Final = NumberRange(0, SECONDS_MAX, min_open=True)
+SECONDS_OR_NONE: Final = NumberRange(0, SECONDS_MAX)
+"""0 = without."""

@@ -10,7 +10,7 @@ from pydantic import BaseModel, ValidationError
 from app.verbs.spark import require_spark
 from ringfence_kafka.config.settings import AddressDefaults
 from ringfence_kafka.errors import ConfigurationError
-from ringfence_kafka.program import config_option, settings_if_any, silence_clients
+from ringfence_kafka.program import NumberRange, config_option, settings_if_any, silence_clients
 from ringfence_kafka.reachable import require_listener
 
 Section = TypeVar("Section", bound=BaseModel)
@@ -36,7 +36,7 @@ _OPTIONS: Final = {
 @click.option("--group-header", metavar="NAME", help="Names the group; else the record key does.")
 @click.option(
     "--confidence",
-    type=click.FloatRange(0, 1, min_open=True),
+    type=NumberRange(0, 1, min_open=True),
     default=0.999,
     show_default=True,
     help="The share of resends that the recommended ring is to catch.",

@@ -13,7 +13,7 @@ from app.plan.demand import Demand
 from app.repair.selection import span
 from ringfence_kafka.config.settings import Settings
 from ringfence_kafka.errors import ConfigurationError
-from ringfence_kafka.program import config_option, refuse_connection, settings_if_any
+from ringfence_kafka.program import NumberRange, config_option, refuse_connection, settings_if_any
 from tables.table import IN_PYTHON_MAX
 
 _DEFAULTS: Final = Demand(1, 1, 0)
@@ -31,17 +31,21 @@ class _Quantity(click.ParamType):
         if isinstance(value, float):
             return value
         try:
-            return self._read(value)
+            found = self._read(value)
         except (ValueError, ConfigurationError) as error:
             self.fail(str(error), param, ctx)
+        if not math.isfinite(found):
+            self.fail(f"{value[:20]}… is more than can be reckoned with", param, ctx)
+        return found
 
 
 DOES_NOT_FIT: Final = 1
+BROKER_CORES_MAX: Final = 10_000
 
 _COUNT: Final = _Quantity("NUMBER", units.count_of)
 _BYTES: Final = _Quantity("SIZE", units.bytes_of)
 _TIME: Final = _Quantity("TIME", span)
-_SHARE: Final = click.FloatRange(0, 1)
+_SHARE: Final = NumberRange(0, 1)
 
 
 @click.command()
@@ -75,7 +79,9 @@ _SHARE: Final = click.FloatRange(0, 1)
 @click.option("--readers", type=click.IntRange(0), default=1, show_default=True, help="Groups of consumers.")
 @click.option("--replicas", type=click.IntRange(1), default=3, show_default=True, help="Of each topic.")
 @click.option("--brokers", type=click.IntRange(1), default=3, show_default=True)
-@click.option("--broker-cores", type=click.FloatRange(0, min_open=True), default=8.0, show_default=True)
+@click.option(
+    "--broker-cores", type=NumberRange(0, BROKER_CORES_MAX, min_open=True), default=8.0, show_default=True
+)
 @click.option(
     "--broker-network", type=_BYTES, default="1250MB", show_default=True, help="A second, each way; of each."
 )

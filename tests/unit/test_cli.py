@@ -308,3 +308,21 @@ def test_growth_by_mistake(config: str, capsys: pytest.CaptureFixture[str]) -> N
     """Some zeros too many are refused before a broker is asked for what would end it."""
     assert _run("topics", "grow", "orders", "--partitions", "4000000", "--config", config) == 2
     assert "4000000 is not in the range 1<=x<=100000" in capsys.readouterr().err
+
+
+def test_no_option_takes_what_is_no_number(capsys: pytest.CaptureFixture[str]) -> None:
+    """Neither NaN, which no comparison refuses, nor infinity, nor seconds or rates without end: an error of usage that names the option."""
+    tried = set()
+    for name, command in _verbs(cli.cli):
+        for option in command.params:
+            if not isinstance(option.type, click.types.FloatParamType):
+                continue
+            tried.add(option.opts[0])
+            for value in ("nan", "inf", "1e30"):
+                with pytest.raises(click.BadParameter) as caught:
+                    option.type_cast_value(click.Context(command), value)
+                assert "range" in str(caught.value), (name, option.opts, value)
+
+    assert {"--rate", "--session-timeout", "--drain-timeout", "--broker-cores", "--confidence"} <= tried
+    assert _run("plan", "--rate", "9" * 400, "--ids", "1k") == 2
+    assert "Invalid value for '--rate'" in capsys.readouterr().err

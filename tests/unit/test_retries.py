@@ -1,5 +1,7 @@
 """When a message is given up, and when everything slows down."""
 
+import math
+
 import pytest
 
 from ringfence_client import ConsumerOptions
@@ -90,7 +92,16 @@ def test_deaths_are_counted_apart() -> None:
     assert not policy.last_before_death(3, Failures(2, 0))
 
 
-@pytest.mark.parametrize("options", [{"max_attempts": 0}, {"retry_time": -1.0}, {"handler_timeout": -0.1}])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"max_attempts": 0},
+        {"retry_time": -1.0},
+        {"handler_timeout": -0.1},
+        {"session_timeout": math.nan},
+        {"drain_timeout": math.inf},
+    ],
+)
 def test_impossible(options: dict[str, float]) -> None:
     """Said with the option's name."""
     (name,) = options
