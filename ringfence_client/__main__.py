@@ -25,11 +25,15 @@ from ringfence_kafka.program import (
     "--consumer-group", "group", type=CONSUMER_GROUP, required=True, help="Its progress is its own."
 )
 @click.option(
-    "--concurrency", type=click.IntRange(1), default=10, show_default=True, help="Handlers that run at once."
+    "--concurrency",
+    type=click.IntRange(1, 10_000),
+    default=10,
+    show_default=True,
+    help="Handlers that run at once.",
 )
 @click.option(
     "--prefetch",
-    type=click.IntRange(1),
+    type=click.IntRange(1, 10_000),
     default=1,
     show_default=True,
     help="Messages of its group a handler holds.",
@@ -104,7 +108,7 @@ from ringfence_kafka.program import (
 @click.option(
     "--memory",
     "memory_mib",
-    type=click.IntRange(16),
+    type=click.IntRange(16, 2**20),
     default=512,
     show_default=True,
     help="MiB of messages kept in memory, all partitions together.",

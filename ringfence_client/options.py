@@ -14,6 +14,10 @@ LEASE_IDLE_MIN: Final = 0.2
 MAX_ATTEMPTS: Final = 5
 RETRY_TIME_S: Final = 600.0
 """Longer than most restarts of what handlers depend on."""
+CONCURRENCY_MAX: Final = 10_000
+"""Each handler costs memory before it has a message: more is a typing error, and more consumers do more."""
+PREFETCH_MAX: Final = 10_000
+"""As many as are kept of a partition."""
 MEMORY_MIN: Final = 16 * 2**20
 """Less would be used up by one fetch."""
 _SECONDS: Final = (
@@ -97,6 +101,9 @@ class ConsumerOptions:
             )
 
     def _check_choices(self) -> None:
+        for key, most in (("concurrency", CONCURRENCY_MAX), ("prefetch", PREFETCH_MAX)):
+            if getattr(self, key) > most:
+                raise ValueError(f"{key} = {getattr(self, key)}: at most {most}")
         if self.on_dead_letter not in {"flow", "park"}:
             raise ValueError(f"on_dead_letter = {self.on_dead_letter!r}: flow, or park")
 

@@ -326,3 +326,12 @@ def test_no_option_takes_what_is_no_number(capsys: pytest.CaptureFixture[str]) -
     assert {"--rate", "--session-timeout", "--drain-timeout", "--broker-cores", "--confidence"} <= tried
     assert _run("plan", "--rate", "9" * 400, "--ids", "1k") == 2
     assert "Invalid value for '--rate'" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("option", ["--concurrency", "--prefetch", "--memory"])
+def test_digits_too_many(option: str, config: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """They would take all of a machine's memory, before the first message or with the next backlog."""
+    arguments = ("consume", "orders", "--handler", "a:b", "--consumer-group", "g", "--config", config)
+
+    assert _run(*arguments, option, "10000000") == 2
+    assert f"Invalid value for '{option}': 10000000 is not in the range" in capsys.readouterr().err

@@ -96,6 +96,8 @@ def test_deaths_are_counted_apart() -> None:
     "options",
     [
         {"max_attempts": 0},
+        {"concurrency": 10_001},
+        {"prefetch": 10_001},
         {"retry_time": -1.0},
         {"handler_timeout": -0.1},
         {"session_timeout": math.nan},
