@@ -17,6 +17,7 @@ from ringfence_client.consumer import GroupConsumer
 from ringfence_client.guard import OPEN, Guard
 from ringfence_client.held_partition import HeldPartition
 from ringfence_client.lease import LostError
+from ringfence_client.listening import server_socket
 from ringfence_client.measuring import Measuring
 from ringfence_client.metrics import ConsumerMetrics
 from ringfence_kafka import runs
@@ -32,8 +33,8 @@ BURIED_CHECK_S: Final = 0.05
 
 def advertised(host: str, port: int, *, name: str = "", guard: Guard = OPEN) -> str:
     """Where others reach a server that listens here; ``name``: as they know this machine, if it says so itself by another name."""
-    own = socket.gethostname() if host in {"", "0.0.0.0", "::"} else host  # noqa: S104
-    return f"{guard.scheme}://{name or own}:{port}"
+    own = name or (socket.gethostname() if host in {"", "0.0.0.0", "::"} else host)  # noqa: S104
+    return f"{guard.scheme}://{f'[{own}]' if ':' in own else own}:{port}"
 
 
 def listen(host: str, port: int | None) -> socket.socket:
@@ -43,7 +44,7 @@ def listen(host: str, port: int | None) -> socket.socket:
         PrerequisiteError: it cannot be had.
     """
     try:
-        return socket.create_server((host, port or 0))
+        return server_socket(host, port or 0)
     except OSError as error:
         raise PrerequisiteError(
             f"--web-port {port or 0}: cannot listen on {host} ({error.strerror}): choose another, or 0 for none"

@@ -8,7 +8,6 @@ import logging
 import os
 import resource
 import signal
-import socket
 import time
 from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
 from pathlib import Path
@@ -34,6 +33,7 @@ from app.worker.progress import ProgressLine
 from app.worker.spacing import Spacing
 from app.worker.transport import BatchTransport
 from ringfence_client.guard import guard_of
+from ringfence_client.listening import server_socket
 from ringfence_client.web import advertised
 from ringfence_kafka import collector, failpoints, insides, logs, passing, signals
 from ringfence_kafka.access import Tokens
@@ -277,7 +277,7 @@ def _check_port(host: str, port: int) -> None:
     if not port:
         return
     try:
-        with socket.create_server((host, port)):
+        with server_socket(host, port):
             return
     except OSError as error:
         raise PrerequisiteError(

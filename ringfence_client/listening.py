@@ -1,0 +1,31 @@
+"""Sockets of web servers."""
+
+import errno
+import socket
+from typing import Final
+
+from ringfence_kafka.errors import PrerequisiteError
+
+_NOT_OURS: Final = frozenset({errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT})
+
+
+def server_socket(host: str, port: int) -> socket.socket:
+    """A socket that listens, over IPv4 or IPv6; of a name that means both, over IPv4; of ``::`` over both.
+
+    Raises:
+        PrerequisiteError: this machine has no such address.
+        OSError: the port cannot be had.
+    """
+    try:
+        known = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        family, _, _, _, address = min(known, key=lambda each: each[0] != socket.AF_INET)
+        return socket.create_server(
+            address, family=family, dualstack_ipv6=host == "::" and socket.has_dualstack_ipv6()
+        )
+    except OSError as error:
+        if not isinstance(error, socket.gaierror) and error.errno not in _NOT_OURS:
+            raise
+        raise PrerequisiteError(
+            f"app.web_host = {host!r}: this machine cannot listen there ({error.strerror}): write an address or a name of its own, 127.0.0.1 "
+            "for itself alone, or 0.0.0.0 for all"
+        ) from error

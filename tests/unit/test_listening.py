@@ -1,0 +1,64 @@
+"""Where web servers listen, and what is said where they cannot."""
+
+import socket
+
+import aiohttp
+import pytest
+from aiohttp import web
+
+from app.worker.run import _check_port
+from ringfence_client.web import advertised, listen
+from ringfence_kafka.errors import PrerequisiteError
+
+
+def _has_ipv6() -> bool:
+    try:
+        socket.create_server(("::1", 0), family=socket.AF_INET6).close()
+    except OSError:
+        return False
+    return socket.has_dualstack_ipv6()
+
+
+@pytest.mark.skipif(not _has_ipv6(), reason="no IPv6 on this machine")
+@pytest.mark.parametrize(("host", "asked"), [("::1", "[::1]"), ("::", "[::1]"), ("::", "127.0.0.1")])
+async def test_ipv6(host: str, asked: str) -> None:
+    """As over IPv4; ``::`` is all addresses of both. The URL that others are told has the brackets that they need."""
+
+    async def answer(_: web.Request) -> web.Response:
+        return web.Response(text="here")
+
+    listener = listen(host, None)
+    port = listener.getsockname()[1]
+    application = web.Application()
+    application.add_routes([web.get("/", answer)])
+    runner = web.AppRunner(application)
+    await runner.setup()
+    try:
+        await web.SockSite(runner, listener).start()
+        async with aiohttp.ClientSession() as session, session.get(f"http://{asked}:{port}/") as said:
+            assert await said.text() == "here"
+    finally:
+        await runner.cleanup()
+    _check_port(host, port)
+
+    assert advertised("::1", 80) == "http://[::1]:80"
+    assert advertised("::", 80) == f"http://{socket.gethostname()}:80"
+
+
+@pytest.mark.parametrize("host", ["203.0.113.7", "2001:db8::7", "no-such-host.invalid"])
+def test_no_address_of_this_machine(host: str) -> None:
+    """Another port would not help: it is the host that is wrong."""
+    with pytest.raises(PrerequisiteError, match=f"app.web_host = '{host}': this machine cannot listen there"):
+        listen(host, None)
+    with pytest.raises(PrerequisiteError, match=r"app\.web_host = "):
+        _check_port(host, 6066)
+
+
+def test_port_that_is_taken() -> None:
+    """Here another port helps."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(PrerequisiteError, match=f"--web-port {port}: cannot listen on 127.0.0.1"):
+            listen("127.0.0.1", port)
+        with pytest.raises(PrerequisiteError, match="choose another with --web-port"):
+            _check_port("localhost", port)
