@@ -39,6 +39,16 @@ _SECRETS: Final = {
     "ssl.key.password": "ssl_key_password",
 }
 _JAAS: Final = "sasl.jaas.config"
+_FILE_ONLY: Final = frozenset(
+    f"sasl.oauthbearer.assertion.private.key.{each}" for each in ("pem", "passphrase")
+)
+"""Secrets that go on to the clients that know them."""
+_WRITTEN_OUT: Final = {
+    "ssl.ca.pem": "ssl_cafile",
+    "ssl.certificate.pem": "ssl_certfile",
+    "ssl.key.pem": "ssl_keyfile",
+}
+"""librdkafka takes these as they are, the other clients from files alone; and a key is a secret."""
 _LOGIN: Final = re.compile(r"\s*(?P<module>[\w.$]+)\s+\w+\s+(?P<options>.*?);\s*", re.DOTALL)
 _OPTION: Final = re.compile(r"""([\w.]+)\s*=\s*(?:"((?:\\.|[^"\\])*)"|'((?:\\.|[^'\\])*)'|([^\s"';]+))""")
 _LOGIN_MODULES: Final = ("PlainLoginModule", "ScramLoginModule", "OAuthBearerLoginModule")
@@ -155,8 +165,9 @@ def translate(properties: Mapping[str, object], origin: str, *, from_file: bool 
 def _sort_out(
     name: str, value: str, properties: Mapping[str, object], found: Translated, *, from_file: bool
 ) -> None:
+    _refuse_misplaced(name, from_file=from_file)
     if name in _SECRETS or name == _JAAS:
-        _keep_secret(name, value, found, from_file=from_file)
+        _keep_secret(name, value, found)
     elif name in KEYS:
         found.keys[KEYS[name]] = value
     elif parts := re.fullmatch(r"ssl\.(truststore|keystore)\.(\w+|certificate\.chain)", name):
@@ -176,12 +187,17 @@ def _sort_out(
         found.passed[name] = value
 
 
-def _keep_secret(name: str, value: str, found: Translated, *, from_file: bool) -> None:
-    if not from_file:
+def _refuse_misplaced(name: str, *, from_file: bool) -> None:
+    if name in _WRITTEN_OUT:
+        raise ValueError(f"write it into a file, and name that as {_WRITTEN_OUT[name]}")
+    if not from_file and (name in _SECRETS or name == _JAAS or name in _FILE_ONLY):
         raise ValueError(
             "a secret stands in no configuration and on no command line: use sasl_username and sasl_password_env, or a file "
             "with --command-config"
         )
+
+
+def _keep_secret(name: str, value: str, found: Translated) -> None:
     if name == _JAAS:
         _log_in(value, found)
     else:

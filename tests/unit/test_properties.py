@@ -154,6 +154,11 @@ def test_nothing_is_both() -> None:
         ({"ssl.endpoint.identification.algorithm": ""}, "are always verified: remove it"),
         ({"sasl.password": SECRET}, "a secret stands in no configuration and on no command line"),
         ({"sasl.jaas.config": JAAS}, "a secret stands in no configuration and on no command line"),
+        ({"ssl.key.pem": SECRET}, "ssl.key.pem: write it into a file, and name that as ssl_keyfile"),
+        (
+            {"sasl.oauthbearer.assertion.private.key.passphrase": SECRET},
+            "a secret stands in no configuration and on no command line",
+        ),
         ({"a": [1]}, "is no text"),
     ],
 )
