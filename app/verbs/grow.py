@@ -21,7 +21,7 @@ from aiokafka.errors import KafkaError
 from agents.journal import RingEvent
 from agents.state_faults import newest_meta
 from app.asking import confirmed
-from app.verbs.growth import Growth, GrowthError, Work, document, foretell, plan
+from app.verbs.growth import Growth, GrowthError, Work, document, foretell, named_heirs, plan
 from app.verbs.owned_lane import OwnedLane, require_journal
 from app.verbs.rings import LaneView
 from app.verbs.unread import anything, first_unjudged
@@ -251,7 +251,7 @@ async def _note(
             raise _come(settings)
         told = owned.told(RingEvent.GROWN, address.name, growth, meta.next_offsets)
         await owned.write([(codec.META_KEY, codec.encode_meta(meta))], [told])
-    heirs = ", ".join(wire.lane_name(address.name, each) for each in growth.heirs(lane))
+    heirs = named_heirs(address, growth, lane)
     say(f"{name}  what it knows, {heirs} {'knows' if len(growth.heirs(lane)) == 1 else 'know'} too")
 
 

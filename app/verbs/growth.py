@@ -2,12 +2,14 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from itertools import islice
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from ringfence_kafka import wire
 from ringfence_kafka.config.settings import AddressSettings
 from ringfence_kafka.errors import RingfenceError
 from tables.codec import Meta
+
+NAMES_MAX: Final = 16
 
 
 class GrowthError(RingfenceError):
@@ -88,6 +90,13 @@ def multiples(began: int, least: int) -> Iterator[int]:
         count += 1
 
 
+def named_heirs(address: AddressSettings, growth: Growth, lane: int) -> str:
+    """The heirs of a lane, for a line that is not to have thousands of names; a document has all."""
+    heirs = growth.heirs(lane)
+    shown = ", ".join(wire.lane_name(address.name, each) for each in heirs[:NAMES_MAX])
+    return shown if len(heirs) <= NAMES_MAX else f"{shown}, {len(heirs) - NAMES_MAX:,} more"
+
+
 def foretell(
     address: AddressSettings, work: Work, obstacles: list[str], say: Callable[[str], object]
 ) -> None:
@@ -96,7 +105,7 @@ def foretell(
         if count < work.growth.wanted:
             say(f"would give  {topic}  {count} partitions, then {work.growth.wanted}")
     for lane in work.parents:
-        heirs = ", ".join(wire.lane_name(address.name, each) for each in work.growth.heirs(lane))
+        heirs = named_heirs(address, work.growth, lane)
         say(f"would tell  {heirs}  what {wire.lane_name(address.name, lane)} knows")
     for each in obstacles:
         say(f"in the way  {each}")

@@ -4,7 +4,7 @@ from itertools import islice
 
 import pytest
 
-from app.verbs.growth import Growth, GrowthError, multiples, plan
+from app.verbs.growth import Growth, GrowthError, Work, document, foretell, multiples, named_heirs, plan
 from ringfence_kafka.config.settings import AddressSettings
 from tables.codec import Meta
 
@@ -58,3 +58,16 @@ def test_heirs_are_where_groups_move() -> None:
     assert [*growth.heirs(2)] == [5, 8, 11]
     assert [*islice(multiples(3, 12), 2)] == [12, 15]
     assert [*islice(multiples(3, 3), 2)] == [6, 9]
+
+
+def test_lines_that_can_be_read() -> None:
+    """However many lanes there are to be: a line names some of a lane's heirs, and how many more; the document has all."""
+    work = Work(Growth(2, 100_000), {"orders": 2}, {}, [0, 1])
+    said: list[str] = []
+    foretell(ADDRESS, work, [], said.append)
+
+    assert max(map(len, said)) < 300
+    assert said[1].startswith("would tell  orders-2, orders-4, ")
+    assert said[1].endswith("orders-32, 49,983 more  what orders-0 knows")
+    assert len(document(ADDRESS, work, [], dry_run=True)["lanes"][0]["heirs"]) == 49_999
+    assert named_heirs(ADDRESS, Growth(2, 6), 0) == "orders-2, orders-4"
