@@ -9,7 +9,7 @@ from ringfence_client.topic_faults import letter_faults, progress_faults
 from ringfence_kafka import wire
 from ringfence_kafka.cluster import Cluster
 from ringfence_kafka.config.settings import AddressSettings, Settings
-from ringfence_kafka.errors import TopicError
+from ringfence_kafka.errors import MissingTopicError, TopicError
 from ringfence_kafka.topics import BROKER_TIME, untold
 from ringfence_kafka.topics import missing as absent
 
@@ -27,12 +27,13 @@ async def prepare(settings: Settings, address: AddressSettings, cluster: Cluster
     Safe to repeat, also while a consumer runs: a topic that is gone is made again.
 
     Raises:
-        TopicError: the accepted topic is missing, or another cannot be made, or is not as it must be.
+        MissingTopicError: the accepted topic is missing.
+        TopicError: another cannot be made, or is not as it must be.
     """
     letters, kept = wire.dead_letter_topic(address.name), wire.progress_topic(settings.app.id)
     counts = await cluster.partition_counts([address.accepted_topic, letters, kept])
     if address.accepted_topic not in counts:
-        raise TopicError(absent("accepted topic", address.name, address.accepted_topic))
+        raise MissingTopicError(absent("accepted topic", address.name, address.accepted_topic))
     missing = {
         letters: (
             counts[address.accepted_topic],
@@ -49,7 +50,7 @@ async def prepare(settings: Settings, address: AddressSettings, cluster: Cluster
     described = (await cluster.describe([letters, kept])).topics
     for topic in (letters, kept):
         if topic not in described:
-            raise TopicError(untold(topic))
+            raise MissingTopicError(untold(topic))
     if faults := [*letter_faults(address, described[letters]), *progress_faults(described[kept])]:
         raise TopicError("; ".join(faults))
     return DeadLetterTopic(letters, counts[letters], described[letters].message_bytes_max)

@@ -17,7 +17,7 @@ from app.repair.scanning import Act, Wanted, scan
 from app.repair.selection import Selection
 from ringfence_kafka import wire
 from ringfence_kafka.config.settings import AddressSettings, Settings
-from ringfence_kafka.errors import TopicError
+from ringfence_kafka.errors import MissingTopicError, TopicError
 from ringfence_kafka.topics import missing
 
 WHAT: Final = "dead letters"
@@ -107,7 +107,7 @@ def redrive(
 
     Raises:
         ConfigurationError: unknown address.
-        TopicError: the accepted topic is missing.
+        MissingTopicError: the accepted topic is missing.
         RepairError: another redrive has begun, or something cannot be written.
         BrokerUnavailableError: nobody answers.
     """
@@ -175,7 +175,7 @@ def drop(settings: Settings, name: str, selection: Selection, *, dry_run: bool, 
 
 async def _require_accepted(opened: verbs.Opened, address: AddressSettings) -> None:
     if address.accepted_topic not in await opened.cluster.partition_counts([address.accepted_topic]):
-        raise TopicError(missing("accepted topic", address.name, address.accepted_topic))
+        raise MissingTopicError(missing("accepted topic", address.name, address.accepted_topic))
 
 
 def _say_waiting(text: str) -> None:

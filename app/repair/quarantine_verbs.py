@@ -12,7 +12,7 @@ from app.repair.result import Result
 from app.repair.scanning import Act, Wanted, scan
 from app.repair.selection import Selection
 from ringfence_kafka.config.settings import Settings
-from ringfence_kafka.errors import TopicError
+from ringfence_kafka.errors import MissingTopicError
 from ringfence_kafka.topics import missing, untold
 
 WHAT = "quarantined records"
@@ -69,7 +69,7 @@ def redrive(
 
     Raises:
         ConfigurationError: unknown address or bridge.
-        TopicError: the input is missing.
+        MissingTopicError: the input is missing.
         RepairError: another redrive has begun, or something cannot be written.
         BrokerUnavailableError: nobody answers.
     """
@@ -95,9 +95,9 @@ async def _redrive(
         described = (await opened.cluster.describe([quarantine.target_topic])).topics
         target = described.get(quarantine.target_topic)
         if target is None:
-            raise TopicError(missing("input topic", quarantine.address.name, quarantine.target_topic))
+            raise MissingTopicError(missing("input topic", quarantine.address.name, quarantine.target_topic))
         if target.config is None:
-            raise TopicError(untold(target.name))
+            raise MissingTopicError(untold(target.name))
         opened.topic.batch_bytes_max = target.message_bytes_max
         publisher = Publisher(
             quarantine, InputTopic(target.partitions, target.message_bytes_max), most, force=force

@@ -21,7 +21,7 @@ from ringfence_client.record import RELEASED, Progress, ProgressFormatError
 from ringfence_kafka import wire
 from ringfence_kafka.cluster import Cluster
 from ringfence_kafka.config.settings import Settings
-from ringfence_kafka.errors import PrerequisiteError, TopicError
+from ringfence_kafka.errors import MissingTopicError, PrerequisiteError
 from ringfence_kafka.group_descriptions import GroupDescription
 
 NONE: Final = "none"
@@ -104,7 +104,7 @@ def show(settings: Settings, address: str | None, group: str | None, as_json: bo
     Raises:
         ConfigurationError: unknown address.
         PrerequisiteError: this user may not see a topic or a group.
-        TopicError: the accepted topic that was asked for does not exist.
+        MissingTopicError: the accepted topic that was asked for does not exist.
         BrokerUnavailableError: nobody answers.
     """
     topic = None if address is None else settings.configured(address).accepted_topic
@@ -150,7 +150,7 @@ async def read(
         kept = wire.progress_topic(settings.app.id)
         counts = await cluster.partition_counts([kept] if topic is None else [kept, topic])
         if topic is not None and topic not in counts:
-            raise TopicError(f"topic {topic} does not exist: `ringfence topics create` makes it")
+            raise MissingTopicError(f"topic {topic} does not exist: `ringfence topics create` makes it")
         stored, faults = await _stored(settings, cluster, kept, counts.get(kept, 0))
         repair = wire.repair_group(
             settings.app.id

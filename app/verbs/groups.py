@@ -25,7 +25,7 @@ from ringfence_client.watermark import Watermark
 from ringfence_kafka import log_reader, wire
 from ringfence_kafka.cluster import NO_MEMBERS, Cluster
 from ringfence_kafka.config.settings import AddressSettings, Settings
-from ringfence_kafka.errors import TopicError
+from ringfence_kafka.errors import MissingTopicError
 
 ASK_LIMIT_S: Final = 5.0
 """For a holder's web server."""
@@ -76,7 +76,7 @@ def show(settings: Settings, address: str, group: str, as_json: bool) -> int:
 
     Raises:
         ConfigurationError: unknown address.
-        TopicError: a topic does not exist.
+        MissingTopicError: a topic does not exist.
         BrokerUnavailableError: nobody answers.
     """
     found = settings.configured(address)
@@ -128,12 +128,14 @@ async def progresses(settings: Settings, address: AddressSettings, cluster: Clus
     """Of each partition, what its last holder wrote; None = nobody ever held it.
 
     Raises:
-        TopicError: the accepted topic does not exist.
+        MissingTopicError: the accepted topic does not exist.
     """
     name = wire.progress_topic(settings.app.id)
     counts = await cluster.partition_counts([address.accepted_topic, name])
     if address.accepted_topic not in counts:
-        raise TopicError(f"topic {address.accepted_topic} does not exist: `ringfence topics create` makes it")
+        raise MissingTopicError(
+            f"topic {address.accepted_topic} does not exist: `ringfence topics create` makes it"
+        )
     keys = [
         record.encode_key(cluster.group_id, address.accepted_topic, each)
         for each in range(counts[address.accepted_topic])

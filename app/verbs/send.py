@@ -22,7 +22,7 @@ from app.verbs.lines import InputError, parse
 from app.verbs.outgoing import Composer, Outgoing
 from ringfence_kafka.access import refusal
 from ringfence_kafka.config.settings import AddressSettings, KafkaSettings, Settings
-from ringfence_kafka.errors import BrokerUnavailableError, RingfenceError, TopicError
+from ringfence_kafka.errors import BrokerUnavailableError, MissingTopicError, RingfenceError
 from ringfence_kafka.refusals import nobody
 from ringfence_kafka.security import confluent_options
 
@@ -67,7 +67,7 @@ def partition_count(kafka: KafkaSettings, topic: str) -> int:
 
     Raises:
         BrokerUnavailableError: nobody answers, or all deny access.
-        TopicError: there is no such topic, or this user may not see it.
+        MissingTopicError: there is no such topic, or this user may not see it.
     """
     reasons: list[KafkaError] = []
     admin = AdminClient(client_options(kafka) | {"error_cb": reasons.append})
@@ -77,9 +77,13 @@ def partition_count(kafka: KafkaSettings, topic: str) -> int:
     except KafkaException as error:
         code = error.args[0].code()
         if code == KafkaError.UNKNOWN_TOPIC_OR_PART:
-            raise TopicError(f"topic {topic!r} does not exist: run 'ringfence topics create'") from error
+            raise MissingTopicError(
+                f"topic {topic!r} does not exist: run 'ringfence topics create'"
+            ) from error
         if code not in _AWAY | _REFUSED:
-            raise TopicError(f"topic {topic!r} cannot be used ({error.args[0].str()}): fix that") from error
+            raise MissingTopicError(
+                f"topic {topic!r} cannot be used ({error.args[0].str()}): fix that"
+            ) from error
         if refused := asyncio.run(refusal(kafka)):
             raise refused from error
         admin.poll(0)
@@ -142,7 +146,7 @@ def run(settings: Settings, address: str, file: str | Path | None = None) -> int
         ConfigurationError: no such address.
         InputError: a line or the file cannot be sent; says how many messages were.
         BrokerUnavailableError: nobody answers.
-        TopicError: the topic is not there.
+        MissingTopicError: the topic is not there.
     """
     found = settings.configured(address)
     name = "standard input" if file is None or str(file) == "-" else str(file)

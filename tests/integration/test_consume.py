@@ -425,7 +425,7 @@ def test_missing_topic(bootstrap: str, tmp_path: Path) -> None:
 
     code, said = _consume(config, name)
 
-    assert code == 1
+    assert code == 2
     assert said == (
         f"ringfence: {name}.accepted (accepted topic of {name}) does not exist, or this user may not see it: "
         "run 'ringfence topics create'"

@@ -1,0 +1,72 @@
+"""A verb that cannot run because a topic is missing says so with exit code 2, whatever else it would have told with 1."""
+
+from collections.abc import Awaitable, Callable
+from concurrent.futures import Future
+from types import SimpleNamespace
+from typing import Any, Self
+
+import pytest
+from confluent_kafka import KafkaError, KafkaException
+
+from app.repair import dlq_verbs
+from app.verbs import consumers, groups, send
+from ringfence_client import topics
+from ringfence_kafka.config.load import validate
+from ringfence_kafka.errors import TopicError
+
+SETTINGS = validate({"addresses": [{"name": "orders"}]})
+ADDRESS = SETTINGS.addresses[0]
+
+
+class _Nothing:
+    """A cluster without topics."""
+
+    group_id = "g"
+
+    def __init__(self, *_: object) -> None:
+        pass
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        pass
+
+    async def partition_counts(self, _: list[str]) -> dict[str, int]:
+        return {}
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda _: consumers.read(SETTINGS, "orders.accepted"),
+        lambda cluster: groups.progresses(SETTINGS, ADDRESS, cluster),
+        lambda cluster: topics.prepare(SETTINGS, ADDRESS, cluster),
+        lambda cluster: dlq_verbs._require_accepted(SimpleNamespace(cluster=cluster), ADDRESS),  # type: ignore[arg-type]
+    ],
+    ids=["consumers show", "groups", "consume", "dlq redrive"],
+)
+async def test_no_accepted_topic(
+    ask: Callable[[Any], Awaitable[object]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Found nothing would be 1."""
+    monkeypatch.setattr(consumers, "Cluster", _Nothing)
+
+    with pytest.raises(TopicError, match=r"orders\.accepted") as caught:
+        await ask(_Nothing())
+
+    assert caught.value.exit_code == 2
+
+
+@pytest.mark.parametrize("code", [KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.TOPIC_AUTHORIZATION_FAILED])
+def test_no_topic_to_send_to(code: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nor one that this user may see."""
+    refused: Future[Any] = Future()
+    refused.set_exception(KafkaException(KafkaError(code)))
+    admin = SimpleNamespace(describe_topics=lambda *_, **__: {"orders": refused})
+    monkeypatch.setattr(send, "AdminClient", lambda _: admin)
+
+    with pytest.raises(TopicError, match="topic 'orders'") as caught:
+        send.partition_count(SETTINGS.kafka, "orders")
+
+    assert caught.value.exit_code == 2
