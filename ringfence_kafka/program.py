@@ -1,7 +1,10 @@
 """What the programs of the command line have in common: options, and how they end."""
 
+import contextlib
+import errno
 import logging
 import math
+import os
 import sys
 import traceback
 from collections.abc import Callable, Sequence
@@ -122,6 +125,8 @@ def run(command: click.Command, arguments: Sequence[str] | None, name: str) -> N
     """Run a command and exit: 0 ok, 1 what was checked is not ok, 2 could not run, 3 unknown, 130 interrupted."""
     try:
         code = command.main(arguments, prog_name=name, standalone_mode=False)
+        if (unwritten := _unwritten()) is not None:
+            code = _tell(unwritten)
     except RingfenceError as error:
         click.echo(f"ringfence: {error}", err=True)
         code = error.exit_code
@@ -131,12 +136,42 @@ def run(command: click.Command, arguments: Sequence[str] | None, name: str) -> N
     except (click.Abort, KeyboardInterrupt):
         code = interrupted()
     except Exception as error:  # noqa: BLE001 - 1 would say that what was checked is not ok
+        # Without a buffer what could not be written is forgotten: more is tried.
+        if isinstance(error, OSError) and not error.filename and (unwritten := _unwritten("\n")) is not None:
+            sys.exit(_tell(unwritten))
         if (refusal := _of_the_cluster(error)) is not None:
             click.echo(f"ringfence: {refusal}", err=True)
             sys.exit(RingfenceError.exit_code)
         click.echo(f"{traceback.format_exc()}ringfence: {unforeseen(error)}", err=True)
         code = RingfenceError.exit_code
     sys.exit(code)
+
+
+def _unwritten(more: str = "") -> OSError | None:
+    """Why standard output does not take what it is still to be given, and ``more``; None = it does."""
+    try:
+        if sys.stdout is not None and not sys.stdout.closed:
+            sys.stdout.write(more)
+            sys.stdout.flush()
+    except OSError as error:
+        with contextlib.suppress(
+            OSError, ValueError
+        ):  # else Python tries it once more as it ends, with a trace
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return error
+    return None
+
+
+def _tell(unwritten: OSError) -> int:
+    """Returns the exit code: of who stops reading that of click."""
+    if unwritten.errno == errno.EPIPE:
+        return 1
+    click.echo(
+        f"ringfence: the output cannot be written ({unwritten.strerror}), so some of it is missing: make room where it goes, or name another "
+        "place",
+        err=True,
+    )
+    return RingfenceError.exit_code
 
 
 def _of_the_cluster(error: Exception) -> str | None:

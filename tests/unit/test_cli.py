@@ -1,3 +1,5 @@
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
@@ -335,3 +337,22 @@ def test_digits_too_many(option: str, config: str, capsys: pytest.CaptureFixture
 
     assert _run(*arguments, option, "10000000") == 2
     assert f"Invalid value for '{option}': 10000000 is not in the range" in capsys.readouterr().err
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no such device on this system")
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+@pytest.mark.parametrize("arguments", [["--version"], ["plan", "--rate", "5", "--ids", "9"]])
+def test_output_that_is_full(arguments: list[str], unbuffered: str) -> None:
+    """One line, and not the trace of an internal error."""
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "app", *arguments],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+        )
+
+    assert done.returncode == 2
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("ringfence: the output cannot be written (No space left on device)")
