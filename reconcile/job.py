@@ -199,6 +199,7 @@ def judge(
                 found.anomalies[name],
                 advice.document(rings[name]),
                 divert=rules.diverts(each, base),
+                unknown=found.unknown[name],
             )
             for name, each in addresses.items()
         },

@@ -27,6 +27,8 @@ class Judgement:
     """Address → what was counted."""
     anomalies: dict[str, dict[str, int]] = field(default_factory=dict)
     """Address → name → how many."""
+    unknown: dict[str, int] = field(default_factory=dict)
+    """Address → how many of its GAP may be LOST; 0 may be missing."""
     accepted: LaneCounts = field(default_factory=dict)
     """IDs that were accepted, by lane."""
     emptied: LaneCounts = field(default_factory=dict)
@@ -198,12 +200,11 @@ def _leave_strays(inputs: DataFrame, names: Sequence[str], found: Judgement) -> 
 def count_anomalies(written: DataFrame, found: Judgement) -> None:
     """Of those that the results have."""
     unknown = F.count_if((F.col("anomaly") == Anomaly.GAP) & (F.col("suspected") == Anomaly.LOST))
-    found.anomalies = {name: {} for name in found.counts}
+    found.anomalies, found.unknown = {name: {} for name in found.counts}, dict.fromkeys(found.counts, 0)
     for row in (
         written.groupBy("address", "anomaly")
         .agg(F.count(F.lit(1)).alias("n"), unknown.alias("unknown"))
         .collect()
     ):
-        counts = found.anomalies[row["address"]]
-        counts[row["anomaly"]] = row["n"]
-        counts["UNKNOWN"] = counts.get("UNKNOWN", 0) + row["unknown"]
+        found.anomalies[row["address"]][row["anomaly"]] = row["n"]
+        found.unknown[row["address"]] += row["unknown"]

@@ -213,7 +213,9 @@ class Judge:
         """Everything that the advice and the page need, in one job; and the anomalies that are named, if there are any."""
         frames = []
         if found.total("input"):
-            missing = any(each.get(Anomaly.LOST) or each.get("UNKNOWN") for each in found.anomalies.values())
+            missing = any(
+                each.get(Anomaly.LOST) or found.unknown.get(name) for name, each in found.anomalies.items()
+            )
             times = [found.times.get(each.name, (0, 0)) for each in self.desk.frames.addresses]
             dropping = resends.among("address", found.dropping)
             evidence = narrow(evidence, found.total("input") + found.total("parts"))

@@ -29,18 +29,24 @@ def verdict(anomalies: Mapping[str, Mapping[str, int]]) -> str:
 
 
 def address_counts(
-    counted: Mapping[str, int], anomalies: Mapping[str, int], ring: Mapping[str, int], *, divert: bool
+    counted: Mapping[str, int],
+    anomalies: Mapping[str, int],
+    ring: Mapping[str, int],
+    *,
+    divert: bool,
+    unknown: int = 0,
 ) -> dict[str, Any]:
     """One address of the document.
 
     Args:
         counted: input, accepted, diverted, quarantined, unchecked, forwarded, waiting, unmatched, backlog, bridge_diverted,
             bridge_dropped.
-        anomalies: Name → count, zeros may be missing; ``UNKNOWN`` counts those that are GAP instead of LOST.
+        anomalies: Name → count, zeros may be missing.
         ring: Capacity, and what the advisor says.
         divert: Duplicates have a topic. Else what is missing and not lost is a duplicate.
+        unknown: Those that are GAP instead of LOST.
     """
-    missing = anomalies.get(Anomaly.LOST, 0) + anomalies.get("UNKNOWN", 0)
+    missing = anomalies.get(Anomaly.LOST, 0) + unknown
     by_hop = counted.get("bridge_dropped", 0)
     bridged = counted.get("bridge_diverted", 0) + by_hop
     dropped = 0 if divert else max(0, counted.get("unmatched", 0) - by_hop - missing)

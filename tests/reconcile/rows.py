@@ -4,9 +4,9 @@ from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
-from pyspark.sql.types import StructType
+from pyspark.sql.types import StringType, StructField, StructType
 
-from reconcile.spark.schemas import ACCEPTED, EVENTS, EVIDENCE, IDS, RULES, SPANS
+from reconcile.spark.schemas import ACCEPTED, ANOMALIES, EVENTS, EVIDENCE, IDS, RULES, SPANS
 from reconcile.spark.small import small
 
 
@@ -50,6 +50,12 @@ class Frames:
         return self._frame(
             EVENTS, [{"address": 0, "lane": 0, "number": n, **row} for n, row in enumerate(rows)]
         )
+
+    def anomalies(self, *rows: dict[str, Any]) -> DataFrame:
+        """As they are written: addresses by name."""
+        names = {"address": StringType()}
+        kept = [StructField(each.name, names.get(each.name, each.dataType)) for each in ANOMALIES]
+        return self._frame(StructType(kept), list(rows))
 
     def rules(self, **changes: Any) -> DataFrame:
         """Of address 0."""

@@ -166,6 +166,7 @@ def test_evidence_that_goes_between_nights(scheduler: Scheduler) -> None:
     world.arrive("a", b"3")
     world.commit()
     assert scheduler.night(input=2, accepted=1, duplicates=0) == {"GAP": 2}
+    assert scheduler.document["verdict"] == "gap"
     assert scheduler.nights.acknowledge() is not None
 
 

@@ -126,7 +126,7 @@ def test_dropped_duplicates_are_what_is_missing_and_not_lost() -> None:
     """Where duplicates are dropped no topic shows them; where they are diverted nothing else is one."""
     counted = {"input": 10, "accepted": 5, "unmatched": 4, "diverted": 1}
 
-    dropped = address_counts(counted, {"LOST": 1, "UNKNOWN": 1, "GAP": 2}, {}, divert=False)
+    dropped = address_counts(counted, {"LOST": 1, "GAP": 2}, {}, divert=False, unknown=1)
     assert (dropped["duplicates"], dropped["anomalies"]["LOST"], dropped["anomalies"]["TORN"]) == (3, 1, 0)
     assert address_counts(counted, {"LOST": 4}, {}, divert=True)["duplicates"] == 1
 
