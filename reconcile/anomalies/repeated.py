@@ -150,7 +150,14 @@ def ranks(ids: DataFrame, lanes: DataFrame) -> DataFrame:
 
 
 def between(pairs: DataFrame, ranks: DataFrame) -> DataFrame:
-    """The pairs, with ``between``: the largest possible number of IDs that were accepted between the two."""
+    """The pairs, with ``between``: the largest possible number of IDs that were accepted between the two.
+
+    Where two lanes have judged them these are all of the first's behind the one, and all of the second's before the other.
+
+    Args:
+        pairs: As :func:`reconcile.anomalies.moved.with_passed` has them.
+        ranks: Of the lanes of both.
+    """
     later = ranks.select(
         *_INPUT, "total", "witness",
         F.col("before").alias("b_before"), F.col("after").alias("b_after"),
@@ -161,50 +168,64 @@ def between(pairs: DataFrame, ranks: DataFrame) -> DataFrame:
         F.col("partition").alias("a_partition"),
         F.col("offset").alias("a_offset"),
         F.col("part_number").alias("a_part_number"),
+        F.col("total").alias("a_total"),
         F.col("before").alias("a_before"),
         F.col("after").alias("a_after"),
     )
     joined = pairs.join(later, on=_INPUT, how="left").join(
         earlier, on=["address", *(f"a_{each}" for each in _INPUT[1:])], how="left"
     )
-    forth = F.col("total") - 2 - F.col("a_before") - F.col("b_after")
-    back = F.col("total") - 2 - F.col("b_before") - F.col("a_after")
+    one = F.col("lane") == F.col("a_lane")
+    both = F.when(one, F.col("total")).otherwise(F.col("total") + F.col("a_total") + F.col("passed"))
+    forth = both - 2 - F.col("a_before") - F.col("b_after")
+    back = both - 2 - F.col("b_before") - F.col("a_after")
     seen = (F.col("partition") == F.col("a_partition")) | (
         F.col("witness")
         & (F.col("out_address") == F.col("a_out_address"))
         & (F.col("out_partition") == F.col("a_out_partition"))
     )
-    apart = F.when(seen, forth).otherwise(F.greatest(forth, back))
-    return joined.withColumn("between", F.greatest(F.lit(0), apart))
+    known = F.when(one, seen).otherwise(F.col("a_night") < F.col("night"))
+    apart = F.when(known, forth).otherwise(F.greatest(forth, back))
+    # The larger of a number and of what is not known is that number.
+    return joined.withColumn("between", F.when(apart.isNotNull(), F.greatest(F.lit(0), apart)))
 
 
 def promised(pairs: DataFrame, events: DataFrame | None, rules: DataFrame, capacity: Column) -> DataFrame:
     """The pairs, with the ``capacity`` in force, and whether the ring was ``told`` to forget in between.
 
-    Clearing it, changing its size and opening it anew in memory only are such orders.
+    Clearing it, changing its size and opening it anew in memory only are such orders. Where the home has ``moved`` by another
+    partitioner the second lane knows nothing of what the first knew.
 
-    An event lies between two of a lane if the first was judged before it and the second not.
+    An event lies between two of a lane if the first was judged before it and the second not. All events of a lane that has got what
+    the first one's knew lie behind the first, and those of one that has handed it on before the second.
 
     Args:
         pairs: As :func:`between` has them.
         events: :data:`reconcile.spark.schemas.EVENTS`; None = there are none.
-        rules: address, max_age_ms, whole_since, and more.
-        capacity: Of address and lane, where no event tells it.
+        rules: address, max_age_ms, whole_since, moved, and more.
+        capacity: Of address, lane and a_lane, where no event tells it.
     """
-    limits = pairs.join(
-        F.broadcast(rules.select("address", "max_age_ms", "whole_since")), on="address", how="inner"
-    ).withColumn("capacity", capacity)
+    limits = (
+        pairs.join(
+            F.broadcast(rules.select("address", "max_age_ms", "whole_since", F.col("moved").alias("until"))),
+            on="address",
+            how="inner",
+        )
+        .withColumn("capacity", capacity)
+        .withColumn("moved", (F.col("lane") != F.col("a_lane")) & (F.col("a_night") <= F.col("until")))
+    )
     if events is None:
         return limits.withColumn("told", F.lit(False))
     e, p = events.alias("e"), limits.alias("p")
     joined = p.join(
         F.broadcast(e),
-        on=(F.col("p.address") == F.col("e.address")) & (F.col("p.lane") == F.col("e.lane")),
+        on=(F.col("p.address") == F.col("e.address")) & F.array_contains("p.lanes", F.col("e.lane")),
         how="left",
     )
     known = F.col("e.number").isNotNull()
-    a_before = known & _before("p.a_offset", "p.a_forward_offset")
-    b_before = known & _before("p.offset", "p.forward_offset")
+    of_first, of_second = F.col("e.lane") == F.col("p.a_lane"), F.col("e.lane") == F.col("p.lane")
+    a_before = known & (~of_first | _before("p.a_offset", "p.a_forward_offset"))
+    b_before = known & of_second & _before("p.offset", "p.forward_offset")
     key = ["address", "partition", "offset", "part_number", "a_partition", "a_offset", "a_part_number"]
     seen = joined.groupBy(*(F.col(f"p.{each}") for each in key)).agg(
         F.max(a_before & ~b_before).alias("told"),
@@ -229,11 +250,13 @@ def _before(offset: str, forward_offset: str) -> Column:
 def remembered(pairs: DataFrame) -> DataFrame:
     """FORGOTTEN within the promise, OVERRUN beyond it; nothing where the ring was off. GAP where IDs between are missing."""
     aged = (F.col("max_age_ms") > 0) & (F.col("timestamp") - F.col("a_timestamp") > F.col("max_age_ms"))
-    beyond = F.col("told") | aged | (F.col("between") >= F.col("capacity"))
+    far = F.coalesce(F.col("between") >= F.col("capacity"), F.lit(True))
+    beyond = F.col("told") | F.col("moved") | aged | far
     reason = F.concat(
         F.lit("accepted although known, with at most "), F.col("between").cast("string"),
         F.lit(" IDs since then; the ring promises "), F.col("capacity").cast("string"),
-        F.when(F.col("told"), F.lit(", but was cleared, resized or reopened meanwhile")).otherwise(F.lit("")),
+        F.when(F.col("moved"), F.lit(", but its home has moved since: another partitioner"))
+        .when(F.col("told"), F.lit(", but was cleared, resized or reopened meanwhile")).otherwise(F.lit("")),
     )  # fmt: skip
     found = pairs.where("capacity > 0 or told").withColumns(
         {

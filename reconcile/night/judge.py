@@ -89,15 +89,27 @@ class Judge:
         self.say(STEPS[3])
         sizes = journal.largest(addresses, told, chain)
         rules = self.desk.frames.rules(
-            kept_rules.of(addresses, cuts, base, self.desk.number, sizes, detects, complete)
+            kept_rules.of(addresses, cuts, chain, self.desk.number, sizes, detects, complete)
         )
         doubts = kept_rules.doubts(addresses, cuts, base)
         orphans = looking.orphans(self.desk, evidence, those, ids, rules, events, grown, found)
         # One after the other: each plan stays small, and each gets all of the memory.
-        promised = resends.by_lane(kept_rules.promised(addresses, cuts, chain))
-        again = looking.again(self.desk, followed, promised)
+        promised = kept_rules.promised(addresses, cuts, chain)
+        again = looking.again(self.desk, followed, resends.by_lane(promised))
         frames = looking.anomalies(
-            self.desk, evidence, ids, orphans, several, events, rules, chain, found, again, promised, blocks
+            self.desk,
+            evidence,
+            ids,
+            orphans,
+            several,
+            events,
+            grown,
+            rules,
+            chain,
+            found,
+            again,
+            promised,
+            blocks,
         )
         if found.total("input") < FEW:
             frames = [concatenated(frames)]

@@ -1,14 +1,17 @@
 """Looks for anomalies in the evidence: which of them have something to look at, and what each is given."""
 
+from collections.abc import Mapping, Sequence
+
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
 
-from reconcile.anomalies import bridged, fates, lost, order, originals, repeated, torn
+from reconcile.anomalies import bridged, fates, lost, moved, order, originals, repeated, torn
 from reconcile.anomalies.name import Anomaly, rows
 from reconcile.night import suspects
 from reconcile.night.counting import Judgement
 from reconcile.night.desk import Desk
 from reconcile.night.nights import Night
+from reconcile.night.resends import by_lane
 from reconcile.spark.read import concatenated
 from reconcile.spark.schemas import EVIDENCE
 
@@ -44,11 +47,12 @@ def anomalies(
     orphans: DataFrame,
     several: DataFrame | None,
     events: DataFrame | None,
+    grown: DataFrame | None,
     rules: DataFrame,
     chain: list[Night],
     found: Judgement,
     again: DataFrame | None,
-    promised: Column,
+    promised: Sequence[Mapping[int, int]],
     blocks: DataFrame | None,
 ) -> list[DataFrame]:
     """:data:`reconcile.spark.schemas.ANOMALIES`, in a few frames: what has nothing to look at is left out.
@@ -60,11 +64,12 @@ def anomalies(
         orphans: As :func:`orphans` has them.
         several: Those of IDs that were accepted several times; None = there are none.
         events: :data:`reconcile.spark.schemas.EVENTS`; None = there are none.
+        grown: Those that tell of more lanes.
         rules: :data:`reconcile.spark.schemas.RULES`.
         chain: Nights that this one goes on from, the latest first.
         found: What was counted.
         again: As :func:`again` has it.
-        promised: The ring's size, of an address and a lane.
+        promised: The ring's size: of each address lane → IDs.
         blocks: :func:`reconcile.night.places.blocks`; None = there are none.
     """
     spans = desk.frames.spans()
@@ -97,10 +102,11 @@ def anomalies(
         last = desk.frames.ids([night for night in chain if night.number in left])
         frames.append(order.reordered_across(evidence, last, spans, desk.frames.accepted_spans()))
     if several is not None:
-        pairs = repeated.pairs(several, desk.number)
-        ranked = repeated.ranks(ids, pairs.select("address", "lane").distinct())
-        between = repeated.between(pairs, ranked)
-        judged = repeated.promised(between, events, rules, promised)
+        pairs = moved.with_lanes(repeated.pairs(several, desk.number), grown)
+        ranked = repeated.ranks(ids, moved.ends(pairs))
+        between = repeated.between(moved.with_passed(pairs, ids), ranked)
+        sizes = F.least(by_lane(promised), by_lane(promised, "a_lane"))
+        judged = repeated.promised(between, events, rules, sizes)
         inputs = [each.input_topic for each in desk.frames.addresses]
         by_id = [repeated.remembered(judged), repeated.cross_lane(several, desk.number, rules, inputs)]
         frames += by_id if again is None else [bridged.others(each, again) for each in by_id]

@@ -176,11 +176,11 @@ def among(name: str, numbers: Collection[int]) -> Column:
     return F.col(name).isin(sorted(numbers)) if numbers else F.lit(False)
 
 
-def by_lane(counts: Sequence[Mapping[int, int]]) -> Column:
+def by_lane(counts: Sequence[Mapping[int, int]], lane: str = "lane") -> Column:
     """A number for each address and lane, 0 where none is given: one literal, so that nothing has to be joined."""
     rows = [
-        "array(" + ", ".join(f"{each.get(lane, 0)}L" for lane in range(max(each, default=0) + 1)) + ")"
+        "array(" + ", ".join(f"{each.get(number, 0)}L" for number in range(max(each, default=0) + 1)) + ")"
         for each in counts
     ]
     lanes = F.get(F.expr(f"array({', '.join(rows)})"), F.col("address"))
-    return F.coalesce(F.get(lanes, F.col("lane")), F.lit(0))
+    return F.coalesce(F.get(lanes, F.col(lane)), F.lit(0))

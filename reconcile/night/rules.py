@@ -14,7 +14,9 @@ from ringfence_kafka.config.settings import AddressSettings
 _KEPT: Final = (
     "input_topic", "accepted_topic", "duplicates_topic", "quarantine_topic", "duplicates", "duplicate_id_headers",
     "duplicate_id_from", "group_header", "default_group", "id_max_age", "id_cache_size", "transaction_addresses",
+    "partitioner",
 )  # fmt: skip
+_PARTITIONER: Final = "partitioner"
 _SIZE: Final = "id_cache_size"
 _LISTED: Final = "transaction_addresses"
 _OF_IDS: Final = frozenset({Anomaly.LOST, Anomaly.WRONG_VERDICT, Anomaly.FORGOTTEN, Anomaly.CROSS_LANE})
@@ -30,6 +32,7 @@ _DOUBTED: Final = {
     "group_header": _OF_GROUPS,
     "default_group": _OF_GROUPS,
     "transaction_addresses": _OF_IDS | {Anomaly.PHANTOM, Anomaly.TORN},
+    "partitioner": frozenset({Anomaly.FORGOTTEN, Anomaly.CROSS_LANE, Anomaly.REORDERED}),
 }
 """What a change of a key leaves unknown in the night that sees it: how much was judged by the old one nobody knows."""
 _OF_PARTS: Final = frozenset(
@@ -57,6 +60,7 @@ class Rule(NamedTuple):
     targets_gone: bool
     ids_gone: bool
     whole_since: int
+    moved: int
 
 
 def kept(address: AddressSettings) -> dict[str, Any]:
@@ -114,7 +118,7 @@ def detects(addresses: Sequence[AddressSettings], told: Collection[int], base: N
 def of(
     addresses: Sequence[AddressSettings],
     cuts: Mapping[str, AddressCut],
-    base: Night | None,
+    chain: Sequence[Night],
     number: int,
     largest: Sequence[int],
     detects: Collection[int],
@@ -125,12 +129,13 @@ def of(
     Args:
         addresses: As they are configured now.
         cuts: Of the night.
-        base: The night that it goes on from.
+        chain: The nights that it goes on from, the latest first.
         number: Its own.
         largest: Of each address the largest ring that it can have had.
         detects: Addresses, by number, whose IDs are looked at.
         complete: Address → all IDs that its rings may hold are known.
     """
+    base = chain[0] if chain else None
     return [
         Rule(
             max_age_ms=round(each.id_max_age * 1000),
@@ -143,9 +148,24 @@ def of(
             targets_gone=any(topic.lost for topic in cuts[each.name].targets),
             ids_gone=not complete[each.name],
             whole_since=whole_since(each.name, cuts[each.name], base, number),
+            moved=moved(each, chain, number),
         )
         for n, each in enumerate(addresses)
     ]
+
+
+def moved(address: AddressSettings, chain: Sequence[Night], number: int) -> int:
+    """The last night that may have judged by another partitioner: homes are others since. 0 = none has.
+
+    It is the first that was told of this one, as workers began with it at some time between.
+    """
+    later = number
+    for night in chain:
+        rules = night.rules.get(address.name, {})
+        if rules.get(_PARTITIONER, address.partitioner) != address.partitioner:
+            return later
+        later = night.number
+    return 0
 
 
 def whole_since(address: str, cut: AddressCut, base: Night | None, number: int) -> int:

@@ -294,6 +294,7 @@ RULES: Final = _schema(
     targets_gone=FLAG,  # accepted topics of other addresses, which its parts may be in
     ids_gone=FLAG,
     whole_since=INT,  # the first night from which on no accepted ID is missing
+    moved=INT,  # the last night that may have judged by another partitioner
 )
 """What an address promises, and whether the evidence is whole."""
 

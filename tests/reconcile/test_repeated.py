@@ -4,7 +4,7 @@ import pytest
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
 
-from reconcile.anomalies import repeated
+from reconcile.anomalies import moved, repeated
 from tests.reconcile.rows import Frames, named
 
 
@@ -58,6 +58,49 @@ def test_events(frames: Frames) -> None:
     assert judged(0, 9, 0) == []
 
 
+def test_what_a_lane_has_handed_on(frames: Frames) -> None:
+    """Of two lanes there were made four, and eight: between two of lanes 0 and 6 lie IDs of both, and those of lane 2, by which it came."""
+    grown = frames.events({"before": 2, "after": 4}, {"before": 4, "after": 8})
+
+    def judged(capacity: int, between: int, *, lane: int = 6) -> list[tuple[str, int | None]]:
+        heir = {"lane": 6, "partition": 6}
+        ids = frames.ids(
+            {"id": b"x", "night": 0}, {"id": b"0", "night": 0},
+            *({"id": b"%d" % n, "lane": lane, "partition": lane} for n in range(1, between + 1)),
+            {"id": b"x", **heir, "offset": 90}, {"id": b"y", **heir, "offset": 91},
+        )  # fmt: skip
+        return _repeated(ids, frames.rules(), grown=grown, capacity=capacity)
+
+    assert judged(3, 2) == [("OVERRUN", 90)]
+    assert judged(4, 2) == [("FORGOTTEN", 90)]
+    assert judged(3, 2, lane=2) == [("OVERRUN", 90)]
+    assert judged(2, 2, lane=4) == [("FORGOTTEN", 90)]
+
+
+@pytest.mark.parametrize(
+    ("lane", "offset", "expected"),
+    [(0, 1, "OVERRUN"), (0, 0, "FORGOTTEN"), (2, 5, "OVERRUN"), (2, 9, "FORGOTTEN")],
+)
+def test_events_of_two_lanes(frames: Frames, lane: int, offset: int, expected: str) -> None:
+    """What the first lane was told before it handed on, and the second since; not what was told before the one, or behind the other."""
+    ids = frames.ids({"id": b"x", "night": 0}, {"id": b"x", "lane": 2, "partition": 2, "offset": 8})
+    event = {"lane": lane, "input_next": offset, "forward_next": 0, "before": 3, "after": 3}
+
+    assert _repeated(ids, frames.rules(), frames.events(event), frames.events({"before": 2})) == [
+        (expected, 8)
+    ]
+
+
+def test_another_partitioner(frames: Frames) -> None:
+    """What a lane accepted before homes moved the new home does not know; what is judged in one lane, or later, it does."""
+    away = frames.ids({"id": b"x"}, {"id": b"x", "lane": 1, "partition": 1, "offset": 8, "night": 1})
+    here = frames.ids({"id": b"x"}, {"id": b"x"})
+
+    assert _repeated(away, frames.rules(moved=1)) == [("OVERRUN", 8)]
+    assert _repeated(away, frames.rules()) == [("FORGOTTEN", 8)]
+    assert _repeated(here, frames.rules(moved=1)) == [("FORGOTTEN", 1)]
+
+
 def test_cross_lane(frames: Frames) -> None:
     """Another group in another lane; the same group is of the same lane, whatever way it took."""
     other = frames.ids({"id": b"a"}, {"id": b"a", "lane": 1, "partition": 1, "group_digest": 2})
@@ -89,9 +132,13 @@ def test_cross_lane_after_the_age(frames: Frames) -> None:
 
 
 def _repeated(
-    ids: DataFrame, rules: DataFrame, events: DataFrame | None = None, *, capacity: int = 3
+    ids: DataFrame,
+    rules: DataFrame,
+    events: DataFrame | None = None,
+    grown: DataFrame | None = None,
+    *,
+    capacity: int = 3,
 ) -> list[tuple[str, int | None]]:
-    pairs = repeated.pairs(repeated.repeated(ids, 1), 1)
-    ranked = repeated.ranks(ids, pairs.select("address", "lane").distinct())
-    between = repeated.between(pairs, ranked)
+    pairs = moved.with_lanes(repeated.pairs(repeated.repeated(ids, 1), 1), grown)
+    between = repeated.between(moved.with_passed(pairs, ids), repeated.ranks(ids, moved.ends(pairs)))
     return named(repeated.remembered(repeated.promised(between, events, rules, F.lit(capacity))))

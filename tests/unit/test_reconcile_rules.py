@@ -36,6 +36,21 @@ def test_a_size_that_no_worker_was_started_with_promises_nothing() -> None:
     assert promised(20, old) == {0: 20, 1: 20}
 
 
+def test_since_when_homes_are_where_they_are() -> None:
+    """The night that sees another partitioner first has judged by both; what an earlier version did not keep is not another."""
+    first, second, third = (
+        _night(n, {}, partitioner=each) for n, each in enumerate(("crc32", "crc32", "murmur2"), 1)
+    )
+    old = Night(1, None, "2026-11-21", "clean", {}, {}, {}, {}, {})
+    now = _address()
+
+    assert rules.moved(now, [third, second, first], 4) == 3
+    assert rules.moved(now, [second, first], 3) == 3
+    assert rules.moved(now, [third, old], 4) == rules.moved(now, [], 1) == 0
+    assert Anomaly.FORGOTTEN in _doubted(now, second, _cut())
+    assert _doubted(now, third, _cut()) == set()
+
+
 def test_a_ring_that_was_switched_off_is_on_until_it_is_told() -> None:
     """In the configuration only, or in the journal too: its IDs are looked at as long as it may have known them."""
     off, before = _address(id_cache_size=0), _night(1, {})
