@@ -12,6 +12,7 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
 
 from reconcile.anomalies.name import Anomaly, rows
+from reconcile.night.journal import empties
 
 _ID = ["id_address", "id"]
 _RING = ["address", "lane"]
@@ -193,7 +194,8 @@ def between(pairs: DataFrame, ranks: DataFrame) -> DataFrame:
 def promised(pairs: DataFrame, events: DataFrame | None, rules: DataFrame, capacity: Column) -> DataFrame:
     """The pairs, with the ``capacity`` in force, and whether the ring was ``told`` to forget in between.
 
-    Clearing it, changing its size and opening it anew in memory only are such orders. Where the home has ``moved`` by another
+    Clearing it, switching it off and opening it anew in memory only are such orders. Of a ring whose size was changed in between the
+    smallest counts: that many of the newest stay. Where the home has ``moved`` by another
     partitioner the second lane knows nothing of what the first knew.
 
     An event lies between two of a lane if the first was judged before it and the second not. All events of a lane that has got what
@@ -227,15 +229,19 @@ def promised(pairs: DataFrame, events: DataFrame | None, rules: DataFrame, capac
     a_before = known & (~of_first | _before("p.a_offset", "p.a_forward_offset"))
     b_before = known & of_second & _before("p.offset", "p.forward_offset")
     key = ["address", "partition", "offset", "part_number", "a_partition", "a_offset", "a_part_number"]
+    between = a_before & ~b_before
+    least = F.least("e.before", "e.after")
+    forgets = empties(F.col("e.event"), F.col("e.before"), F.col("e.after")) | (least == 0)
     seen = joined.groupBy(*(F.col(f"p.{each}") for each in key)).agg(
-        F.max(a_before & ~b_before).alias("told"),
+        F.max(between & forgets).alias("told"),
         F.max_by("e.after", F.when(known & ~a_before, F.col("e.number"))).alias("last"),
+        F.min(F.when(between, least)).alias("least"),
         F.min_by("e.before", F.when(b_before, F.col("e.number"))).alias("next"),
     )
     return (
         limits.join(seen, on=key, how="inner")
-        .withColumn("capacity", F.coalesce("last", "next", "capacity"))
-        .drop("last", "next")
+        .withColumn("capacity", F.coalesce(F.least("last", "least", "next"), "capacity"))
+        .drop("last", "least", "next")
     )
 
 
@@ -256,7 +262,7 @@ def remembered(pairs: DataFrame) -> DataFrame:
         F.lit("accepted although known, with at most "), F.col("between").cast("string"),
         F.lit(" IDs since then; the ring promises "), F.col("capacity").cast("string"),
         F.when(F.col("moved"), F.lit(", but its home has moved since: another partitioner"))
-        .when(F.col("told"), F.lit(", but was cleared, resized or reopened meanwhile")).otherwise(F.lit("")),
+        .when(F.col("told"), F.lit(", but was cleared, switched off or reopened meanwhile")).otherwise(F.lit("")),
     )  # fmt: skip
     found = pairs.where("capacity > 0 or told").withColumns(
         {

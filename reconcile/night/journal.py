@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
 
 from reconcile.night.cut import AddressCut
@@ -51,6 +51,15 @@ def told(events: DataFrame | None) -> Journal:
         emptied = None if row["emptied"] is None else Emptied(*row["emptied"])
         found.setdefault(row["address"], []).append(Told(row["lane"], row["capacity"], emptied))
     return found
+
+
+RESIZED: Final = "resized"
+"""The journal's word for a ring of another size: the newest stay, as many as the smaller of the two holds."""
+
+
+def empties(event: Column, before: Column, after: Column) -> Column:
+    """Whether a ring lost all that it knew, by what the journal says of it; one that was opened anew may have got another size too."""
+    return F.coalesce(event != RESIZED, before == after)
 
 
 GROWN: Final = "grown"

@@ -58,6 +58,24 @@ def test_events(frames: Frames) -> None:
     assert judged(0, 9, 0) == []
 
 
+@pytest.mark.parametrize(
+    ("event", "before", "after", "expected"),
+    [
+        ("resized", 2, 9, "FORGOTTEN"),
+        ("resized", 9, 2, "FORGOTTEN"),
+        ("resized", 1, 9, "OVERRUN"),
+        ("resized", 9, 0, "OVERRUN"),
+        ("forgotten", 9, 8, "OVERRUN"),
+    ],
+)
+def test_another_size(frames: Frames, event: str, before: int, after: int, expected: str) -> None:
+    """In between: the newest stay, as many as the smaller holds; with one other since it is one of two. One in memory is empty."""
+    ids = frames.ids({"id": b"a"}, {"id": b"b"}, {"id": b"a"})
+    told = {"event": event, "input_next": 2, "forward_next": 0, "before": before, "after": after}
+
+    assert _repeated(ids, frames.rules(), frames.events(told), capacity=9) == [(expected, 2)]
+
+
 def test_what_a_lane_has_handed_on(frames: Frames) -> None:
     """Of two lanes there were made four, and eight: between two of lanes 0 and 6 lie IDs of both, and those of lane 2, by which it came."""
     grown = frames.events({"before": 2, "after": 4}, {"before": 4, "after": 8})
