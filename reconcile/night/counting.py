@@ -31,6 +31,8 @@ class Judgement:
     """Address → how many of its GAP may be LOST; 0 may be missing."""
     accepted: LaneCounts = field(default_factory=dict)
     """IDs that were accepted, by lane."""
+    largest: dict[str, int] = field(default_factory=dict)
+    """Address → the largest ring that it can have had."""
     emptied: LaneCounts = field(default_factory=dict)
     """Those after the ring of the lane was emptied in this night by order; only such lanes."""
     lanes: dict[str, dict[int, dict[str, int]]] = field(default_factory=dict)

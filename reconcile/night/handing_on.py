@@ -12,7 +12,7 @@ from reconcile.night.cut import AddressCut, Position
 from reconcile.night.nights import Night, added
 from reconcile.night.rules import kept, whole_since
 from reconcile.page import morning
-from ringfence_kafka.config.settings import AddressSettings, Settings
+from ringfence_kafka.config.settings import Settings
 
 
 def night(
@@ -62,7 +62,12 @@ def night(
         {
             **before.complete,
             **{
-                each.name: known_all[each.name] or _full(total, cuts[each.name], each)
+                each.name: known_all[each.name]
+                or _full(
+                    total.get(each.name, {}),
+                    cuts[each.name],
+                    found.largest.get(each.name, each.id_cache_size),
+                )
                 for each in settings.addresses
             },
         },
@@ -98,10 +103,9 @@ def ids_gone(cut: AddressCut) -> bool:
     return bool(cut.input.lost or cut.accepted.lost or any(each.lost for each in cut.targets))
 
 
-def _full(known: Mapping[str, Mapping[int, int]], cut: AddressCut, address: AddressSettings) -> bool:
-    """Whether each lane has accepted as many IDs as its ring holds since evidence was missing."""
-    lanes = range(len(cut.input.spans))
-    return all(known.get(address.name, {}).get(lane, 0) >= address.id_cache_size for lane in lanes)
+def _full(known: Mapping[int, int], cut: AddressCut, largest: int) -> bool:
+    """Whether each lane has accepted as many IDs as its ring can ever have held since evidence was missing."""
+    return all(known.get(lane, 0) >= largest for lane in range(len(cut.input.spans)))
 
 
 def events_from(

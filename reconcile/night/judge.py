@@ -88,6 +88,7 @@ class Judge:
         several = self._repeated(those) if met.again else None
         self.say(STEPS[3])
         sizes = journal.largest(addresses, told, chain)
+        found.largest = {each.name: size for each, size in zip(addresses, sizes, strict=True)}
         rules = self.desk.frames.rules(
             kept_rules.of(addresses, cuts, chain, self.desk.number, sizes, detects, complete)
         )

@@ -22,6 +22,7 @@ from reconcile.spark.files import Files
 
 _NIGHT = "night="
 _ADDRESS = "address="
+_SIZE = "id_cache_size"
 
 
 def kept(files: Files) -> dict[int, list[str] | None]:
@@ -83,7 +84,8 @@ def forget(nights: Nights, today: str, keep_days: int) -> None:
     # The next one may go on from where the last one did.
     base = nights.base_of(last)
     chain = nights.chain(base)
-    capacities = {name: int(each["id_cache_size"]) for name, each in last.rules.items()}
+    oldest = days_before(today, keep_days)
+    capacities = _capacities(last, [each for each in chain if each.date >= oldest])
     spared = expendable(chain, today, keep_days, capacities, lambda *of: heirs(last, *of))
     needed = {last.number, *(each.number for each in chain)}
     for number, addresses in kept(nights.files).items():
@@ -97,7 +99,15 @@ def forget(nights: Nights, today: str, keep_days: int) -> None:
         for each in addresses or ():
             if (each, number) in spared:
                 nights.files.delete(address_folder(night, each))
-    _forget_results(nights, [last] if base is None else [last, base], days_before(today, keep_days))
+    _forget_results(nights, [last] if base is None else [last, base], oldest)
+
+
+def _capacities(last: Night, recent: Sequence[Night]) -> dict[str, int]:
+    """Address → the largest of what the configuration said on these nights: workers go by what it said when they were started."""
+    return {
+        name: max(int(night.rules.get(name, {}).get(_SIZE, 0)) for night in (last, *recent))
+        for name in last.rules
+    }
 
 
 def _forget_results(nights: Nights, latest: Sequence[Night], oldest: str) -> None:

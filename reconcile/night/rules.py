@@ -75,7 +75,9 @@ def promised(
     """Of each address: lane → the size that its ring has for certain, as long as the journal does not tell of it.
 
     A worker that opens a lane with another size says so, if the lane was ever written to. So without a word of the journal
-    the size has not changed since its first ID: the smallest of those nights. Of a lane without IDs the last night tells.
+    the size has not changed since its first ID: the smallest of those nights. Of a lane without IDs the last night tells. Once it has
+    accepted as many as its ring is to hold since a night, what the configuration said then counts no more: it was never in force, or
+    workers go by what was changed long ago.
 
     Args:
         addresses: As they are configured now.
@@ -84,18 +86,23 @@ def promised(
     """
     return [
         {
-            lane: min([each.id_cache_size, *_sizes(each.name, lane, chain)])
+            lane: min([each.id_cache_size, *_sizes(each, lane, chain)])
             for lane in range(len(cuts[each.name].input.spans))
         }
         for each in addresses
     ]
 
 
-def _sizes(address: str, lane: int, chain: Sequence[Night]) -> Iterator[int]:
+def _sizes(address: AddressSettings, lane: int, chain: Sequence[Night]) -> Iterator[int]:
+    since = 0
     for number, night in enumerate(chain):
-        size = night.rules.get(address, {}).get(_SIZE)  # an earlier version did not keep it
-        if size is not None and (number == 0 or night.accepted.get(address, {}).get(lane)):
+        if since >= address.id_cache_size:
+            return
+        size = night.rules.get(address.name, {}).get(_SIZE)  # an earlier version did not keep it
+        accepted = night.accepted.get(address.name, {}).get(lane, 0)
+        if size is not None and (number == 0 or accepted):
             yield size
+        since += accepted
 
 
 def diverts(address: AddressSettings, base: Night | None) -> bool:

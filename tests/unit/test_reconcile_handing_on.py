@@ -35,13 +35,19 @@ def _cut(name: str, end: int = 10) -> AddressCut:
 
 
 def _handed_on(
-    settings: Settings, base: Night | None, cuts: dict[str, AddressCut], number: int, ids: int = 4
+    settings: Settings,
+    base: Night | None,
+    cuts: dict[str, AddressCut],
+    number: int,
+    ids: int = 4,
+    largest: int = 5,
 ) -> Night:
     """The night that accepted so many IDs of each address, and was clean."""
     found = Judgement(
         accepted={each: {0: ids} for each in cuts},
         emptied={each: {} for each in cuts},
         times=dict.fromkeys(cuts, (1, 2)),
+        largest=dict.fromkeys(cuts, largest),
     )
     document = {"night": number, "verdict": "clean", "addresses": {}}
     events_from = handing_on.events_from(base, cuts, JOURNAL)
@@ -107,6 +113,19 @@ def test_a_gap_leaves_ids_unknown(topic: str) -> None:
     assert [(each.complete["a"], each.known["a"][0]) for each in (whole, gap, after)] == [
         (True, 4), (False, 4), (True, 8),
     ]  # fmt: skip
+
+
+def test_a_ring_that_the_configuration_switched_off_may_be_on() -> None:
+    """It holds what it held until workers are restarted: IDs stay unknown until the largest that it can be has turned over."""
+    cut = _cut("a")
+    cut.input.lost.append(Lost("t", 0, 10, 12, "gone"))
+    off = _settings("a", id_cache_size=0)
+    gap = _handed_on(_settings("a"), None, {"a": cut}, 1, ids=1)
+    after = _handed_on(off, gap, {"a": _cut("a")}, 2)
+    full = _handed_on(off, after, {"a": _cut("a")}, 3)
+
+    assert [each.complete["a"] for each in (gap, after, full)] == [False, True, True]
+    assert not _handed_on(off, gap, {"a": _cut("a")}, 2, ids=3).complete["a"]
 
 
 def test_what_was_judged_is_not_missed(tmp_path: Path) -> None:
@@ -212,3 +231,17 @@ def test_ids_that_are_forgotten(tmp_path: Path) -> None:
     assert kept_ids.count(nights, nights.last) == 1 + 6 + 6
     assert kept_ids.count(nights, nights.finished[2]) == 1 + 6
     assert files.names("results") == ["000002", "000003"]
+
+
+def test_ids_of_a_ring_that_was_off_for_a_night(tmp_path: Path) -> None:
+    """In the configuration: workers that were not restarted know them as before."""
+    nights = Nights(LocalFiles(str(tmp_path)))
+    for number, day, size in ((1, "2026-11-01", 5), (2, "2026-11-20", 5), (3, TODAY, 0)):
+        settings = _settings("a", id_cache_size=size)
+        night = _handed_on(settings, nights.last, {"a": _cut("a")}, number, ids=2)
+        night.date = day
+        (tmp_path / ids_folder(day, number) / "address=a").mkdir(parents=True)
+        nights.finished[number] = night
+    kept_ids.forget(nights, TODAY, 7)
+
+    assert kept_ids.kept(nights.files) == {1: ["a"], 2: ["a"], 3: ["a"]}

@@ -34,6 +34,11 @@ def test_a_size_that_no_worker_was_started_with_promises_nothing() -> None:
     assert promised(20, large, small) == {0: 10, 1: 20}
     assert promised(5, large, small) == {0: 5, 1: 5}
     assert promised(20, old) == {0: 20, 1: 20}
+    # Once a lane has turned over since that night.
+    later = [_night(each, {0: 10}, id_cache_size=20) for each in (4, 3)]
+    assert promised(20, *later, small) == {0: 20, 1: 20}
+    assert promised(21, *later, small) == {0: 10, 1: 20}
+    assert promised(5, _night(2, {}, id_cache_size=0)) == {0: 0, 1: 0}
 
 
 def test_since_when_homes_are_where_they_are() -> None:
