@@ -42,7 +42,8 @@ def lost(missing: DataFrame, orphans: DataFrame, rules: DataFrame) -> DataFrame:
     found = plain.withColumn(
         "why", F.lit("neither accepted, in quarantine, nor known as a duplicate")
     ).unionByName(others.withColumn("why", F.concat(F.lit("not accepted, and "), _unknown())))
-    return unknown_where_gone(found, Anomaly.LOST)
+    # A duplicate that has a topic is there, whatever IDs are known.
+    return unknown_where_gone(found, Anomaly.LOST, by_id=(F.col("ids") > 0) & ~F.col("divert"))
 
 
 def _unknown() -> Column:
@@ -87,16 +88,22 @@ def wrong_verdict(orphans: DataFrame, evidence: DataFrame, rules: DataFrame) -> 
     )
 
 
-def unknown_where_gone(found: DataFrame, anomaly: Anomaly) -> DataFrame:
+def unknown_where_gone(found: DataFrame, anomaly: Anomaly, *, by_id: Column | None = None) -> DataFrame:
     """The anomaly, or GAP where the evidence that would tell is deleted.
 
     A bridge sends in the order of its source: once a lower hop of the way was accepted, this one had not come while evidence was
     deleted.
+
+    Args:
+        found: The rows, with what :func:`lost` needs of the rules.
+        anomaly: Which it is.
+        by_id: Whether an ID that nobody has seen would explain it; None = that of any row that has IDs.
     """
+    by_id = F.col("ids") > 0 if by_id is None else by_id
     by_hop = (F.col("hop_source") > MALFORMED) & ~F.col("after_new")
     gone = (
         F.col("outputs_gone")
-        | (F.col("ids_gone") & ((F.col("ids") > 0) | by_hop))
+        | (F.col("ids_gone") & (by_id | by_hop))
         | (F.col("targets_gone") & F.coalesce(F.col("parts") > 0, F.lit(False)))
     )
     return rows(

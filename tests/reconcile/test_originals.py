@@ -43,6 +43,12 @@ def test_originals(frames: Frames) -> None:
     assert named(lost.wrong_verdict(orphans, evidence, frames.rules())) == [("WRONG-VERDICT", 8)]
     assert len(named(lost.lost(missing, orphans, frames.rules(divert=True)))) == 4
     assert {name for name, _ in named(lost.lost(missing, orphans, frames.rules(ids_gone=True)))} == {"GAP"}
+    # What has a topic is there, whatever is known of IDs; unless that topic's evidence is gone.
+    divert = frames.rules(divert=True, ids_gone=True)
+    assert {name for name, _ in named(lost.lost(missing, orphans, divert))} == {"LOST"}
+    assert {name for name, _ in named(lost.wrong_verdict(orphans, evidence, divert))} == {"GAP"}
+    gone = frames.rules(divert=True, outputs_gone=True)
+    assert {name for name, _ in named(lost.lost(missing, orphans, gone))} == {"GAP"}
 
 
 def test_what_the_ring_had_forgotten_is_no_original(frames: Frames) -> None:
