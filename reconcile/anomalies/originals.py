@@ -6,6 +6,7 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
 
 from reconcile.night.evidence import FIRST, PLACE, RECORD
+from reconcile.night.journal import empties
 from reconcile.spark.schemas import DIVERTED
 
 REPEATING: Final = (
@@ -187,7 +188,7 @@ def _ring_of(rows: DataFrame, events: DataFrame | None) -> DataFrame:
     """The rows, with how often the ring of their lane was ``emptied`` before, and the capacity ``in_force``; null = not told."""
     if events is None:
         return rows.withColumns({"emptied": F.lit(0), "in_force": F.lit(None).cast("bigint")})
-    event = F.struct("number", "input_next", "forward_next", "before", "after")
+    event = F.struct("number", "input_next", "forward_next", "before", "after", "event")
     told = events.groupBy("address", "lane").agg(F.array_sort(F.collect_list(event)).alias("told"))
     with_told = rows.join(F.broadcast(told), on=["address", "lane"], how="left")
 
@@ -198,8 +199,7 @@ def _ring_of(rows: DataFrame, events: DataFrame | None) -> DataFrame:
         )
 
     past, to_come = F.filter("told", later), F.filter("told", lambda each: ~later(each))
-    # Where the capacity changed the newest stay.
-    emptied = F.size(F.filter(past, lambda each: each["before"] == each["after"]))
+    emptied = F.size(F.filter(past, lambda each: empties(each["event"], each["before"], each["after"])))
     in_force = F.coalesce(F.get(F.reverse(past), F.lit(0))["after"], F.get(to_come, F.lit(0))["before"])
     return with_told.withColumns(
         {"emptied": F.when(F.col("told").isNotNull(), emptied).otherwise(0), "in_force": in_force}

@@ -41,8 +41,7 @@ def told(events: DataFrame | None) -> Journal:
     found: dict[int, list[Told]] = {}
     if events is None:
         return found
-    # Where the capacity changed the newest stay.
-    order = F.when(F.col("before") == F.col("after"), F.col("number"))
+    order = F.when(empties(F.col("event"), F.col("before"), F.col("after")), F.col("number"))
     rows = events.groupBy("address", "lane").agg(
         F.coalesce(F.max(F.greatest("before", "after")), F.lit(0)).alias("capacity"),
         F.max_by(F.struct("input_next", "forward_next"), order).alias("emptied"),

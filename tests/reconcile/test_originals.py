@@ -3,6 +3,7 @@
 from pyspark.sql import DataFrame
 
 from reconcile.anomalies import lost, originals
+from reconcile.night import journal
 from reconcile.spark.schemas import DIVERTED, EVIDENCE
 from tests.reconcile.rows import Frames, named, offsets
 
@@ -103,6 +104,19 @@ def test_what_was_told_of_the_ring_of_an_original(frames: Frames) -> None:
     assert orphans((3, 9, 0)) == [4]
     assert orphans((3, 0, 9)) == [2]
     assert orphans((0, 9, 9), (9, 9, 9)) == []
+
+
+def test_a_ring_that_was_opened_anew_is_empty(frames: Frames) -> None:
+    """In memory only, whatever size it was given: what was accepted before is no original. One of another size has the newest."""
+    ids = frames.ids({"id": b"a", "offset": 1})
+    dropped = frames.evidence({"id": b"a", "offset": 4, "fate": None})
+    event = {"input_next": 3, "forward_next": 2, "before": 9, "after": 8}
+    anew, resized = (frames.events({**event, "event": each}) for each in ("forgotten", "resized"))
+
+    assert offsets(_orphans(dropped, ids, frames.rules(), anew)) == [4]
+    assert offsets(_orphans(dropped, ids, frames.rules(), resized)) == []
+    assert journal.told(anew) == {0: [journal.Told(0, 9, journal.Emptied(3, 2))]}
+    assert journal.told(resized) == {0: [journal.Told(0, 9, None)]}
 
 
 def test_what_lanes_have_handed_on(frames: Frames) -> None:
