@@ -30,7 +30,7 @@ class Anomaly(StrEnum):
     WRONG_VERDICT = "WRONG-VERDICT"
     """Called duplicate, and no original exists."""
     CORRUPTED = "CORRUPTED"
-    """Key, value or user headers changed on the way."""
+    """Key, value, user headers or timestamp changed on the way."""
     TORN = "TORN"
     """A transaction accepted in part."""
     GAP = "GAP"

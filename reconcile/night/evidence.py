@@ -129,7 +129,7 @@ def _columns() -> list[Column]:
         "headers_changed": both & headers_changed & ~quarantined,
         "address_changed": of_part & (F.col("part_address") != F.col("out_address")),
         "parts_changed": of_part & (F.col("parts") != F.col("out_parts")),
-        "timestamp_changed": of_part & (F.col("timestamp") != F.col("out_timestamp")),
+        "timestamp_changed": both & accepted & (F.col("timestamp") != F.col("out_timestamp")),
         "whole": fate,
         "came": F.lit(None),
         "ids": F.col("id").isNotNull().cast("int"),

@@ -35,7 +35,7 @@ MEANINGS: Final = {
         "diverted as a duplicate of nothing",
         "send it again, under a new ID if 'rings find' knows its own; report it",
     ),
-    "CORRUPTED": Meaning("key, value or headers of an output differ from the input's, or a part's place", "report it"),
+    "CORRUPTED": Meaning("key, value, headers or timestamp of an output differ from the input's, or a part's place", "report it"),
     "TORN": Meaning(
         "a transaction of which some parts were accepted, and others are missing",
         "its IDs are known: send the missing parts as a transaction of their own, under a new ID; report it",

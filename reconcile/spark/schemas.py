@@ -145,10 +145,10 @@ EVIDENCE: Final = _schema(
     key_changed=FLAG,
     value_changed=FLAG,
     headers_changed=FLAG,
-    # Of parts: not at the address, not one of so many, not of the time that the envelope says.
+    timestamp_changed=FLAG,  # of a part: not that of its envelope
+    # Of parts: not at the address, not one of so many.
     address_changed=FLAG,
     parts_changed=FLAG,
-    timestamp_changed=FLAG,
     # Of a record and its parts together; of a plain record what it says itself.
     whole=INT,  # fate
     came=INT,  # parts that were accepted

@@ -137,6 +137,26 @@ def test_stand_in_for_no_value(spark: SparkSession) -> None:
     assert [row["offset"] for row in fates.corrupted(evidence).collect()] == [2]
 
 
+def test_a_time_that_is_not_the_inputs(spark: SparkSession) -> None:
+    """Of what is accepted; where brokers stamp the output it says nothing, and duplicates and quarantine promise none."""
+    outputs = [
+        {"fate": ACCEPTED, "out_timestamp": 7}, {"fate": ACCEPTED, "out_timestamp": 8}, {"fate": ACCEPTED},
+        {"fate": DIVERTED, "out_timestamp": 8}, {"fate": QUARANTINED, "out_timestamp": 8},
+    ]  # fmt: skip
+    rows = [{"partition": 0, "offset": each} for each in range(len(outputs))]
+    evidence = ev.attribute(
+        _frame(spark, _WAYS, [{**each, "timestamp": 7} for each in rows]),
+        None,
+        _frame(
+            spark, OUTPUTS, [{**place, **each, "out_group_digest": 42} for place, each in zip(rows, outputs, strict=True)]
+        ),
+        _frame(spark, FORWARD_COMMITTED, []),
+    )  # fmt: skip
+
+    assert [row["offset"] for row in evidence.where("timestamp_changed").collect()] == [1]
+    assert [row["detail"] for row in fates.corrupted(evidence).collect()] == ["timestamp not as in the input"]
+
+
 def test_outputs_of_nothing_are_apart(spark: SparkSession) -> None:
     """Those that name no input are no further outputs of one another: one task would have to number all of them."""
     strays = [{"fate": fate, "out_partition": 0, "out_offset": at} for fate in (1, 3) for at in (0, 1)]

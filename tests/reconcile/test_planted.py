@@ -115,13 +115,14 @@ def _not_diverted(world: World, at: str) -> None:
 
 
 def _corrupted(world: World, at: str) -> None:
-    """Value, headers, key; and a null that became empty."""
+    """Value, headers, key, timestamp; and a null that became empty."""
     one, two, three = (world.arrive(at, b"%d" % each, b"g%d" % each) for each in range(3))
-    four = world.arrive(at, b"4", b"g4", value=None)
+    four, five = world.arrive(at, b"4", b"g4", value=None), world.arrive(at, b"5", b"g5")
     world.accept(one, value=b"other")
     world.accept(two, headers=two.headers[1:])
     world.accept(three, key=b"g9")
     world.accept(four, value=b"")
+    world.accept(five, timestamp=five.timestamp + 1)
 
 
 def _gap(world: World, at: str) -> None:
@@ -185,7 +186,7 @@ PLANTED: dict[str, tuple[Planted, dict[str, Any], dict[str, int]]] = {
     "cross-lane": (_cross_lane, {}, {"CROSS-LANE": 1}),
     "wrong-verdict": (_wrong_verdict, {"duplicates": "divert"}, {"WRONG-VERDICT": 3}),
     "not-diverted": (_not_diverted, {"duplicates": "divert"}, {"LOST": 1}),
-    "corrupted": (_corrupted, {}, {"CORRUPTED": 4}),
+    "corrupted": (_corrupted, {}, {"CORRUPTED": 5}),
     "gap": (_gap, {}, {"GAP": 1}),
     "gap-in-the-output": (_gap_in_the_output, {}, {"GAP": 2}),
     "aborted": (_aborted, {}, {}),

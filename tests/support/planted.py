@@ -1,6 +1,7 @@
 """Histories planted by hand in real topics: the test is producer, worker and vandal."""
 
 import json
+import time
 from collections import Counter
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -27,6 +28,7 @@ class In(NamedTuple):
     key: bytes | None
     value: bytes | None
     headers: Headers
+    timestamp: int
 
     @property
     def source(self) -> bytes:
@@ -101,13 +103,14 @@ class World:
         headers: Headers = (("trace", b"1"), ("empty", None)),
         timestamp: int = 0,
     ) -> In:
-        """A record comes in."""
+        """A record comes in; ``timestamp``: ms, 0 = now."""
         address = self.names[name]
+        timestamp = timestamp or round(time.time() * 1000)
         kafka.produce(self._producer, address, Sent(id, key, value, headers, timestamp), partition)
         offset = self._next[address, partition]
         self._next[address, partition] += 1
         own: Headers = () if id is None else (("_AMQ_DUPL_ID", id),)
-        return In(address, partition, offset, id, key, value, headers + own)
+        return In(address, partition, offset, id, key, value, headers + own, timestamp)
 
     def bridge(
         self,
@@ -200,7 +203,8 @@ class World:
     def forward(self, record: In, lane: int) -> None:
         """On its way to its home lane."""
         topic = f"{self.app_id}-{record.address}-forward"
-        self._out(topic, lane, self._written(record, (("_RF_TIMESTAMP", bytes(8)),), {}))
+        came = record.timestamp.to_bytes(8, "big", signed=True)
+        self._out(topic, lane, self._written(record, (("_RF_TIMESTAMP", came),), {}))
 
     def tell(
         self,
@@ -283,10 +287,11 @@ class World:
             "value": record.value,
             "headers": record.headers,
             "source": record.source,
+            "timestamp": record.timestamp,
             **changes,
         }
         source: Headers = () if kept["source"] is None else (("_RF_SOURCE", kept["source"]),)
-        return Sent(None, kept["key"], kept["value"], (*kept["headers"], *more, *source))
+        return Sent(None, kept["key"], kept["value"], (*kept["headers"], *more, *source), kept["timestamp"])
 
     def _out(self, topic: str, partition: int, record: Sent) -> None:
         kafka.produce(self._producer, topic, record, partition)
