@@ -248,6 +248,8 @@ class Nights:
         """Finish it: from now on it is there, and all that it stands for, also when the machine stops."""
         for folder in (results_folder(night.number), ids_folder(night.date, night.number)):
             self.files.settle(folder)
+        # One of its number that was damaged, and removed, may have been acknowledged: nobody has looked at this one.
+        self.files.remove(f"{NIGHTS}/{_name(night.number)}{_SEEN}")
         self.files.write(f"{NIGHTS}/{_name(night.number)}{_DONE}", night.to_json())
         self.finished[night.number] = night
 

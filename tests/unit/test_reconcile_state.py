@@ -27,6 +27,21 @@ def test_a_damaged_night_is_named(tmp_path: Path, text: str) -> None:
         Nights.load(files)
 
 
+def test_a_night_in_the_place_of_a_damaged_one(tmp_path: Path) -> None:
+    """That one was acknowledged, and its file removed, as the error has it: this one nobody has looked at."""
+    files = LocalFiles(str(tmp_path))
+    nights = Nights(files)
+    nights.commit(replace(_night(1), verdict="anomalies"))
+    nights.acknowledge()
+    files.remove("nights/000001.json")
+    again = Nights.load(files)
+    again.commit(replace(_night(1), verdict="anomalies"))
+
+    last = Nights.load(files).last
+    assert last is not None
+    assert not last.acknowledged
+
+
 def test_what_is_not_ours_stays(tmp_path: Path) -> None:
     """What a crashed run has left is removed; anything else in the folders is nobody's business."""
     nights = Nights(LocalFiles(str(tmp_path)), {1: _night(1)})
