@@ -13,7 +13,7 @@ from base64 import b64decode
 from typing import Any, Final, NamedTuple, NoReturn
 
 from agents import usual_envelope
-from agents.usual_envelope import BareParts, Headers, Part
+from agents.usual_envelope import BASE64_UNIT, BareParts, Headers, Part
 from ringfence_kafka import wire
 
 __all__ = ["PARTS_MAX", "MalformedEnvelopeError", "Part", "decode", "decode_any", "shown"]
@@ -152,6 +152,10 @@ def _bytes(holder: dict[str, Any], name: str, name_base64: str) -> bytes | None:
         _refuse(f'it has both "{name}" and "{name_base64}"')
     if type(encoded) is not str:
         _refuse(f'"{name_base64}" is not a string')
+    if len(encoded) % BASE64_UNIT:  # Python takes padding that is too much, other languages do not
+        _refuse(
+            f'"{name_base64}" is not base64: with its padding it has {len(encoded)} characters, no multiple of {BASE64_UNIT}'
+        )
     try:
         return b64decode(encoded, validate=True)
     except ValueError as error:

@@ -60,6 +60,8 @@ class _BareEnvelope(msgspec.Struct, forbid_unknown_fields=True, gc=False):
 
 _decode: Final = msgspec.json.Decoder(_Envelope).decode
 _decode_bare: Final = msgspec.json.Decoder(_BareEnvelope).decode
+BASE64_UNIT: Final = 4
+"""Characters, padding included: base64 has a multiple of them."""
 _QUOTES: Final = 2
 """Quotation marks of a string or a name."""
 _BARE_QUOTES: Final = 4 * _QUOTES
@@ -165,5 +167,7 @@ def _content(text: _Text, encoded: _Text) -> tuple[int, bytes | None]:
         strings, found = _content(text, UNSET)
         return 1 + strings, found
     if isinstance(text, str):
+        raise _DoubtError
+    if len(encoded) % BASE64_UNIT:
         raise _DoubtError
     return (2 if text is UNSET else 3), b64decode(encoded, validate=True)

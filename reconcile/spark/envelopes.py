@@ -16,6 +16,8 @@ PARTS_MAX: Final = 10_000
 """An envelope with more is refused."""
 HEADERS: Final = "array<struct<key:string,value:binary>>"
 """As Kafka's source has them."""
+_BASE64: Final = r"\A[A-Za-z0-9+/]*={0,2}\z"
+_BASE64_UNIT: Final = 4
 _WRITTEN: Final = "array<struct<name:string,value:string,value_base64:string>>"
 _ENVELOPE: Final = f"parts array<struct<address:string,key:string,key_base64:string,value:string,value_base64:string,headers:{_WRITTEN}>>"
 _PART: Final = f"struct<address:string,key:binary,value:binary,headers:{HEADERS}>"
@@ -136,4 +138,6 @@ def _bytes(holder: Column, name: str) -> Column:
 
 def _decoded_base64(text: Column) -> Column:
     """Null where it is none."""
-    return F.try_to_binary(text, F.lit("base64"))
+    # Spark would read it without padding too, and with white space.
+    written = text.rlike(_BASE64) & (F.length(text) % _BASE64_UNIT == 0)
+    return F.when(written, F.try_to_binary(text, F.lit("base64")))

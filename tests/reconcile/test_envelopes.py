@@ -94,6 +94,7 @@ def test_what_cannot_be_read(opener: Opener) -> None:
         None, b"", b"no JSON", b"\xff", b"[]", b'{"parts": {}}', b'{"parts": null}', _written(), _written(None), _written("text"),
         _written({"value": "a", "value_base64": "YQ=="}), _written({"key": "a", "key_base64": "YQ=="}),
         _written({"key_base64": "not base64!"}), _written({"address": "elsewhere"}), _written({"address": ""}),
+        _written({"key_base64": "YWJj="}), _written({"value_base64": "YWJj=="}), _written({"value_base64": "YWJ"}), _written({"value_base64": "Y Q=="}), _written({"value_base64": "YWJj\n"}),
         _written({"headers": [{"value": "a"}]}), _written({"headers": [None]}),
         _written({"headers": [{"name": "_RF_SOURCE", "value": "a"}]}),
         _written({"headers": [{"name": "a", "value": "a", "value_base64": "YQ=="}]}),

@@ -92,6 +92,8 @@ def test_most() -> None:
         (parts({"value": {"amount": 10}}), '"value" is not a string'),
         (parts({"value": "a", "value_base64": "YQ=="}), 'both "value" and "value_base64"'),
         (parts({"value_base64": "YQ"}), '"value_base64" is not base64'),
+        (parts({"value_base64": "YWJj="}), '"value_base64" is not base64: with its padding it has 5'),
+        (parts({"key_base64": "YWJj=="}), '"key_base64" is not base64: with its padding it has 6'),
         (parts({"value_base64": "Y Q=="}), '"value_base64" is not base64'),
         (parts({"value_base64": "\u00fc"}), '"value_base64" is not base64'),
         (parts({"value_base64": 7}), '"value_base64" is not a string'),
