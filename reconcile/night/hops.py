@@ -6,12 +6,13 @@ came to its lane by another way. Then it is a duplicate, whatever IDs it has. Tw
 ways nobody saw which was first.
 """
 
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from pyspark.sql import Column, DataFrame, Window, WindowSpec
 from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
 
-from reconcile.night.evidence import ONCE
+from reconcile.night.evidence import ONCE, RECORD
 from reconcile.spark.hops import MALFORMED
 from reconcile.spark.schemas import ACCEPTED, DIVERTED, EVIDENCE, FOLLOWED, HOPS, QUARANTINED
 
@@ -22,6 +23,12 @@ WAY: Final = [*SOURCE, "partition"]
 _EPOCHS: Final = ("hop_epoch", "kept_epoch", "sure_epoch")
 KEPT_MAX: Final = 65_536
 """Of one way a lane keeps no more hops, whatever its ring's size."""
+_SINCE: Final[Mapping[str, Sequence[str]]] = {
+    "known": _EPOCHS[:1], "kept": _EPOCHS[:2], "sure": _EPOCHS, "ever": (),
+}  # fmt: skip
+"""By which forgetting what came before is told apart."""
+_PROMISED: Final = ("kept", "sure", "ever")
+"""By these a hop that is accepted again is judged."""
 _FORGOTTEN: Final = "forgotten"
 """The journal's word for a ring that is, or was, in memory only. What the lane knew of hops went with it; but what it had written down
 before counts again once it is persistent again."""
@@ -43,14 +50,13 @@ def followed(evidence: DataFrame, kept: DataFrame | None, events: DataFrame | No
     # A kept one came first, also where its topic has lost its tail since.
     rows = rows.withColumn("at", F.when(F.col("kept"), F.lit(-1)).otherwise(F.col("offset")))
     rows = _forgotten(rows, events)
-    refused = F.coalesce(F.col("whole") == QUARANTINED, F.lit(False))
-    on = F.coalesce(F.col("capacity") > 0, F.lit(True))
-    rows = rows.withColumn("noted", F.col("kept") | (~F.col("waiting") & ~refused & on))
+    rows = rows.withColumn("noted", _noted())
+    rows = rows.withColumn("lost", F.coalesce("lost", F.lit(False)) if kept is not None else F.lit(False))
     rows = rows.withColumns(_elsewhere([*SOURCE, "hop_epoch", "hop_offset"]))
     rows = rows.withColumn("confirmed_way", F.max("hop_confirmed").over(Window.partitionBy(*WAY)))
-    epochs = ["hop_epoch", "kept_epoch", "sure_epoch"]
-    for name, several in (("known", epochs[:1]), ("kept", epochs[:2]), ("sure", epochs), ("ever", [])):
-        rows = rows.withColumns(_before(name, [*WAY, *several]))
+    rows = rows.withColumns(_same("known", F.col("noted"))).withColumns(_confirmed("known"))
+    for name in _PROMISED:
+        rows = rows.withColumns(_same(name, _promised())).withColumns(_confirmed(name))
     rows = rows.withColumns(_highest_and_least())
     known = (
         F.col("same_known").isNotNull()
@@ -58,10 +64,20 @@ def followed(evidence: DataFrame, kept: DataFrame | None, events: DataFrame | No
         | F.col("elsewhere")
     )
     ignored = F.col("whole").isNull() | ((F.col("whole") == DIVERTED) & F.col("original").isNull())
-    resent = F.coalesce(known & ignored & on & ~F.col("waiting"), F.lit(False))
+    resent = F.coalesce(known & ignored & _on() & ~F.col("waiting"), F.lit(False))
     return rows.withColumn("resent", resent).select(
         *(F.col(each.name).cast(each.dataType) for each in FOLLOWED)
     )
+
+
+def _on() -> Column:
+    return F.coalesce(F.col("capacity") > 0, F.lit(True))
+
+
+def _noted() -> Column:
+    """Whether its lane has written down what it says."""
+    refused = F.coalesce(F.col("whole") == QUARANTINED, F.lit(False))
+    return F.col("kept") | (~F.col("waiting") & ~refused & _on())
 
 
 def _forgotten(rows: DataFrame, events: DataFrame | None) -> DataFrame:
@@ -126,17 +142,21 @@ def _elsewhere(same_hop: list[str]) -> dict[str, Column]:
     return {"elsewhere": found & F.col("hop_offset").isNotNull()}
 
 
-def _before(name: str, way: list[str]) -> dict[str, Column]:
-    """What came before by the way; parts of one envelope are not before each other."""
-    noted = F.col("noted")
-    return {
-        f"same_{name}": F.min(F.when(noted & F.col("hop_offset").isNotNull(), F.col("offset"))).over(
-            _earlier(Window.partitionBy(*way, "hop_offset"))
-        ),
-        f"confirmed_{name}": F.max(F.when(noted, F.col("hop_confirmed"))).over(
-            _earlier(Window.partitionBy(*way))
-        ),
-    }
+def _same(name: str, noted: Column) -> dict[str, Column]:
+    """The same hop before by the way; parts of one envelope are not before each other."""
+    earlier = _earlier(Window.partitionBy(*WAY, *_SINCE[name], "hop_offset"))
+    there = noted & F.col("hop_offset").isNotNull()
+    return {f"same_{name}": F.min(F.when(there, F.col("offset"))).over(earlier)}
+
+
+def _confirmed(name: str) -> dict[str, Column]:
+    earlier = _earlier(Window.partitionBy(*WAY, *_SINCE[name]))
+    return {f"confirmed_{name}": F.max(F.when(F.col("noted"), F.col("hop_confirmed"))).over(earlier)}
+
+
+def _promised() -> Column:
+    """What is lost has made no hop known for certain."""
+    return F.col("noted") & ~F.col("lost")
 
 
 def _highest_and_least() -> dict[str, Column]:
@@ -153,6 +173,41 @@ def _highest_and_least() -> dict[str, Column]:
 
 def _earlier(window: WindowSpec) -> WindowSpec:
     return window.orderBy("at").rangeBetween(Window.unboundedPreceding, -1)
+
+
+def lost(followed: DataFrame, orphans: DataFrame, dropping: Column) -> DataFrame:
+    """Place of each input of the night that is lost.
+
+    Args:
+        followed: :data:`reconcile.spark.schemas.FOLLOWED`.
+        orphans: Of what is not accepted and has IDs, duplicates of nothing.
+        dropping: Whether what has no output may be a duplicate by its ID.
+    """
+    missing = followed.where(
+        "not kept and part_number = 0 and whole is null and not waiting and not resent"
+    ).select(*RECORD, ((F.col("ids") == 0) | ~dropping).alias("sure"))
+    alone = missing.where("not sure").join(orphans.select(*RECORD).distinct(), on=RECORD, how="left_semi")
+    return missing.where("sure").unionByName(alone).select(*RECORD)
+
+
+def without_lost(followed: DataFrame, lost: DataFrame) -> DataFrame:
+    """The rows, in which what is lost has made no hop known: one that comes again and is accepted is right.
+
+    Args:
+        followed: :data:`reconcile.spark.schemas.FOLLOWED`.
+        lost: As :func:`lost` has it.
+    """
+    marked = followed.join(lost.distinct().withColumn("gone", F.lit(True)), on=RECORD, how="left")
+    rows = marked.withColumns(
+        {
+            "lost": F.col("lost") | (~F.col("kept") & F.coalesce("gone", F.lit(False))),
+            "at": F.when(F.col("kept"), F.lit(-1)).otherwise(F.col("offset")),
+            "noted": _noted(),
+        }
+    )
+    for name in _PROMISED:
+        rows = rows.withColumns(_same(name, _promised()))
+    return rows.select(*FOLLOWED.names)
 
 
 def evidence_of(followed: DataFrame) -> DataFrame:
@@ -179,7 +234,7 @@ def kept_on(followed: DataFrame, most: Column) -> DataFrame:
     above = (
         rows.where("hop_offset >= floor")
         .groupBy(*WAY, "hop_offset")
-        .agg(F.min(place).alias("place"), F.max("accepted").alias("accepted"))
+        .agg(F.min(place).alias("place"), F.max("accepted").alias("accepted"), F.min("lost").alias("lost"))
     )
     rank = F.row_number().over(Window.partitionBy(*WAY).orderBy(F.desc("hop_offset")))
     highest = above.withColumn("rank", rank).where(F.col("rank") <= most)

@@ -96,6 +96,7 @@ class Judge:
         orphans = looking.orphans(self.desk, evidence, those, ids, rules, events, grown, found)
         # One after the other: each plan stays small, and each gets all of the memory.
         promised = kept_rules.promised(addresses, cuts, chain)
+        followed = looking.without_lost(self.desk, followed, orphans, found)
         again = looking.again(self.desk, followed, resends.by_lane(promised))
         frames = looking.anomalies(
             self.desk,

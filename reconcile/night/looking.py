@@ -7,11 +7,11 @@ from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
 
 from reconcile.anomalies import bridged, fates, lost, moved, order, originals, repeated, torn
 from reconcile.anomalies.name import Anomaly, rows
-from reconcile.night import suspects
+from reconcile.night import hops, suspects
 from reconcile.night.counting import Judgement
 from reconcile.night.desk import Desk
 from reconcile.night.nights import Night
-from reconcile.night.resends import by_lane
+from reconcile.night.resends import among, by_lane
 from reconcile.spark.read import concatenated
 from reconcile.spark.schemas import EVIDENCE
 
@@ -118,6 +118,16 @@ def _reordered(evidence: DataFrame, found: Judgement, blocks: DataFrame | None) 
     if blocks is not None and not found.total("forwarded") and not order.looked_for(evidence, blocks):
         return []
     return [order.reordered(evidence, transactions=found.total("parts") > 0)]
+
+
+def without_lost(
+    desk: Desk, followed: DataFrame | None, orphans: DataFrame, found: Judgement
+) -> DataFrame | None:
+    """What came over bridges, in which what is lost has made no hop known; ``orphans`` as :func:`orphans` has them."""
+    if followed is None or not found.suspects[suspects.UNMATCHED]:
+        return followed
+    lost = desk.scratch("hops_lost", hops.lost(followed, orphans, among("address", found.dropping)))
+    return followed if lost.isEmpty() else desk.scratch("hops_told", hops.without_lost(followed, lost))
 
 
 def again(desk: Desk, followed: DataFrame | None, promised: Column) -> DataFrame | None:

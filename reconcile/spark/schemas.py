@@ -199,6 +199,7 @@ HOPS: Final = _schema(
     hop_offset=LONG,  # null: this row only tells what was confirmed
     hop_confirmed=LONG,  # of all rows of a way the largest counts
     accepted=FLAG,
+    lost=FLAG,  # all that came of it; null = an earlier version did not look
 )
 """What lanes know of hops: of each way what was confirmed, and the hops that are not below it."""
 
@@ -206,6 +207,7 @@ FOLLOWED: Final = _schema(
     **{each.name: each.dataType for each in EVIDENCE},
     kept=FLAG,  # a night before has judged it
     accepted=FLAG,
+    lost=FLAG,  # nothing came of it, so its lane need not know its hop
     capacity=LONG,  # of the lane's ring then; null = nothing tells
     hop_epoch=INT,  # how often its lane had forgotten all hops before it
     kept_epoch=INT,  # how often it may have

@@ -266,7 +266,12 @@ def test_more_than_fits(frames: Frames, monkeypatch: pytest.MonkeyPatch) -> None
 def test_an_input_that_was_created_again(frames: Frames, spark: SparkSession) -> None:
     """What is kept of the old one, which stands before all of the new one, is known; nothing is promised of it."""
     kept = small(
-        spark, [(0, 0, SOURCE, 0, -1, None, None, 8, None), (0, 0, SOURCE, 0, -1, None, 9, None, True)], HOPS
+        spark,
+        [
+            (0, 0, SOURCE, 0, -1, None, None, 8, None, None),
+            (0, 0, SOURCE, 0, -1, None, 9, None, True, None),
+        ],
+        HOPS,
     )
     event = {"input_next": 0, "forward_next": 0, "before": 7, "after": 7, "event": "cleared", "of_hops": True}
     sent = [_hop(0, 7, **NOTHING), _hop(1, 9), _hop(2, 9, **NOTHING)]
@@ -316,6 +321,26 @@ def test_accepted_again(frames: Frames) -> None:
     higher = _followed(frames, _hop(0, 5), _hop(1, 6), _hop(2, 7), _hop(3, 7), _hop(4, 5))
     assert _again(higher, 2) == [("FORGOTTEN", 3), ("OVERRUN", 4)]
     assert _again(higher, 3) == [("FORGOTTEN", 3), ("FORGOTTEN", 4)]
+
+
+def test_what_is_lost_makes_no_hop_known(frames: Frames, spark: SparkSession) -> None:
+    """It is LOST alone; accepted later it is right, tonight and on a later night. A duplicate by its own ID has made its hop known."""
+    followed = _followed(
+        frames,
+        _hop(0, 5, **NOTHING), _hop(1, 5),
+        _hop(2, 6, id=b"known", **NOTHING), _hop(3, 6),
+        _hop(4, 7, id=b"new", **NOTHING), _hop(5, 7),
+        _hop(6, 8, **NOTHING),
+    )  # fmt: skip
+    lost_ones = hops.lost(followed, frames.evidence({"offset": 4}), F.lit(True))
+    told = hops.without_lost(followed, lost_ones).cache()
+
+    assert sorted(row["offset"] for row in lost_ones.collect()) == [0, 4, 6]
+    assert _again(followed) == [("FORGOTTEN", 1), ("FORGOTTEN", 3), ("FORGOTTEN", 5)]
+    assert (_resent(told), _again(told)) == ([], [("FORGOTTEN", 3)])
+    before = small(spark, [tuple(row) for row in hops.kept_on(told, F.lit(9)).collect()], HOPS)
+    later = _followed(frames, _hop(7, 8), _hop(8, 7), _hop(9, 8, **NOTHING), kept=before)
+    assert (_resent(later), _again(later)) == ([9], [("FORGOTTEN", 8)])
 
 
 def test_named_once(frames: Frames) -> None:

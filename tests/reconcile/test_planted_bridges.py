@@ -53,6 +53,13 @@ def _lost(world: World, at: str) -> None:
     world.bridge(at, 2, 2, id=b"3", **IGNORE)
 
 
+def _lost_and_sent_again(world: World, at: str) -> None:
+    """With an ID of its own, and without: what is accepted then is right."""
+    for number, each in enumerate((b"1", None)):
+        world.bridge(at, number, 0, id=each)
+        world.accept(world.bridge(at, number, 0, id=each))
+
+
 def _lost_behind(world: World, at: str) -> None:
     """What a later one confirms, or what came by another partition and says that it is confirmed, makes no duplicate."""
     world.bridge(at, 3, 0)
@@ -189,6 +196,7 @@ def _transactions(world: World, at: str) -> None:
 PLANTED: dict[str, tuple[Planted, dict[str, Any], dict[str, int]]] = {
     "clean": (_clean, {}, {}),
     "lost": (_lost, {}, {"LOST": 3}),
+    "lost-and-sent-again": (_lost_and_sent_again, {}, {"LOST": 2}),
     "lost-behind": (_lost_behind, {}, {"LOST": 2}),
     "off": (_off, {"id_cache_size": 0}, {"LOST": 1}),
     "off-diverted": (_off_diverted, {"id_cache_size": 0, "duplicates": "divert"}, {"WRONG-VERDICT": 2}),
