@@ -44,10 +44,8 @@ async def drop_below(
             groups.update((each.offset, each.key) for each in records if each.offset in those)
 
         if those := frozenset(noted):
-            topic, start = address.accepted_topic, await cluster.log_start(address.accepted_topic, partition)
-            # What retention has deleted no handler is given again.
             await log_reader.read(
-                settings.kafka, topic, partition, max(start, noted[0]), noted[-1] + 1, consume
+                settings.kafka, address.accepted_topic, partition, noted[0], noted[-1] + 1, consume
             )
         for offset in {*again, *(each for each in noted if groups.get(each) == group)}:
             window.drop_unfetched(offset)
