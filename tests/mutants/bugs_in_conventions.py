@@ -34,7 +34,7 @@ MUTANTS: Final = (
     Mutant(
         "secrets-on-the-command-line",
         "A password in -X or in [kafka.properties] is taken, and everybody on the machine sees it.",
-        (Patch(_PROPERTIES, "    if not from_file:\n", "    if False:\n"),),
+        (Patch(_PROPERTIES, "if not from_file and (", "if False and ("),),
         f"{_PROPERTIES_TESTS}::test_refused",
     ),
     Mutant(

@@ -56,7 +56,7 @@ MUTANTS: Final = (
     Mutant(
         "night-quarantined-hops-noted",
         "What is sent again after it was refused, and is lost then, passes for a duplicate.",
-        (Patch(_HOPS, "& ~refused & on", "& on"),),
+        (Patch(_HOPS, "& ~refused & _on()", "& _on()"),),
         f"{_TESTS}::test_a_way",
     ),
     Mutant(

@@ -17,8 +17,8 @@ MUTANTS: Final = (
         (
             Patch(
                 _ENVELOPES,
-                'return F.try_to_binary(text, F.lit("base64"))',
-                'return text.cast("binary")',
+                'F.when(written, F.try_to_binary(text, F.lit("base64")))',
+                'F.when(written, text.cast("binary"))',
             ),
         ),
         f"{_ENVELOPE_TESTS}::test_parts",

@@ -19,7 +19,9 @@ _OVERWRITTEN: Final = """\
             writes.delete_index(occupant)
 """
 _NOTED: Final = """\
-        for sequence, each in enumerate(ids, first_sequence):
+        # Of more than the ring has room for nobody would remove the first ones: they are in no slot when they are overwritten.
+        over = max(0, len(ids) - self._capacity)
+        for sequence, each in enumerate(ids[over:], first_sequence + over):
             writes.put_index(each, sequence)
 """
 _WITHIN: Final = "                and sequence >= head - capacity\n"
@@ -119,6 +121,12 @@ MUTANTS: Final = (
         "With the index in RocksDB an ID that overwrites itself in one batch is forgotten.",
         (Patch("tables/index.py", f"{_OVERWRITTEN}{_NOTED}", f"{_NOTED}{_OVERWRITTEN}"),),
         f"{_RESTORE_TESTS}::test_stored_index_keeps_who_came_back",
+    ),
+    Mutant(
+        "stored-index-keeps-what-nobody-removes",
+        "With the index in RocksDB a batch of more new IDs than the ring holds leaves entries behind, for ever.",
+        (Patch("tables/index.py", "over = max(0, len(ids) - self._capacity)", "over = 0"),),
+        f"{_RESTORE_TESTS}::test_stored_index_goes_round",
     ),
     Mutant(
         "stored-index-entry-dropped-unasked",

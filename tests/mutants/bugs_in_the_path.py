@@ -12,6 +12,42 @@ _EMITTER_TESTS: Final = "tests/unit/test_emitter.py"
 
 MUTANTS: Final = (
     Mutant(
+        "next-timestamp-for-none",
+        "A record without a timestamp gets that of the next one that has one.",
+        (
+            Patch(
+                _EMITTER,
+                "partition in self._without_time and timestamp != NO_TIMESTAMP:",
+                "partition in self._without_time and timestamp == 0:",
+            ),
+        ),
+        f"{_EMITTER_TESTS}::test_timestamps",
+    ),
+    Mutant(
+        "batch-tried-whole-for-ever",
+        "A batch that fails for what is in it, or for its size, is never divided.",
+        (Patch("agents/divided.py", "self.records_max = count // 2", "self.records_max = count"),),
+        "tests/integration/test_lane_divided.py::test_too_much_for_its_time",
+    ),
+    Mutant(
+        "compressed-though-larger",
+        "A record batch that grows when it is compressed is sent so, and refused for its size.",
+        (Patch("ringfence_kafka/compressed.py", "built if len(built) < size else plain(built)", "built"),),
+        "tests/unit/test_compressed.py::test_no_larger_than_plain",
+    ),
+    Mutant(
+        "narrow-link-tried-for-ever",
+        "What does not come in time is asked for again, as much at once.",
+        (
+            Patch(
+                "ringfence_kafka/portion.py",
+                "self.bytes = max(LEAST_BYTES, self.bytes // FAILED)",
+                "self.bytes = max(LEAST_BYTES, self.bytes)",
+            ),
+        ),
+        "tests/unit/test_portion.py",
+    ),
+    Mutant(
         "forwarded-again",
         "Two lanes of different opinion pass a record round for ever.",
         (
