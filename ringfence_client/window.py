@@ -310,10 +310,6 @@ class Window:
             self.watermark.finish_unread(offset)
         self._forget(offset)
 
-    def unblock(self, _group: bytes, offset: int) -> None:
-        """As :meth:`drop_unfetched`, of a message behind which its group waits."""
-        self.drop_unfetched(offset)
-
     def noted(self, below: int) -> list[int]:
         """Offsets below this one that were begun, or behind which their groups wait, and which are not finished; in order."""
         return sorted(each for each in {*self.blocked, *self.attempts, *self.failures} if each < below)

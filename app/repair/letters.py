@@ -209,7 +209,7 @@ def _unblocking(letters: Sequence[tuple[bytes | None, int]]) -> Callable[[Window
             raise RepairError(
                 "a message without a group can be dropped only by the consumer that holds it: start one, and run this again"
             )
-        for group, offset in letters:
-            window.unblock(group or b"", offset)
+        for _, offset in letters:
+            window.drop_unfetched(offset)
 
     return change

@@ -157,7 +157,7 @@ def test_unblocked_without_a_consumer(again: bool) -> None:
     """Dropped while nobody holds the partition, it is finished for who comes next, and its group goes on."""
     progress = Progress(4, again=(2,), blocked=(2,)) if again else Progress(2, blocked=(2,))
     window = _window(progress)
-    window.unblock(b"a", 2)
+    window.drop_unfetched(2)
     after = _window(_written(window))
     after.feed(of(b"a", *range(progress.next, 5)))
 
@@ -197,7 +197,7 @@ def test_dropped_and_redriven_without_a_consumer() -> None:
 def test_an_ungrouped_message_dropped_without_a_consumer() -> None:
     """It has no group that could be purged, and is not done again either."""
     window = _window(Progress(0, blocked=(1,)))
-    window.unblock(b"", 1)
+    window.drop_unfetched(1)
     after = _window(_written(window))
     after.feed(of(None, 0, 1, 2))
 
@@ -298,7 +298,7 @@ def test_each_exactly_as_often_as_asked() -> None:
 def test_purged_while_it_is_owed() -> None:
     """A redriven message may be dropped while nobody holds its partition, with what waits of its group."""
     window = _window(Progress(3, again=(1,)))
-    window.unblock(b"a", 1)
+    window.drop_unfetched(1)
     window.purge(b"a", 5)
     after = _window(_written(window))
     after.feed(of(b"a", 3, 4, 5))
