@@ -120,7 +120,7 @@ class HandlerRuns:
     @property
     def longest_s(self) -> float:
         """How long the run that began first goes on already, in seconds; 0 = none does. A thread that was left behind does not count."""
-        return max((seconds for _, seconds in self.longest().values()), default=0.0)
+        return next((time.monotonic() - began for _, began in self._begun.values()), 0.0)
 
     @property
     def left_behind(self) -> int:

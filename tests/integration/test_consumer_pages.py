@@ -40,7 +40,7 @@ async def test_health(bootstrap: str) -> None:
             assert status == 200
             assert report["partitions"] == {"0": {"next": 3, "fence": 1, "undone": 0, "kept": 0, "parked": 0}}
             assert (report["consumer_group"], report["address"]) == (bench.group, bench.name)
-            assert (report["counts"], report["waiting"]) == ({"finished": 3}, {})
+            assert (report["counts"], report["waiting"]) == ({"finished": 3, "gap_records": 0}, {})
             assert report["broker"] == "answers"
 
 

@@ -45,7 +45,7 @@ MUTANTS: Final = (
                 "self.bytes = max(LEAST_BYTES, self.bytes)",
             ),
         ),
-        "tests/unit/test_portion.py",
+        "tests/unit/test_portion.py::test_follows_the_link",
     ),
     Mutant(
         "forwarded-again",

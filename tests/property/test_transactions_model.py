@@ -148,7 +148,7 @@ class Reference:
         if not arrived and home != self.number:
             return [Due(FORWARD, home, source, None, own_key)]
         if broken or any(each.large for each in plan.parts):
-            return [Due("transfers.quarantine", None, source, None, own_key)]
+            return [Due("transfers.quarantine", int(source.split(b"/")[1]) % LANES, source, None, own_key)]
         if any(each == held for each in known for held, _ in self.ring):
             return [Due("transfers.duplicates", None, source, None, own_key)]
         self.ring.extend((each, source) for each in known)
