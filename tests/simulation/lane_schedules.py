@@ -37,6 +37,10 @@ REQUESTS: Final = (
     "produce", "produce", "offsets", "end", "initialise", "describe", "fetch", "committed", "ends", "heartbeat", "join", "_read", "_read",
 )  # fmt: skip
 AT_WORK: Final = ("_read", "_read", "_read", "produce", "offsets", "end")
+PASSED_BY_SHARE: Final = 0.03
+"""Of small schedules, diced apart: what the rest is about stays as it is."""
+AGES: Final = 10_000
+"""Callbacks: it is the time that counts."""
 TAKEN_OVER_SHARE: Final = 0.4
 """Of schedules that have :func:`_awakening`."""
 KINDS: Final = tuple(_WEIGHTS)
@@ -70,6 +74,9 @@ def _schedule(seed: int, faults: int | None) -> Schedule:
 
 def _small(seed: int, dice: random.Random) -> Schedule:
     """Some messages, one fault or two, and one thing that is asked: whether it matters who was away when."""
+    apart = random.Random(f"passed {seed}")
+    if apart.random() < PASSED_BY_SHARE:
+        return Schedule(seed, 1, 2, 8, divert=False, happenings=tuple(passed_by(apart)), small=True)
     partitions, theme = dice.choice((1, 1, 1, 2)), dice.choice(THEMES)
     happenings = [_sending(dice, partitions, most=3) for _ in range(dice.randint(1, 3))]
     capacity, divert = dice.choice((3, 8, 8, 8)), dice.random() < 0.5
@@ -91,6 +98,19 @@ def _small(seed: int, dice: random.Random) -> Schedule:
         dataclasses.replace(each, within=min(each.within, SMALL_WITHIN_S)) for each in happenings
     )
     return Schedule(seed, partitions, 2, capacity, divert, shortened, small=True)
+
+
+def passed_by(dice: random.Random) -> list[Happening]:
+    """Somebody is away for longer than a session; what another one has processed by then is deleted, and there is more when they come back."""
+    away = Happening(
+        MOST_STEPS, 2.0, Kind.PAUSE, dice.choice(("_read", "_read", "end")),
+        seconds=dice.uniform(5.0, 8.0), count=dice.randint(1, 3),
+    )  # fmt: skip
+    waits = [Happening(AGES, 2.0, Kind.CLOCK) for _ in range(2)]
+    then = dataclasses.replace(_sending(dice, 1, most=2), steps=AGES, within=dice.uniform(0.0, 2.0))
+    deleted = Happening(AGES, dice.uniform(0.1, 1.0), Kind.RETENTION)
+    last = dataclasses.replace(_sending(dice, 1, most=2), steps=0, within=0.0)
+    return [_sending(dice, 1, most=3), away, *waits, then, deleted, last]
 
 
 def _with_belated(dice: random.Random, partitions: int) -> list[Happening]:

@@ -49,6 +49,7 @@ def _faults(of: Evidence) -> Iterable[str]:
     yield from _records(of)
     yield from _handled(of)
     yield from _groups(of)
+    yield from _mistaken(of)
     yield from dead_letters(of)
     yield from _outlasting(of)
 
@@ -179,3 +180,17 @@ def _groups(of: Evidence) -> Iterable[str]:
             group.append(run)
             if run.outcome == HANDLED:
                 done.add(run.offset)
+
+
+def _mistaken(of: Evidence) -> Iterable[str]:
+    """What was taken for messages of the topic that was there before comes in order of its groups all the same."""
+    groups: dict[tuple[int, bytes | None], Run] = {}
+    for run in of.early:
+        former = groups.get((run.token, run.group)) if run.group is not None else None
+        groups[run.token, run.group] = run
+        if former is None:
+            continue
+        if former.end is None or former.end > run.begin:
+            yield f"OVERLAPPED {of.name}: {run} begins before the end of {former}"
+        if run.offset < former.offset:
+            yield f"REORDERED {of.name}: {run} after {former}"

@@ -65,6 +65,8 @@ class Evidence:
             self.last[record.progress.token] = number
         self.stale = [each for each in runs if each.token in others and each.token > max(own, default=0)]
         """Runs of its messages under leases of another topic that came after it."""
+        self.early = [each for each in runs if each.token in others and each.token < max(own, default=0)]
+        """Runs of its messages before anybody knew of it, under leases of the topic that it has replaced."""
         begun_at = self.written[0].at if self.written and world.former else 0.0
         self.letters = {
             number: [each for each in known if begun_at <= each.at] for number, known in letters.items()

@@ -5,7 +5,7 @@ import random
 from collections.abc import Iterable
 from typing import Final
 
-from tests.simulation.consuming.small import FIXED, THEMES
+from tests.simulation.consuming.small import APART, FIXED, THEMES
 from tests.simulation.consuming.tasks import GROUPS, OUTCOMES, Task
 from tests.simulation.schedules import (
     CALM,
@@ -38,6 +38,8 @@ TAKEN_OVER_SHARE: Final = 0.4
 HEARD: Final = frozenset({*CALM, Kind.SEND, Kind.PAUSE, Kind.EATEN})
 FAULTS_SHARE: Final = 0.2
 """Of small schedules that are about nothing but faults of any kind."""
+APART_SHARE: Final = 0.06
+"""Of the other small ones that are about something rare, diced apart: what the rest is about stays as it is."""
 CALM_SHARE: Final = 0.25
 """Of schedules in which nothing is refused, lost, late or away: what happens to holders is what they do to one another."""
 
@@ -96,6 +98,9 @@ def small_schedule(seed: int, dice: random.Random) -> ConsumerSchedule:
     else:
         partitions = dice.choice((1, 1, 1, 2))
         theme = dice.choices(list(THEMES), list(THEMES.values()))[0]
+        apart = random.Random(f"apart {seed}")
+        if apart.random() < APART_SHARE:
+            theme = apart.choice(APART)
         happenings = theme(dice)
         fixed = FIXED.get(theme)
         if fixed is not None:

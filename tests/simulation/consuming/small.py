@@ -75,6 +75,35 @@ def killers(dice: random.Random) -> list[Happening]:
     return [dataclasses.replace(several, messages=tuple(messages))]
 
 
+def killer_beside(dice: random.Random) -> list[Happening]:
+    """A message ends its process at once, beside others that have run for a while: its death is known one time less than theirs."""
+    beside = burst(dice, dice.randint(1, 2), (0.5, 0.5, 2.5), ("ok",))
+    deadly = Task(b"g%d" % dice.randrange(GROUPS), 0.0, "kill")
+    return [beside, Happening(AGES, dice.uniform(0.3, 1.5), Kind.SEND, messages=(deadly,))]
+
+
+def as_its_time_is_up(dice: random.Random) -> list[Happening]:
+    """Who ends in order is away when its time to drain is up, and when its message is handled."""
+    process = dice.randrange(2)
+    stop = Happening(AGES, dice.uniform(0.3, 0.7), Kind.STOP, process=process, seconds=8.0)
+    away = Happening(
+        AGES, dice.uniform(0.8, 1.2), Kind.PAUSE, process=process, seconds=dice.uniform(1.7, 2.3)
+    )
+    return [burst(dice, 1, (2.6, 3.0), ("ok",)), stop, away]
+
+
+def parked(dice: random.Random) -> list[Happening]:
+    """More comes of a group than is kept of it, and before that is read again the topic is another one, with more messages, of another group."""
+    first = tuple(Task(b"g0", dice.choice((0.1, 0.3, 0.5)), "ok") for _ in range(dice.randint(6, 9)))
+    others = tuple(Task(b"g2", 0.02, "ok") for _ in range(4))
+    then = tuple(Task(b"g1", dice.choice((0.1, 0.3, 0.5)), "ok") for _ in range(16))
+    return [
+        Happening(0, 0.0, Kind.SEND, messages=(*first, *others)),
+        Happening(AGES, dice.uniform(0.3, 2.0), Kind.RECREATED),
+        Happening(0, 0.0, Kind.SEND, messages=then),
+    ]
+
+
 def sick(dice: random.Random) -> list[Happening]:
     """Nothing can be written for a while; then somebody dies of something else."""
     kinds = dice.choice((("produce", "end"), ("end", "end"), ("offsets", "end")))
@@ -231,8 +260,13 @@ THEMES: Final[Mapping[Callable[[random.Random], list[Happening]], int]] = {
     overslept: 1, late: 4, recreated: 3, tail: 1,
 }  # fmt: skip
 """What a schedule is about, and how often."""
+APART: Final = (killer_beside, as_its_time_is_up, parked)
+"""What is rare, and costs little to be about."""
 LONG: Final = {"partitions": 1, "handler_timeout": 0.0, "drain_timeout": 10.0}
 FIXED: Final[Mapping[Callable[[random.Random], list[Happening]], Mapping[str, Any]]] = {
+    killer_beside: {"partitions": 1, "handler_timeout": 0.0},
+    as_its_time_is_up: {"partitions": 1, "lease_timeout": 5.0, "drain_timeout": 2.0, "handler_timeout": 0.0},
+    parked: {"partitions": 1, "records_max": 3, "concurrency": 3, "prefetch": 3},
     slow_readers: LONG,
     many_begun: {"partitions": 1},
     eaten: {"partitions": 1, "handler_timeout": 0.0},
