@@ -81,6 +81,8 @@ class Lanes:
         self.kept: KeptTables[Partition] = KeptTables()
         self._halves: dict[Partition, str] = {}
         """Lanes of which the group gave us one half only, by input topic and partition: the half that is missing."""
+        self.unassigned: list[str] = []
+        """Lanes of our addresses that no worker has, one half at least, though the group has shared out."""
         self.lags = Lags(cluster)
         self._explaining: asyncio.Task[None] | None = None
         """Says why."""
@@ -173,10 +175,11 @@ class Lanes:
 
     @property
     def ready(self) -> bool:
-        """The first assignment is complete and every assigned lane is open."""
+        """The first assignment is complete, every assigned lane is open, and none stays nobody's."""
         return (
             self._assigned
             and not self._halves
+            and not self.unassigned
             and not self.faults.by_address
             and not self.unreadable
             and all(lane.state is LaneState.OPEN for lane in self._lanes.values())
@@ -292,6 +295,12 @@ class Lanes:
                     lane.note_sizes(self.faults.bytes_max)
         self._state_changed()
 
+    def note_unassigned(self, partitions: Iterable[Partition]) -> None:
+        """Partitions of input and forward topics that stay nobody's, of all there are."""
+        mine = {(self._inputs[topic], number) for topic, number in partitions if topic in self._inputs}
+        self.unassigned = [self._name(each) for each in sorted(mine)]
+        self._state_changed()
+
     async def _explain_halves(self) -> None:
         await self.look_at_topics()
         for each, reason in self.halves.items():
@@ -326,6 +335,7 @@ class Lanes:
         else:
             waiting = [lane.name for lane in self._lanes.values() if lane.state is not LaneState.OPEN]
             waiting += [self._name(each) for each in self._halves]
+            waiting += (f"{each} (no worker has it)" for each in self.unassigned)
             waiting += map(shown, self.faults.by_address)
             log.info("not ready: waiting for %s", _listed(waiting, "an assignment"))
 

@@ -96,10 +96,12 @@ class _Told(NamedTuple):
 def _lane(status: Status, lane: Lane, topic: str) -> Iterator[_Told]:
     if lane.state == model.NOBODY:
         if status.workers and "Rebalance" not in status.workers_state:
-            what = "no worker has it, though workers run: they were started with other addresses"
-            yield _Told(
-                what, "start all workers with the same configuration, then look again", _STATUS, stands=True
+            what = "no worker has it, though workers run"
+            do = (
+                "look again in 30 seconds: its topics may be new, and workers that have the address take it by then; else start all "
+                "workers with the same configuration"
             )
+            yield _Told(what, do, _STATUS, stands=True)
     elif lane.state == "refused":
         yield _Told(f"its worker must not run it: {lane.reason}", "", _CHECK, stands=True)
     elif lane.state == "retrying":

@@ -49,4 +49,13 @@ class GroupOwnership:
 
     @property
     def _thread(self) -> BatchConsumerThread:
-        return cast("BatchConsumer", self._app.consumer).thread
+        return _thread(self._app)
+
+
+def join_again(app: faust.App) -> None:
+    """Have the group share out anew, if this worker leads it."""
+    _thread(app).join_again()
+
+
+def _thread(app: faust.App) -> BatchConsumerThread:
+    return cast("BatchConsumer", app.consumer).thread

@@ -25,13 +25,14 @@ from app.verbs.topic_rules import Findings
 from app.worker import membership, warming, web
 from app.worker.assignor import LaneAssignor
 from app.worker.buffers import Buffers
-from app.worker.group import GroupOwnership
+from app.worker.group import GroupOwnership, join_again
 from app.worker.metrics import Metrics
 from app.worker.page import Looks
 from app.worker.progress import EVERY_S as PROGRESS_EVERY_S
 from app.worker.progress import ProgressLine
 from app.worker.spacing import Spacing
 from app.worker.transport import BatchTransport
+from app.worker.unassigned import Unassigned
 from ringfence_client.guard import guard_of
 from ringfence_client.listening import server_socket
 from ringfence_client.web import advertised
@@ -65,6 +66,7 @@ class RingfenceApp(faust.App):  # type: ignore[misc]
     lanes: Lanes
     cluster: Cluster
     watch: BrokerWatch
+    unassigned: Unassigned
     topics_together: Sequence[Collection[str]] = ()
     """Those of each address: see :class:`app.worker.assignor.LaneAssignor`."""
     fault: str = ""
@@ -83,6 +85,7 @@ class RingfenceApp(faust.App):  # type: ignore[misc]
         self.add_future(self.watch.run())
         self.add_future(self._watch(self.lanes.measure_lag, LAG_EVERY_S))
         self.add_future(self._watch(self.lanes.look_at_topics, TOPICS_EVERY_S))
+        self.add_future(self._watch(self.unassigned.look, TOPICS_EVERY_S))
         self.add_future(self._tell())
         self.add_future(self._watch(self.lanes.kept.forget, TOPICS_EVERY_S))
 
@@ -174,6 +177,12 @@ def create_app(settings: Settings, known: Faults | None = None, denied: Faults |
         app.lanes, app.cluster, app.assignor, topics, membership.group_instance(settings)
     )
     app.transport.replaced = lambda: app.end(membership.replaced(settings))
+    app.unassigned = Unassigned(
+        app.cluster,
+        membership.subscribed(settings),
+        app.lanes.note_unassigned,
+        (lambda: join_again(app)) if settings.app.static_membership else None,
+    )
     app.watch = BrokerWatch(app.cluster.ping, log, "lanes wait for it")
     app.web = web.StatusWeb(app)
     app.web.web_app.middlewares.append(guard.middleware())

@@ -175,6 +175,15 @@ class BatchConsumerThread(driver.AIOKafkaConsumerThread):  # type: ignore[misc]
         with contextlib.suppress(RuntimeError):  # the thread has ended, and nothing waits
             self.thread_loop.call_soon_threadsafe(self._wake)
 
+    def join_again(self) -> None:
+        """Have the group share out anew, if this worker leads it. In any thread."""
+        with contextlib.suppress(RuntimeError):  # the thread has ended
+            self.thread_loop.call_soon_threadsafe(self._join_again)
+
+    def _join_again(self) -> None:
+        if self._consumer is not None:
+            self._consumer._coordinator.request_rejoin()  # noqa: SLF001
+
     def _wake(self) -> None:
         if self._consumer is None:
             return

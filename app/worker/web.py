@@ -54,6 +54,8 @@ def register(
         }
         if lanes.unreadable:
             report["unreadable"] = lanes.unreadable
+        if lanes.unassigned:
+            report["unassigned"] = lanes.unassigned
         if lanes.faults.by_address:
             report["faults"] = lanes.faults.by_address
         return view.json(report, status=200 if ready else 503)

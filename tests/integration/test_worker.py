@@ -383,6 +383,43 @@ def test_static_member_with_other_addresses(bootstrap: str, tmp_path: Path) -> N
     assert found == [{f"{name}-0"}, {f"{name}-0", f"{name}-added-0"}, {f"{name}-0"}]
 
 
+def test_topics_that_come_after_a_rolling_restart(bootstrap: str, tmp_path: Path) -> None:
+    """Static members that have all been back: new lanes are given out, whoever led the group, and until then nobody says ready."""
+    name = kafka.unique("later")
+    here, later = [{"name": each, "partitions": 2} for each in (name, f"{name}-b")]
+    both = configure(tmp_path, bootstrap, name, [here]).read_text()
+    both += "".join(["[[addresses]]\n", *(f"{key} = {json.dumps(each)}\n" for key, each in later.items())])
+    config = tmp_path / "both.toml"
+    config.write_text(both)
+    patient = {**STATIC, "RINGFENCE_APP__SESSION_TIMEOUT": "60"}
+    workers = [WorkerProcess(config, each, patient) for each in ("one", "two")]
+
+    def open_lanes(process: WorkerProcess) -> int:
+        return sum(each["state"] == "open" for each in process.health()[1].get("lanes", {}).values())
+
+    def said() -> str:
+        return "\n".join(each.log() for each in workers)
+
+    try:
+        for each in workers:
+            each.start()
+        wait_for(lambda: list(map(open_lanes, workers)) == [1, 1], said)
+        for each in workers:
+            assert each.stop() == 0
+            each.start()
+            wait_for(lambda: open_lanes(each) == 1, said)  # noqa: B023 - called at once
+        run_verb("topics", "create", "--config", str(config))
+        kafka.send(bootstrap, f"{name}-b", _records(0, 50))
+        wait_for(lambda: kafka.end_offsets(bootstrap, f"{name}-b.accepted", 2) != [0, 0], said)
+        wait_for(lambda: [each.health()[0] for each in workers] == [200, 200], said)
+        lanes = list(map(open_lanes, workers))
+    finally:
+        for each in workers:
+            each.destroy()
+
+    assert lanes == [2, 2]
+
+
 def test_web_port_in_use_is_named(bootstrap: str, tmp_path: Path) -> None:
     """A port that somebody else has ends the start with the way out."""
     name = kafka.unique("port")

@@ -1,0 +1,122 @@
+"""What a worker does about lanes that the group has given to nobody. How brokers answer, the tests of workers show."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+from aiokafka.errors import GroupLoadInProgressError
+
+from agents.lanes import Lanes
+from app.worker.unassigned import AGAIN_MOST_S, STANDS_S, Partition, Unassigned
+from ringfence_kafka.config.load import validate
+from ringfence_kafka.static import Member
+
+ALL = frozenset({("a", 0), ("a", 1)})
+
+
+class Group:
+    """One worker, which has what it was given; the topics have two partitions."""
+
+    def __init__(self) -> None:
+        self.counts = {"a": 2}
+        self.given: frozenset[Partition] = ALL
+        self.rebalances = self.away = False
+
+    async def static_members(self) -> list[Member]:
+        if self.away:
+            raise GroupLoadInProgressError
+        return [Member("m", "one", None if self.rebalances else "said", self.given)]
+
+    async def partition_counts(self, _topics: list[str]) -> dict[str, int]:
+        return self.counts
+
+
+class World:
+    """A worker that looks, on a clock of its own."""
+
+    def __init__(self, *, static: bool = True) -> None:
+        self.group = Group()
+        self.told: list[Sequence[Partition]] = []
+        self.joined: list[float] = []
+        self.now = 1_000.0
+        self._looks = Unassigned(
+            self.group,
+            {"a", "b"},
+            self.told.append,
+            (lambda: self.joined.append(self.now - 1_000.0)) if static else None,
+            lambda: self.now,
+        )
+
+    async def look(self, after: float = 0.0) -> None:
+        self.now += after
+        await self._looks.look()
+
+
+async def test_all_is_somebodys() -> None:
+    """Nothing is done, and topics that do not exist are nobody's business."""
+    world = World()
+    await world.look()
+    await world.look(STANDS_S)
+
+    assert (world.told, world.joined) == ([[], []], [])
+
+
+async def test_new_partitions_are_given_out_by_the_leader() -> None:
+    """Who watches them needs no help, and readiness does not flicker."""
+    world = World()
+    world.group.counts = {"a": 2, "b": 1}
+    await world.look()
+    await world.look(STANDS_S - 1)
+    world.group.given = ALL | {("b", 0)}
+    await world.look(1)
+
+    assert (world.told, world.joined) == ([[], [], []], [])
+
+
+@pytest.mark.parametrize("static", [True, False])
+async def test_what_stays_nobodys(static: bool) -> None:
+    """It is told, and a static member joins again, ever more rarely; once it is given out all begins anew."""
+    world = World(static=static)
+    world.group.given = frozenset({("a", 0)})
+    await world.look()
+    for _ in range(200):
+        await world.look(STANDS_S)
+    tried = list(world.joined)
+    world.group.given = ALL
+    await world.look(STANDS_S)
+    world.group.given = frozenset()
+    world.joined.clear()
+    await world.look(STANDS_S)
+    await world.look(STANDS_S)
+
+    assert world.told[1] == [("a", 1)]
+    assert world.told[-3:] == [[], [], [("a", 0), ("a", 1)]]
+    assert len(world.joined) == static
+    assert tried[:4] == [15, 30, 60, 120][: 4 * static]
+    assert len(tried) <= 7 + 200 * STANDS_S / AGAIN_MOST_S
+
+
+@pytest.mark.parametrize("fault", ["rebalances", "away"])
+async def test_a_group_that_does_not_say(fault: str) -> None:
+    """What was known stands: a rebalance or a broker that restarts says nothing of it."""
+    world = World()
+    world.group.given = frozenset()
+    await world.look()
+    setattr(world.group, fault, True)
+    await world.look(STANDS_S)
+
+    assert (world.told, world.joined) == ([[]], [])
+
+
+async def test_not_ready_meanwhile(tmp_path: Path) -> None:
+    """Whichever half of a lane it is. Partitions of topics that are no address of ours say nothing."""
+    app = {"id": "rf", "data_dir": str(tmp_path)}
+    lanes = Lanes(validate({"app": app, "addresses": [{"name": "orders"}]}), cast("Any", None))
+    await lanes.assigned(set(), cast("Any", None))
+    found = []
+    for those in ([("other", 0)], [("orders", 1), ("rf-orders-forward", 1), ("orders", 0)], []):
+        lanes.note_unassigned(those)
+        found.append((lanes.ready, lanes.unassigned))
+
+    assert found == [(True, []), (False, ["orders-0", "orders-1"]), (True, [])]
