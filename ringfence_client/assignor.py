@@ -5,6 +5,8 @@ anew, by which a tenth consumer moves nearly everything that nine have; and its 
 
 Two may say that they have the same: one of them was stopped or cut off, and woke. The fencing token, which grows with each
 holder, tells who had it last.
+
+Members of one topic whose ``app.id`` differs do not share it: see :mod:`ringfence_client.one_app`.
 """
 
 import json
@@ -13,6 +15,8 @@ from typing import Any, Final
 
 from aiokafka.coordinator.assignors.abstract import AbstractPartitionAssignor
 from aiokafka.coordinator.protocol import ConsumerProtocolMemberAssignment, ConsumerProtocolMemberMetadata
+
+from ringfence_client import one_app
 
 _VERSION: Final = 0
 """Of Kafka's format."""
@@ -59,36 +63,62 @@ class KeepingAssignor(AbstractPartitionAssignor):  # type: ignore[misc]
 
     name = "ringfence-keep"
 
-    def __init__(self, topic: str, owned: Callable[[], Owned]) -> None:
-        """``owned``: what this consumer has of the topic, asked when it joins."""
+    def __init__(
+        self,
+        topic: str,
+        owned: Callable[[], Owned],
+        app_id: str | None = None,
+        refused: Callable[[str], None] = lambda _: None,
+    ) -> None:
+        """Nothing is asked yet.
+
+        Args:
+            topic: What this consumer reads.
+            owned: What it has of the topic, asked when it joins.
+            app_id: What its leases go by; None = it has none.
+            refused: Told that the group goes by another ``app.id``, which is given.
+        """
         self._topic = topic
         self._owned = owned
+        self._app_id = app_id
+        self._refused = refused
 
     def metadata(self, topics: Iterable[str]) -> ConsumerProtocolMemberMetadata:
         """What this member says as it joins."""
-        said = json.dumps({self._topic: {str(each): token for each, token in self._owned().items()}})
-        return ConsumerProtocolMemberMetadata(_VERSION, list(topics), said.encode())
+        said: dict[str, Any] = {self._topic: {str(each): token for each, token in self._owned().items()}}
+        if self._app_id is not None:
+            said[one_app.APP_KEY] = self._app_id
+        return ConsumerProtocolMemberMetadata(_VERSION, list(topics), json.dumps(said).encode())
 
     def assign(
         self, cluster: Any, members: Mapping[str, ConsumerProtocolMemberMetadata]
     ) -> dict[str, ConsumerProtocolMemberAssignment]:
         """For all members, where this one is the one that shares out. Each topic by itself: members may differ in theirs."""
         found: dict[str, list[tuple[str, list[int]]]] = {member: [] for member in members}
+        apps = {member: one_app.app_of(each.user_data) for member, each in members.items()}
+        told: dict[str, bytes] = {}
         for topic in sorted({topic for each in members.values() for topic in each.subscription}):
             owned = {
                 member: _said(each.user_data, topic)
                 for member, each in members.items()
                 if topic in each.subscription
             }
+            app_id = one_app.elected({member: apps[member] for member in owned}, owned)
+            for member in [each for each in owned if app_id is not None and apps[each] not in {None, app_id}]:
+                told[member] = one_app.refusal(str(app_id))
+                del owned[member]
             for member, partitions in share(cluster.partitions_for_topic(topic) or (), owned).items():
                 if partitions:
                     found[member].append((topic, partitions))
         return {
-            member: ConsumerProtocolMemberAssignment(_VERSION, those, b"") for member, those in found.items()
+            member: ConsumerProtocolMemberAssignment(_VERSION, those, told.get(member, b""))
+            for member, those in found.items()
         }
 
     def on_assignment(self, assignment: ConsumerProtocolMemberAssignment) -> None:
-        """Nothing: who owns what is known where it is held."""
+        """Who owns what is known where it is held."""
+        if (app_id := one_app.refused_by(assignment.user_data)) is not None:
+            self._refused(app_id)
 
 
 def _said(user_data: bytes | None, topic: str) -> dict[int, int]:

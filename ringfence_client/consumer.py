@@ -18,7 +18,7 @@ from aiokafka.errors import (
     KafkaError,
 )
 
-from ringfence_client import topics
+from ringfence_client import one_app, topics
 from ringfence_client.assignor import KeepingAssignor
 from ringfence_client.dead_letters import DeadLetters, DeadLetterTopic
 from ringfence_client.dispatcher import Dispatcher
@@ -110,6 +110,10 @@ class GroupConsumer:
         self._consumer: AIOKafkaConsumer
         self._watch = TopicWatch(self.cluster)
         self._looking: asyncio.Task[None] | None = None
+        self._foreign = ""
+        """Why we may not be in our group."""
+        self._refusing = asyncio.Event()
+        """Set when that is known."""
         self._topic_fault = ""
         """What is wrong with a topic that was created again beneath this consumer."""
 
@@ -157,6 +161,7 @@ class GroupConsumer:
 
         Raises:
             BrokerUnavailableError: nobody answers at the start.
+            ConfigurationError: the group is another one's: of consumers that share out in another way, or have another app.id.
             TopicError: a topic is missing and cannot be made.
         """
         async with contextlib.AsyncExitStack() as stack:
@@ -248,21 +253,23 @@ class GroupConsumer:
             await asyncio.sleep(LOOK_AGAIN_S)
 
     async def _until_stopped(self, flow: Coroutine[Any, Any, None]) -> None:
-        """Until :meth:`stop`, or until the handler turns out to be none: then it is cancelled, because aiokafka waits without limit for an assignment.
+        """Until :meth:`stop`, or until the handler turns out to be none, or the group not ours: then it is cancelled, because aiokafka waits without limit for an assignment.
 
         Nothing is lost with it: what was fetched and did not reach a window was never begun.
         """
         flowing = asyncio.create_task(flow)
-        stopping = asyncio.create_task(self.held_partitions.stopping.wait())
-        refusing = asyncio.create_task(self.dispatcher.refusing.wait())
+        ends = (self.held_partitions.stopping, self.dispatcher.refusing, self._refusing)
+        waits = [asyncio.create_task(each.wait()) for each in ends]
         try:
-            await asyncio.wait([flowing, stopping, refusing], return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait([flowing, *waits], return_when=asyncio.FIRST_COMPLETED)
         finally:
-            stopping.cancel()
-            refusing.cancel()
+            for each in waits:
+                each.cancel()
             await cancelled(flowing)
         if self.dispatcher.refused is not None:
             raise self.dispatcher.refused
+        if self._foreign:
+            raise ConfigurationError(self._foreign)
         if not flowing.cancelled():
             flowing.result()
 
@@ -281,13 +288,21 @@ class GroupConsumer:
             "max_poll_interval_ms": int(rebalance_s * 1000) + 300_000,
             "metadata_max_age_ms": METADATA_AGE_MS,
             # One alone: aiokafka 0.14 joins once for each, with another list each time, and two members never agree.
-            "partition_assignment_strategy": [KeepingAssignor(self._topic, self.held_partitions.owned)],
+            "partition_assignment_strategy": [
+                KeepingAssignor(self._topic, self.held_partitions.owned, self._settings.app.id, self._refuse)
+            ],
             "fetch_max_wait_ms": POLL_MS,
             "fetch_max_bytes": self.memory.response_bytes_max,
             "max_partition_fetch_bytes": self.memory.partition_bytes_max,
         }
 
+    def _refuse(self, app_id: str) -> None:
+        """The group goes by another ``app.id``."""
+        self._foreign = one_app.fault(self.group, self._topic, self._settings.app.id, app_id)
+        self._refusing.set()
+
     async def _join_and_fetch(self) -> None:
+        await one_app.require(self.cluster, self._topic, self._settings.app.id)
         try:
             await self._consumer.start()
         except InconsistentGroupProtocolError as error:

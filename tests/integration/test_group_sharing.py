@@ -6,6 +6,8 @@ import pytest
 from aiokafka import AIOKafkaConsumer
 from aiokafka.errors import InconsistentGroupProtocolError
 
+from ringfence_client import one_app
+from ringfence_kafka.errors import ConfigurationError
 from tests.support.consuming import Bench, Recorder, Running, consuming
 from tests.support.lanes import until
 
@@ -64,3 +66,28 @@ async def test_members_of_another_kind(bootstrap: str) -> None:
         await _until_each([running], 4)
 
         assert set(_held(running).values()) == {1}
+
+
+async def _nobody(_self: object, *_arguments: object) -> None:
+    """As if no member were there yet."""
+
+
+@pytest.mark.parametrize("at_once", [False, True])
+async def test_members_of_another_app(
+    bootstrap: str, monkeypatch: pytest.MonkeyPatch, *, at_once: bool
+) -> None:
+    """Who keeps leases elsewhere would run the same messages at once: it ends, whenever it looks, and who is in goes on."""
+    async with consuming(bootstrap, 2) as bench:
+        [running] = await _start(bench, 1)
+        await _until_each([running], 2)
+        if at_once:
+            monkeypatch.setattr(one_app, "require", _nobody)
+        other = bench.launch(Recorder(), app_id="elsewhere")
+        with pytest.raises(ConfigurationError, match=r"app\.id = elsewhere.*the same app\.id"):
+            await asyncio.wait_for(other.finished(), 60)
+        await _until_each([running], 2)
+        second = await bench.start(Recorder())
+        await _until_each([running, second], 1)
+
+        assert other.handler.begun == []
+        assert not other.consumer.partitions

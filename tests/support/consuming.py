@@ -111,6 +111,10 @@ class Running:
         if self._task.done():
             self._task.result()
 
+    async def finished(self) -> None:
+        """Until it ends by itself."""
+        await self._task
+
     async def stop(self) -> None:
         """As on SIGTERM."""
         self.consumer.stop()
@@ -151,13 +155,17 @@ class Bench:
         kafka.send(self.bootstrap, self.accepted, records, partition)
 
     def launch(self, handler: Any, **options: Any) -> Running:
-        """Start a consumer; it is not ready yet. ``through``, if it is given: where it reaches the broker."""
+        """Start a consumer; it is not ready yet.
+
+        ``through``, if it is given: where it reaches the broker; ``app_id``: where its progress is.
+        """
         through: str = options.pop("through", self.bootstrap)
+        app = self.settings.app.model_copy(update={"id": options.pop("app_id", self.settings.app.id)})
         chosen = ConsumerOptions(
             **{"concurrency": 4, "drain_timeout": 5.0, "lease_timeout": 3.0, "lease_idle": 0.3, **options}
         )
         entry = self.settings.kafka.model_copy(update={"bootstrap_servers": through})
-        settings = self.settings.model_copy(update={"kafka": entry})
+        settings = self.settings.model_copy(update={"kafka": entry, "app": app})
         consumer = GroupConsumer(settings, settings.addresses[0], self.group, handler, chosen)
         self.running.append(Running(consumer, handler))
         return self.running[-1]

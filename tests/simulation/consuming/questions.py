@@ -37,6 +37,10 @@ class SimulatedClient(SimulatedQuestions):
         found = await self._network.call(self._cluster.describe, sorted(topics))
         return {name: each.partitions for name, each in found.items()}
 
+    async def static_members(self) -> list[Any]:
+        """Not told: as of brokers before 2.4."""
+        return []
+
     async def await_topics(self, topics: Collection[str], _limit_s: float) -> dict[str, int]:
         return await self.partition_counts(topics)
 

@@ -1,0 +1,108 @@
+"""Consumers of one group and topic that differ in their app.id."""
+
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+from aiokafka.coordinator.protocol import ConsumerProtocolMemberAssignment as Given
+from aiokafka.coordinator.protocol import ConsumerProtocolMemberMetadata as Said
+from aiokafka.errors import GroupLoadInProgressError
+
+from ringfence_client import one_app
+from ringfence_client.assignor import KeepingAssignor, Owned
+from ringfence_kafka.cluster import Cluster
+from ringfence_kafka.errors import ConfigurationError
+from ringfence_kafka.static import Member
+
+CLUSTER = SimpleNamespace(partitions_for_topic=lambda _: {0, 1})
+
+
+def _member(app_id: str | None, owned: Owned, topic: str = "t") -> Said:
+    return KeepingAssignor(topic, lambda: owned, app_id).metadata([topic])
+
+
+def _share(members: dict[str, Said]) -> tuple[dict[str, list[int]], dict[str, str | None]]:
+    """Partitions of each, and the app.id that each is refused by."""
+    given = KeepingAssignor("t", dict).assign(CLUSTER, members)
+    return (
+        {
+            name: [number for _, numbers in each.assignment for number in numbers]
+            for name, each in given.items()
+        },
+        {name: one_app.refused_by(each.user_data) for name, each in given.items()},
+    )
+
+
+@pytest.mark.parametrize(
+    ("shop", "other", "winner"),
+    [
+        ({0: 1}, {}, "shop"),
+        ({}, {0: 1}, "other"),
+        ({0: 0}, {}, "shop"),
+        ({0: 0, 1: 0}, {0: 7}, "other"),
+        ({}, {}, "other"),
+    ],
+)
+def test_who_holds_it_goes_on(shop: Owned, other: Owned, winner: str) -> None:
+    """Whoever comes gets nothing, and is told why; who was given it before is not thrown out. Any two come to the same."""
+    given, refused = _share({"m1": _member("shop", shop), "m2": _member("other", other)})
+    lucky, poor = ("m1", "m2") if winner == "shop" else ("m2", "m1")
+
+    assert given == {lucky: [0, 1], poor: []}
+    assert refused == {lucky: None, poor: winner}
+
+
+def test_members_of_before_tell_none() -> None:
+    """They share with everybody, as ever, and so do they that read another topic."""
+    given, refused = _share(
+        {
+            "m1": _member("shop", {}),
+            "m2": Said(0, ["t"], b'{"t": {"0": 1}}'),
+            "m3": _member("other", {}, topic="u"),
+        }
+    )
+
+    assert given == {"m1": [1], "m2": [0], "m3": [0, 1]}
+    assert set(refused.values()) == {None}
+
+
+def test_what_is_said_of_app_and_topic_does_not_mix() -> None:
+    """A member of before reads its topic from what a new one says, and a topic may have any name."""
+    told: list[str] = []
+    assignor = KeepingAssignor("app.id", dict, "shop", told.append)
+    assignor.on_assignment(Given(0, [("app.id", [0])], b""))
+    assignor.on_assignment(Given(0, [], b"\xff"))
+    assignor.on_assignment(Given(0, [], one_app.refusal("other")))
+
+    assert one_app.app_of(assignor.metadata(["app.id"]).user_data) == "shop"
+    assert one_app.app_of(b"[7]") is one_app.app_of(None) is one_app.app_of(b'{"a": 1}') is None
+    assert told == ["other"]
+
+
+class _Group:
+    group_id = "readers"
+
+    def __init__(self, *members: Said | None) -> None:
+        self._members = members
+
+    async def static_members(self) -> list[Member]:
+        if not self._members:
+            raise GroupLoadInProgressError
+        return [Member("m", None, each) for each in self._members]
+
+
+@pytest.mark.parametrize(
+    "members", [(), (None,), (_member("shop", {}),), (_member("other", {}, "u"),), (_member(None, {}),)]
+)
+async def test_who_may_join(members: tuple[Any, ...]) -> None:
+    """And where it cannot be told joining tells."""
+    await one_app.require(cast("Cluster", _Group(*members)), "t", "shop")
+
+
+async def test_who_may_not() -> None:
+    """The fault names both, and the way out."""
+    group = _Group(_member("shop", {}), _member("other", {}))
+    with pytest.raises(
+        ConfigurationError, match=r"readers has consumers of t with app\.id = other.* to change app\.id"
+    ):
+        await one_app.require(cast("Cluster", group), "t", "shop")
