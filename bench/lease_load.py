@@ -143,7 +143,7 @@ async def _write(opening: LeaseAcquisition, partition: int, writes: int) -> int:
         return True
 
     lease, window, writer = await opening.open(TOPIC, partition, confirm)
-    opening.ended(lease.holder)
+    opening.ended(lease)
     _occupy(window)
     writer.start(lambda: None)
     for _ in range(writes):

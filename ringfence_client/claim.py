@@ -119,7 +119,7 @@ class Claim(Tenant[Assignment, HeldPartition]):
                 await writer.abandon()
             else:
                 await writer.close(ABORT_LIMIT_S, released=True)  # whoever comes next need not wait
-            ours.acquisition.ended(lease.holder)
+            ours.acquisition.ended(lease)
             raise
         # Not before it is written: the next opening would find the same gap, and count it again.
         ours.dispatcher.counts["gap_records"] += window.gap_records
@@ -163,7 +163,7 @@ class Claim(Tenant[Assignment, HeldPartition]):
         self._ours.partitions.pop(self._number, None)
         held.window.resident.close()
         if ended:
-            self._ours.acquisition.ended(held.lease.holder)
+            self._ours.acquisition.ended(held.lease)
 
     def _suspend(self) -> None:
         held = self._opened

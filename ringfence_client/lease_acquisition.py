@@ -73,17 +73,17 @@ class LeaseAcquisition:
         self._clients = ProducerClients(kafka)
         self._watches: dict[bytes, LeaseWatch] = {}
         """By key, from one opening to the next: neither a rebalance nor a failure makes a silent holder younger."""
-        self._ended: set[str] = set()
-        """Holders that were this consumer, and of which nothing runs any more."""
+        self._ended: dict[bytes, set[str]] = {}
+        """By key, holders that were this consumer, and of which nothing runs any more; those alone that a record may still name."""
         self._web = web
 
     async def stop(self) -> None:
         """Disconnect, when all that was opened is closed."""
         await self._clients.stop()
 
-    def ended(self, holder: str) -> None:
+    def ended(self, lease: Lease) -> None:
         """Nothing of this former lease of ours runs any more: it need not be waited for."""
-        self._ended.add(holder)
+        self._ended.setdefault(lease.key, set()).add(lease.holder)
 
     async def open(
         self,
@@ -156,7 +156,9 @@ class LeaseAcquisition:
             left, recorded = await self._look(lease, watch)
             if not left or recorded is None:
                 with contextlib.suppress(_HeldError):
-                    return await self._fenced(lease, lambda: self._require_free(lease, watch), confirm)
+                    taken = await self._fenced(lease, lambda: self._require_free(lease, watch), confirm)
+                    self._forget(lease, taken[1])
+                    return taken
                 continue
             now = clock.now()
             text = (
@@ -175,7 +177,14 @@ class LeaseAcquisition:
         begun = clock.now()
         recorded, asked_at = await self._progress.look(lease.key)
         left = watch.look(recorded, begun, asked_at)
-        return (0.0 if recorded is not None and recorded.holder in self._ended else left), recorded
+        ended = self._ended.get(lease.key, ())
+        return (0.0 if recorded is not None and recorded.holder in ended else left), recorded
+
+    def _forget(self, lease: Lease, recorded: Progress | None) -> None:
+        """Behind the fence the record stays as it is until we write: of our former leases it can name this one alone."""
+        ended = self._ended.pop(lease.key, set())
+        if recorded is not None and recorded.holder in ended:
+            self._ended[lease.key] = {recorded.holder}
 
     async def _require_free(self, lease: Lease, watch: LeaseWatch) -> Progress | None:
         """What it says. Its holder may have written meanwhile: fenced, it finds that out, and fences back if it is a member."""

@@ -103,8 +103,8 @@ class _Group:
             self.writers[-1].ended = "taken"
         return lease, window, self.writers[-1]
 
-    def ended(self, holder: str) -> None:
-        assert holder == "me"
+    def ended(self, lease: Lease) -> None:
+        assert lease.holder == "me"
 
 
 async def _nothing(message: Message) -> None:

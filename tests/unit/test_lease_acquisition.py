@@ -1,0 +1,95 @@
+"""What opening a partition remembers of former openings. How leases pass, the tests with a broker show."""
+
+import contextlib
+from collections.abc import AsyncIterator
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from ringfence_client import lease_acquisition as module
+from ringfence_client.lease_acquisition import LeaseAcquisition
+from ringfence_client.memory import Memory
+from ringfence_client.options import ConsumerOptions
+from ringfence_client.record import HELD, Progress
+from ringfence_kafka import clock
+from ringfence_kafka.config.settings import KafkaSettings
+
+TOPIC = "orders.accepted"
+
+
+class _Producer:
+    """Fences, and writes nothing."""
+
+    def __init__(self, *_: Any, **__: Any) -> None: ...
+
+    @contextlib.asynccontextmanager
+    async def kept(self) -> AsyncIterator[None]:
+        yield
+
+    async def fence(self, _limit_s: float) -> None: ...
+
+
+class _Progress:
+    """The last record of each lease."""
+
+    name = "rf-progress"
+
+    def __init__(self) -> None:
+        self.records: dict[bytes, Progress] = {}
+
+    def home(self, _key: bytes) -> int:
+        return 0
+
+    async def look(self, key: bytes) -> tuple[Progress | None, float]:
+        return self.records.get(key), clock.now()
+
+
+class _Cluster:
+    group_id = "billing"
+
+    async def identity(self, _topic: str) -> Any:
+        return SimpleNamespace(topic_id="id", partitions=2)
+
+    async def committed(self, _topic: str, _partition: int) -> int | None:
+        return None
+
+    async def log_start(self, _topic: str, _partition: int) -> int:
+        return 0
+
+    high_watermark = log_start
+
+
+def _nobody_waits(text: str) -> None:
+    raise AssertionError(text)
+
+
+async def _member() -> bool:
+    return True
+
+
+@pytest.mark.parametrize("written", [None, 0, 1, 3, 10])
+async def test_openings_that_fail_leave_nothing_behind(
+    monkeypatch: pytest.MonkeyPatch, written: int | None
+) -> None:
+    """However often one ends after its fence. One of ours that the record names, whichever that is, is not waited for."""
+    monkeypatch.setattr(module, "TransactionalProducer", _Producer)
+    progress: Any = _Progress()
+    cluster: Any = _Cluster()
+    letters: Any = None
+    acquisition = LeaseAcquisition(
+        KafkaSettings(), "rf", cluster, progress, letters, ConsumerOptions(), Memory(2**26)
+    )
+    for number in range(100):
+        for partition in range(2):
+            lease, window, _ = await acquisition.open(TOPIC, partition, _member, _nobody_waits)
+            if number == written:
+                progress.records[lease.key] = Progress(
+                    0, holder=lease.holder, state=HELD, running=1, token=lease.token
+                )
+            window.resident.close()
+            acquisition.ended(lease)
+    remembered = sum(map(len, acquisition._ended.values()))
+    await acquisition.stop()
+
+    assert remembered <= 2 * 2
