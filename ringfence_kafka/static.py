@@ -8,7 +8,9 @@ A member that comes back under its name is given what it had without a rebalance
 :func:`forget_outdated`.
 """
 
+import asyncio
 import logging
+import time
 from collections.abc import Callable, Collection
 from typing import Any, Final, NamedTuple
 
@@ -21,6 +23,10 @@ from aiokafka.protocol.group import HeartbeatRequest
 from aiokafka.protocol.types import Array, Boolean, Bytes, Int16, Int32, Schema, String
 
 log: Final = logging.getLogger("ringfence.kafka")
+
+SAYS_LIMIT_S: Final = 5.0
+"""For a group that rebalances. One that waits for the member of our name would do so until its session ends."""
+ASK_AGAIN_S: Final = 0.1
 
 
 class FencedInstanceIdError(BrokerResponseError):  # type: ignore[misc]
@@ -221,17 +227,24 @@ def _partitions(assignment: bytes) -> Collection[tuple[str, int]]:
 async def forget_outdated(
     admin: AIOKafkaAdminClient, group: str, instance: str, topics: Collection[str]
 ) -> bool:
-    """Take the member of this name out of the group if it subscribes to other topics; whether it was.
+    """Take the member of this name out of the group if it subscribes to other topics, or that cannot be told; whether it was.
 
     It would be given what its predecessor had, without a rebalance: partitions of topics that it does not want, and nobody would have
-    those of topics that are new.
+    those of topics that are new. While the group rebalances it does not say what members read, and may be done with that by the time
+    that we join: it is asked again, and where it does not say in the end, the member is taken out.
 
     Raises:
         KafkaError: the group's coordinator does not answer, or refuses.
     """
-    found = (each for each in await members(admin, group) if each.instance == instance)
-    if all(each.metadata is None or set(each.metadata.subscription) == set(topics) for each in found):
-        return False
+    deadline = time.monotonic() + SAYS_LIMIT_S
+    while True:
+        found = [each for each in await members(admin, group) if each.instance == instance]
+        says = all(each.metadata is not None for each in found)
+        if says and all(set(each.metadata.subscription) == set(topics) for each in found):
+            return False
+        if says or time.monotonic() > deadline:
+            break
+        await asyncio.sleep(ASK_AGAIN_S)
     coordinator = await admin.find_coordinator(group)
     answer = await admin._send_request(LeaveByName(group, instance), coordinator)  # noqa: SLF001
     code = answer.error_code or answer.members[0][2]

@@ -38,7 +38,7 @@ def replaced(settings: Settings) -> str:
 
 
 async def renew(settings: Settings) -> None:
-    """Before the worker joins: if its predecessor read other topics, have the group share out anew.
+    """Before the worker joins: if its predecessor read other topics, or nobody says which, have the group share out anew.
 
     Raises:
         BrokerUnavailableError: the group cannot be asked.
@@ -54,4 +54,7 @@ async def renew(settings: Settings) -> None:
                 "worker again; if that does not help, set app.static_membership = false"
             ) from error
     if outdated:
-        log.info("%s had other addresses when it ran last: the group shares its lanes out anew", instance)
+        log.info(
+            "%s had other addresses when it ran last, or the group does not say which: it shares its lanes out anew",
+            instance,
+        )

@@ -1,5 +1,6 @@
 """What aiokafka leaves out of static membership. How brokers answer, the tests of workers show."""
 
+import asyncio
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -71,9 +72,13 @@ class Admin:
     """Answers for a group with these members: instance and metadata."""
 
     def __init__(self, *members: tuple[str | None, bytes], refused: int = 0) -> None:
-        self._members = [("id", name, "client", "host", metadata, b"") for name, metadata in members]
+        self.become(*members)
         self._refused = refused
         self.left: list[str] = []
+
+    def become(self, *members: tuple[str | None, bytes]) -> None:
+        """These are in it from now on."""
+        self._members = [("id", name, "client", "host", metadata, b"") for name, metadata in members]
 
     async def find_coordinator(self, _group: str) -> int:
         return 1
@@ -108,11 +113,35 @@ async def test_a_predecessor_with_other_topics_leaves(
     assert admin.left == (["orders-0"] if outdated else [])
 
 
-async def test_while_the_group_rebalances() -> None:
-    """It does not say what members read, and shares out anew in any case."""
+@pytest.mark.parametrize(
+    ("then", "outdated"), [([("a",)], False), ([("z",)], True), ([(), ("z",)], True), ([None], False)]
+)
+async def test_while_the_group_rebalances(
+    monkeypatch: pytest.MonkeyPatch, then: list[tuple[str, ...] | None], outdated: bool
+) -> None:
+    """It does not say what members read: it is asked until it does. A member that the rebalance has thrown out reads nothing."""
+    admin = Admin(("orders-0", b""))
+    answers = iter(then)
+
+    async def wait(_seconds: float) -> None:
+        topics = next(answers)
+        admin.become(*(() if topics is None else [("orders-0", _metadata(*topics) if topics else b"")]))
+
+    monkeypatch.setattr(asyncio, "sleep", wait)
+    found = await static.forget_outdated(cast("AIOKafkaAdminClient", admin), "orders", "orders-0", {"a"})
+
+    assert found is outdated
+    assert admin.left == (["orders-0"] if outdated else [])
+    assert next(answers, "asked as often as needed") == "asked as often as needed"
+
+
+async def test_a_group_that_never_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Taken out after a while: its lanes move, and nothing is left to nobody."""
+    monkeypatch.setattr(static, "SAYS_LIMIT_S", 0.2)
     admin = Admin(("orders-0", b""))
 
-    assert not await static.forget_outdated(cast("AIOKafkaAdminClient", admin), "orders", "orders-0", {"a"})
+    assert await static.forget_outdated(cast("AIOKafkaAdminClient", admin), "orders", "orders-0", {"a"})
+    assert admin.left == ["orders-0"]
 
 
 async def test_gone_by_itself() -> None:
