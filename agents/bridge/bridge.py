@@ -128,7 +128,6 @@ class Bridge:
             consumer = SourceConsumer(
                 self.plan,
                 self._instance,
-                lambda: self.window.places,
                 self._revoked,
                 self._partitions.assigned,
                 self._doubt,

@@ -67,7 +67,6 @@ class SourceConsumer:
         self,
         plan: Plan,
         client_id: str,
-        owned: Callable[[], Collection[int]],
         revoked: Callable[[], Awaitable[None]],
         assigned: Callable[[Collection[int]], None],
         doubt: Callable[[], None],
@@ -77,13 +76,14 @@ class SourceConsumer:
         Args:
             plan: The bridge.
             client_id: By which others see it among the group's members.
-            owned: The partitions that it has.
             revoked: Called before all partitions are given away.
             assigned: Called with those that were given; they are paused until :meth:`go_on`.
             doubt: The topic may have been deleted, or has moved.
         """
         self._topic = plan.source_topic
         self._resting: dict[int, float] = {}
+        self._had: dict[int, int] = {}
+        """What the group gave us last, with the generation in which it did: for who shares out. It asks when all is given away."""
         self._last = -1
         """The partition of which something was taken last."""
         self._consumer = AIOKafkaConsumer(
@@ -100,7 +100,7 @@ class SourceConsumer:
             fetch_max_wait_ms=FETCH_WAIT_MS,
             fetch_max_bytes=RESPONSE_BYTES_MAX,
             max_partition_fetch_bytes=PARTITION_BYTES_MAX,
-            partition_assignment_strategy=[KeepingAssignor(self._topic, lambda: dict.fromkeys(owned(), 1))],
+            partition_assignment_strategy=[KeepingAssignor(self._topic, lambda: self._had)],
         )
         self.portion: Final = FetchPortion(self._consumer)
         insides.never_create(self._consumer)
@@ -130,6 +130,8 @@ class SourceConsumer:
         for tp in tps:
             self._consumer.seek(tp, 0)  # else aiokafka looks for a position itself
         self._resting.clear()
+        # Of two that say they had it the later one did; no generation is 0, which would be taken for "not held yet".
+        self._had = {tp.partition: max(1, insides.generation(self._consumer)) for tp in tps}
         self._assigned([tp.partition for tp in tps])
 
     def pause(self, partition: int) -> None:

@@ -155,11 +155,11 @@ def bridge(config: Path, name: str, *arguments: str, **environment: str) -> Iter
 
 
 @contextlib.asynccontextmanager
-async def in_this_process(*configs: Path) -> AsyncIterator[list[Bridge]]:
-    """The bridges of these configurations, where a test can act at their fail points; they end in order."""
+async def in_this_process(*configs: Path, first: int = 0) -> AsyncIterator[list[Bridge]]:
+    """The bridges of these configurations, where a test can act at their fail points; they end in order. ``first``: their first number."""
     found = [
         Bridge(plan, f"instance-{number}")
-        for number, each in enumerate(configs)
+        for number, each in enumerate(configs, first)
         for plan in plans(load(each))
     ]
     tasks = [asyncio.create_task(each.run()) for each in found]
