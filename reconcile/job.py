@@ -9,7 +9,7 @@ import datetime as dt
 import json
 import sys
 import traceback
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,7 +22,7 @@ from rich.console import Console
 
 from reconcile.cluster.admin import Admin
 from reconcile.cluster.survey import Survey
-from reconcile.night import acknowledging, cut, former, handing_on, kept_ids, results, rules, summary
+from reconcile.night import acknowledging, cut, former, handing_on, kept_ids, renamed, results, rules, summary
 from reconcile.night.desk import Desk
 from reconcile.night.frames import Frames
 from reconcile.night.judge import STEPS, Judge
@@ -229,15 +229,25 @@ def begin(
 
     Where nothing has moved it is the last night once more; but not where evidence has gone since that had been judged.
     """
-    base = nights.settled_base()
-    cuts = survey.cuts(settings.addresses, base.positions if base else {})
+    base, cuts = _from(settings, nights, survey, nights.settled_base)
     again = nights.again(cut.positions(cuts), {each.name: rules.kept(each) for each in settings.addresses})
     if again is not None:
-        before = nights.base_of(again)
-        older = survey.cuts(settings.addresses, before.positions if before else {})
+        before, older = _from(settings, nights, survey, lambda: nights.base_of(again))
         if not any(each.lost for each in older.values()):
             return before, older
+        base, cuts = _from(settings, nights, survey, nights.settled_base)
     return base, cuts
+
+
+def _from(
+    settings: Settings, nights: Nights, survey: Survey, begin: Callable[[], Night | None]
+) -> tuple[Night | None, dict[str, cut.AddressCut]]:
+    """A night, its addresses called as they are now, and what one covers that goes on from it."""
+    nights.former = {}
+    nights.former = renamed.renamed(settings.addresses, begin())
+    base = begin()
+    cuts = survey.cuts(settings.addresses, base.positions if base else {})
+    return base, renamed.with_former(cuts, nights.former)
 
 
 def _records(cuts: Mapping[str, cut.AddressCut]) -> int:

@@ -196,7 +196,7 @@ def promised(pairs: DataFrame, events: DataFrame | None, rules: DataFrame, capac
 
     Clearing it, switching it off and opening it anew in memory only are such orders. Of a ring whose size was changed in between the
     smallest counts: that many of the newest stay. Where the home has ``moved`` by another
-    partitioner the second lane knows nothing of what the first knew.
+    partitioner the second lane knows nothing of what the first knew; nor does any where the address was ``renamed``.
 
     An event lies between two of a lane if the first was judged before it and the second not. All events of a lane that has got what
     the first one's knew lie behind the first, and those of one that has handed it on before the second.
@@ -209,12 +209,15 @@ def promised(pairs: DataFrame, events: DataFrame | None, rules: DataFrame, capac
     """
     limits = (
         pairs.join(
-            F.broadcast(rules.select("address", "max_age_ms", "whole_since", F.col("moved").alias("until"))),
+            F.broadcast(
+                rules.select("address", "max_age_ms", "whole_since", F.col("moved").alias("until"), "renamed")
+            ),
             on="address",
             how="inner",
         )
         .withColumn("capacity", capacity)
         .withColumn("moved", (F.col("lane") != F.col("a_lane")) & (F.col("a_night") <= F.col("until")))
+        .withColumn("renamed", F.col("a_night") <= F.col("renamed"))
     )
     if events is None:
         return limits.withColumn("told", F.lit(False))
@@ -257,11 +260,12 @@ def remembered(pairs: DataFrame) -> DataFrame:
     """FORGOTTEN within the promise, OVERRUN beyond it; nothing where the ring was off. GAP where IDs between are missing."""
     aged = (F.col("max_age_ms") > 0) & (F.col("timestamp") - F.col("a_timestamp") > F.col("max_age_ms"))
     far = F.coalesce(F.col("between") >= F.col("capacity"), F.lit(True))
-    beyond = F.col("told") | F.col("moved") | aged | far
+    beyond = F.col("told") | F.col("moved") | F.col("renamed") | aged | far
     reason = F.concat(
         F.lit("accepted although known, with at most "), F.col("between").cast("string"),
         F.lit(" IDs since then; the ring promises "), F.col("capacity").cast("string"),
-        F.when(F.col("moved"), F.lit(", but its home has moved since: another partitioner"))
+        F.when(F.col("renamed"), F.lit(", but its address has another name since, and new rings"))
+        .when(F.col("moved"), F.lit(", but its home has moved since: another partitioner"))
         .when(F.col("told"), F.lit(", but was cleared, switched off or reopened meanwhile")).otherwise(F.lit("")),
     )  # fmt: skip
     found = pairs.where("capacity > 0 or told").withColumns(

@@ -93,6 +93,8 @@ class AddressCut:
     """What is gone of the journal, which all addresses share."""
     targets: Sequence[TopicCut] = ()
     """Accepted topics of other addresses, in which parts of its transactions are."""
+    former: str = ""
+    """What it was called on the last night; empty = as now."""
 
     def topics(self) -> dict[str, TopicCut]:
         """By role."""

@@ -155,7 +155,7 @@ class Frames(Sources):
         """:data:`reconcile.spark.schemas.IDS` of earlier nights that judged the same topics."""
         there = kept_ids.kept(self.files)
         same = [each for each in self.addresses if each.name in self._same()]
-        frames, folders = [], []
+        frames, folders, numbers = [], [], self.numbers()
         for night in chain:
             if night.number not in there:
                 continue
@@ -166,7 +166,11 @@ class Frames(Sources):
                 rows = self._parquet(StructType(IDS.fields[:-1]), path)
                 frames.append(self._numbered(rows, names).withColumn("night", F.lit(night.number)))
             else:
-                folders += [kept_ids.address_folder(night, each) for each in addresses if each in names]
+                folders += [
+                    kept_ids.address_folder(night, each)
+                    for each in addresses
+                    if each in numbers and self.addresses[numbers[each]].name in names
+                ]
         if folders:
             paths = [self.files.at(each) for each in folders]
             rows = self._parquet(IDS, *paths, base=self.files.at(ACCEPTED_IDS))
@@ -215,8 +219,9 @@ class Frames(Sources):
 
         An earlier version knew no parts: what it has kept are whole records, of one address each.
         """
-        every = {each.name: F.lit(n) for n, each in enumerate(self.addresses)}
-        own = {name: number for name, number in every.items() if name in names}
+        numbers = self.numbers()
+        every = {name: F.lit(n) for name, n in numbers.items()}
+        own = {name: F.lit(n) for name, n in numbers.items() if self.addresses[n].name in names}
         number = self._by_name(own, F.col("address")) if own else F.lit(None).cast(INT)
         others = {
             each: F.when(F.col(each).isNull(), number).otherwise(self._by_name(every, F.col(each)))

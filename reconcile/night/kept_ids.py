@@ -57,7 +57,8 @@ def count(nights: Nights, base: Night | None) -> int:
         for night in nights.chain(base)
         if night.number in there
         for address, lanes in night.accepted.items()
-        if there[night.number] is None or address in (there[night.number] or ())
+        if there[night.number] is None
+        or {address, nights.former.get(address)} & set(there[night.number] or ())
         for n in lanes.values()
     )
 

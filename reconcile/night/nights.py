@@ -19,6 +19,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Final, Self
 
 from reconcile.night.cut import Position, TopicCut
+from reconcile.night.renamed import called
 from reconcile.spark.files import Files
 from ringfence_kafka.errors import ConfigurationError, PrerequisiteError
 
@@ -144,6 +145,8 @@ class Nights:
 
     files: Files
     finished: dict[int, Night] = field(default_factory=dict)
+    former: Mapping[str, str] = field(default_factory=dict)
+    """Address → what it is called in them; only those that have another name now."""
 
     @classmethod
     def load(cls, files: Files) -> Self:
@@ -206,9 +209,7 @@ class Nights:
     def settled_base(self) -> Night | None:
         """Where the next night begins: the last that was clean or acknowledged."""
         last = self.last
-        if last is None or last.settled:
-            return last
-        return self._get(last.base)
+        return None if last is None else self._get(last.number if last.settled else last.base)
 
     def again(
         self, positions: Mapping[str, Position], rules: Mapping[str, Mapping[str, Any]]
@@ -242,7 +243,8 @@ class Nights:
         return [each for each in self.chain(night) if each.date >= days_before(today, days)]
 
     def _get(self, number: int | None) -> Night | None:
-        return None if number is None else self.finished.get(number)
+        night = None if number is None else self.finished.get(number)
+        return None if night is None else called(night, self.former)
 
     def commit(self, night: Night) -> None:
         """Finish it: from now on it is there, and all that it stands for, also when the machine stops."""

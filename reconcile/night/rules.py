@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from reconcile.anomalies.name import Anomaly, Doubt
+from reconcile.night import renamed
 from reconcile.night.cut import AddressCut
 from reconcile.night.nights import Night
 from ringfence_kafka.config.settings import AddressSettings
@@ -61,6 +62,7 @@ class Rule(NamedTuple):
     ids_gone: bool
     whole_since: int
     moved: int
+    renamed: int
 
 
 def kept(address: AddressSettings) -> dict[str, Any]:
@@ -156,6 +158,7 @@ def of(
             ids_gone=not complete[each.name],
             whole_since=whole_since(each.name, cuts[each.name], base, number),
             moved=moved(each, chain, number),
+            renamed=renamed.since(each, chain),
         )
         for n, each in enumerate(addresses)
     ]
@@ -198,6 +201,9 @@ def doubts(
         if cuts[each.name].input.recreated:
             why = "the input was deleted and created again, and the output may be of the old one"
             found.append(Doubt(number, _OF_OLD_OUTPUTS, why))
+        if former := cuts[each.name].former:
+            why = f"its address was called {former}, and nobody consumes what waits in the forward topic of that name"
+            found.append(Doubt(number, _OF_IDS, why))
         changed = _changed(each, base)
         if changed:
             names = frozenset[Anomaly]().union(*(_DOUBTED[key] for key in changed))

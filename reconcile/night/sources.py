@@ -134,17 +134,20 @@ class Sources:
             F.lit("the journal is of a later version of the workers: use its ringfence reconcile")
         ).cast(LONG)
         # An address may be named so itself.
-        own = F.col("told.address").isin([each.name for each in self.addresses])
+        numbers = self.numbers()
+        own = F.col("told.address").isin([*numbers])
         of_hops = F.coalesce(F.col("told.address").startswith(wire.HOP_MEMORY) & ~own, F.lit(False))
         bare = F.substr("told.address", F.lit(len(wire.HOP_MEMORY) + 1))
         address = F.when(of_hops, bare).otherwise(F.col("told.address"))
         named = told.withColumns({"address": address, "of_hops": of_hops})
         next_input, next_forward = (
-            self._by_name({each.name: F.lit(topic(each)) for each in self.addresses}, F.col("address"))
+            self._by_name(
+                {name: F.lit(topic(self.addresses[n])) for name, n in numbers.items()}, F.col("address")
+            )
             for topic in (lambda each: each.input_topic, lambda each: self.cuts[each.name].forward.topic)
         )
         numbered = named.select(
-            self._by_name({each.name: F.lit(n) for n, each in enumerate(self.addresses)}, F.col("address")).alias("address"),
+            self._by_name({name: F.lit(n) for name, n in numbers.items()}, F.col("address")).alias("address"),
             F.col("told.lane").alias("lane"),
             F.when(F.col("told.format") > _EVENT_FORMAT, later).otherwise(F.col("offset")).alias("number"),
             F.coalesce(F.try_element_at("told.next", next_input), F.lit(0)).alias("input_next"),
@@ -156,6 +159,11 @@ class Sources:
         )  # fmt: skip
         from_ = by_address([begins.get(each.name, 0) for each in self.addresses])
         return numbered.where(F.col("address").isNotNull() & (F.col("number") >= from_)).select(*EVENTS.names)
+
+    def numbers(self) -> dict[str, int]:
+        """Of the addresses, by their names, and by those that they had on the last night."""
+        named = {each.name: n for n, each in enumerate(self.addresses)}
+        return {former: n for name, n in named.items() if (former := self.cuts[name].former)} | named
 
     def _dialects(self) -> dict[read.Dialect, list[AddressSettings]]:
         found: dict[read.Dialect, list[AddressSettings]] = {}

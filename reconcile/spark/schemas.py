@@ -297,6 +297,7 @@ RULES: Final = _schema(
     ids_gone=FLAG,
     whole_since=INT,  # the first night from which on no accepted ID is missing
     moved=INT,  # the last night that may have judged by another partitioner
+    renamed=INT,  # the last night that may have judged it by another name, with other rings
 )
 """What an address promises, and whether the evidence is whole."""
 

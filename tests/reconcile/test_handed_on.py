@@ -11,6 +11,7 @@ from reconcile.night.cut import AddressCut, Position, Span, TopicCut
 from reconcile.night.frames import Frames
 from reconcile.night.kept_ids import address_folder
 from reconcile.night.nights import Night, ids_folder, results_folder
+from reconcile.night.renamed import called, with_former
 from reconcile.night.rules import kept
 from reconcile.spark.files import LocalFiles
 from reconcile.spark.schemas import (
@@ -66,7 +67,8 @@ def state(spark: SparkSession, tmp_path: Any) -> State:
 
 def _night(number: int, **fields: Any) -> Night:
     positions = {f"{each}-0": Position("id", (0,), (20,)) for each in NAMES}
-    return Night(number, number - 1 or None, "2026-11-20", "clean", positions, {}, {}, {}, {}, **fields)
+    fields = {"accepted": {}, "known": {}, "complete": {}, "summary": {}, **fields}
+    return Night(number, number - 1 or None, "2026-11-20", "clean", positions, **fields)
 
 
 def test_ids_by_address(state: State) -> None:
@@ -112,6 +114,26 @@ def test_what_waited_for_an_address_that_was_away(state: State) -> None:
     assert sorted((row["address"], row["offset"], row["forward_offset"]) for row in found) == [
         (0, 1, 9), (1, 2, -1),
     ]  # fmt: skip
+
+
+def test_what_was_left_under_a_former_name(state: State) -> None:
+    """It is taken up, IDs too, and so is what the journal tells by that name; what waited in that name's forward topic waits no more."""
+    schema = StructType([*INPUTS.fields, *FORWARDS.fields[-2:]])
+    rows = ({"address": each, "offset": 7, "lane": 0, "forward_offset": 9} for each in ("old", "007"))
+    state.rows(schema, *rows).write.parquet(state.files.at(results_folder(1), "inputs"))
+    ids = state.rows(IDS, *({"address": each, "id": each.encode()} for each in ("old", "007"))).drop("night")
+    ids.write.partitionBy("address").parquet(state.files.at(ids_folder("2026-11-20", 1)))
+    state.cuts = with_former(state.cuts, {"a": "old"})
+    base = called(_night(1, complete={"old": True, "007": True}, rules={"old": {}}), {"a": "old"})
+    journal = StructType([IDS["offset"], StructField("value", StringType())])
+    told = json.dumps({"format": 1, "address": "old", "lane": 0, "next": {"a": 3}})
+
+    frames = state.frames(base)
+    inputs = [(row["address"], row["offset"], row["forward_offset"]) for row in frames.inputs(base).collect()]
+    kept = [(row["address"], bytes(row["id"])) for row in frames.ids([base]).collect()]
+    (event,) = frames.events_in(small(state.spark, [(5, told)], journal), {}).collect()
+    assert (sorted(inputs), sorted(kept)) == ([(0, 7, -1), (1, 7, 9)], [(0, b"old"), (1, b"007")])
+    assert (event["address"], event["input_next"]) == (0, 3)
 
 
 def test_hops_of_an_input_that_was_created_again(state: State) -> None:

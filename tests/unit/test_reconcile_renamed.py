@@ -1,0 +1,103 @@
+"""An address that got another name and kept its input: pure."""
+
+from pathlib import Path
+from typing import Any
+
+from reconcile.anomalies.name import Anomaly
+from reconcile.night import kept_ids, renamed
+from reconcile.night.cut import AddressCut, Span, TopicCut
+from reconcile.night.nights import Night, Nights, ids_folder
+from reconcile.night.rules import doubts, kept
+from reconcile.spark.files import LocalFiles
+from ringfence_kafka.config.load import validate
+from ringfence_kafka.config.settings import AddressSettings
+
+
+def _addresses(**inputs: str) -> tuple[AddressSettings, ...]:
+    entries = [
+        {"name": name, "input_topic": topic, "accepted_topic": f"{name}.out"}
+        for name, topic in inputs.items()
+    ]
+    return validate({"addresses": entries}).addresses
+
+
+def _night(number: int, lanes: dict[str, dict[int, int]], **inputs: str) -> Night:
+    """It accepted so many IDs, and says everything that a night says of an address."""
+    names = list(inputs)
+    return Night(
+        number, number - 1 or None, "2026-11-21", "clean", {}, lanes, lanes, dict.fromkeys(names, True),
+        {"addresses": {name: {"input": 1, "ring": {"capacity": 9}} for name in names}},
+        held=lanes, consumed=lanes, earliest=dict.fromkeys(names, 5),
+        rules={each.name: kept(each) for each in _addresses(**inputs)},
+        whole_since=dict.fromkeys(names, 2), events_from=dict.fromkeys(names, 3),
+    )  # fmt: skip
+
+
+def test_it_is_known_by_its_input() -> None:
+    """Not one that has another input, not one that was known by its name, and not by what an earlier version has kept."""
+    base = _night(3, {}, orders="in", other="there")
+    base.left = {"orders": 2}
+
+    def found(**inputs: str) -> dict[str, str]:
+        return renamed.renamed(_addresses(**inputs), base)
+
+    assert found(sales="in", other="there") == {"sales": "orders"}
+    assert found(sales="in") == {"sales": "orders"}
+    assert found(orders="in", other="there") == found(sales="new") == {}
+    # Two that were each other's.
+    assert found(orders="there", other="in") == {}
+    # Both have had it, one after the other.
+    base.rules["former"], base.left["former"] = {"input_topic": "in"}, 1
+    assert found(sales="in") == {"sales": "orders"}
+    base.rules = {}
+    assert found(sales="in") == renamed.renamed(_addresses(sales="in"), None) == {}
+
+
+def test_what_a_night_said_of_it() -> None:
+    """All of it but what its rings held, and where its lanes were in the forward topic: those are new."""
+    night = _night(3, {"orders": {0: 4}, "other": {0: 1}}, orders="in", other="there")
+    found = renamed.called(night, {"sales": "orders"})
+
+    assert (found.accepted, found.known) == ({"other": {0: 1}, "sales": {0: 4}},) * 2
+    assert found.held == found.consumed == {"other": {0: 1}}
+    assert set(found.rules) == set(found.complete) == set(found.whole_since) == {"other", "sales"}
+    assert set(found.earliest) == set(found.events_from) == {"other", "sales"}
+    assert (found.left_by("sales"), found.inputs, found.capacity("sales")) == (3, 2, 9)
+    assert renamed.called(night, {}) == night
+    assert list(night.accepted) == ["orders", "other"]
+
+
+def test_what_its_new_name_leaves_unknown() -> None:
+    """What is missing may wait in a forward topic that nobody consumes; later runs know since when its rings are those of this name."""
+    (address,) = _addresses(sales="in")
+    first, second = _night(1, {}, orders="in"), _night(2, {}, sales="in")
+    topics = [TopicCut(f"t{n}", "id", [Span(0, 0, 0, 5, 5)]) for n in range(4)]
+    cuts = {"sales": AddressCut(topics[0], topics[1], topics[2], topics[3], None, (0,))}
+
+    def doubted(former: dict[str, str]) -> set[Anomaly]:
+        base = renamed.called(first, former)
+        return {
+            n for each in doubts([address], renamed.with_former(cuts, former), base) for n in each.anomalies
+        }
+
+    assert doubted({}) == set()
+    assert {Anomaly.LOST, Anomaly.FORGOTTEN, Anomaly.WRONG_VERDICT} <= doubted({"sales": "orders"})
+    assert cuts["sales"].forward.recreated
+    assert renamed.since(address, [_night(3, {}, sales="in"), second, first]) == 2
+    assert renamed.since(address, [second, _night(1, {}, orders="another")]) == 0
+    assert renamed.since(address, [second]) == renamed.since(address, []) == 0
+
+
+def test_nights_by_its_name(tmp_path: Path) -> None:
+    """They are read as if it had always been called so; on the disk they stay as they are, and IDs lie where they were written."""
+    lanes: dict[str, Any] = {"orders": {0: 4}}
+    nights = Nights(LocalFiles(str(tmp_path)), {n: _night(n, lanes, orders="in") for n in (1, 2)})
+    for night in nights.finished.values():
+        (tmp_path / ids_folder(night.date, night.number) / "address=orders").mkdir(parents=True)
+    assert kept_ids.count(nights, nights.settled_base()) == 8
+    nights.former = {"sales": "orders"}
+
+    base = nights.settled_base()
+    assert [list(each.accepted) for each in nights.chain(base)] == [["sales"], ["sales"]]
+    assert kept_ids.count(nights, base) == 8
+    assert list(nights.finished[2].accepted) == ["orders"]
