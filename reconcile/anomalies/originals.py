@@ -5,6 +5,7 @@ from typing import Final
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
 
+from reconcile.anomalies import nearest
 from reconcile.night.evidence import FIRST, PLACE, RECORD
 from reconcile.night.journal import empties
 from reconcile.spark.schemas import DIVERTED
@@ -16,13 +17,13 @@ REPEATING: Final = (
 _WAY: Final = ["address", "lane", "way"]
 _BLOCK: Final = 10
 """So many bits of a place are one in its block."""
-_OURS: Final = ("max_age_ms", "largest", "emptied", "in_force")
+_OURS: Final = ("max_age_ms", "largest", "emptied", "on", "named", "way", "at", "first", "ambiguous")
 
 
-def without_original(
+def without_near(
     candidates: DataFrame, originals: DataFrame, rules: DataFrame, events: DataFrame | None, night: int
 ) -> DataFrame:
-    """Those that are duplicates of nothing, and those of what may be too far away: :func:`orphans` looks at them.
+    """Those that are no duplicate of one that came near before by the same way: :func:`without_original` looks at them.
 
     An original is another input of the same ID, accepted in the same lane, or in one that has handed on to it what it knew (or of
     the same group, which is the same home whatever way they took), and not after it, nor so long before it that it no longer counts, nor before the ring was emptied
@@ -36,10 +37,54 @@ def without_original(
         night: This one's number.
     """
     limits = F.broadcast(rules.select("address", "max_age_ms", "largest"))
-    mine = candidates.join(limits, on="address", how="left")
-    c, o = _ring_of(mine, events).alias("c"), _ring_of(originals, events).alias("o")
-    near = ~_same_way() | (_place("c") - _place("o") <= F.col("c.largest"))
-    return c.join(o, on=_is_original(night) & near, how="left_anti")
+    mine = _ring_of(candidates.join(limits, on="address", how="left"), events)
+    named = F.struct(F.col("original_partition").alias("partition"), F.col("original_offset").alias("offset"))
+    placed = mine.withColumns(
+        {
+            "way": F.col("forward_offset").isNotNull(),
+            "at": F.coalesce("forward_offset", "offset"),
+            "named": F.when(F.col("original").isNotNull(), named),
+            "on": F.col("in_force").isNull() | (F.col("in_force") > 0),
+        }
+    ).drop("in_force")
+    found = nearest.with_nearest(
+        placed.withColumnRenamed("original", "said"), offered(originals, events, night)
+    )
+    near = F.coalesce(F.col("at") - F.col("first") <= F.col("largest"), F.lit(False))
+    return found.where(~near).withColumnRenamed("said", "original")
+
+
+def without_original(
+    found: DataFrame, originals: DataFrame, events: DataFrame | None, night: int
+) -> DataFrame:
+    """Of :func:`without_near`: those that are duplicates of nothing, and those of what may be too far away: :func:`orphans` looks at them.
+
+    Args:
+        found: As :func:`without_near` has them.
+        originals: As there.
+        events: As there.
+        night: This one's number.
+    """
+    there = offered(originals, events, night)
+    known = found.join(nearest.by_other_ways(found, there), on=PLACE, how="left").where(
+        ~F.coalesce("certain", F.lit(False))
+    )
+    unsure = F.col("ambiguous") | F.col("certain").isNotNull()
+    c, o = known.where(unsure).alias("c"), there.alias("o")
+    near = ~_same_way() | (F.col("c.at") - F.col("o.at") <= F.col("c.largest"))
+    doubtful = c.join(o, on=_is_original() & near, how="left_anti")
+    return known.where(~unsure).unionByName(doubtful).drop("certain")
+
+
+def offered(originals: DataFrame, events: DataFrame | None, night: int) -> DataFrame:
+    """The originals as candidates ask for them: each by any that name none, and by those that name it."""
+    place = F.struct("partition", "offset")
+    return _ring_of(originals, events).select(
+        "address", F.col("id_address").alias("part_address"), "id", "lane", "partition", "offset", "timestamp", "home_digest", "heirs",
+        "emptied", (F.col("night") < night).alias("before"), F.col("forward_offset").isNotNull().alias("way"),
+        F.coalesce("forward_offset", "offset").alias("at"),
+        F.explode(F.array(F.when(F.lit(False), place), place)).alias("named"),
+    )  # fmt: skip
 
 
 def orphans(
@@ -57,14 +102,14 @@ def orphans(
         events: As there.
         night: This one's number.
     """
-    c, o = found.alias("c"), _ring_of(originals, events).alias("o")
-    far = c.join(o, on=_is_original(night), how="inner").select(
-        *(F.col(f"c.{each}").alias(each) for each in (*PLACE, "lane", "largest")),
-        F.col("c.forward_offset").isNotNull().alias("way"),
-        _place("c").alias("at"),
-        _place("o").alias("first"),
+    of_candidate = [*PLACE, "lane", "largest", "way", "at"]
+    c, o = found.where("ambiguous").alias("c"), offered(originals, events, night).alias("o")
+    unsure = c.join(o, on=_is_original(), how="inner").select(
+        *(F.col(f"c.{each}").alias(each) for each in of_candidate), F.col("o.at").alias("first")
     )
-    last = far.groupBy(*PLACE, "lane", "largest", "way", "at").agg(F.max("first").alias("first"))
+    sure = found.where("not ambiguous and first is not null").select(*of_candidate, "first")
+    far = sure.unionByName(unsure)
+    last = far.groupBy(*of_candidate).agg(F.max("first").alias("first"))
     pair = F.array(
         F.struct(F.col("at"), F.lit(True).alias("later")),
         F.struct(F.col("first").alias("at"), F.lit(False).alias("later")),
@@ -148,40 +193,29 @@ def of_units(found: DataFrame) -> DataFrame:
     return plain.unionByName(unknown.select(*plain.columns))
 
 
-def _is_original(night: int) -> Column:
-    same_ring = F.col("c.address") == F.col("o.address")
-    same_id = (
-        same_ring & (F.col("c.part_address") == F.col("o.id_address")) & (F.col("c.id") == F.col("o.id"))
+def _is_original() -> Column:
+    """Of a candidate and what :func:`offered` has."""
+    address, part_address, same_id, named = (
+        F.col(f"c.{each}").eqNullSafe(F.col(f"o.{each}")) for each in nearest.SAME
     )
     handed_on = F.coalesce(F.col("c.lane") % F.col("o.heirs") == F.col("o.lane"), F.lit(False))
     same_home = F.col("c.home_digest") == F.col("o.home_digest")
     home = (F.col("c.lane") == F.col("o.lane")) | same_home | handed_on
-    in_order = F.when(_same_way(), _place("c") > _place("o")).otherwise(
+    in_order = F.when(_same_way(), F.col("c.at") > F.col("o.at")).otherwise(
         (F.col("c.partition") != F.col("o.partition")) | (F.col("c.offset") > F.col("o.offset"))
     )
     # What an earlier night accepted came before; places in a forward topic that was created again do not tell it.
-    before = (F.col("o.night") < night) | in_order
+    before = F.col("o.before") | in_order
     young = (F.col("c.max_age_ms") == 0) | (
         F.col("c.timestamp") - F.col("o.timestamp") <= F.col("c.max_age_ms")
     )
-    named = F.col("c.original").isNull() | (
-        (F.col("c.original_partition") == F.col("o.partition"))
-        & (F.col("c.original_offset") == F.col("o.offset"))
-    )
     kept = (F.col("c.lane") != F.col("o.lane")) | (F.col("c.emptied") == F.col("o.emptied"))
-    on = F.col("c.in_force").isNull() | (F.col("c.in_force") > 0)
-    return same_id & home & before & young & kept & on & F.coalesce(named, F.lit(False))
+    return address & part_address & same_id & named & home & before & young & kept & F.col("c.on")
 
 
 def _same_way() -> Column:
     """Whether both came by the same of a lane's two inputs, in whose order it judges."""
-    ways = F.col("c.forward_offset").isNotNull() == F.col("o.forward_offset").isNotNull()
-    return (F.col("c.lane") == F.col("o.lane")) & ways
-
-
-def _place(side: str) -> Column:
-    """In that input."""
-    return F.coalesce(f"{side}.forward_offset", f"{side}.offset")
+    return (F.col("c.lane") == F.col("o.lane")) & (F.col("c.way") == F.col("o.way"))
 
 
 def _ring_of(rows: DataFrame, events: DataFrame | None) -> DataFrame:

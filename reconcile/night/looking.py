@@ -32,8 +32,12 @@ def orphans(
     candidates = evidence.where(originals.REPEATING)
     heirs = originals.with_heirs(those, grown)
     alone = desk.scratch(
-        "without_original", originals.without_original(candidates, heirs, rules, events, desk.number)
+        "without_near", originals.without_near(candidates, heirs, rules, events, desk.number)
     )
+    if not alone.isEmpty():
+        alone = desk.scratch(
+            "without_original", originals.without_original(alone, heirs, events, desk.number)
+        )
     if alone.isEmpty():
         return alone.select(*EVIDENCE.names)
     orphans = originals.orphans(alone, heirs, ids, events, desk.number).select(*EVIDENCE.names)

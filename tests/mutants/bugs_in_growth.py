@@ -74,7 +74,13 @@ MUTANTS: Final = (
     Mutant(
         "night-heirs-unknown",
         "What an heir drops as a duplicate of what its lane's former owner accepted is called LOST.",
-        (Patch("reconcile/anomalies/originals.py", " | same_home | handed_on\n", " | same_home\n"),),
+        (
+            Patch(
+                "reconcile/anomalies/nearest.py",
+                '.when(kind == "heirs", handed_on)',
+                '.when(kind == "heirs", False)',
+            ),
+        ),
         "tests/reconcile/test_originals.py::test_what_lanes_have_handed_on",
     ),
     Mutant(

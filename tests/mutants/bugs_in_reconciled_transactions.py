@@ -81,8 +81,14 @@ MUTANTS: Final = (
     ),
     Mutant(
         "night-foreign-ids-mixed",
-        "What was lost is excused by an ID of another address that has the same text.",
-        (Patch(_ORIGINALS, ' & (F.col("c.part_address") == F.col("o.id_address"))', ""),),
+        "An ID of a part for another address is looked for among those of its own: its duplicate is called LOST.",
+        (
+            Patch(
+                _ORIGINALS,
+                'F.col("id_address").alias("part_address")',
+                'F.col("address").alias("part_address")',
+            ),
+        ),
         f"{_UNIT_TESTS}::test_any_known_id_makes_a_duplicate",
     ),
     Mutant(
@@ -90,7 +96,9 @@ MUTANTS: Final = (
         "What was lost is excused by an ID that another address's lane of that number knows.",
         (
             Patch(
-                _ORIGINALS, 'same_ring = F.col("c.address") == F.col("o.address")', "same_ring = F.lit(True)"
+                _ORIGINALS,
+                '"address", F.col("id_address")',
+                'F.col("id_address").alias("address"), F.col("id_address")',
             ),
         ),
         f"{_UNIT_TESTS}::test_any_known_id_makes_a_duplicate",

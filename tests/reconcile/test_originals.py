@@ -156,5 +156,6 @@ def _orphans(
     grown: DataFrame | None = None,
 ) -> DataFrame:
     ids = originals.with_heirs(ids, grown)
-    found = originals.without_original(candidates, ids, rules, events, 1)
-    return originals.orphans(found, ids, ids, events, 1).select(*EVIDENCE.names)
+    near = originals.without_near(candidates, ids, rules, events, 1).cache()  # a run keeps each step
+    found = originals.without_original(near, ids, events, 1).cache()
+    return originals.orphans(found, ids, ids, events, 1).select(*EVIDENCE.names).cache()

@@ -40,7 +40,8 @@ def _missing(evidence: DataFrame, orphans: DataFrame, frames: Frames, **rules: A
 def _orphans(evidence: DataFrame, ids: DataFrame, frames: Frames) -> DataFrame:
     candidates = evidence.where(f"{ev.FIRST} and id is not null and (whole is null or whole = {DIVERTED})")
     ids = originals.with_heirs(ids, None)
-    found = originals.without_original(candidates, ids, frames.rules(), None, 1)
+    near = originals.without_near(candidates, ids, frames.rules(), None, 1).cache()  # a run keeps each step
+    found = originals.without_original(near, ids, None, 1).cache()
     return originals.of_units(originals.orphans(found, ids, ids, None, 1).select(*evidence.columns))
 
 
