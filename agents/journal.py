@@ -49,6 +49,7 @@ def outgoing(
     lane: int,
     capacities: tuple[int, int],
     next_offsets: Mapping[str, int],
+    topic_ids: Mapping[str, str],
 ) -> Outgoing:
     """The record, on its way.
 
@@ -60,6 +61,7 @@ def outgoing(
         lane: Its partition.
         capacities: Before, after; of GROWN how many lanes there are.
         next_offsets: Topic → first offset of the lane that was not decided before it.
+        topic_ids: Kafka's own ID of each of these topics, as far as it is known: one that is created again has other offsets.
     """
     before, after = capacities
     told = {
@@ -70,6 +72,7 @@ def outgoing(
         "before": before,
         "after": after,
         "next": dict(next_offsets),
+        "topic_ids": {topic: each for topic, each in topic_ids.items() if topic in next_offsets},
     }
     key = wire.lane_name(address, lane).encode()
     builder.append(timestamp=None, key=key, value=json.dumps(told).encode(), headers=[])

@@ -169,7 +169,7 @@ class Opening:
             await reach("after-restore", self.name)
             self._require_counts(facts, self.table.meta)
             cursors = await self._cursors(facts)
-            await self._tell_journal(producer, cursors)
+            await self._tell_journal(producer, cursors, facts.topic_ids)
             await self._begin(cursors, ownership)
         except BaseException as error:
             await producer.discard()
@@ -268,7 +268,9 @@ class Opening:
             ring.capacity, "" if covered is None else f" covering {covered:.0f} s", next_offset,
         )  # fmt: skip
 
-    async def _tell_journal(self, producer: TransactionalProducer, cursors: dict[str, Cursor]) -> None:
+    async def _tell_journal(
+        self, producer: TransactionalProducer, cursors: dict[str, Cursor], topic_ids: Mapping[str, str]
+    ) -> None:
         """Write down that the ring knows less from here on, before anything is decided by it."""
         meta, address = self.table.meta, self.address
         event = journal.opening_event(meta, address.id_cache_size, persistent=address.persist_id_cache)
@@ -277,7 +279,14 @@ class Opening:
         capacities = (meta.capacity, address.id_cache_size)
         next_offsets = {topic: each.next for topic, each in cursors.items()}
         told = journal.outgoing(
-            producer.builder(), self.group_id, event, address.name, self.partition, capacities, next_offsets
+            producer.builder(),
+            self.group_id,
+            event,
+            address.name,
+            self.partition,
+            capacities,
+            next_offsets,
+            topic_ids,
         )
         async with asyncio.timeout(QUESTION_LIMIT_S):
             await producer.transact([told], {}, self.group_id)

@@ -249,7 +249,7 @@ async def _note(
     async with OwnedLane(settings, address, lane) as owned:
         if await newest_meta(cluster, wire.changelog_topic(settings.app.id, address.name), lane) != known:
             raise _come(settings)
-        told = owned.told(RingEvent.GROWN, address.name, growth, meta.next_offsets)
+        told = owned.told(RingEvent.GROWN, address.name, growth, meta)
         await owned.write([(codec.META_KEY, codec.encode_meta(meta))], [told])
     heirs = named_heirs(address, growth, lane)
     say(f"{name}  what it knows, {heirs} {'knows' if len(growth.heirs(lane)) == 1 else 'know'} too")

@@ -1,7 +1,7 @@
 """A lane of which a verb writes the changelog: as the lane itself, whose former owner is fenced."""
 
 import asyncio
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final, Self
 
 from agents import journal
@@ -12,6 +12,7 @@ from ringfence_kafka.cluster import Cluster
 from ringfence_kafka.config.settings import AddressSettings, Settings
 from ringfence_kafka.errors import MissingTopicError
 from ringfence_kafka.producer import Outgoing, TransactionalProducer
+from tables.codec import Meta
 
 WRITE_LIMIT_S: Final = 30.0
 
@@ -58,11 +59,13 @@ class OwnedLane:
         event: journal.RingEvent,
         name: str,
         capacities: tuple[int, int],
-        next_offsets: Mapping[str, int],
+        meta: Meta,
     ) -> Outgoing:
-        """What the journal is to say of it, by a name that it knows. See :func:`agents.journal.outgoing`."""
-        builder = self._producer.builder()
-        return journal.outgoing(builder, self._app_id, event, name, self._number, capacities, next_offsets)
+        """What the journal is to say of it, by a name that it knows, from where ``meta`` says on. See :func:`agents.journal.outgoing`."""
+        builder, following, topic_ids = self._producer.builder(), meta.next_offsets, meta.topic_ids
+        return journal.outgoing(
+            builder, self._app_id, event, name, self._number, capacities, following, topic_ids
+        )
 
     async def write(
         self, entries: Iterable[tuple[bytes, bytes | None]], told: Sequence[Outgoing] = ()

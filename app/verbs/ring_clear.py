@@ -140,7 +140,7 @@ async def _clear_lane(
                     RingEvent.CLEARED,
                     order.name(address.name),
                     (meta.capacity, meta.capacity),
-                    meta.next_offsets,
+                    meta,
                 )
                 await owned.write(
                     [*order.entries(restore), (codec.META_KEY, codec.encode_meta(meta))], [told]

@@ -19,7 +19,8 @@ AWAY: Final = -1
 """Number of an address that is not configured now."""
 _EVENT_FORMAT: Final = 2
 _EVENT: Final = (
-    "format int, event string, address string, lane int, before bigint, after bigint, next map<string,bigint>"
+    "format int, event string, address string, lane int, before bigint, after bigint, next map<string,bigint>, "
+    "topic_ids map<string,string>"
 )
 
 
@@ -140,18 +141,15 @@ class Sources:
         bare = F.substr("told.address", F.lit(len(wire.HOP_MEMORY) + 1))
         address = F.when(of_hops, bare).otherwise(F.col("told.address"))
         named = told.withColumns({"address": address, "of_hops": of_hops})
-        next_input, next_forward = (
-            self._by_name(
-                {name: F.lit(topic(self.addresses[n])) for name, n in numbers.items()}, F.col("address")
-            )
-            for topic in (lambda each: each.input_topic, lambda each: self.cuts[each.name].forward.topic)
-        )
+        cuts = {name: self.cuts[self.addresses[n].name] for name, n in numbers.items()}
+        inputs = {name: _next(each.input) for name, each in cuts.items()}
+        forwards = {name: _next(each.forward) for name, each in cuts.items()}
         numbered = named.select(
             self._by_name({name: F.lit(n) for name, n in numbers.items()}, F.col("address")).alias("address"),
             F.col("told.lane").alias("lane"),
             F.when(F.col("told.format") > _EVENT_FORMAT, later).otherwise(F.col("offset")).alias("number"),
-            F.coalesce(F.try_element_at("told.next", next_input), F.lit(0)).alias("input_next"),
-            F.coalesce(F.try_element_at("told.next", next_forward), F.lit(0)).alias("forward_next"),
+            F.coalesce(self._by_name(inputs, F.col("address")), F.lit(0)).alias("input_next"),
+            F.coalesce(self._by_name(forwards, F.col("address")), F.lit(0)).alias("forward_next"),
             F.col("told.before").alias("before"),
             F.col("told.after").alias("after"),
             F.col("told.event").alias("event"),
@@ -181,3 +179,9 @@ class Sources:
     @staticmethod
     def _by_name(values: Mapping[str, Column], name: Column) -> Column:
         return F.coalesce(*(F.when(name == each, value) for each, value in values.items()))
+
+
+def _next(topic: TopicCut) -> Column:
+    """Up to where an event stands behind what is in a topic. One that was told of a topic that had its name before stands before all."""
+    of = F.try_element_at("told.topic_ids", F.lit(topic.topic))
+    return F.when(of.isNull() | (of == topic.topic_id), F.try_element_at("told.next", F.lit(topic.topic)))

@@ -92,6 +92,7 @@ def test_clear_is_honoured_by_a_running_worker(bootstrap: str, tmp_path: Path) -
     (told,) = [json.loads(each.value or b"") for each in kafka.read_all(bootstrap, f"{name}-journal", 1)]
 
     assert (told["event"], told["address"], told["lane"], told["next"][name]) == ("cleared", name, 0, 2)
+    assert len(told["topic_ids"][name]) == 22
     assert "2 IDs forgotten" in cleared
     assert [each.id for each in got] == [b"a", b"b", b"a"]
     assert f"lane {name}-0 fenced" in log

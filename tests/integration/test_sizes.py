@@ -240,5 +240,7 @@ def _told(lanes: Bench) -> list[tuple[str, int, int, int]]:
     """Event, capacity before and after, next input offset."""
     told = [json.loads(each.value or b"") for each in kafka.read_all(lanes.bootstrap, lanes.journal, 1)]
     assert all((each["address"], each["lane"], each["format"]) == (lanes.name, 0, 1) for each in told)
-    assert all(each["next"].keys() == {lanes.name, lanes.forward} for each in told)
+    assert all(
+        each["next"].keys() == each["topic_ids"].keys() == {lanes.name, lanes.forward} for each in told
+    )
     return [(each["event"], each["before"], each["after"], each["next"][lanes.name]) for each in told]

@@ -126,7 +126,7 @@ def test_what_was_left_under_a_former_name(state: State) -> None:
     state.cuts = with_former(state.cuts, {"a": "old"})
     base = called(_night(1, complete={"old": True, "007": True}, rules={"old": {}}), {"a": "old"})
     journal = StructType([IDS["offset"], StructField("value", StringType())])
-    told = json.dumps({"format": 1, "address": "old", "lane": 0, "next": {"a": 3}})
+    told = json.dumps({"format": 1, "address": "old", "lane": 0, "next": {"a-0": 3}})
 
     frames = state.frames(base)
     inputs = [(row["address"], row["offset"], row["forward_offset"]) for row in frames.inputs(base).collect()]
@@ -224,7 +224,14 @@ def test_the_journal_is_read(state: State) -> None:
             (
                 offset,
                 json.dumps(
-                    {"format": each, "address": name, "lane": 0, "before": 5, "after": 5, "next": {name: 3}}
+                    {
+                        "format": each,
+                        "address": name,
+                        "lane": 0,
+                        "before": 5,
+                        "after": 5,
+                        "next": {f"{name}-0": 3},
+                    }
                 ),
             )
             for offset, (name, each) in enumerate((name, each) for each in formats for name in NAMES)
@@ -241,3 +248,19 @@ def test_the_journal_is_read(state: State) -> None:
     ]  # fmt: skip
     with pytest.raises(Exception, match="of a later version of the workers"):
         state.frames().events_in(journal(1, 3), {}).collect()
+
+
+def test_what_the_journal_tells_of_a_topic_that_is_gone(state: State) -> None:
+    """It had the name before, and other offsets: the event stands before all of the one that is there. Without an ID it is believed."""
+    following = {"a-0": 3, "a-1": 4}
+    ids: list[dict[str, str] | None] = [
+        None, {}, {"a-0": "id", "a-1": "id"}, {"a-0": "gone", "a-1": "id"}, {"a-0": "id", "a-1": "gone"},
+    ]  # fmt: skip
+    told = [{"format": 1, "address": "a", "lane": 0, "next": following, "topic_ids": each} for each in ids]
+    schema = StructType([IDS["offset"], StructField("value", StringType())])
+    journal = small(state.spark, [(n, json.dumps(each)) for n, each in enumerate(told)], schema)
+
+    found = state.frames().events_in(journal, {}).orderBy("number").collect()
+    assert [(row["input_next"], row["forward_next"]) for row in found] == [
+        (3, 4), (3, 4), (3, 4), (0, 4), (3, 0),
+    ]  # fmt: skip
