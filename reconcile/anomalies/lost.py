@@ -28,7 +28,7 @@ def lost(missing: DataFrame, orphans: DataFrame, rules: DataFrame) -> DataFrame:
     Args:
         missing: :func:`unmatched` inputs.
         orphans: Of the unmatched with an ID, :func:`reconcile.anomalies.originals.orphans`.
-        rules: address, divert, detects, outputs_gone, targets_gone, ids_gone.
+        rules: address, divert, detects, outputs_gone, targets_gone, ids_gone, lanes_whole.
     """
     rule = F.broadcast(rules)
     # Where duplicates are diverted, and where IDs are not looked at, whatever is missing is missing.
@@ -101,9 +101,10 @@ def unknown_where_gone(found: DataFrame, anomaly: Anomaly, *, by_id: Column | No
     """
     by_id = F.col("ids") > 0 if by_id is None else by_id
     by_hop = (F.col("hop_source") > MALFORMED) & ~F.col("after_new")
+    whole = F.coalesce(F.array_contains("lanes_whole", F.col("lane")), F.lit(False))
     gone = (
         F.col("outputs_gone")
-        | (F.col("ids_gone") & (by_id | by_hop))
+        | (F.col("ids_gone") & ((by_id & ~whole) | by_hop))
         | (F.col("targets_gone") & F.coalesce(F.col("parts") > 0, F.lit(False)))
     )
     return rows(

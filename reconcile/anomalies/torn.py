@@ -20,7 +20,7 @@ def torn(evidence: DataFrame, rules: DataFrame, accepted_topics: Sequence[str]) 
 
     Args:
         evidence: Of the night.
-        rules: address, outputs_gone, targets_gone, ids_gone.
+        rules: address, outputs_gone, targets_gone, ids_gone, lanes_whole.
         accepted_topics: Of each address, by its number.
     """
     parts = evidence.where(f"{FIRST} and part_number > 0 and came > 0 and came < parts")

@@ -10,7 +10,7 @@ from reconcile.night import cut
 from reconcile.night.counting import Judgement
 from reconcile.night.cut import AddressCut, Position
 from reconcile.night.nights import Night, added
-from reconcile.night.rules import kept, whole_since
+from reconcile.night.rules import ids_gone, kept, whole_since
 from reconcile.page import morning
 from ringfence_kafka.config.settings import Settings
 
@@ -91,16 +91,14 @@ def night(
 
 
 def complete(settings: Settings, base: Night | None, cuts: Mapping[str, AddressCut]) -> dict[str, bool]:
-    """Address → whether all IDs that its rings may hold are known: a duplicate of nothing is then nothing else."""
+    """Address → whether all IDs that its rings may hold are known: a duplicate of nothing is then nothing else.
+
+    Of some lanes they may be, where they are not of all: :func:`reconcile.night.rules.lanes_whole`.
+    """
     return {
         each.name: (base is None or base.complete.get(each.name, True)) and not ids_gone(cuts[each.name])
         for each in settings.addresses
     }
-
-
-def ids_gone(cut: AddressCut) -> bool:
-    """Whether rings may know IDs of which the evidence is gone."""
-    return bool(cut.input.lost or cut.accepted.lost or any(each.lost for each in cut.targets))
 
 
 def _full(known: Mapping[int, int], cut: AddressCut, largest: int) -> bool:

@@ -60,6 +60,7 @@ class Rule(NamedTuple):
     outputs_gone: bool
     targets_gone: bool
     ids_gone: bool
+    lanes_whole: Sequence[int]
     whole_since: int
     moved: int
     renamed: int
@@ -156,12 +157,28 @@ def of(
             ),
             targets_gone=any(topic.lost for topic in cuts[each.name].targets),
             ids_gone=not complete[each.name],
+            lanes_whole=lanes_whole(each.name, cuts[each.name], base, largest[n]),
             whole_since=whole_since(each.name, cuts[each.name], base, number),
             moved=moved(each, chain, number),
             renamed=renamed.since(each, chain),
         )
         for n, each in enumerate(addresses)
     ]
+
+
+def ids_gone(cut: AddressCut) -> bool:
+    """Whether rings may know IDs of which the evidence is gone."""
+    return bool(cut.input.lost or cut.accepted.lost or any(each.lost for each in cut.targets))
+
+
+def lanes_whole(address: str, cut: AddressCut, base: Night | None, largest: int) -> list[int]:
+    """Lanes that had accepted as many IDs as their rings can ever have held when the night began, all of them known.
+
+    What is gone tonight may have been of any lane: none is whole then.
+    """
+    if base is None or ids_gone(cut):
+        return []
+    return sorted(lane for lane, count in base.known.get(address, {}).items() if count >= largest)
 
 
 def moved(address: AddressSettings, chain: Sequence[Night], number: int) -> int:

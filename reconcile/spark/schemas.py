@@ -3,6 +3,7 @@
 from typing import Final
 
 from pyspark.sql.types import (
+    ArrayType,
     BinaryType,
     BooleanType,
     DataType,
@@ -295,6 +296,7 @@ RULES: Final = _schema(
     outputs_gone=FLAG,
     targets_gone=FLAG,  # accepted topics of other addresses, which its parts may be in
     ids_gone=FLAG,
+    lanes_whole=ArrayType(INT, containsNull=False),  # those of which all IDs are known nevertheless
     whole_since=INT,  # the first night from which on no accepted ID is missing
     moved=INT,  # the last night that may have judged by another partitioner
     renamed=INT,  # the last night that may have judged it by another name, with other rings

@@ -61,7 +61,7 @@ class Frames:
         """Of address 0."""
         rule = {
             "address": 0, "max_age_ms": 0, "largest": 20_000, "divert": False, "detects": True, "outputs_gone": False,
-            "targets_gone": False, "ids_gone": False, "whole_since": 0, "moved": -1, "renamed": -1, **changes,
+            "targets_gone": False, "ids_gone": False, "lanes_whole": [], "whole_since": 0, "moved": -1, "renamed": -1, **changes,
         }  # fmt: skip
         return small(self._spark, [tuple(rule.values())], RULES)
 

@@ -44,6 +44,9 @@ def test_originals(frames: Frames) -> None:
     assert named(lost.wrong_verdict(orphans, evidence, frames.rules())) == [("WRONG-VERDICT", 8)]
     assert len(named(lost.lost(missing, orphans, frames.rules(divert=True)))) == 4
     assert {name for name, _ in named(lost.lost(missing, orphans, frames.rules(ids_gone=True)))} == {"GAP"}
+    # Offset 6 came to lane 1, all IDs of which are known nevertheless.
+    by_lane = named(lost.lost(missing, orphans, frames.rules(ids_gone=True, lanes_whole=[1, 2])))
+    assert by_lane == [("GAP", 1), ("GAP", 9), ("LOST", 6)]
     # What has a topic is there, whatever is known of IDs; unless that topic's evidence is gone.
     divert = frames.rules(divert=True, ids_gone=True)
     assert {name for name, _ in named(lost.lost(missing, orphans, divert))} == {"LOST"}

@@ -41,6 +41,23 @@ def test_a_size_that_no_worker_was_started_with_promises_nothing() -> None:
     assert promised(5, _night(2, {}, id_cache_size=0)) == {0: 0, 1: 0}
 
 
+def test_lanes_of_which_all_ids_are_known() -> None:
+    """Those that have turned over since evidence was missing: a busy one does not wait for a quiet one. What is gone tonight is of any."""
+    base = _night(1, {})
+    base.known = {"a": {0: 5, 1: 4}}
+
+    assert rules.lanes_whole("a", _cut(), base, 5) == [0]
+    assert rules.lanes_whole("a", _cut(), base, 4) == [0, 1]
+    assert (
+        rules.lanes_whole("a", _cut("input"), base, 4)
+        == rules.lanes_whole("a", _cut("accepted"), base, 4)
+        == []
+    )
+    assert rules.lanes_whole("a", _cut(), None, 0) == rules.lanes_whole("b", _cut(), base, 0) == []
+    (rule,) = rules.of([_address()], {"a": _cut()}, [base], 2, [5], {0}, {"a": False})
+    assert (rule.ids_gone, rule.lanes_whole) == (True, [0])
+
+
 def test_since_when_homes_are_where_they_are() -> None:
     """The night that sees another partitioner first has judged by both; what an earlier version did not keep is not another."""
     first, second, third = (
