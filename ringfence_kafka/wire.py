@@ -54,6 +54,9 @@ HEADER_USER_IDS: Final = "_RF_BRIDGE_IDS"
 
 USER_IDS_IGNORED: Final = b"ignore"
 
+HEADER_BRIDGE_APP: Final = "_RF_BRIDGE_APP"
+"""On what a bridge has quarantined: the ID of its application. Bridges of several sources may have one name, and then one quarantine topic."""
+
 HEADER_HOPS: Final = "_RF_HOPS"
 """Members of a cluster connection that a message has passed, in order, with commas between; stays on what is accepted."""
 

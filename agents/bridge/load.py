@@ -304,6 +304,7 @@ class Loader:
         ours = [
             (wire.HEADER_REASON, reason.encode()),
             (wire.HEADER_SOURCE, f"{where}/{record.offset}".encode()),
+            (wire.HEADER_BRIDGE_APP, self._plan.app_id.encode()),
         ]
         whole = [*headers, *ours]
         forms: Sequence[tuple[bytes | None, bytes | None, list[Header]]] = (

@@ -50,6 +50,8 @@ class Plan:
     translator: Translator
     replication_factor: int
     """Of the quarantine topic, where it is made."""
+    app_id: str
+    """Whose bridge it is: at the target there may be others of its name."""
     connection: str = ""
     """The cluster connection that it belongs to; empty = none."""
     share: Share | None = None
@@ -102,6 +104,7 @@ def _of_bridge(settings: Settings, bridge: BridgeSettings) -> Plan:
         address=address,
         translator=Translator(bridge.filter_header, bridge.filter_values, bridge.add_headers),
         replication_factor=address.replication_factor,
+        app_id=settings.app.id,
         user_ids=bridge.user_ids,
         detection=bridge.use_duplicate_detection,
         start=bridge.start,
@@ -130,6 +133,7 @@ def _of_connection(settings: Settings, connection: ConnectionSettings) -> list[P
                     if strict
                     else Translator(this=connection.this, member=member, max_hops=connection.max_hops),
                     replication_factor=there.replication_factor,
+                    app_id=settings.app.id,
                     connection=connection.name,
                     share=_share(settings, connection, members, member, name) if strict else None,
                     user_ids=connection.user_ids,

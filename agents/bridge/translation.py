@@ -20,6 +20,7 @@ _GOES: Final = frozenset(
         wire.HEADER_CONFIRMED,
         wire.HEADER_USER_IDS,
         wire.HEADER_HOPS,
+        wire.HEADER_BRIDGE_APP,
         wire.HEADER_REDRIVEN,
     }
 )

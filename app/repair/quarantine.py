@@ -21,7 +21,7 @@ from ringfence_kafka.producer import Builder, Outgoing, empty_batch
 _GOES: Final = frozenset(
     {
         wire.HEADER_REASON, wire.HEADER_SOURCE, wire.HEADER_REDRIVEN, wire.HEADER_HOPS,
-        wire.HEADER_HOP, wire.HEADER_CONFIRMED, wire.HEADER_USER_IDS,
+        wire.HEADER_HOP, wire.HEADER_CONFIRMED, wire.HEADER_USER_IDS, wire.HEADER_BRIDGE_APP,
     }
 )  # fmt: skip
 _NOT_UTF_8: Final = "is not UTF-8"

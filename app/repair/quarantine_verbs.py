@@ -3,6 +3,8 @@
 import asyncio
 from typing import Any
 
+import click
+
 from agents.verdict import Reader
 from app.repair import showing, verbs
 from app.repair.pace import Pace
@@ -13,6 +15,7 @@ from app.repair.scanning import Act, Wanted, scan
 from app.repair.selection import Selection
 from ringfence_kafka.config.settings import Settings
 from ringfence_kafka.errors import MissingTopicError
+from ringfence_kafka.printing import printable
 from ringfence_kafka.topics import missing, untold
 
 WHAT = "quarantined records"
@@ -28,26 +31,31 @@ def list_(
         BrokerUnavailableError: nobody answers.
     """
     quarantine = find(settings, name, bridge=bridge)
-    wanted = Wanted(selection, _group_of(quarantine), settled_too=all_)
+    wanted = _wanted(settings, quarantine, selection, settled_too=all_)
 
     async def read() -> list[tuple[Refused, bool]]:
         async with verbs.opened(quarantine.kafka, settings.app.id, quarantine.topic) as opened:
             return await verbs.listed(opened, wanted)
 
     rows = asyncio.run(read())
-    return verbs.show_rows(quarantine.topic, rows, wanted, WHAT, as_json=as_json)
+    code = verbs.show_rows(quarantine.topic, rows, wanted, WHAT, as_json=as_json)
+    _tell_foreign(wanted)
+    return code
 
 
 def show(settings: Settings, name: str, at: tuple[int, int], *, bridge: bool, as_json: bool) -> int:
     """Print all of one record. Returns 1 if it is not there. Raises as :func:`list_` does."""
     quarantine = find(settings, name, bridge=bridge)
-    wanted = Wanted(Selection(at=[at]), _group_of(quarantine), settled_too=True)
+    wanted = _wanted(settings, quarantine, Selection(at=[at]), settled_too=True)
 
     async def read() -> list[tuple[Refused, bool]]:
         async with verbs.opened(quarantine.kafka, settings.app.id, quarantine.topic) as opened:
             return await verbs.listed(opened, wanted, whole=True)
 
-    return verbs.show_one(quarantine.topic, at, asyncio.run(read()), _group_of(quarantine), as_json=as_json)
+    rows = asyncio.run(read())
+    code = verbs.show_one(quarantine.topic, at, rows, wanted.group_of, as_json=as_json)
+    _tell_foreign(wanted)
+    return code
 
 
 def redrive(
@@ -74,7 +82,7 @@ def redrive(
         BrokerUnavailableError: nobody answers.
     """
     quarantine = find(settings, name, bridge=bridge)
-    wanted = Wanted(selection, _group_of(quarantine), limit=limit)
+    wanted = _wanted(settings, quarantine, selection, limit=limit)
     return asyncio.run(
         _redrive(settings, quarantine, wanted, Pace(rate), dry_run=dry_run, most=most, force=force)
     )
@@ -106,6 +114,7 @@ async def _redrive(
         act = Act(run.try_out) if dry_run else Act(run.act, writes=True)
         await scan(opened.topic, opened.partitions, wanted, act)
     said = "would be redriven" if dry_run else "redriven"
+    _tell_foreign(wanted)
     return run.result.tell(wanted, WHAT, f"{said} to {quarantine.target_topic}")
 
 
@@ -114,14 +123,34 @@ def drop(
 ) -> int:
     """Have it settled without being done. Returns and raises as :func:`redrive` does."""
     quarantine = find(settings, name, bridge=bridge)
-    wanted = Wanted(selection, _group_of(quarantine))
+    wanted = _wanted(settings, quarantine, selection)
 
     async def run() -> Result:
         writes = None if dry_run else quarantine.address.replication_factor
         async with verbs.opened(quarantine.kafka, settings.app.id, quarantine.topic, writes=writes) as opened:
             return await verbs.drop(opened, wanted, dry_run=dry_run, yes=yes, what=WHAT)
 
-    return asyncio.run(run()).tell(wanted, WHAT, "would be dropped" if dry_run else "dropped")
+    result = asyncio.run(run())
+    _tell_foreign(wanted)
+    return result.tell(wanted, WHAT, "would be dropped" if dry_run else "dropped")
+
+
+def _wanted(
+    settings: Settings,
+    quarantine: Quarantine,
+    selection: Selection,
+    *,
+    settled_too: bool = False,
+    limit: int | None = None,
+) -> Wanted:
+    """Of a bridge only what this application's has refused: what others of its name have, their operators redrive or drop."""
+    app_id = settings.app.id if quarantine.bridged else ""
+    return Wanted(selection, _group_of(quarantine), settled_too=settled_too, limit=limit, app_id=app_id)
+
+
+def _tell_foreign(wanted: Wanted) -> None:
+    if text := wanted.passed.told_of_foreign:
+        click.echo(f"note: {printable(text)}", err=True)
 
 
 def _group_of(quarantine: Quarantine) -> Any:

@@ -49,6 +49,7 @@ class Refused:
         reason: Why.
         source: ``<topic>/<partition>/<offset>`` of the input record; empty = it does not say.
         redriven: How often it was.
+        app_id: Of what a bridge has refused: its application; empty = it does not say.
         consumer_group: Of a dead letter: whose handler; else empty.
         attempts: Of a dead letter: how often it was tried.
         accepted: Of a dead letter: where its message stands; None = it does not say.
@@ -63,6 +64,7 @@ class Refused:
     reason: str = ""
     source: str = ""
     redriven: int = 0
+    app_id: str = ""
     consumer_group: str = ""
     attempts: int = 0
     accepted: Place | None = None
@@ -81,6 +83,7 @@ def read(topic: str, record: Any) -> Refused:
         reason=_text(known.get(wire.HEADER_REASON)),
         source=_text(known.get(wire.HEADER_SOURCE)),
         redriven=_number(known.get(wire.HEADER_REDRIVEN)) or 0,
+        app_id=_text(known.get(wire.HEADER_BRIDGE_APP)),
         consumer_group=_text(known.get(wire.HEADER_CONSUMER_GROUP)),
         attempts=_number(known.get(wire.HEADER_ATTEMPTS)) or 0,
         accepted=_accepted(known),

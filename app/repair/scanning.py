@@ -22,11 +22,16 @@ class Wanted:
     settled_too: bool = False
     limit: int | None = None
     """So many records, and no more."""
+    app_id: str = ""
+    """Of what bridges of one name have refused, this application's; empty = all."""
     passed: Passed = field(default_factory=Passed)
     """What else was open where it was looked."""
 
     def takes(self, refused: Refused, record: Any, now_ms: float, *, is_open: bool) -> bool:
         """Whether this one is meant; an open one that is not is counted."""
+        if self.app_id and refused.app_id not in {"", self.app_id}:
+            self.passed.foreign[refused.app_id] += 1
+            return False
         if self.selection.takes(refused, self.group_of(record), now_ms):
             return True
         if is_open:
@@ -47,6 +52,7 @@ async def scan(topic: SettledTopic, partitions: int, wanted: Wanted, act: Act) -
 
     Records that come meanwhile are left: what is redriven and refused again does not go round.
     """
+    wanted.passed.clear()
     now_ms = time.time() * 1000
     left = wanted.limit
     at = {each for each, _ in wanted.selection.at}

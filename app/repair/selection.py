@@ -1,6 +1,7 @@
 """Which records of a quarantine or dead-letter topic are meant. Pure."""
 
 import re
+from collections import Counter
 from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Final
@@ -59,6 +60,14 @@ class Passed:
     count: int = 0
     consumer_groups: set[str] = field(default_factory=set)
     """Whose dead letters they are."""
+    foreign: Counter[str] = field(default_factory=Counter)
+    """Records of bridges of the same name, by their application. Whether these are settled, it alone knows."""
+
+    def clear(self) -> None:
+        """A new look begins."""
+        self.count = 0
+        self.consumer_groups.clear()
+        self.foreign.clear()
 
     def add(self, refused: Refused) -> None:
         """One more."""
@@ -70,6 +79,18 @@ class Passed:
         groups = sorted(self.consumer_groups)
         shown = ", ".join(groups[:_SHOWN_MAX]) + (", …" if len(groups) > _SHOWN_MAX else "")
         return f"{self.count} others are open" + (f" (consumer groups: {shown})" if groups else "")
+
+    @property
+    def told_of_foreign(self) -> str:
+        """How many these are and whose, and what to do with them; empty = there are none."""
+        if not self.foreign:
+            return ""
+        apps = sorted(self.foreign.items())
+        shown = ", ".join(f"{app}: {count}" for app, count in apps[:_SHOWN_MAX])
+        return (
+            f"records that bridges of this name of other applications have put there: {shown}{', …' if len(apps) > _SHOWN_MAX else ''}: they are "
+            "left alone here; list, redrive or drop them with the configuration of that application"
+        )
 
 
 def span(text: str) -> float:

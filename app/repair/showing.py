@@ -49,6 +49,8 @@ def document(refused: Refused, group: bytes | None, *, settled: bool) -> dict[st
         "whole": refused.digest is None,
         "settled": settled,
     }
+    if refused.app_id:
+        found["application"] = refused.app_id
     if refused.consumer_group:
         found |= {
             "consumer_group": refused.consumer_group,

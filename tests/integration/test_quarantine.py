@@ -193,6 +193,58 @@ def test_of_a_bridge(bootstrap: str) -> None:
     assert f"{scene.name}-app-progress" in kafka.topics(bootstrap)
 
 
+def test_bridges_of_one_name(bootstrap: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Two branches' bridges of one name share a quarantine at the centre: each source redrives, drops and lists its own, and is told of the others'."""
+    scene = Scene(bootstrap)
+    bridge = f"{scene.name}-bridge"
+    bremen, kassel = (
+        validate(
+            {
+                "kafka": {"bootstrap_servers": bootstrap},
+                "app": {"id": f"{scene.name}-{branch}"},
+                "bridges": [{"name": bridge, "source_topic": f"of-{branch}", "target_address": scene.name}],
+            }
+        )
+        for branch in ("bremen", "kassel")
+    )
+    kafka.create_topics(bootstrap, {f"{bridge}.quarantine": (1, {})})
+    kafka.send(
+        bootstrap,
+        f"{bridge}.quarantine",
+        [
+            Sent(None, b"g", branch, (("_RF_REASON", b"why"), ("_RF_BRIDGE_APP", settings.app.id.encode())))
+            for branch, settings in [(b"bremen", bremen), (b"kassel", kassel), (b"kassel-2", kassel)]
+        ],
+    )
+
+    def redrive(settings: Settings) -> int:
+        return quarantine_verbs.redrive(
+            settings,
+            bridge,
+            Selection(),
+            bridge=True,
+            dry_run=False,
+            rate=None,
+            limit=None,
+            most=3,
+            force=False,
+        )
+
+    assert redrive(bremen) == 0
+    assert scene.values() == [b"bremen"]
+    assert f"{kassel.app.id}: 2" in capsys.readouterr().err
+    assert redrive(bremen) == 1
+    at = Selection(at=[(0, 1)])
+    assert quarantine_verbs.drop(bremen, bridge, at, bridge=True, dry_run=False, yes=True) == 1
+    assert quarantine_verbs.show(bremen, bridge, (0, 1), bridge=True, as_json=False) == 1
+    assert f"{kassel.app.id}: 1" in capsys.readouterr().err
+    assert quarantine_verbs.list_(bremen, bridge, Selection(), bridge=True, all_=True, as_json=True) == 0
+    assert [each["place"] for each in json.loads(capsys.readouterr().out)] == ["0/0"]
+    assert quarantine_verbs.drop(kassel, bridge, at, bridge=True, dry_run=False, yes=True) == 0
+    assert redrive(kassel) == 0
+    assert scene.values() == [b"bremen", b"kassel-2"]
+
+
 def test_too_large_then_accepted_once(bootstrap: str, tmp_path: Path) -> None:
     """A worker refuses what its output does not take; redriven, it is accepted, once, and its ID is known from then on.
 

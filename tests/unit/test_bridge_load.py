@@ -173,6 +173,9 @@ def test_quarantine() -> None:
         b"s/2/14",
         b"s/2/15",
     ]
+    assert {dict(each.builder.records[0]["headers"])["_RF_BRIDGE_APP"] for each in kept} == {
+        b"ringfence"
+    }  # other sources' bridges may have this name
     assert load.quarantined == {2: 3}
     assert load.cycle.pending == 4
     assert (

@@ -170,7 +170,8 @@ def test_what_is_left_behind() -> None:
     """A redriven record has what its producer gave it, and how often it was redriven."""
     headers = (
         ("h", b"1"), ("_RF_TX", b"json/1"), ("_RF_BRIDGE_DUPL_ID", b"b/t/0/1"), ("_RF_BRIDGE_CONFIRMED", b"0"),
-        ("_RF_BRIDGE_IDS", b"ignore"), ("_RF_SOURCE", b"orders/0/1"), ("_RF_REASON", b"why"), ("_RF_REDRIVEN", b"1"), ("h", None),
+        ("_RF_BRIDGE_IDS", b"ignore"), ("_RF_SOURCE", b"orders/0/1"), ("_RF_REASON", b"why"), ("_RF_REDRIVEN", b"1"),
+        ("_RF_BRIDGE_APP", b"bremen"), ("h", None),
     )  # fmt: skip
     found = _publisher().published(_refused(headers=headers, redriven=1))
 
@@ -334,6 +335,25 @@ def test_a_name_that_is_mistyped() -> None:
 
     assert [right.takes(read("q", each), each, 0.0, is_open=True) for each in letters] == [False, True, True]
     assert right.passed.count == 1
+
+
+def test_of_other_sources() -> None:
+    """What bridges of one name of other applications have refused is not meant, and is counted; what does not say whose it is is meant."""
+    wanted = Wanted(Selection(), lambda _: None, app_id="bremen")
+    records = [
+        Fetched((("_RF_BRIDGE_APP", app),) if app else ())
+        for app in (b"bremen", b"kassel", b"", b"kassel", b"zwickau")
+    ]
+
+    assert [wanted.takes(read("q", each), each, 0.0, is_open=True) for each in records] == [
+        True, False, True, False, False,
+    ]  # fmt: skip
+    assert ": kassel: 2, zwickau: 1: " in wanted.passed.told_of_foreign
+    assert wanted.passed.count == 0
+    wanted.passed.clear()
+    assert wanted.passed.told_of_foreign == ""
+    anybodys = Wanted(Selection(), lambda _: None)
+    assert all(anybodys.takes(read("q", each), each, 0.0, is_open=True) for each in records)
 
 
 def test_nothing_is_open() -> None:
