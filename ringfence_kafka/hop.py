@@ -10,6 +10,8 @@ from typing import Final, NamedTuple
 
 OFFSET_MAX: Final = 2**63 - 1
 """Kafka's offsets are signed 64-bit numbers. No record stands at the last of them: its successor has one, too."""
+NO_IDS: Final = frozenset({"", "A" * 22})
+"""What stands for a topic's ID where its cluster has none."""
 SOURCES_REMEMBERED: Final = 4_096
 
 _SOURCE: Final = re.compile(rb"([a-zA-Z0-9._-]{1,200})/([a-zA-Z0-9_-]{22})/(0|[1-9][0-9]{0,9})")

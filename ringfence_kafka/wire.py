@@ -58,7 +58,7 @@ HEADER_BRIDGE_APP: Final = "_RF_BRIDGE_APP"
 """On what a bridge has quarantined: the ID of its application. Bridges of several sources may have one name, and then one quarantine topic."""
 
 HEADER_HOPS: Final = "_RF_HOPS"
-"""Members of a cluster connection that a message has passed, in order, with commas between; stays on what is accepted."""
+"""What a message has passed, in order, with commas between, as :mod:`ringfence_kafka.passed` has it; stays on what is accepted."""
 
 DEAD_LETTER_TOPIC: Final = "__dlq.errors.topic"
 """On a dead letter, as KIP-1191 names them: the accepted topic that its message stands in …"""

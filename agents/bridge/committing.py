@@ -99,7 +99,7 @@ class Committer:
         fault = self._state.stops.get(number) or self._state.fault
         counted = {
             name: getattr(shown.note, name) + shown.counts[name]
-            for name in ("forwarded", "retried", "filtered", "quarantined")
+            for name in ("forwarded", "retried", "filtered", "returned", "quarantined")
         }
         return replace(
             shown.note,

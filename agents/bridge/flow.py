@@ -1,16 +1,19 @@
 """What flows from source to target: cycles are read, built, handed over, and confirmed when they are acknowledged."""
 
 import logging
+import math
 import time
 from collections.abc import Iterable, Mapping
 from typing import Final
 
 from agents.bridge.life import Life, LifeEndedError
-from agents.bridge.load import Load, Loader, Refused, RefusedError, Target
+from agents.bridge.load import Load, Loader, Target
 from agents.bridge.plan import Plan
+from agents.bridge.refused import Refused, RefusedError
 from agents.bridge.source import DRAIN_LIMIT_S, RESPONSE_BYTES_MAX, Read
 from agents.bridge.state import REFUSED, BridgeState
 from agents.bridge.window import CYCLE_RECORDS_MAX, CYCLES_MAX, Cycle, Place, Window
+from ringfence_kafka import clock
 from ringfence_kafka.access import REQUEST_TIMEOUT_MS
 from ringfence_kafka.failpoints import reach
 from ringfence_kafka.portion import Portion
@@ -19,6 +22,8 @@ from ringfence_kafka.waiting import set_within
 log: Final = logging.getLogger("ringfence.bridge")
 
 POLL_S: Final = 0.1
+TELL_S: Final = 60.0
+"""Between lines about messages that come back."""
 
 
 class Flow:
@@ -42,6 +47,9 @@ class Flow:
         self._state = state
         self._ends = ends
         self._loads: dict[Cycle, Load] = {}
+        self._returned = 0
+        """Messages that came back and are not told of yet."""
+        self._tell_again = -math.inf
         self._settings = ""
         """Of the target, when it last was looked at."""
 
@@ -117,8 +125,27 @@ class Flow:
             self._state.count(place.partition, "quarantined", quarantined)
         for number, count in load.filtered.items():
             self._state.count(number, "filtered", count)
+        for number, count in load.returned.items():
+            self._state.count(number, "returned", count)
+        if load.returned:
+            self._tell_returned(sum(load.returned.values()), load.returned_from)
         for reason in load.reasons:
             log.warning("bridge %s: to %s: %s", self._plan.name, self._plan.quarantine_topic, reason)
+
+    def _tell_returned(self, count: int, passed: bytes) -> None:
+        """At once, then at most each minute: a circle has many."""
+        self._returned += count
+        now = clock.now()
+        if now < self._tell_again:
+            return
+        plan = self._plan
+        log.warning(
+            "bridge %s: %d messages of %s have been at %s, or here, before (%s): bridges lead in a circle; %s: stop one of them, or see 'returns' "
+            "in docs/bridges.md",
+            plan.name, self._returned, plan.source_topic, plan.target_topic, passed.decode(errors="backslashreplace"),
+            "they are not forwarded" if plan.returns == "drop" else "they are forwarded again and may come twice",
+        )  # fmt: skip
+        self._returned, self._tell_again = 0, now + TELL_S
 
     def _forget_refused(self) -> None:
         """What is confirmed is not sent again. Until then it stays: else two partitions would make each other forget."""

@@ -1,7 +1,6 @@
 """Makes of what was read the record batches of one cycle. Pure but for the builders, which are aiokafka's."""
 
 import json
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
@@ -9,13 +8,15 @@ from typing import Final
 
 from agents.batch import NO_TIMESTAMP, Record
 from agents.bridge.plan import Plan
+from agents.bridge.refused import At, Refused, RefusedError
+from agents.bridge.returning import Passing
 from agents.bridge.sharing import Owner
-from agents.bridge.translation import Header
+from agents.bridge.translation import Header, Traced
 from agents.bridge.window import Cycle, Place
 from agents.home import Home
 from agents.verdict import Reader, is_envelope
 from ringfence_kafka import clock, wire
-from ringfence_kafka.hop import Source, encode_at, encode_source
+from ringfence_kafka.hop import NO_IDS, OFFSET_MAX, Source, encode_at, encode_source
 from ringfence_kafka.producer import Builder, NewBuilder
 
 QUARANTINE_PARTITION: Final = 0
@@ -32,6 +33,8 @@ class Target:
     """It takes no record without a key."""
     quarantine_bytes_max: int
     """Of the quarantine topic; 0 = there is none."""
+    topics: frozenset[bytes] = frozenset()
+    """Those that a message which comes here is in, as far as this user may see them: by :func:`ringfence_kafka.passed.topic`."""
     settings: str = ""
     """All that was asked of both topics: what a topic has refused it may take when it is another one."""
 
@@ -44,7 +47,7 @@ class Batch:
     partition: int
     builder: Builder
     cycle: Cycle
-    first: "At"
+    first: At
     """Its first record."""
     count: int = 1
     quarantine: bool = False
@@ -54,53 +57,6 @@ class Batch:
     made_at: float = field(default_factory=clock.now)
 
 
-At = tuple[Place, int]
-"""A record: the opening of its source partition, and its offset. What is known of one says nothing of the next topic of that name."""
-
-
-@dataclass(slots=True)
-class Refused:
-    """Records that the target has refused, and why.
-
-    A topic bounds how far a timestamp may be from its broker's clock, and that moves on by itself. So of one record that was refused for
-    that follows what is refused later, whatever our clocks say: what is as far ahead or farther, and what is as old or older. Else a
-    producer that mistakes microseconds for milliseconds would cost a search for each of its records.
-    """
-
-    by_target: dict[At, str] = field(default_factory=dict)
-    by_all: dict[At, str] = field(default_factory=dict)
-    """The quarantine topic does not take these either."""
-    ahead_ms: float = math.inf
-    """The least by which a timestamp that is too far ahead was before :func:`ringfence_kafka.clock.now`."""
-    oldest_ms: float = -math.inf
-    """The latest timestamp that is too old."""
-
-    def learn_time(self, timestamp: int, asked_at: float, wall_ms: float) -> None:
-        """The target has refused a record for its timestamp, in ms, asked not before ``asked_at``; ``wall_ms``: what time it is."""
-        if timestamp > wall_ms:
-            self.ahead_ms = min(self.ahead_ms, timestamp - asked_at * 1000)
-        else:
-            self.oldest_ms = max(self.oldest_ms, timestamp)
-
-    def times(self) -> tuple[float, float]:
-        """What lies between these two may be taken now, ms."""
-        return self.oldest_ms, self.ahead_ms + clock.now() * 1000
-
-    def clear(self) -> None:
-        """The target may take all of it now."""
-        self.by_target.clear()
-        self.by_all.clear()
-        self.ahead_ms, self.oldest_ms = math.inf, -math.inf
-
-
-class RefusedError(Exception):
-    """Nothing takes a record, not even the quarantine."""
-
-    def __init__(self, offset: int, text: str) -> None:
-        super().__init__(text)
-        self.offset = offset
-
-
 @dataclass(slots=True)
 class Load:
     """One cycle's batches, and what is counted of it, by source partition."""
@@ -108,6 +64,10 @@ class Load:
     cycle: Cycle
     batches: list[Batch] = field(default_factory=list)
     filtered: dict[int, int] = field(default_factory=dict)
+    returned: dict[int, int] = field(default_factory=dict)
+    """Messages that have been at the target, or here: of :attr:`filtered`, or forwarded all the same."""
+    returned_from: bytes = b""
+    """Where one of these had been."""
     quarantined: dict[int, int] = field(default_factory=dict)
     reasons: list[str] = field(default_factory=list)
     """Of those."""
@@ -154,13 +114,19 @@ class Loader:
         open_batches: dict[int, Batch] = {}
         for place, all_read in read.items():
             those = all_read
-            translated = self._translate(place, those)
+            passing = self._passing(place)
+            translated = self._translate(place, those, passing)
+            first = None if passing is None else passing.header
             try:
-                self._fill(found, open_batches, place, translated, malformed)
-            except RefusedError as error:
-                found.stopped[place] = error
-                those = [each for each in those if each.offset < error.offset]
-                translated = [each for each in translated if each.offset < error.offset]
+                self._fill(found, open_batches, place, translated, malformed, first)
+            except RefusedError as refused:
+                found.stopped[place] = refused
+                those = [each for each in those if each.offset < refused.offset]
+                translated = [each for each in translated if each.offset < refused.offset]
+            if passing is not None and passing.returned:
+                end = error.offset if (error := found.stopped.get(place)) else OFFSET_MAX
+                found.returned[place.partition] = sum(each < end for each in passing.returned)
+                found.returned_from = passing.example
             if len(translated) < len(those):
                 found.filtered[place.partition] = len(those) - len(translated)
             records[place] = len(translated)
@@ -176,8 +142,9 @@ class Loader:
         place: Place,
         translated: Sequence[Record],
         malformed: Mapping[tuple[int, int], str],
+        first: Header | None,
     ) -> None:
-        """Put what was read of a partition into batches, or into quarantine.
+        """Put what was read of a partition into batches, or into quarantine; ``first``: on what has been nowhere before.
 
         Raises:
             RefusedError: a record fits nowhere: the quarantine topic is missing, or too small, or has refused it.
@@ -193,6 +160,8 @@ class Loader:
             hop = encode_at(source, each.offset)
             partition = home[self._key(each, hop) if group is None else group]
             headers = [*each.headers, (wire.HEADER_HOP, hop), *ours] if detection else list(each.headers)
+            if first is not None and type(each) is not Traced:
+                headers.append(first)
             batch = open_batches.get(partition)
             if (
                 usual
@@ -232,7 +201,14 @@ class Loader:
                     groups[number] = each.key
         return groups
 
-    def _translate(self, place: Place, those: Sequence[Record]) -> list[Record]:
+    def _passing(self, place: Place) -> Passing | None:
+        """What says where messages have been; None = this bridge does not."""
+        plan = self._plan
+        if not plan.traces or place.topic_id in NO_IDS:
+            return None
+        return Passing(place.topic_id, self.target.topics, forwards=plan.returns == "forward")
+
+    def _translate(self, place: Place, those: Sequence[Record], passing: Passing | None) -> list[Record]:
         owner = self._owner
         if owner is not None and self._plan.share is not None:
             member, where = self._plan.share.member, f"{self._plan.source_topic}/{place.partition}/"
@@ -241,7 +217,7 @@ class Loader:
                 for each in those
                 if owner[f"{where}{each.offset}".encode() if each.key is None else each.key] == member
             ]
-        return self._plan.translator.translate_all(those)
+        return self._plan.translator.translate_all(those, passing)
 
     def _add(
         self,

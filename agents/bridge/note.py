@@ -57,6 +57,8 @@ class Note:
     """The target may have got what lies below; 0 = nothing beyond the offset, as far as its bridge knew then."""
     still: str = ""
     """:data:`NOT_BEGUN` or :data:`AT_REST`; empty = it is open, or was when its bridge died: more may have been sent."""
+    returned: int = 0
+    """Messages that had been at the target, or here: of those that were filtered, or forwarded all the same."""
 
 
 def encode(note: Note) -> str:

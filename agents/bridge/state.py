@@ -44,7 +44,7 @@ class PartitionState:
     note: Note
     """As it was found; what was counted since is added."""
     counts: Counter[str] = field(default_factory=Counter)
-    """Since this process has it: forwarded, retried, filtered, quarantined."""
+    """Since this process has it: forwarded, retried, filtered, returned, quarantined."""
     dirty: bool = True
     """Something is not committed yet."""
 

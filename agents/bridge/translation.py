@@ -1,14 +1,17 @@
 """What a record of the source is at the target. Pure.
 
 Key, value, timestamp and users' headers stay. What Ringfence wrote at the source goes: there it meant something. What stays is the list of
-members that a message has passed, as long as a bridge or a lane wrote it.
+members and topics that a message has passed, as long as a bridge or a lane wrote it.
 """
 
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
 from agents.batch import Record
+from agents.bridge.returning import Passing
 from ringfence_kafka import wire
+from ringfence_kafka.passed import entries
+from ringfence_kafka.passed import members as members_of
 
 Header = tuple[str, bytes | None]
 
@@ -39,6 +42,12 @@ class Forwarded(NamedTuple):
     headers: Sequence[Header]
     timestamp: int
     """In ms, as at the source."""
+
+
+class Traced(Forwarded):
+    """One that says where it has been, this source included."""
+
+    __slots__ = ()
 
 
 class Translator:
@@ -73,11 +82,11 @@ class Translator:
         self._max_hops = max_hops
         self._adds = bool(add_headers or this)
 
-    def translate_all(self, records: Sequence[Record]) -> list[Record]:
+    def translate_all(self, records: Sequence[Record], passing: Passing | None = None) -> list[Record]:
         """Those that go to the target, as :meth:`translate` has each."""
         translate = self.translate
         if self._filter_header or self._adds:
-            return [each for record in records if (each := translate(record)) is not None]
+            return [each for record in records if (each := translate(record, passing)) is not None]
         found: list[Record] = []
         # A call for each message would cost as much as these looks: most have nothing of ours, and most of the others, at the end, their
         # source alone.
@@ -94,23 +103,23 @@ class Translator:
                     Forwarded(record.offset, record.key, record.value, headers[:-1], record.timestamp)
                 )
             else:
-                changed = translate(record)
+                changed = translate(record, passing)
                 if changed is not None:
                     found.append(changed)
         return found
 
-    def translate(self, record: Record) -> Record | None:
-        """As it goes to the target: the same record where nothing changes; None = it does not."""
+    def translate(self, record: Record, passing: Passing | None = None) -> Record | None:
+        """As it goes to the target: the same record where nothing changes; None = it does not. With ``passing`` not back to where it was."""
         headers = record.headers
         if self._filter_header and not self._lets_through(headers):
             return None
         if self._adds:
-            return self._changed(record)
+            return self._changed(record, passing)
         if not any(name[:_RESERVED_LENGTH] == _RESERVED for name, _ in headers):
             return record
-        return self._changed(record)
+        return self._changed(record, passing)
 
-    def _changed(self, record: Record) -> Record | None:
+    def _changed(self, record: Record, passing: Passing | None) -> Record | None:
         """The same, header by header."""
         key, kept = record.key, []
         ours: dict[str, bytes | None] = {}
@@ -128,14 +137,23 @@ class Translator:
         kept += self._added
         # Without one of these nobody but a client can have written it.
         passed = ours.get(wire.HEADER_HOPS) if accepted or wire.HEADER_HOP in ours else None
-        if self._this:
-            members = passed.split(b",") if passed else []
-            if self._member in members or len(members) >= self._max_hops:
-                return None
-            kept.append((wire.HEADER_HOPS, b",".join([*members, self._this])))
-        elif passed is not None:
-            kept.append((wire.HEADER_HOPS, passed))
-        return Forwarded(record.offset, key, record.value, kept, record.timestamp)
+        hops = self._beyond(passed, record.offset, passing)
+        if hops is not None:
+            kept.append((wire.HEADER_HOPS, hops))
+        elif self._this or passed is not None:
+            return None
+        made = Forwarded if hops is None or passing is None else Traced
+        return made(record.offset, key, record.value, kept, record.timestamp)
+
+    def _beyond(self, passed: bytes | None, offset: int, passing: Passing | None) -> bytes | None:
+        """Where a message will have been at the target; None = nowhere, or where it has been it goes no further."""
+        if not self._this:
+            return passed if passed is None or passing is None else passing.beyond(passed, offset)
+        found = entries(passed)
+        members = members_of(found)
+        if self._member in members or len(members) >= self._max_hops:
+            return None
+        return b",".join([*found, self._this])
 
     def _lets_through(self, headers: Sequence[Header]) -> bool:
         found: bytes | None = None

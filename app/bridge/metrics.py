@@ -16,6 +16,7 @@ _COUNTERS: Final = {
     "forwarded": "Messages that the target acknowledged, also when they were sent again.",
     "retried": "Messages that were sent again after a failure; the target's lane drops those that had arrived.",
     "filtered": "Messages that were not to be forwarded.",
+    "returned": "Messages that were at the target, or here, before: bridges lead in a circle. Filtered, or by `returns` forwarded.",
     "quarantined": "Messages that the target refuses for good.",
     "gap_records": "Offsets that retention deleted at the source before they were forwarded.",
 }

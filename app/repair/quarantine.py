@@ -12,7 +12,7 @@ from app.repair.pace import Pace
 from app.repair.refused import Header, Place, Refused, place_of
 from app.repair.result import Result
 from app.repair.settled import SettledPartition
-from ringfence_kafka import log_reader, wire
+from ringfence_kafka import log_reader, passed, wire
 from ringfence_kafka.cluster import Cluster
 from ringfence_kafka.config.settings import AddressSettings, KafkaSettings, Settings
 from ringfence_kafka.errors import ConfigurationError
@@ -107,7 +107,7 @@ class Publisher:
             return (
                 "its header names are not here as they came: have it sent again by its producer, or --force"
             )
-        if wire.HEADER_HOPS in dict(refused.headers):
+        if passed.members(passed.entries(dict(refused.headers).get(wire.HEADER_HOPS))):
             return (
                 "it came over a cluster connection, and without its hop would be forwarded back: have it sent again where it came "
                 "from, or --force"

@@ -52,6 +52,8 @@ class Row:
     """What was committed is of a topic of that name that was deleted."""
     rebalancing: bool = False
     """The group gives out its partitions at this moment."""
+    returned: int = 0
+    """Messages that had been at the target, or here: of those that were filtered, or forwarded all the same."""
 
     @property
     def standing(self) -> bool:
@@ -187,6 +189,7 @@ def _row(
         web=note.web or None,
         recreated=recreated,
         rebalancing="REBALANC" in group.state,
+        returned=note.returned,
     )
 
 
@@ -225,6 +228,11 @@ def standing(shown: Shown) -> list[str]:
         if row.recreated:
             told.setdefault(
                 "the topic was deleted and created again since: it begins at its start", []
+            ).append(row.partition)
+        if row.returned:
+            told.setdefault(
+                "messages came back to where they had been: bridges lead in a circle: stop one, or see 'returns' in docs/bridges.md",
+                [],
             ).append(row.partition)
         if row.quarantined:
             told.setdefault(

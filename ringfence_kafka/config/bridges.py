@@ -51,6 +51,8 @@ class BridgeSettings(Section):
     window: int = Field(default=5_000, ge=1, le=65_536)
     """Offsets of a source partition that may be under way (HornetQ: confirmation-window-size, there in bytes). The
     target must remember as many: keep it below the ``id_cache_size`` there."""
+    returns: Literal["drop", "forward"] | None = None
+    """Messages that were in the target's topics, or came to the source, before: None = drop where user_ids = "check"."""
     filter_header: str = ""
     filter_values: tuple[str, ...] = ()
     """Only messages whose header has one of these values are forwarded."""
@@ -97,7 +99,17 @@ class BridgeSettings(Section):
             raise ValueError(
                 "user_ids = 'ignore' has no effect with use_duplicate_detection = false: a header of the hop says it; remove one of them"
             )
+        if self.returns is not None and not self.use_duplicate_detection:
+            raise ValueError(
+                f"returns = {self.returns!r} has no effect with use_duplicate_detection = false: a header says where a message has been; remove one "
+                "of them"
+            )
         return self
+
+    @property
+    def what_returns(self) -> Literal["drop", "forward"]:
+        """``returns``, or its default: a message whose ID counts comes once, those whose IDs do not as often as they are sent."""
+        return self.returns or ("drop" if self.user_ids == "check" else "forward")
 
 
 class MemberSettings(KafkaSettings):

@@ -15,7 +15,7 @@ from tests.support import bridges, kafka
 from tests.support.bridges import BridgeProcess, Two, messages, numbers
 from tests.support.envelopes import envelope, part
 from tests.support.kafka import Got, Sent
-from tests.support.worker import configure, wait_for, worker
+from tests.support.worker import configure, run_verb, wait_for, worker
 
 PARTITIONS = 2
 MORE = 4
@@ -100,7 +100,10 @@ def test_offset_set_back(two: Two, tmp_path: Path, address: str) -> None:
 
 @pytest.mark.parametrize("user_ids", ["check", "ignore"])
 def test_there_and_back(two: Two, tmp_path: Path, user_ids: str) -> None:
-    """B6: from here to there and back. IDs that are not looked at pass again, as often as they come; those that are, are duplicates here."""
+    """B6: from here to there and back. IDs that are not looked at pass again, as often as they come; with those that are nothing comes back.
+
+    Either is told.
+    """
     address = f"to-worker-{user_ids}"
     out = _bridge(
         tmp_path / "out",
@@ -147,6 +150,12 @@ def test_there_and_back(two: Two, tmp_path: Path, user_ids: str) -> None:
 
     assert len(got) == expected
     assert {each.id for each in got} == {b"id-%d" % each for each in range(20)}
+    rows = bridges.status(back)["bridges"][f"back-{user_ids}"]["partitions"]
+    assert [sum(row[key] for row in rows) for key in ("returned", "filtered", "forwarded")] == (
+        [20, 20, 0] if user_ids == "check" else [20, 0, 20]
+    )
+    shown = run_verb("bridge", "status", "--config", str(back), check=False).stdout
+    assert "bridges lead in a circle" in shown
 
 
 def test_envelopes(two: Two, tmp_path: Path) -> None:

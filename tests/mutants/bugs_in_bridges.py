@@ -12,6 +12,8 @@ _FLOW: Final = "agents/bridge/flow.py"
 _BRIDGE: Final = "agents/bridge/bridge.py"
 _PARTITIONS: Final = "agents/bridge/partitions.py"
 _TRANSLATION: Final = "agents/bridge/translation.py"
+_RETURNING: Final = "agents/bridge/returning.py"
+_RETURNING_TESTS: Final = "tests/unit/test_bridge_returning.py"
 _SHARING: Final = "agents/bridge/sharing.py"
 _MAPS: Final = "agents/bridge/maps.py"
 _BEGIN: Final = "agents/bridge/begin.py"
@@ -214,6 +216,24 @@ MUTANTS: Final = (
         "What came from a member goes back to it.",
         (Patch(_TRANSLATION, "if self._member in members or len(members)", "if len(members)"),),
         f"{_TRANSLATION_TESTS}::test_no_echo",
+    ),
+    Mutant(
+        "bridge-brings-back",
+        "A message comes back once to where it was, before it is seen.",
+        (Patch(_RETURNING, "if turns or not self._target_topics.isdisjoint(found):", "if turns:"),),
+        f"{_RETURNING_TESTS}::test_not_back",
+    ),
+    Mutant(
+        "bridge-goes-in-circles",
+        "What comes back goes on for ever where IDs do not count.",
+        (Patch(_RETURNING, "if not self._forwards or turns >= TURNS_MAX:", "if not self._forwards:"),),
+        f"{_RETURNING_TESTS}::test_ids_that_do_not_count",
+    ),
+    Mutant(
+        "bridge-forgets-where-it-was",
+        "Of what has passed one bridge the next says only that it read it.",
+        (Patch(_LOAD, "if first is not None and type(each) is not Traced:", "if first is not None:"),),
+        f"{_RETURNING_TESTS}::test_not_back",
     ),
     Mutant(
         "bridge-owner-by-index",

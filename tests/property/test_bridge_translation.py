@@ -5,7 +5,8 @@ from typing import Any, Final, NamedTuple
 
 import pytest
 
-from agents.bridge.translation import Header, Translator
+from agents.bridge.returning import Passing
+from agents.bridge.translation import Header, Traced, Translator
 from ringfence_kafka import wire
 
 NAMES: Final = (
@@ -44,6 +45,7 @@ def test_quick_is_as_careful(seed: int) -> None:
     carefully = [careful.translate(each) for each in records]
     at_once = quick.translate_all(records)
     assert careful.translate_all(records) == carefully
+    _require_traced_alike(quick, careful, records)
     for record, together, two in zip(records, at_once, carefully, strict=True):
         alone = quick.translate(record)
 
@@ -60,6 +62,23 @@ def test_quick_is_as_careful(seed: int) -> None:
         accepted += [name for name, _ in record.headers if name[:4] == "_RF_"] == [wire.HEADER_SOURCE]
     assert same > 0
     assert accepted > 0
+
+
+def _require_traced_alike(quick: Translator, careful: Translator, records: list[Record]) -> None:
+    """What comes back is the same, and who says where a message has been."""
+    found = []
+    for translator in (quick, careful):
+        passing = Passing("x" * 22, {b"berlin"}, forwards=False)
+        made = translator.translate_all(records, passing)
+        plain = [
+            (type(each) is Traced, *_all(each)[:4], [it for it in each.headers if it != MARK])
+            for each in made
+        ]
+        found.append((plain, passing.returned))
+
+    assert found[0] == found[1]
+    assert found[0][1]
+    assert any(each[0] for each in found[0][0])
 
 
 def _all(record: Any) -> tuple[object, ...]:

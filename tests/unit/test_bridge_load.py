@@ -8,8 +8,9 @@ import pytest
 from aiokafka.errors import for_code
 
 from agents.bridge.life import FOR_GOOD
-from agents.bridge.load import Load, Loader, Refused, Target
+from agents.bridge.load import Load, Loader, Target
 from agents.bridge.plan import Plan, plans
+from agents.bridge.refused import Refused
 from agents.bridge.sharing import owner
 from agents.bridge.window import Window
 from agents.home import Home
@@ -87,11 +88,15 @@ def _headers(load: Load) -> list[dict[str, bytes]]:
 
 
 def test_hop_and_confirmed() -> None:
-    """Bridge, topic's ID, partition, offset; what was confirmed when it went out; nothing of IDs where they count."""
+    """Bridge, topic's ID, partition, offset; what was confirmed when it went out; where it was; nothing of IDs where they count."""
     load = _load(_plan(), [Record(12), Record(14)])
 
     assert _headers(load) == [
-        {"_RF_BRIDGE_DUPL_ID": f"b/{TOPIC_ID}/2/{each}".encode(), "_RF_BRIDGE_CONFIRMED": b"10"}
+        {
+            "_RF_BRIDGE_DUPL_ID": f"b/{TOPIC_ID}/2/{each}".encode(),
+            "_RF_BRIDGE_CONFIRMED": b"10",
+            "_RF_HOPS": f"*{TOPIC_ID}".encode(),
+        }
         for each in (12, 14)
     ]
     assert (load.cycle.pending, sum(load.cycle.records.values())) == (1, 2)

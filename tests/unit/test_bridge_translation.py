@@ -107,6 +107,15 @@ def test_a_forged_hop_keeps_nothing_back() -> None:
     assert found == [("_RF_HOPS", b"paris")]
 
 
+def test_topics_are_no_members() -> None:
+    """What it has passed over other bridges stays, and does not count."""
+    record = Record(headers=(("_RF_SOURCE", b"x"), ("_RF_HOPS", b"*rome")))
+    found = _connection(1).translate(record)
+
+    assert found is not None
+    assert list(found.headers) == [("_RF_HOPS", b"*rome,paris")]
+
+
 def test_filter() -> None:
     """The last header of the name decides; missing or null is no value."""
     translator = Translator("land", ["fr", "é"])

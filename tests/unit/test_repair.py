@@ -187,6 +187,8 @@ def test_what_is_left_behind() -> None:
         ({"redriven": 3}, "redriven 3 times already", ""),
         ({"reason": "the header name 'x' is not UTF-8"}, "header names", ""),
         ({"headers": (("_RF_HOPS", b"berlin"),)}, "cluster connection", ""),
+        ({"headers": (("_RF_HOPS", b"*" + b"A" * 22 + b",berlin"),)}, "cluster connection", ""),
+        ({"headers": (("_RF_HOPS", b"*" + b"A" * 22),)}, "", ""),
         ({"digest": Digest(1, "00")}, "no longer in the input", "no longer in the input"),
     ],
 )

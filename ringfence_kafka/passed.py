@@ -1,0 +1,35 @@
+"""Where a message has been, as it stands in :data:`ringfence_kafka.wire.HEADER_HOPS`. Pure.
+
+Members of a cluster connection stand there by their names. A topic that a bridge of its own has read it from stands there by Kafka's ID of
+it, behind a ``*``, which no member's name has: a topic that was deleted and created again is another one.
+"""
+
+from collections.abc import Sequence
+from typing import Final
+
+TOPIC_MARK: Final = b"*"
+TOPICS_MAX: Final = 16
+"""The last ones stay: a circle over so many topics is seen."""
+
+
+def topic(topic_id: str) -> bytes:
+    """The entry of a topic."""
+    return TOPIC_MARK + topic_id.encode()
+
+
+def entries(value: bytes | None) -> list[bytes]:
+    """What a header says, in order."""
+    return [each for each in (value or b"").split(b",") if each]
+
+
+def members(found: Sequence[bytes]) -> list[bytes]:
+    """Those of a connection among the entries."""
+    return [each for each in found if each[:1] != TOPIC_MARK]
+
+
+def with_topic(found: Sequence[bytes], own: bytes) -> bytes:
+    """The header once it has passed this topic, too."""
+    kept = [*found, own]
+    while sum(each[:1] == TOPIC_MARK for each in kept) > TOPICS_MAX:
+        kept.remove(next(each for each in kept if each[:1] == TOPIC_MARK))
+    return b",".join(kept)
