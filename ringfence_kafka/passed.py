@@ -1,13 +1,15 @@
 """Where a message has been, as it stands in :data:`ringfence_kafka.wire.HEADER_HOPS`. Pure.
 
 Members of a cluster connection stand there by their names. A topic that a bridge of its own has read it from stands there by Kafka's ID of
-it, behind a ``*``, which no member's name has: a topic that was deleted and created again is another one.
+it, behind a ``*``, which no member's name has: a topic that was deleted and created again is another one. A member that gets the message from
+one that it has passed stands there behind a ``+``, where messages may go further than one step: nobody else need bring it there.
 """
 
 from collections.abc import Sequence
 from typing import Final
 
 TOPIC_MARK: Final = b"*"
+REACHED_MARK: Final = b"+"
 TOPICS_MAX: Final = 16
 """The last ones stay: a circle over so many topics is seen."""
 
@@ -17,14 +19,19 @@ def topic(topic_id: str) -> bytes:
     return TOPIC_MARK + topic_id.encode()
 
 
+def reached(member: bytes) -> bytes:
+    """The entry of a member that gets it from one that it has passed."""
+    return REACHED_MARK + member
+
+
 def entries(value: bytes | None) -> list[bytes]:
     """What a header says, in order."""
     return [each for each in (value or b"").split(b",") if each]
 
 
 def members(found: Sequence[bytes]) -> list[bytes]:
-    """Those of a connection among the entries."""
-    return [each for each in found if each[:1] != TOPIC_MARK]
+    """Those that it has passed, of a connection, among the entries."""
+    return [each for each in found if each[:1] not in {TOPIC_MARK, REACHED_MARK}]
 
 
 def with_topic(found: Sequence[bytes], own: bytes) -> bytes:

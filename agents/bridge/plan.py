@@ -139,7 +139,12 @@ def _of_connection(settings: Settings, connection: ConnectionSettings) -> list[P
                     address=there,
                     translator=Translator()
                     if strict
-                    else Translator(this=connection.this, member=member, max_hops=connection.max_hops),
+                    else Translator(
+                        this=connection.this,
+                        member=member,
+                        max_hops=connection.max_hops,
+                        members=connection.targets,
+                    ),
                     replication_factor=there.replication_factor,
                     app_id=settings.app.id,
                     connection=connection.name,

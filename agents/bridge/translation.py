@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 from agents.batch import Record
 from agents.bridge.returning import Passing
 from ringfence_kafka import wire
-from ringfence_kafka.passed import entries
+from ringfence_kafka.passed import entries, reached
 from ringfence_kafka.passed import members as members_of
 
 Header = tuple[str, bytes | None]
@@ -62,6 +62,7 @@ class Translator:
         this: str = "",
         member: str = "",
         max_hops: int = 0,
+        members: Sequence[str] = (),
     ) -> None:
         """What it lets through and adds.
 
@@ -72,6 +73,7 @@ class Translator:
             this: The member that forwards; empty = this is no cluster connection.
             member: The member that it is for.
             max_hops: Members that a message may have passed before.
+            members: All that this one forwards to.
         """
         self._filter_header = filter_header
         self._filter_values = frozenset(each.encode() for each in filter_values)
@@ -80,6 +82,7 @@ class Translator:
         self._this = this.encode()
         self._member = member.encode()
         self._max_hops = max_hops
+        self._others = [each.encode() for each in members if max_hops > 1 and each != member]
         self._adds = bool(add_headers or this)
 
     def translate_all(self, records: Sequence[Record], passing: Passing | None = None) -> list[Record]:
@@ -153,7 +156,10 @@ class Translator:
         members = members_of(found)
         if self._member in members or len(members) >= self._max_hops:
             return None
-        return b",".join([*found, self._this])
+        if reached(self._member) in found:  # where all know one another it would come once more by each way
+            return None
+        others = [each for each in self._others if each not in members and reached(each) not in found]
+        return b",".join([*found, self._this, *map(reached, others)])
 
     def _lets_through(self, headers: Sequence[Header]) -> bool:
         found: bytes | None = None

@@ -236,6 +236,12 @@ MUTANTS: Final = (
         f"{_RETURNING_TESTS}::test_not_back",
     ),
     Mutant(
+        "bridge-brings-what-others-bring",
+        "Members that know one another get a message by each way.",
+        (Patch(_TRANSLATION, "if reached(self._member) in found:", "if not found:"),),
+        f"{_RETURNING_TESTS}::test_members_that_know_one_another",
+    ),
+    Mutant(
         "bridge-owner-by-index",
         "A member that comes moves nearly all groups.",
         (

@@ -52,7 +52,7 @@ class Circle:
         self.loads: list[Load] = []
         self._ends: Counter[str] = Counter()
         self._sees = sees
-        self._plans = {way: _plan(*way, **keys) for way in ways}
+        self.ways = {way: _plan(*way, **keys) for way in ways}
 
     def send(self, where: str, headers: list[tuple[str, bytes]]) -> None:
         """A producer does, and all that follows from it."""
@@ -62,7 +62,7 @@ class Circle:
             for out in self._judge(where, key, value, given):
                 self.accepted[where] += 1
                 assert self.accepted[where] < 50
-                for way, plan in self._plans.items():
+                for way, plan in self.ways.items():
                     if way[0] == where:
                         todo += [(way[1], *each) for each in self._over(plan, way, out)]
 
@@ -133,6 +133,46 @@ def test_other_ways_are_open() -> None:
     again = Passing("b" * 22, {passed.topic("d" * 22)}, forwards=False)
     assert again.beyond(passed.topic("a" * 22), 7) == b"*%b,*%b" % (b"a" * 22, b"b" * 22)
     assert not again.returned
+
+
+def _mesh(known: dict[str, str], max_hops: int) -> Circle:
+    """A connection whose members list these."""
+    circle = Circle()
+    for this, members in known.items():
+        settings = validate(
+            {
+                "kafka": {"bootstrap_servers": f"{this}:1"},
+                "app": {"id": this},
+                "addresses": [{"name": "transfers"}],
+                "cluster_connections": [
+                    {
+                        "name": "eu", "this": this, "addresses": ["transfers"], "max_hops": max_hops,
+                        "members": [{"name": each, "bootstrap_servers": f"{each}:1"} for each in members],
+                    }
+                ],
+            }
+        )  # fmt: skip
+        circle.ways |= {f"{this}{each.name.split('.')[2]}": each for each in plans(settings)}
+    return circle
+
+
+@pytest.mark.parametrize("max_hops", [1, 2, 3])
+@pytest.mark.parametrize("headers", [[], [("_AMQ_DUPL_ID", b"i")]])
+def test_members_that_know_one_another(max_hops: int, headers: list[tuple[str, bytes]]) -> None:
+    """What one brings to a member no other brings there, however far messages may go."""
+    circle = _mesh(dict.fromkeys("abc", "abc"), max_hops)
+    circle.send("a", headers)
+
+    assert circle.accepted == {"a": 1, "b": 1, "c": 1}
+
+
+@pytest.mark.parametrize("sender", ["a", "b", "c"])
+def test_members_in_a_chain(sender: str) -> None:
+    """Those at its ends get what the others have from the one between."""
+    circle = _mesh({"a": "ab", "b": "abc", "c": "bc"}, 2)
+    circle.send(sender, [])
+
+    assert circle.accepted == {"a": 1, "b": 1, "c": 1}
 
 
 def test_where_it_was_is_bounded() -> None:

@@ -107,6 +107,19 @@ def test_a_forged_hop_keeps_nothing_back() -> None:
     assert found == [("_RF_HOPS", b"paris")]
 
 
+def test_connection_says_whom_it_reaches() -> None:
+    """Where a message may go further, so that nobody else brings it there; of those that it has passed that is known."""
+    to_rome = Translator(this="paris", member="rome", max_hops=2, members=["berlin", "oslo", "rome"])
+
+    assert _headers(to_rome, ("_RF_SOURCE", b"x"), ("_RF_HOPS", b"berlin")) == [
+        ("_RF_HOPS", b"berlin,paris,+oslo")
+    ]
+    reached = Record(headers=(("_RF_SOURCE", b"x"), ("_RF_HOPS", b"berlin,+rome,+oslo")))
+    assert to_rome.translate(reached) is None
+    once = Translator(this="paris", member="rome", max_hops=1, members=["berlin", "oslo", "rome"])
+    assert _headers(once, ("_RF_SOURCE", b"x")) == [("_RF_HOPS", b"paris")]
+
+
 def test_topics_are_no_members() -> None:
     """What it has passed over other bridges stays, and does not count."""
     record = Record(headers=(("_RF_SOURCE", b"x"), ("_RF_HOPS", b"*rome")))
