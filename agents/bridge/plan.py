@@ -59,13 +59,13 @@ class Plan:
     detection: bool = True
     start: Literal["earliest", "latest"] = "earliest"
     window: int = 5_000
-    returns: Literal["drop", "forward"] = "forward"
-    """What becomes of messages that have been at the target before."""
+    returns: Literal["drop", "forward"] | None = None
+    """What becomes of messages that have been at the target before; None = nobody knows where they have been."""
 
     @property
     def traces(self) -> bool:
         """Whether it says which topic it has read each message from. A connection names its members."""
-        return self.detection and not self.connection
+        return self.returns is not None
 
     @property
     def quarantine_topic(self) -> str:
@@ -116,7 +116,7 @@ def _of_bridge(settings: Settings, bridge: BridgeSettings) -> Plan:
         detection=bridge.use_duplicate_detection,
         start=bridge.start,
         window=bridge.window,
-        returns=bridge.what_returns,
+        returns=bridge.returns,
     )
 
 

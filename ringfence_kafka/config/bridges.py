@@ -52,7 +52,8 @@ class BridgeSettings(Section):
     """Offsets of a source partition that may be under way (HornetQ: confirmation-window-size, there in bytes). The
     target must remember as many: keep it below the ``id_cache_size`` there."""
     returns: Literal["drop", "forward"] | None = None
-    """Messages that were in the target's topics, or came to the source, before: None = drop where user_ids = "check"."""
+    """What becomes of messages that were in the target's topics, or came to the source, before. None = no header says where a message has
+    been, so that nobody knows."""
     filter_header: str = ""
     filter_values: tuple[str, ...] = ()
     """Only messages whose header has one of these values are forwarded."""
@@ -105,11 +106,6 @@ class BridgeSettings(Section):
                 "of them"
             )
         return self
-
-    @property
-    def what_returns(self) -> Literal["drop", "forward"]:
-        """``returns``, or its default: a message whose ID counts comes once, those whose IDs do not as often as they are sent."""
-        return self.returns or ("drop" if self.user_ids == "check" else "forward")
 
 
 class MemberSettings(KafkaSettings):

@@ -30,7 +30,7 @@ def two(broker: EmbeddedBroker, tmp_path_factory: pytest.TempPathFactory) -> Ite
     with EmbeddedBroker(tmp_path_factory.mktemp("target"), properties=bridges.FOREVER) as target:
         found = Two(broker.bootstrap_servers, target.bootstrap_servers)
         extras: dict[str, dict[str, Any]] = {
-            "plain": {}, "off": {"id_cache_size": 0}, "check": {}, "ignore": {}, "parts": {"group_header": "G"},
+            "plain": {}, "off": {"id_cache_size": 0}, "check": {}, "ignore": {}, "drop": {}, "forward": {}, "parts": {"group_header": "G"},
             "twice": {}, "set-back": {"partitions": MORE}, "killed": {"partitions": MORE},
         }  # fmt: skip
         addresses: list[dict[str, Any]] = [
@@ -98,27 +98,31 @@ def test_offset_set_back(two: Two, tmp_path: Path, address: str) -> None:
         _require_exact(got, 1_000)
 
 
-@pytest.mark.parametrize("user_ids", ["check", "ignore"])
-def test_there_and_back(two: Two, tmp_path: Path, user_ids: str) -> None:
-    """B6: from here to there and back. IDs that are not looked at pass again, as often as they come; with those that are nothing comes back.
+@pytest.mark.parametrize(
+    ("keys", "told"),
+    [
+        ({"user_ids": "check"}, [0, 0, 20]),
+        ({"user_ids": "ignore"}, [0, 0, 20]),
+        ({"user_ids": "check", "returns": "drop"}, [20, 20, 0]),
+        ({"user_ids": "ignore", "returns": "forward"}, [20, 0, 20]),
+    ],
+    ids=["check", "ignore", "drop", "forward"],
+)
+def test_there_and_back(two: Two, tmp_path: Path, keys: dict[str, str], told: list[int]) -> None:
+    """B6: from here to there and back. IDs that are not looked at pass again, as often as they come; those that are, are duplicates here.
 
-    Either is told.
+    With ``returns`` that is told, or nothing comes back.
     """
-    address = f"to-worker-{user_ids}"
+    name = keys.get("returns", keys["user_ids"])
+    address = f"to-worker-{name}"
     out = _bridge(
-        tmp_path / "out",
-        two.source,
-        two.target,
-        f"out-{user_ids}",
-        f"{address}.accepted",
-        address,
-        user_ids=user_ids,
+        tmp_path / "out", two.source, two.target, f"out-{name}", f"{address}.accepted", address, **keys
     )
-    topic = f"back-of-{user_ids}"
+    topic = f"back-of-{name}"
     kafka.create_topics(two.source, {topic: (1, {})})
     back = _bridge(
-        tmp_path / "back", two.target, two.source, f"back-{user_ids}", f"{address}.accepted", address,
-        user_ids=user_ids, target_topic=address, filter_header="turn", filter_values=["1"],
+        tmp_path / "back", two.target, two.source, f"back-{name}", f"{address}.accepted", address,
+        target_topic=address, filter_header="turn", filter_values=["1"], **keys,
     )  # fmt: skip
     with bridges.quick(out):
         kafka.send(
@@ -136,26 +140,22 @@ def test_there_and_back(two: Two, tmp_path: Path, user_ids: str) -> None:
             lambda: all(
                 at >= end
                 for at, end in zip(
-                    kafka.committed(
-                        two.target, _group(f"back-{user_ids}"), f"{address}.accepted", PARTITIONS
-                    ),
+                    kafka.committed(two.target, _group(f"back-{name}"), f"{address}.accepted", PARTITIONS),
                     ends,
                     strict=True,
                 )
             ),
             lambda: str(ends),
         )
-    expected = 20 if user_ids == "check" else 40
+    expected = 20 if keys["user_ids"] == "check" else 40
     got = _accepted(two.source, address, expected)
 
     assert len(got) == expected
     assert {each.id for each in got} == {b"id-%d" % each for each in range(20)}
-    rows = bridges.status(back)["bridges"][f"back-{user_ids}"]["partitions"]
-    assert [sum(row[key] for row in rows) for key in ("returned", "filtered", "forwarded")] == (
-        [20, 20, 0] if user_ids == "check" else [20, 0, 20]
-    )
+    rows = bridges.status(back)["bridges"][f"back-{name}"]["partitions"]
+    assert [sum(row[key] for row in rows) for key in ("returned", "filtered", "forwarded")] == told
     shown = run_verb("bridge", "status", "--config", str(back), check=False).stdout
-    assert "bridges lead in a circle" in shown
+    assert ("bridges lead in a circle" in shown) == ("returns" in keys)
 
 
 def test_envelopes(two: Two, tmp_path: Path) -> None:

@@ -87,15 +87,16 @@ def _headers(load: Load) -> list[dict[str, bytes]]:
     return [dict(each["headers"]) for batch in load.batches for each in batch.builder.records]
 
 
-def test_hop_and_confirmed() -> None:
-    """Bridge, topic's ID, partition, offset; what was confirmed when it went out; where it was; nothing of IDs where they count."""
-    load = _load(_plan(), [Record(12), Record(14)])
+@pytest.mark.parametrize("trace", [False, True])
+def test_hop_and_confirmed(trace: bool) -> None:
+    """Bridge, topic's ID, partition, offset; what was confirmed when it went out; nothing of IDs where they count; if asked where it was."""
+    load = _load(_plan(returns="drop" if trace else None), [Record(12), Record(14)])
 
     assert _headers(load) == [
         {
             "_RF_BRIDGE_DUPL_ID": f"b/{TOPIC_ID}/2/{each}".encode(),
             "_RF_BRIDGE_CONFIRMED": b"10",
-            "_RF_HOPS": f"*{TOPIC_ID}".encode(),
+            **({"_RF_HOPS": f"*{TOPIC_ID}".encode()} if trace else {}),
         }
         for each in (12, 14)
     ]
