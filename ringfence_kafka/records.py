@@ -95,6 +95,10 @@ class _Again:
     def has_next(self) -> bool:
         return self._batch is not None or self._behind.has_next()
 
+    def size_in_bytes(self) -> int:
+        """Of the whole fetch."""
+        return int(self._behind.size_in_bytes())
+
     def next_batch(self) -> Any:
         batch, self._batch = self._batch, None
         return self._behind.next_batch() if batch is None else batch

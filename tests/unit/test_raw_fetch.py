@@ -24,6 +24,7 @@ from app.worker.buffers import (
 from native.records import RawRecords
 from ringfence_client.memory import HEADER_BYTES
 from ringfence_kafka.records import KeptRecords, TolerantRecords
+from tests.support.malformed import Latin1, Raw, batch
 from tests.support.raw import Stored, marker, stored
 
 pytestmark = pytest.mark.skipif(native.core is None, reason=native.spoken)
@@ -264,6 +265,19 @@ async def test_what_the_core_leaves_in_the_middle() -> None:
     assert [each.offset for each in records] == [60, 61]
     assert not isinstance(records, RawRecords)
     assert held is not None
+
+
+async def test_malformed_in_parts() -> None:
+    """A fetch with a header name that is not UTF-8, of which a part was taken: what lies there still is counted."""
+    name = [(Latin1("\u00e9"), b"")]
+    data = bytes(batch([Raw(b"v" * 100, name, 1)] * 300).build())
+    buffers, fetched = buffers_of(MIB), Fetched(data)
+    records, held = await buffers.read(fetched, TP)
+    buffers.look_at(fetched)
+
+    assert held is not None
+    assert 0 < len(records) < 300
+    assert buffers.memory.fetched == len(data)
 
 
 async def test_moved_meanwhile() -> None:
