@@ -11,8 +11,6 @@ __all__ = ["BATCH_RECORDS_MAX", "Content", "FetchedBatch", "Record"]
 
 BATCH_RECORDS_MAX: Final = 5_000
 """Records of one batch, and so of one transaction of one lane."""
-NO_TIMESTAMP: Final = -1
-"""What Kafka says of a record that has none."""
 JOINED_BYTES_MAX: Final = 8 * 2**20
 """What batches that are joined may cost in memory together; one alone may cost more."""
 

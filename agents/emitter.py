@@ -10,7 +10,7 @@ from hashlib import blake2b
 from itertools import chain, compress
 from typing import Final
 
-from agents.batch import NO_TIMESTAMP, Record
+from agents.batch import Record
 from agents.detour import headers_on_the_way
 from agents.home import Home
 from agents.path import Outcome
@@ -20,6 +20,7 @@ from ringfence_kafka.config.settings import AddressSettings
 from ringfence_kafka.errors import TopicError
 from ringfence_kafka.producer import Builder, NewBuilder, Outgoing
 from ringfence_kafka.topics import too_small
+from ringfence_kafka.wire import NO_TIMESTAMP
 from tables.ring import Verdict
 
 Headers = list[tuple[str, bytes | None]]

@@ -13,6 +13,7 @@ from aiokafka.errors import CorruptRecordException
 from aiokafka.record.default_records import _DefaultRecordBatchPy
 from aiokafka.record.memory_records import MemoryRecords, _MemoryRecordsPy
 
+from ringfence_kafka.old_formats import OldRecords, begins_old
 from ringfence_kafka.printing import printable
 
 NAME_SHOWN_MAX: Final = 100
@@ -21,7 +22,7 @@ NAME_SHOWN_MAX: Final = 100
 
 def install() -> None:
     """Have the consumers of this process read so. aiokafka has no other way in than the names in its module."""
-    fetcher.MemoryRecords = KeptRecords
+    fetcher.MemoryRecords = kept
     fetcher.PartitionRecords = TolerantRecords
 
 
@@ -31,6 +32,11 @@ class KeptRecords(MemoryRecords):  # type: ignore[misc]
     def __init__(self, data: bytes) -> None:
         super().__init__(data)
         self.data = data
+
+
+def kept(data: bytes) -> KeptRecords | OldRecords:
+    """The same of any format."""
+    return OldRecords(data) if begins_old(data) else KeptRecords(data)
 
 
 class TolerantRecords(PartitionRecords):  # type: ignore[misc]

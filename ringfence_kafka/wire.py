@@ -73,6 +73,9 @@ DEAD_LETTER_DELIVERIES: Final = "__dlq.errors.delivery.count"
 DEAD_LETTER_MESSAGE: Final = "__dlq.errors.message"
 """Why, as :data:`HEADER_REASON`."""
 
+NO_TIMESTAMP: Final = -1
+"""What Kafka says of a record that has none."""
+
 TIMESTAMP_AFTER: Final = "message.timestamp.after.max.ms"
 TIMESTAMP_BEFORE: Final = "message.timestamp.before.max.ms"
 """Settings of a topic: how far a record's timestamp may be from the broker's clock."""

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import Final
 
-from agents.batch import NO_TIMESTAMP, Record
+from agents.batch import Record
 from agents.bridge.plan import Plan
 from agents.bridge.refused import At, Refused, RefusedError
 from agents.bridge.returning import Passing
@@ -18,6 +18,7 @@ from agents.verdict import Reader, is_envelope
 from ringfence_kafka import clock, wire
 from ringfence_kafka.hop import NO_IDS, OFFSET_MAX, Source, encode_at, encode_source
 from ringfence_kafka.producer import Builder, NewBuilder
+from ringfence_kafka.wire import NO_TIMESTAMP
 
 QUARANTINE_PARTITION: Final = 0
 

@@ -1,0 +1,73 @@
+"""Records of before Kafka 0.11, formats 0 and 1, read as those of today. Logs that began then hold them for as long as retention lets them.
+
+Where a fetch begins with such, aiokafka takes all of it for the format of its first message: of a compressed message of format 1 behind one of format
+0 it passes over what is in it, in silence; at a record batch of today it stops.
+"""
+
+import struct
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, Final
+
+from aiokafka.consumer import fetcher
+from aiokafka.consumer.fetcher import PartitionRecords
+from aiokafka.record.memory_records import MemoryRecords
+
+from ringfence_kafka.wire import NO_TIMESTAMP
+
+_LENGTH: Final = struct.Struct(">8xi")
+_FORMAT_AT: Final = 16
+_FORMAT_OF_TODAY: Final = 2
+
+
+class OldRecords:
+    """What a fetch brought that begins with an old format: each message, or record batch, by its own."""
+
+    def __init__(self, data: bytes) -> None:
+        self.data = data
+        self._at = 0
+
+    def size_in_bytes(self) -> int:
+        """Of all."""
+        return len(self.data)
+
+    def _end(self) -> int:
+        (length,) = _LENGTH.unpack_from(self.data, self._at)
+        return self._at + _LENGTH.size + max(0, int(length))
+
+    def has_next(self) -> bool:
+        """Whether one is left, and is whole: brokers cut off the last."""
+        return self._at + _LENGTH.size <= len(self.data) and self._end() <= len(self.data)
+
+    def next_batch(self) -> Any:
+        """That one.
+
+        Raises:
+            CorruptRecordException: it cannot be read.
+        """
+        begin, self._at = self._at, self._end()
+        return MemoryRecords(self.data[begin : self._at]).next_batch()
+
+
+def begins_old(data: bytes) -> bool:
+    """Whether a fetch begins with a message of an old format."""
+    return len(data) > _FORMAT_AT and data[_FORMAT_AT] < _FORMAT_OF_TODAY
+
+
+def _memory_records(data: bytes) -> Any:
+    return OldRecords(data) if begins_old(data) else MemoryRecords(data)
+
+
+_made: Final[Callable[..., Any]] = PartitionRecords._consumer_record  # noqa: SLF001
+
+
+def _consumer_record(*given: Any) -> Any:
+    """A record without a timestamp has -1, as Kafka says it: aiokafka says None of an old one, and whoever reckons with that stops."""
+    made = _made(*given)
+    return made if made.timestamp is not None else replace(made, timestamp=NO_TIMESTAMP)
+
+
+def install() -> None:
+    """Have the consumers of this process read so; aiokafka has no other way in than its names."""
+    PartitionRecords._consumer_record = _consumer_record  # noqa: SLF001
+    fetcher.MemoryRecords = _memory_records
