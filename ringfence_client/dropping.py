@@ -1,7 +1,7 @@
 """Changes what is due in a partition that no consumer holds."""
 
-from collections.abc import Awaitable, Callable, Collection, Sequence
-from typing import Any, Final
+from collections.abc import Awaitable, Callable, Collection
+from typing import Final
 
 from ringfence_client import topics
 from ringfence_client.dead_letters import DeadLetters
@@ -10,8 +10,8 @@ from ringfence_client.lease_acquisition import LeaseAcquisition
 from ringfence_client.memory import Memory
 from ringfence_client.options import ConsumerOptions
 from ringfence_client.progress import ProgressTopic
+from ringfence_client.whose import groups_of
 from ringfence_client.window import Window
-from ringfence_kafka import log_reader
 from ringfence_kafka.cluster import NO_MEMBERS, Cluster
 from ringfence_kafka.config.settings import AddressSettings, Settings
 
@@ -38,15 +38,7 @@ async def drop_below(
 
     async def drop(window: Window) -> None:
         noted = window.noted(below)
-        groups: dict[int, bytes | None] = {}
-
-        async def consume(records: Sequence[Any]) -> None:
-            groups.update((each.offset, each.key) for each in records if each.offset in those)
-
-        if those := frozenset(noted):
-            await log_reader.read(
-                settings.kafka, address.accepted_topic, partition, noted[0], noted[-1] + 1, consume
-            )
+        groups = await groups_of(settings.kafka, address.accepted_topic, partition, noted)
         for offset in {*again, *(each for each in noted if groups.get(each) == group)}:
             window.drop_unfetched(offset)
         window.purge(group, below)

@@ -9,9 +9,10 @@ from contextlib import asynccontextmanager
 from typing import Any, Final
 
 from aiohttp import web
+from aiokafka.errors import KafkaError
 from prometheus_client import CONTENT_TYPE_LATEST
 
-from ringfence_client import group_names
+from ringfence_client import group_names, whose
 from ringfence_client.attempts import shown
 from ringfence_client.consumer import GroupConsumer
 from ringfence_client.guard import OPEN, Guard
@@ -21,7 +22,8 @@ from ringfence_client.listening import server_socket
 from ringfence_client.measuring import Measuring
 from ringfence_client.metrics import ConsumerMetrics
 from ringfence_kafka import runs
-from ringfence_kafka.errors import PrerequisiteError
+from ringfence_kafka.errors import PrerequisiteError, named
+from ringfence_kafka.log_reader import LogStalledError
 
 log: Final = logging.getLogger("ringfence.consumer")
 
@@ -249,16 +251,29 @@ class _Pages:
             chosen = self._consumer.dispatcher.give_up(held, group, skip=skip, below=end)
             return await self._given_up(held, group, chosen)
         if skip:
-            dropped = self._consumer.dispatcher.skip(held, group)
+            early, dropped = [], self._consumer.dispatcher.skip(held, group)
         else:
             if not isinstance(below, int):
                 below = await self._consumer.cluster.high_watermark(held.lease.topic, number)
-            dropped = held.purge(group, below)
+            groups = await self._named(held, below)
+            if isinstance(groups, web.Response):
+                return groups
+            early = held.window.drop_named(group, groups)
+            dropped = len(early) + held.purge(group, below)
         acquired = next((each.acquired for each in held.window.groups() if each.group == group), 0)
-        gone = sorted(set(before).difference(held.window.of(group)))
+        gone = sorted({*early, *set(before).difference(held.window.of(group))})
         if gone:
             log.warning("%s: an operator drops %s, of group %s", held, runs.shown(gone), shown(group))
         return await self._written(held, {"dropped": dropped, "acquired": acquired, "offsets": gone})
+
+    async def _named(self, held: HeldPartition, below: int) -> dict[int, bytes | None] | web.Response:
+        """The groups of what is named below an offset and not fetched; or that they are not known."""
+        try:
+            async with asyncio.timeout(WRITE_LIMIT_S):
+                return await whose.named(self._consumer.cluster, held, below)
+        except (KafkaError, OSError, TimeoutError, LogStalledError) as error:
+            text = f"the groups of what is blocked cannot be read now ({named(error)}); nothing is dropped"
+            return web.json_response({"error": text}, status=503)
 
     async def _given_up(self, held: HeldPartition, group: bytes, chosen: list[int]) -> web.Response:
         """Answered when their dead letters are written."""

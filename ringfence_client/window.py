@@ -305,7 +305,7 @@ class Window:
         return True
 
     def drop_unfetched(self, offset: int) -> None:
-        """Of a partition of which nothing is fetched: this message is finished, and need not be done again."""
+        """This message, of which nothing is fetched, is finished, and need not be done again."""
         if offset not in self._again:
             self.watermark.finish_unread(offset)
         self._forget(offset)
@@ -313,6 +313,21 @@ class Window:
     def noted(self, below: int) -> list[int]:
         """Offsets below this one that were begun, or behind which their groups wait, and which are not finished; in order."""
         return sorted(each for each in {*self.blocked, *self.attempts, *self.failures} if each < below)
+
+    def named(self, below: int) -> list[int]:
+        """Offsets below this one that the progress names, and of which nothing is fetched: whose they are, the log says; in order."""
+        unread = (each for each in self.noted(below) if each >= self.end)
+        return sorted({*unread, *(each for each in self.missing() if each < below)})
+
+    def drop_named(self, group: bytes, groups: Mapping[int, bytes | None]) -> list[int]:
+        """Finish what is named of a group, by the groups of those; returns which. What was fetched meanwhile is left.
+
+        A purge leaves what is not fetched to whoever fetches it. What is blocked may be redriven before that, and would be dropped then.
+        """
+        found = [each for each in self.named(max(groups, default=-1) + 1) if groups.get(each) == group]
+        for each in found:
+            self.drop_unfetched(each)
+        return found
 
     def gone(self, offset: int) -> None:
         """Of a redriven message the log has no record any more."""

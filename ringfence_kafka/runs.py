@@ -99,6 +99,17 @@ def of_offsets(offsets: Iterable[int]) -> list[Run]:
     return found
 
 
+def near(offsets: Iterable[int], apart_max: int) -> list[Run]:
+    """First and last of those that lie no further apart, of offsets in rising order."""
+    found: list[Run] = []
+    for each in offsets:
+        if found and each - found[-1][1] <= apart_max:
+            found[-1] = found[-1][0], each
+        else:
+            found.append((each, each))
+    return found
+
+
 def shown(offsets: Iterable[int], most: int = 10) -> str:
     """Offsets for a log line, the first runs of them."""
     given = sorted(offsets)

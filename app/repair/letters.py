@@ -2,20 +2,18 @@
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from itertools import groupby
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
 from app.repair.leaseholders import Holders
 from app.repair.pace import Pace
 from app.repair.refused import Place, Refused
 from app.repair.result import Result
 from app.repair.settled import RepairError, SettledPartition
+from ringfence_client.whose import APART_MAX
 from ringfence_client.window import Window
-from ringfence_kafka import log_reader, wire
+from ringfence_kafka import log_reader, runs, wire
 from ringfence_kafka.cluster import Cluster
 from ringfence_kafka.config.settings import AddressSettings, KafkaSettings
-
-GAP: Final = 2_000
-"""Messages of the accepted topic that lie no further apart are read together."""
 
 
 class LetterRedrive:
@@ -124,7 +122,7 @@ class LetterRedrive:
                     (Place(topic, number, each.offset), each) for each in records if each.offset in wanted
                 )
 
-            for first, last in _stretches(sorted(wanted)):
+            for first, last in runs.near(sorted(wanted), APART_MAX):
                 await log_reader.read(self._kafka, topic, number, first, last + 1, consume)
         return found
 
@@ -153,17 +151,6 @@ def _redriving(letters: Mapping[int, int]) -> Callable[[Window], None]:
             window.redrive(offset, number)
 
     return change
-
-
-def _stretches(offsets: Sequence[int]) -> list[tuple[int, int]]:
-    """First and last of those that are read together."""
-    found: list[tuple[int, int]] = []
-    for each in offsets:
-        if found and each - found[-1][1] <= GAP:
-            found[-1] = found[-1][0], each
-        else:
-            found.append((each, each))
-    return found
 
 
 def _difference(letter: Refused, message: Any | None) -> str:

@@ -305,3 +305,44 @@ def test_purged_while_it_is_owed() -> None:
 
     assert after.missing() == []
     assert [_do_next(after), _do_next(after)] == [5, None]
+
+
+def test_purged_before_it_is_fetched() -> None:
+    """What the progress names of a group is finished by the purge; redriven afterwards it is done, and nothing else that the purge meant."""
+    window = _window(Progress(2, again=(0, 1), blocked=(3, 4), attempts={5: 1, 9: 1}))
+    window.feed(of(b"b", 2))
+    groups = dict.fromkeys((0, 3, 5), b"a") | {1: b"b", 4: b"b"}
+
+    assert window.named(6) == [0, 1, 3, 4, 5]
+    assert window.drop_named(b"a", groups) == [0, 3, 5]
+    assert window.purge(b"a", 6) == 0
+    assert window.redrive(3, 1)
+
+    written = _written(window)
+    after = _window(written)
+
+    assert (written.next, written.finished, written.again, written.blocked) == (
+        2,
+        [(3, 4), (5, 6)],
+        (1, 3),
+        (4,),
+    )
+    for each in (window, after):
+        each.feed([*of(b"b", 2), *of(b"a", 3), *of(b"b", 4), *of(b"a", 5, 6)])
+        assert each.missing() == [1, 3]
+        assert each.bring(Fetched(3, b"a"))
+        assert [each.ledger.acquire("handler") for _ in range(2)] == [2, 3]
+
+
+def test_fetched_while_it_was_looked_up() -> None:
+    """It is in its group then, and the purge drops it there; what was brought, too."""
+    window = _window(Progress(2, again=(0,), blocked=(3,)))
+
+    assert window.named(9) == [0, 3]
+
+    window.feed(of(b"a", 2, 3, 4))
+    window.bring(Fetched(0, b"a"))
+
+    assert window.drop_named(b"a", {0: b"a", 3: b"a"}) == []
+    assert window.purge(b"a", 9) == 4
+    assert (window.next, window.blocked, window.undone) == (5, set(), 0)
