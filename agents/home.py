@@ -5,17 +5,11 @@ librdkafka's default uses. Both give an empty key a partition; librdkafka's spre
 ``crc32`` such records are brought to partition 0.
 """
 
-import weakref
 import zlib
 from collections.abc import Callable
-from typing import ClassVar, Final
+from typing import Final
 
-MEMO_BYTES_MAX: Final = 64 * 2**20
-"""What all that live remember, about; each has the same part. Past that it starts anew."""
-MEMO_BYTES_MIN: Final = 32 * 2**10
-"""Of one, however many there are."""
-KEY_BYTES: Final = 120
-"""What a key takes beyond its bytes."""
+from agents.memo import Memo
 
 _M: Final = 0x5BD1E995
 _MASK: Final = 0xFFFFFFFF
@@ -49,23 +43,15 @@ _HASHES: Final[dict[str, Callable[[bytes], int]]] = {
 }
 
 
-class Home(dict[bytes, int]):
+class Home(Memo[int]):
     """Partition of a key, memoised: ``home[key]``. Groups repeat, so the hash is rarely computed."""
-
-    _living: ClassVar["weakref.WeakValueDictionary[int, Home]"] = weakref.WeakValueDictionary()
 
     def __init__(self, partitions: int, partitioner: str = "murmur2") -> None:
         """``partitioner`` as in the configuration: ``murmur2`` or ``crc32``."""
         super().__init__()
         self._partitions = partitions
         self._hash = _HASHES[partitioner]
-        self._bytes = 0
-        self._living[id(self)] = self
 
-    def __missing__(self, key: bytes) -> int:
-        self._bytes += len(key) + KEY_BYTES
-        if self._bytes > max(MEMO_BYTES_MIN, MEMO_BYTES_MAX // len(self._living)):
-            self.clear()
-            self._bytes = len(key) + KEY_BYTES
-        partition = self[key] = self._hash(key) % self._partitions
-        return partition
+    def find(self, key: bytes) -> int:
+        """By the hash."""
+        return self._hash(key) % self._partitions

@@ -6,10 +6,8 @@ its own share.
 
 from collections.abc import Iterable
 from hashlib import blake2b
-from typing import Final
 
-MEMO_MAX: Final = 100_000
-"""Groups remembered at most."""
+from agents.memo import Memo
 
 
 def owner(members: Iterable[str], group: bytes) -> str:
@@ -21,15 +19,13 @@ def _weight(member: bytes, group: bytes) -> bytes:
     return blake2b(b"%d/%b/%b" % (len(member), member, group), digest_size=8).digest()
 
 
-class Owner(dict[bytes, str]):
+class Owner(Memo[str]):
     """The same, memoised: ``owner[group]``."""
 
     def __init__(self, members: Iterable[str]) -> None:
         super().__init__()
         self._members = tuple(members)
 
-    def __missing__(self, group: bytes) -> str:
-        if len(self) >= MEMO_MAX:
-            self.clear()
-        found = self[group] = owner(self._members, group)
-        return found
+    def find(self, key: bytes) -> str:
+        """By the hashes."""
+        return owner(self._members, key)

@@ -1,11 +1,17 @@
 """When the members of a strict connection may change, and who owns a group."""
 
+import weakref
 from collections import Counter
 
+import pytest
+
+from agents import memo
 from agents.bridge.joining import stand
 from agents.bridge.maps import Adopt, Refuse, Run, Stand, Standing, decide
 from agents.bridge.note import AT_REST, NOT_BEGUN, Map, Note, encode
 from agents.bridge.sharing import Owner, owner
+from agents.home import Home
+from agents.memo import Memo
 from ringfence_kafka.group_offsets import Committed
 
 TWO = ("berlin", "paris")
@@ -114,6 +120,22 @@ def test_each_group_has_one_owner() -> None:
 
     assert all(found[each] == owner(reversed(THREE), each) for each in groups)
     assert all(900 < counts[each] < 1_100 for each in THREE)
+
+
+def test_owners_are_bounded_in_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However long groups are, what is remembered of them and of homes stays within one limit, and every owner is right."""
+    monkeypatch.setattr(memo, "MEMO_BYTES_MIN", 0)
+    monkeypatch.setattr(memo, "MEMO_BYTES_MAX", 2 * 10 * (memo.KEY_BYTES + 1_000))
+    monkeypatch.setattr(Memo, "_living", weakref.WeakValueDictionary())
+    homes, found = Home(4), Owner(THREE)
+    groups = [b"%1000d" % each for each in range(45)]
+    sizes = []
+    for each in groups:
+        assert found[each] == owner(THREE, each)
+        homes[each]
+        sizes.append((len(found), len(homes)))
+
+    assert max(sizes) == (10, 10)
 
 
 def test_a_member_moves_its_share_alone() -> None:

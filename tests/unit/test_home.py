@@ -6,8 +6,9 @@ from collections.abc import Callable
 import pytest
 from aiokafka.partitioner import murmur2 as murmur2_of_aiokafka
 
-from agents import home
+from agents import home, memo
 from agents.home import Home, crc32, murmur2
+from agents.memo import Memo
 
 
 @pytest.mark.parametrize(
@@ -132,9 +133,9 @@ def test_hash_is_computed_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """However many groups there are, no more than the limit is remembered, and every home stays right."""
-    monkeypatch.setattr(home, "MEMO_BYTES_MIN", 0)
-    monkeypatch.setattr(home, "MEMO_BYTES_MAX", 10 * (home.KEY_BYTES + 2))
-    monkeypatch.setattr(Home, "_living", weakref.WeakValueDictionary())
+    monkeypatch.setattr(memo, "MEMO_BYTES_MIN", 0)
+    monkeypatch.setattr(memo, "MEMO_BYTES_MAX", 10 * (memo.KEY_BYTES + 2))
+    monkeypatch.setattr(Memo, "_living", weakref.WeakValueDictionary())
     homes = Home(7)
     keys = [b"%d" % each for each in range(95)]
     sizes = []
@@ -145,7 +146,7 @@ def test_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
             sizes.append(len(homes))
 
     assert max(sizes) == 10
-    homes[b"x" * 10 * home.KEY_BYTES]
+    homes[b"x" * 10 * memo.KEY_BYTES]
     assert len(homes) == 1
     other = Home(7)
     for each in keys:
