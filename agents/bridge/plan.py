@@ -6,7 +6,7 @@ from typing import Final, Literal
 
 from agents.bridge.translation import Translator
 from ringfence_kafka import wire
-from ringfence_kafka.config.bridges import BridgeSettings, ConnectionSettings
+from ringfence_kafka.config.bridges import WINDOW, BridgeSettings, ConnectionSettings, window_of
 from ringfence_kafka.config.settings import AddressSettings, KafkaSettings, Settings
 from ringfence_kafka.errors import ConfigurationError
 
@@ -58,7 +58,7 @@ class Plan:
     user_ids: Literal["check", "ignore"] = "check"
     detection: bool = True
     start: Literal["earliest", "latest"] = "earliest"
-    window: int = 5_000
+    window: int = WINDOW
     returns: Literal["drop", "forward"] | None = None
     """What becomes of messages that have been at the target before; None = nobody knows where they have been."""
 
@@ -115,7 +115,7 @@ def _of_bridge(settings: Settings, bridge: BridgeSettings) -> Plan:
         user_ids=bridge.user_ids,
         detection=bridge.use_duplicate_detection,
         start=bridge.start,
-        window=bridge.window,
+        window=window_of(bridge.window, address.id_cache_size if bridge.use_duplicate_detection else 0),
         returns=bridge.returns,
     )
 
@@ -150,6 +150,7 @@ def _of_connection(settings: Settings, connection: ConnectionSettings) -> list[P
                     connection=connection.name,
                     share=_share(settings, connection, members, member, name) if strict else None,
                     user_ids=connection.user_ids,
+                    window=window_of(connection.window, there.id_cache_size),
                 )
             )
     return found

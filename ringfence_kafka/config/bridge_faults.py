@@ -2,7 +2,7 @@
 
 import fnmatch
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from pydantic import TypeAdapter, ValidationError
@@ -79,6 +79,40 @@ def bridge_faults(
         for each in reached - set(addresses)
     }
     yield from _quarantine_faults(names, {**own, **topics})
+
+
+def window_faults(
+    bridges: Sequence[BridgeSettings],
+    connections: Sequence[ConnectionSettings],
+    addresses: Collection[str],
+    size: Callable[[str], int | None],
+) -> Iterator[str]:
+    """Windows that are set beyond what the target tells apart, a line a fault with the way out.
+
+    Args:
+        bridges: All of them.
+        connections: All of them.
+        addresses: Those that are configured, by name.
+        size: ``id_cache_size`` of an address, as the configuration has it; None = it says nothing of it.
+    """
+    wide = [
+        (f"bridges: {each.name!r}", each.window, each.target_address)
+        for each in bridges
+        if each.use_duplicate_detection
+    ]
+    wide += [
+        (f"cluster_connections: {each.name!r}", each.window, each.target_address(name))
+        for each in connections
+        for name in each.names(addresses)
+    ]
+    for place, window, address in wide:
+        told_apart = size(address) if window else None
+        if window and told_apart and window > told_apart:
+            yield (
+                f"{place}: window = {window} is more than id_cache_size = {told_apart} of its target address {address!r}, which would "
+                f"forget what is under way, and take it twice when it is sent again: set window = {told_apart} or less, or raise "
+                "id_cache_size, there and here"
+            )
 
 
 def _name_faults(names: Sequence[tuple[str, str]]) -> Iterator[str]:

@@ -21,16 +21,29 @@ STRICT_NAMES_MAX: Final = 2_000
 ADDRESS: Final = "{address}"
 """Stands for an address's name in ``target``."""
 
+WINDOW: Final = 5_000
+"""Offsets under way, where the target remembers as many."""
+
 BridgeName = Annotated[str, StringConstraints(pattern=r"^[a-zA-Z0-9._-]+$", max_length=NAME_CHARACTERS_MAX)]
 MemberName = Annotated[str, StringConstraints(pattern=r"^[a-zA-Z0-9_-]+$", max_length=60)]
 """No dots: it is part of bridges' names. No commas: headers list members."""
 UserIds = Literal["check", "ignore"]
+Offsets = Annotated[int, Field(ge=1, le=65_536)]
 
 
 def _require_no_verb(value: str) -> str:
     if value == NO_NAME:
         raise ValueError(f"'ringfence bridge {NO_NAME}' is a verb: choose another name")
     return value
+
+
+def window_of(window: int | None, id_cache_size: int) -> int:
+    """The window of a bridge to an address of this size: what is set, else no more than is told apart there.
+
+    More offsets than ``id_cache_size`` above what is confirmed push each other out at the target, and pass again when they are sent again. An
+    address of size 0 tells nothing apart, whatever the window.
+    """
+    return window or min(WINDOW, id_cache_size or WINDOW)
 
 
 class BridgeSettings(Section):
@@ -48,9 +61,9 @@ class BridgeSettings(Section):
     """False: no hop headers; what is sent again after a failure comes twice (HornetQ: use-duplicate-detection)."""
     start: Literal["earliest", "latest"] = "earliest"
     """Where a bridge begins that has never run."""
-    window: int = Field(default=5_000, ge=1, le=65_536)
-    """Offsets of a source partition that may be under way (HornetQ: confirmation-window-size, there in bytes). The
-    target must remember as many: keep it below the ``id_cache_size`` there."""
+    window: Offsets | None = None
+    """Offsets of a source partition that may be under way (HornetQ: confirmation-window-size, there in bytes). None =
+    :func:`window_of`: the target must remember as many."""
     returns: Literal["drop", "forward"] | None = None
     """What becomes of messages that were in the target's topics, or came to the source, before. None = no header says where a message has
     been, so that nobody knows."""
@@ -139,6 +152,8 @@ class ConnectionSettings(Section):
     """The address there; :data:`ADDRESS` stands for the name here. Empty = ``{address}``, with strict ``{address}.shared``."""
     max_hops: int = Field(default=1, ge=1, le=100)
     user_ids: UserIds = "ignore"
+    window: Offsets | None = None
+    """As of a bridge, for each of its bridges."""
     members: tuple[MemberSettings, ...]
 
     _no_verb = field_validator("name")(_require_no_verb)

@@ -25,7 +25,7 @@ from ringfence_kafka import wire
 from ringfence_kafka.config import patterns
 from ringfence_kafka.config.access_faults import NOT_SET, variable
 from ringfence_kafka.config.addresses import AddressDefaults, AddressSettings
-from ringfence_kafka.config.bridge_faults import Addressed, bridge_faults
+from ringfence_kafka.config.bridge_faults import Addressed, bridge_faults, window_faults
 from ringfence_kafka.config.bridges import BridgeSettings, ConnectionSettings
 from ringfence_kafka.config.kafka import KafkaSettings
 from ringfence_kafka.config.section import Section, TopicName, listed
@@ -268,6 +268,8 @@ class Settings(Section):
                     raise ValueError(
                         f"{place}: by [address_defaults] and patterns its address {name!r} has {said}"
                     ) from error
+        for fault in window_faults(self.bridges, self.cluster_connections, addressed, self._size):
+            raise ValueError(fault)
         return self
 
     def with_web_port(self, port: int) -> Self:
@@ -283,6 +285,14 @@ class Settings(Section):
         defaults = {key: getattr(self.address_defaults, key) for key in AddressDefaults.model_fields}
         (resolved,) = patterns.resolve(defaults, [*self._patterns, {"name": name}])
         return AddressSettings.model_validate(resolved)
+
+    def _size(self, name: str) -> int | None:
+        """``id_cache_size`` of an address that is configured, or of one elsewhere for which a pattern or ``[address_defaults]`` sets it."""
+        found = self.target(name).id_cache_size
+        if self.address(name) is not None or "id_cache_size" in self.address_defaults.model_fields_set:
+            return found
+        (matched,) = patterns.resolve({}, [*self._patterns, {"name": name}])
+        return found if "id_cache_size" in matched else None
 
     def transaction_targets(self, address: AddressSettings) -> tuple[AddressSettings, ...]:
         """The other addresses that parts of its transactions may go to."""

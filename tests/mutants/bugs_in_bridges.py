@@ -44,6 +44,19 @@ MUTANTS: Final = (
         "tests/unit/test_bridge_load.py::test_refused_for_their_time",
     ),
     Mutant(
+        "bridge-window-beyond-the-target",
+        "A small address forgets what a bridge has under way, and takes it twice when its successor sends it again.",
+        (
+            Patch(
+                "ringfence_kafka/config/bridges.py",
+                "min(WINDOW, id_cache_size or WINDOW)",
+                "WINDOW",
+            ),
+        ),
+        "tests/unit/test_bridge_settings.py::test_window_follows_the_target",
+        ("tests/unit/test_bridge_settings.py::test_window_under_way_is_told_apart",),
+    ),
+    Mutant(
         "bridge-commits-before-ack",
         "A process that dies then has committed over messages that never arrived.",
         (Patch(_WINDOW, "while self._cycles and not self._cycles[0].pending:", "while self._cycles:"),),

@@ -6,9 +6,13 @@ from typing import Any
 
 import pytest
 
+from agents.bridge.plan import plans
+from agents.bridge.window import Window
 from ringfence_kafka import hop
 from ringfence_kafka.config.load import load, validate
 from ringfence_kafka.errors import ConfigurationError
+from tables.codec import Way
+from tables.hops import Arrival, HopMemory
 
 PARIS = {"bootstrap_servers": "paris:9092"}
 
@@ -46,7 +50,7 @@ def test_bridge_defaults() -> None:
     (bridge,) = validate(_bridge()).bridges
 
     assert (bridge.user_ids, bridge.use_duplicate_detection, bridge.start) == ("check", True, "earliest")
-    assert (bridge.window, bridge.filter_header, bridge.source) == (5_000, "", None)
+    assert (bridge.window, bridge.filter_header, bridge.source) == (None, "", None)
 
 
 def test_target_as_configured_here() -> None:
@@ -291,3 +295,81 @@ def test_tables_cannot_come_from_the_environment(tmp_path: Path) -> None:
 
     with pytest.raises(ConfigurationError, match="names no setting"):
         load(file, {"RINGFENCE_BRIDGES__NAME": "x"})
+
+
+@pytest.mark.parametrize(
+    ("tables", "window"),
+    [
+        ({"addresses": [{"name": "orders", "id_cache_size": 2_000}]}, 2_000),
+        ({"addresses": [{"name": "orders"}]}, 5_000),
+        ({"addresses": [{"name": "orders", "id_cache_size": 0}]}, 5_000),
+        ({"addresses": [{"name": "other"}, {"name": "ord*", "id_cache_size": 300}]}, 300),
+        ({"addresses": [], "address_defaults": {"id_cache_size": 30}}, 30),
+        ({"addresses": []}, 5_000),
+    ],
+)
+def test_window_follows_the_target(tables: dict[str, Any], window: int) -> None:
+    """What may be under way is what the target tells apart, as far as the configuration knows."""
+    for made in (_bridge(), _connection(addresses=["orders"])):
+        (plan,) = plans(validate(made | tables))
+
+        assert plan.window == window
+
+
+def test_window_that_is_set() -> None:
+    """A connection's is that of all its bridges; up to the target's size it is taken as it is."""
+    size = [{"name": "orders-a", "id_cache_size": 600}, {"name": "orders-b"}]
+    connected = plans(validate(_connection(window=500) | {"addresses": size}))
+
+    assert [each.window for each in connected] == [500, 500]
+    for bridge in (_bridge(window=600, target_address="orders-a"), _bridge(window=65_536)):
+        (plan,) = plans(validate(bridge | {"addresses": size}))
+        assert plan.window == bridge["bridges"][0]["window"]
+
+
+def test_window_without_hops() -> None:
+    """Where the target tells nothing apart its size bounds nothing."""
+    small = {"addresses": [{"name": "orders", "id_cache_size": 10}]}
+
+    for window in ({}, {"window": 5_000}):
+        (plan,) = plans(validate(_bridge(use_duplicate_detection=False, **window) | small))
+        assert plan.window == 5_000
+    off = {"addresses": [{"name": "orders", "id_cache_size": 0}]}
+    assert plans(validate(_bridge(window=7_000) | off))[0].window == 7_000
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        _bridge(window=2_001) | {"addresses": [{"name": "orders", "id_cache_size": 2_000}]},
+        _bridge(window=2_001) | {"addresses": [{"name": "ord*", "id_cache_size": 2_000}]},
+        _bridge(window=2_001) | {"address_defaults": {"id_cache_size": 2_000}},
+        _connection(window=2_001, addresses=["orders"]) | {"addresses": [{"name": "orders", "id_cache_size": 2_000}]},
+        _connection(window=2_001, addresses=["a"], target="orders")
+        | {"addresses": [{"name": "a"}, {"name": "orders", "id_cache_size": 2_000}]},
+    ],
+)  # fmt: skip
+def test_window_beyond_the_target(made: dict[str, Any]) -> None:
+    """What the target would forget while it is under way would come twice: it is refused, with both numbers and the way out."""
+    found = _fault(made)
+
+    assert "window = 2001 is more than id_cache_size = 2000 of its target address 'orders'" in found
+    assert "set window = 2000 or less, or raise id_cache_size" in found
+    assert "\n" not in found
+
+
+def test_window_under_way_is_told_apart() -> None:
+    """All that a connection has under way is known when its successor sends it again."""
+    (plan,) = plans(
+        validate(_connection(addresses=["a"]) | {"addresses": [{"name": "a", "id_cache_size": 2_000}]})
+    )
+    window = Window(plan.window)
+    window.open(0, "A" * 22, 0)
+    while not window.full and (wanted := window.wanted()):
+        window.begin({number: begin + window.take for number, begin in wanted.items()}).pending = 1
+    way = Way(hop.Source(plan.name, "A" * 22, 0), 0)
+    memory = HopMemory(plan.address.id_cache_size)
+    sent = [Arrival(way, offset, 0) for offset in range(window.places[0].next)]
+    memory.apply(memory.check(sent))
+
+    assert memory.check(sent).known == [True] * 2_000
