@@ -93,6 +93,17 @@ def _quoted(value: bytes | None) -> str:
     return "null" if value is None else shown(value)
 
 
+def readable(record: Content) -> bool:
+    """Whether it came over a bridge, by headers that a bridge writes."""
+    if not any(name == wire.HEADER_HOP for name, _ in record.headers):
+        return False
+    try:
+        read(record)
+    except MalformedHopError:
+        return False
+    return True
+
+
 def read_all(
     records: Sequence[Record], crossed: Iterable[int], refused: dict[int, str]
 ) -> dict[int, Crossing]:

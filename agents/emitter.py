@@ -14,6 +14,7 @@ from agents.batch import Record
 from agents.detour import headers_on_the_way
 from agents.home import Home
 from agents.path import Outcome
+from agents.refusing import RESENT
 from agents.unit import Unit
 from ringfence_kafka import wire
 from ringfence_kafka.config.settings import AddressSettings
@@ -197,6 +198,8 @@ class Emitter:
         written = [batch for each in accepted.values() for batch in each.finish()]
         if outcome.originals:
             written += self._diverted(outcome, batches(self._address.duplicates_topic))
+            for offset in outcome.resent & too_large.keys():
+                too_large[offset] = f"{RESENT}: {too_large[offset]}"
         if outcome.forwarded:
             written += self._forwarded(outcome, batches(self._forward_topic))
         if too_large:
@@ -273,7 +276,7 @@ class Emitter:
         ignored = [verdict is Verdict.DUPLICATE for verdict in outcome.checked.verdicts]
         for record, source in compress(zip(outcome.records, outcome.sources, strict=True), ignored):
             unit = outcome.units.get(record.offset)
-            if unit is None:
+            if unit is None or record.offset in outcome.resent:
                 continue
             topics = {address: self._targets[address].topic for address in unit.addresses}
             least = min(self._outputs.bytes_max[each] for each in topics.values())

@@ -1,16 +1,16 @@
 """What becomes of the records of one batch: forward, verdict, divert, quarantine. Decides; writes nothing."""
 
-from collections.abc import Collection, Container, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from itertools import compress
-from typing import Any
 
-from agents import crossing, detour
+from agents import crossing, detour, judging, refusing
 from agents.batch import FetchedBatch, Record
 from agents.crossing import Crossing
 from agents.envelope import MalformedEnvelopeError
 from agents.home import Home
-from agents.judging import judge
+from agents.refusing import Quarantined
 from agents.unit import PARTS_MAX, Unit, Units
 from agents.verdict import Reader
 from ringfence_kafka import wire
@@ -38,14 +38,15 @@ class Outcome:
     """Of the IDs that are to be added."""
     forwarded: list[tuple[int, Record, bytes]] = field(default_factory=list)
     """Home lane, record, source."""
-    quarantined: list[tuple[Record, bytes, str]] = field(default_factory=list)
-    """Record, source, reason."""
+    quarantined: list[Quarantined] = field(default_factory=list)
     units: Mapping[int, Unit] = field(default_factory=dict)
     """Offset → what an envelope holds; of those at home here."""
     crossings: Mapping[int, Crossing] = field(default_factory=dict)
     """Offset → the step over a bridge; of those at home here."""
     judged: Judged = NOTHING
-    """What the hop memory says of them."""
+    """What the hop memory says of them, and of those of the quarantined that are at home here."""
+    resent: AbstractSet[int] = frozenset()
+    """Offsets of duplicates by their hop."""
     end: int = 0
     """The position up to which this decides; below the batch's where its envelopes have too many parts for one transaction."""
 
@@ -80,19 +81,11 @@ class Path:
             batch: Where they come from: the input, or the forward topic.
             records: What of the batch is due.
             table: Asked, not changed.
-            refused: Offset → reason: records that are known to fit nowhere; they go to quarantine and burn no slot. What turns
-                out to be malformed is added.
+            refused: Offset → reason: records that are known to fit nowhere; they go to quarantine and burn no slot, but what came over
+                a bridge has come: it is noted, and is a duplicate if it came before. What turns out to be malformed is added.
         """
-        quarantined: list[tuple[Record, bytes, str]] = []
         end, due = batch.end, records
-        if batch.topic == self._forward_topic:
-            records, sources = self._arrived(records, refused)
-        else:
-            prefix = wire.source(batch.topic, batch.partition)
-            sources = [prefix + b"%d" % record.offset for record in records]
-        if refused:
-            quarantined = _refused(records, sources, refused)
-            records, sources = _without(refused, records, records, sources)
+        records, sources, quarantined = self._come(batch, records, refused)
         (ids, envelopes, crossed), groups = self._reader.ids(records), self._reader.groups(records)
         crossings = crossing.read_all(records, crossed, refused) if crossed else {}
         if len(crossings) < len(crossed):
@@ -106,7 +99,11 @@ class Path:
         homes = None if batch.topic == self._forward_topic else self._homes(leads, groups)
         if homes is not None:
             here = self._partition
-            forwarded = [each for each in zip(homes, records, sources, strict=True) if each[0] != here]
+            away = [each for each in zip(homes, records, sources, strict=True) if each[0] != here]
+            forwarded = [each for each in away if each[1].offset not in refused]
+            quarantined += [
+                (each, source, refused[each.offset]) for _, each, source in away if each.offset in refused
+            ]
             stays = [home == here for home in homes]
             records, sources = list(compress(records, stays)), list(compress(sources, stays))
             ids, groups = list(compress(ids, stays)), list(compress(groups, stays))
@@ -114,13 +111,18 @@ class Path:
             end = self._open(records, ids, marked, units, refused) or end
             if end < batch.end:
                 beyond = {record.offset for record in records if record.offset >= end}
-                records, sources, ids, groups = _without(beyond, records, records, sources, ids, groups)
+                records, sources, ids, groups = refusing.without(
+                    beyond, records, records, sources, ids, groups
+                )
                 forwarded = [each for each in forwarded if each[1].offset < end]
                 quarantined = [each for each in quarantined if each[0].offset < end]
-            if refused:
-                quarantined += _refused(records, sources, refused)
-                records, sources, ids, groups = _without(refused, records, records, sources, ids, groups)
-        checked, judged, crossings = judge(records, sources, ids, units, crossings, table)
+        judged, resent = judging.arrived(records, sources, crossings, table)
+        if refused:
+            gone = refusing.but_resent(refused, resent)
+            quarantined = refusing.in_order(quarantined + refusing.of_those(records, sources, gone))
+            records, sources, ids, groups = refusing.without(gone, records, records, sources, ids, groups)
+            resent -= gone.keys()
+        checked, crossings = judging.judge(records, ids, units, crossings, resent, table)
         return Outcome(
             checked=checked,
             records=list(records),
@@ -133,8 +135,25 @@ class Path:
             units=units,
             crossings=crossings,
             judged=judged,
+            resent=resent,
             end=end,
         )
+
+    def _come(
+        self, batch: FetchedBatch, records: Sequence[Record], refused: dict[int, str]
+    ) -> tuple[Sequence[Record], list[bytes], list[Quarantined]]:
+        """The records as they were, with their sources, and what goes to quarantine wherever it is at home."""
+        if batch.topic == self._forward_topic:
+            records, sources = self._arrived(records, refused)
+        else:
+            prefix = wire.source(batch.topic, batch.partition)
+            sources = [prefix + b"%d" % record.offset for record in records]
+        if not refused:
+            return records, sources, []
+        gone = refusing.without_hop(records, refused)
+        quarantined = refusing.of_those(records, sources, gone)
+        records, sources = refusing.without(gone, records, records, sources)
+        return records, sources, quarantined
 
     def _lead(
         self,
@@ -160,7 +179,8 @@ class Path:
             try:
                 unit = units[record.offset] = self._units.open(record, None)
             except MalformedEnvelopeError as error:
-                refused[record.offset] = str(error)
+                if record.offset not in crossings:  # else it is refused where its hop is at home
+                    refused[record.offset] = str(error)
             else:
                 ids[number] = unit.lead
 
@@ -264,22 +284,6 @@ class Path:
             restored.append(arrived[0])
             sources.append(arrived[1])
         return restored, sources
-
-
-def _refused(
-    records: Sequence[Record], sources: Sequence[bytes], refused: Mapping[int, str]
-) -> list[tuple[Record, bytes, str]]:
-    return [
-        (record, source, refused[record.offset])
-        for record, source in zip(records, sources, strict=True)
-        if record.offset in refused
-    ]
-
-
-def _without(offsets: Container[int], records: Sequence[Record], *lists: Sequence[Any]) -> list[list[Any]]:
-    """Lists that run in parallel to the records, without those of the records at these offsets."""
-    kept = [record.offset not in offsets for record in records]
-    return [list(compress(each, kept)) for each in lists]
 
 
 def _origin(source: bytes, timestamp: int) -> Origin:

@@ -4,8 +4,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, NamedTuple
 
+from agents import crossing
 from agents.bridge.plan import Plan, plans
 from agents.home import Home
+from agents.refusing import RESENT
 from agents.verdict import Reader
 from app.repair import showing
 from app.repair.pace import Pace
@@ -99,10 +101,14 @@ class Publisher:
         """Why it is not published again; empty = it is."""
         if refused.digest is not None:
             return "its value did not fit here and is no longer in the input: have it sent again by its producer, or drop it"
-        if self._force:
-            return ""
+        return "" if self._force else self._left(refused)
+
+    def _left(self, refused: Refused) -> str:
+        """Why it is not, unless that is forced."""
         if refused.redriven >= self._most:
             return f"redriven {refused.redriven} times already: fix what the reason says, then --force"
+        if refused.reason.startswith(RESENT):
+            return "it came over its bridge before, and would come twice: drop it, or --force"
         if _NOT_UTF_8 in refused.reason:
             return (
                 "its header names are not here as they came: have it sent again by its producer, or --force"
@@ -175,7 +181,7 @@ class Redrive:
         self._say = say
         self.result = Result()
         self._hops: set[bytes] = set()
-        """Of a bridge's records, those that were published."""
+        """Of the records that came over bridges, those that were published."""
 
     async def act(self, partition: SettledPartition, found: Sequence[Refused]) -> None:
         """All of these; raises what :meth:`ringfence_kafka.settled.SettledPartition.settle` does."""
@@ -225,7 +231,10 @@ class Redrive:
         self._say(f"redriven  {partition}  {count} up to offset {offsets[-1]}")
 
     def _comes_again(self, refused: Refused) -> bool:
-        """Whether a bridge, ended before it had confirmed a record, has written it here once more, and this run has published it."""
+        """Whether this run has published the same record of a bridge's source, which stands here once more.
+
+        A bridge that ended before it had confirmed it writes it again; and a lane that could not note its hop refuses it again.
+        """
         return self._hop(refused) in self._hops
 
     def _note(self, refused: Refused) -> None:
@@ -233,7 +242,9 @@ class Redrive:
             self._hops.add(hop)
 
     def _hop(self, refused: Refused) -> bytes | None:
-        return dict(refused.headers).get(wire.HEADER_HOP) if self._quarantine.bridged else None
+        if not self._quarantine.bridged and not crossing.readable(_as_read(refused)):
+            return None  # of two that no bridge has written nothing says that they are the same
+        return dict(refused.headers).get(wire.HEADER_HOP)
 
     async def whole(self, refused: Refused) -> Refused:
         """As it came: what did not fit here is taken from the input, if it is still there and the same."""

@@ -75,9 +75,8 @@ def _on() -> Column:
 
 
 def _noted() -> Column:
-    """Whether its lane has written down what it says."""
-    refused = F.coalesce(F.col("whole") == QUARANTINED, F.lit(False))
-    return F.col("kept") | (~F.col("waiting") & ~refused & _on())
+    """Whether its lane has written down what it says: what it refused has come as well."""
+    return F.col("kept") | (~F.col("waiting") & _on())
 
 
 def _forgotten(rows: DataFrame, events: DataFrame | None) -> DataFrame:
@@ -135,7 +134,7 @@ def _of_hops(event: Column) -> Column:
 def _elsewhere(same_hop: list[str]) -> dict[str, Column]:
     """Whether the same hop came to the lane in another input partition too, and something tells of it."""
     window = Window.partitionBy(*same_hop)
-    told = F.col("kept") | F.coalesce(F.col("whole").isin(ACCEPTED, DIVERTED), F.lit(False))
+    told = F.col("kept") | F.coalesce(F.col("whole").isin(ACCEPTED, DIVERTED, QUARANTINED), F.lit(False))
     there = F.when(told & F.col("noted"), F.col("partition"))
     first, last = F.min(there).over(window), F.max(there).over(window)
     found = F.coalesce((first != F.col("partition")) | (last != F.col("partition")), F.lit(False))
@@ -222,7 +221,7 @@ def kept_on(followed: DataFrame, most: Column) -> DataFrame:
     ``most`` of an address: a lane keeps no more.
     """
     on = "(capacity is null or capacity > 0)"
-    judged = f"kept or ({ONCE} and not waiting and (whole is null or whole != {QUARANTINED}) and {on})"
+    judged = f"kept or ({ONCE} and not waiting and {on})"
     latest = F.max("hop_epoch").over(Window.partitionBy(*WAY))
     rows = followed.where(judged).withColumn("latest", latest).where("hop_epoch = latest")
     rows = rows.withColumn("floor", F.max("hop_confirmed").over(Window.partitionBy(*WAY)))

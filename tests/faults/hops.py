@@ -128,13 +128,11 @@ class Bridged:
         if below or same is not None:
             higher = len(way.offsets) - bisect_right(way.offsets, step.offset)
             self._known[id(each)] = Known(below, same, higher)
-        if each.accepted is None and each.quarantined is not None:
-            return  # what is refused is refused before it is judged
         if same is None:
             way.first[step.offset] = each
             insort(way.offsets, step.offset)
         way.floor = max(way.floor, step.confirmed)
-        if each.accepted is not None or each.diverted is not None:
+        if each.accepted is not None or each.diverted is not None or each.quarantined is not None:
             self._told[each.lane, step.source, step.offset].add(each.record.partition)
         if each.accepted is not None:
             self.accepted[step.source, step.offset].append(each)

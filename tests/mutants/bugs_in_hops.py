@@ -7,6 +7,7 @@ from tests.mutants.mutant import Mutant, Patch
 _HOPS: Final = "tables/hops.py"
 _TABLE: Final = "tables/table.py"
 _JUDGING: Final = "agents/judging.py"
+_REFUSING: Final = "agents/refusing.py"
 _CROSSING: Final = "agents/crossing.py"
 _EMITTER: Final = "agents/emitter.py"
 _HOPS_TESTS: Final = "tests/unit/test_hops.py"
@@ -86,11 +87,11 @@ MUTANTS: Final = (
         "A record whose ID was known passes when it is sent again after that ID was forgotten.",
         (
             Patch(
-                _JUDGING,
-                "    return checked, judged, {",
-                "    if Verdict.DUPLICATE in checked.verdicts:\n"
-                "        judged = judged._replace(changed={})\n"
-                "    return checked, judged, {",
+                "agents/path.py",
+                "        return Outcome(\n            checked=checked,\n",
+                "        if Verdict.DUPLICATE in checked.verdicts:\n"
+                "            judged = judged._replace(changed={})\n"
+                "        return Outcome(\n            checked=checked,\n",
             ),
         ),
         f"{_PATH_TESTS}::test_noted_whatever_the_verdict",
@@ -101,21 +102,58 @@ MUTANTS: Final = (
         (
             Patch(
                 _JUDGING,
-                "if known or each.ids_ignored:",
-                "if each.ids_ignored or (known and ids[number] is None):",
+                "if offset in resent or crossings[offset].ids_ignored:",
+                "if crossings[offset].ids_ignored or (offset in resent and ids[number] is None):",
             ),
             Patch(
                 _JUDGING,
-                "        checked.verdicts[number] = Verdict.DUPLICATE\n",
-                "        if ids[number] is None:\n            checked.verdicts[number] = Verdict.DUPLICATE\n",
+                "            checked.verdicts[number] = Verdict.DUPLICATE\n",
+                "            if ids[number] is None:\n                checked.verdicts[number] = Verdict.DUPLICATE\n",
             ),
         ),
         f"{_PATH_TESTS}::test_known_hop_with_a_new_id",
     ),
     Mutant(
+        "refused-hops-not-noted",
+        "What a lane refused is refused again when its bridge sends it again, or accepted beside its open quarantine, and redriven besides.",
+        (
+            Patch(
+                _REFUSING,
+                "offset: reason for offset, reason in refused.items() if offset not in noted",
+                "**refused",
+            ),
+        ),
+        f"{_PATH_TESTS}::test_refused_is_noted",
+        (f"{_PATH_TESTS}::test_refused_again",),
+    ),
+    Mutant(
+        "refused-hops-noted-twice",
+        "What a lane refused is in quarantine as often as its bridge sends it.",
+        (Patch(_REFUSING, "if offset not in resent or reason.startswith(RESENT)", "if reason"),),
+        f"{_PATH_TESTS}::test_refused_again",
+    ),
+    Mutant(
+        "refused-hops-forwarded",
+        "What does not fit the way to its home is put there again in every attempt: its lane stands still.",
+        (
+            Patch(
+                "agents/path.py",
+                "forwarded = [each for each in away if each[1].offset not in refused]",
+                "forwarded = away",
+            ),
+        ),
+        f"{_PATH_TESTS}::test_refused_away_from_home",
+    ),
+    Mutant(
+        "known-hops-refused-for-their-parts",
+        "A transaction that a bridge sends again goes to quarantine again, and again in every attempt: its lane stands still.",
+        (Patch(_EMITTER, "if unit is None or record.offset in outcome.resent:", "if unit is None:"),),
+        f"{_PATH_TESTS}::test_refused_for_a_part",
+    ),
+    Mutant(
         "ignored-ids-looked-at",
         "A cluster connection drops what another cluster accepted, for IDs that mean nothing here.",
-        (Patch(_JUDGING, "if known or each.ids_ignored:", "if known:"),),
+        (Patch(_JUDGING, "if offset in resent or crossings[offset].ids_ignored:", "if offset in resent:"),),
         f"{_PATH_TESTS}::test_ids_are_ignored",
     ),
     Mutant(

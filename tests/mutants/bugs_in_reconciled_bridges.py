@@ -54,10 +54,17 @@ MUTANTS: Final = (
         f"{_TESTS}::test_a_way",
     ),
     Mutant(
-        "night-quarantined-hops-noted",
-        "What is sent again after it was refused, and is lost then, passes for a duplicate.",
-        (Patch(_HOPS, "& ~refused & _on()", "& _on()"),),
+        "night-quarantined-hops-unknown",
+        "What is sent again after it was refused counts as lost, and as right where a lane accepts it beside its quarantine.",
+        (
+            Patch(
+                _HOPS,
+                'F.col("kept") | (~F.col("waiting") & _on())',
+                'F.col("kept") | (~F.col("waiting") & ~F.coalesce(F.col("whole") == QUARANTINED, F.lit(False)) & _on())',
+            ),
+        ),
         f"{_TESTS}::test_a_way",
+        (f"{_TESTS}::test_refused",),
     ),
     Mutant(
         "night-cleared-hops-known",

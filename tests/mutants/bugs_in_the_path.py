@@ -126,9 +126,8 @@ MUTANTS: Final = (
         (
             Patch(
                 _PATH,
-                "            quarantined = _refused(records, sources, refused)\n"
-                "            records, sources = _without(refused, records, records, sources)\n",
-                "            quarantined = _refused(records, sources, refused)\n",
+                "        records, sources = refusing.without(gone, records, records, sources)\n        return",
+                "        return",
             ),
         ),
         f"{_PATH_TESTS}::test_refused_burns_no_slot",

@@ -101,7 +101,7 @@ MUTANTS: Final = (
         (
             Patch(
                 _PATH,
-                "            records, sources, ids, groups = _without(refused, records, records, sources, ids, groups)\n",
+                "            records, sources, ids, groups = refusing.without(gone, records, records, sources, ids, groups)\n",
                 "",
             ),
         ),

@@ -129,7 +129,7 @@ NOTHING: dict[str, Any] = {"fate": None}
 
 
 def test_a_way(frames: Frames) -> None:
-    """An earlier one has the same hop, or confirms it; one that comes later, waits, or is in quarantine tells nothing."""
+    """An earlier one has the same hop, or confirms it, also where it is in quarantine; one that comes later, or waits, tells nothing."""
     followed = _followed(
         frames,
         _hop(0, 5, **NOTHING), _hop(1, 9, 8), _hop(2, 7, **NOTHING), _hop(3, 9, **NOTHING), _hop(4, 8, **NOTHING), _hop(5, 8, **NOTHING),
@@ -137,9 +137,9 @@ def test_a_way(frames: Frames) -> None:
         _hop(8, 30, waiting=True, **NOTHING), _hop(9, 30, waiting=True, **NOTHING),
     )  # fmt: skip
 
-    assert _resent(followed) == [2, 3, 5]
+    assert _resent(followed) == [2, 3, 5, 7]
     assert named(lost.lost(lost.unmatched(hops.evidence_of(followed)), frames.evidence(), frames.rules())) == [
-        ("LOST", 0), ("LOST", 4), ("LOST", 7),
+        ("LOST", 0), ("LOST", 4),
     ]  # fmt: skip
 
 
@@ -163,6 +163,28 @@ def test_another_partition(frames: Frames) -> None:
     )  # fmt: skip
 
     assert _resent(followed) == [2, 3]
+
+
+def test_refused(frames: Frames) -> None:
+    """What is in quarantine has come: accepted when it is sent again it would come twice. A later run knows it as well."""
+    followed = _followed(
+        frames,
+        _hop(0, 5, fate=QUARANTINED), _hop(1, 5), _hop(2, 6, fate=QUARANTINED), _hop(3, 6, fate=QUARANTINED),
+        _hop(4, 9, 8, fate=QUARANTINED), _hop(5, 7),
+    )  # fmt: skip
+
+    assert _again(followed) == [("FORGOTTEN", 1), ("FORGOTTEN", 5)]
+    kept = [(row["hop_offset"], row["hop_confirmed"]) for row in hops.kept_on(followed, F.lit(9)).collect()]
+    assert sorted(kept, key=str) == [(9, None), (None, 8)]
+
+
+def test_refused_by_another_partition(frames: Frames) -> None:
+    """What is in quarantine shows that it came."""
+    followed = _followed(
+        frames, _hop(0, 5, fate=QUARANTINED, partition=1, forward_offset=3), _hop(3, 5, **NOTHING)
+    )
+
+    assert _resent(followed) == [3]
 
 
 def test_parts_are_one_hop(frames: Frames) -> None:
@@ -356,11 +378,11 @@ def test_named_once(frames: Frames) -> None:
 
 
 def test_what_later_nights_have_to_know(frames: Frames, spark: SparkSession) -> None:
-    """Of each way the largest that was confirmed, and the highest above it; not what waits, or was refused, or was forgotten."""
+    """Of each way the largest that was confirmed, and the highest above it, also what was refused; not what waits or was forgotten."""
     event = {"input_next": 1, "forward_next": 0, "before": 7, "after": 7, "event": "cleared", "of_hops": True}
     sent = [
         _hop(0, 90), _hop(1, 5, 3), _hop(2, 2, 1, **NOTHING), _hop(3, 7, 4), _hop(4, 8, 4), _hop(5, 5, 0, **NOTHING),
-        _hop(6, 30, 30, fate=QUARANTINED), _hop(7, 40, 40, waiting=True, **NOTHING),
+        _hop(6, 30, fate=QUARANTINED), _hop(7, 40, 40, waiting=True, **NOTHING),
     ]  # fmt: skip
     followed = _followed(frames, *sent, events=frames.events(event))
 
@@ -375,15 +397,21 @@ def test_what_later_nights_have_to_know(frames: Frames, spark: SparkSession) -> 
             key=str,
         )
 
-    assert kept(9) == [(5, None, 1, True), (7, None, 3, True), (8, None, 4, True), (None, 4, 4, None)]
-    assert kept(1) == [(8, None, 4, True), (None, 4, 4, None)]
+    assert kept(9) == [
+        (30, None, 6, False),
+        (5, None, 1, True),
+        (7, None, 3, True),
+        (8, None, 4, True),
+        (None, 4, 4, None),
+    ]
+    assert kept(1) == [(30, None, 6, False), (None, 4, 4, None)]
     written = [tuple(row) for row in hops.kept_on(followed, F.lit(9)).collect()]
     before = small(spark, written, HOPS)
     later = _followed(frames, _hop(0, 3, **NOTHING), _hop(1, 8), _hop(2, 9, **NOTHING), kept=before)
     assert (_resent(later), _again(later)) == ([0], [("FORGOTTEN", 1)])
     # A night without any hands on what it was given.
     again = hops.kept_on(_followed(frames, kept=before), F.lit(9)).collect()
-    assert sorted(map(str, (row["hop_offset"] for row in again))) == ["5", "7", "8", "None"]
+    assert sorted(map(str, (row["hop_offset"] for row in again))) == ["30", "5", "7", "8", "None"]
 
 
 def test_ids_that_are_not_looked_at_are_not_kept(frames: Frames) -> None:

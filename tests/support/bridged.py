@@ -7,7 +7,7 @@ address's own producers, envelopes, and what cannot be read. Of one hop the cont
 import json
 import random
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final, cast
 
 from aiokafka.partitioner import murmur2
@@ -19,6 +19,7 @@ from agents.emitter import Emitter, Outputs
 from agents.path import Outcome, Path
 from ringfence_kafka.config.load import validate
 from ringfence_kafka.config.settings import AddressSettings
+from tables.ring import Verdict
 from tables.table import LaneTable
 from tests.faults.history import Headers, History, Record
 from tests.unit.test_path import Given, Table
@@ -29,6 +30,8 @@ _BYTES_MAX: Final = 10**6
 _TOPIC_ID: Final = b"A" * 22
 _SOURCES: Final = (b"to-paris/%b/0" % _TOPIC_ID, b"to-paris/%b/1" % _TOPIC_ID, b"other/%b/0" % _TOPIC_ID)
 _OFFSETS: Final = 10
+_LARGE_ARE: Final = 8
+"""One in so many."""
 _MALFORMED: Final[tuple[Headers, ...]] = (
     (("_RF_BRIDGE_DUPL_ID", b"nonsense"),),
     (("_RF_BRIDGE_DUPL_ID", _SOURCES[0] + b"/3"), ("_RF_BRIDGE_CONFIRMED", b"4")),
@@ -112,7 +115,14 @@ class BridgedRun:
         begin = self.next[topic, lane]
         records = self.logs[topic, lane][begin : begin + self.dice.randint(1, 6)]
         batch = FetchedBatch(topic, lane, begin, records[-1].offset + 1, records, 0)
-        outcome = self._paths[lane].decide(batch, records, cast("LaneTable", self._tables[lane]), {})
+        path, table = self._paths[lane], cast("LaneTable", self._tables[lane])
+        outcome = path.decide(batch, records, table, {})
+        judged = zip(outcome.records, outcome.checked.verdicts, strict=True)
+        large = [
+            each for each, verdict in judged if verdict is not Verdict.DUPLICATE and _is_large(each.headers)
+        ]
+        if large:
+            outcome = path.decide(batch, records, table, {each.offset: "too large" for each in large})
         if self.dice.random() < 0.2:  # a crash: nothing of it ever was
             return
         written = self._written(lane, outcome)
@@ -145,6 +155,11 @@ class BridgedRun:
         }
         if place[0] in fates:
             fates[place[0]].append(_record(*place, log[-1]))
+
+
+def _is_large(headers: Sequence[tuple[str, bytes | None]]) -> bool:
+    """Whether the accepted topic does not take it: the same of all that is sent again."""
+    return any(name == "t" and int(value or b"0") % _LARGE_ARE == 0 for name, value in headers)
 
 
 def _content(dice: random.Random) -> tuple[bytes | None, bytes, Headers, int]:

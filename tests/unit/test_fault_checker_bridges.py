@@ -143,12 +143,12 @@ def test_diverted() -> None:
 
 
 def test_refused() -> None:
-    """What is refused was not judged: the same hop is new again."""
+    """What is refused has come: the same hop is a duplicate, and accepted it would come twice."""
     large, again = bridge(0, 0), bridge(1, 0)
     refused = [quarantine(large)]
 
-    assert found(story([large, again], taken(again), quarantined=refused)) == {}
-    assert found(story([large, again], [], quarantined=refused)) == {"LOST": 1}
+    assert found(story([large, again], [], quarantined=refused)) == {}
+    assert found(story([large, again], taken(again), quarantined=refused)) == {"FORGOTTEN": 1}
 
 
 @pytest.mark.parametrize(

@@ -5,8 +5,10 @@ from typing import Any
 import pytest
 
 from agents.detour import headers_on_the_way
+from agents.emitter import TooLargeError
 from agents.home import Home
-from agents.path import Path
+from agents.path import Outcome, Path
+from agents.refusing import RESENT
 from ringfence_kafka.config.load import validate
 from ringfence_kafka.hop import Hop, Source, encode
 from tables.codec import Way
@@ -315,15 +317,135 @@ def test_cut_off_is_not_noted(monkeypatch: pytest.MonkeyPatch) -> None:
     assert lane.verdicts(_over(envelope(1, part(), part()), 8), crossed(2, 9)) == [UNCHECKED, UNCHECKED]
 
 
-def test_refused_at_home_is_not_noted() -> None:
-    """What goes to quarantine there is no part of what has come; it is refused again when it is sent again."""
-    lane = Lane()
-    large = Given(0, AT_HOME, crossed(0, 7).headers, b"x")
-    outcome = lane.decide(large, refused={0: "too large"})
-    lane.table.apply(outcome)
+# -- what is refused ------------------------------------------------------------------------------------------------
 
-    assert [reason for *_, reason in outcome.quarantined] == ["too large"]
-    assert lane.verdicts(crossed(1, 7)) == [UNCHECKED]
+LARGE = "too large"
+
+
+def _refuse(lane: Lane, *records: Given, refused: dict[int, str], topic: str = "transfers") -> list[int]:
+    """One batch, which is applied; the offsets of what goes to quarantine."""
+    outcome = lane.decide(*records, refused=refused, topic=topic)
+    lane.table.apply(outcome)
+    return [record.offset for record, *_ in outcome.quarantined]
+
+
+def test_refused_is_noted() -> None:
+    """What goes to quarantine has come, with what it confirms: accepted when it is sent again it would come twice."""
+    lane = Lane()
+
+    assert _refuse(lane, crossed(0, 6), crossed(1, 9, 7), crossed(2, 10), refused={1: LARGE}) == [1]
+    assert lane.verdicts(crossed(3, 9), crossed(4, 5), crossed(5, 8)) == [DUPLICATE, DUPLICATE, UNCHECKED]
+
+
+def test_refused_again() -> None:
+    """A resend is a duplicate, also in the same batch; it stands in quarantine once."""
+    lane = Lane()
+
+    assert _refuse(lane, *(crossed(at, 7) for at in range(3)), refused=dict.fromkeys(range(3), LARGE)) == [0]
+    assert _refuse(lane, crossed(3, 7), refused={3: LARGE}) == []
+    assert lane.verdicts(crossed(4, 7)) == [DUPLICATE]
+
+
+def test_refused_burns_no_slot() -> None:
+    """Its own ID is not added: the message, made smaller, is new. It goes to quarantine in its order."""
+    lane = Lane()
+    other = Given(0, AT_HOME, [("_AMQ_DUPL_ID", b"b")])
+
+    assert _refuse(
+        lane, other, crossed(1, 7, 0, AT_HOME, b"a"), plain(2, b"c"), refused={2: LARGE, 1: LARGE, 0: LARGE}
+    ) == [0, 1, 2]
+    assert lane.verdicts(plain(3, b"a"), plain(4, b"b"), plain(5, b"c")) == [ACCEPTED] * 3
+
+
+def test_refused_away_from_home() -> None:
+    """What does not fit the way to its home goes to quarantine where it is; nothing is known of it here or there."""
+    lane = Lane()
+
+    outcome = lane.decide(crossed(0, 7, 0, AWAY), crossed(1, 8, 0, AWAY), refused={0: LARGE})
+
+    assert [record.offset for record, *_ in outcome.quarantined] == [0]
+    assert [record.offset for _, record, _ in outcome.forwarded] == [1]
+    assert outcome.judged.changed == {}
+
+
+def test_refused_on_the_detour() -> None:
+    """At its home it is noted by the way that it took; what is no forwarded record tells nothing, whatever it says."""
+    lane = Lane()
+    came = crossed(0, 7)
+    forwarded = Given(0, AT_HOME, headers_on_the_way(came, b"transfers/3/0"))
+
+    assert _refuse(lane, forwarded, crossed(1, 8), refused={0: LARGE}, topic=FORWARD) == [0, 1]
+    assert {way: list(held.above) for way, held in lane.table.hops.ways.items()} == {Way(SOURCE, 3): [7]}
+
+
+def test_refused_with_detection_off() -> None:
+    """Each stands in quarantine then."""
+    lane = Lane(capacity=0)
+
+    assert _refuse(lane, crossed(0, 7), crossed(1, 7), refused={0: LARGE, 1: LARGE}) == [0, 1]
+
+
+def test_malformed_envelope_is_noted() -> None:
+    """What cannot be opened is one hop as well."""
+    lane = Lane()
+    bad = [Given(at, AT_HOME, [("_RF_TX", b"json/1"), *crossed(at, 7).headers], b"{") for at in range(2)]
+
+    assert _refuse(lane, *bad, refused={}) == [0]
+    assert _refuse(lane, bad[1], refused={}) == []
+
+
+def test_malformed_envelope_without_a_key() -> None:
+    """Nobody sees its IDs: it is refused where its hop is at home, so its resend meets it, whatever else is in the batch."""
+    lane, away = Lane(), _led(0, 2)
+    bad = Given(0, None, [("_RF_TX", b"json/1"), *crossed(0, away).headers], b"{")
+
+    for refused in ({}, {1: LARGE}):
+        outcome = lane.decide(bad, plain(1, b"a"), refused=dict(refused))
+        assert [(home, record.offset) for home, record, _ in outcome.forwarded] == [(2, 0)]
+        assert [record.offset for record, *_ in outcome.quarantined] == list(refused)
+
+
+def _decided(lane: Lane, *records: Given) -> tuple[Outcome, list[Out]]:
+    """As a lane does it: again, as long as something does not fit. It is applied."""
+    refused: dict[int, str] = {}
+    for _ in range(3):
+        outcome = lane.decide(*records, refused=refused)
+        try:
+            outs = emitted(lane, outcome)
+        except TooLargeError as error:
+            refused |= error.reasons
+            continue
+        lane.table.apply(outcome)
+        return outcome, outs
+    raise AssertionError("it comes to no end")
+
+
+def test_refused_for_a_part() -> None:
+    """A transaction one part of which is too large is in quarantine once; sent again it is a duplicate, which needs no room."""
+    lane = Lane()
+    lane.emitter._outputs.bytes_max["payments.accepted"] = 1_000
+    made = envelope(0, part(), part("payments", value="v" * 2_000))
+
+    _, outs = _decided(lane, _over(made, 7))
+    assert [each.topic for each in outs] == ["transfers.quarantine"]
+    again, outs = _decided(lane, _over(made, 7))
+    assert again.checked.verdicts == [DUPLICATE]
+    assert [each.topic for each in outs] == ["transfers.duplicates"]
+
+
+def test_duplicate_that_does_not_fit() -> None:
+    """One that the duplicates topic refuses goes to quarantine, which says that it came before: published again it would come twice."""
+    lane = Lane()
+    lane.verdicts(crossed(0, 7))
+    lane.emitter._outputs.bytes_max["transfers.duplicates"] = 500
+    again = Given(1, AT_HOME, crossed(1, 7).headers, b"v" * 1_000)
+    outcome, outs = _decided(lane, again, crossed(2, 7))
+
+    assert [(each.topic, "_RF_ORIGINAL" in each.headers) for each in outs] == [
+        ("transfers.duplicates", True), ("transfers.quarantine", False),
+    ]  # fmt: skip
+    assert [reason.startswith(f"{RESENT}: ") for *_, reason in outcome.quarantined] == [True]
+    assert outcome.judged.known == [True, True]
 
 
 @pytest.mark.parametrize("place", ["key", "value"])

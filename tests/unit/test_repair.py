@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import pytest
 from aiokafka.errors import GroupAuthorizationFailedError, TopicAuthorizationFailedError
 
+from agents.refusing import RESENT
 from app.repair import dlq_verbs, showing, verbs
 from app.repair.pace import Pace
 from app.repair.quarantine import InputTopic, Publisher, Quarantine, Redrive, find
@@ -230,7 +231,10 @@ class _Settled:
 
 @pytest.mark.parametrize("bridged", [True, False])
 async def test_what_a_bridge_wrote_twice(bridged: bool) -> None:
-    """A record that it had to send again stands there once more, is published once, and settled wherever it stands. A lane's stand once."""
+    """A record that it had to send again stands there once more, is published once, and settled wherever it stands.
+
+    A lane's count as the same only where a bridge has said so: two that some producer gave such a header are two.
+    """
     publisher = _publisher(bridged=bridged, force=True)
     quarantine = publisher._quarantine
     hops = [b"b/T/0/1", b"b/T/0/2", b"b/T/0/1", None, None, b"b/T/0/1"]
@@ -248,6 +252,28 @@ async def test_what_a_bridge_wrote_twice(bridged: bool) -> None:
     expected = 4 if bridged else 6
     assert (settled.offsets, settled.published) == (list(range(6)), expected)
     assert (run.result.done, tried.result.done) == (expected, expected)
+
+
+async def test_what_a_lane_refused_twice() -> None:
+    """Of one record of a bridge's source, refused again before its hop could be noted, one is published."""
+    publisher = _publisher(force=True)
+    found = [
+        _refused(place=Place("q", 0, number), headers=((wire.HEADER_HOP, b"b/%b/0/%d" % (b"T" * 22, hop)),))
+        for number, hop in enumerate((1, 2, 1))
+    ]
+    run = Redrive(publisher, publisher._quarantine, None, Pace(None), lambda _: None)  # type: ignore[arg-type]
+    settled = _Settled()
+    await run.act(settled, found)  # type: ignore[arg-type]
+
+    assert (settled.offsets, settled.published, run.result.done) == ([0, 1, 2], 2, 2)
+
+
+def test_what_came_before_is_left() -> None:
+    """A duplicate that did not fit where duplicates go is no message that is missing: without its hop it would be accepted once more."""
+    refused = _refused(reason=f"{RESENT}: 99 bytes, orders.duplicates takes max.message.bytes = 90")
+
+    assert "would come twice: drop it" in _publisher().refusal(refused)
+    assert _publisher(force=True).refusal(refused) == ""
 
 
 def test_groups_for_programs() -> None:
