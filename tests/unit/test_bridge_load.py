@@ -1,7 +1,9 @@
 """What a cycle's record batches hold, and where they go."""
 
 import math
+import re
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
@@ -17,6 +19,7 @@ from agents.home import Home
 from ringfence_kafka import clock
 from ringfence_kafka.config.load import validate
 
+DOCUMENT = Path(__file__).parents[2] / "docs" / "bridges.md"
 TOPIC_ID = "AbC_-67890123456789012"
 MEMBERS = ("berlin", "paris", "rome")
 
@@ -310,3 +313,37 @@ def test_refused_for_their_time() -> None:
 def test_codes_that_concern_one_record() -> None:
     """Also the one that aiokafka does not know."""
     assert issubclass(for_code(87), FOR_GOOD)
+
+
+@pytest.mark.parametrize(
+    ("key", "before", "after"),
+    [
+        ("user_ids", {}, {"user_ids": "ignore"}),
+        ("partitioner", {}, {"address": {"partitioner": "crc32"}}),
+        ("group_header", {}, {"address": {"group_header": "h"}}),
+        ("default_group", {"address": {"group_header": "h"}}, {"address": {"group_header": "h", "default_group": "d"}}),
+        ("duplicate_id_headers", {}, {"address": {"duplicate_id_headers": ["h"]}}),
+        ("duplicate_id_from", {}, {"address": {"duplicate_id_from": "value"}}),
+    ],
+)  # fmt: skip
+def test_keys_that_move_homes(key: str, before: dict[str, Any], after: dict[str, Any]) -> None:
+    """What is sent again after one of them was changed may come to another partition: operators are told to end the bridge in order before."""
+    headers = [(("_AMQ_DUPL_ID", b"id-%d" % each), ("h", b"h-%d" % each)) for each in range(30)]
+    records = [
+        Record(10 + number, None, b"%d" % number, each[: 1 + number % 2])
+        for number, each in enumerate(headers)
+    ]
+
+    def homes(made: dict[str, Any]) -> dict[Any, int]:
+        return {
+            dict(record["headers"])["_RF_BRIDGE_DUPL_ID"]: batch.partition
+            for batch in _load(_plan(**made), records).batches
+            for record in batch.builder.records
+        }
+
+    assert homes(before).keys() == homes(after).keys()
+    assert homes(before) != homes(after)
+    (told,) = re.findall(
+        r"^\*\*Partitions\.\*\* .*?\n\n", DOCUMENT.read_text("utf-8"), re.MULTILINE | re.DOTALL
+    )
+    assert f"`{key}`" in told
