@@ -21,6 +21,10 @@ log: Final = logging.getLogger("ringfence.bridge")
 TRIES: Final = 5
 """Another process may do the same at the same moment."""
 AGAIN_S: Final = 1.0
+LOST_MEMBER: Final = (
+    "if the cluster of one is lost for good, leave offsets alone and let another cluster stand in for it, see docs/bridges.md, "
+    "'A member that is lost for good'"
+)
 
 
 async def join(plan: Plan, *, drain: bool) -> Map:
@@ -143,7 +147,7 @@ def _require_reachable(share: Share, top: Map) -> None:
     if gone:
         raise ConfigurationError(
             f"cluster connection {share.connection}: --drain needs the members that it ran with, and {', '.join(gone)} is configured no more: "
-            "put it back, drain, then remove it"
+            f"put it back, drain, then remove it; {LOST_MEMBER}"
         )
 
 
@@ -158,7 +162,7 @@ def _refusal(share: Share, topic: str, refused: Refuse, top: Map | None) -> str:
     return (
         f"cluster connection {share.connection}:{before} is to run with {', '.join(share.members)}, and its bridges {why} at "
         f"{topic}/{refused.partition} ({stand}): messages between would go to nobody or to two. Stop all its processes, run 'ringfence bridge "
-        f"{share.connection} --drain' with the former members, then start it with the new ones"
+        f"{share.connection} --drain' with the former members, then start it with the new ones; {LOST_MEMBER}"
     )
 
 

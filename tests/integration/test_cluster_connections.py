@@ -345,6 +345,49 @@ def test_strict(clusters: dict[str, EmbeddedBroker], tmp_path: Path) -> None:
         assert sorted(everything) == list(range(400))
 
 
+@pytest.mark.long
+def test_strict_member_lost(clusters: dict[str, EmbeddedBroker], tmp_path: Path) -> None:
+    """L5: another member's cluster stands in for one that is lost: it gets what waited for that, once, and then the members may change."""
+    address = kafka.unique("lost")
+    shared, topic = f"{address}.shared", f"{address}.accepted"
+    with Connected(clusters, tmp_path, address, workers=False, load_balancing="strict") as connected:
+        process = connected.bridges["berlin"]
+        owners = {each: owner(MEMBERS, b"g%d" % (each % 10)) for each in range(300)}
+        connected.send("berlin", 100, topic=topic)
+        connected.start("berlin")
+        connected.idle("berlin")
+        before = connected.arrived("rome", shared)
+        clusters["rome"].stop()
+        try:
+            connected.send("berlin", 100, first=100, topic=topic)
+            for name in MEMBERS[:2]:
+                wanted = [number for number, whose in owners.items() if number < 200 and whose == name]
+                wait_for(lambda: sorted(connected.arrived(name, shared)) == wanted, process.log)  # noqa: B023 - called here
+            assert process.stop() == 0
+            config = connected.configure("berlin", MEMBERS[:2])
+            done = run_verb("bridge", "--config", str(config), check=False)
+            assert done.returncode == 2
+            assert "A member that is lost for good" in done.stderr
+            connected.servers["rome"] = connected.servers["paris"]
+            connected.configure("berlin", MEMBERS)
+            process.start()
+            process.wait_ready()
+            connected.idle("berlin")
+            assert process.stop() == 0
+            assert run_verb("bridge", "eu", "--drain", "--config", str(config), check=False).returncode == 0
+            connected.configure("berlin", MEMBERS[:2])
+            connected.send("berlin", 100, first=200, topic=topic)
+            process.start()
+            process.wait_ready()
+            connected.idle("berlin")
+        finally:
+            clusters["rome"].start()
+        found = {name: connected.arrived(name, shared) for name in MEMBERS[:2]}
+
+        assert sorted([*before, *found["berlin"], *found["paris"]]) == list(range(300))
+        assert {each for each in range(100, 200) if owners[each] == "rome"} <= set(found["paris"])
+
+
 def _wait_shares(connected: Connected, shared: str, count: int) -> None:
     wait_for(
         lambda: sum(len(connected.accepted(name, shared)) for name in MEMBERS) >= count,

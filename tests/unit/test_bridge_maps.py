@@ -13,6 +13,9 @@ from agents.bridge.sharing import Owner, owner
 from agents.home import Home
 from agents.memo import Memo
 from ringfence_kafka.group_offsets import Committed
+from ringfence_kafka.hop import Source
+from tables.codec import Way
+from tables.hops import Arrival, HopMemory
 
 TWO = ("berlin", "paris")
 THREE = ("berlin", "paris", "rome")
@@ -82,6 +85,22 @@ def test_lost_offset_is_no_change_cut_short() -> None:
         found = {"berlin": _at(1_000, ONE, still), "paris": {}}
 
         assert decide(TWO, found, {0: 0}) == Refuse(0, {"berlin": 1_000, "paris": None})
+
+
+def test_stand_in_for_a_lost_member() -> None:
+    """It gets the lost one's share by a name of its own: what it had confirmed of its own share says nothing of that. Offsets set back lose it."""
+    source, topic = "eu.berlin.%s.orders", "A" * 22
+    stands = {"berlin": _at(100), "paris": _at(40, still="")}
+    memory = HopMemory(20_000)
+    own, lost = (Way(Source(source % each, topic, 0), 0) for each in TWO)
+    memory.apply(memory.check([Arrival(own, 101, 100)]))
+    waiting = range(40, 100)
+
+    assert decide(TWO, stands, {0: 0}) == Run(ONE)
+    assert not any(memory.check([Arrival(lost, each, 40) for each in waiting]).known)
+    back = {each: _at(40, None, "") for each in TWO}
+    assert decide(("berlin",), back, {0: 0}) == Adopt(Map(1, ("berlin",)), {0: 40})
+    assert all(memory.check([Arrival(own, each, 40) for each in waiting]).known)
 
 
 def test_died_at_one_offset() -> None:

@@ -159,6 +159,15 @@ def test_added_header_that_is_an_id() -> None:
     assert "would give all messages one duplicate ID" in _fault(data)
 
 
+def test_one_cluster_for_two_members() -> None:
+    """It may stand in for a member that is lost where each group goes to one; else it would have everything twice."""
+    members = [{"name": "berlin"}, {"name": "paris", "bootstrap_servers": "127.0.0.1:9092"}]
+    found = plans(validate(_connection(members=members, load_balancing="strict", addresses=["orders-a"])))
+
+    assert [each.target.bootstrap_servers for each in found] == ["127.0.0.1:9092"] * 2
+    assert "have the same bootstrap_servers" in _fault(_connection(members=members))
+
+
 @pytest.mark.parametrize(
     ("keys", "said"),
     [
