@@ -24,7 +24,7 @@ from aiokafka.protocol.group import HeartbeatRequest
 from aiokafka.protocol.metadata import MetadataRequest
 from aiokafka.record.control_record import ABORT_MARKER, ControlRecord
 
-from ringfence_kafka import old_formats
+from ringfence_kafka import followers, old_formats
 from ringfence_kafka.together import Together
 
 log = logging.getLogger("ringfence.kafka")
@@ -43,6 +43,7 @@ def _contains_abort_marker(_: PartitionRecords, batch: Any) -> bool:
 
 PartitionRecords._contains_abort_marker = _contains_abort_marker  # noqa: SLF001
 old_formats.install()
+followers.install()
 
 _CANNOT_SAY = (GroupCoordinatorNotAvailableError, GroupLoadInProgressError, NotCoordinatorForGroupError)
 
