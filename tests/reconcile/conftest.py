@@ -22,6 +22,14 @@ def spark() -> Iterator[SparkSession]:
     session.stop()
 
 
+@pytest.fixture(autouse=True)
+def _forgotten(request: pytest.FixtureRequest) -> Iterator[None]:
+    """What a test kept in memory goes with it: Spark keeps the plan of each such frame, and compares all that comes later with it."""
+    yield
+    if "spark" in request.fixturenames:
+        request.getfixturevalue("spark").catalog.clearCache()
+
+
 @pytest.fixture
 def frames(spark: SparkSession) -> Frames:
     """Makes small ones."""
