@@ -55,7 +55,7 @@ MINUTES ?= 60
 SEED    ?= 1
 soak: setup
 	$(BIN)/python -m tests.faults.soak --minutes $(MINUTES) --seed $(SEED) \
-		$(if $(NEMESES),--nemeses $(NEMESES)) $(if $(WORKLOAD),--workload $(WORKLOAD)) $(if $(KEEP),--keep $(KEEP))
+		$(if $(NEMESES),--nemeses $(NEMESES)) $(if $(WORKLOAD),--workload $(WORKLOAD)) $(if $(BROKERS),--brokers $(BROKERS)) $(if $(KEEP),--keep $(KEEP))
 
 lint: setup
 	$(BIN)/ruff check .

@@ -71,7 +71,9 @@ def workloads(rng: random.Random, wanted: str = "") -> list[Workload]:
     return [*loads, KINDS[last[0]](*last)]
 
 
-def run(seed: int, nemeses: Sequence[str], keep: Path | None = None, workload: str = "") -> Verdict:
+def run(
+    seed: int, nemeses: Sequence[str], keep: Path | None = None, workload: str = "", brokers: int = 1
+) -> Verdict:
     """Run a round.
 
     Args:
@@ -79,6 +81,7 @@ def run(seed: int, nemeses: Sequence[str], keep: Path | None = None, workload: s
         nemeses: Names, in this order.
         keep: Folder to keep everything in, when the round fails.
         workload: One that it has, whatever the seed says.
+        brokers: One with links that can be disturbed, or three.
     """
     rng = random.Random(seed)
     loads = workloads(rng, workload)
@@ -87,7 +90,7 @@ def run(seed: int, nemeses: Sequence[str], keep: Path | None = None, workload: s
     began = time.monotonic()
     folder = Path(tempfile.mkdtemp(prefix="ringfence-round-"))
     try:
-        with System(folder, loads, partitions=partitions, workers=workers) as system:
+        with System(folder, loads, partitions=partitions, workers=workers, brokers=brokers) as system:
             system.start()
             _strike(system, nemeses, rng, verdict)
             system.stop_producers()

@@ -20,6 +20,12 @@ from tests.faults.workloads.catalogue import KINDS
 @click.option("--seed", default=1, help="Of the first round; the others count on from it.")
 @click.option("--nemeses", default="", help="Only these, in this order, separated by commas.")
 @click.option("--workload", type=click.Choice(list(KINDS)), help="Of one address of every round.")
+@click.option(
+    "--brokers",
+    type=click.Choice(["1", "3"]),
+    default="1",
+    help="One behind links, or three whose leaders move.",
+)
 @click.option("--strikes", default=4, help="Nemeses a round, where the seed chooses.")
 @click.option("--results", type=click.Path(path_type=Path), help="Append a JSON line a round.")
 @click.option("--keep", type=click.Path(path_type=Path), help="Keep the folders of rounds that fail here.")
@@ -28,13 +34,16 @@ def soak(
     seed: int,
     nemeses: str,
     workload: str | None,
+    brokers: str,
     strikes: int,
     results: Path | None,
     keep: Path | None,
 ) -> None:
     """Exits with 1 when a round failed; ``--seed N --minutes 0`` runs the round of that seed alone."""
     names = [each for each in nemeses.split(",") if each]
-    possible = fitting(workload or "")
+    if workload == "bridged" and brokers != "1":
+        raise click.BadParameter("a round with a bridge has one broker on either side: leave --brokers out")
+    possible = fitting(workload or "", int(brokers))
     if unknown := [each for each in names if each not in possible]:
         raise click.BadParameter(f"{', '.join(unknown)}: possible are {', '.join(possible)}")
     # What a round has started is ended on the way out.
@@ -44,7 +53,7 @@ def soak(
     failed: list[int] = []
     remaining: list[str] = []
     chooser = random.Random(seed)
-    only = f" WORKLOAD={workload}" if workload else ""
+    only = (f" WORKLOAD={workload}" if workload else "") + (f" BROKERS={brokers}" if brokers != "1" else "")
     while True:
         if not names and len(remaining) < strikes:
             # Every nemesis comes up before any comes again.
@@ -52,7 +61,7 @@ def soak(
         # Every round has its kills; across clusters also its cuts.
         always = ["kill-loop", "bridge-link-cuts"] if workload == "bridged" else ["kill-loop"]
         chosen, remaining = (names, []) if names else ([*always, *remaining[:strikes]], remaining[strikes:])
-        verdict = rounds.run(seed, chosen, keep, workload or "")
+        verdict = rounds.run(seed, chosen, keep, workload or "", int(brokers))
         print(verdict.line(), flush=True)
         totals.update(rounds=1, sent=verdict.sent, accepted=verdict.accepted, kills=verdict.kills)
         if verdict.faults:

@@ -18,6 +18,7 @@ from tests.faults.workloads.catalogue import AMPLE, Workload
 from tests.faults.workloads.plan import Plan
 from tests.support import kafka
 from tests.support.linked import LinkedBroker, linked_broker
+from tests.support.several import Several, several
 from tests.support.worker import ROOT, RingfenceProcess, WorkerProcess, configure, wait_for
 
 APP_ID = "faults"
@@ -91,15 +92,22 @@ class System:
         partitions: int,
         workers: int,
         tree: Path = ROOT,
+        brokers: int = 1,
     ) -> None:
-        """``tree``: the code that its processes run at first."""
+        """``tree``: the code that its processes run at first. ``brokers``: more than one have no links."""
         self.folder = folder
         self._tree = tree
         self.workloads = list(workloads)
         self.partitions = partitions
         self._workers = workers
         self._stack = contextlib.ExitStack()
+        self._brokers = brokers
         self.broker: LinkedBroker
+        """Where there is one."""
+        self.several: Several
+        """Where there are more."""
+        self.bootstrap = ""
+        """Past all links: for producers, and for who judges."""
         self.config: Path
         self.origin: Origin | None = None
         """Where a bridge brings one of the workloads from."""
@@ -111,15 +119,12 @@ class System:
     def __enter__(self) -> Self:
         across = next((each for each in self.workloads if each.user_ids), None)
         with contextlib.ExitStack() as stack:
-            links = self._workers + (PROCESSES if across else 0)
-            self.broker = stack.enter_context(
-                linked_broker(self.folder / "broker", links=links, properties=AUTHORIZER)
-            )
+            reached = self._cluster(stack, self._workers + (PROCESSES if across else 0))
             settings = [each.settings(self.partitions) for each in self.workloads]
             self.config = configure(self.folder, self.bootstrap, APP_ID, settings, self._tree)
             stack.callback(self._destroy)
-            for number, link in enumerate(self.broker.links[: self._workers]):
-                environment = {"RINGFENCE_KAFKA__BOOTSTRAP_SERVERS": link.bootstrap, _SIZE: str(AMPLE)}
+            for number, bootstrap in enumerate(reached[: self._workers]):
+                environment = {"RINGFENCE_KAFKA__BOOTSTRAP_SERVERS": bootstrap, _SIZE: str(AMPLE)}
                 self.workers.append(WorkerProcess(self.config, f"w{number}", environment))
             if across is not None:
                 folder = self.folder / "origin"
@@ -147,10 +152,17 @@ class System:
     ) -> None:
         self._stack.close()
 
-    @property
-    def bootstrap(self) -> str:
-        """The broker itself, past all links: for producers, and for who judges."""
-        return self.broker.broker.bootstrap_servers
+    def _cluster(self, stack: contextlib.ExitStack, links: int) -> list[str]:
+        """Start it; how each process reaches it."""
+        if self._brokers > 1:
+            self.several = stack.enter_context(several(self.folder / "brokers"))
+            self.bootstrap = self.several.bootstrap
+            return [self.bootstrap] * links
+        self.broker = stack.enter_context(
+            linked_broker(self.folder / "broker", links=links, properties=AUTHORIZER)
+        )
+        self.bootstrap = self.broker.bootstrap
+        return [each.bootstrap for each in self.broker.links]
 
     def _bootstrap_of(self, workload: Workload) -> str:
         """Where its producers send."""

@@ -71,7 +71,7 @@ def create_topics(bootstrap: str, topics: dict[str, tuple[int, dict[str, str]]])
     """Name → (partitions, configuration)."""
     admin = AdminClient({"bootstrap.servers": bootstrap})
     futures = admin.create_topics(
-        [NewTopic(name, count, 1, config=config) for name, (count, config) in topics.items()]
+        [NewTopic(name, count, -1, config=config) for name, (count, config) in topics.items()]
     )
     for future in futures.values():
         future.result(WAIT_S)

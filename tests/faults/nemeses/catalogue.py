@@ -5,7 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from tests.faults.nemeses import bridges
+from tests.faults.nemeses import bridges, several
 from tests.faults.nemeses.broker import BrokerWentBack, FrozenBroker, KilledBroker
 from tests.faults.nemeses.disk import FilledDisk, SealedFolder
 from tests.faults.nemeses.links import BrokenLink
@@ -83,14 +83,22 @@ _OF_LANES: Final[dict[str, Maker]] = {
     f"kill-at-{point}": lambda system, rng, point=point: KilledAtPoint(system, rng, point)  # type: ignore[misc]
     for point in (*OPENING_POINTS, *BATCH_POINTS, "re-slotting")
 }
-NEMESES: Final[dict[str, Maker]] = {**_OF_LANES, **bridges.NEMESES}
+NEMESES: Final[dict[str, Maker]] = {**_OF_LANES, **bridges.NEMESES, **several.NEMESES}
 """By the names that ``--nemeses`` takes."""
 NOT_BRIDGED: Final = ("broker-goes-back",)
 """What the target had acknowledged to a bridge must stay there, or somebody sets the stopped bridge back (docs/bridges.md)."""
 
 
-def fitting(workload: str) -> list[str]:
+_OF_ONE_BROKER: Final = ("broker", "link-", "right-denied")
+"""In the names of nemeses that befall the one broker, a link to it, or what it allows: brokers ask one another before they know
+whom they may answer."""
+
+
+def fitting(workload: str, brokers: int = 1) -> list[str]:
     """Those that a round with this workload may have; empty = any that needs no other cluster."""
+    if brokers > 1:
+        of_lanes = [each for each in _OF_LANES if not any(part in each for part in _OF_ONE_BROKER)]
+        return [*several.NEMESES, *of_lanes]
     if workload == "bridged":
-        return [each for each in NEMESES if each not in NOT_BRIDGED]
+        return [*(each for each in _OF_LANES if each not in NOT_BRIDGED), *bridges.NEMESES]
     return list(_OF_LANES)

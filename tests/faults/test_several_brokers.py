@@ -1,0 +1,94 @@
+"""Three brokers, whose leaders are killed, frozen and restarted one after the other: lanes and consumers go on, exact."""
+
+import signal
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.faults import rounds
+from tests.support import kafka
+from tests.support.consumers import consumers, wait_shared
+from tests.support.group_checker import judge
+from tests.support.group_system import PARTITIONS, System, assert_rising
+from tests.support.group_traffic import Flow, Shape, generate
+from tests.support.several import COUNT, Several, several
+
+pytestmark = pytest.mark.long
+SEED = 7_919
+MESSAGES = 40_009
+"""More than are sent."""
+OFFSETS = "__consumer_offsets"
+
+
+@pytest.mark.parametrize(
+    ("seed", "nemeses"),
+    [
+        (7, ["kill-leader", "kill", "freeze-leader", "move-leaders"]),
+        (8, ["too-few-copies", "rolling-restart", "power-cut", "storm"]),
+    ],
+)
+def test_round(seed: int, nemeses: list[str]) -> None:
+    """Nothing is lost, doubled, torn, reordered or forgotten, and every fault really struck."""
+    verdict = rounds.run(seed, nemeses, brokers=COUNT)
+
+    assert verdict.faults == [], verdict.line()
+    assert set(verdict.strikes) == set(nemeses)
+
+
+def test_consumers_while_leaders_change(tmp_path: Path) -> None:
+    """Of the input, of the ledger, of the group's coordinator: no message is done again for it."""
+    with several(tmp_path / "brokers") as cluster:
+        kafka.settle(cluster.bootstrap)
+        system = System(cluster.bootstrap, tmp_path, "leaders", 2, 0.05)
+        messages = generate(Shape(messages=MESSAGES, group_size=37, interleave=53, randomized=True), SEED)
+        flow = Flow(cluster.bootstrap, system.name, messages, 60)
+        strikes: list[Callable[[], None]] = [
+            lambda: _killed(cluster, system.topic),
+            lambda: _killed(cluster, OFFSETS),
+            lambda: _frozen(cluster, system.topic),
+            lambda: _frozen(cluster, OFFSETS),
+            lambda: _restarted(cluster),
+        ]
+        with consumers(*system.processes):
+            try:
+                wait_shared(*system.processes, partitions=PARTITIONS)
+                flow.start()
+                system.wait_written_beyond([0] * PARTITIONS)
+                for strike in strikes:
+                    strike()
+                    before = kafka.end_offsets(cluster.bootstrap, system.topic, PARTITIONS)
+                    system.wait_written_beyond(before)
+                sent = flow.finish()
+                system.wait_ended(sum(sent.values()))
+                system.wait_no_lag()
+            finally:
+                flow.stop()
+            runs = system.runs()
+            assert judge(runs, sent) == [], f"seed {SEED}"
+            assert {each.attempt for each in runs} == {1}
+            assert_rising(system)
+
+
+def _killed(cluster: Several, topic: str) -> None:
+    """Who leads most of it; it comes back when others lead."""
+    node = cluster.busiest([topic])
+    node.end()
+    cluster.wait_led(node)
+    cluster.start()
+
+
+def _frozen(cluster: Several, topic: str) -> None:
+    """Who leads most of it, until others do; it wakes as a leader that it is no longer."""
+    node = cluster.busiest([topic])
+    node.freeze()
+    cluster.wait_led(node)
+    node.thaw()
+    cluster.wait_whole()
+
+
+def _restarted(cluster: Several) -> None:
+    """All, one after the other."""
+    for each in cluster.nodes:
+        each.end(signal.SIGTERM)
+        cluster.start()

@@ -1,0 +1,216 @@
+"""A cluster of several real brokers, each of them a controller too: what production runs, on one machine.
+
+:class:`~app.embedded.broker.EmbeddedBroker` is one node by design. Here leaders move, copies fall behind, coordinators change, and what is acknowledged
+stands on two of three.
+"""
+
+import base64
+import contextlib
+import os
+import signal
+import subprocess
+import time
+import uuid
+from collections.abc import Callable, Collection, Iterator, Mapping
+from pathlib import Path
+from typing import Final
+
+from confluent_kafka import ElectionType, KafkaException
+from confluent_kafka.admin import AdminClient
+
+from app.embedded import child, classes, jars, ports, server_files
+from app.embedded.broker import HOST
+from conf import java
+
+COUNT: Final = 3
+LIMIT_S: Final = 90.0
+"""For a start, and for copies to catch up, on a machine that does much else."""
+_JVM: Final = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-XX:+ExitOnOutOfMemoryError", "-Xmx512m")
+_PROPERTIES: Final = {
+    **dict.fromkeys(
+        (
+            "default.replication.factor",
+            "offsets.topic.replication.factor",
+            "transaction.state.log.replication.factor",
+            "share.coordinator.state.topic.replication.factor",
+        ),
+        str(COUNT),
+    ),
+    **dict.fromkeys(("min.insync.replicas", "transaction.state.log.min.isr"), "2"),
+    # A copy that does not follow holds up what is acknowledged for so long: 5 s and not the default 30.
+    "replica.lag.time.max.ms": "5000",
+    # Leaders go home only when a test says so.
+    "auto.leader.rebalance.enable": "false",
+}
+
+
+class Node:
+    """One of them. Its folder and ports stay the same when it is ended and started again."""
+
+    def __init__(self, folder: Path, number: int) -> None:
+        self.folder = folder
+        self.number = number
+        self.port: Final = ports.choose(HOST)
+        self.controller_port: Final = ports.choose(HOST)
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def running(self) -> bool:
+        """Whether the process is there; a frozen one is."""
+        return self._process is not None and self._process.poll() is None
+
+    def format(self, cluster: str, voters: str, further: Mapping[str, str]) -> None:
+        """Write its files; the folder becomes one of this cluster."""
+        self.folder.mkdir(parents=True)
+        own = {"node.id": str(self.number), "controller.quorum.voters": voters}
+        given = server_files.server_properties(
+            HOST, self.port, self.controller_port, _PROPERTIES | own | dict(further)
+        )
+        (self.folder / "server.properties").write_text(given)
+        (self.folder / "log4j2.xml").write_text(server_files.LOG4J2)
+        command = [
+            *_java(),
+            *_JVM,
+            "kafka.tools.StorageTool",
+            "format",
+            "-t",
+            cluster,
+            "-c",
+            "server.properties",
+        ]
+        subprocess.run(command, cwd=self.folder, check=True, capture_output=True, timeout=LIMIT_S)
+
+    def launch(self) -> None:
+        """Start the process; it answers when enough of the others do."""
+        with (self.folder / "out").open("ab") as output:
+            command = [*_java(), *_JVM, "kafka.Kafka", "server.properties"]
+            self._process = child.launch(command, cwd=self.folder, output=output, keep=output.fileno())
+
+    def end(self, number: signal.Signals = signal.SIGKILL) -> None:
+        """As a power cut does, or in order with SIGTERM. May be repeated."""
+        if self._process is not None:
+            self._process.send_signal(number)
+            if number is not signal.SIGKILL:
+                self._process.send_signal(signal.SIGCONT)
+            try:
+                self._process.wait(LIMIT_S)
+            except subprocess.TimeoutExpired:
+                self._process.kill()
+                self._process.wait()
+
+    def freeze(self) -> None:
+        """It stops answering, its connections open."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGSTOP)
+        os.waitid(os.P_PID, self._process.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
+
+    def thaw(self) -> None:
+        """It goes on, and believes itself what it was."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGCONT)
+
+
+class Several:
+    """The cluster."""
+
+    def __init__(self, nodes: list[Node]) -> None:
+        self.nodes = nodes
+        self.bootstrap: Final = ",".join(f"{HOST}:{each.port}" for each in nodes)
+        self._admin = AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 0})
+
+    def start(self) -> None:
+        """Start whoever does not run; returns when all copies are in step."""
+        for each in self.nodes:
+            if not each.running:
+                each.launch()
+        self.wait_whole()
+
+    def wait_whole(self) -> None:
+        """Until every broker is there, and every partition has all its copies in step."""
+        self._wait(lambda: not self._missing(), self._missing)
+
+    def wait_led(self, *gone: Node) -> None:
+        """Until no partition is led by one of these."""
+        numbers = {each.number for each in gone}
+        self._wait(lambda: not numbers & set(self.leaders().values()), lambda: str(self.leaders()))
+
+    def leaders(self) -> dict[tuple[str, int], int]:
+        """Of every partition."""
+        return {
+            (name, number): each.leader
+            for name, topic in self._admin.list_topics(timeout=5).topics.items()
+            for number, each in topic.partitions.items()
+        }
+
+    def elect_preferred(self) -> None:
+        """Leaders go home: to the first copy of each partition."""
+        self._admin.elect_leaders(ElectionType.PREFERRED).result(LIMIT_S)
+        self._wait(lambda: not self._away(), self._away)
+
+    def busiest(self, topics: Collection[str] = ()) -> Node:
+        """Who leads most of the partitions of these topics; of all, where none is named."""
+        led = [leader for (topic, _), leader in self.leaders().items() if not topics or topic in topics]
+        return max(self.nodes, key=lambda each: led.count(each.number))
+
+    def _away(self) -> str:
+        """Partitions that somebody else leads; empty = none."""
+        topics = self._admin.list_topics(timeout=5).topics
+        return ", ".join(
+            f"{name}/{number}"
+            for name, topic in topics.items()
+            for number, each in topic.partitions.items()
+            if each.leader != each.replicas[0]
+        )
+
+    def _missing(self) -> str:
+        """What is not as it should be; empty = nothing."""
+        try:
+            metadata = self._admin.list_topics(timeout=5)
+        except KafkaException as error:
+            return str(error)
+        if away := {each.number for each in self.nodes} - set(metadata.brokers):
+            return f"brokers {away} are not there"
+        behind = [
+            f"{name}/{number}: {each.isrs} of {each.replicas}"
+            for name, topic in metadata.topics.items()
+            for number, each in topic.partitions.items()
+            if set(each.isrs) != set(each.replicas) or each.leader not in each.replicas
+        ]
+        return "; ".join(behind)
+
+    def _wait(self, condition: Callable[[], bool], state: Callable[[], str]) -> None:
+        deadline = time.monotonic() + LIMIT_S
+        while True:
+            with contextlib.suppress(KafkaException):
+                if condition():
+                    return
+            assert time.monotonic() < deadline, state()
+            time.sleep(0.1)
+
+
+@contextlib.contextmanager
+def several(folder: Path, properties: Mapping[str, str] | None = None) -> Iterator[Several]:
+    """Three brokers that run and are in step.
+
+    Args:
+        folder: Theirs; each has its own in it.
+        properties: Of each, over those of such a cluster.
+    """
+    nodes = [Node(folder / str(number), number) for number in range(1, COUNT + 1)]
+    voters = ",".join(f"{each.number}@{HOST}:{each.controller_port}" for each in nodes)
+    cluster = "R" + base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")[1:]
+    with contextlib.ExitStack() as stack:
+        for each in nodes:
+            each.format(cluster, voters, properties or {})
+            stack.callback(each.end)
+        cluster_of = Several(nodes)
+        cluster_of.start()
+        yield cluster_of
+
+
+def _java() -> list[str]:
+    program, class_path = java.find(), jars.class_path()
+    return [
+        str(program), *classes.reading(program, class_path),
+        "-Dlog4j2.configurationFile=log4j2.xml", "-cp", class_path,
+    ]  # fmt: skip
