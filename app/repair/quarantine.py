@@ -11,14 +11,16 @@ from agents.refusing import RESENT
 from agents.verdict import Reader
 from app.repair import showing
 from app.repair.pace import Pace
-from app.repair.refused import Header, Place, Refused, place_of
+from app.repair.published import Batches, Published, alone, as_read
+from app.repair.refused import Place, Refused, place_of
 from app.repair.result import Result
+from app.repair.room import Room
 from app.repair.settled import SettledPartition
 from ringfence_kafka import log_reader, passed, wire
 from ringfence_kafka.cluster import Cluster
 from ringfence_kafka.config.settings import AddressSettings, KafkaSettings, Settings
 from ringfence_kafka.errors import ConfigurationError
-from ringfence_kafka.producer import Builder, Outgoing, empty_batch
+from ringfence_kafka.producer import Builder, empty_batch
 
 _GOES: Final = frozenset(
     {
@@ -76,26 +78,20 @@ class InputTopic(NamedTuple):
     bytes_max: int
 
 
-class Published(NamedTuple):
-    """What a quarantined record becomes."""
-
-    partition: int
-    key: bytes | None
-    value: bytes | None
-    headers: list[Header]
-
-
 class Publisher:
     """Says what becomes of each record. Pure but for what is not whole: that is looked for in the input."""
 
-    def __init__(self, quarantine: Quarantine, target: InputTopic, most: int, *, force: bool) -> None:
-        """``most``: a record that was redriven so often is left, unless ``force``."""
+    def __init__(
+        self, quarantine: Quarantine, target: InputTopic, most: int, *, force: bool, room: Room | None = None
+    ) -> None:
+        """``most``: a record that was redriven so often is left, unless ``force``, and what the outputs have no ``room`` for."""
         self._quarantine = quarantine
         self._target = target
         self._home = Home(target.partitions, quarantine.address.partitioner)
         self._reader = Reader(quarantine.address)
         self._most = most
         self._force = force
+        self._room = room
 
     def refusal(self, refused: Refused) -> str:
         """Why it is not published again; empty = it is."""
@@ -131,9 +127,9 @@ class Publisher:
         source = place_of(refused.source)
         if not self._quarantine.bridged and source is not None and source.topic == self._target_topic:
             return source.partition % self._target.partitions
-        (group,) = self._reader.groups([_as_read(refused)])
+        (group,) = self._reader.groups([as_read(refused)])
         if group is None:
-            (found,), _, _ = self._reader.ids([_as_read(refused)])
+            (found,), _, _ = self._reader.ids([as_read(refused)])
             group = None if found is None else found[1:]
         return 0 if group is None else self._home[group]
 
@@ -141,25 +137,12 @@ class Publisher:
     def _target_topic(self) -> str:
         return self._quarantine.target_topic
 
-    def too_large(self, builder: Builder) -> str:
-        """Why a batch of one record is not published; empty = it is."""
-        if builder.size() <= self._target.bytes_max:
-            return ""
-        return f"{builder.size()} bytes, {self._target_topic} takes max.message.bytes = {self._target.bytes_max}: raise it there"
-
-
-class _Read(NamedTuple):
-    """A record as rules are read from it."""
-
-    key: bytes | None
-    value: bytes | None
-    headers: Sequence[Header]
-    offset: int
-    timestamp: int
-
-
-def _as_read(refused: Refused) -> Any:
-    return _Read(refused.key, refused.value, refused.headers, refused.place.offset, refused.timestamp)
+    def too_large(self, published: Published, builder: Builder) -> str:
+        """Why it is not published for its size; empty = it is. ``builder``: an empty batch, which it is put into."""
+        size = alone(builder, published).size()
+        if size > self._target.bytes_max:
+            return f"{size} bytes, {self._target_topic} takes max.message.bytes = {self._target.bytes_max}: raise it there"
+        return "" if self._force or self._room is None else self._room.refusal(published)
 
 
 class Redrive:
@@ -196,7 +179,7 @@ class Redrive:
                 continue
             reason = self._publisher.refusal(whole)
             if not reason:
-                reason = self._publisher.too_large(_alone(empty_batch(), self._publisher.published(whole)))
+                reason = self._publisher.too_large(self._publisher.published(whole), empty_batch())
             if reason:
                 self.result.leave(each, reason)
             else:
@@ -207,7 +190,7 @@ class Redrive:
     async def _chunk(self, partition: SettledPartition, found: Sequence[Refused]) -> None:
         whole = [await self.whole(each) for each in found]
         offsets, count = [], 0
-        batches = _Batches(self._quarantine.target_topic, partition.builder)
+        batches = Batches(self._quarantine.target_topic, partition.builder)
         for each in whole:
             if self._comes_again(each):
                 offsets.append(each.place.offset)
@@ -215,7 +198,7 @@ class Redrive:
             reason = self._publisher.refusal(each)
             if not reason:
                 published = self._publisher.published(each)
-                reason = self._publisher.too_large(_alone(partition.builder(), published))
+                reason = self._publisher.too_large(published, partition.builder())
             if reason:
                 self.result.leave(each, reason)
                 continue
@@ -242,7 +225,7 @@ class Redrive:
             self._hops.add(hop)
 
     def _hop(self, refused: Refused) -> bytes | None:
-        if not self._quarantine.bridged and not crossing.readable(_as_read(refused)):
+        if not self._quarantine.bridged and not crossing.readable(as_read(refused)):
             return None  # of two that no bridge has written nothing says that they are the same
         return dict(refused.headers).get(wire.HEADER_HOP)
 
@@ -280,43 +263,3 @@ async def read_one(cluster: Cluster, kafka: KafkaSettings, place: Place) -> Any 
 
     await log_reader.read(kafka, place.topic, place.partition, place.offset, place.offset + 1, consume)
     return found[0] if found else None
-
-
-class _Batches:
-    """Record batches of one topic, a partition's in order."""
-
-    def __init__(self, topic: str, new: Callable[[], Builder]) -> None:
-        self._topic = topic
-        self._new = new
-        self._open: dict[int, Builder] = {}
-        self._full: list[Outgoing] = []
-
-    def add(self, published: Published) -> None:
-        """To the open batch of its partition, or a new one."""
-        builder = self._open.get(published.partition)
-        if builder is not None and _append(builder, published):
-            return
-        if builder is not None:
-            self._full.append(Outgoing(self._topic, published.partition, builder))
-        self._open[published.partition] = _alone(self._new(), published)
-
-    def finish(self) -> list[Outgoing]:
-        """All of them."""
-        return [
-            *self._full,
-            *(Outgoing(self._topic, partition, each) for partition, each in self._open.items()),
-        ]
-
-
-def _alone(builder: Builder, published: Published) -> Builder:
-    """The batch, empty until now, with this one."""
-    _append(builder, published)
-    return builder
-
-
-def _append(builder: Builder, published: Published) -> bool:
-    """Whether it had room. Without a time: that of now, as retention deletes what is old."""
-    return (
-        builder.append(timestamp=None, key=published.key, value=published.value, headers=published.headers)
-        is not None
-    )

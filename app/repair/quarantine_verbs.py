@@ -11,12 +11,13 @@ from app.repair.pace import Pace
 from app.repair.quarantine import InputTopic, Publisher, Quarantine, Redrive, find
 from app.repair.refused import Refused
 from app.repair.result import Result
+from app.repair.room import Input, Room, outputs
 from app.repair.scanning import Act, Wanted, scan
 from app.repair.selection import Selection
 from ringfence_kafka.config.settings import Settings
 from ringfence_kafka.errors import MissingTopicError
 from ringfence_kafka.printing import printable
-from ringfence_kafka.topics import missing, untold
+from ringfence_kafka.topics import TopicDescription, missing, untold
 
 WHAT = "quarantined records"
 
@@ -99,16 +100,23 @@ async def _redrive(
     force: bool,
 ) -> int:
     writes = None if dry_run else quarantine.address.replication_factor
+    others = () if quarantine.bridged else settings.transaction_targets(quarantine.address)
+    behind = outputs(settings.app.id, quarantine.address, others, bridged=quarantine.bridged)
     async with verbs.opened(quarantine.kafka, settings.app.id, quarantine.topic, writes=writes) as opened:
-        described = (await opened.cluster.describe([quarantine.target_topic])).topics
+        described = (await opened.cluster.describe([quarantine.target_topic, *behind])).topics
         target = described.get(quarantine.target_topic)
         if target is None:
             raise MissingTopicError(missing("input topic", quarantine.address.name, quarantine.target_topic))
         if target.config is None:
             raise MissingTopicError(untold(target.name))
         opened.topic.batch_bytes_max = target.message_bytes_max
+        end = await _end(opened, target)
+        room = Room(
+            settings.app.id, quarantine.address, others, Input(target.name, target.partitions, end), described,
+            bridged=quarantine.bridged,
+        )  # fmt: skip
         publisher = Publisher(
-            quarantine, InputTopic(target.partitions, target.message_bytes_max), most, force=force
+            quarantine, InputTopic(target.partitions, target.message_bytes_max), most, force=force, room=room
         )
         run = Redrive(publisher, quarantine, opened.cluster, pace, showing.say)
         act = Act(run.try_out) if dry_run else Act(run.act, writes=True)
@@ -116,6 +124,12 @@ async def _redrive(
     said = "would be redriven" if dry_run else "redriven"
     _tell_foreign(wanted)
     return run.result.tell(wanted, WHAT, f"{said} to {quarantine.target_topic}")
+
+
+async def _end(opened: verbs.Opened, target: TopicDescription) -> int:
+    """Of the longest partition."""
+    numbers = range(target.partitions)
+    return max(await asyncio.gather(*(opened.cluster.high_watermark(target.name, each) for each in numbers)))
 
 
 def drop(

@@ -248,7 +248,8 @@ def test_bridges_of_one_name(bootstrap: str, capsys: pytest.CaptureFixture[str])
 def test_too_large_then_accepted_once(bootstrap: str, tmp_path: Path) -> None:
     """A worker refuses what its output does not take; redriven, it is accepted, once, and its ID is known from then on.
 
-    Its value did not fit into quarantine either: it is taken from the input.
+    As long as the output does not take it a redrive leaves it, unless that is forced. Its value did not fit into quarantine either: it is
+    taken from the input.
     """
     name = kafka.unique("redriven")
     addresses = [{"name": name, "partitions": 1}]
@@ -261,7 +262,11 @@ def test_too_large_then_accepted_once(bootstrap: str, tmp_path: Path) -> None:
         running = Running(bootstrap, process, addresses, name)
         running.outcome(name, [large, Sent(b"small", b"g")])
         wait_for(lambda: len(kafka.read_all(bootstrap, kept, 1)) == 1, process.log)
-        refused = run_verb("quarantine", "redrive", name, "--config", str(config))
+        left = [
+            run_verb("quarantine", "redrive", name, *more, "--config", str(config), check=False)
+            for more in ((), ("--dry-run",))
+        ]
+        refused = run_verb("quarantine", "redrive", name, "--force", "--config", str(config))
         wait_for(lambda: len(kafka.read_all(bootstrap, kept, 1)) == 2, process.log)
         (first, second) = kafka.read_all(bootstrap, kept, 1)
         kafka.alter_topic(bootstrap, accepted, "max.message.bytes", "100000")
@@ -275,6 +280,10 @@ def test_too_large_then_accepted_once(bootstrap: str, tmp_path: Path) -> None:
     )
 
     assert (first.value or b"").startswith(b'{"bytes"')
+    assert [each.returncode for each in left] == [1, 1]
+    for each in left:
+        assert f"{accepted} takes max.message.bytes = 10000: it would come back" in each.stdout
+        assert f"redriven to {name}, 1 left" in each.stdout
     assert "1 redriven" in refused.stdout
     assert dict(second.headers)[REDRIVEN] == b"1"
     assert "1 redriven" in done.stdout
