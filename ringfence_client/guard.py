@@ -1,6 +1,7 @@
 """Who may look at the pages of workers, consumers and bridges: TLS and a token, both where they are configured."""
 
 import hmac
+import logging
 import os
 import ssl
 from dataclasses import dataclass
@@ -11,8 +12,11 @@ import aiohttp
 from aiohttp import web
 from aiohttp.typedefs import Handler, Middleware
 
+from ringfence_kafka import validity
 from ringfence_kafka.config.settings import AppSettings
 from ringfence_kafka.errors import ConfigurationError
+
+log: Final = logging.getLogger("ringfence.web")
 
 _ALIVE: Final = "/live"
 _READY: Final = "/health"
@@ -62,7 +66,7 @@ OPEN: Final = Guard()
 
 
 def guard_of(app: AppSettings) -> Guard:
-    """As ``[app]`` says.
+    """As ``[app]`` says; a certificate that does not hold now is told in the log.
 
     Raises:
         ConfigurationError: its files do not hold what they should.
@@ -78,6 +82,13 @@ def guard_of(app: AppSettings) -> Guard:
             f"app.web_tls_certfile = {app.web_tls_certfile!r}, app.web_tls_keyfile = {app.web_tls_keyfile!r} cannot be used "
             f"({error}): name readable PEM files of a certificate and of its own key, not encrypted"
         ) from error
+    if fault := validity.fault(app.web_tls_certfile):
+        log.warning(
+            "the certificate of this web server %s: who verifies it, as status, groups and dlq do, gets no answer; messages go on: "
+            "renew app.web_tls_certfile = %r, and restart this",
+            fault,
+            app.web_tls_certfile,
+        )
     return Guard(token, context)
 
 

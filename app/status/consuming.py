@@ -14,10 +14,12 @@ from app.verbs import consumers as leases
 from app.verbs.consumers import LeaseRow
 from ringfence_client import group_names
 from ringfence_client.record import RELEASED
+from ringfence_client.unheard import Unheard
 from ringfence_kafka import heads, wire
 from ringfence_kafka.config.settings import Settings
 from ringfence_kafka.errors import PrerequisiteError
 
+Answer = dict[str, Any] | Unheard | None
 LIMIT_S: Final = 8.0
 """For the leases: a transaction that is open in their topic holds up who reads them."""
 
@@ -53,7 +55,7 @@ async def read(
     webs = sorted(
         {each.web for each in rows if each.web and each.state != RELEASED and each.holder_is_member}
     )
-    asked = [ask(session, web, path) for web in webs for path in ("/health", "/groups")]
+    asked = [ask(session, settings.app, web, path) for web in webs for path in ("/health", "/groups")]
     answers = await asyncio.gather(*asked)
     said = {web: (answers[2 * at], answers[2 * at + 1]) for at, web in enumerate(webs)}
     places = sorted({(each.consumer_group, each.topic) for each in rows})
@@ -90,19 +92,22 @@ def _consumers(
     name: str,
     rows: Sequence[LeaseRow],
     group: tuple[str, list[str]],
-    said: Mapping[str, tuple[Mapping[str, Any] | None, Mapping[str, Any] | None]],
+    said: Mapping[str, tuple[Answer, Answer]],
     oldest: Mapping[tuple[str, int, int], Any],
 ) -> Consumers:
     webs = {each.web for each in rows if each.web in said}
     healths = {
-        web: health for web in webs if (health := said[web][0]) and health.get("consumer_group") == name
+        web: health
+        for web in webs
+        if isinstance(health := said[web][0], dict) and health.get("consumer_group") == name
     }
+    silent = {web: why for web in sorted(webs) if isinstance(why := said[web][0], Unheard)}
     faults = [fault for _, health in sorted(healths.items()) for fault in health.get("faults", ())]
     left = sum(int(health.get("left_behind", 0)) for health in healths.values())
     reasons = {
         int(number): why for health in healths.values() for number, why in health.get("waiting", {}).items()
     }
-    hot = _hottest([groups for web in healths if (groups := said[web][1])])
+    hot = _hottest([groups for web in healths if isinstance(groups := said[web][1], dict)])
     shares = [
         _share(row, oldest, hot.get(row.partition), reasons, _longest(healths.get(row.web), row.partition))
         for row in rows
@@ -114,6 +119,7 @@ def _consumers(
         shares,
         list(dict.fromkeys(faults)),
         left,
+        silent,
         **memory(healths.values()),
     )
 

@@ -60,11 +60,14 @@ def _worker(worker: Worker) -> Iterator[Finding]:
         yield Finding(where, what, "look at the brokers and at its network", "", stands=True)
     if worker.ready is None and worker.lanes:
         at = f"at {worker.web}" if worker.web else "and has no web server (app.web_port = 0)"
-        what = f"it does not answer {at}, so how its lanes do is not known here"
+        what = f"it does not answer {at}"
         do = (
             "if it died its lanes go to others within app.session_timeout: look again; else ask "
             f"on {worker.host}, or give it an app.web_host that this machine reaches"
         )
+        if worker.unheard is not None:
+            what, do = f"{worker.unheard.what}, at {worker.web}", worker.unheard.do
+        what += ", so how its lanes do is not known here"
         yield Finding(where, what, do, "", stands=False)
     for fault in worker.faults:
         yield Finding(where, fault, "", _CHECK, stands=True)
@@ -110,12 +113,15 @@ def _lane(status: Status, lane: Lane, topic: str) -> Iterator[_Told]:
         what = f"its worker is about to open it ({lane.state})"
         yield _Told(what, *_LOOK_AGAIN, stands=(lane.head_age_seconds or 0.0) > PASSES_S)
     elif lane.state == model.UNKNOWN and lane.lag and (lane.head_age_seconds or 0.0) > PASSES_S:
-        web = next((each.web for each in status.workers if each.name == lane.worker), None)
+        worker = next((each for each in status.workers if each.name == lane.worker), None)
+        web, silent = (None, None) if worker is None else (worker.web, worker.unheard)
         page = f"its page at {web} does not answer" if web else "it has no web server (app.web_port = 0)"
+        do = f"look at the log of {lane.worker}, or have its web server where this machine reaches it (app.web_host, app.web_port)"
+        if silent is not None:
+            page, do = f"{silent.what}, at {web}", f"look at the log of {lane.worker}, or: {silent.do}"
         what = (
             f"messages wait for more than a minute, and its worker {lane.worker} cannot be asked why: {page}"
         )
-        do = f"look at the log of {lane.worker}, or have its web server where this machine reaches it (app.web_host, app.web_port)"
         yield _Told(what, do, "", stands=True)
     if lane.undecided_seconds is not None and lane.undecided_seconds > PASSES_S:
         yield _Told(
@@ -162,6 +168,10 @@ def _consumers(consumers: Consumers) -> Iterator[Finding]:
         what = f"{count(consumers.left_behind, 'handler')} did not end when cancelled; their groups wait for them"
         do = "fix the handler; this lets a group go on without it"
         yield Finding(where, what, do, _groups("skip", consumers, "GROUP"), stands=True)
+    for silent in dict.fromkeys(consumers.unheard.values()):
+        at = ", ".join(web for web, each in consumers.unheard.items() if each == silent)
+        what = f"{silent.what}, at {at}, so what its handlers do is not known here"
+        yield Finding(where, what, silent.do, "", stands=False)
     for share in consumers.partitions:
         yield from _share(consumers, share, f"{where}, partition {share.partition}")
 

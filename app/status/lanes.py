@@ -11,9 +11,11 @@ from aiokafka.errors import KafkaError, TopicAuthorizationFailedError
 
 from app.status import model
 from app.status.model import Address, Lane, Worker
+from ringfence_client import unheard
+from ringfence_client.unheard import Unheard
 from ringfence_kafka import heads, log_reader, wire
 from ringfence_kafka.cluster import Cluster
-from ringfence_kafka.config.settings import AddressSettings, Settings
+from ringfence_kafka.config.settings import AddressSettings, AppSettings, Settings
 from ringfence_kafka.members import Member, Members
 from tables.codec import META_KEY, FormatError, Meta, decode_meta
 
@@ -26,16 +28,11 @@ Place = tuple[str, int]
 """Topic and partition."""
 
 
-async def ask(session: aiohttp.ClientSession, web: str, path: str = "/health") -> dict[str, Any] | None:
-    """A document of a web server; None = it does not answer, or with something else."""
-    if not web:
-        return None
-    try:
-        async with session.get(web.rstrip("/") + path) as answer:
-            document = await answer.json()
-    except (aiohttp.ClientError, OSError, TimeoutError, ValueError):
-        return None
-    return document if isinstance(document, dict) else None
+async def ask(
+    session: aiohttp.ClientSession, app: AppSettings, web: str, path: str = "/health"
+) -> dict[str, Any] | Unheard | None:
+    """A document of a web server, or why it was not heard; None = it does not answer, or with something else."""
+    return await unheard.get(session, app, web.rstrip("/") + path) if web else None
 
 
 async def workers(
@@ -44,22 +41,20 @@ async def workers(
     """The members of the workers' group; of lanes, by their names, what their workers say."""
     inputs = {each.input_topic for each in settings.addresses}
     group = await cluster.members()
-    asked = await asyncio.gather(*(ask(session, each.web) for each in group.members))
-    # At 127.0.0.1 of this machine another worker may listen than on its own.
-    answers = [
-        answer if answer is not None and answer.get("instance") == member.name else None
-        for member, answer in zip(group.members, asked, strict=True)
-    ]
+    answers = await asyncio.gather(*(ask(session, settings.app, each.web) for each in group.members))
     told: dict[str, Any] = {}
     found = []
     for member, answer in zip(group.members, answers, strict=True):
-        told |= (answer or {}).get("lanes") or {}
+        # At 127.0.0.1 of this machine another worker may listen than on its own.
+        own = isinstance(answer, dict) and answer.get("instance") == member.name
+        said: Mapping[str, Any] | None = answer if isinstance(answer, dict) and own else None
+        told |= (said or {}).get("lanes") or {}
         lanes = sum(topic in inputs for topic, _ in member.partitions)
-        found.append(_worker(member, lanes, answer))
+        found.append(_worker(member, lanes, said, answer if isinstance(answer, Unheard) else None))
     return group, found, told
 
 
-def _worker(member: Member, lanes: int, answer: Mapping[str, Any] | None) -> Worker:
+def _worker(member: Member, lanes: int, answer: Mapping[str, Any] | None, silent: Unheard | None) -> Worker:
     faults = [*(answer or {}).get("unreadable", ())]
     for name, those in ((answer or {}).get("faults") or {}).items():
         faults += [each if name == "*" else f"address {name}: {each}" for each in those]
@@ -71,6 +66,7 @@ def _worker(member: Member, lanes: int, answer: Mapping[str, Any] | None) -> Wor
         ready=None if answer is None else bool(answer.get("ready")),
         broker=None if answer is None else answer.get("broker"),
         faults=faults,
+        unheard=silent,
         **memory([answer or {}]),
     )
 

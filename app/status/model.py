@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass, field
 
+from ringfence_client.unheard import Unheard
+
 OPEN = "open"
 NOBODY = "nobody"
 """No worker has the lane."""
@@ -94,6 +96,8 @@ class Worker:
     broker: str | None
     """``away`` or ``answers``, as it says."""
     faults: list[str] = field(default_factory=list)
+    unheard: Unheard | None = None
+    """Why its web server tells us nothing, where that is known."""
     buffered_bytes: int | None = None
     """Memory of messages that are under way; None = it does not tell."""
     buffer_limit_bytes: int | None = None
@@ -155,6 +159,8 @@ class Consumers:
     """What its consumers say keeps messages from being handled."""
     left_behind: int = 0
     """Handlers that nobody could end."""
+    unheard: dict[str, Unheard] = field(default_factory=dict)
+    """Of its web servers, by their addresses, those that tell us nothing, where it is known why."""
     buffered_bytes: int | None = None
     """Memory of messages that are under way, of all its consumers that tell it; None = none does."""
     buffer_limit_bytes: int | None = None

@@ -11,16 +11,16 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Final, NamedTuple
 
-import aiohttp
 import click
 from rich.table import Table
 
 from conf import terminal
-from ringfence_client import group_names, record
+from ringfence_client import group_names, record, unheard
 from ringfence_client.guard import session
 from ringfence_client.progress import ProgressTopic
 from ringfence_client.record import Progress
 from ringfence_client.resuming import Log, resume
+from ringfence_client.unheard import Unheard
 from ringfence_client.watermark import Watermark
 from ringfence_kafka import log_reader, wire
 from ringfence_kafka.cluster import NO_MEMBERS, Cluster
@@ -69,6 +69,8 @@ class PartitionRow:
     web: str
     answered: bool
     """Whether the holder was asked: without it, nothing is known of what is acquired."""
+    unheard: Unheard | None = None
+    """Why it was not, where that is known."""
 
 
 def show(settings: Settings, address: str, group: str, as_json: bool) -> int:
@@ -166,13 +168,15 @@ async def _partition(
     held = None if known is None or known.released or idle else known.holder
     web = known.web if known is not None else ""
     live = await ask(settings, web) if held and web else None
-    for each in live or ():
+    silent = live if isinstance(live, Unheard) else None
+    answered = isinstance(live, list)
+    for each in live if isinstance(live, list) else ():
         row = rows.get(each["group_hex"])
         if row is not None and each["partition"] == partition:
             row.acquired, row.owner = each["acquired"], each["owner"]
     depth = sum(each.depth for each in rows.values())
     return (
-        PartitionRow(partition, now.progress.next, now.end, depth, held, web, live is not None),
+        PartitionRow(partition, now.progress.next, now.end, depth, held, web, answered, silent),
         list(rows.values()),
     )
 
@@ -227,13 +231,13 @@ async def unfinished(
     return rows
 
 
-async def ask(settings: Settings, web: str) -> list[dict[str, Any]] | None:
-    """The holder's own list; None = it does not answer."""
-    try:
-        async with session(settings.app, ASK_LIMIT_S) as asking, asking.get(f"{web}/groups") as answer:
-            return list((await answer.json())["groups"])
-    except (aiohttp.ClientError, OSError, TimeoutError, ValueError, KeyError):
-        return None
+async def ask(settings: Settings, web: str) -> list[dict[str, Any]] | Unheard | None:
+    """The holder's own list, or why it was not heard; None = it does not answer."""
+    async with session(settings.app, ASK_LIMIT_S) as asking:
+        answer = await unheard.get(asking, settings.app, f"{web}/groups")
+    if not isinstance(answer, dict):
+        return answer
+    return list(answer["groups"]) if "groups" in answer else None
 
 
 def _print(partitions: list[PartitionRow], groups: list[GroupRow]) -> None:
@@ -252,7 +256,11 @@ def _print(partitions: list[PartitionRow], groups: list[GroupRow]) -> None:
     for each in partitions:
         holder = f"held by {each.holder}" if each.holder else "held by nobody"
         if each.holder and not each.answered:
-            holder += f", whose web server does not answer ({each.web or 'it has none'})"
+            holder += (
+                f", whose web server does not answer ({each.web or 'it has none'})"
+                if each.unheard is None
+                else f"; of its web server at {each.web}: {each.unheard}"
+            )
         console.print(
             f"partition {each.partition}: {each.unfinished:,} unfinished, {holder}", highlight=False
         )

@@ -1,10 +1,13 @@
 """Asks a consumer, through its web server, to change something in a partition that it holds."""
 
+from http import HTTPStatus
 from typing import Any, Final
 
 import aiohttp
 
+from ringfence_client import unheard
 from ringfence_client.guard import session
+from ringfence_client.unheard import Unheard
 from ringfence_kafka.config.settings import AppSettings
 
 ANSWER_LIMIT_S: Final = 30.0
@@ -17,7 +20,13 @@ async def ask(app: AppSettings, web: str, path: str, body: dict[str, Any]) -> di
         return "has no web server"
     try:
         async with session(app, ANSWER_LIMIT_S) as asking, asking.post(f"{web}/{path}", json=body) as answer:
+            if answer.status == HTTPStatus.UNAUTHORIZED:
+                return _silent(web, unheard.token(app))
             said = dict(await answer.json())
             return said if answer.ok else f"refuses ({said.get('error', answer.status)})"
-    except (aiohttp.ClientError, OSError, TimeoutError, ValueError):
-        return f"does not answer at {web}"
+    except (aiohttp.ClientError, OSError, TimeoutError, ValueError) as error:
+        return _silent(web, unheard.fault(app, error))
+
+
+def _silent(web: str, why: Unheard | None) -> str:
+    return f"does not answer at {web}" if why is None else f"cannot be asked at {web} ({why})"

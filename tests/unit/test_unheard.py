@@ -1,0 +1,189 @@
+"""Why a web server tells us nothing: TLS, and tokens."""
+
+import logging
+import socket
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trustme
+from aiohttp import web
+
+from app.status import lanes
+from app.status.findings import findings
+from app.status.model import UNKNOWN
+from app.verbs import groups, holders
+from ringfence_client import unheard
+from ringfence_client.guard import Guard, guard_of, session
+from ringfence_client.unheard import Unheard
+from ringfence_client.web import advertised
+from ringfence_kafka.config.load import validate
+from ringfence_kafka.config.settings import AppSettings
+from tests.support.standing import STATUS, WORKER, with_lanes, with_share
+
+NOW = datetime.now(UTC)
+DAY = timedelta(days=1)
+TOKEN = "let-me-see"  # noqa: S105 - a test's own
+OTHER = "somebody-else"
+
+
+class Site:
+    """A consumer's pages, with a certificate."""
+
+    def __init__(self, folder: Path, name: str = "127.0.0.1", **times: Any) -> None:
+        authority = trustme.CA()
+        certificate = authority.issue_cert(name, **times)
+        authority.cert_pem.write_to_path(folder / "ca.pem")
+        certificate.private_key_pem.write_to_path(folder / "web.key")
+        certificate.cert_chain_pems[0].write_to_path(folder / "web.pem")
+        self.keys = {
+            "web_tls_certfile": str(folder / "web.pem"),
+            "web_tls_keyfile": str(folder / "web.key"),
+            "web_tls_cafile": str(folder / "ca.pem"),
+        }
+
+    def app(self, **changes: str) -> AppSettings:
+        """Of who asks it, or of itself."""
+        return validate({"app": self.keys | changes}).app
+
+
+@asynccontextmanager
+async def _served(guard: Guard) -> AsyncIterator[str]:
+    async def page(_: web.Request) -> web.Response:
+        return web.json_response({"groups": [], "instance": "w1", "ready": True})
+
+    application = guard.application()
+    application.add_routes([web.get("/{name}", page), web.post("/{name}/{what}", page)])
+    runner = web.AppRunner(application, access_log=None)
+    await runner.setup()
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        await web.SockSite(runner, listener, ssl_context=guard.context).start()
+        try:
+            yield advertised(*listener.getsockname()[:2], guard=guard)
+        finally:
+            await runner.cleanup()
+
+
+async def _asked(app: AppSettings, url: str, path: str = "/health") -> Any:
+    async with session(app, 10) as asking:
+        return await unheard.get(asking, app, url + path)
+
+
+@pytest.mark.parametrize(
+    ("name", "times", "what", "do"),
+    [
+        ("127.0.0.1", {"not_before": NOW - 9 * DAY, "not_after": NOW - DAY}, "has expired", "renew app.web_tls_certfile"),
+        ("127.0.0.1", {"not_before": NOW + DAY, "not_after": NOW + 9 * DAY}, "not valid yet", "its clock"),
+        ("w1.test", {}, "for another name", "app.web_name"),
+    ],
+)  # fmt: skip
+async def test_certificates(tmp_path: Path, name: str, times: dict[str, Any], what: str, do: str) -> None:
+    """Which fault it is, and what helps against that one."""
+    app = Site(tmp_path, name, **times).app()
+    async with _served(guard_of(app)) as url:
+        found = await _asked(app, url)
+
+        assert isinstance(found, Unheard)
+        assert (what in found.what, do in found.do) == (True, True), found
+        assert await groups.ask(validate({"app": app.model_dump()}), url) == found
+        assert f"cannot be asked at {url} ({found})" == await holders.ask(app, url, "groups/skip", {})
+
+
+async def test_an_authority_that_is_not_known(tmp_path: Path) -> None:
+    """Names the key of who asks."""
+    site = Site(tmp_path)
+    async with _served(guard_of(site.app())) as url:
+        found = await _asked(site.app(web_tls_cafile=""), url)
+
+    assert "is not trusted" in found.what
+    assert "set app.web_tls_cafile here, now '' (the system's)" in found.do
+
+
+async def test_tls_where_none_is(tmp_path: Path) -> None:
+    """Another program listens there."""
+    async with _served(Guard()) as url:
+        found = await _asked(Site(tmp_path).app(), url.replace("http:", "https:"))
+
+    assert found.what == "it does not speak TLS there"
+
+
+@pytest.mark.parametrize("path", ["/health", "/groups"])
+async def test_tokens(monkeypatch: pytest.MonkeyPatch, path: str) -> None:
+    """``/health`` answers whoever has none, and says too little: both are told as what they are."""
+    without = validate({}).app
+    monkeypatch.setenv("RINGFENCE_WEB_TOKEN", OTHER)
+    wrong = validate({"app": {"web_token_env": "RINGFENCE_WEB_TOKEN"}}).app
+    async with _served(Guard(TOKEN)) as url:
+        no_token, other = await _asked(without, url, path), await _asked(wrong, url, path)
+        refused = await holders.ask(wrong, url, "groups/skip", {})
+        monkeypatch.setenv("RINGFENCE_WEB_TOKEN", TOKEN)
+        right = await _asked(wrong, url, path)
+
+    assert no_token.what == "it asks for a token, and app.web_token_env is not set here"
+    assert other.what == "it refuses the token in RINGFENCE_WEB_TOKEN (app.web_token_env)"
+    assert f"cannot be asked at {url} ({other})" == refused
+    assert right["groups"] == []
+    assert OTHER not in f"{other}{no_token}"
+
+
+async def test_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who does not answer at all has said nothing about why."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+    app = validate({}).app
+
+    assert await _asked(app, f"http://127.0.0.1:{port}") is None
+    assert (
+        await holders.ask(app, f"http://127.0.0.1:{port}", "x", {})
+        == f"does not answer at http://127.0.0.1:{port}"
+    )
+
+
+async def test_a_worker_that_is_not_heard(tmp_path: Path) -> None:
+    """``status`` says what it was, of the worker and of lanes that wait."""
+    app = Site(tmp_path, not_before=NOW - 9 * DAY, not_after=NOW - DAY).app()
+    async with _served(guard_of(app)) as url, session(app, 10) as asking:
+        why = await lanes.ask(asking, app, url)
+    assert isinstance(why, Unheard)
+    worker = replace(WORKER, ready=None, unheard=why)
+    waiting = replace(with_lanes(state=UNKNOWN, lag=4, head_age_seconds=61.0), workers=[worker])
+    lane, note = findings(waiting)
+
+    assert note.what == (
+        "its web certificate has expired, at http://w1:6066, so how its lanes do is not known here"
+    )
+    assert note.do.startswith("renew app.web_tls_certfile there")
+    assert "cannot be asked why: its web certificate has expired, at http://w1:6066" in lane.what
+    assert "renew app.web_tls_certfile there" in lane.do
+
+
+def test_consumers_that_are_not_heard() -> None:
+    """Those of whom the same is true are told together; it is a note."""
+    why = Unheard("it asks for a token", "set it")
+    (found,) = findings(with_share({"unheard": {"http://c1": why, "http://c2": why}}))
+
+    assert (found.stands, found.do) == (False, "set it")
+    assert (
+        found.what
+        == "it asks for a token, at http://c1, http://c2, so what its handlers do is not known here"
+    )
+    assert findings(STATUS) == []
+
+
+@pytest.mark.parametrize(
+    ("times", "said"), [({}, ""), ({"not_before": NOW - 9 * DAY, "not_after": NOW - DAY}, "expired on")]
+)
+def test_its_own_certificate(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, times: dict[str, Any], said: str
+) -> None:
+    """Who serves one that has expired says it as it starts: it goes on, and is not heard."""
+    made: Callable[[], Guard] = lambda: guard_of(Site(tmp_path, **times).app())  # noqa: E731
+    with caplog.at_level(logging.WARNING, logger="ringfence.web"):
+        assert made().context is not None
+
+    assert bool(caplog.messages) is bool(said)
+    assert said in "".join(caplog.messages)
