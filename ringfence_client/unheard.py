@@ -7,12 +7,9 @@ from typing import Any, Final
 
 import aiohttp
 
+from ringfence_kafka import validity
 from ringfence_kafka.config.settings import AppSettings
 
-_EXPIRED: Final = 10
-"""This and the next: ``X509_V_ERR_…`` of OpenSSL."""
-_NOT_YET: Final = 9
-_OTHER_NAME: Final = frozenset({62, 64})
 _NO_TLS: Final = frozenset({"WRONG_VERSION_NUMBER", "HTTP_REQUEST"})
 _PROBE: Final = {"ready"}
 """All that ``/health`` tells whoever has no token."""
@@ -84,16 +81,16 @@ def fault(app: AppSettings, error: BaseException) -> Unheard | None:
 
 def _certificate(app: AppSettings, error: ssl.SSLCertVerificationError) -> Unheard:
     code, why = error.verify_code, error.verify_message or str(error)
-    if code == _EXPIRED:
+    if code == validity.EXPIRED:
         return Unheard(
             "its web certificate has expired",
             "renew app.web_tls_certfile there, and restart it: it reads the file once",
         )
-    if code == _NOT_YET:
+    if code == validity.NOT_YET:
         return Unheard(
             "its web certificate is not valid yet", "see that its clock and the one here are right"
         )
-    if code in _OTHER_NAME:
+    if code in validity.OTHER_NAME:
         return Unheard(
             f"its web certificate is for another name ({why.strip().rstrip('.')})",
             "set app.web_name there to a name that the certificate has, or have one made for that name",

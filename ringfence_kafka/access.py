@@ -129,7 +129,7 @@ def _reason(kafka: KafkaSettings, error: BaseException) -> str | None:
             case UnsupportedSaslMechanismError():
                 return refusals.mechanism(kafka)
             case ssl.SSLCertVerificationError():
-                return refusals.authority(kafka, each.verify_message)
+                return refusals.authority(kafka, each.verify_message, each.verify_code)
             case ssl.SSLError() if "ALERT" in (each.reason or ""):
                 return refusals.certificate(kafka, (each.reason or "").replace("_", " ").lower())
     return None

@@ -1,5 +1,6 @@
-"""What is said of brokers that refuse us or do not answer: one text, whichever client met it. Pure."""
+"""What is said of brokers that refuse us or do not answer: one text, whichever client met it. Pure, but that our own certificate is looked at."""
 
+from ringfence_kafka import validity
 from ringfence_kafka.config.settings import KafkaSettings
 from ringfence_kafka.errors import BrokerUnavailableError
 
@@ -39,17 +40,30 @@ def mechanism(kafka: KafkaSettings) -> str:
     )
 
 
-def authority(kafka: KafkaSettings, why: str) -> str:
-    """We do not trust the broker's certificate; ``why`` as OpenSSL says it."""
+def authority(kafka: KafkaSettings, why: str, code: int = 0) -> str:
+    """We do not trust the broker's certificate; ``why`` and ``code`` as OpenSSL says it."""
+    if code == validity.EXPIRED:
+        return "its certificate has expired: have that of the broker renewed; if it was, see that this machine's clock is right"
+    if code == validity.NOT_YET:
+        return (
+            "its certificate is not valid yet: see that the broker's clock and that of this machine are right"
+        )
+    if code in validity.OTHER_NAME:
+        return (
+            f"its certificate is for another name ({why.strip().rstrip('.')}): name the broker in kafka.bootstrap_servers, and in its own "
+            "advertised.listeners, as its certificate does"
+        )
     known = repr(kafka.ssl_cafile) if kafka.ssl_cafile else "'' (the system's)"
     return (
         f"its certificate is not trusted ({why}): set kafka.ssl_cafile, now {known}, "
-        "to the authority that signed it, and name the broker as its certificate does"
+        "to the authority that signed it"
     )
 
 
 def certificate(kafka: KafkaSettings, alert: str) -> str:
     """The broker does not trust ours, or misses it; ``alert`` as TLS names it."""
+    if fault := validity.fault(kafka.ssl_certfile):
+        return f"it refuses kafka.ssl_certfile = {kafka.ssl_certfile!r}, which {fault} ({alert}): have it renewed"
     refusal = (
         f"refuses kafka.ssl_certfile = {kafka.ssl_certfile!r}"
         if kafka.ssl_certfile
@@ -83,6 +97,8 @@ def no_login(kafka: KafkaSettings) -> str:
 
 def protocol(kafka: KafkaSettings, tls: bool | None = None) -> str:
     """The connection ended before anything was said; ``tls``: whether that port speaks TLS, None = not known."""
+    if tls is not False and validity.fault(kafka.ssl_certfile):
+        return certificate(kafka, "it closes the connection")
     now = f"kafka.security_protocol = {kafka.security_protocol!r}"
     login = "'SASL_SSL'" if kafka.uses_sasl else "'SSL', or 'SASL_SSL' with a login"
     if tls and not kafka.uses_ssl:

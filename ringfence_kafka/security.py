@@ -1,6 +1,7 @@
 """What ``[kafka]`` says of security, read and checked before any client has it."""
 
 import ssl
+from pathlib import Path
 from typing import Any
 
 from ringfence_kafka import passing
@@ -28,6 +29,11 @@ def ssl_context(kafka: KafkaSettings) -> ssl.SSLContext:
                 kafka.ssl_certfile, kafka.ssl_keyfile, kafka.ssl_key_password() or _no_passphrase
             )
         except OSError as error:
+            if kafka.ssl_key_password() and _is_locked(kafka.ssl_keyfile) and _names_nothing(error):
+                raise ConfigurationError(
+                    f"kafka.ssl_keyfile = {kafka.ssl_keyfile!r} cannot be decrypted with the password in {kafka.key_password_place}: fix "
+                    "that password, or name the key that it belongs to"
+                ) from error
             raise ConfigurationError(
                 f"kafka.ssl_certfile = {kafka.ssl_certfile!r}, kafka.ssl_keyfile = {kafka.ssl_keyfile!r} cannot be "
                 f"used ({_fault(error)}): name readable PEM files of a certificate and of its own key"
@@ -78,6 +84,19 @@ class _EncryptedKeyError(Exception):
 def _no_passphrase() -> str:
     """In place of OpenSSL's own question on the terminal, for which a worker would wait forever."""
     raise _EncryptedKeyError
+
+
+def _is_locked(keyfile: str) -> bool:
+    """Whether a key is encrypted, in either form that PEM has for it."""
+    try:
+        return b"ENCRYPTED" in Path(keyfile).read_bytes()
+    except OSError:
+        return False
+
+
+def _names_nothing(error: OSError) -> bool:
+    """Whether OpenSSL says no more than that a file in PEM cannot be read, as it does of a wrong password."""
+    return isinstance(error, ssl.SSLError) and not error.reason
 
 
 def _fault(error: OSError) -> str:

@@ -5,6 +5,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final, NamedTuple
 
+EXPIRED: Final = 10
+"""This and the next, as OpenSSL numbers what is wrong with a certificate: ``X509_V_ERR_…``."""
+NOT_YET: Final = 9
+OTHER_NAME: Final = frozenset({62, 64})
+"""It is for another host name, or another address."""
+
 _BEGIN: Final = "-----BEGIN CERTIFICATE-----"
 _END: Final = "-----END CERTIFICATE-----"
 _VERSION: Final = 0xA0

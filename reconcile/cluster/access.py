@@ -63,7 +63,7 @@ def _reason(kafka: KafkaSettings, error: KafkaError, server: str, text: str) -> 
             return refusals.no_login(kafka)
         return refusals.mechanism(kafka) if "Unsupported SASL mechanism" in text else refusals.password(kafka)
     if "certificate verify failed" in text:
-        return refusals.authority(kafka, _distrust(kafka, server) or "certificate verify failed")
+        return refusals.authority(kafka, *(_distrust(kafka, server) or ("certificate verify failed",)))
     if found := _ALERT.search(text):
         return refusals.certificate(kafka, f"alert {found[1].strip()}")
     return refusals.protocol(kafka, _tls(server))
@@ -74,14 +74,14 @@ def _tls(server: str) -> bool | None:
     return reachable.speaks_tls(host, int(port))
 
 
-def _distrust(kafka: KafkaSettings, server: str) -> str | None:
-    """What is wrong with the broker's certificate, which librdkafka does not say."""
+def _distrust(kafka: KafkaSettings, server: str) -> tuple[str, int] | None:
+    """What is wrong with the broker's certificate, which librdkafka does not say; and OpenSSL's number of it."""
     host, _, port = server.rpartition(":")
     try:
         with create_connection((host, int(port)), HANDSHAKE_LIMIT_S) as plain:
             ssl_context(kafka).wrap_socket(plain, server_hostname=host).close()
     except ssl.SSLCertVerificationError as error:
-        return error.verify_message
+        return error.verify_message, error.verify_code
     except OSError:
         pass
     return None

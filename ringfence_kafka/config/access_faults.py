@@ -43,11 +43,18 @@ def access_faults(access: Access, secrets: Mapping[str, str]) -> Iterator[str]:
     if "ssl_key_password_env" in given and "ssl_keyfile" not in given:
         yield f"{_shown('ssl_key_password_env', given)} has no effect without ssl_keyfile: remove it"
     for key in _FILES:
-        if key in given and not Path(given[key]).is_file():
-            yield f"{key} = {given[key]!r}: no such file: name a PEM file"
+        if key in given and (fault := file_fault(given[key])):
+            yield f"{key} = {given[key]!r}: {fault}"
     for key in _VARIABLES:
         if key in given and not os.environ.get(given[key]):
             yield f"{_shown(key, given)}: {NOT_SET}"
+
+
+def file_fault(path: str) -> str:
+    """Why that can be no PEM file; empty = it may be one. A device or a pipe is not read: clients open it again and again."""
+    if Path(path).is_file():
+        return ""
+    return f"{'not a regular' if Path(path).exists() else 'no such'} file: name a PEM file"
 
 
 def _without_effect(access: Access, given: Mapping[str, str], protocol: str) -> Iterator[str]:

@@ -145,5 +145,10 @@ class KafkaSettings(Section):
             return os.environ[self.ssl_key_password_env]
         return self._secrets().get("ssl_key_password")
 
+    @property
+    def key_password_place(self) -> str:
+        """Where that stands, for errors."""
+        return f"${self.ssl_key_password_env}" if self.ssl_key_password_env else self.command_config
+
     def _secrets(self) -> Mapping[str, str]:
         return properties.read(self.command_config).secrets if self.command_config else {}

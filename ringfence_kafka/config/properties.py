@@ -215,6 +215,8 @@ def _log_in(jaas: str, found: Translated) -> None:
     """Name and password of a login module, as Java has them."""
     login = _LOGIN.fullmatch(jaas)
     module = login["module"].rpartition(".")[2] if login else ""
+    if login is None and _LOGIN.fullmatch(f"{jaas};"):
+        raise ValueError("its end is missing: write ; behind the last option, as Java wants it")
     if login is None or module not in _LOGIN_MODULES:
         raise ValueError(
             f'no login that Ringfence knows: write {" or ".join(_LOGIN_MODULES)} required username="…" password="…";'

@@ -23,7 +23,7 @@ from pydantic import (
 
 from ringfence_kafka import wire
 from ringfence_kafka.config import patterns
-from ringfence_kafka.config.access_faults import NOT_SET, variable
+from ringfence_kafka.config.access_faults import NOT_SET, file_fault, variable
 from ringfence_kafka.config.addresses import AddressDefaults, AddressSettings
 from ringfence_kafka.config.bridge_faults import Addressed, bridge_faults, window_faults
 from ringfence_kafka.config.bridges import BridgeSettings, ConnectionSettings
@@ -103,8 +103,8 @@ class AppSettings(Section):
             there, lacking = sorted(files[:2], key=lambda each: each not in given)
             raise ValueError(f"{there} = {given[there]!r} needs {lacking}: set both or neither")
         for key, value in given.items():
-            if not Path(value).is_file():
-                raise ValueError(f"{key} = {value!r}: no such file: name a PEM file")
+            if fault := file_fault(value):
+                raise ValueError(f"{key} = {value!r}: {fault}")
         if self.web_token_env and not os.environ.get(self.web_token_env):
             raise ValueError(f"web_token_env = {variable(self.web_token_env)}: {NOT_SET}")
         return self

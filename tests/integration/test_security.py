@@ -4,6 +4,7 @@ One broker has a listener for each way in; Ringfence knows only the secured addr
 """
 
 import asyncio
+import dataclasses
 import json
 import os
 import subprocess
@@ -19,6 +20,7 @@ from app.verbs import rights as rights_verb
 from ringfence_kafka.config.load import load
 from tests.support import kafka
 from tests.support.secured import (
+    LONG_AGO,
     PASSWORD,
     PASSWORD_VARIABLE,
     WRONG_PASSWORD,
@@ -171,6 +173,16 @@ REFUSED: Final[dict[str, tuple[Callable[[SecuredBroker], Access], str]]] = {
     "authority unknown": (
         lambda broker: broker.tls.but(ssl_cafile=str(broker.certificates.stranger())),
         "its certificate is not trusted",
+    ),
+    "client certificate expired": (
+        lambda broker: broker.expired,
+        f"client-expired.pem', which expired on {LONG_AGO:%Y-%m-%d %H:%M} UTC (",
+    ),
+    "another host name": (
+        lambda broker: dataclasses.replace(
+            broker.tls, bootstrap=broker.tls.bootstrap.replace("127.0.0.1", "localhost")
+        ),
+        "its certificate is for another name (Hostname mismatch, certificate is not valid for 'localhost')",
     ),
     "wrong password of PLAIN": (
         lambda broker: broker.plain.with_password(WRONG_PASSWORD),

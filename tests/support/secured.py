@@ -7,6 +7,7 @@ import dataclasses
 import json
 import os
 from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Final
 from unittest.mock import patch
@@ -44,6 +45,7 @@ WRONG_PASSWORD: Final = "not-the-horse-at-all"  # noqa: S105 - a test's own
 PASSWORD_VARIABLE: Final = "RINGFENCE_KAFKA_PASSWORD"  # noqa: S105 - a name
 """With the prefix of the settings: the name that comes to mind first must work."""
 
+LONG_AGO: Final = datetime(2024, 2, 29, 12, 30, tzinfo=UTC)
 SCRAM_ITERATIONS: Final = 4096
 
 _PROTOCOLS: Final = {
@@ -115,6 +117,16 @@ class Certificates:
         self.client = self._write("client.pem", b"".join(each.bytes() for each in client.cert_chain_pems))
         self.client_key = self._write("client.key", client.private_key_pem.bytes())
 
+    def expired(self) -> dict[str, str]:
+        """A client's that was good until :data:`LONG_AGO`, and its key, by their keys of ``[kafka]``."""
+        begun = LONG_AGO - timedelta(days=1)
+        issued = self._authority.issue_cert(
+            "client.test", common_name=USER, not_before=begun, not_after=LONG_AGO
+        )
+        chain = b"".join(each.bytes() for each in issued.cert_chain_pems)
+        key = self._write("client-expired.key", issued.private_key_pem.bytes())
+        return {"ssl_certfile": str(self._write("client-expired.pem", chain)), "ssl_keyfile": str(key)}
+
     def stranger(self) -> Path:
         """Another authority, which signed nothing of this broker."""
         return self._write("stranger.pem", trustme.CA().cert_pem.bytes())
@@ -174,6 +186,11 @@ class SecuredBroker:
             "ssl_keyfile": str(self.certificates.client_key),
         }
         return Access(self._address("TLS"), {"security_protocol": "SSL", **files}, {})
+
+    @property
+    def expired(self) -> Access:
+        """The same with a certificate that has expired."""
+        return self.tls.but(**self.certificates.expired())
 
     @property
     def locked(self) -> Access:

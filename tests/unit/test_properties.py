@@ -188,6 +188,10 @@ def test_two_answers() -> None:
             "no login that Ringfence knows",
         ),
         ("sasl.jaas.config=a.PlainLoginModule required username=x;", "needs username and password"),
+        (
+            'sasl.jaas.config=a.PlainLoginModule required username="x" password="y"',
+            "its end is missing: write ; behind the last option",
+        ),
     ],
 )
 def test_refused_files(tmp_path: Path, text: str, complaint: str) -> None:

@@ -132,8 +132,10 @@ def test_half_a_client_certificate(key: str, other: str, pem: str) -> None:
 def test_file_that_is_not_there() -> None:
     """A file that does not exist is named with its key."""
     expected = "kafka: ssl_cafile = '/nowhere/ca.pem': no such file: name a PEM file"
+    nothing = "kafka: ssl_cafile = '/dev/null': not a regular file: name a PEM file"
 
     assert _fault(security_protocol="SSL", ssl_cafile="/nowhere/ca.pem") == expected
+    assert _fault(security_protocol="SSL", ssl_cafile="/dev/null") == nothing
 
 
 @pytest.mark.parametrize(

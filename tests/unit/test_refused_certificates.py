@@ -1,0 +1,129 @@
+"""What is said of a broker whose certificate does not hold, or that does not take ours: which fault, and what helps."""
+
+import asyncio
+import ssl
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trustme
+from confluent_kafka import KafkaError
+
+from reconcile.cluster import access as nightly
+from ringfence_kafka import access
+from ringfence_kafka.config.settings import KafkaSettings
+
+NOW = datetime.now(UTC)
+DAY = timedelta(days=1)
+PAST = {"not_before": NOW - 9 * DAY, "not_after": NOW - DAY}
+FUTURE = {"not_before": NOW + DAY, "not_after": NOW + 9 * DAY}
+
+
+class Site:
+    """An authority, and a listener of TLS that it vouches for."""
+
+    def __init__(self, folder: Path) -> None:
+        self.authority = trustme.CA()
+        self.cafile = folder / "ca.pem"
+        self.authority.cert_pem.write_to_path(self.cafile)
+        self._folder = folder
+
+    @asynccontextmanager
+    async def serving(
+        self, name: str = "127.0.0.1", *, asks: bool = False, **times: Any
+    ) -> AsyncIterator[str]:
+        """Where it listens; ``asks``: for a certificate of the client's."""
+        context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+        self.authority.issue_cert(name, **times).configure_cert(context)
+        if asks:
+            self.authority.configure_trust(context)
+            context.verify_mode = ssl.CERT_REQUIRED
+
+        async def hang_up(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            writer.close()
+            with suppress(OSError):
+                await writer.wait_closed()
+
+        server = await asyncio.start_server(hang_up, "127.0.0.1", 0, ssl=context)
+        async with server:
+            yield f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
+
+    def client(self, **times: Any) -> dict[str, str]:
+        """A certificate and its key."""
+        issued = self.authority.issue_cert("client.test", **times)
+        issued.cert_chain_pems[0].write_to_path(self._folder / "client.pem")
+        issued.private_key_pem.write_to_path(self._folder / "client.key")
+        return {
+            "ssl_certfile": str(self._folder / "client.pem"),
+            "ssl_keyfile": str(self._folder / "client.key"),
+        }
+
+    def kafka(self, server: str, **options: str) -> KafkaSettings:
+        """A client of that listener's."""
+        given = {"ssl_cafile": str(self.cafile), **options}
+        return KafkaSettings.model_validate(
+            {"bootstrap_servers": server, "security_protocol": "SSL", **given}
+        )
+
+
+async def _told(kafka: KafkaSettings) -> list[str]:
+    """By either kind of client."""
+    found = await access.refusal(kafka)
+    heard = KafkaError(
+        KafkaError._SSL,
+        f"ssl://{kafka.bootstrap_servers}/bootstrap: SSL handshake failed: certificate verify failed",
+    )
+    return [str(found), str(await asyncio.to_thread(nightly.unreachable, kafka, [heard]))]
+
+
+@pytest.mark.parametrize(
+    ("name", "times", "said"),
+    [
+        ("127.0.0.1", PAST, "its certificate has expired: have that of the broker renewed"),
+        ("127.0.0.1", FUTURE, "its certificate is not valid yet: see that the broker's clock"),
+        (
+            "broker.test",
+            {},
+            "its certificate is for another name (IP address mismatch, certificate is not valid for '127.0.0.1'): name the broker in",
+        ),
+    ],
+)
+async def test_of_the_broker(tmp_path: Path, name: str, times: dict[str, Any], said: str) -> None:
+    """No authority helps against these, and none is advised."""
+    site = Site(tmp_path)
+    async with site.serving(name, **times) as server:
+        told = await _told(site.kafka(server))
+
+    for each in told:
+        assert said in each
+        assert "ssl_cafile" not in each
+
+
+async def test_authority(tmp_path: Path) -> None:
+    """That of another one: the key that names it."""
+    site = Site(tmp_path)
+    stranger = tmp_path / "stranger.pem"
+    trustme.CA().cert_pem.write_to_path(stranger)
+    async with site.serving() as server:
+        told = await _told(site.kafka(server, ssl_cafile=str(stranger)))
+
+    for each in told:
+        assert "its certificate is not trusted (" in each
+        assert each.endswith(f"set kafka.ssl_cafile, now {str(stranger)!r}, to the authority that signed it")
+
+
+@pytest.mark.parametrize(
+    ("times", "said"), [(PAST, "which expired on"), (FUTURE, "which is valid only from")]
+)
+async def test_of_the_client(tmp_path: Path, times: dict[str, Any], said: str) -> None:
+    """The broker says little or nothing of it; the file says when it ended."""
+    site = Site(tmp_path)
+    files = site.client(**times)
+    async with site.serving(asks=True) as server:
+        error = await access.refusal(site.kafka(server, **files))
+
+    assert f"it refuses kafka.ssl_certfile = {files['ssl_certfile']!r}, {said}" in str(error)
+    assert "have it renewed" in str(error)
