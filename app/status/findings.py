@@ -33,6 +33,9 @@ def findings(status: Status) -> list[Finding]:
         found += _consumers(consumers)
     for bridge in status.bridges:
         found += _bridge(bridge)
+    found += [
+        Finding(f"bridge {each.bridge}", each.what, each.do, "", each.stands) for each in status.left_bridges
+    ]
     return sorted(found, key=lambda each: not each.stands)
 
 

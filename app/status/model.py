@@ -203,6 +203,17 @@ class Bridge:
 
 
 @dataclass(frozen=True, slots=True)
+class LeftBridge:
+    """A bridge that is not configured any more, and had not handed on all."""
+
+    bridge: str
+    what: str
+    do: str
+    stands: bool
+    """Whether no other bridge reads its source."""
+
+
+@dataclass(frozen=True, slots=True)
 class Finding:
     """Why something has stopped or soon will, in a sentence, and what helps."""
 
@@ -232,3 +243,4 @@ class Status:
     bridges: list[Bridge]
     faults: list[str] = field(default_factory=list)
     """What could not be asked."""
+    left_bridges: list[LeftBridge] = field(default_factory=list)

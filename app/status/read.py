@@ -8,8 +8,8 @@ from aiokafka.errors import GroupAuthorizationFailedError, KafkaError
 
 from agents.bridge.plan import plans
 from app.status import consuming, lanes
-from app.status.model import Bridge, Status
-from app.verbs import bridges
+from app.status.model import Bridge, LeftBridge, Status
+from app.verbs import bridges, left_bridges
 from ringfence_client import guard
 from ringfence_kafka.cluster import Cluster
 from ringfence_kafka.config.settings import Settings
@@ -51,10 +51,11 @@ async def _read(settings: Settings, ignored: Collection[str]) -> Status:
             if settings.addresses
             else (Members("Dead", ()), [], {})
         )
-        addresses, (consumers, faults), linked = await asyncio.gather(
+        addresses, (consumers, faults), linked, left = await asyncio.gather(
             lanes.addresses(settings, cluster, group, told),
             consuming.read(settings, session, ignored),
             _bridges(settings),
+            left_bridges.read(settings),
         )
     return Status(
         app=settings.app.id,
@@ -66,6 +67,9 @@ async def _read(settings: Settings, ignored: Collection[str]) -> Status:
         consumers=consumers,
         bridges=linked,
         faults=faults,
+        left_bridges=[
+            LeftBridge(each.bridge, each.what, each.do, stands=each.read_by is None) for each in left
+        ],
     )
 
 

@@ -16,12 +16,14 @@ from rich.table import Table
 from agents.bridge.begin import lost_end
 from agents.bridge.note import Note, decode
 from agents.bridge.plan import Plan, plans
+from app.verbs import left_bridges
 from conf import terminal
 from ringfence_kafka.cluster import Cluster
 from ringfence_kafka.config.settings import Settings
 from ringfence_kafka.errors import BrokerUnavailableError, RingfenceError, said
 from ringfence_kafka.group_descriptions import GroupDescription
 from ringfence_kafka.hop import as_printed
+from ringfence_kafka.printing import printable
 
 NOT_WELL: Final = 1
 TOLD_LIMIT_S: Final = 5.0
@@ -93,17 +95,24 @@ def show(settings: Settings, names: Sequence[str], as_json: bool) -> int:
         BrokerUnavailableError: no source answers.
     """
     found = asyncio.run(read(plans(settings, names)))
+    left = [] if names else asyncio.run(left_bridges.read(settings))
     if all(each.fault for each in found):
         raise BrokerUnavailableError(
             "\n".join(dict.fromkeys(f"bridge {each.bridge}: {each.fault}" for each in found))
         )
     if as_json:
-        click.echo(json.dumps({"bridges": {each.bridge: asdict(each) for each in found}}, indent=2))
+        document = {
+            "bridges": {each.bridge: asdict(each) for each in found},
+            "left": [asdict(each) for each in left],
+        }
+        click.echo(json.dumps(document, indent=2))
     else:
         _print(found)
-    return (
-        NOT_WELL if any(each.fault or any(row.standing for row in each.partitions) for each in found) else 0
-    )
+        for each in left:
+            click.echo(printable(f"{each.bridge}: {each.what}: {each.do}"))
+    abandoned = any(each.read_by is None for each in left)
+    stands = any(each.fault or any(row.standing for row in each.partitions) for each in found)
+    return NOT_WELL if stands or abandoned else 0
 
 
 async def read(wanted: Iterable[Plan]) -> list[Shown]:

@@ -1,6 +1,7 @@
 """A bridge between two clusters: what comes out, and what does not come out twice. The target's input is judged by the rule of hops."""
 
 import asyncio
+import json
 import signal
 import time
 from collections.abc import Iterator
@@ -266,6 +267,44 @@ def test_killed_is_seen(two: Two, tmp_path: Path) -> None:
     assert done.returncode == 1
     assert "NOBODY forwards it, and messages wait: run 'ringfence bridge'" in done.stdout
     assert bridges.status(given.config)["bridges"][given.name]["partitions"][0]["lag"] == 7
+
+
+def test_taken_out_of_the_configuration(two: Two, tmp_path: Path) -> None:
+    """With messages that it had not handed on: ``bridge status`` and ``status`` find it, and one that somebody has put back they do not."""
+    given = prepare(two, tmp_path)
+    with bridges.bridge(given.config, given.name) as process:
+        given.send(messages(10))
+        given.settled([10])
+
+        def configured(name: str, topic: str) -> Path:
+            """The same application with another bridge."""
+            return bridges.configure(
+                tmp_path, two.source, two.target,
+                app_id=f"{given.name}-app", name=name, source_topic=topic, address=given.address,
+            )  # fmt: skip
+
+        kafka.create_topics(two.source, {f"{given.topic}-else": (1, {})})
+        renamed = configured(f"{given.name}-new", given.topic)
+        config = configured(f"{given.name}-other", f"{given.topic}-else")
+        assert bridges.status(config, code=0)["left"] == []
+        given.send(messages(3, first=10))
+        given.settled([13])
+        assert bridges.status(config, code=0)["left"] == []
+        assert process.stop() == 0
+    given.send(messages(7, first=13))
+    (left,) = bridges.status(config, code=1)["left"]
+    shown = run_verb("bridge", "status", "--config", str(config), check=False).stdout
+    whole = run_verb("status", "--json", "--config", str(config), check=False)
+    (finding,) = [each for each in json.loads(whole.stdout)["findings"] if each["where"].startswith("bridge")]
+    (taken_over,) = bridges.status(renamed)["left"]
+
+    assert (left["bridge"], left["lag"], left["read_by"]) == (given.name, 7, None)
+    assert f"{given.name}: it is in this configuration no more, and 7 messages wait in {given.topic}" in shown
+    assert f"--delete --group {given.group}" in shown
+    assert (whole.returncode, finding["where"], finding["stands"]) == (1, f"bridge {given.name}", True)
+    assert "7 messages wait" in finding["what"]
+    assert taken_over["read_by"] == f"{given.name}-new"
+    assert bridges.status(given.config)["left"] == []
 
 
 def test_target_topic_missing_and_made(two: Two, tmp_path: Path) -> None:

@@ -1,0 +1,75 @@
+"""Which consumer groups are of bridges that are configured no more."""
+
+from dataclasses import replace
+
+import pytest
+from confluent_kafka import TopicPartition
+
+from agents.bridge.note import Note, encode
+from agents.bridge.plan import plans
+from app.status.findings import findings
+from app.status.model import LeftBridge
+from app.verbs import left_bridges
+from app.verbs.left_bridges import Left
+from ringfence_kafka.config.load import validate
+from tests.support.standing import STATUS
+
+SETTINGS = validate(
+    {
+        "app": {"id": "shop"},
+        "bridges": [{"name": "west", "source_topic": "s", "target_address": "orders"}],
+        "addresses": [{"name": "orders"}, {"name": "orders.shared"}],
+        "cluster_connections": [
+            {
+                "name": "eu",
+                "this": "berlin",
+                "addresses": ["orders"],
+                "load_balancing": "strict",
+                "members": [{"name": "berlin"}, {"name": "paris", "bootstrap_servers": "p:9092"}],
+            }
+        ],
+    }
+)
+
+
+@pytest.mark.parametrize(
+    ("group", "left"),
+    [
+        ("shop-bridge-west", False),
+        ("shop-bridge-east", True),
+        ("shop", False),
+        ("billing", False),
+        ("other-bridge-east", False),
+        ("shop-bridge-eu.berlin.paris.orders", False),
+        ("shop-bridge-eu.berlin.rome.orders", False),  # of a former member its connection's start tells
+        ("shop-bridge-eu.berlin.rome.payments", True),
+    ],
+)
+def test_names(group: str, left: bool) -> None:
+    """Of this application, of a bridge, and of none that is configured."""
+    assert left_bridges._is_left(group, "shop", plans(SETTINGS)) is left
+
+
+def test_what_stands_beside_the_offset() -> None:
+    """A group of somebody's that merely has such a name is none."""
+    committed = [
+        TopicPartition("t", 0, 5, encode(Note(forwarded=5))),
+        TopicPartition("t", 1, 7, "somebody's"),
+        TopicPartition("u", 0, -1001, encode(Note())),
+    ]
+
+    assert left_bridges._notes(committed) == {"t": {0: (5, Note(forwarded=5))}}
+
+
+@pytest.mark.parametrize("reader", [None, "west"])
+def test_finding(reader: str | None) -> None:
+    """It stands, unless another bridge reads the topic."""
+    left = Left("east", "shop-bridge-east", "kafka:9092", "s", 1, reader)
+    bridge = LeftBridge(left.bridge, left.what, left.do, stands=left.read_by is None)
+    status = replace(STATUS, left_bridges=[bridge])
+    (found,) = findings(status)
+
+    assert (found.where, found.stands) == ("bridge east", reader is None)
+    assert "1 message waits in s at kafka:9092 that it has not handed on" in found.what
+    assert ("bridge west reads that topic too" in found.what) is bool(reader)
+    assert found.do.endswith("--delete --group shop-bridge-east")
