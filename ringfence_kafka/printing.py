@@ -1,4 +1,17 @@
-"""Words that came from others, where a person reads them. Pure."""
+"""Words and times that came from others, where a person reads them. Pure."""
+
+from datetime import UTC, datetime
+
+
+def moment(timestamp_ms: int) -> str:
+    """A record's time to the millisecond, in UTC; of one that has none a dash, and of one beyond the calendar, as microseconds are, its number."""
+    if timestamp_ms == -1:
+        return "-"
+    try:
+        whole = datetime.fromtimestamp(timestamp_ms // 1000, UTC)
+    except (ValueError, OverflowError, OSError):
+        return f"{timestamp_ms} ms"
+    return f"{whole:%Y-%m-%d %H:%M:%S}.{timestamp_ms % 1000:03} UTC"
 
 
 def printable(text: str, keep: str = "") -> str:

@@ -13,7 +13,7 @@ from rich.table import Table
 from app.repair.refused import Refused
 from conf import terminal
 from ringfence_client import group_names
-from ringfence_kafka.printing import printable
+from ringfence_kafka.printing import moment, printable
 
 SHOWN_MAX: Final = 50
 """Rows for a person; ``--json`` has all."""
@@ -125,6 +125,7 @@ def _reason(row: Row) -> str:
 def print_one(refused: Refused, group: bytes | None, *, settled: bool) -> None:
     """All of one record, for a person."""
     found = document(refused, group, settled=settled)
+    found["timestamp"] = moment(refused.timestamp)
     for name, value in found.items():
         if name not in {"topic", "partition", "offset", "group_hex"}:
             say(f"{name:<15} {'-' if value in {None, ''} else value}")

@@ -79,7 +79,7 @@ def drop(
             f"{found.accepted_topic}: {named(error)}: look at the brokers and at this user's rights, then "
             "run this again; what was dropped stays so"
         ) from error
-    for partition, (count, those) in places.items():
+    for partition, (count, those) in ((number, each) for number, each in places.items() if each[0]):
         to = " to the dead letters" if letters else ""
         which = f": {runs.shown(those)}" if those else ""
         click.echo(f"dropped  {found.accepted_topic}/{partition}  {_messages(count)} of {name}{to}{which}")

@@ -13,6 +13,7 @@ from ringfence_kafka import wire
 from ringfence_kafka.cluster import Cluster
 from ringfence_kafka.config.settings import AddressSettings, Settings
 from ringfence_kafka.errors import RingfenceError
+from ringfence_kafka.printing import moment
 from tables import codec
 
 
@@ -76,7 +77,9 @@ def find(settings: Settings, address: str, identifier: str, as_json: bool, of: s
         click.echo(json.dumps({"known": bool(found), "lanes": found}, indent=2))
         return 0 if found else 1
     for each in found:
-        click.echo(f"known  lane {each['lane']}  original {each['source']}  timestamp {each['timestamp']} ms")
+        click.echo(
+            f"known  lane {each['lane']}  original {each['source']}  timestamp {moment(int(str(each['timestamp'])))}"
+        )
     if not found:
         click.echo(_not_known(owner, identifier, of))
     return 0 if found else 1

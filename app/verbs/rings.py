@@ -5,7 +5,6 @@ another machine.
 """
 
 import asyncio
-import datetime as dt
 import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -18,6 +17,7 @@ from ringfence_kafka import log_reader, wire
 from ringfence_kafka.cluster import Cluster
 from ringfence_kafka.config.settings import AddressSettings, Settings
 from ringfence_kafka.errors import MissingTopicError
+from ringfence_kafka.printing import moment
 from tables import codec
 from tables.codec import Meta, Slot
 from tables.restore import Restore, require_own
@@ -209,5 +209,4 @@ def _shown(entry: Entry | None) -> str:
 def _moment(entry: Any) -> str:
     if entry is None:
         return ""
-    moment = dt.datetime.fromtimestamp(entry.timestamp / 1000, dt.UTC)
-    return moment.strftime("%Y-%m-%d %H:%M:%S")
+    return moment(entry.timestamp).partition(".")[0]

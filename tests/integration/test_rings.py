@@ -39,7 +39,9 @@ def test_rings_beside_a_worker_and_without(bootstrap: str, tmp_path: Path) -> No
         running.outcome(name, records)
         beside = _look(config, name, raw, long)
     without = _look(config, name, raw, long)
+    told = run_verb("rings", "find", name, "plain", "--config", str(config)).stdout
 
+    assert "  timestamp 2023-11-14 22:13:20.000 UTC" in told
     assert beside == without
     shown = beside["show"]["addresses"][name]
     assert [each["capacity"] for each in shown] == [3, 3]

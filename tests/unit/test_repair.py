@@ -285,6 +285,15 @@ def test_groups_for_programs() -> None:
     assert (nobody["group"], nobody["group_hex"]) == (None, None)
 
 
+def test_one_record_for_a_person(capsys: pytest.CaptureFixture[str]) -> None:
+    """Its time is one that can be read; programs have it in milliseconds."""
+    refused = _refused(timestamp=1_700_000_000_007)
+    showing.print_one(refused, b"g", settled=False)
+
+    assert "timestamp       2023-11-14 22:13:20.007 UTC\n" in capsys.readouterr().out
+    assert showing.document(refused, b"g", settled=False)["timestamp"] == 1_700_000_000_007
+
+
 def test_names() -> None:
     """An address goes before a bridge of its name; an unknown one is an error that names those that there are."""
     bridges = [{"name": each, "source_topic": "s", "target_address": "orders"} for each in ("orders", "over")]

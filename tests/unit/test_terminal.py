@@ -7,7 +7,7 @@ from rich.console import Console
 from rich.table import Table
 
 from conf import terminal
-from ringfence_kafka.printing import printable
+from ringfence_kafka.printing import moment, printable
 
 NAME = "orders-of-a-very-long-name-indeed-0"
 
@@ -73,3 +73,19 @@ def test_names_are_nobodys_commands(name: str, capsys: pytest.CaptureFixture[str
 def test_what_is_kept() -> None:
     """A value that is text keeps its lines."""
     assert printable("a\n\tb\x07\u00fc", keep="\n\t") == "a\n\tb\\x07\u00fc"
+
+
+@pytest.mark.parametrize(
+    ("timestamp_ms", "shown"),
+    [
+        (1_700_000_000_007, "2023-11-14 22:13:20.007 UTC"),
+        (-1, "-"),
+        (-2, "1969-12-31 23:59:59.998 UTC"),
+        (1_700_000_000_000_000, "1700000000000000 ms"),
+        (2**63 - 1, "9223372036854775807 ms"),
+        (-(2**63), "-9223372036854775808 ms"),
+    ],
+)
+def test_times(timestamp_ms: int, shown: str) -> None:
+    """Whatever a producer wrote there is shown, also what no calendar has."""
+    assert moment(timestamp_ms) == shown
