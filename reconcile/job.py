@@ -22,7 +22,18 @@ from rich.console import Console
 
 from reconcile.cluster.admin import Admin
 from reconcile.cluster.survey import Survey
-from reconcile.night import acknowledging, cut, former, handing_on, kept_ids, renamed, results, rules, summary
+from reconcile.night import (
+    acknowledging,
+    cut,
+    former,
+    handing_on,
+    kept_ids,
+    leavings,
+    renamed,
+    results,
+    rules,
+    summary,
+)
 from reconcile.night.desk import Desk
 from reconcile.night.frames import Frames
 from reconcile.night.judge import STEPS, Judge
@@ -163,8 +174,8 @@ def judge(
     """One night, from its cut to its commit; returns the document. Results go to ``out`` too."""
     began = dt.datetime.now(dt.UTC)
     nights.belong_to(settings.app.id, survey.cluster)
-    kept_ids.sweep(nights)
     base, cuts = begin(settings, nights, survey)
+    kept_ids.sweep(nights)
     events_from = handing_on.events_from(base, cuts, survey.journal_position)
     number, today, keep = nights.next_number, began.date().isoformat(), settings.reconcile.keep_days
     recent = nights.since(base, today, keep)
@@ -212,11 +223,11 @@ def judge(
     lanes = {name: len(each.input.spans) for name, each in cuts.items()}
     figures = morning.figures(settings, document, found, rings, held, lanes)
     results.keep(spark, nights.files, document, figures, out)
-    nights.commit(
-        handing_on.night(
-            settings, base, cuts, found, document, today, survey.journal_position, events_from, survey.cluster
-        )
-    )  # fmt: skip
+    finished = handing_on.night(
+        settings, base, cuts, found, document, today, survey.journal_position, events_from, survey.cluster
+    )
+    finished.leaves = leavings.of(nights.files, today, number)
+    nights.commit(finished)
     kept_ids.sweep(nights)
     kept_ids.forget(nights, today, keep)
     return document
@@ -228,7 +239,18 @@ def begin(
     """The night that this one goes on from, and what it covers.
 
     Where nothing has moved it is the last night once more; but not where evidence has gone since that had been judged.
+
+    Raises:
+        PrerequisiteError: what earlier nights have left is not all there.
     """
+    base, cuts = _begin(settings, nights, survey)
+    leavings.refuse_missing(nights, base, cuts)
+    return base, cuts
+
+
+def _begin(
+    settings: Settings, nights: Nights, survey: Survey
+) -> tuple[Night | None, dict[str, cut.AddressCut]]:
     base, cuts = _from(settings, nights, survey, nights.settled_base)
     again = nights.again(cut.positions(cuts), {each.name: rules.kept(each) for each in settings.addresses})
     if again is not None:

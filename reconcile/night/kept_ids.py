@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from reconcile.night.nights import (
     ACCEPTED,
+    NIGHTS,
     RESULTS,
     SCRATCH,
     LaneCounts,
@@ -15,6 +16,7 @@ from reconcile.night.nights import (
     Nights,
     added,
     days_before,
+    forgotten_of,
     ids_folder,
     results_folder,
 )
@@ -94,13 +96,29 @@ def forget(nights: Nights, today: str, keep_days: int) -> None:
         if night is None:
             continue
         there = list(night.accepted) if addresses is None else addresses
-        if number not in needed or all((each, number) in spared for each in there):
+        gone = [each for each in there if (each, number) in spared]
+        if gone:
+            _note(nights.files, night, gone)
+        if number not in needed or len(gone) == len(there):
             _delete(nights.files, night)
             continue
-        for each in addresses or ():
-            if (each, number) in spared:
-                nights.files.delete(address_folder(night, each))
+        for each in gone if addresses else ():
+            nights.files.delete(address_folder(night, each))
     _forget_results(nights, [last] if base is None else [last, base], oldest)
+
+
+def _note(files: Files, night: Night, addresses: Sequence[str]) -> None:
+    """Write down what is to go, before it goes: whatever else is missing is damage."""
+    known, gone = forgotten(files, night.number), {address_folder(night, each) for each in addresses}
+    if gone - known:
+        files.write(forgotten_of(night.number), "".join(f"{each}\n" for each in sorted(known | gone)))
+
+
+def forgotten(files: Files, number: int) -> set[str]:
+    """Folders of a night's IDs that were removed as no later night can need them."""
+    name = forgotten_of(number)
+    there = name.removeprefix(f"{NIGHTS}/") in files.names(NIGHTS)
+    return set(files.read(name).splitlines()) if there else set()
 
 
 def _capacities(last: Night, recent: Sequence[Night]) -> dict[str, int]:

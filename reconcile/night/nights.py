@@ -7,6 +7,7 @@ whatever else a crashed run left is removed by the next one.
 
     nights/000003.json             a finished night: cut, verdict, summary
     nights/000003.acknowledged     a person has seen its anomalies: the next night begins where it ended
+    nights/000003.forgotten        the folders of its IDs that no later night can need: they were removed on purpose
     results/000003/                Parquet: anomalies, counts, resends, and what the next night needs (inputs, ahead, hops)
     accepted/date=…/night=3/       Parquet: accepted IDs, a folder an address
     scratch/                       of the run under way
@@ -23,15 +24,16 @@ from reconcile.night.renamed import called
 from reconcile.spark.files import Files
 from ringfence_kafka.errors import ConfigurationError, PrerequisiteError
 
-FORMAT: Final = 7
-READ: Final = frozenset({1, 2, 3, 4, 5, 6, FORMAT})
-"""1 knew no ``held``, 2 neither ``consumed`` nor ``earliest``, 3 nothing from ``rules`` on, 4 no ``cluster``, 5 no parts, 6 no hops."""
+FORMAT: Final = 8
+READ: Final = frozenset({1, 2, 3, 4, 5, 6, 7, FORMAT})
+"""1 knew no ``held``, 2 neither ``consumed`` nor ``earliest``, 3 nothing from ``rules`` on, 4 no ``cluster``, 5 no parts, 6 no hops, 7 no ``leaves``."""
 NIGHTS: Final = "nights"
 RESULTS: Final = "results"
 ACCEPTED: Final = "accepted"
 SCRATCH: Final = "scratch"
 _DONE: Final = ".json"
 _SEEN: Final = ".acknowledged"
+_FORGOTTEN: Final = ".forgotten"
 
 LaneCounts = dict[str, dict[int, int]]
 """Address → lane → IDs."""
@@ -74,6 +76,8 @@ class Night:
     """Address → offset in the journal: what stands below it is about an input that was deleted."""
     cluster: str = ""
     """Kafka's ID of the cluster; empty = it has none, or an earlier version did not keep it."""
+    leaves: dict[str, int] | None = None
+    """Folder → its Parquet files, of what later nights read; None = an earlier version did not say."""
 
     @property
     def settled(self) -> bool:
@@ -251,8 +255,9 @@ class Nights:
         for folder in (results_folder(night.number), ids_folder(night.date, night.number)):
             self.files.settle(folder)
         # One of its number that was damaged, and removed, may have been acknowledged: nobody has looked at this one.
-        self.files.remove(f"{NIGHTS}/{_name(night.number)}{_SEEN}")
-        self.files.write(f"{NIGHTS}/{_name(night.number)}{_DONE}", night.to_json())
+        for beside in (f"{NIGHTS}/{_name(night.number)}{_SEEN}", forgotten_of(night.number)):
+            self.files.remove(beside)
+        self.files.write(file_of(night.number), night.to_json())
         self.finished[night.number] = night
 
     def acknowledge(self) -> Night | None:
@@ -283,6 +288,16 @@ def added(several: Iterable[LaneCounts]) -> LaneCounts:
             for lane, count in lanes.items():
                 sums[lane] = sums.get(lane, 0) + count
     return total
+
+
+def file_of(number: int) -> str:
+    """Of a night: it is finished when that is there."""
+    return f"{NIGHTS}/{_name(number)}{_DONE}"
+
+
+def forgotten_of(number: int) -> str:
+    """Says which of its folders were removed on purpose."""
+    return f"{NIGHTS}/{_name(number)}{_FORGOTTEN}"
 
 
 def results_folder(number: int) -> str:

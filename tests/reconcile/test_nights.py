@@ -1,6 +1,7 @@
 """Night after night: where each begins, what it knows of those before, and what a crash leaves."""
 
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -17,6 +18,7 @@ from reconcile.page.figures import AddressFigures, Figures, Lane, Ring
 from reconcile.spark.files import LocalFiles
 from ringfence_kafka.config.load import validate
 from ringfence_kafka.config.settings import Settings
+from ringfence_kafka.errors import PrerequisiteError
 from tests.support.planted import World, anomalies
 from tests.support.worker import ROOT, run_verb
 
@@ -94,6 +96,14 @@ def test_nights(scheduler: Scheduler, monkeypatch: pytest.MonkeyPatch) -> None:
     world.commit()
     assert scheduler.night(input=1, accepted=1, duplicates=0) == {}
     assert not list(Path(world.settings.reconcile.state_dir).rglob("scratch"))
+    # Somebody deletes what a night before knew: a resend of it would be called lost.
+    shutil.rmtree(Path(world.settings.reconcile.state_dir) / "accepted")
+    world.arrive("a", b"2")
+    world.commit()
+    with pytest.raises(
+        PrerequisiteError, match=r"Parquet files that run 4 wrote .*: restore it from a backup"
+    ):
+        scheduler.night()
 
 
 def _crash(*_: object) -> None:

@@ -17,7 +17,7 @@ from reconcile.night.rules import doubts, kept
 from reconcile.spark.files import LocalFiles
 from ringfence_kafka.config.load import validate
 from ringfence_kafka.config.settings import Settings
-from ringfence_kafka.errors import ConfigurationError
+from ringfence_kafka.errors import ConfigurationError, PrerequisiteError
 
 TODAY = "2026-11-21"
 JOURNAL = {"app-journal": Position("j", (0,), (7,))}
@@ -177,6 +177,10 @@ def test_what_a_night_reads(tmp_path: Path) -> None:
 
     nights.finished[1] = _handed_on(settings, *job.begin(settings, nights, first), 1)
     assert job.Ready(nights, survey(1_000_002, 1_000_001)).records(settings) == 4 * 2 + 3
+
+    nights.finished[1].leaves = {f"{ids_folder(TODAY, 1)}/address=a": 1}
+    with pytest.raises(PrerequisiteError, match="has 0 of the 1 Parquet files"):
+        job.Ready(nights, survey(1_000_002, 1_000_001)).records(settings)
 
 
 def test_the_journal() -> None:

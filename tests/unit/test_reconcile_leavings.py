@@ -1,0 +1,138 @@
+"""What a night has left must be there when a later one reads it: without an accepted ID its duplicate looks lost."""
+
+import json
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from reconcile.night import kept_ids, leavings
+from reconcile.night.cut import AddressCut, Position, Span, TopicCut
+from reconcile.night.nights import Night, Nights, file_of, ids_folder, results_folder
+from reconcile.spark.files import LocalFiles
+from ringfence_kafka.errors import PrerequisiteError
+
+DAYS = ("2026-11-01", "2026-11-02", "2026-11-03")
+TODAY = "2026-11-21"
+
+
+def _cuts(*names: str, topic_id: str = "id") -> dict[str, AddressCut]:
+    found = {}
+    for name in names:
+        cut = TopicCut(name, topic_id, [Span(0, 0, 0, 10, 10)])
+        found[name] = AddressCut(cut, cut, cut, cut, None, (0,))
+    return found
+
+
+@pytest.fixture
+def nights(tmp_path: Path) -> Nights:
+    """Three; each saw IDs accepted at "a" and "b", and left something that waits."""
+    files = LocalFiles(str(tmp_path))
+    made = Nights(files)
+    for number, day in enumerate(DAYS, 1):
+        for folder in (
+            *(f"{ids_folder(day, number)}/address={each}" for each in "ab"),
+            f"{results_folder(number)}/ahead",
+        ):
+            for part in range(2):
+                files.write(f"{folder}/part-{part}.parquet", "rows")
+        night = Night(number, number - 1 or None, day, "clean", {}, {"a": {0: 5}, "b": {0: 5}}, {}, {}, {})
+        night.positions = {each: Position("id", (0,), (10,)) for each in "ab"}
+        night.rules = {"a": {"id_cache_size": 5}, "b": {"id_cache_size": 5_000}}
+        night.leaves = leavings.of(files, day, number)
+        made.commit(night)
+    return made
+
+
+def _refusal(nights: Nights, cuts: dict[str, AddressCut]) -> str:
+    kept = Nights.load(nights.files)
+    with pytest.raises(PrerequisiteError) as raised:
+        leavings.refuse_missing(kept, kept.last, cuts)
+    return str(raised.value)
+
+
+def _accepted(nights: Nights, cuts: dict[str, AddressCut]) -> None:
+    kept = Nights.load(nights.files)
+    leavings.refuse_missing(kept, kept.last, cuts)
+
+
+def test_a_folder_that_is_missing(nights: Nights, tmp_path: Path) -> None:
+    """It is named, with what would follow and the way out; other addresses do not need it."""
+    folder = f"{ids_folder(DAYS[0], 1)}/address=a"
+    _accepted(nights, _cuts("a", "b"))
+    shutil.rmtree(tmp_path / folder)
+
+    said = _refusal(nights, _cuts("a", "b"))
+    assert said.startswith(
+        f"{tmp_path}/{folder} has 0 of the 2 Parquet files that run 1 wrote, so duplicates"
+    )
+    assert (
+        "LOST: restore it from a backup of reconcile.state_dir; without one name another reconcile.state_dir"
+        in said
+    )
+    _accepted(nights, _cuts("b"))
+    _accepted(nights, _cuts("a", topic_id="created again"))
+
+
+def test_a_file_of_a_folder_that_is_missing(nights: Nights, tmp_path: Path) -> None:
+    """Half of the IDs are not all of them."""
+    (tmp_path / ids_folder(DAYS[0], 1) / "address=b" / "part-1.parquet").unlink()
+    shutil.rmtree(tmp_path / ids_folder(DAYS[1], 2))
+
+    said = _refusal(nights, _cuts("a", "b"))
+    assert (
+        "address=a has 0 of the 2 Parquet files that run 2 wrote (and 2 folders beside it lack some)" in said
+    )
+
+
+def test_what_the_last_night_has_left(nights: Nights, tmp_path: Path) -> None:
+    """What waited is as good as lost without it; but that night can be judged again."""
+    shutil.rmtree(tmp_path / results_folder(3))
+
+    assert f"without one remove {tmp_path}/{file_of(3)}: that run is judged again" in _refusal(
+        nights, _cuts("a")
+    )
+    nights.files.remove(file_of(3))
+    _accepted(nights, _cuts("a"))
+
+
+def test_a_night_that_is_missing(nights: Nights, tmp_path: Path) -> None:
+    """With it go all that it went on from."""
+    nights.files.remove(file_of(1))
+
+    said = _refusal(nights, _cuts("a"))
+    assert said.startswith(f"{tmp_path}/nights/000001.json is missing, and run 2 went on from that run")
+
+
+def test_what_was_forgotten_is_not_missing(nights: Nights, tmp_path: Path) -> None:
+    """It is written down before it goes; another night in the place of a damaged one does not inherit that."""
+    kept_ids.forget(nights, TODAY, 7)
+
+    assert kept_ids.kept(nights.files) == {1: ["b"], 2: ["a", "b"], 3: ["a", "b"]}
+    assert (tmp_path / "nights" / "000001.forgotten").read_text() == f"{ids_folder(DAYS[0], 1)}/address=a\n"
+    _accepted(nights, _cuts("a", "b"))
+    nights.commit(nights.finished[1])
+    assert "address=a has 0 of the 2" in _refusal(nights, _cuts("a", "b"))
+
+
+def test_nights_of_an_earlier_version(nights: Nights, tmp_path: Path) -> None:
+    """They did not say what they left: what is missing of it may have been forgotten."""
+    for number in (1, 2, 3):
+        file = tmp_path / file_of(number)
+        kept = json.loads(file.read_text())
+        del kept["leaves"]
+        file.write_text(json.dumps({**kept, "format": 7}))
+    shutil.rmtree(tmp_path / "accepted")
+
+    _accepted(nights, _cuts("a", "b"))
+
+
+def test_an_address_that_has_another_name(nights: Nights, tmp_path: Path) -> None:
+    """What runs before left is in the folders of its former name."""
+    shutil.rmtree(tmp_path / ids_folder(DAYS[1], 2) / "address=a")
+    nights.former = {"new": "a"}
+    cuts = {"new": replace(_cuts("a")["a"], former="a")}
+
+    with pytest.raises(PrerequisiteError, match="address=a has 0 of the 2"):
+        leavings.refuse_missing(nights, nights.settled_base(), cuts)
